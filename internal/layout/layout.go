@@ -1,0 +1,91 @@
+// Package layout says where podrun keeps what: every path under the root, run and log directories is
+// spelled here and nowhere else. It is pure; it makes and removes nothing.
+package layout
+
+import (
+	"path/filepath"
+	"strconv"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Dirs are podrun's directories.
+type Dirs struct {
+	// Root survives a reboot.
+	Root string
+	// Run need not: sockets, pins, locks, status.
+	Run string
+	// Log holds the containers' logs in CRI format.
+	Log string
+}
+
+// Pods is the directory of all pods' data.
+func (d Dirs) Pods() string { return filepath.Join(d.Root, "pods") }
+
+// Pod is a revision's own directory.
+func (d Dirs) Pod(uid pod.UID) string { return filepath.Join(d.Pods(), string(uid)) }
+
+// Manifest is the file with the pod that a revision runs, as JSON.
+func (d Dirs) Manifest(uid pod.UID) string { return filepath.Join(d.Pod(uid), "pod.json") }
+
+// EmptyDir is where an emptyDir volume's content is; the kubelet's name for it.
+func (d Dirs) EmptyDir(uid pod.UID, volume string) string {
+	return filepath.Join(d.Pod(uid), "volumes", "kubernetes.io~empty-dir", volume)
+}
+
+// Etc is the directory of the files that podrun provides in a pod's containers, such as hosts.
+func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Pod(uid), "etc") }
+
+// RawLogs is the directory of the files that a revision's containers write to; see RawLog.
+func (d Dirs) RawLogs(uid pod.UID) string { return filepath.Join(d.Pod(uid), "logs") }
+
+// RawLog is the directory that holds what one instance wrote: stdout.raw, stderr.raw and how far both
+// have been turned into CRI format.
+func (d Dirs) RawLog(uid pod.UID, container string, attempt int) string {
+	return filepath.Join(d.RawLogs(uid), container, strconv.Itoa(attempt))
+}
+
+// PodLogs is the directory of a revision's logs in CRI format.
+func (d Dirs) PodLogs(key pod.Key, uid pod.UID) string {
+	return filepath.Join(d.Log, key.Namespace+"_"+key.Name+"_"+string(uid))
+}
+
+// ContainerLog is one instance's log in CRI format.
+func (d Dirs) ContainerLog(key pod.Key, uid pod.UID, container string, attempt int) string {
+	return filepath.Join(d.PodLogs(key, uid), container, strconv.Itoa(attempt)+".log")
+}
+
+// Sandboxes is the directory of all sandboxes' pins and records.
+func (d Dirs) Sandboxes() string { return filepath.Join(d.Run, "sandboxes") }
+
+// Network is the directory of the bridge's address records.
+func (d Dirs) Network() string { return filepath.Join(d.Run, "network") }
+
+// Statuses is the directory of the status files.
+func (d Dirs) Statuses() string { return filepath.Join(d.Run, "status") }
+
+// Status is a pod's status file.
+func (d Dirs) Status(key pod.Key) string {
+	return filepath.Join(d.Statuses(), key.Namespace+"_"+key.Name+".json")
+}
+
+// Started marks that an instance's process may have run; written just before it is started.
+func (d Dirs) Started(id string) string { return filepath.Join(d.Run, "started", id) }
+
+// Fifos is the directory of the pipes of exec and attach.
+func (d Dirs) Fifos() string { return filepath.Join(d.Run, "fifo") }
+
+// Containerd is the embedded containerd's persistent directory, ContainerdState its other one.
+func (d Dirs) Containerd() string { return filepath.Join(d.Root, "containerd") }
+
+// ContainerdState holds the embedded containerd's socket and run-time state.
+func (d Dirs) ContainerdState() string { return filepath.Join(d.Run, "containerd") }
+
+// ContainerdSocket is the embedded containerd's address.
+func (d Dirs) ContainerdSocket() string { return filepath.Join(d.ContainerdState(), "containerd.sock") }
+
+// Shim is the runtime shim: podrun's own binary under the shim's name.
+func (d Dirs) Shim() string { return filepath.Join(d.Root, "bin", "containerd-shim-runc-v2") }
+
+// Runc is runc's own state directory, apart from every other user of runc.
+func (d Dirs) Runc() string { return filepath.Join(d.Run, "runc") }

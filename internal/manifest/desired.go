@@ -1,0 +1,83 @@
+package manifest
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Annotations that a loaded pod carries. The kubernetes.io ones are the kubelet's.
+const (
+	// AnnotationHash is the hash of the manifest as written; it follows every edit.
+	AnnotationHash = "kubernetes.io/config.hash"
+	// AnnotationSource is "file" or "http".
+	AnnotationSource = "kubernetes.io/config.source"
+	// AnnotationSeen is when this revision was first read, RFC 3339.
+	AnnotationSeen = "kubernetes.io/config.seen"
+	// AnnotationManifest is the file or URL that the pod was read from.
+	AnnotationManifest = "podrun.io/manifest"
+)
+
+// Origin is where a document was read.
+type Origin struct {
+	Source string // "file" or "http"
+	Path   string // the file's path or the URL
+}
+
+// OriginOf returns where p was read, from its annotations.
+func OriginOf(p *v1.Pod) Origin {
+	return Origin{Source: p.Annotations[AnnotationSource], Path: p.Annotations[AnnotationManifest]}
+}
+
+// Problem is something in a manifest that cannot be used. What ran from there before goes on.
+type Problem struct {
+	Origin Origin
+	// Key is the pod concerned, where it could be told.
+	Key pod.Key
+	Err error
+}
+
+// Snapshot is all that one source wants at a moment.
+type Snapshot struct {
+	Source string
+	// Pods include the last good ones of files that are bad now.
+	Pods []*v1.Pod
+	// Problems are the documents that cannot be used.
+	Problems []Problem
+	// Err says that the source itself could not be read; Pods and Problems are then meaningless and
+	// what it said before stands.
+	Err error
+}
+
+// Source reads manifests until ctx ends. It sends a whole Snapshot whenever it may have changed.
+type Source interface {
+	// Name is unique among the sources of a run.
+	Name() string
+	Run(ctx context.Context, out chan<- Snapshot) error
+}
+
+// Desired is the merged will of all sources.
+type Desired struct {
+	Pods     map[pod.Key]*v1.Pod
+	Problems []Problem
+	// Complete says that every source has been read at least once. While it is false nobody may
+	// remove anything on the ground that it is not wanted.
+	Complete bool
+}
+
+// Keeps reports that a pod that is not in Pods must stay all the same, because the place its manifest
+// came from cannot be read now.
+func (d Desired) Keeps(p *v1.Pod) bool {
+	if !d.Complete {
+		return true
+	}
+	from := OriginOf(p)
+	for _, problem := range d.Problems {
+		if problem.Origin == from {
+			return true
+		}
+	}
+	return false
+}

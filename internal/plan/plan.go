@@ -1,0 +1,128 @@
+// Package plan is podrun's judgement: given what is wanted, what was seen and the time, it says what to
+// do next and why a container is not running. It is pure; it does nothing and remembers nothing.
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Input is everything that a judgement rests on.
+type Input struct {
+	// Pod is what is wanted, under the UID that it shall run with; nil when the pod should be gone.
+	Pod      *v1.Pod
+	Observed pod.Observed
+	// Images tells, per container name, how far its image is.
+	Images map[string]Image
+	// Signalled tells, per instance ID, when it was asked to terminate.
+	Signalled map[string]time.Time
+	// Failures tells, per container name, the last attempt that made no instance; under "" the sandbox's.
+	Failures map[string]Failure
+	// Boot is the kernel's boot id now.
+	Boot string
+	// Earlier says that a completed pod belongs to an earlier run and is to be run again.
+	Earlier bool
+	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
+	MaxBackoff time.Duration
+	Now        time.Time
+}
+
+// Image is the state of one container's image.
+type Image struct {
+	// Pulling: a pull is under way.
+	Pulling bool
+	// Ready: the image can be run.
+	Ready bool
+}
+
+// Failure is an attempt to make something that left nothing behind.
+type Failure struct {
+	// Reason as a status shows it: ErrImagePull, CreateContainerConfigError, …
+	Reason  string
+	Message string
+	At      time.Time
+	// Count is how many times in a row.
+	Count int
+}
+
+// Plan is what to do now.
+type Plan struct {
+	Actions []Action
+	// Wake says when to judge again though nothing was heard; 0: no need.
+	Wake time.Duration
+	// Waiting tells, per container name, why it is not running.
+	Waiting map[string]Waiting
+	// Completed says that no container runs or will run again.
+	Completed bool
+	// Gone says that the pod is not wanted and nothing is left of it.
+	Gone bool
+}
+
+// Waiting is why a container is not running, as Kubernetes spells it.
+type Waiting struct{ Reason, Message string }
+
+// Action is one effect; the set is closed and every member is plain data.
+type Action interface {
+	fmt.Stringer
+	action()
+}
+
+// The actions. Why is for people.
+type (
+	// CreateSandbox makes the pod's namespaces and network.
+	CreateSandbox struct{ Attempt int }
+	// RemoveSandbox releases them.
+	RemoveSandbox struct{ ID, Why string }
+	// EnsureImage finds or pulls a container's image.
+	EnsureImage struct{ Container string }
+	// StartContainer makes and starts an instance.
+	StartContainer struct {
+		Container        string
+		Attempt, Backoff int
+		Why              string
+	}
+	// Terminate asks an instance to end.
+	Terminate struct {
+		ID, Container string
+		Grace         time.Duration
+		Why           string
+	}
+	// Kill ends an instance at once.
+	Kill struct{ ID, Container, Why string }
+	// Reap records an instance's exit and frees what it held.
+	Reap struct{ ID, Container string }
+	// RemoveContainer removes an instance's last traces.
+	RemoveContainer struct{ ID, Container, Why string }
+	// RemoveData removes a revision's directory and logs.
+	RemoveData struct{ UID pod.UID }
+)
+
+func (CreateSandbox) action()   {}
+func (RemoveSandbox) action()   {}
+func (EnsureImage) action()     {}
+func (StartContainer) action()  {}
+func (Terminate) action()       {}
+func (Kill) action()            {}
+func (Reap) action()            {}
+func (RemoveContainer) action() {}
+func (RemoveData) action()      {}
+
+func (a CreateSandbox) String() string { return fmt.Sprintf("create sandbox attempt %d", a.Attempt) }
+func (a RemoveSandbox) String() string { return fmt.Sprintf("remove sandbox %s (%s)", a.ID, a.Why) }
+func (a EnsureImage) String() string   { return "ensure image of " + a.Container }
+func (a StartContainer) String() string {
+	return fmt.Sprintf("start %s attempt %d back-off %d (%s)", a.Container, a.Attempt, a.Backoff, a.Why)
+}
+func (a Terminate) String() string {
+	return fmt.Sprintf("terminate %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)
+}
+func (a Kill) String() string { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
+func (a Reap) String() string { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
+func (a RemoveContainer) String() string {
+	return fmt.Sprintf("remove %s %s (%s)", a.Container, a.ID, a.Why)
+}
+func (a RemoveData) String() string { return fmt.Sprintf("remove data of %s", a.UID) }

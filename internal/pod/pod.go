@@ -1,0 +1,122 @@
+// Package pod holds podrun's nouns: what a pod is called and what was seen of it on the machine.
+// It is data only. It does not own what is wanted (that is a v1.Pod) and knows no runtime.
+package pod
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Key names a pod. Its name is the full one, with the node's name as suffix. A worker serves one Key,
+// whatever revisions come and go under it.
+type Key struct{ Namespace, Name string }
+
+// KeyOf returns the key of p.
+func KeyOf(p *v1.Pod) Key { return Key{Namespace: p.Namespace, Name: p.Name} }
+
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+// UID is a revision of a pod: it changes with every edit that needs new containers.
+type UID = types.UID
+
+// State is what a container was seen to be.
+type State int
+
+// The states of a container. A container that was never seen has none.
+const (
+	// Unknown: the runtime could not say. Nothing may be concluded from it.
+	Unknown State = iota
+	// Created: made but never started; its process has not run.
+	Created
+	Running
+	Exited
+)
+
+func (s State) String() string {
+	return [...]string{"unknown", "created", "running", "exited"}[s]
+}
+
+// Container is one instance of a pod's container as seen on the machine.
+type Container struct {
+	ID        string
+	Name      string
+	UID       UID
+	SandboxID string
+	// Attempt is the restart number: 0 for the first instance of this name under this UID.
+	Attempt int
+	// Backoff is the step of the crash back-off that this instance was started at; 0 means none.
+	Backoff int
+	// Boot is the kernel's boot id under which the instance was made.
+	Boot  string
+	State State
+	// PID is the host's process id while Running, else 0.
+	PID int
+	// StartedAt is zero for an instance that never ran.
+	StartedAt, FinishedAt time.Time
+	// ExitCode, Reason and Message are set when Exited. Reason is empty where only the code is known.
+	ExitCode int
+	Reason   string
+	Message  string
+	// Grace is the termination grace period that the instance was started with.
+	Grace time.Duration
+	// Image is the reference that the manifest gave, ImageID the digest that it stood for.
+	Image, ImageID string
+	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.
+	Reaped bool
+}
+
+// Sandbox is a pod's pinned namespaces and network as seen on the machine.
+type Sandbox struct {
+	ID  string
+	UID UID
+	// Attempt counts the sandboxes made for this UID, from 0.
+	Attempt int
+	// Ready says that all that the sandbox pinned is still there.
+	Ready     bool
+	CreatedAt time.Time
+	// IPs are the pod's addresses, IPv4 first; empty with host networking.
+	IPs []string
+}
+
+// Observed is all that was seen of one pod, of every revision.
+type Observed struct {
+	Key        Key
+	Sandboxes  []Sandbox   // newest first
+	Containers []Container // newest first
+	// Data are the revisions that have a data directory.
+	Data []UID
+	// Owner tells which kind of run started the newest revision: "serve" or "once".
+	Owner string
+}
+
+// Empty reports that nothing of the pod is left.
+func (o Observed) Empty() bool {
+	return len(o.Sandboxes) == 0 && len(o.Containers) == 0 && len(o.Data) == 0
+}
+
+// Sort puts the newest first.
+func (o *Observed) Sort() {
+	slices.SortFunc(o.Sandboxes, func(a, b Sandbox) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(o.Containers, func(a, b Container) int {
+		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+	})
+	slices.Sort(o.Data)
+}
+
+// Newest returns the instance of the named container with the highest attempt under uid.
+func (o Observed) Newest(uid UID, name string) (Container, bool) {
+	var best Container
+	found := false
+	for _, c := range o.Containers {
+		if c.UID == uid && c.Name == name && (!found || c.Attempt > best.Attempt) {
+			best, found = c, true
+		}
+	}
+	return best, found
+}

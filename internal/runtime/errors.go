@@ -1,0 +1,25 @@
+package runtime
+
+import "errors"
+
+// ErrNotFound says that what was asked for is not there.
+var ErrNotFound = errors.New("not found")
+
+// ErrUnavailable says that the runtime could not be reached; nothing was learnt and nothing done.
+var ErrUnavailable = errors.New("container runtime unavailable")
+
+// StartError is a container that was made but whose process could not be started. The instance is
+// recorded as Exited with code 128, as the CRI does it.
+type StartError struct{ Err error }
+
+func (e *StartError) Error() string { return e.Err.Error() }
+func (e *StartError) Unwrap() error { return e.Err }
+
+// ReasonError carries the reason that a status shows, as Kubernetes spells it, for an error.
+type ReasonError struct {
+	Reason string
+	Err    error
+}
+
+func (e *ReasonError) Error() string { return e.Err.Error() }
+func (e *ReasonError) Unwrap() error { return e.Err }

@@ -1,0 +1,133 @@
+// Package runtime is the port between podrun's decisions and whatever runs containers: small role
+// interfaces and their contract. It owns no implementation; runtime/containerd and runtime/fake are
+// two, and runtime/runtimetest holds both to this text.
+//
+// Every mutation may be repeated: what is already so, or already gone, is success.
+package runtime
+
+import (
+	"context"
+	"io"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Lister reads the truth. It never returns a partial answer: an error means that nothing is known.
+type Lister interface {
+	// List returns every pod of which anything is left, podrun's own only.
+	List(ctx context.Context) ([]pod.Observed, error)
+	// Inspect returns what is left of one pod; an empty Observed (with its Key) when nothing is.
+	Inspect(ctx context.Context, key pod.Key) (pod.Observed, error)
+}
+
+// Ring says that a pod may have changed. It carries no fact: whoever hears it looks.
+type Ring struct {
+	Key pod.Key
+	// All means that any pod may have changed, as after a gap in the stream.
+	All bool
+}
+
+// Doorbell turns the runtime's event stream into rings.
+type Doorbell interface {
+	// Rings delivers until ctx ends or the stream breaks; then it closes the channel. The caller
+	// subscribes again. Rings may repeat and may be for pods that did not change.
+	Rings(ctx context.Context) (<-chan Ring, error)
+}
+
+// Sandboxes makes and removes what a pod's containers share.
+type Sandboxes interface {
+	// CreateSandbox pins the pod's namespaces and connects its network. The same attempt asked for
+	// again replaces what an interrupted call left.
+	CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error
+	// RemoveSandbox releases all that the sandbox held, addresses too.
+	RemoveSandbox(ctx context.Context, id string) error
+}
+
+// Start is what StartContainer needs beside the pod.
+type Start struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	Sandbox   pod.Sandbox
+	Attempt   int
+	Backoff   int
+	// Image is the resolved image to run, as Images returned it.
+	Image Image
+	// Mounts are in order, sources on the host checked and ready.
+	Mounts []Mount
+}
+
+// Mount is a bind of a host path into a container.
+type Mount struct {
+	HostPath, ContainerPath string
+	ReadOnly                bool
+	// Managed marks a file that podrun provides itself, such as /etc/hosts. A mount of the user's own
+	// at the same place replaces it.
+	Managed bool
+}
+
+// Containers acts on single instances. IDs are those that Lister reported.
+type Containers interface {
+	// StartContainer makes a new instance with a fresh root filesystem and runs it. An error of kind
+	// StartError means that the instance exists, is Exited with code 128 and counts as an attempt;
+	// after any other error there is no instance.
+	StartContainer(ctx context.Context, s Start) error
+	// SignalContainer sends a signal to the instance's main process; for KILL, to all of its processes.
+	SignalContainer(ctx context.Context, id string, signal string) error
+	// ReapContainer records the exit of an Exited instance durably and frees what it held, but for its
+	// root filesystem and record.
+	ReapContainer(ctx context.Context, id string) error
+	// RemoveContainer removes an instance that is not Running, its root filesystem and its record.
+	RemoveContainer(ctx context.Context, id string) error
+}
+
+// Image is an image that is present and unpacked.
+type Image struct {
+	// Name is the reference under which the runtime keeps it.
+	Name string
+	// ID is the digest-qualified identity that status shows.
+	ID string
+}
+
+// Images finds and fetches images.
+type Images interface {
+	// Resolve returns the image if it is present, ready to run; ErrNotFound if it is not.
+	Resolve(ctx context.Context, ref string) (Image, error)
+	// Pull fetches the image and makes it ready to run.
+	Pull(ctx context.Context, ref string) (Image, error)
+}
+
+// ExecIO is where an exec'd process reads and writes.
+type ExecIO struct {
+	Stdin          io.Reader // nil: none
+	Stdout, Stderr io.Writer
+	// TTY gives the process a terminal; Stderr is then unused.
+	TTY bool
+	// Resize delivers the terminal's size whenever it changes; nil without TTY.
+	Resize <-chan TermSize
+}
+
+// TermSize is a terminal's size in characters.
+type TermSize struct{ Width, Height uint16 }
+
+// Execer runs commands in running containers.
+type Execer interface {
+	// Exec runs cmd in the instance and waits; it returns the command's exit code. When ctx ends the
+	// command is killed.
+	Exec(ctx context.Context, id string, cmd []string, streams ExecIO) (int, error)
+}
+
+// Data keeps, per revision of a pod, the manifest that it runs.
+type Data interface {
+	// SavePod keeps p as the manifest that its UID runs, atomically.
+	SavePod(p *v1.Pod, owner string) error
+	// LoadPod returns the manifest that a revision runs; ErrNotFound when none is kept.
+	LoadPod(uid pod.UID) (*v1.Pod, error)
+	// RemoveData removes all that was kept for a revision, its volumes and logs too.
+	RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error
+}
+
+// Timeout bounds one mutation; a runtime that takes longer is treated as failed and asked again.
+const Timeout = 2 * time.Minute
