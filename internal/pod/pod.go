@@ -120,3 +120,11 @@ func (o Observed) Newest(uid UID, name string) (Container, bool) {
 	}
 	return best, found
 }
+
+// Instance names one run of a container: what its logs are kept under.
+type Instance struct {
+	Key       Key
+	UID       UID
+	Container string
+	Attempt   int
+}
