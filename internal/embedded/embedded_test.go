@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -181,8 +182,8 @@ func TestConcurrentEnsureMakesOneDaemon(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if n := processes(t, "serve\x00"+o.Dirs.Root); n != 1 {
-		t.Errorf("%d daemons", n)
+	if pids := processes(t, "serve\x00"+o.Dirs.Root); len(pids) != 1 {
+		t.Errorf("daemons %v", pids)
 	}
 	for _, l := range leases {
 		l.Close()
@@ -235,10 +236,6 @@ func TestEnsureSaysWhatIsWrong(t *testing.T) {
 	})
 	t.Run("daemon dies", func(t *testing.T) {
 		o := o
-		o.Args = []string{"serve", o.Dirs.Root, "relative"} // from /, which is not where o.Dirs are
-		if err := os.WriteFile(filepath.Join(t.TempDir(), "x"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
 		o.Args = []string{"serve", "/dev/null", o.Dirs.Run}
 		_, err := embedded.Ensure(t.Context(), o)
 		if err == nil || !strings.Contains(err.Error(), "last words") || !strings.Contains(err.Error(), "/dev/null") {
@@ -264,6 +261,51 @@ func TestServeRefusesASecondDaemon(t *testing.T) {
 	}
 }
 
+func TestServeRefusesASharedRoot(t *testing.T) {
+	o, other := options(t), options(t)
+	ensure(t, o)
+	other.Dirs.Root = o.Dirs.Root
+	other.Args = []string{"serve", other.Dirs.Root, other.Dirs.Run}
+	if _, err := embedded.Ensure(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another run directory") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOnOverlay puts the root directory where CI containers have it: on an overlay, on which there can be
+// no second one, and apart from the program, which cannot be linked then.
+func TestOnOverlay(t *testing.T) {
+	o := options(t)
+	layers := t.TempDir()
+	for _, dir := range []string{o.Dirs.Root, layers + "/lower", layers + "/upper", layers + "/work"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opts := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", layers)
+	if err := syscall.Mount("overlay", o.Dirs.Root, "overlay", 0, opts); err != nil {
+		t.Skip("no overlay can be mounted here either:", err)
+	}
+	t.Cleanup(func() {
+		eventually(t, "the daemon ends", func() bool { return !embedded.Running(o.Dirs) })
+		eventually(t, "nothing uses the overlay", func() bool { return syscall.Unmount(o.Dirs.Root, 0) == nil })
+	})
+	l := ensure(t, o)
+	if l.Snapshotter() != "native" {
+		t.Errorf("snapshotter %q", l.Snapshotter())
+	}
+	ctx, c := dial(t, l)
+	if _, err := c.SnapshotService(l.Snapshotter()).Prepare(ctx, "first", ""); err != nil {
+		t.Error(err)
+	}
+	before := shimIsProgram(t, o.Dirs)
+	l.Close()
+	eventually(t, "the daemon ends", func() bool { return !embedded.Running(o.Dirs) })
+	ensure(t, o).Close()
+	if !os.SameFile(before, shimIsProgram(t, o.Dirs)) {
+		t.Error("the shim was copied again")
+	}
+}
+
 func TestShimLinkIsRefreshed(t *testing.T) {
 	o := options(t)
 	if err := os.MkdirAll(filepath.Dir(o.Dirs.Shim()), 0o700); err != nil {
@@ -273,6 +315,11 @@ func TestShimLinkIsRefreshed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ensure(t, o).Close()
+	shimIsProgram(t, o.Dirs)
+}
+
+func shimIsProgram(t *testing.T, d layout.Dirs) os.FileInfo {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -281,12 +328,14 @@ func TestShimLinkIsRefreshed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(o.Dirs.Shim()); err != nil || !bytes.Equal(got, want) {
+	if got, err := os.ReadFile(d.Shim()); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the shim has %d bytes, %v; the program has %d", len(got), err, len(want))
 	}
-	if st, err := os.Stat(o.Dirs.Shim()); err != nil || st.Mode().Perm()&0o100 == 0 {
-		t.Errorf("shim %v, %v; want it executable", st, err)
+	st, err := os.Stat(d.Shim())
+	if err != nil || st.Mode().Perm()&0o100 == 0 {
+		t.Fatalf("shim %v, %v; want it executable", st, err)
 	}
+	return st
 }
 
 func noMounts(t *testing.T, d layout.Dirs) {
@@ -299,19 +348,24 @@ func noMounts(t *testing.T, d layout.Dirs) {
 	}
 }
 
-// processes counts those whose command line contains part.
-func processes(t *testing.T, part string) (n int) {
+// processes returns the pids of those whose command line contains part.
+func processes(t *testing.T, part string) (pids []int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), part) {
-			n++
+		if b, err := os.ReadFile(f); err != nil || !strings.Contains(string(b), part) {
+			continue
 		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
 	}
-	return n
+	return pids
 }
 
 func rss(t *testing.T, pid int) string {

@@ -18,9 +18,12 @@ import (
 //	users.lock   shared by every client; the daemon ends only while it holds it alone
 //	start.lock   held by the client that starts the daemon
 //	daemon.lock  held by the daemon; its content is the daemon's pid, for people
+//
+// The daemon holds a second one in the root directory, which must have one daemon only as well.
 func usersLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "users.lock") }
 func startLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "start.lock") }
 func daemonLock(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "daemon.lock") }
+func rootLock(d layout.Dirs) string   { return filepath.Join(d.Containerd(), "daemon.lock") }
 
 // lockPoll is how often a lock that others hold for moments only is tried again.
 const lockPoll = 2 * time.Millisecond
@@ -83,10 +86,10 @@ func pin(f *os.File) (int, error) {
 	return fd, err
 }
 
-// lockDaemon takes the daemon's lock; ErrRunning when another daemon has it. It is an open file
+// lockDaemon takes a daemon's lock; ErrRunning when another daemon has it. It is an open file
 // description lock, so that Running can ask for it without taking it, even for a moment.
-func lockDaemon(d layout.Dirs) (*os.File, error) {
-	f, err := openLock(daemonLock(d))
+func lockDaemon(path string) (*os.File, error) {
+	f, err := openLock(path)
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +99,15 @@ func lockDaemon(d layout.Dirs) (*os.File, error) {
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 			return nil, ErrRunning
 		}
-		return nil, fmt.Errorf("locking %s: %w", daemonLock(d), err)
+		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
-	if err := f.Truncate(0); err == nil {
+	err = f.Truncate(0)
+	if err == nil {
 		_, err = fmt.Fprintln(f, os.Getpid())
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
 	}
 	return f, nil
 }

@@ -19,6 +19,11 @@ const (
 	logInterval = time.Minute
 )
 
+// noise are messages at every start that tell nobody anything.
+var noise = map[string]bool{
+	"failed check for fsverity support": true,
+}
+
 // captureLog sends containerd's warnings and errors to l. They are logged process-wide, so this is for the
 // daemon's process only.
 func captureLog(l *slog.Logger) {
@@ -36,6 +41,9 @@ func (forward) Levels() []logrus.Level {
 }
 
 func (f forward) Fire(e *logrus.Entry) error {
+	if noise[e.Message] {
+		return nil
+	}
 	level := slog.LevelError
 	if e.Level == logrus.WarnLevel {
 		level = slog.LevelWarn

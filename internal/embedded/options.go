@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNoRunc says that runc is not on PATH, so that no container could be started.
-var ErrNoRunc = errors.New("runc not found in PATH\nhint: apt-get install runc")
+var ErrNoRunc = errors.New("runc not found in PATH; on Debian: apt-get install runc")
 
 // ErrNotRoot says that the embedded containerd was asked for by another user than root.
 var ErrNotRoot = errors.New("the embedded containerd needs root")

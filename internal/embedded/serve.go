@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,20 +25,26 @@ const readyEnv = "PODRUN_CONTAINERD_READY_FD"
 const maxShimSocketDir = 42
 
 // Serve runs containerd in this process until ctx ends or nothing needs it any more; both are success.
-// It changes the process as a whole (containerd's log and plugin registry, TMPDIR), so it is called once, in a
+// It changes the process as a whole (containerd's log and plugin registry, TMPDIR, umask), so it is called once, in a
 // process of its own, which ends when it has returned.
 func Serve(ctx context.Context, o Options) error {
 	ready := readyPipe()
-	defer ready.Close()
 	o, err := o.checked()
 	if err != nil {
 		return err
 	}
-	lock, err := lockDaemon(o.Dirs)
+	lock, err := lockDaemon(daemonLock(o.Dirs))
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	root, err := lockDaemon(rootLock(o.Dirs))
+	if err != nil {
+		return fmt.Errorf("%s is in use by a podrun with another run directory: %w", o.Dirs.Containerd(), err)
+	}
+	defer root.Close()
+	// The roots of images and containers get the mode bits that this leaves.
+	unix.Umask(0o022)
 	captureLog(o.Log)
 	if err := linkShim(o.Dirs.Shim()); err != nil {
 		return fmt.Errorf("making the shim %s: %w", o.Dirs.Shim(), err)
@@ -53,10 +58,7 @@ func Serve(ctx context.Context, o Options) error {
 		return fmt.Errorf("starting containerd: %w", err)
 	}
 	defer stop()
-	if _, err := ready.WriteString("ready\n"); err != nil && !errors.Is(err, os.ErrInvalid) {
-		o.Log.Debug("telling the starter that containerd is ready", "why", err)
-	}
-	ready.Close()
+	tellReady(ready)
 
 	var limit sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -75,15 +77,25 @@ func Serve(ctx context.Context, o Options) error {
 	return nil
 }
 
-// readyPipe is the pipe that Ensure passed, or nil, on which writing and closing do nothing.
-func readyPipe() *os.File {
+// readyPipe is the descriptor of the pipe that Ensure passed, or -1. On failure it is left to the end of the
+// process: by then the reason has been printed, which is what Ensure reads after the pipe's end.
+func readyPipe() int {
 	fd, err := strconv.Atoi(os.Getenv(readyEnv))
 	os.Unsetenv(readyEnv)
 	if err != nil {
-		return nil
+		return -1
 	}
 	unix.CloseOnExec(fd)
-	return os.NewFile(uintptr(fd), "ready")
+	return fd
+}
+
+// tellReady does not mind a starter that has gone.
+func tellReady(fd int) {
+	if fd < 0 {
+		return
+	}
+	unix.Write(fd, []byte("ready\n"))
+	unix.Close(fd)
 }
 
 // startContainerd starts the daemon; it answers when this returns. stop may be called more than once.

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +20,7 @@ func linkShim(path string) error {
 	if err != nil {
 		return err
 	}
-	if old, err := os.Lstat(path); err == nil && sameProgram(old, now) {
+	if sameProgram(path, now) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -31,7 +32,7 @@ func linkShim(path string) error {
 	}
 	if err := unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, tmp, unix.AT_SYMLINK_FOLLOW); err != nil {
 		// Another file system, a removed program or a kernel that forbids it.
-		if err := copyProgram(tmp, now); err != nil {
+		if err := copyProgram(tmp); err != nil {
 			os.Remove(tmp)
 			return fmt.Errorf("copying the shim: %w", err)
 		}
@@ -39,15 +40,45 @@ func linkShim(path string) error {
 	return os.Rename(tmp, path)
 }
 
-// sameProgram reports whether old is now, or the copy that copyProgram made of it.
-func sameProgram(old, now os.FileInfo) bool {
-	return os.SameFile(old, now) ||
-		old.Mode().IsRegular() && old.Size() == now.Size() && old.ModTime().Equal(now.ModTime())
+// sameProgram reports whether path is this program or a copy of it. Times say nothing about it: packages and
+// images often give every build the same.
+func sameProgram(path string, now os.FileInfo) bool {
+	old, err := os.Lstat(path)
+	if err != nil || !old.Mode().IsRegular() || old.Size() != now.Size() {
+		return false
+	}
+	return os.SameFile(old, now) || sameContent(path, self)
 }
 
-// copyProgram copies this program and its modification time, by which it is known again. The time is set
-// last and after the content is on disk, so that a half-written copy is never taken for the program.
-func copyProgram(to string, now os.FileInfo) error {
+func sameContent(a, b string) bool {
+	fa, err := os.Open(a)
+	if err != nil {
+		return false
+	}
+	defer fa.Close()
+	fb, err := os.Open(b)
+	if err != nil {
+		return false
+	}
+	defer fb.Close()
+	const chunk = 1 << 20
+	bufA, bufB := make([]byte, chunk), make([]byte, chunk)
+	for {
+		n, errA := io.ReadFull(fa, bufA)
+		m, errB := io.ReadFull(fb, bufB)
+		if !bytes.Equal(bufA[:n], bufB[:m]) {
+			return false
+		}
+		if errA != nil || errB != nil {
+			return atEnd(errA) && atEnd(errB)
+		}
+	}
+}
+
+func atEnd(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+
+// copyProgram copies this program. It is on disk before it gets its name.
+func copyProgram(to string) error {
 	src, err := os.Open(self)
 	if err != nil {
 		return err
@@ -64,8 +95,5 @@ func copyProgram(to string, now os.FileInfo) error {
 	if cerr := dst.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		return err
-	}
-	return os.Chtimes(to, now.ModTime(), now.ModTime())
+	return err
 }

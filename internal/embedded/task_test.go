@@ -36,7 +36,13 @@ func startTask(ctx context.Context, t *testing.T, c *client.Client, d layout.Dir
 		t.Fatal(err)
 	}
 	pid := int(task.Pid())
-	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, p := range append(processes(t, d.Shim()), pid) {
+				syscall.Kill(p, syscall.SIGKILL)
+			}
+		}
+	})
 	if err := task.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +121,8 @@ func TestTaskKeepsTheDaemonAndSurvivesIt(t *testing.T) {
 	}
 	eventually(t, "the daemon ends when the task is gone", func() bool { return !embedded.Running(o.Dirs) })
 	noMounts(t, o.Dirs)
-	if n := processes(t, o.Dirs.Shim()); n != 0 {
-		t.Errorf("%d shims left", n)
+	if pids := processes(t, o.Dirs.Shim()); len(pids) != 0 {
+		t.Errorf("shims left: %v", pids)
 	}
 
 	// The container's record did not keep it, and is still there.
