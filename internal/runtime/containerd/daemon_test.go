@@ -180,21 +180,26 @@ func clear(t testing.TB, r *containerd.Runtime) {
 		t.Error(err)
 	}
 	for _, o := range all {
-		for _, c := range o.Containers {
-			if err := r.SignalContainer(ctx, c.ID, "KILL"); err != nil {
-				t.Error(err)
-			}
-			eventually(t, "an instance is removed", func() bool { return r.RemoveContainer(ctx, c.ID) == nil })
+		clearPod(t, r, o)
+	}
+}
+
+func clearPod(t testing.TB, r *containerd.Runtime, o pod.Observed) {
+	ctx := context.Background()
+	for _, c := range o.Containers {
+		if err := r.SignalContainer(ctx, c.ID, "KILL"); err != nil {
+			t.Error(err)
 		}
-		for _, s := range o.Sandboxes {
-			if err := r.RemoveSandbox(ctx, s.ID); err != nil {
-				t.Error(err)
-			}
+		eventually(t, "an instance is removed", func() bool { return r.RemoveContainer(ctx, c.ID) == nil })
+	}
+	for _, s := range o.Sandboxes {
+		if err := r.RemoveSandbox(ctx, s.ID); err != nil {
+			t.Error(err)
 		}
-		for _, uid := range o.Data {
-			if err := r.RemoveData(ctx, o.Key, uid); err != nil {
-				t.Error(err)
-			}
+	}
+	for _, uid := range o.Data {
+		if err := r.RemoveData(ctx, o.Key, uid); err != nil {
+			t.Error(err)
 		}
 	}
 }
