@@ -164,9 +164,28 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := os.RemoveAll(dirs[0]); err != nil {
 		return fmt.Errorf("removing a pod's logs: %w", err)
 	}
-	entries, err := os.ReadDir(r.Dirs.Pod(uid))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("listing a pod's directory: %w", err)
+	if err := r.removeAllButManifest(ctx, uid); err != nil {
+		return fmt.Errorf("removing a pod's data: %w", err)
+	}
+	r.manifests.drop(uid)
+	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
+		return fmt.Errorf("removing a pod's directory: %w", err)
+	}
+	return nil
+}
+
+func (r *Runtime) removeAllButManifest(ctx context.Context, uid pod.UID) error {
+	dir := r.Dirs.Pod(uid)
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() { // a link is not followed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
 	}
 	for _, e := range entries {
 		if e.Name() == filepath.Base(r.Dirs.Manifest(uid)) {
@@ -175,13 +194,9 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := os.RemoveAll(filepath.Join(r.Dirs.Pod(uid), e.Name())); err != nil {
-			return fmt.Errorf("removing a pod's data: %w", err)
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
-	}
-	r.manifests.drop(uid)
-	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
-		return fmt.Errorf("removing a pod's directory: %w", err)
 	}
 	return nil
 }
