@@ -18,8 +18,8 @@ type Input struct {
 	Observed pod.Observed
 	// Images tells, per container name, how far its image is.
 	Images map[string]Image
-	// Signalled tells, per instance ID, when it was asked to terminate.
-	Signalled map[string]time.Time
+	// Signalled tells, per instance ID, what was sent to it.
+	Signalled map[string]Signals
 	// Failures tells, per container name, the last attempt that made no instance; under "" the sandbox's.
 	Failures map[string]Failure
 	// Boot is the kernel's boot id now.
@@ -38,6 +38,9 @@ type Image struct {
 	// Ready: the image can be run.
 	Ready bool
 }
+
+// Signals is when an instance was asked to terminate and when it was killed; zero: not.
+type Signals struct{ Asked, Killed time.Time }
 
 // Failure is an attempt to make something that left nothing behind.
 type Failure struct {
