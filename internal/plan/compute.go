@@ -27,7 +27,8 @@ func Compute(in Input) Plan {
 			j.plan.Gone = in.Observed.Empty()
 		}
 	case j.again():
-		j.end(in.Observed, "completed in an earlier run")
+		j.plan.Again = true
+		j.end(in.Observed, "starting anew")
 		j.waitAll(creating)
 	default:
 		j.keep()
@@ -58,30 +59,43 @@ func (j *judge) waitAll(w Waiting) {
 	}
 }
 
-// end stops all of o and, once nothing of it lives, removes it. It reports whether nothing lives.
+// end stops all of o and, once nothing of it lives, removes it, the records last: as long as one is left,
+// it is known that there is something to remove. It reports whether nothing lives.
 func (j *judge) end(o pod.Observed, why string) bool {
-	alive := false
+	if j.stopAll(o, why) {
+		return false
+	}
+	for _, c := range o.Containers {
+		switch {
+		case c.State == pod.Created:
+			j.do(RemoveContainer{ID: c.ID, Container: c.Name, Why: "never started"})
+		case !c.Reaped:
+			j.do(Reap{ID: c.ID, Container: c.Name})
+		}
+	}
+	for _, s := range o.Sandboxes {
+		j.do(RemoveSandbox{ID: s.ID, Why: why})
+	}
+	for _, uid := range o.Data {
+		j.do(RemoveData{UID: uid})
+	}
+	for _, c := range o.Containers {
+		if c.State != pod.Created {
+			j.do(RemoveContainer{ID: c.ID, Container: c.Name, Why: why})
+		}
+	}
+	return true
+}
+
+// stopAll stops what lives of o and reports whether anything does.
+func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 	for _, c := range o.Containers {
 		if c.State == pod.Running || c.State == pod.Unknown {
 			alive = true
 			j.stop(c, why)
 		}
 	}
-	if alive {
-		return false
-	}
-	for _, c := range o.Containers {
-		j.do(RemoveContainer{ID: c.ID, Container: c.Name, Why: why})
-	}
-	for _, s := range o.Sandboxes {
-		j.do(RemoveSandbox{ID: s.ID, Why: why})
-	}
-	if len(o.Containers) == 0 && len(o.Sandboxes) == 0 {
-		for _, uid := range o.Data {
-			j.do(RemoveData{UID: uid})
-		}
-	}
-	return true
+	return alive
 }
 
 // stop brings one living instance to its end: asked first, killed when its grace is over.
@@ -112,16 +126,12 @@ func (j *judge) stop(c pod.Container, why string) {
 // cleared away last, because nobody waits for that.
 func (j *judge) keep() {
 	mine, old := j.in.Observed.Split(j.in.Pod.UID)
-	for _, c := range old.Containers {
-		if c.State == pod.Running || c.State == pod.Unknown {
-			j.stop(c, "manifest changed")
-			j.waitAll(creating)
-		}
+	if j.stopAll(old, "manifest changed") {
+		j.waitAll(creating)
+		return
 	}
-	if len(j.plan.Waiting) == 0 {
-		j.run(mine)
-		j.end(old, "manifest changed")
-	}
+	j.run(mine)
+	j.end(old, "manifest changed")
 }
 
 // run brings the wanted revision to life.
@@ -155,14 +165,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 		attempt = max(attempt, s.Attempt+1)
 	}
 	j.waitAll(creating)
-	alive := false
-	for _, c := range o.Containers {
-		if c.State == pod.Running || c.State == pod.Unknown {
-			alive = true
-			j.stop(c, "sandbox lost")
-		}
-	}
-	if alive {
+	if j.stopAll(o, "sandbox lost") {
 		return pod.Sandbox{}, false
 	}
 	for _, s := range o.Sandboxes {
@@ -271,13 +274,15 @@ func (j *judge) completed(o pod.Observed) bool {
 	return true
 }
 
-// again reports that what is left of the wanted revision is of an earlier run: it is cleared away whole
-// and the pod starts anew. A job that a reboot cut off runs again from its beginning.
+// again reports that what is left of the wanted revision is not of this run: it is cleared away whole and
+// the pod starts anew. A job that a reboot cut off runs again from its beginning.
 func (j *judge) again() bool {
 	mine, _ := j.in.Observed.Split(j.in.Pod.UID)
-	done := j.completed(mine)
-	if len(mine.Containers) == 0 || done && j.in.Earlier {
-		return done && j.in.Earlier
+	if mine.Empty() {
+		return false
+	}
+	if j.in.Replaced || j.in.Earlier && (len(mine.Containers) == 0 || j.completed(mine)) {
+		return true
 	}
 	onceEver := j.in.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver
 	if j.in.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways || onceEver {

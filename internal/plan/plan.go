@@ -26,6 +26,9 @@ type Input struct {
 	Boot string
 	// Earlier says that a completed pod belongs to an earlier run and is to be run again.
 	Earlier bool
+	// Replaced says that what is there under the wanted UID was made for another manifest, as when the
+	// manifest fixes its UID: it is ended whole first.
+	Replaced bool
 	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
 	MaxBackoff time.Duration
 	Now        time.Time
@@ -61,6 +64,8 @@ type Plan struct {
 	Waiting map[string]Waiting
 	// Completed says that no container runs or will run again.
 	Completed bool
+	// Again says that what is there under the wanted UID is being ended, so that the pod can start anew.
+	Again bool
 	// Gone says that the pod is not wanted and nothing is left of it.
 	Gone bool
 }
