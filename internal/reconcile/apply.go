@@ -36,7 +36,10 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 	case plan.CreateSandbox:
 		return w.failed("", "FailedCreatePodSandBox", w.createSandbox(ctx, seen, a))
 	case plan.EnsureImage:
-		return w.failed(a.Container, plan.ReasonErrImagePull, w.ensureImage(ctx, a.Container))
+		if err := w.ensureImage(ctx, a.Container); err != nil {
+			return w.failed(a.Container, plan.ReasonErrImagePull, err)
+		}
+		return nil // an earlier failure is forgotten when the container starts, not when a pull begins
 	case plan.StartContainer:
 		return w.failed(a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
 	case plan.Terminate:
