@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -223,6 +224,33 @@ func TestEnsureAfterKill(t *testing.T) {
 		t.Error("the killed daemon is still noted")
 	}
 	eventually(t, "the killed daemon is reaped", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+}
+
+// TestDaemonKeepsNothingOfItsStarter: a CI step whose pipe a daemon keeps open never ends.
+func TestDaemonKeepsNothingOfItsStarter(t *testing.T) {
+	o := options(t)
+	var p [2]int
+	if err := syscall.Pipe(p[:]); err != nil { // inherited by children, other than os.Pipe's
+		t.Fatal(err)
+	}
+	if err := syscall.SetNonblock(p[0], true); err != nil {
+		t.Fatal(err)
+	}
+	r := os.NewFile(uintptr(p[0]), "pipe")
+	defer r.Close()
+	ensure(t, o)
+	if err := syscall.Close(p[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("reading gives %v; the daemon has the pipe open", err)
+	}
+	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", daemonPID(t, o.Dirs))); err != nil || cwd != "/" {
+		t.Errorf("the daemon's directory is %s, %v", cwd, err)
+	}
 }
 
 func TestEnsureSaysWhatIsWrong(t *testing.T) {
