@@ -1,0 +1,262 @@
+package embedded_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/layout"
+)
+
+func TestEnsureStartsOnceAndEndsByItself(t *testing.T) {
+	o := options(t)
+	if embedded.Running(o.Dirs) {
+		t.Fatal("running before the start")
+	}
+	begin := time.Now()
+	first := ensure(t, o)
+	cold := time.Since(begin)
+	pid := daemonPID(t, o.Dirs)
+	ctx, c := dial(t, first)
+	if v, err := c.Version(ctx); err != nil || v.Version == "" {
+		t.Fatalf("version %v, %v", v, err)
+	}
+	begin = time.Now()
+	second := ensure(t, o)
+	t.Logf("ready: cold %v, warm %v; daemon's %s", cold, time.Since(begin), rss(t, pid))
+	if got := daemonPID(t, o.Dirs); got != pid {
+		t.Errorf("second Ensure started daemon %d beside %d", got, pid)
+	}
+	if sid, err := syscallGetsid(pid); err != nil || sid != pid {
+		t.Errorf("the daemon's session is %d, %v; want its own", sid, err)
+	}
+	if st, err := os.Stat(first.Address()); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("socket %v, %v; want mode 0600", st, err)
+	}
+	if n := first.Snapshotter(); n != "overlayfs" && n != "native" {
+		t.Errorf("snapshotter %q", n)
+	}
+
+	first.Close()
+	time.Sleep(3 * grace) // it has to stay: there is nothing to wait for
+	if !embedded.Running(o.Dirs) {
+		t.Fatal("ended while a lease was held")
+	}
+	second.Close()
+	eventually(t, "the daemon ends without leases", func() bool { return !embedded.Running(o.Dirs) })
+	for _, left := range []string{first.Address(), filepath.Join(o.Dirs.ContainerdState(), "ttrpc.sock")} {
+		if _, err := os.Lstat(left); err == nil {
+			t.Errorf("left behind: %s", left)
+		}
+	}
+	noMounts(t, o.Dirs)
+	if ensure(t, o); daemonPID(t, o.Dirs) == pid {
+		t.Error("no new daemon after the old one's end")
+	}
+}
+
+func TestConcurrentEnsureMakesOneDaemon(t *testing.T) {
+	o := options(t)
+	leases := make([]*embedded.Lease, 8)
+	errs := make([]error, len(leases))
+	var all sync.WaitGroup
+	for i := range leases {
+		all.Go(func() { leases[i], errs[i] = embedded.Ensure(t.Context(), o) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if pids := processes(t, "serve\x00"+o.Dirs.Root); len(pids) != 1 {
+		t.Errorf("daemons %v", pids)
+	}
+	for _, l := range leases {
+		l.Close()
+	}
+	eventually(t, "the daemon ends", func() bool { return !embedded.Running(o.Dirs) })
+}
+
+// TestEnsureWhileEnding lets clients come at the moment when the daemon ends.
+func TestEnsureWhileEnding(t *testing.T) {
+	o := options(t)
+	for i := range 8 {
+		l, err := embedded.Ensure(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, c := dial(t, l)
+		if _, err := c.Version(ctx); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		l.Close()
+		time.Sleep(grace - 20*time.Millisecond + time.Duration(i)*5*time.Millisecond)
+	}
+}
+
+func TestEnsureAfterKill(t *testing.T) {
+	o := options(t)
+	ensure(t, o)
+	pid := daemonPID(t, o.Dirs)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx, c := dial(t, ensure(t, o))
+	if _, err := c.Version(ctx); err != nil {
+		t.Error(err)
+	}
+	if daemonPID(t, o.Dirs) == pid {
+		t.Error("the killed daemon is still noted")
+	}
+	eventually(t, "the killed daemon is reaped", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+}
+
+// TestDaemonKeepsNothingOfItsStarter: a CI step whose pipe a daemon keeps open never ends.
+func TestDaemonKeepsNothingOfItsStarter(t *testing.T) {
+	o := options(t)
+	var p [2]int
+	if err := syscall.Pipe(p[:]); err != nil { // inherited by children, other than os.Pipe's
+		t.Fatal(err)
+	}
+	if err := syscall.SetNonblock(p[0], true); err != nil {
+		t.Fatal(err)
+	}
+	r := os.NewFile(uintptr(p[0]), "pipe")
+	defer r.Close()
+	ensure(t, o)
+	if err := syscall.Close(p[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("reading gives %v; the daemon has the pipe open", err)
+	}
+	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", daemonPID(t, o.Dirs))); err != nil || cwd != "/" {
+		t.Errorf("the daemon's directory is %s, %v", cwd, err)
+	}
+}
+
+func TestEnsureSaysWhatIsWrong(t *testing.T) {
+	o := options(t)
+	t.Run("long path", func(t *testing.T) {
+		o := o
+		o.Dirs.Run = filepath.Join(o.Dirs.Run, strings.Repeat("x", 100))
+		if _, err := embedded.Ensure(t.Context(), o); err == nil || !strings.Contains(err.Error(), "use a shorter run directory") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("daemon dies", func(t *testing.T) {
+		o := o
+		o.Args = []string{"serve", "/dev/null", o.Dirs.Run}
+		_, err := embedded.Ensure(t.Context(), o)
+		if err == nil || !strings.Contains(err.Error(), "last words") || !strings.Contains(err.Error(), "/dev/null") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("no runc", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		if _, err := embedded.Ensure(t.Context(), o); !errors.Is(err, embedded.ErrNoRunc) {
+			t.Errorf("error %v", err)
+		}
+	})
+	if embedded.Running(o.Dirs) {
+		t.Error("a daemon was started")
+	}
+}
+
+func TestServeRefusesASecondDaemon(t *testing.T) {
+	o := options(t)
+	ensure(t, o)
+	if err := embedded.Serve(t.Context(), o); !errors.Is(err, embedded.ErrRunning) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestServeRefusesASharedRoot(t *testing.T) {
+	o, other := options(t), options(t)
+	ensure(t, o)
+	other.Dirs.Root = o.Dirs.Root
+	other.Args = []string{"serve", other.Dirs.Root, other.Dirs.Run}
+	if _, err := embedded.Ensure(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another run directory") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestOnOverlay puts the root directory where CI containers have it: on an overlay, on which there can be
+// no second one, and apart from the program, which cannot be linked then.
+func TestOnOverlay(t *testing.T) {
+	o := options(t)
+	layers := t.TempDir()
+	for _, dir := range []string{o.Dirs.Root, layers + "/lower", layers + "/upper", layers + "/work"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opts := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", layers)
+	if err := syscall.Mount("overlay", o.Dirs.Root, "overlay", 0, opts); err != nil {
+		t.Skip("no overlay can be mounted here either:", err)
+	}
+	t.Cleanup(func() {
+		eventually(t, "the daemon ends", func() bool { return !embedded.Running(o.Dirs) })
+		eventually(t, "nothing uses the overlay", func() bool { return syscall.Unmount(o.Dirs.Root, 0) == nil })
+	})
+	l := ensure(t, o)
+	if l.Snapshotter() != "native" {
+		t.Errorf("snapshotter %q", l.Snapshotter())
+	}
+	ctx, c := dial(t, l)
+	if _, err := c.SnapshotService(l.Snapshotter()).Prepare(ctx, "first", ""); err != nil {
+		t.Error(err)
+	}
+	before := shimIsProgram(t, o.Dirs)
+	l.Close()
+	eventually(t, "the daemon ends", func() bool { return !embedded.Running(o.Dirs) })
+	ensure(t, o).Close()
+	if !os.SameFile(before, shimIsProgram(t, o.Dirs)) {
+		t.Error("the shim was copied again")
+	}
+}
+
+func TestShimLinkIsRefreshed(t *testing.T) {
+	o := options(t)
+	if err := os.MkdirAll(filepath.Dir(o.Dirs.Shim()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(o.Dirs.Shim(), []byte("an older podrun"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, o).Close()
+	shimIsProgram(t, o.Dirs)
+}
+
+func shimIsProgram(t *testing.T, d layout.Dirs) os.FileInfo {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(d.Shim()); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the shim has %d bytes, %v; the program has %d", len(got), err, len(want))
+	}
+	st, err := os.Stat(d.Shim())
+	if err != nil || st.Mode().Perm()&0o100 == 0 {
+		t.Fatalf("shim %v, %v; want it executable", st, err)
+	}
+	return st
+}
+
