@@ -84,14 +84,13 @@ func (l *Loop) hear(ctx context.Context, e relist.Event) {
 	l.settleStrays(ctx)
 }
 
-// settleStrays gives a worker to pods that nobody wants, once it is sure that nobody does. `once` has
-// none: what it was not told of is not its own.
+// settleStrays gives a worker to pods that nobody wants, once it is sure that nobody does.
 func (l *Loop) settleStrays(ctx context.Context) {
-	if !l.last.Complete || l.o.Rerun {
+	if !l.last.Complete || l.o.Takes == nil {
 		return
 	}
 	for key := range l.strays {
-		if l.o.Looker.Seen(key).Owner != l.o.Owner {
+		if !l.o.Takes(l.o.Looker.Seen(key)) {
 			continue
 		}
 		delete(l.strays, key)

@@ -40,7 +40,7 @@ type board struct {
 	pods map[pod.Key]*v1.Pod
 }
 
-func (b *board) Publish(p *v1.Pod) error {
+func (b *board) Publish(p *v1.Pod, _ bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pods[pod.KeyOf(p)] = p
@@ -79,7 +79,7 @@ func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) 
 	ctx, cancel := context.WithCancel(t.Context())
 	looker := relist.New(relist.Options{Lister: rt, Bell: rt, Log: log})
 	h.o = reconcile.Options{Looker: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
-		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log}
+		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Takes: func(pod.Observed) bool { return true }}
 	for _, option := range options {
 		option(&h.o)
 	}
@@ -331,7 +331,7 @@ func TestOnceLeavesStrangersAlone(t *testing.T) {
 		h := start(t, rt)
 		h.want(web())
 		h.stop()
-		h = start(t, rt, func(o *reconcile.Options) { o.Owner, o.Rerun = "once", true })
+		h = start(t, rt, func(o *reconcile.Options) { o.Owner, o.Rerun, o.Takes = "once", true, nil })
 		defer h.stop()
 		h.want(newPod("job", "u2", v1.RestartPolicyNever, "b"))
 		after(time.Minute)

@@ -40,7 +40,9 @@ type Logs interface {
 
 // Publisher hears how pods are. It must not block for long.
 type Publisher interface {
-	Publish(p *v1.Pod) error
+	// Publish hears a pod with its status; settled: nothing is left to do for it now.
+	Publish(p *v1.Pod, settled bool) error
+	// Gone hears that nothing is left of a pod.
 	Gone(key pod.Key) error
 }
 
@@ -54,8 +56,10 @@ type Options struct {
 	Volumes    Volumes
 	Logs       Logs
 	Publisher  Publisher
-	// Owner is the kind of run: "serve" or "once". Strays of another owner are left alone.
+	// Owner is the kind of run that is written down with each pod: "serve" or "once".
 	Owner string
+	// Takes says which pods that nobody wants are this loop's to end; nil: none.
+	Takes func(pod.Observed) bool
 	// Rerun makes pods that had completed before the loop began run again.
 	Rerun bool
 	// StopAll stops and removes every pod of the loop when it ends.

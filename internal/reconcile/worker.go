@@ -187,7 +187,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 	case w.pod != nil:
 		out := w.pod.DeepCopy()
 		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, HostIP: w.o.HostIP, Now: time.Now()})
-		err = w.o.Publisher.Publish(out)
+		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
 	if err != nil {
 		w.log.Error("status not written", "why", err)

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -30,7 +31,7 @@ func NewFiles(dirs layout.Dirs) *Files {
 }
 
 // Publish replaces p's file if it would change.
-func (f *Files) Publish(p *v1.Pod) error {
+func (f *Files) Publish(p *v1.Pod, _ bool) error {
 	key := pod.KeyOf(p)
 	out := p.DeepCopy()
 	out.APIVersion, out.Kind = "v1", "Pod"
@@ -43,7 +44,10 @@ func (f *Files) Publish(p *v1.Pod) error {
 	if bytes.Equal(f.last[key], data) {
 		return nil
 	}
-	if err := replace(f.dirs.Status(key), data); err != nil {
+	if err := os.MkdirAll(f.dirs.Statuses(), 0o755); err != nil {
+		return fmt.Errorf("writing status of %s: %w", key, err)
+	}
+	if err := host.WriteFile(f.dirs.Status(key), data, 0o600); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	f.last[key] = data
@@ -59,19 +63,6 @@ func (f *Files) Gone(key pod.Key) error {
 		return fmt.Errorf("removing status of %s: %w", key, err)
 	}
 	return nil
-}
-
-// replace writes a file so that a reader sees the old content or the new. It need not survive a power
-// loss: a status is made again at the next start.
-func replace(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
 }
 
 // Read returns the pods of all status files, in order of namespace and name. Files that vanish
