@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 )
@@ -259,4 +258,3 @@ func shimIsProgram(t *testing.T, d layout.Dirs) os.FileInfo {
 	}
 	return st
 }
-
