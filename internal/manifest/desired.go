@@ -20,6 +20,12 @@ const (
 	AnnotationManifest = "podrun.io/manifest"
 )
 
+// The kinds of source that an Origin names.
+const (
+	SourceFile = "file"
+	SourceHTTP = "http"
+)
+
 // Origin is where a document was read.
 type Origin struct {
 	Source string // "file" or "http"
