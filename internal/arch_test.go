@@ -58,7 +58,6 @@ var rooms = map[string]room{
 	"internal/testimage":           {},
 	"internal/testimage/mkimage":   {imports: "testimage"},
 	"internal/testcontainerd":      {},
-	"internal/deps":                {},
 	"bench":                        {imports: "*"},
 	"e2e":                          {imports: "testimage testcontainerd"},
 }
@@ -96,7 +95,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "deps" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || filepath.Ext(path) != ".go" {
