@@ -73,9 +73,14 @@ func (s *stream) once(ctx context.Context) error {
 	}()
 	// Events before the subscription were missed: look at everything once.
 	next := runtime.Ring{All: true}
-	for ok := true; ok; next, ok = <-rings {
+	for ok := true; ok; {
 		select {
 		case s.rings <- next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case next, ok = <-rings:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -41,6 +41,9 @@ type Relister struct {
 	pods map[pod.Key]record
 	good time.Time
 	err  error
+	// found are the differences that Look found, until Run sends them.
+	found []Event
+	bell  chan struct{}
 }
 
 // record is the newest sight of a pod and the turn in which looking began.
@@ -54,7 +57,7 @@ func New(o Options) *Relister {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
 	}
-	return &Relister{o: o, pods: map[pod.Key]record{}, good: time.Now()}
+	return &Relister{o: o, pods: map[pod.Key]record{}, good: time.Now(), bell: make(chan struct{}, 1)}
 }
 
 // Run lists and listens until ctx ends, and sends every difference. It blocks when out is not read.
@@ -75,6 +78,8 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 			timer.Reset(r.period(stream))
 		case <-stream.changed:
 			timer.Reset(0)
+		case <-r.bell:
+			events = r.takeFound()
 		case ring := <-stream.rings:
 			if ring.All {
 				timer.Reset(0)
@@ -117,15 +122,31 @@ func (r *Relister) answer(ctx context.Context, key pod.Key) (events []Event, ok 
 	return r.keep(seen, turn), true
 }
 
-// Look inspects one pod now and returns what it saw.
+func (r *Relister) takeFound() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.found
+	r.found = nil
+	return events
+}
+
+// Look inspects one pod now and returns what it saw. What changed is told like any other change.
 func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	turn := r.begin()
 	seen, err := r.o.Lister.Inspect(ctx, key)
 	if err != nil {
 		return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, err)
 	}
-	r.keep(seen, turn)
-	return r.Seen(key), nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if events := r.keepLocked(seen, turn); len(events) > 0 {
+		r.found = append(r.found, events...)
+		select {
+		case r.bell <- struct{}{}:
+		default:
+		}
+	}
+	return r.pods[key].seen, nil
 }
 
 // Seen returns the newest sight of a pod without looking.
