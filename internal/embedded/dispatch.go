@@ -1,0 +1,46 @@
+package embedded
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
+	_ "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin" // the shim's task service
+	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/plugin"
+	"github.com/containerd/plugin/registry"
+)
+
+const (
+	shimPrefix = "containerd-shim-"
+	shimPlugin = "io.containerd.ttrpc.v1.task"
+)
+
+// Dispatch runs what the binary was called as, if that is the shim, and says whether it was. It must come
+// first in main and in every TestMain whose test binary starts an embedded containerd. The shim reads the
+// process's own arguments and standard streams; on an error it ends the process itself.
+func Dispatch(ctx context.Context, args []string) (exit int, handled bool) {
+	if len(args) == 0 || !strings.HasPrefix(filepath.Base(args[0]), shimPrefix) {
+		return 0, false
+	}
+	keepPlugins(func(uri string) bool { return uri == shimPlugin })
+	// The shim defines its flags on the process's flag set; a test binary has its own there.
+	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
+	shim.RunShim(ctx, manager.NewShimManager("io.containerd.runc.v2"))
+	return 0, true
+}
+
+// keepPlugins drops every registered containerd plugin but those that keep accepts. Daemon and shim share
+// one registry; each fails with the other's plugins in it.
+func keepPlugins(keep func(uri string) bool) {
+	all := registry.Graph(func(*plugin.Registration) bool { return false })
+	registry.Reset()
+	for _, r := range all {
+		if keep(r.URI()) {
+			registry.Register(&r)
+		}
+	}
+}

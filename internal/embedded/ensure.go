@@ -1,0 +1,94 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// startTimeout bounds Ensure; a daemon with many shims to adopt takes some tenths of a second.
+const startTimeout = 30 * time.Second
+
+// Lease keeps the daemon that Ensure found or started, until it is closed or its process ends. It is for one
+// goroutine.
+type Lease struct {
+	address     string
+	snapshotter string
+	users       int
+}
+
+// Address is the daemon's socket.
+func (l *Lease) Address() string { return l.address }
+
+// Snapshotter is the name of the snapshotter to use with it.
+func (l *Lease) Snapshotter() string { return l.snapshotter }
+
+// Close gives the lease up. The daemon ends when nothing else needs it.
+func (l *Lease) Close() error {
+	if l.users < 0 {
+		return nil
+	}
+	fd := l.users
+	l.users = -1
+	return unix.Close(fd)
+}
+
+// Ensure returns a lease of the embedded containerd of o.Dirs, which answers then. If none runs it starts
+// one, detached from this process. The errors ErrNoRunc and ErrNotRoot come before anything was started.
+func Ensure(ctx context.Context, o Options) (*Lease, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	// From here on a running daemon stays; one that is just ending is waited for.
+	users, err := acquire(ctx, usersLock(o.Dirs), unix.LOCK_SH)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the embedded containerd to end: %w", err)
+	}
+	defer users.Close()
+	if err := answering(ctx, o); err != nil {
+		return nil, err
+	}
+	snapshotter, err := Snapshotter(o.Dirs)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := pin(users)
+	if err != nil {
+		return nil, err
+	}
+	return &Lease{address: o.Dirs.ContainerdSocket(), snapshotter: snapshotter, users: fd}, nil
+}
+
+// answering returns when the daemon answers, after starting it if need be.
+func answering(ctx context.Context, o Options) error {
+	if Running(o.Dirs) && answers(ctx, o.Dirs.ContainerdSocket()) == nil {
+		return nil
+	}
+	start, err := acquire(ctx, startLock(o.Dirs), unix.LOCK_EX)
+	if err != nil {
+		return fmt.Errorf("waiting for another podrun to start the embedded containerd: %w", err)
+	}
+	defer start.Close()
+	for {
+		if !Running(o.Dirs) {
+			// Somebody may start one by hand at the same time; then that one will do.
+			if err := spawn(ctx, o); err != nil && !Running(o.Dirs) {
+				return err
+			}
+		}
+		last := answers(ctx, o.Dirs.ContainerdSocket())
+		if last == nil {
+			return nil
+		}
+		// A daemon that does not answer is one that starts, or ends without having been asked by us.
+		if err := pause(ctx, lockPoll); err != nil {
+			return fmt.Errorf("the embedded containerd does not answer: %w", errors.Join(err, last))
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package embedded
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
+
+	"podrun.io/podrun/internal/layout"
+)
+
+const (
+	overlayfs = "overlayfs"
+	native    = "native"
+)
+
+// Snapshotter returns the name of the snapshotter that suits the daemon's disk: overlayfs, or native, which
+// copies, where overlayfs cannot be mounted. It is found out whenever the daemon starts; an error means that
+// none has started yet.
+func Snapshotter(d layout.Dirs) (string, error) {
+	b, err := os.ReadFile(snapshotterFile(d))
+	if err != nil {
+		return "", fmt.Errorf("reading the snapshotter's name: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+func snapshotterFile(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "snapshotter") }
+
+// chooseSnapshotter tries a mount, as a container on an overlay has a kernel with overlayfs that still
+// cannot put one on its own disk, and notes the result for Snapshotter.
+func chooseSnapshotter(o Options) (string, error) {
+	name := overlayfs
+	if err := overlayutils.Supported(filepath.Join(o.Dirs.Containerd(), "io.containerd.snapshotter.v1.overlayfs")); err != nil {
+		name = native
+		o.Log.Warn("overlayfs cannot be used, images and containers will be copied", "dir", o.Dirs.Containerd(), "why", err)
+	}
+	return name, replaceFile(snapshotterFile(o.Dirs), name+"\n")
+}
+
+func replaceFile(path, content string) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, []byte(content), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}

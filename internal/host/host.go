@@ -1,0 +1,110 @@
+// Package host is what podrun takes from the machine as it is: the boot id, locks between processes on
+// a directory, and files replaced as a whole. It owns no directory; its users say where.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// BootID returns the kernel's boot id: it changes with every boot, and only then.
+func BootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("reading the boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// WriteFile replaces the file at path as a whole: a reader sees the old content or the new. It leaves
+// path+".tmp" behind when it is cut off, and reuses that name, so only one process may write at a time.
+func WriteFile(path string, data []byte, mode os.FileMode) error {
+	tmp := path + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.WriteFile(tmp, data, mode); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, mode); err != nil { // the umask took bits away
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// Lock is an exclusive lock on a directory, between processes and within one.
+type Lock struct{ dir *os.File }
+
+// LockDir makes the directory if it is not there, locks it and waits as long as another holds it. The
+// directory itself is the lock, so a room whose last user removes its directory leaves no lock file;
+// whoever waited then makes a new one.
+func LockDir(path string, mode os.FileMode) (*Lock, error) {
+	for {
+		if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+		lock, err := LockExisting(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		return lock, err
+	}
+}
+
+// LockExisting is LockDir for a directory that may be missing: the error is then os.ErrNotExist.
+func LockExisting(path string) (*Lock, error) {
+	for {
+		d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(d, unix.LOCK_EX); err != nil {
+			d.Close()
+			return nil, err
+		}
+		same, err := isAt(d, path)
+		if err == nil && same {
+			return &Lock{dir: d}, nil
+		}
+		d.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Unlock lets the next one in. The directory may have been removed meanwhile.
+func (l *Lock) Unlock() {
+	// Explicitly, because a child between fork and exec still shares the open file.
+	_ = flock(l.dir, unix.LOCK_UN)
+	l.dir.Close()
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+		}
+	}
+}
+
+// isAt reports that the path still leads to the opened directory.
+func isAt(d *os.File, path string) (bool, error) {
+	opened, err := d.Stat()
+	if err != nil {
+		return false, err
+	}
+	now, err := os.Lstat(path)
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(opened, now), nil
+}

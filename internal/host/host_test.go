@@ -1,0 +1,73 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// TestLockDirSurvivesRemoval: users that remove the directory they hold never let two in at once.
+func TestLockDirSurvivesRemoval(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	mark := filepath.Join(t.TempDir(), "inside")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				lock, err := LockDir(dir, 0o700)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := os.Mkdir(mark, 0o700); err != nil {
+					t.Errorf("two at once: %v", err)
+				}
+				os.Remove(mark)
+				if err := os.Remove(dir); err != nil {
+					t.Error(err)
+				}
+				lock.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestLockExistingMissing(t *testing.T) {
+	if _, err := LockExisting(filepath.Join(t.TempDir(), "no")); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestWriteFileReplacesAndKeepsMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	for _, want := range []string{"one", "two"} {
+		// What a cut-off writer left must not matter.
+		if err := os.WriteFile(path+".tmp", []byte("rubbish"), 0o400); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteFile(path, []byte(want), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != want {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o666 {
+		t.Fatalf("%v, %v", info.Mode(), err)
+	}
+	if _, err := os.Lstat(path + ".tmp"); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal("the temporary file is still there")
+	}
+}
+
+func TestBootID(t *testing.T) {
+	a, err := BootID()
+	if err != nil || len(a) != 36 {
+		t.Fatalf("%q, %v", a, err)
+	}
+}

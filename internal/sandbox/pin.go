@@ -1,0 +1,103 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// The pins' file names, which are also the kernel's names below /proc/<pid>/ns.
+const (
+	pinNet = "net"
+	pinIPC = "ipc"
+	pinUTS = "uts"
+)
+
+var allPins = [...]string{pinNet, pinIPC, pinUTS}
+
+// pin makes new namespaces and a mount of each in dir. The hostname is set where uts is among them.
+func pin(dir string, names []string, hostname string, step func(string)) error {
+	return onThrowawayThread(func() error {
+		flags := map[string]int{pinNet: unix.CLONE_NEWNET, pinIPC: unix.CLONE_NEWIPC, pinUTS: unix.CLONE_NEWUTS}
+		want := 0
+		for _, name := range names {
+			want |= flags[name]
+		}
+		if err := unix.Unshare(want); err != nil {
+			return fmt.Errorf("making namespaces: %w", err)
+		}
+		if want&unix.CLONE_NEWUTS != 0 {
+			if err := unix.Sethostname([]byte(hostname)); err != nil {
+				return fmt.Errorf("setting the hostname %q: %w", hostname, err)
+			}
+		}
+		for _, name := range names {
+			if err := pinOne(filepath.Join(dir, name), name, step); err != nil {
+				return fmt.Errorf("pinning the %s namespace: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+func pinOne(path, name string, step func(string)) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	step(name + " file")
+	if err := unix.Mount("/proc/thread-self/ns/"+name, path, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "mount", Path: path, Err: err}
+	}
+	step(name + " pin")
+	return nil
+}
+
+// onThrowawayThread runs f on a thread that ends with it, so that nothing else of the process ever runs
+// in the namespaces that f entered, and waits.
+func onThrowawayThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread cannot end: it would hold the namespaces for ever, and show them as the
+			// process's own. While it is held here, another goroutine is sure to get another thread.
+			defer runtime.UnlockOSThread()
+			done <- onThrowawayThread(f)
+			return
+		}
+		done <- f() // never unlocked: the thread ends
+	}()
+	return <-done
+}
+
+// pinned reports that a namespace is mounted at path.
+func pinned(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
+}
+
+// unpin unmounts the namespaces at path, if any, and removes the file. It unmounts nothing else.
+func unpin(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a pin but a %s: not touched", path, info.Mode().Type())
+	}
+	for pinned(path) {
+		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return &os.PathError{Op: "unmount", Path: path, Err: err}
+		}
+	}
+	return removeFile(path)
+}

@@ -1,0 +1,216 @@
+// Package sandbox makes and removes what a pod's containers share: namespaces pinned by bind mounts, so
+// that no process has to live for them, and the pod's addresses. It knows no container runtime, starts
+// no process and does not own how a pod is connected; that is Network's.
+//
+// On disk, below one directory that is its own private bind mount while it has any sandbox:
+//
+//	<id>.intent         a symbolic link whose target is the identity as JSON: made first, removed last
+//	<id>/net ipc uts    the pins
+//	<id>/sandbox.json   the record: made last, removed first
+//
+// So whatever the moment at which a process dies, List shows what it left and Remove removes it.
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Network connects a pod's network namespace. A Store calls it for one id at a time only.
+type Network interface {
+	// Setup connects the namespace at the path netns and returns the pod's addresses, IPv4 first.
+	Setup(ctx context.Context, id string, netns string) ([]netip.Addr, error)
+	// Teardown releases whatever Setup took for id, complete or not; nothing to release is success.
+	Teardown(ctx context.Context, id string) error
+}
+
+// Options are what a Store needs.
+type Options struct {
+	Dirs    layout.Dirs
+	Network Network
+	Log     *slog.Logger
+}
+
+// Store keeps the sandboxes of one run directory, together with all other processes of that directory.
+type Store struct {
+	dir     string
+	network Network
+	log     *slog.Logger
+	boot    func() (string, error)
+	// step is told each step of Create and Remove as it is done, for the tests that cut it short.
+	step func(string)
+
+	mu    sync.Mutex
+	cache map[string]cached // by id
+}
+
+// New returns the store; it touches nothing yet.
+func New(o Options) *Store {
+	return &Store{
+		dir:     o.Dirs.Sandboxes(),
+		network: o.Network,
+		log:     o.Log,
+		boot:    sync.OnceValues(host.BootID),
+		step:    func(string) {},
+		cache:   map[string]cached{},
+	}
+}
+
+// ID names a sandbox: the same pod, revision and attempt always give the same 32 hex digits.
+func ID(key pod.Key, uid pod.UID, attempt int) string {
+	sum := sha256.Sum256([]byte(key.Namespace + "\x00" + key.Name + "\x00" + string(uid) + "\x00" + strconv.Itoa(attempt)))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Create pins the pod's namespaces and connects its network. A ready sandbox of the same attempt is
+// returned as it is; what an interrupted call left of it is removed first.
+func (s *Store) Create(ctx context.Context, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error) {
+	id := ID(pod.KeyOf(p), p.UID, attempt)
+	sb, err := s.create(ctx, id, p, attempt, owner)
+	if err != nil {
+		return pod.Sandbox{}, fmt.Errorf("creating sandbox %s of %s: %w", id, pod.KeyOf(p), err)
+	}
+	return sb, nil
+}
+
+func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error) {
+	if err := ctx.Err(); err != nil {
+		return pod.Sandbox{}, err
+	}
+	boot, err := s.boot()
+	if err != nil {
+		return pod.Sandbox{}, err
+	}
+	e := entry{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: attempt, Owner: owner,
+		CreatedAt: time.Now().UTC(), HostNetwork: p.Spec.HostNetwork, Boot: boot,
+	}
+	lock, err := s.claim(id, e)
+	if err != nil {
+		return pod.Sandbox{}, err
+	}
+	defer lock.Unlock()
+	old, complete, err := s.read(id)
+	if err != nil {
+		return pod.Sandbox{}, err
+	}
+	if complete && s.ready(id, old, boot) {
+		return old.sandbox(id, true), nil
+	}
+	if err := s.clear(ctx, id); err != nil {
+		return pod.Sandbox{}, fmt.Errorf("clearing what was left: %w", err)
+	}
+	if err := s.build(ctx, id, pod.Hostname(p), &e); err != nil {
+		// Even when ctx has ended: an address that nobody uses must not stay taken.
+		undo := context.WithoutCancel(ctx)
+		return pod.Sandbox{}, errors.Join(err, s.clear(undo, id), s.forget(id))
+	}
+	return e.sandbox(id, true), nil
+}
+
+// build makes the pins, the network and the record, in the empty directory of id.
+func (s *Store) build(ctx context.Context, id, hostname string, e *entry) error {
+	if err := pin(s.path(id), e.pins(), hostname, s.step); err != nil {
+		return err
+	}
+	if !e.HostNetwork {
+		ips, err := s.network.Setup(ctx, id, filepath.Join(s.path(id), pinNet))
+		if err != nil {
+			return err
+		}
+		for _, ip := range ips {
+			e.IPs = append(e.IPs, ip.String())
+		}
+	}
+	s.step("network")
+	return s.write(id, *e)
+}
+
+// Remove releases all that the sandbox holds. One that is not there, or only in part, is success.
+func (s *Store) Remove(ctx context.Context, id string) error {
+	if !isID(id) {
+		return fmt.Errorf("removing sandbox: %q is not a sandbox's id", id)
+	}
+	for {
+		done, err := s.remove(ctx, id)
+		if err != nil {
+			return fmt.Errorf("removing sandbox %s: %w", id, err)
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// remove is one try of Remove; it is not done when another process began to make id meanwhile.
+func (s *Store) remove(ctx context.Context, id string) (done bool, err error) {
+	lock, err := host.LockExisting(s.path(id))
+	if errors.Is(err, os.ErrNotExist) {
+		return s.forgetIntent(id)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Unlock()
+	if err := s.clear(ctx, id); err != nil {
+		return false, err
+	}
+	return true, s.forget(id)
+}
+
+// clear releases what id holds but for its own name: record first, so that it counts as half-made from
+// now on. The caller holds id's lock.
+func (s *Store) clear(ctx context.Context, id string) error {
+	dir := s.path(id)
+	for _, name := range []string{recordName, recordName + ".tmp"} {
+		if err := removeFile(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	s.step("record removed")
+	if s.network != nil {
+		if err := s.network.Teardown(ctx, id); err != nil {
+			return err
+		}
+	}
+	s.step("network removed")
+	for _, name := range allPins {
+		if err := unpin(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+		s.step(name + " removed")
+	}
+	return nil
+}
+
+func (s *Store) path(id string) string { return filepath.Join(s.dir, id) }
+
+// isID keeps a caller's mistake from becoming a path.
+func isID(id string) bool {
+	b, err := hex.DecodeString(id)
+	return err == nil && len(b) == 16
+}
+
+// removeFile removes a file of ours; a missing one is success.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
