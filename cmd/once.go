@@ -102,7 +102,7 @@ type progress struct {
 func (l *progress) tell(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	state := podState(p)
+	state := summarize(p).text
 	if l.told[pod.KeyOf(p)] == state {
 		return
 	}
@@ -141,9 +141,9 @@ func detail(message string) string {
 const failedTail = 20
 
 func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
-	o := logs.ReadOptions{Tail: failedTail}
-	if whole {
-		o.Tail = -1
+	var o logs.ReadOptions
+	if tail := failedTail; !whole {
+		o.Tail = &tail
 	}
 	path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
 	if err := logs.Read(context.Background(), path, o, a.out, a.errOut); err != nil {

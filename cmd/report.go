@@ -60,10 +60,10 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 		switch {
 		case p.Status.Phase == v1.PodFailed:
 			suite.Failures++
-			one.Failure = &junitMessage{Message: podState(p), Text: endings(p)}
+			one.Failure = &junitMessage{Message: summarize(p).text, Text: endings(p)}
 		case !agent.Done(p):
 			suite.Errors++
-			one.Error = &junitMessage{Message: "not done: " + podState(p)}
+			one.Error = &junitMessage{Message: "not done: " + summarize(p).text}
 		}
 		suite.Cases = append(suite.Cases, one)
 	}
@@ -102,7 +102,7 @@ func unfinished(r agent.Result) string {
 	var names []string
 	for _, p := range r.Pods {
 		if !agent.Done(p) {
-			names = append(names, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, podState(p)))
+			names = append(names, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, summarize(p).text))
 		}
 	}
 	return strings.Join(names, ", ")

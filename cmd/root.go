@@ -95,7 +95,7 @@ func (a *app) commands(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupRun)
+	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
 	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand())
 }
 

@@ -79,7 +79,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h := &house{o: o, conn: conn, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
-		Volumes: volume.New(o.Dirs), Logs: h.tailer, Publisher: publisher,
+		Volumes: volume.New(volume.Options{Dirs: o.Dirs}), Logs: h.tailer, Publisher: publisher,
 		Owner: owner, Boot: boot, HostIP: hostIP(o.Log), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
