@@ -288,7 +288,12 @@ func TestOtherBootIsNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.boot = func() (string, error) { return "another", nil }
+	now, err := s.machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.boot = "another"
+	s.machine = func() (machine, error) { return now, nil }
 	checkHalfMade(t, s, p)
 	if err := s.Remove(t.Context(), made.ID); err != nil {
 		t.Fatal(err)
