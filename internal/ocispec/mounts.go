@@ -1,0 +1,71 @@
+package ocispec
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// mounts are the ones every container has and then wanted, parents before children. One place has one
+// mount: the user's own replaces podrun's, and either replaces a default.
+func mounts(wanted []runtime.Mount) []specs.Mount {
+	at := map[string]specs.Mount{}
+	var order []string
+	put := func(m specs.Mount) {
+		if _, there := at[m.Destination]; !there {
+			order = append(order, m.Destination)
+		}
+		at[m.Destination] = m
+	}
+	for _, m := range defaultMounts() {
+		put(m)
+	}
+	for _, managed := range []bool{true, false} {
+		for _, m := range wanted {
+			if m.Managed == managed {
+				put(bind(m))
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(depth(a), depth(b)) })
+	out := make([]specs.Mount, len(order))
+	for i, destination := range order {
+		out[i] = at[destination]
+	}
+	return out
+}
+
+func bind(m runtime.Mount) specs.Mount {
+	mode := "rw"
+	if m.ReadOnly {
+		mode = "ro"
+	}
+	return specs.Mount{
+		Destination: path.Join("/", m.ContainerPath), Type: "bind", Source: m.HostPath,
+		Options: []string{"rbind", "rprivate", mode},
+	}
+}
+
+func depth(p string) int {
+	if p == "/" {
+		return 0
+	}
+	return strings.Count(p, "/")
+}
+
+func defaultMounts() []specs.Mount {
+	return []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
+	}
+}

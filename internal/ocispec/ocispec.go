@@ -1,0 +1,134 @@
+// Package ocispec turns a pod's container into the OCI runtime spec that runs it, with Kubernetes'
+// defaults. It is pure: it looks up no user name, reads no file, and checks no mount source; the runtime
+// adapter does.
+package ocispec
+
+import (
+	"fmt"
+	"path"
+
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Input is everything that a spec is made of.
+type Input struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	// Image is the config of the image to run.
+	Image imagespec.ImageConfig
+	// ID is the instance's; it names the cgroup.
+	ID string
+	// Group is shared by all instances that one shim shall serve.
+	Group      string
+	Namespaces Namespaces
+	// Hostname is what the container sees as the machine's name.
+	Hostname string
+	// User is the process's user and groups; the zero value is root.
+	User specs.User
+	// Mounts are in the order that the manifest has them.
+	Mounts []runtime.Mount
+	// CgroupV2 says that the machine has the unified hierarchy.
+	CgroupV2 bool
+}
+
+// Namespaces are the paths of the namespaces that a sandbox pinned. With host networking, Network and
+// UTS are the host's and not used.
+type Namespaces struct{ Network, IPC, UTS string }
+
+// version is the oldest that has all that is used here, so that every runtime takes it.
+const version = "1.0.2"
+
+// annotationGroup makes the runc shim serve all containers that carry the same value.
+const annotationGroup = "io.containerd.runc.v2.group"
+
+// Build returns the spec. An error means that the container cannot be run as it is written.
+func Build(in Input) (*specs.Spec, error) {
+	args, err := commandLine(in)
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment(in)
+	if err != nil {
+		return nil, err
+	}
+	namespaces, err := namespaces(in)
+	if err != nil {
+		return nil, err
+	}
+	spec := &specs.Spec{
+		Version: version,
+		Root:    &specs.Root{Path: "rootfs"},
+		Process: &specs.Process{
+			Terminal: in.Container.TTY,
+			User:     in.User,
+			Args:     args,
+			Env:      env,
+			Cwd:      workingDir(in),
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding: capabilities(), Effective: capabilities(), Permitted: capabilities(),
+			},
+		},
+		Mounts: mounts(in.Mounts),
+		Linux: &specs.Linux{
+			CgroupsPath:   path.Join(CgroupParent(in.Pod), in.ID),
+			Namespaces:    namespaces,
+			Resources:     resources(in.Container),
+			MaskedPaths:   maskedPaths(),
+			ReadonlyPaths: readonlyPaths(),
+		},
+	}
+	if !in.Pod.Spec.HostNetwork {
+		spec.Hostname = in.Hostname
+	}
+	if in.Group != "" {
+		spec.Annotations = map[string]string{annotationGroup: in.Group}
+	}
+	return spec, nil
+}
+
+func namespaces(in Input) ([]specs.LinuxNamespace, error) {
+	out := []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}}
+	if in.CgroupV2 {
+		// Under v1 a cgroup namespace shows the container the wrong hierarchy in /proc/self/cgroup.
+		out = append(out, specs.LinuxNamespace{Type: specs.CgroupNamespace})
+	}
+	pinned := []specs.LinuxNamespace{{Type: specs.IPCNamespace, Path: in.Namespaces.IPC}}
+	if !in.Pod.Spec.HostNetwork {
+		pinned = append(pinned,
+			specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: in.Namespaces.Network},
+			specs.LinuxNamespace{Type: specs.UTSNamespace, Path: in.Namespaces.UTS})
+	}
+	for _, ns := range pinned {
+		if ns.Path == "" {
+			// Without a path the container would get a namespace of its own, cut off from its pod.
+			return nil, fmt.Errorf("the pod's %s namespace is missing", ns.Type)
+		}
+	}
+	return append(out, pinned...), nil
+}
+
+// capabilities are those of a container that asks for none.
+func capabilities() []string {
+	return []string{
+		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID",
+		"CAP_SETUID", "CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL",
+		"CAP_AUDIT_WRITE",
+	}
+}
+
+// maskedPaths tell about the machine, or change it, whatever the container's rights.
+func maskedPaths() []string {
+	return []string{
+		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+		"/sys/devices/virtual/powercap", "/sys/firmware",
+	}
+}
+
+func readonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+}

@@ -1,0 +1,137 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
+)
+
+// StoredImage is an image in podrun's namespace of containerd.
+type StoredImage struct {
+	// Name is its full reference, ID the digest-qualified identity that status shows.
+	Name, ID string
+	// Size is that of the content, compressed as it was fetched, in bytes.
+	Size      int64
+	CreatedAt time.Time
+	// Used says that a container, running or not, is made of it.
+	Used bool
+}
+
+// Load reads an OCI or Docker archive, compressed or not, makes its images ready to run and returns
+// their full names. An archive that names no image is an error.
+func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error) {
+	ctx = r.context(ctx)
+	plain, err := compression.DecompressStream(archive)
+	if err != nil {
+		return nil, fmt.Errorf("reading the archive: %w", err)
+	}
+	defer plain.Close()
+	loaded, err := r.client.Import(ctx, plain, client.WithSkipMissing())
+	if err != nil {
+		return nil, mapped("loading the archive", err)
+	}
+	var names []string
+	for _, i := range loaded {
+		named, err := r.rename(ctx, i)
+		if err != nil {
+			return names, err
+		}
+		if _, err := r.ready(ctx, named); err != nil {
+			return names, err
+		}
+		names = append(names, named.Name)
+	}
+	if len(names) == 0 {
+		return nil, errors.New("the archive names no image: give it a name when it is made, such as `docker save NAME:TAG`")
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// rename gives an image its full name.
+func (r *Runtime) rename(ctx context.Context, i images.Image) (images.Image, error) {
+	full, err := fullName(i.Name)
+	if err != nil || full == i.Name {
+		return i, nil // a name that is no reference is found as it is
+	}
+	store, short := r.client.ImageService(), i.Name
+	i.Name = full
+	named, err := store.Update(ctx, i, "target")
+	if isNotFound(err) {
+		named, err = store.Create(ctx, i)
+	}
+	if err != nil {
+		return i, mapped("naming image "+full, err)
+	}
+	if err := store.Delete(ctx, short); err != nil && !isNotFound(err) {
+		return i, mapped("renaming image "+short, err)
+	}
+	return named, nil
+}
+
+// ListImages returns all images, by name.
+func (r *Runtime) ListImages(ctx context.Context) ([]StoredImage, error) {
+	ctx = r.context(ctx)
+	all, err := r.client.ImageService().List(ctx)
+	if err != nil {
+		return nil, mapped("listing images", err)
+	}
+	made, err := r.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, mapped("listing containers", err)
+	}
+	names, digests := map[string]bool{}, map[string]bool{}
+	for _, c := range made {
+		names[c.Image] = true
+		if _, digest, ok := strings.Cut(c.Labels[labelImageID], "@"); ok {
+			digests[digest] = true
+		}
+	}
+	out := []StoredImage{}
+	for _, i := range all {
+		size, err := client.NewImage(r.client, i).Size(ctx)
+		if err != nil && !isNotFound(err) { // part of its content is gone: it can be listed all the same
+			return nil, mapped("measuring image "+i.Name, err)
+		}
+		out = append(out, StoredImage{
+			Name: i.Name, ID: imageID(i), Size: size, CreatedAt: i.CreatedAt,
+			Used: names[i.Name] || digests[i.Target.Digest.String()],
+		})
+	}
+	slices.SortFunc(out, func(a, b StoredImage) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// PruneImages removes the images that no container is made of and returns their names. The space is
+// free when it returns.
+func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
+	all, err := r.ListImages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = r.context(ctx)
+	var unused []string
+	for _, i := range all {
+		if !i.Used {
+			unused = append(unused, i.Name)
+		}
+	}
+	for n, name := range unused {
+		var opts []images.DeleteOpt
+		if n == len(unused)-1 {
+			opts = append(opts, images.SynchronousDelete())
+		}
+		if err := r.client.ImageService().Delete(ctx, name, opts...); err != nil && !isNotFound(err) {
+			return unused[:n], mapped("removing image "+name, err)
+		}
+	}
+	return unused, nil
+}

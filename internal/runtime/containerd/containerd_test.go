@@ -1,0 +1,35 @@
+package containerd_test
+
+import (
+	"fmt"
+	"testing"
+
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/runtimetest"
+)
+
+// exitWith tells the suite's Script to end.
+func exitWith(r *containerd.Runtime) func(t *testing.T, id string, code int) {
+	return func(t *testing.T, id string, code int) {
+		t.Helper()
+		line := fmt.Sprintf("echo %d > /exit.new && mv /exit.new /exit", code)
+		got, err := r.Exec(t.Context(), id, []string{"sh", "-c", line}, runtime.ExecIO{})
+		// The container may end, and take the command with it, before the command's own end is told.
+		if err != nil || got != 0 && got != 137 {
+			t.Fatalf("telling the container to end: %d, %v", got, err)
+		}
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for name, start := range daemons {
+		t.Run(name, func(t *testing.T) {
+			runtimetest.Run(t, func(t *testing.T) runtimetest.Subject {
+				r := connect(t, start(t))
+				load(t, r)
+				return runtimetest.Subject{Runtime: r, Image: imageRef, Exit: exitWith(r), Runs: true}
+			})
+		})
+	}
+}

@@ -1,0 +1,253 @@
+package containerd_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/testimage"
+)
+
+const imageRef = "registry.example/test/busybox:1"
+
+// TestMain makes the test binary what podrun is: the shim, the embedded containerd or, else, the tests.
+func TestMain(m *testing.M) {
+	ctx := context.Background()
+	if exit, ok := embedded.Dispatch(ctx, os.Args); ok {
+		os.Exit(exit)
+	}
+	if len(os.Args) == 4 && os.Args[1] == "serve" {
+		os.Exit(serve(ctx, layout.Dirs{Root: os.Args[2], Run: os.Args[3]}))
+	}
+	os.Exit(m.Run())
+}
+
+func serve(ctx context.Context, d layout.Dirs) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	if err := embedded.Serve(ctx, embedded.Options{Dirs: d, IdleGrace: 100 * time.Millisecond}); err != nil {
+		os.Stderr.WriteString("serve: " + err.Error() + "\n")
+		return 1
+	}
+	return 0
+}
+
+// daemon is a containerd to test with, with directories of its own.
+type daemon struct {
+	dirs    layout.Dirs
+	address string
+	shim    string
+}
+
+// daemons are the containerds that the adapter must work with.
+var daemons = map[string]func(t testing.TB) daemon{"embedded": embeddedDaemon, "installed": installedDaemon}
+
+// newDirs are directories that nothing is left in or mounted on after the test. Not t.TempDir: the paths
+// of sockets must be short.
+func newDirs(t testing.TB) layout.Dirs {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("containerd and runc need root")
+	}
+	dir, err := os.MkdirTemp("", "pa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, m := range mounts {
+			t.Errorf("left mounted: %s", m.Mountpoint)
+			syscall.Unmount(m.Mountpoint, syscall.MNT_DETACH)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log")}
+}
+
+func embeddedDaemon(t testing.TB) daemon {
+	t.Helper()
+	dirs := newDirs(t)
+	lease, err := embedded.Ensure(context.Background(), embedded.Options{Dirs: dirs, Args: []string{"serve", dirs.Root, dirs.Run}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		lease.Close()
+		eventually(t, "the daemon ends when nothing needs it", func() bool { return !embedded.Running(dirs) })
+	})
+	return daemon{dirs: dirs, address: lease.Address(), shim: dirs.Shim()}
+}
+
+// installedDaemon runs the containerd in PATH, or the one that PODRUN_TEST_CONTAINERD names, as it would
+// run beside podrun, but for its directories. The shim must be of the same version, so its place comes
+// first in PATH.
+func installedDaemon(t testing.TB) daemon {
+	t.Helper()
+	program := os.Getenv("PODRUN_TEST_CONTAINERD")
+	if program == "" {
+		var err error
+		if program, err = exec.LookPath("containerd"); err != nil {
+			t.Skip("no containerd in PATH (on Debian: apt-get install containerd) nor in PODRUN_TEST_CONTAINERD")
+		}
+	}
+	dirs := newDirs(t)
+	d := daemon{dirs: dirs, address: filepath.Join(dirs.Run, "c.sock")}
+	if err := os.MkdirAll(dirs.Run, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dirs.Run, "config.toml")
+	text := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = %q\n",
+		filepath.Join(dirs.Run, "root"), filepath.Join(dirs.Run, "state"), d.address)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(program, "--config", config)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("containerd's log:\n%s", log.String())
+		}
+	})
+	eventually(t, "containerd listens", func() bool {
+		conn, err := net.Dial("unix", d.address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return d
+}
+
+// noNetwork leaves pods' network namespaces as they are.
+type noNetwork struct{}
+
+func (noNetwork) Setup(context.Context, string, string) ([]netip.Addr, error) { return nil, nil }
+func (noNetwork) Teardown(context.Context, string) error                      { return nil }
+
+// connect makes a Runtime and sees to it that nothing is left in containerd after the test.
+func connect(t testing.TB, d daemon) *containerd.Runtime {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	r, err := containerd.New(context.Background(), containerd.Options{
+		Address: d.address, RuntimeName: d.shim, Dirs: d.dirs, Owner: "serve", Log: log,
+		Sandboxes: sandbox.New(sandbox.Options{Dirs: d.dirs, Network: noNetwork{}, Log: log}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		clear(t, r)
+		r.Close()
+	})
+	return r
+}
+
+// clear ends and removes all that is left.
+func clear(t testing.TB, r *containerd.Runtime) {
+	ctx := context.Background()
+	all, err := r.List(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, o := range all {
+		for _, c := range o.Containers {
+			if err := r.SignalContainer(ctx, c.ID, "KILL"); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "an instance is removed", func() bool { return r.RemoveContainer(ctx, c.ID) == nil })
+		}
+		for _, s := range o.Sandboxes {
+			if err := r.RemoveSandbox(ctx, s.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, uid := range o.Data {
+			if err := r.RemoveData(ctx, o.Key, uid); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// load puts the test image in.
+func load(t testing.TB, r *containerd.Runtime, opts ...testimage.Option) {
+	t.Helper()
+	path, err := testimage.Busybox(t.TempDir(), imageRef, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	names, err := r.Load(context.Background(), f)
+	if err != nil || len(names) != 1 || names[0] != imageRef {
+		t.Fatalf("%q, %v", names, err)
+	}
+}
+
+// testWriter keeps log lines for a test that fails.
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// find returns the instance of the attempt.
+func find(t testing.TB, r *containerd.Runtime, key pod.Key, name string, attempt int) pod.Container {
+	t.Helper()
+	o, err := r.Inspect(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range o.Containers {
+		if c.Name == name && c.Attempt == attempt {
+			return c
+		}
+	}
+	t.Fatalf("no instance of %s attempt %d in %+v", name, attempt, o)
+	return pod.Container{}
+}
+
+// eventually looks until it is so.
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if so() {
+			return
+		}
+	}
+	t.Errorf("not so within 20 s: %s", what)
+}

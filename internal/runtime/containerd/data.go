@@ -1,0 +1,214 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// manifest is the content of a revision's pod.json.
+type manifest struct {
+	Owner string  `json:"owner"`
+	Pod   *v1.Pod `json:"pod"`
+}
+
+// savedPod is what List needs of a manifest, and what tells that the file is still the same.
+type savedPod struct {
+	key     pod.Key
+	owner   string
+	savedAt time.Time
+	file    os.FileInfo
+}
+
+// SavePod implements runtime.Data.
+func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
+	if err := checkUID(p.UID); err != nil {
+		return err
+	}
+	data, err := json.Marshal(manifest{Owner: owner, Pod: p})
+	if err != nil {
+		return fmt.Errorf("encoding pod %s: %w", pod.KeyOf(p), err)
+	}
+	if err := os.MkdirAll(r.Dirs.Pod(p.UID), 0o750); err != nil {
+		return fmt.Errorf("making the pod's directory: %w", err)
+	}
+	if err := writeDurably(r.Dirs.Manifest(p.UID), data); err != nil {
+		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
+	}
+	return nil
+}
+
+// writeDurably replaces the file as a whole; a power cut leaves the old content or the new.
+func writeDurably(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails when it has been renamed, as it should
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// LoadPod implements runtime.Data.
+func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
+	if err := checkUID(uid); err != nil {
+		return nil, err
+	}
+	m, err := readManifest(r.Dirs.Manifest(uid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("manifest of revision %s: %w", uid, runtime.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of revision %s: %w", uid, err)
+	}
+	return m.Pod, nil
+}
+
+func readManifest(path string) (manifest, error) {
+	var m manifest
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, err
+	}
+	if m.Pod == nil {
+		return m, errors.New("there is no pod in it")
+	}
+	return m, nil
+}
+
+// saved returns the revisions that have a manifest. A directory without one is not podrun's to judge.
+func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
+	entries, err := os.ReadDir(r.Dirs.Pods())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods' directories: %w", err)
+	}
+	out := map[pod.UID]savedPod{}
+	for _, e := range entries {
+		uid := pod.UID(e.Name())
+		if !e.IsDir() {
+			continue
+		}
+		file, err := os.Lstat(r.Dirs.Manifest(uid))
+		if errors.Is(err, fs.ErrNotExist) {
+			r.manifests.drop(uid)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking at the manifest of revision %s: %w", uid, err)
+		}
+		known, ok := r.manifests.get(uid)
+		if !ok || !os.SameFile(known.file, file) || !known.file.ModTime().Equal(file.ModTime()) {
+			m, err := readManifest(r.Dirs.Manifest(uid))
+			if err != nil {
+				r.Log.Warn("a kept manifest cannot be read", "uid", uid, "why", err)
+				continue
+			}
+			known = savedPod{key: pod.KeyOf(m.Pod), owner: m.Owner, savedAt: file.ModTime(), file: file}
+			r.manifests.put(uid, known)
+		}
+		out[uid] = known
+	}
+	return out, nil
+}
+
+// RemoveData implements runtime.Data. The manifest goes last, so that what is cut off is found again.
+// With something still mounted inside, nothing is removed: it might be a user's.
+func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	dirs := []string{r.Dirs.PodLogs(key, uid), r.Dirs.Pod(uid)}
+	for _, dir := range dirs {
+		if err := notMounted(dir); err != nil {
+			return err
+		}
+	}
+	if err := removeCgroups(uid); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dirs[0]); err != nil {
+		return fmt.Errorf("removing a pod's logs: %w", err)
+	}
+	entries, err := os.ReadDir(r.Dirs.Pod(uid))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing a pod's directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == filepath.Base(r.Dirs.Manifest(uid)) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(filepath.Join(r.Dirs.Pod(uid), e.Name())); err != nil {
+			return fmt.Errorf("removing a pod's data: %w", err)
+		}
+	}
+	r.manifests.drop(uid)
+	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
+		return fmt.Errorf("removing a pod's directory: %w", err)
+	}
+	return nil
+}
+
+// notMounted refuses a directory that is or holds a mount: removal would go on into what is mounted.
+func notMounted(dir string) error {
+	real, err := filepath.EvalSymlinks(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(real, filepath.Base(dir))))
+	if err != nil {
+		return fmt.Errorf("looking for mounts in %s: %w", dir, err)
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("not removing %s: %s is mounted", dir, mounts[0].Mountpoint)
+	}
+	return nil
+}
+
+// checkUID refuses a UID that would lead a path elsewhere.
+func checkUID(uid pod.UID) error {
+	if uid == "" || uid == "." || uid == ".." || strings.ContainsAny(string(uid), "/\x00") {
+		return fmt.Errorf("pod UID %q cannot be a directory's name", uid)
+	}
+	return nil
+}

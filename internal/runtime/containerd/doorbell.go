@@ -1,0 +1,131 @@
+package containerd
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	eventtypes "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/typeurl/v2"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// topicProbe is podrun's own: it shows that a subscription has begun.
+const topicProbe = "/podrun/subscribed"
+
+// Rings implements runtime.Doorbell. When it returns, the subscription has begun: what happens from then
+// on rings.
+func (r *Runtime) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
+	ctx, cancel := context.WithCancel(r.context(ctx))
+	var filters []string
+	for _, topic := range []string{"/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/delete", topicProbe} {
+		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", r.Namespace, topic))
+	}
+	stream, broken := r.client.EventService().Subscribe(ctx, filters...)
+	if err := r.awaitProbe(ctx, stream, broken); err != nil {
+		cancel()
+		return nil, mapped("subscribing to containerd's events", err)
+	}
+	rings := make(chan runtime.Ring)
+	go func() {
+		defer cancel()
+		defer close(rings)
+		for {
+			select {
+			case e := <-stream:
+				ring, ok := r.ring(e)
+				if !ok {
+					continue
+				}
+				select {
+				case rings <- ring:
+				case <-ctx.Done():
+					return
+				}
+			case err := <-broken:
+				if ctx.Err() == nil {
+					r.Log.Debug("event stream ended", "why", err)
+				}
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return rings, nil
+}
+
+// awaitProbe publishes an event until the stream delivers it. A subscription gives no other sign of
+// having begun, and what happens before it has is never told.
+func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope, broken <-chan error) error {
+	nonce := rand.Text()
+	publish := func() error {
+		return r.client.EventService().Publish(ctx, topicProbe, &eventtypes.ContainerDelete{ID: nonce})
+	}
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	if err := publish(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case e := <-stream:
+			// What comes before the probe needs no ring: the caller looks after this returns.
+			if e.Topic == topicProbe && eventID(e) == nonce {
+				return nil
+			}
+			r.ring(e) // may be an OOM to remember
+		case err := <-broken:
+			return err
+		case <-again.C:
+			if err := publish(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ring turns an event into a ring; not every one is worth it.
+func (r *Runtime) ring(e *events.Envelope) (runtime.Ring, bool) {
+	id := eventID(e)
+	if id == "" || e.Topic == topicProbe {
+		return runtime.Ring{}, false
+	}
+	if e.Topic == "/tasks/oom" {
+		r.known.sawOOM(id)
+	}
+	key, ok := r.known.key(id)
+	return runtime.Ring{Key: key, All: !ok}, true
+}
+
+// eventID is the container that the event is about; "" for one about an exec'd process.
+func eventID(e *events.Envelope) string {
+	if e == nil || e.Event == nil {
+		return ""
+	}
+	v, err := typeurl.UnmarshalAny(e.Event)
+	if err != nil {
+		return ""
+	}
+	switch e := v.(type) {
+	case *eventtypes.TaskStart:
+		return e.ContainerID
+	case *eventtypes.TaskExit:
+		if e.ID != e.ContainerID {
+			return ""
+		}
+		return e.ContainerID
+	case *eventtypes.TaskOOM:
+		return e.ContainerID
+	case *eventtypes.TaskDelete:
+		return e.ContainerID
+	case *eventtypes.ContainerDelete:
+		return e.ID
+	}
+	return ""
+}

@@ -1,0 +1,157 @@
+package containerd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// drainTimeout bounds the wait for output after an exec'd command has ended: a child that it left
+// behind may hold its output open for ever.
+const drainTimeout = 2 * time.Second
+
+// Exec implements runtime.Execer.
+func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
+	ctx = r.context(ctx)
+	if _, there, err := r.ours(ctx, id); err != nil || !there {
+		return 0, errors.Join(err, missing(there, id))
+	}
+	spec, t, err := r.execTarget(ctx, id)
+	if err != nil {
+		return 0, mapped("exec in "+id, err)
+	}
+	process := *spec.Process
+	process.Args, process.Terminal = cmd, streams.TTY
+	ended := make(chan struct{})
+	opts := []cio.Opt{cio.WithFIFODir(r.Dirs.Fifos()), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
+	if streams.TTY {
+		opts = append(opts, cio.WithTerminal)
+	}
+	p, err := t.Exec(ctx, "exec-"+rand.Text(), &process, cio.NewCreator(opts...))
+	if err != nil {
+		return 0, mapped("exec in "+id, err)
+	}
+	defer func() {
+		clean, cancel := cleanupContext(ctx)
+		defer cancel()
+		// A process that never started has nothing to be killed; all else is dead by then or dies now.
+		if _, err := p.Delete(clean, client.WithProcessKill); err != nil && !isNotFound(err) {
+			r.Log.Debug("an exec'd process was not removed", "container", id, "why", err)
+		}
+	}()
+	return r.follow(ctx, p, streams, ended)
+}
+
+func missing(there bool, id string) error {
+	if there {
+		return nil
+	}
+	return fmt.Errorf("container %s: %w", id, runtime.ErrNotFound)
+}
+
+func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Spec, client.Task, error) {
+	c, err := r.client.LoadContainer(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec, err := c.Spec(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := c.Task(ctx, nil)
+	return spec, t, err
+}
+
+// follow starts the process and stays with it until it ends.
+func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}) (int, error) {
+	// Not ctx: when that ends, the process is killed and its end awaited.
+	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	exited, err := p.Wait(waiting)
+	if err != nil {
+		return 0, mapped("waiting for an exec'd process", err)
+	}
+	if err := p.Start(ctx); err != nil {
+		return 0, mapped("starting an exec'd process", err)
+	}
+	for {
+		select {
+		case status := <-exited:
+			if err := status.Error(); err != nil {
+				return 0, mapped("waiting for an exec'd process", err)
+			}
+			drain(p.IO())
+			return int(status.ExitCode()), ctx.Err()
+		case <-inputEnded:
+			inputEnded = nil
+			if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !isNotFound(err) {
+				r.Log.Debug("an exec'd process's input was not closed", "why", err)
+			}
+		case size, open := <-streams.Resize:
+			if !open {
+				streams.Resize = nil
+				continue
+			}
+			if err := p.Resize(ctx, uint32(size.Width), uint32(size.Height)); err != nil && !isNotFound(err) {
+				r.Log.Debug("a terminal was not resized", "why", err)
+			}
+		case <-ctx.Done():
+			kill, stop := cleanupContext(ctx)
+			err := p.Kill(kill, syscall.SIGKILL)
+			stop()
+			if err != nil && !isNotFound(err) {
+				return 0, errors.Join(ctx.Err(), mapped("killing an exec'd process", err))
+			}
+			<-exited
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// drain waits until all output has been copied.
+func drain(streams cio.IO) {
+	done := make(chan struct{})
+	go func() {
+		streams.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(drainTimeout):
+		streams.Cancel() // ends the copying, and with it the goroutine
+		<-done
+	}
+}
+
+// input is in, and closes ended at its end: the shim keeps the process's input open until it is told.
+func input(in io.Reader, ended chan<- struct{}) io.Reader {
+	if in == nil {
+		return nil
+	}
+	return &endTeller{in: in, ended: ended}
+}
+
+type endTeller struct {
+	in    io.Reader
+	ended chan<- struct{}
+	told  bool
+}
+
+func (e *endTeller) Read(p []byte) (int, error) {
+	n, err := e.in.Read(p)
+	if err != nil && !e.told {
+		e.told = true
+		close(e.ended)
+	}
+	return n, err
+}

@@ -1,0 +1,227 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	"github.com/opencontainers/image-spec/identity"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// image is what a start needs of an image. An image's content never changes, so this is remembered.
+type image struct {
+	config  imagespec.ImageConfig
+	chainID string
+	// user is who the image's USER names, with its groups.
+	user specs.User
+}
+
+const (
+	reasonErrImagePull     = "ErrImagePull"
+	reasonInvalidImageName = "InvalidImageName"
+	pullLayersAtOnce       = 4
+)
+
+// fullName is the reference as a registry knows it: busybox is docker.io/library/busybox:latest.
+func fullName(ref string) (string, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return "", err
+	}
+	return named.String(), nil
+}
+
+// imageID is the identity that a status shows: name and digest.
+func imageID(i images.Image) string {
+	named, err := reference.ParseNormalizedNamed(i.Name)
+	if err != nil {
+		return i.Target.Digest.String()
+	}
+	return named.Name() + "@" + i.Target.Digest.String()
+}
+
+// Resolve implements runtime.Images.
+func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
+	ctx = r.context(ctx)
+	var names []string
+	if full, err := fullName(ref); err == nil {
+		names = append(names, full)
+	}
+	if len(names) == 0 || names[0] != ref {
+		names = append(names, ref) // an archive may have been loaded under a short name
+	}
+	for _, name := range names {
+		found, err := r.client.ImageService().Get(ctx, name)
+		if isNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return runtime.Image{}, mapped("looking for image "+name, err)
+		}
+		if _, err := r.ready(ctx, found); err != nil {
+			return runtime.Image{}, err
+		}
+		return runtime.Image{Name: found.Name, ID: imageID(found)}, nil
+	}
+	return runtime.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+}
+
+// Pull implements runtime.Images.
+func (r *Runtime) Pull(ctx context.Context, ref string) (runtime.Image, error) {
+	ctx = r.context(ctx)
+	name, err := fullName(ref)
+	if err != nil {
+		return runtime.Image{}, &runtime.ReasonError{
+			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
+		}
+	}
+	hosts := dockerconfig.HostOptions{HostDir: dockerconfig.HostDirFromRoot(r.HostsDir)}
+	pulled, err := r.client.Pull(ctx, name,
+		client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)})),
+		client.WithPullUnpack, client.WithPullSnapshotter(r.Snapshotter),
+		client.WithMaxConcurrentDownloads(pullLayersAtOnce))
+	if err == nil {
+		_, err = r.ready(ctx, pulled.Metadata())
+	}
+	if err != nil {
+		err = mapped("pulling image "+name, err)
+		if isInterrupted(ctx, err) {
+			return runtime.Image{}, err
+		}
+		return runtime.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
+	}
+	return runtime.Image{Name: pulled.Name(), ID: imageID(pulled.Metadata())}, nil
+}
+
+// imageFor is what a start needs of an image that Resolve or Pull returned.
+func (r *Runtime) imageFor(ctx context.Context, i runtime.Image) (*image, error) {
+	if _, digest, ok := strings.Cut(i.ID, "@"); ok {
+		if known, ok := r.images.get(digest); ok {
+			return known, nil
+		}
+	}
+	found, err := r.client.ImageService().Get(ctx, i.Name)
+	if err != nil {
+		return nil, mapped("looking for image "+i.Name, err)
+	}
+	return r.ready(ctx, found)
+}
+
+// ready reads what a start needs of the image, unpacked. ErrNotFound: its content is not complete.
+func (r *Runtime) ready(ctx context.Context, i images.Image) (*image, error) {
+	digest := i.Target.Digest.String()
+	if known, ok := r.images.get(digest); ok {
+		return known, nil
+	}
+	full := client.NewImage(r.client, i)
+	spec, err := full.Spec(ctx)
+	if err != nil {
+		return nil, mapped("reading the config of image "+i.Name, err)
+	}
+	out := &image{config: spec.Config, chainID: identity.ChainID(spec.RootFS.DiffIDs).String()}
+	if _, err := r.client.SnapshotService(r.Snapshotter).Stat(ctx, out.chainID); isNotFound(err) {
+		if err := full.Unpack(ctx, r.Snapshotter); err != nil {
+			return nil, mapped("unpacking image "+i.Name, err)
+		}
+	} else if err != nil {
+		return nil, mapped("looking for the layers of image "+i.Name, err)
+	}
+	if out.user, err = r.userOf(ctx, i, out); err != nil {
+		return nil, err
+	}
+	r.images.put(digest, out)
+	return out, nil
+}
+
+// unpack makes the image's layers ready again.
+func (r *Runtime) unpack(ctx context.Context, name string) error {
+	found, err := r.client.GetImage(ctx, name)
+	if err != nil {
+		return err
+	}
+	return found.Unpack(ctx, r.Snapshotter)
+}
+
+// userLabel is the content of labelUser. It holds for the digest only: a name may come to stand for
+// another image.
+type userLabel struct {
+	Digest string   `json:"digest"`
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+}
+
+// userOf is who the image's USER names, looked up in the image's own files. The answer is kept as the
+// image's label, because looking takes a mount.
+func (r *Runtime) userOf(ctx context.Context, i images.Image, known *image) (specs.User, error) {
+	digest := i.Target.Digest.String()
+	var kept userLabel
+	if json.Unmarshal([]byte(i.Labels[labelUser]), &kept) == nil && kept.Digest == digest {
+		return specs.User{UID: kept.UID, GID: kept.GID, AdditionalGids: kept.Groups}, nil
+	}
+	user, err := r.lookUpUser(ctx, digest, known)
+	if err != nil {
+		return specs.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.config.User, i.Name, err)
+	}
+	text, err := json.Marshal(userLabel{Digest: digest, UID: user.UID, GID: user.GID, Groups: user.AdditionalGids})
+	if err == nil && len(text) < labelLimit-len(labelUser) {
+		i.Labels = map[string]string{labelUser: string(text)}
+		if _, err := r.client.ImageService().Update(ctx, i, "labels."+labelUser); err != nil {
+			r.Log.Debug("an image's user is not kept", "image", i.Name, "why", err)
+		}
+	}
+	return user, nil
+}
+
+func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image) (user specs.User, err error) {
+	ctx, release, err := r.client.WithLease(ctx) // else the view might be collected while it is used
+	if err != nil {
+		return user, err
+	}
+	clean, cancel := cleanupContext(ctx)
+	defer cancel()
+	defer release(clean)
+	snapshots := r.client.SnapshotService(r.Snapshotter)
+	key := "podrun-user-" + digest
+	mounts, err := snapshots.View(ctx, key, known.chainID)
+	if errdefs.IsAlreadyExists(err) {
+		mounts, err = snapshots.Mounts(ctx, key)
+	}
+	if err != nil {
+		return user, err
+	}
+	defer func() {
+		if gone := snapshots.Remove(clean, key); gone != nil && !isNotFound(gone) {
+			err = errors.Join(err, gone)
+		}
+	}()
+	name := known.config.User
+	if name == "" {
+		name = "0"
+	}
+	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
+		spec := &specs.Spec{Root: &specs.Root{Path: root}, Process: &specs.Process{}, Linux: &specs.Linux{}}
+		opts := []oci.SpecOpts{oci.WithUser(name), oci.WithAdditionalGIDs(strings.Split(name, ":")[0])}
+		if err := oci.ApplyOpts(ctx, nil, &containers.Container{}, spec, opts...); err != nil {
+			return err
+		}
+		user = spec.Process.User
+		return nil
+	})
+	return user, err
+}

@@ -1,0 +1,185 @@
+package containerd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/containerd/containerd/v2/core/containers"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// The labels of podrun's containers. Kubernetes' tools know the first four.
+const (
+	labelPodName      = "io.kubernetes.pod.name"
+	labelPodNamespace = "io.kubernetes.pod.namespace"
+	labelPodUID       = "io.kubernetes.pod.uid"
+	labelContainer    = "io.kubernetes.container.name"
+
+	labelAttempt    = "podrun.io/attempt"
+	labelBackoff    = "podrun.io/backoff"
+	labelBoot       = "podrun.io/boot"
+	labelSandbox    = "podrun.io/sandbox"
+	labelGrace      = "podrun.io/grace"
+	labelImage      = "podrun.io/image"
+	labelImageID    = "podrun.io/image-id"
+	labelOwner      = "podrun.io/owner"
+	labelStopSignal = "podrun.io/stop-signal"
+
+	// The exit labels are written together, before the task that they are about is deleted.
+	labelExitCode   = "podrun.io/exit-code"
+	labelFinishedAt = "podrun.io/finished-at"
+	labelReason     = "podrun.io/reason"
+	labelMessage    = "podrun.io/message"
+)
+
+// labelUser is on images: who a container of the image runs as, by name looked up in it.
+const labelUser = "podrun.io/user"
+
+// labelLimit is the most that containerd takes of a label's key and value together, in bytes.
+const labelLimit = 4096
+
+// Reasons of an exit, as Kubernetes spells them.
+const (
+	reasonCompleted  = "Completed"
+	reasonError      = "Error"
+	reasonOOM        = "OOMKilled"
+	reasonStartError = "StartError"
+	reasonLost       = "ContainerStatusUnknown"
+)
+
+// Exit codes that no process gave.
+const (
+	exitStartError = 128
+	exitLost       = 255
+	exitKilled     = 137
+)
+
+// containerID names an instance: the same pod, revision, container and attempt always give the same 32
+// hex digits, so that a start that is repeated finds what the first left.
+func (r *Runtime) containerID(i pod.Instance) string {
+	parts := []string{i.Key.Namespace, i.Key.Name, string(i.UID), i.Container, strconv.Itoa(i.Attempt)}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+func instanceOf(s runtime.Start) pod.Instance {
+	return pod.Instance{Key: pod.KeyOf(s.Pod), UID: s.Pod.UID, Container: s.Container.Name, Attempt: s.Attempt}
+}
+
+// startLabels are those that an instance is made with.
+func (r *Runtime) startLabels(s runtime.Start, stopSignal string) map[string]string {
+	labels := map[string]string{
+		labelPodName:      s.Pod.Name,
+		labelPodNamespace: s.Pod.Namespace,
+		labelPodUID:       string(s.Pod.UID),
+		labelContainer:    s.Container.Name,
+		labelAttempt:      strconv.Itoa(s.Attempt),
+		labelBackoff:      strconv.Itoa(s.Backoff),
+		labelBoot:         r.boot,
+		labelSandbox:      s.Sandbox.ID,
+		labelImage:        s.Container.Image,
+		labelImageID:      s.Image.ID,
+		labelOwner:        r.Owner,
+		labelStopSignal:   stopSignal,
+	}
+	if grace := s.Pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+		labels[labelGrace] = (time.Duration(*grace) * time.Second).String()
+	}
+	for key, value := range labels {
+		if value == "" {
+			delete(labels, key)
+		}
+	}
+	return labels
+}
+
+// exit is how an instance ended.
+type exit struct {
+	code            int
+	at              time.Time
+	reason, message string
+}
+
+// reasonFor is the reason of an exit of which only the code is known.
+func reasonFor(code int, oom bool) string {
+	switch {
+	case code == 0:
+		return reasonCompleted
+	case code == exitKilled && oom:
+		return reasonOOM
+	default:
+		return reasonError
+	}
+}
+
+func (e exit) labels() map[string]string {
+	labels := map[string]string{
+		labelExitCode:   strconv.Itoa(e.code),
+		labelFinishedAt: e.at.UTC().Format(time.RFC3339Nano),
+		labelReason:     e.reason,
+	}
+	if e.message != "" {
+		labels[labelMessage] = cut(e.message, labelLimit-len(labelMessage))
+	}
+	return labels
+}
+
+// cut shortens s to at most n bytes, at a character's end.
+func cut(s string, n int) string {
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// exitOf reads the exit labels.
+func exitOf(labels map[string]string) (exit, bool) {
+	code, err := strconv.Atoi(labels[labelExitCode])
+	if err != nil {
+		return exit{}, false
+	}
+	at, err := time.Parse(time.RFC3339Nano, labels[labelFinishedAt])
+	if err != nil {
+		return exit{}, false
+	}
+	return exit{code: code, at: at, reason: labels[labelReason], message: labels[labelMessage]}, true
+}
+
+// ours reports that podrun made the container.
+func ours(labels map[string]string) bool {
+	_, err := strconv.Atoi(labels[labelAttempt])
+	return err == nil && labels[labelPodName] != "" && labels[labelPodUID] != "" && labels[labelContainer] != ""
+}
+
+func keyOf(labels map[string]string) pod.Key {
+	return pod.Key{Namespace: labels[labelPodNamespace], Name: labels[labelPodName]}
+}
+
+// record is what the labels say of an instance; its state is not among it.
+func record(c containers.Container) pod.Container {
+	l := c.Labels
+	attempt, _ := strconv.Atoi(l[labelAttempt]) // ours has checked it
+	backoff, _ := strconv.Atoi(l[labelBackoff]) // absent: 0
+	grace, _ := time.ParseDuration(l[labelGrace])
+	return pod.Container{
+		ID: c.ID, Name: l[labelContainer], UID: pod.UID(l[labelPodUID]), SandboxID: l[labelSandbox],
+		Attempt: attempt, Backoff: backoff, Boot: l[labelBoot], Grace: grace,
+		Image: l[labelImage], ImageID: l[labelImageID],
+	}
+}
+
+// keyFilter selects a pod's containers in containerd's filter language.
+func keyFilter(key pod.Key) string {
+	return fmt.Sprintf("labels.%q==%q,labels.%q==%q", labelPodNamespace, key.Namespace, labelPodName, key.Name)
+}

@@ -1,0 +1,274 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sandbox"
+)
+
+// List implements runtime.Lister. It costs containerd two calls, however many pods there are.
+func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
+	ctx = r.context(ctx)
+	found, err := r.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, mapped("listing containers", err)
+	}
+	answer, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		return nil, mapped("listing tasks", err)
+	}
+	byID := make(map[string]*task.Process, len(answer.Tasks))
+	for _, t := range answer.Tasks {
+		byID[t.ID] = t
+	}
+	seen, err := r.gather(ctx, found, byID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]pod.Observed, 0, len(seen))
+	for _, o := range seen {
+		out = append(out, *o)
+	}
+	r.known.prune(time.Now())
+	return out, nil
+}
+
+// Inspect implements runtime.Lister.
+func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
+	ctx = r.context(ctx)
+	found, err := r.client.ContainerService().List(ctx, keyFilter(key))
+	if err != nil {
+		return pod.Observed{}, mapped("listing the containers of "+key.String(), err)
+	}
+	byID := make(map[string]*task.Process, len(found))
+	for _, c := range found {
+		t, err := r.task(ctx, c.ID)
+		if err != nil {
+			return pod.Observed{}, err
+		}
+		if t != nil {
+			byID[c.ID] = t
+		}
+	}
+	seen, err := r.gather(ctx, found, byID)
+	if err != nil {
+		return pod.Observed{}, err
+	}
+	if o, ok := seen[key]; ok {
+		return *o, nil
+	}
+	return pod.Observed{Key: key}, nil
+}
+
+// task returns the instance's task, nil when it has none.
+func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
+	answer, err := r.client.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: id})
+	if isNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, mapped("looking for the task of "+id, err)
+	}
+	return answer.Process, nil
+}
+
+// gather puts containers, tasks, sandboxes and directories together by pod.
+func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID map[string]*task.Process) (map[pod.Key]*pod.Observed, error) {
+	pods := map[pod.Key]*pod.Observed{}
+	of := func(key pod.Key) *pod.Observed {
+		if pods[key] == nil {
+			pods[key] = &pod.Observed{Key: key}
+		}
+		return pods[key]
+	}
+	owners := owners{}
+	for _, c := range found {
+		if !ours(c.Labels) {
+			continue
+		}
+		key := keyOf(c.Labels)
+		r.known.saw(c.ID, key)
+		instance, there, err := r.observe(ctx, c, byID[c.ID])
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			o := of(key)
+			o.Containers = append(o.Containers, instance)
+			owners.add(key, instance.UID, c.Labels[labelOwner], c.CreatedAt)
+		}
+	}
+	sandboxes, err := r.Sandboxes.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sandboxes {
+		o := of(s.Key)
+		o.Sandboxes = append(o.Sandboxes, s.Sandbox)
+		owners.add(s.Key, s.UID, s.Owner, s.CreatedAt)
+	}
+	saved, err := r.saved()
+	if err != nil {
+		return nil, err
+	}
+	for uid, m := range saved {
+		o := of(m.key)
+		o.Data = append(o.Data, uid)
+		owners.addData(m.key, uid, m.owner, m.savedAt)
+	}
+	for key, o := range pods {
+		o.Sort()
+		o.Owner = owners[key].owner
+	}
+	return pods, nil
+}
+
+// owners finds the newest revision's owner. A revision's manifest says it best: it is written anew when
+// another kind of run takes the pod over.
+type owners map[pod.Key]ownership
+
+type ownership struct {
+	uid      pod.UID
+	at       time.Time
+	owner    string
+	byRecord bool // said by what was started, not by the manifest
+}
+
+func (o owners) add(key pod.Key, uid pod.UID, owner string, at time.Time) {
+	if was, ok := o[key]; !ok || at.After(was.at) {
+		o[key] = ownership{uid: uid, at: at, owner: owner, byRecord: true}
+	}
+}
+
+func (o owners) addData(key pod.Key, uid pod.UID, owner string, at time.Time) {
+	was, ok := o[key]
+	switch {
+	case ok && was.uid == uid:
+		was.owner = owner
+		o[key] = was
+	case !ok, !was.byRecord && at.After(was.at):
+		o[key] = ownership{uid: uid, at: at, owner: owner}
+	}
+}
+
+// observe tells what the instance is. It is not there when it was removed since it was listed.
+func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.Process) (pod.Container, bool, error) {
+	out := record(c)
+	ended, recorded := exitOf(c.Labels)
+	switch {
+	case recorded:
+		out = withExit(out, ended)
+		out.Reaped = t == nil
+	case t == nil:
+		return r.observeWithoutTask(ctx, c)
+	default:
+		switch t.Status {
+		case task.Status_RUNNING, task.Status_PAUSED, task.Status_PAUSING:
+			out.State, out.PID = pod.Running, int(t.Pid)
+		case task.Status_CREATED:
+			out.State = pod.Created
+		case task.Status_STOPPED:
+			out = withExit(out, r.taskExit(c, t))
+		default:
+			out.State = pod.Unknown
+		}
+	}
+	if out.State != pod.Created && out.Reason != reasonStartError {
+		out.StartedAt = c.CreatedAt
+	}
+	return out, true, nil
+}
+
+func withExit(c pod.Container, e exit) pod.Container {
+	c.State, c.ExitCode, c.FinishedAt, c.Reason, c.Message = pod.Exited, e.code, e.at, e.reason, e.message
+	return c
+}
+
+// taskExit is the exit of a stopped task.
+func (r *Runtime) taskExit(c containers.Container, t *task.Process) exit {
+	code := int(t.ExitStatus)
+	oom := code == exitKilled && (r.known.oom(c.ID) || oomKilled(c))
+	return exit{code: code, at: t.ExitedAt.AsTime(), reason: reasonFor(code, oom)}
+}
+
+// observeWithoutTask tells an instance that never ran from one whose task is gone without a record of
+// its exit. The listings are not of one moment, so it looks again: a task comes before the mark and the
+// record of an exit before the task's end, hence mark, task and record are read in this order.
+func (r *Runtime) observeWithoutTask(ctx context.Context, c containers.Container) (pod.Container, bool, error) {
+	started := r.boot != c.Labels[labelBoot] || r.started(c.ID)
+	if !started {
+		out := record(c)
+		out.State = pod.Created
+		return out, true, nil
+	}
+	t, err := r.task(ctx, c.ID)
+	if err != nil {
+		return pod.Container{}, false, err
+	}
+	c, err = r.client.ContainerService().Get(ctx, c.ID)
+	if isNotFound(err) {
+		return pod.Container{}, false, nil
+	}
+	if err != nil {
+		return pod.Container{}, false, mapped("looking at a container again", err)
+	}
+	if _, recorded := exitOf(c.Labels); recorded || t != nil {
+		return r.observe(ctx, c, t)
+	}
+	out := withExit(record(c), r.lostExit(c))
+	out.StartedAt = c.CreatedAt
+	return out, true, nil
+}
+
+// lostExit stands for an exit that nobody recorded, as when containerd was down or the machine was
+// switched off. The time is that of the last sign of life.
+func (r *Runtime) lostExit(c containers.Container) exit {
+	last := c.CreatedAt
+	l := record(c)
+	for _, name := range []string{stdoutFile, stderrFile} {
+		info, err := os.Stat(filepath.Join(r.Dirs.RawLog(l.UID, l.Name, l.Attempt), name))
+		if err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return exit{
+		code: exitLost, at: last, reason: reasonLost,
+		message: "The container's exit was not seen: its runtime or the machine went down.",
+	}
+}
+
+// started reports the mark that the instance's process may have run.
+func (r *Runtime) started(id string) bool {
+	_, err := os.Lstat(r.Dirs.Started(id))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// sandboxRecord returns the record of a sandbox, for what never changes in it.
+func (r *Runtime) sandboxRecord(id string) (sandbox.Record, error) {
+	if record, ok := r.sandboxes.get(id); ok {
+		return record, nil
+	}
+	all, err := r.Sandboxes.List()
+	if err != nil {
+		return sandbox.Record{}, err
+	}
+	for _, record := range all {
+		if record.ID == id {
+			r.sandboxes.put(id, record)
+			return record, nil
+		}
+	}
+	return sandbox.Record{}, fmt.Errorf("sandbox %s: %w", id, runtime.ErrNotFound)
+}

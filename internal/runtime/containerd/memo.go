@@ -1,0 +1,92 @@
+package containerd
+
+import (
+	"sync"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// memo remembers what was found out and could be found out again.
+type memo[K comparable, V any] struct {
+	mu sync.Mutex
+	of map[K]V
+}
+
+func newMemo[K comparable, V any]() *memo[K, V] { return &memo[K, V]{of: map[K]V{}} }
+
+func (m *memo[K, V]) get(key K) (V, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.of[key]
+	return v, ok
+}
+
+func (m *memo[K, V]) put(key K, v V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of[key] = v
+}
+
+func (m *memo[K, V]) drop(key K) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, key)
+}
+
+// known is what was seen of instances: it gives containerd's events, which carry IDs only, their pods.
+type known struct {
+	mu        sync.Mutex
+	instances map[string]instance
+}
+
+type instance struct {
+	key pod.Key
+	// oom says that the kernel killed in it for want of memory.
+	oom bool
+	at  time.Time
+}
+
+// forgetAfter is how long an instance that is not listed any more is remembered: its last events may
+// come after it has gone.
+const forgetAfter = time.Minute
+
+func (k *known) saw(id string, key pod.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := k.instances[id]
+	i.key, i.at = key, time.Now()
+	k.instances[id] = i
+}
+
+func (k *known) sawOOM(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := k.instances[id]
+	i.oom, i.at = true, time.Now()
+	k.instances[id] = i
+}
+
+func (k *known) key(id string) (pod.Key, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i, ok := k.instances[id]
+	return i.key, ok && i.key != pod.Key{}
+}
+
+func (k *known) oom(id string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.instances[id].oom
+}
+
+// prune forgets what has not been seen for a while. Every list sees all that is there.
+func (k *known) prune(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, i := range k.instances {
+		if now.Sub(i.at) > forgetAfter {
+			delete(k.instances, id)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// Package containerd runs pods on containerd through its native client; it implements the port in
+// package runtime. It is the only room that knows containerd. It decides nothing, and it touches no
+// container, image user or directory that is not podrun's own: containers are known by their labels.
+//
+// What is durable is in the labels of containerd's containers and in each revision's directory; what is
+// kept in memory can be lost at any time.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sandbox"
+)
+
+// Defaults of Options.
+const (
+	DefaultNamespace = "podrun"
+	DefaultRuntime   = "io.containerd.runc.v2"
+	DefaultHostsDir  = "/etc/containerd/certs.d"
+)
+
+// connectTimeout bounds one attempt to connect; containerd listens on this machine.
+const connectTimeout = 2 * time.Second
+
+// Sandboxes keeps what a pod's containers share. sandbox.Store is one.
+type Sandboxes interface {
+	Create(ctx context.Context, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error)
+	Remove(ctx context.Context, id string) error
+	List() ([]sandbox.Record, error)
+}
+
+// Options are what a Runtime needs. Address, Dirs, Owner, Sandboxes and Log must be given.
+type Options struct {
+	// Address is the path of containerd's socket.
+	Address string
+	// Namespace is containerd's; DefaultNamespace if empty.
+	Namespace string
+	// Snapshotter keeps root filesystems; if empty, overlayfs where containerd has it, else native.
+	Snapshotter string
+	// RuntimeName is a runtime's name or the path of its shim; DefaultRuntime if empty.
+	RuntimeName string
+	// HostsDir has the registries' settings; DefaultHostsDir if empty.
+	HostsDir string
+	Dirs     layout.Dirs
+	// Owner is the kind of run, "serve" or "once"; it is written to what is made.
+	Owner     string
+	Sandboxes Sandboxes
+	Log       *slog.Logger
+}
+
+// Runtime is a connection to one containerd. Its methods may be used at the same time.
+type Runtime struct {
+	Options
+	client *client.Client
+	// boot is the kernel's boot id.
+	boot string
+	// sandboxStore says that containerd keeps sandbox records, so that shims can be shared; see shim.
+	sandboxStore bool
+	runcOptions  typeurl.Any
+
+	known *known
+	// images has what is known of images by the digest of their target.
+	images *memo[string, *image]
+	// sandboxes has the sandboxes' records by ID; of a record only what never changes is used.
+	sandboxes *memo[string, sandbox.Record]
+	// shims has the addresses of shims by sandbox ID.
+	shims *memo[string, shim]
+	// manifests has what was read of the revisions' manifests.
+	manifests *memo[pod.UID, savedPod]
+}
+
+var (
+	_ runtime.Lister     = (*Runtime)(nil)
+	_ runtime.Doorbell   = (*Runtime)(nil)
+	_ runtime.Sandboxes  = (*Runtime)(nil)
+	_ runtime.Containers = (*Runtime)(nil)
+	_ runtime.Images     = (*Runtime)(nil)
+	_ runtime.Execer     = (*Runtime)(nil)
+	_ runtime.Data       = (*Runtime)(nil)
+)
+
+// New connects and finds out what this containerd can do. ErrUnavailable: it does not answer.
+func New(ctx context.Context, o Options) (*Runtime, error) {
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
+	if o.RuntimeName == "" {
+		o.RuntimeName = DefaultRuntime
+	}
+	if o.HostsDir == "" {
+		o.HostsDir = DefaultHostsDir
+	}
+	boot, err := host.BootID()
+	if err != nil {
+		return nil, err
+	}
+	options, err := typeurl.MarshalAny(&runcoptions.Options{Root: o.Dirs.Runc()})
+	if err != nil {
+		return nil, fmt.Errorf("encoding runc's options: %w", err)
+	}
+	c, err := client.New(o.Address, client.WithDefaultNamespace(o.Namespace), client.WithDefaultRuntime(o.RuntimeName),
+		client.WithExtraDialOpts([]grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+				MinConnectTimeout: connectTimeout,
+			}),
+			grpc.WithContextDialer(dial),
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to containerd at %s: %w", o.Address, err)
+	}
+	r := &Runtime{
+		Options: o, client: c, boot: boot, runcOptions: options,
+		known:  &known{instances: map[string]instance{}},
+		images: newMemo[string, *image](), sandboxes: newMemo[string, sandbox.Record](),
+		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](),
+	}
+	if err := r.detect(r.context(ctx)); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close ends the connection. Containers run on.
+func (r *Runtime) Close() error { return r.client.Close() }
+
+// dial fails at once where nothing listens. containerd's own dialer waits for a socket to appear.
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", strings.TrimPrefix(address, "unix://"))
+}
+
+// detect asks containerd what it has; versions say too little, since plugins can be disabled.
+func (r *Runtime) detect(ctx context.Context) error {
+	answer, err := r.client.IntrospectionService().Plugins(ctx)
+	if err != nil {
+		return mapped("asking containerd at "+r.Address+" for its plugins", err)
+	}
+	usable := map[string]bool{}
+	for _, p := range answer.Plugins {
+		usable[p.Type+"."+p.ID] = p.InitErr == nil
+	}
+	const snapshotters = "io.containerd.snapshotter.v1."
+	if r.Snapshotter == "" {
+		r.Snapshotter = "native"
+		if usable[snapshotters+"overlayfs"] {
+			r.Snapshotter = "overlayfs"
+		}
+	}
+	if !usable[snapshotters+r.Snapshotter] {
+		return fmt.Errorf("containerd at %s has no usable snapshotter %q", r.Address, r.Snapshotter)
+	}
+	r.sandboxStore = usable["io.containerd.grpc.v1.sandboxes"]
+	return nil
+}
+
+// context names the namespace that all calls under it act in.
+func (r *Runtime) context(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, r.Namespace)
+}
+
+// cleanupContext outlives ctx for a while, for undoing what was begun under it.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+}
+
+// mapped wraps an error of containerd's with what was being done, and gives it the port's kinds.
+func mapped(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = native(err)
+	switch {
+	case errdefs.IsUnavailable(err):
+		return fmt.Errorf("%s: %w: %w", doing, runtime.ErrUnavailable, err)
+	case errdefs.IsNotFound(err):
+		return fmt.Errorf("%s: %w: %w", doing, runtime.ErrNotFound, err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+// native gives an error of a raw call its kind; one of the client's own has it already, and would lose it.
+func native(err error) error {
+	if _, raw := status.FromError(err); raw {
+		return errgrpc.ToNative(err)
+	}
+	return err
+}
+
+// isNotFound reports that an error of containerd's says that the object is missing.
+func isNotFound(err error) bool { return errdefs.IsNotFound(native(err)) }
+
+// isInterrupted reports that a call was cut off, so that nothing is known of what it did.
+func isInterrupted(ctx context.Context, err error) bool {
+	err = native(err)
+	return ctx.Err() != nil || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// CreateSandbox implements runtime.Sandboxes.
+func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+	_, err := r.Sandboxes.Create(ctx, p, attempt, r.Owner)
+	return err
+}
+
+// RemoveSandbox implements runtime.Sandboxes.
+func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
+	r.sandboxes.drop(id)
+	r.shims.drop(id)
+	if r.sandboxStore {
+		if err := r.client.SandboxStore().Delete(r.context(ctx), id); err != nil && !isNotFound(err) {
+			return mapped("removing the sandbox record "+id, err)
+		}
+	}
+	return r.Sandboxes.Remove(ctx, id)
+}

@@ -1,0 +1,324 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+
+	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sandbox"
+)
+
+// The files that a container's output goes to, as it comes. containerd's shim appends to them, so a
+// container neither waits for a reader nor loses what it writes while there is none.
+const (
+	stdoutFile = "stdout.raw"
+	stderrFile = "stderr.raw"
+)
+
+// specType is what containerd calls a spec's type.
+const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
+
+// launch is an instance on its way to running.
+type launch struct {
+	runtime.Start
+	id    string
+	home  sandbox.Record
+	image *image
+	spec  []byte
+	// shim serves the sandbox already; without an address the task gets one through its group.
+	shim shim
+}
+
+// StartContainer implements runtime.Containers.
+func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, done := lingering(r.context(ctx))
+	defer done()
+	l, err := r.prepare(ctx, s)
+	if err != nil {
+		return err
+	}
+	err = r.launch(ctx, l)
+	if errdefs.IsAlreadyExists(err) {
+		running, cleared := r.clearLeftover(ctx, l.id)
+		if running || cleared != nil {
+			return cleared
+		}
+		err = r.launch(ctx, l)
+	}
+	err = r.afterEarlier(ctx, l, err)
+	if l.shim.address != "" && err != nil && !fromRuntime(err) && ctx.Err() == nil {
+		// The shim may have ended, or this containerd cannot share one.
+		r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
+		r.shims.put(s.Sandbox.ID, shim{refused: true})
+		l.shim = shim{}
+		err = r.launch(ctx, l)
+	}
+	if err == nil {
+		return nil
+	}
+	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
+		return err
+	}
+	return mapped("starting "+s.Container.Name, err)
+}
+
+// lingering is ctx with some time to finish what was begun, because a start that is cut off is more work
+// to clear up than to complete.
+func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	const linger = 5 * time.Second
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(linger, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
+// afterEarlier launches again as long as containerd is still clearing up an earlier start of the same
+// instance, one whose podrun was killed.
+func (r *Runtime) afterEarlier(ctx context.Context, l *launch, err error) error {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for range 100 {
+		if err == nil || fromRuntime(err) || !strings.HasSuffix(err.Error(), l.id+": file exists") {
+			return err
+		}
+		select {
+		case <-again.C:
+			err = r.launch(ctx, l)
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// prepare does all that needs nothing of containerd's, as a rule.
+func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error) {
+	l := &launch{Start: s, id: r.containerID(instanceOf(s))}
+	var err error
+	if l.home, err = r.sandboxRecord(s.Sandbox.ID); err != nil {
+		return nil, err
+	}
+	if l.image, err = r.imageFor(ctx, s.Image); err != nil {
+		return nil, err
+	}
+	hostname := pod.Hostname(s.Pod)
+	if s.Pod.Spec.HostNetwork {
+		if hostname, err = os.Hostname(); err != nil {
+			return nil, err
+		}
+	}
+	spec, err := ocispec.Build(ocispec.Input{
+		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
+		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
+		Namespaces: ocispec.Namespaces{Network: l.home.Net, IPC: l.home.IPC, UTS: l.home.UTS},
+		Hostname:   hostname, User: l.image.user, Mounts: s.Mounts, CgroupV2: unified(),
+	})
+	if err != nil {
+		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
+	}
+	if l.spec, err = json.Marshal(spec); err != nil {
+		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
+	}
+	l.shim = r.sharedShim(ctx, s.Sandbox.ID)
+	return l, r.makeLogs(instanceOf(s))
+}
+
+// makeLogs makes the files that the shim will append to.
+func (r *Runtime) makeLogs(i pod.Instance) error {
+	dir := r.Dirs.RawLog(i.UID, i.Container, i.Attempt)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the log directory: %w", err)
+	}
+	for _, name := range []string{stdoutFile, stderrFile} {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		if err != nil {
+			return fmt.Errorf("making a log file: %w", err)
+		}
+		f.Close()
+	}
+	return os.MkdirAll(filepath.Dir(r.Dirs.Started("id")), 0o700)
+}
+
+// launch makes record, root filesystem and task, and starts it. The record comes first, because
+// containerd keeps a snapshot that a record names and collects one that none does. When launch fails
+// there is no instance, but with a StartError, or if containerd cannot be reached.
+func (r *Runtime) launch(ctx context.Context, l *launch) error {
+	r.known.saw(l.id, pod.KeyOf(l.Pod))
+	if _, err := r.client.ContainerService().Create(ctx, r.containerRecord(l)); err != nil {
+		return err // as it is: StartContainer asks for its kind
+	}
+	err := r.runTask(ctx, l)
+	if err == nil {
+		return nil
+	}
+	// A failure of the runtime's is the container's own; any other leaves no trace.
+	clean, cancel := cleanupContext(ctx)
+	defer cancel()
+	if fromRuntime(err) && !isInterrupted(ctx, err) {
+		now := exit{code: exitStartError, at: time.Now(), reason: reasonStartError, message: err.Error()}
+		if unsaid := r.writeExit(clean, l.id, now); unsaid != nil {
+			return fmt.Errorf("%w; it could not be recorded: %w", err, unsaid)
+		}
+		if left := r.destroyTask(clean, l.id); left != nil {
+			r.Log.Warn("a failed start left its task", "container", l.id, "why", left)
+		}
+		return &runtime.StartError{Err: err}
+	}
+	if left := errors.Join(r.destroyTask(clean, l.id), r.removeRecord(clean, l.id)); left != nil {
+		r.Log.Warn("a failed start left its record", "container", l.id, "why", left)
+	}
+	return err
+}
+
+func (r *Runtime) containerRecord(l *launch) containers.Container {
+	c := containers.Container{
+		ID: l.id, Image: l.Image.Name, Labels: r.startLabels(l.Start, l.image.config.StopSignal),
+		Runtime:     containers.RuntimeInfo{Name: r.RuntimeName, Options: r.runcOptions},
+		Spec:        encoded{specType, l.spec},
+		Snapshotter: r.Snapshotter, SnapshotKey: l.id,
+	}
+	if l.shim.address != "" {
+		c.SandboxID = l.Sandbox.ID
+	}
+	return c
+}
+
+// encoded is a value that is encoded already.
+type encoded struct {
+	url   string
+	value []byte
+}
+
+func (e encoded) GetTypeUrl() string { return e.url }
+func (e encoded) GetValue() []byte   { return e.value }
+
+var _ typeurl.Any = encoded{}
+
+func (r *Runtime) runTask(ctx context.Context, l *launch) error {
+	rootfs, err := r.rootfs(ctx, l)
+	if err != nil {
+		return err
+	}
+	dir := r.Dirs.RawLog(l.Pod.UID, l.Container.Name, l.Attempt)
+	request := &tasks.CreateTaskRequest{
+		ContainerID: l.id, Terminal: l.Container.TTY,
+		Stdout: filepath.Join(dir, stdoutFile), Stderr: filepath.Join(dir, stderrFile),
+	}
+	if l.Container.TTY {
+		request.Stderr = "" // a terminal is one stream
+	}
+	for _, m := range rootfs {
+		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+	}
+	if err := r.joinShim(request, l.shim); err != nil {
+		return err
+	}
+	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
+		return native(err)
+	}
+	// Before the start: whoever finds the mark but no task knows that the process may have run.
+	if err := os.WriteFile(r.Dirs.Started(l.id), nil, 0o600); err != nil {
+		return fmt.Errorf("marking the start: %w", err)
+	}
+	answer, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
+	if err != nil {
+		return native(err)
+	}
+	r.learnShim(l, int(answer.Pid))
+	return nil
+}
+
+// rootfs makes a fresh root filesystem of the image. What an interrupted start left under its name is
+// replaced, and an image whose layers have gone is unpacked again.
+func (r *Runtime) rootfs(ctx context.Context, l *launch) ([]mount.Mount, error) {
+	snapshots := r.client.SnapshotService(r.Snapshotter)
+	mounts, err := snapshots.Prepare(ctx, l.id, l.image.chainID)
+	switch {
+	case errdefs.IsAlreadyExists(err):
+		if err := snapshots.Remove(ctx, l.id); err != nil {
+			return nil, fmt.Errorf("removing an old root filesystem: %w", err)
+		}
+	case errdefs.IsNotFound(err):
+		if err := r.unpack(ctx, l.Image.Name); err != nil {
+			return nil, fmt.Errorf("unpacking the image again: %w", err)
+		}
+	case err != nil:
+		return nil, fmt.Errorf("making the root filesystem: %w", err)
+	default:
+		return mounts, nil
+	}
+	mounts, err = snapshots.Prepare(ctx, l.id, l.image.chainID)
+	if err != nil {
+		return nil, fmt.Errorf("making the root filesystem: %w", err)
+	}
+	return mounts, nil
+}
+
+// clearLeftover removes an instance that an interrupted start left and that never ran; running says that
+// the earlier start succeeded.
+func (r *Runtime) clearLeftover(ctx context.Context, id string) (running bool, err error) {
+	c, err := r.client.ContainerService().Get(ctx, id)
+	if isNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, mapped("looking at an earlier start", err)
+	}
+	if !ours(c.Labels) {
+		return false, fmt.Errorf("container %s exists and is not podrun's", id)
+	}
+	t, err := r.task(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	seen, there, err := r.observe(ctx, c, t)
+	switch {
+	case err != nil:
+		return false, err
+	case !there:
+		return false, nil
+	case seen.State == pod.Running || seen.State == pod.Exited:
+		return true, nil // it ran; how it ended is for the next look to find
+	case seen.State != pod.Created:
+		return false, fmt.Errorf("an earlier start of container %s is in an unknown state", id)
+	}
+	return false, r.RemoveContainer(ctx, id)
+}
+
+// destroyTask kills the instance's task, if there is one, and removes it. A shim would take 10 s for the
+// deletion of a task that was created and not killed.
+func (r *Runtime) destroyTask(ctx context.Context, id string) error {
+	service := r.client.TaskService()
+	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})
+	if err != nil && !isNotFound(err) {
+		return mapped("killing "+id, err)
+	}
+	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isNotFound(err) {
+		return mapped("waiting for the end of "+id, err)
+	}
+	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isNotFound(err) {
+		return mapped("removing the task of "+id, err)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/errdefs"
+	signals "github.com/moby/sys/signal"
+)
+
+const sigkill = uint32(syscall.SIGKILL)
+
+// ours returns the record of one of podrun's instances; not there is no error.
+func (r *Runtime) ours(ctx context.Context, id string) (c containers.Container, there bool, err error) {
+	c, err = r.client.ContainerService().Get(ctx, id)
+	if isNotFound(err) {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, false, mapped("looking for container "+id, err)
+	}
+	if !ours(c.Labels) {
+		return c, false, fmt.Errorf("container %s is not podrun's", id)
+	}
+	return c, true, nil
+}
+
+// SignalContainer implements runtime.Containers. An empty signal is the one that the image asks for,
+// TERM if it asks for none.
+func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string) error {
+	ctx = r.context(ctx)
+	c, there, err := r.ours(ctx, id)
+	if err != nil || !there {
+		return err
+	}
+	if signal == "" {
+		signal = c.Labels[labelStopSignal]
+	}
+	if signal == "" {
+		signal = "TERM"
+	}
+	number, err := signals.ParseSignal(signal)
+	if err != nil {
+		return fmt.Errorf("signalling %s: %w", id, err)
+	}
+	_, err = r.client.TaskService().Kill(ctx, &tasks.KillRequest{
+		ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL,
+	})
+	if isNotFound(err) {
+		return nil
+	}
+	return mapped("signalling "+id, err)
+}
+
+// ReapContainer implements runtime.Containers. The exit is written before the task is deleted: cut in
+// between, it is merely done again.
+func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
+	ctx = r.context(ctx)
+	c, there, err := r.ours(ctx, id)
+	if err != nil || !there {
+		return err
+	}
+	t, err := r.task(ctx, id)
+	if err != nil {
+		return err
+	}
+	if t != nil && t.Status != task.Status_STOPPED {
+		return fmt.Errorf("container %s has not exited: it is %s", id, t.Status)
+	}
+	if _, recorded := exitOf(c.Labels); !recorded {
+		e := exit{}
+		switch {
+		case t != nil:
+			e = r.taskExit(c, t)
+		case r.boot != c.Labels[labelBoot] || r.started(id):
+			e = r.lostExit(c)
+		default:
+			return fmt.Errorf("container %s never ran", id)
+		}
+		if err := r.writeExit(ctx, id, e); err != nil {
+			return err
+		}
+	}
+	if t == nil {
+		return nil
+	}
+	if _, err := r.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isNotFound(err) {
+		return mapped("removing the task of "+id, err)
+	}
+	return nil
+}
+
+// writeExit records how the instance ended.
+func (r *Runtime) writeExit(ctx context.Context, id string, e exit) error {
+	c := containers.Container{ID: id, Labels: e.labels()}
+	var fields []string
+	for label := range c.Labels {
+		fields = append(fields, "labels."+label)
+	}
+	if _, err := r.client.ContainerService().Update(ctx, c, fields...); err != nil && !isNotFound(err) {
+		return mapped("recording the exit of "+id, err)
+	}
+	return nil
+}
+
+// RemoveContainer implements runtime.Containers.
+func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+	ctx = r.context(ctx)
+	_, there, err := r.ours(ctx, id)
+	if err != nil {
+		return err
+	}
+	if there {
+		t, err := r.task(ctx, id)
+		if err != nil {
+			return err
+		}
+		if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
+			return fmt.Errorf("container %s is %s: not removed", id, t.Status)
+		}
+		if t != nil {
+			if err := r.destroyTask(ctx, id); err != nil {
+				return err
+			}
+		}
+		if err := r.removeRecord(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(r.Dirs.Started(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the mark of a start: %w", err)
+	}
+	return nil
+}
+
+// removeRecord removes root filesystem and record. The record goes last, so that what is cut off is
+// found again. Containerd refuses for a moment after a task has gone.
+func (r *Runtime) removeRecord(ctx context.Context, id string) error {
+	err := r.retried(ctx, func() error { return r.client.SnapshotService(r.Snapshotter).Remove(ctx, id) })
+	if err != nil {
+		return mapped("removing the root filesystem of "+id, err)
+	}
+	err = r.retried(ctx, func() error { return r.client.ContainerService().Delete(ctx, id) })
+	return mapped("removing container "+id, err)
+}
+
+// retried tries again as long as containerd says that it is too early, for half a second. What is
+// missing is removed.
+func (r *Runtime) retried(ctx context.Context, remove func() error) error {
+	again := time.NewTicker(25 * time.Millisecond)
+	defer again.Stop()
+	for range 20 {
+		err := native(remove())
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		if !errdefs.IsFailedPrecondition(err) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return native(remove())
+}

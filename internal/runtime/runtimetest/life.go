@@ -1,0 +1,255 @@
+package runtimetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+func testLife(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-life", "main")
+	start := s.ready(t, p)
+	start.Backoff = 3
+	before := time.Now()
+	c := s.start(t, start)
+	boot := c.Boot
+	want := pod.Container{
+		ID: c.ID, Name: "main", UID: "uid-life", SandboxID: start.Sandbox.ID, Backoff: 3, Boot: boot, State: pod.Running,
+		PID: c.PID, StartedAt: c.StartedAt, Grace: 7 * time.Second, Image: s.Image, ImageID: start.Image.ID,
+	}
+	if c != want {
+		t.Errorf("running:\n got %+v\nwant %+v", c, want)
+	}
+	if c.ID == "" || c.PID == 0 || boot == "" || c.ImageID == "" {
+		t.Errorf("something is missing in %+v", c)
+	}
+	if c.StartedAt.Before(before.Add(-time.Second)) || c.StartedAt.After(time.Now().Add(time.Second)) {
+		t.Errorf("started at %s, asked at %s", c.StartedAt, before)
+	}
+	if err := s.ReapContainer(t.Context(), c.ID); err == nil {
+		t.Error("a running instance was reaped")
+	}
+
+	s.Exit(t, c.ID, 7)
+	c = s.ended(t, start)
+	if c.ExitCode != 7 || c.Reason != "Error" || c.Reaped || c.PID != 0 || c.FinishedAt.Before(c.StartedAt) {
+		t.Errorf("exited: %+v", c)
+	}
+
+	for range 2 {
+		must(t, s.ReapContainer(t.Context(), c.ID))
+		reaped := s.instance(t, start)
+		if !reaped.FinishedAt.Equal(c.FinishedAt) {
+			t.Errorf("finished at %s, reaped at %s", c.FinishedAt, reaped.FinishedAt)
+		}
+		want := c
+		want.Reaped, want.FinishedAt = true, reaped.FinishedAt
+		if reaped != want {
+			t.Errorf("reaped:\n got %+v\nwant %+v", reaped, want)
+		}
+	}
+	for range 2 {
+		must(t, s.RemoveContainer(t.Context(), c.ID))
+	}
+	if o := s.look(t, p); len(o.Containers) != 0 {
+		t.Errorf("removed: %+v", o.Containers)
+	}
+	s.remove(t, p)
+}
+
+func testCompleted(t *testing.T, s subject) {
+	p := s.newPod("job-node", "uid-job", "main")
+	start := s.ready(t, p)
+	c := s.start(t, start)
+	s.Exit(t, c.ID, 0)
+	if c = s.ended(t, start); c.ExitCode != 0 || c.Reason != "Completed" {
+		t.Errorf("%+v", c)
+	}
+	s.remove(t, p)
+}
+
+func testStartAgain(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-again", "main")
+	start := s.ready(t, p)
+	first := s.start(t, start)
+	if second := s.start(t, start); second != first {
+		t.Errorf("the second start changed\n     %+v\ninto %+v", first, second)
+	}
+	s.Exit(t, first.ID, 1)
+	ended := s.ended(t, start)
+	if again := s.start(t, start); again != ended {
+		t.Errorf("a start of what has run changed\n     %+v\ninto %+v", ended, again)
+	}
+	s.remove(t, p)
+}
+
+func testNextAttempt(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-next", "main")
+	start := s.ready(t, p)
+	first := s.start(t, start)
+	if s.Runs {
+		if code := s.exec(t, first.ID, "touch /mark"); code != 0 {
+			t.Fatalf("touch: %d", code)
+		}
+	}
+	s.Exit(t, first.ID, 1)
+	s.ended(t, start)
+
+	// The dead one is still there, reaped or not.
+	next := start
+	next.Attempt = 1
+	second := s.start(t, next)
+	if second.ID == first.ID || second.State != pod.Running || second.Attempt != 1 {
+		t.Errorf("%+v after %+v", second, first)
+	}
+	if o := s.look(t, p); len(o.Containers) != 2 || o.Containers[0].Attempt != 1 {
+		t.Errorf("newest first: %+v", o.Containers)
+	}
+	if s.Runs {
+		if code := s.exec(t, second.ID, "test ! -e /mark"); code != 0 {
+			t.Error("the second attempt sees what the first wrote")
+		}
+	}
+	must(t, s.ReapContainer(t.Context(), first.ID))
+	must(t, s.RemoveContainer(t.Context(), first.ID))
+
+	// Its predecessor's end leaves the running one alone; and a third joins it.
+	next.Attempt = 2
+	third := s.start(t, next)
+	next.Attempt = 1
+	if c := s.instance(t, next); c != second || third.State != pod.Running {
+		t.Errorf("%+v became %+v, then %+v", second, c, third)
+	}
+	s.remove(t, p)
+}
+
+func testMissing(t *testing.T, s subject) {
+	ctx := t.Context()
+	key := pod.Key{Namespace: "default", Name: "none"}
+	const id = "0123456789abcdef0123456789abcdef"
+	for what, err := range map[string]error{
+		"signal":           s.SignalContainer(ctx, id, "TERM"),
+		"reap":             s.ReapContainer(ctx, id),
+		"remove":           s.RemoveContainer(ctx, id),
+		"remove a sandbox": s.RemoveSandbox(ctx, id),
+		"remove data":      s.RemoveData(ctx, key, "uid-none"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	o, err := s.Inspect(ctx, key)
+	must(t, err)
+	if !o.Empty() || o.Key != key {
+		t.Errorf("%+v", o)
+	}
+	all, err := s.List(ctx)
+	must(t, err)
+	if len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+	if _, err := s.LoadPod("uid-none"); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("load: %v", err)
+	}
+	if _, err := s.Resolve(ctx, "nowhere.example/none:1"); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("resolve: %v", err)
+	}
+	if _, err := s.Exec(ctx, id, []string{"true"}, runtime.ExecIO{}); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("exec: %v", err)
+	}
+}
+
+func testStartError(t *testing.T, s subject) {
+	p := s.newPod("bad-node", "uid-bad", "main")
+	p.Spec.Containers[0].Command = []string{NoSuchCommand}
+	start := s.ready(t, p)
+	for range 2 { // the second finds the first
+		err := s.StartContainer(t.Context(), start)
+		if started := (*runtime.StartError)(nil); err != nil && !errors.As(err, &started) {
+			t.Fatalf("error %v", err)
+		}
+		c := s.instance(t, start)
+		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" || c.FinishedAt.IsZero() || !c.StartedAt.IsZero() {
+			t.Fatalf("%+v", c)
+		}
+		must(t, s.ReapContainer(t.Context(), c.ID))
+		if reaped := s.instance(t, start); !reaped.Reaped || reaped.Reason != "StartError" || reaped.ExitCode != 128 {
+			t.Errorf("reaped: %+v", reaped)
+		}
+	}
+	next := start
+	next.Attempt = 1
+	err := s.StartContainer(t.Context(), next)
+	if started := (*runtime.StartError)(nil); !errors.As(err, &started) {
+		t.Errorf("error %v", err)
+	}
+	s.remove(t, p)
+}
+
+func testSignals(t *testing.T, s subject) {
+	for _, c := range []struct {
+		signal string
+		code   int
+	}{{"TERM", 143}, {"SIGTERM", 143}, {"", 143}, {"KILL", 137}} {
+		p := s.newPod("web-node", pod.UID("uid-signal-"+c.signal), "main")
+		start := s.ready(t, p)
+		running := s.start(t, start)
+		s.settle(t, running.ID)
+		must(t, s.SignalContainer(t.Context(), running.ID, c.signal))
+		if ended := s.ended(t, start); ended.ExitCode != c.code || ended.Reason != "Error" {
+			t.Errorf("%q: %+v", c.signal, ended)
+		}
+		must(t, s.SignalContainer(t.Context(), running.ID, c.signal))
+		s.remove(t, p)
+	}
+	if err := s.SignalContainer(t.Context(), "0123456789abcdef0123456789abcdef", "NONSENSE"); err != nil {
+		t.Errorf("the missing instance comes before the unknown signal: %v", err)
+	}
+}
+
+func testRemoveRunning(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-running", "main")
+	start := s.ready(t, p)
+	c := s.start(t, start)
+	if err := s.RemoveContainer(t.Context(), c.ID); err == nil {
+		t.Error("a running instance was removed")
+	}
+	if now := s.instance(t, start); now != c {
+		t.Errorf("%+v became %+v", c, now)
+	}
+	s.Exit(t, c.ID, 1)
+	s.ended(t, start)
+	must(t, s.RemoveContainer(t.Context(), c.ID)) // exited, not reaped
+	s.remove(t, p)
+}
+
+func testInterruptedStart(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-cut", "main")
+	start := s.ready(t, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.StartContainer(ctx, start)
+	if started := (*runtime.StartError)(nil); err == nil || errors.As(err, &started) {
+		t.Fatalf("error %v", err)
+	}
+	for _, c := range s.look(t, p).Containers {
+		if c.State != pod.Created {
+			t.Errorf("cut off before it ran: %+v", c)
+		}
+	}
+	// However late it is cut, there is one instance afterwards and it runs.
+	for i, delay := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond} {
+		start.Attempt = i
+		ctx, cancel := context.WithTimeout(t.Context(), delay)
+		_ = s.StartContainer(ctx, start)
+		cancel()
+		if c := s.start(t, start); c.State != pod.Running {
+			t.Errorf("cut off after %s, started again: %+v", delay, c)
+		}
+	}
+	s.remove(t, p)
+}

@@ -1,0 +1,305 @@
+package runtimetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// exec runs a line of sh in the instance.
+func (s subject) exec(t *testing.T, id, line string) int {
+	t.Helper()
+	code, err := s.Exec(t.Context(), id, []string{"sh", "-c", line}, runtime.ExecIO{})
+	must(t, err)
+	return code
+}
+
+// output is what a line of sh in the instance writes.
+func (s subject) output(t *testing.T, id, line string) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code, err := s.Exec(t.Context(), id, []string{"sh", "-c", line}, runtime.ExecIO{Stdout: &out, Stderr: &errOut})
+	must(t, err)
+	if code != 0 {
+		t.Fatalf("%s: %d, %s", line, code, errOut.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// settle waits until the instance's Script has set its trap.
+func (s subject) settle(t *testing.T, id string) {
+	t.Helper()
+	if !s.Runs {
+		return
+	}
+	// Its first child comes after the trap.
+	eventually(t, "the script runs", func() bool { return s.exec(t, id, "ps | grep -q ' sleep 0.02$'") == 0 })
+}
+
+// listed is List's answer for the pod.
+func (s subject) listed(t *testing.T, key pod.Key) pod.Observed {
+	t.Helper()
+	all, err := s.List(t.Context())
+	must(t, err)
+	i := slices.IndexFunc(all, func(o pod.Observed) bool { return o.Key == key })
+	if i < 0 {
+		return pod.Observed{Key: key}
+	}
+	return all[i]
+}
+
+func testInspectIsList(t *testing.T, s subject) {
+	a, b := s.newPod("a-node", "uid-a", "one", "two"), s.newPod("b-node", "uid-b", "main")
+	same := func(when string) {
+		t.Helper()
+		for _, p := range []*v1.Pod{a, b} {
+			key := pod.KeyOf(p)
+			if diff := cmp.Diff(s.listed(t, key), s.look(t, p)); diff != "" {
+				t.Errorf("%s: %s differs, list - inspect +:\n%s", when, key, diff)
+			}
+		}
+	}
+	one, main := s.ready(t, a), s.ready(t, b)
+	two := one
+	two.Container = &a.Spec.Containers[1]
+	same("without a container")
+	first := s.start(t, one)
+	s.start(t, two)
+	s.start(t, main)
+	same("all running")
+	s.Exit(t, first.ID, 5)
+	s.ended(t, one)
+	same("one exited")
+	must(t, s.ReapContainer(t.Context(), first.ID))
+	same("one reaped")
+	one.Attempt = 1
+	s.start(t, one)
+	same("one restarted")
+	if o := s.look(t, a); len(o.Containers) != 3 || len(o.Sandboxes) != 1 || !slices.Equal(o.Data, []pod.UID{"uid-a"}) || o.Owner != "serve" {
+		t.Errorf("%+v", o)
+	}
+	s.remove(t, a)
+	same("one removed")
+	s.remove(t, b)
+}
+
+func testRings(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-ring", "main")
+	start := s.ready(t, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rings, err := s.Rings(ctx)
+	must(t, err)
+	heard := func(when string) {
+		t.Helper()
+		timeout := time.After(patience)
+		for {
+			select {
+			case ring, open := <-rings:
+				if !open {
+					t.Fatalf("%s: the rings ended", when)
+				}
+				if ring.All || ring.Key == pod.KeyOf(p) {
+					return
+				}
+			case <-timeout:
+				t.Fatalf("%s: no ring", when)
+			}
+		}
+	}
+	c := s.start(t, start)
+	heard("after a start")
+	// All that the start rang is heard before the exit.
+	for quiet := false; !quiet; {
+		select {
+		case <-rings:
+		case <-time.After(50 * time.Millisecond):
+			quiet = true
+		}
+	}
+	s.Exit(t, c.ID, 3)
+	heard("after an exit")
+	cancel()
+	timeout := time.After(patience)
+	for open := true; open; {
+		select {
+		case _, open = <-rings:
+		case <-timeout:
+			t.Fatal("the rings do not end with their context")
+		}
+	}
+	s.remove(t, p)
+}
+
+func testSandboxes(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-sandbox", "main")
+	must(t, s.SavePod(p, "serve"))
+	for range 2 {
+		must(t, s.CreateSandbox(t.Context(), p, 0))
+		o := s.look(t, p)
+		if len(o.Sandboxes) != 1 || !o.Sandboxes[0].Ready || o.Sandboxes[0].UID != p.UID || o.Sandboxes[0].CreatedAt.IsZero() {
+			t.Fatalf("%+v", o.Sandboxes)
+		}
+	}
+	must(t, s.CreateSandbox(t.Context(), p, 1))
+	o := s.look(t, p)
+	if len(o.Sandboxes) != 2 || o.Sandboxes[0].Attempt != 1 || o.Sandboxes[1].Attempt != 0 || o.Sandboxes[0].ID == o.Sandboxes[1].ID {
+		t.Fatalf("newest first: %+v", o.Sandboxes)
+	}
+	for range 2 {
+		must(t, s.RemoveSandbox(t.Context(), o.Sandboxes[1].ID))
+	}
+	if now := s.look(t, p); len(now.Sandboxes) != 1 || now.Sandboxes[0].ID != o.Sandboxes[0].ID {
+		t.Errorf("%+v", now.Sandboxes)
+	}
+	s.remove(t, p)
+}
+
+func testData(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-data", "main")
+	p.Annotations = map[string]string{"a": "b"}
+	p.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
+	must(t, s.SavePod(p, "once"))
+	o := s.look(t, p)
+	if !slices.Equal(o.Data, []pod.UID{p.UID}) || o.Owner != "once" || o.Empty() {
+		t.Errorf("saved: %+v", o)
+	}
+	p.Annotations["a"] = "c"
+	must(t, s.SavePod(p, "serve"))
+	if o := s.look(t, p); o.Owner != "serve" {
+		t.Errorf("saved by another: %+v", o)
+	}
+	loaded, err := s.LoadPod(p.UID)
+	must(t, err)
+	if diff := cmp.Diff(p, loaded); diff != "" {
+		t.Errorf("loaded:\n%s", diff)
+	}
+	other := s.newPod("web-node", "uid-data-2", "main")
+	must(t, s.SavePod(other, "serve"))
+	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{"uid-data", "uid-data-2"}) {
+		t.Errorf("two revisions: %+v", o.Data)
+	}
+	must(t, s.RemoveData(t.Context(), pod.KeyOf(p), p.UID))
+	if _, err := s.LoadPod(p.UID); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("load: %v", err)
+	}
+	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{"uid-data-2"}) {
+		t.Errorf("one removed: %+v", o.Data)
+	}
+	s.remove(t, other)
+}
+
+func testOddNames(t *testing.T, s subject) {
+	long := strings.Repeat("n123456789", 25) + "-no"
+	for i, name := range []string{"a.b-c.d", long, "x"} {
+		p := s.newPod(name, pod.UID("Uid_"+strings.Repeat("u", i)+".1:2"), strings.Repeat("c", 63))
+		p.Namespace = "n-" + strings.Repeat("s", 60)
+		start := s.ready(t, p)
+		c := s.start(t, start)
+		if c.Name != p.Spec.Containers[0].Name || c.UID != p.UID || c.State != pod.Running {
+			t.Errorf("%+v", c)
+		}
+		if o := s.listed(t, pod.KeyOf(p)); len(o.Containers) != 1 {
+			t.Errorf("%s: %+v", name, o)
+		}
+		s.remove(t, p)
+	}
+	// One name in two namespaces.
+	a, b := s.newPod("web", "uid-1", "main"), s.newPod("web", "uid-2", "main")
+	b.Namespace = "other"
+	s.start(t, s.ready(t, a))
+	s.start(t, s.ready(t, b))
+	if len(s.look(t, a).Containers) != 1 || len(s.look(t, b).Containers) != 1 {
+		t.Errorf("%+v %+v", s.look(t, a), s.look(t, b))
+	}
+	s.remove(t, a)
+	s.remove(t, b)
+}
+
+func testShared(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("web-node", "uid-shared", "one", "two")
+	start := s.ready(t, p)
+	one := s.start(t, start)
+	start.Container = &p.Spec.Containers[1]
+	two := s.start(t, start)
+	for _, ns := range []string{"net", "ipc", "uts"} {
+		line := "readlink /proc/1/ns/" + ns
+		if a, b := s.output(t, one.ID, line), s.output(t, two.ID, line); a != b || a == "" {
+			t.Errorf("%s: %q and %q", ns, a, b)
+		}
+	}
+	for _, ns := range []string{"pid", "mnt"} {
+		line := "readlink /proc/1/ns/" + ns
+		if a, b := s.output(t, one.ID, line), s.output(t, two.ID, line); a == b {
+			t.Errorf("%s: both %q", ns, a)
+		}
+	}
+	if got := s.output(t, one.ID, "hostname; echo $HOSTNAME"); got != "web-node\nweb-node" {
+		t.Errorf("hostname %q", got)
+	}
+	s.remove(t, p)
+}
+
+func testExec(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("web-node", "uid-exec", "main")
+	c := s.start(t, s.ready(t, p))
+	var out, errOut bytes.Buffer
+	code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", "cat; echo bad >&2; exit 9"},
+		runtime.ExecIO{Stdin: strings.NewReader("given\n"), Stdout: &out, Stderr: &errOut})
+	if err != nil || code != 9 || out.String() != "given\n" || errOut.String() != "bad\n" {
+		t.Errorf("%d, %v, %q, %q", code, err, out.String(), errOut.String())
+	}
+	if _, err := s.Exec(t.Context(), c.ID, []string{NoSuchCommand}, runtime.ExecIO{}); err == nil {
+		t.Error("a command that is not there was run")
+	}
+	resize := make(chan runtime.TermSize, 1)
+	resize <- runtime.TermSize{Width: 101, Height: 33}
+	out.Reset()
+	code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", "while [ \"$(stty size)\" != '33 101' ]; do sleep 0.02; done; tty"},
+		runtime.ExecIO{Stdout: &out, TTY: true, Resize: resize})
+	if err != nil || code != 0 || !strings.Contains(out.String(), "/dev/pts/") {
+		t.Errorf("tty: %d, %v, %q", code, err, out.String())
+	}
+	s.remove(t, p)
+}
+
+func testExecCancelled(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("web-node", "uid-exec-cut", "main")
+	c := s.start(t, s.ready(t, p))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Exec(ctx, c.ID, []string{"sleep", "12345"}, runtime.ExecIO{})
+		done <- err
+	}()
+	runs := func() bool { return s.exec(t, c.ID, "ps | grep -q '[s]leep 12345'") == 0 }
+	eventually(t, "the command runs", runs)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if runs() {
+		t.Error("the command outlived its context")
+	}
+	s.remove(t, p)
+}

@@ -1,0 +1,184 @@
+// Package runtimetest holds every implementation of the runtime port to the same text. It knows none of
+// them: each brings a Subject.
+package runtimetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Runtime is the whole port.
+type Runtime interface {
+	runtime.Lister
+	runtime.Doorbell
+	runtime.Sandboxes
+	runtime.Containers
+	runtime.Images
+	runtime.Execer
+	runtime.Data
+}
+
+// Subject is an implementation under test.
+type Subject struct {
+	Runtime
+	// Image is a reference to an image that is present. Where commands really run it has busybox's sh.
+	Image string
+	// Exit makes a running instance that runs Script end with a code from 0 to 127.
+	Exit func(t *testing.T, id string, code int)
+	// Runs says that commands really run, so that files and namespaces can be looked at from inside.
+	Runs bool
+}
+
+// Script is what the suite's containers run, as `sh -c`: it ends on TERM with code 143, and with the code
+// in the file /exit as soon as that is there.
+const Script = `trap 'exit 143' TERM; while [ ! -e /exit ]; do sleep 0.02; done; exit $(cat /exit)`
+
+// NoSuchCommand cannot be started: an implementation that runs nothing must fail to start it too.
+const NoSuchCommand = "/no/such/command"
+
+// patience bounds the wait for what must come.
+const patience = 20 * time.Second
+
+// Run runs the suite. Each case gets a Subject of its own from fresh, with nothing in it.
+func Run(t *testing.T, fresh func(t *testing.T) Subject) {
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, s subject)
+	}{
+		{"life of an instance", testLife},
+		{"an exit with 0 is completed", testCompleted},
+		{"a start that is repeated", testStartAgain},
+		{"a start of the next attempt", testNextAttempt},
+		{"what is missing is success", testMissing},
+		{"a command that cannot be started", testStartError},
+		{"signals", testSignals},
+		{"a running instance is not removed", testRemoveRunning},
+		{"inspect shows what list shows", testInspectIsList},
+		{"rings", testRings},
+		{"an interrupted start", testInterruptedStart},
+		{"sandboxes", testSandboxes},
+		{"data", testData},
+		{"odd names", testOddNames},
+		{"containers of a pod share namespaces", testShared},
+		{"exec", testExec},
+		{"exec is killed with its context", testExecCancelled},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, subject{fresh(t)}) })
+	}
+}
+
+// subject has the suite's own ways to use a Subject.
+type subject struct{ Subject }
+
+// newPod is a pod of the named containers, which all run Script.
+func (s subject) newPod(name string, uid pod.UID, containers ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}
+	p.Spec.TerminationGracePeriodSeconds = new(int64(7))
+	for _, c := range containers {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{
+			Name: c, Image: s.Image, Command: []string{"sh", "-c", Script},
+		})
+	}
+	return p
+}
+
+// ready saves the pod and makes its first sandbox, and returns what a start of its first container needs.
+func (s subject) ready(t *testing.T, p *v1.Pod) runtime.Start {
+	t.Helper()
+	must(t, s.SavePod(p, "serve"))
+	must(t, s.CreateSandbox(t.Context(), p, 0))
+	o := s.look(t, p)
+	if len(o.Sandboxes) != 1 {
+		t.Fatalf("sandboxes: %+v", o.Sandboxes)
+	}
+	image, err := s.Resolve(t.Context(), s.Image)
+	must(t, err)
+	return runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: o.Sandboxes[0], Image: image}
+}
+
+// start starts the instance and returns it as it is seen then.
+func (s subject) start(t *testing.T, start runtime.Start) pod.Container {
+	t.Helper()
+	must(t, s.StartContainer(t.Context(), start))
+	return s.instance(t, start)
+}
+
+func (s subject) look(t *testing.T, p *v1.Pod) pod.Observed {
+	t.Helper()
+	o, err := s.Inspect(t.Context(), pod.KeyOf(p))
+	must(t, err)
+	return o
+}
+
+// instance is the one that the start is about.
+func (s subject) instance(t *testing.T, start runtime.Start) pod.Container {
+	t.Helper()
+	for _, c := range s.look(t, start.Pod).Containers {
+		if c.UID == start.Pod.UID && c.Name == start.Container.Name && c.Attempt == start.Attempt {
+			return c
+		}
+	}
+	t.Fatalf("no instance of %s attempt %d", start.Container.Name, start.Attempt)
+	return pod.Container{}
+}
+
+// ended waits until the instance has exited and returns it.
+func (s subject) ended(t *testing.T, start runtime.Start) pod.Container {
+	t.Helper()
+	var c pod.Container
+	eventually(t, "the instance exits", func() bool {
+		c = s.instance(t, start)
+		return c.State == pod.Exited
+	})
+	return c
+}
+
+// remove ends and removes all that is left of the pod.
+func (s subject) remove(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	for _, c := range s.look(t, p).Containers {
+		must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
+		eventually(t, "the instance can be reaped", func() bool { return s.ReapContainer(t.Context(), c.ID) == nil })
+		must(t, s.RemoveContainer(t.Context(), c.ID))
+	}
+	o := s.look(t, p)
+	for _, sandbox := range o.Sandboxes {
+		must(t, s.RemoveSandbox(t.Context(), sandbox.ID))
+	}
+	for _, uid := range o.Data {
+		must(t, s.RemoveData(t.Context(), o.Key, uid))
+	}
+	if o := s.look(t, p); !o.Empty() {
+		t.Errorf("left of %s: %+v", o.Key, o)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually looks until it is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !so() {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatalf("not so within %s: %s", patience, what)
+		}
+	}
+}
