@@ -100,8 +100,8 @@ func (a *app) commands(root *cobra.Command) {
 		}
 	}
 	add(groupRun)
-	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand())
-	add(groupOther, a.validateCommand(), a.containerdCommand())
+	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand(), a.execCommand())
+	add(groupOther, a.validateCommand(), a.imagesCommand(), a.versionCommand(), a.containerdCommand())
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
