@@ -299,4 +299,3 @@ func (v *view) changes(pods []*v1.Pod, shown map[pod.Key]shownPod) error {
 	}
 	return nil
 }
-

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 )
 
@@ -40,8 +41,11 @@ func (g globals) dirs() layout.Dirs {
 }
 
 // Main runs the command line args, without the program's name, and returns its exit code. It ends early,
-// gracefully, at SIGINT and SIGTERM.
+// gracefully, at SIGINT and SIGTERM. A process that was started as containerd's shim is that and no more.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	if code, is := embedded.Dispatch(ctx, os.Args); is {
+		return code
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := &app{in: in, out: out, errOut: errOut}
@@ -96,7 +100,8 @@ func (a *app) commands(root *cobra.Command) {
 		}
 	}
 	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
-	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand())
+	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand(), a.execCommand())
+	add(groupOther, a.validateCommand(), a.imagesCommand(), a.versionCommand(), a.containerdCommand())
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {

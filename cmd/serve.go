@@ -56,15 +56,9 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	return o, nil
 }
 
-// connectOptions say which containerd to use.
-func (a *app) connectOptions() agent.ConnectOptions {
-	return agent.ConnectOptions{Address: a.containerdAddress, Namespace: a.containerdNamespace, Snapshotter: a.snapshotter,
-		Runtime: a.runtime, Dirs: a.dirs(), Log: a.log}
-}
-
 // agentOptions are those that every command of the agent has.
 func (a *app) agentOptions() agent.Options {
-	return agent.Options{Dirs: a.dirs(), Connect: a.connectOptions(), Stdin: a.in, Log: a.log}
+	return agent.Options{Dirs: a.dirs(), Connect: a.connection(), Stdin: a.in, Log: a.log}
 }
 
 func nodeName(given string) (string, error) {
@@ -118,16 +112,13 @@ func (a *app) serveCommand() *cobra.Command {
 // agentError gives an error of the agent its exit code and hint.
 func (a *app) agentError(c *cobra.Command, err error) error {
 	var bad *agent.ManifestError
-	var unreachable *agent.UnreachableError
 	switch {
 	case errors.Is(err, agent.ErrUsage):
 		return usage(c, err)
 	case errors.As(err, &bad):
 		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
-	case errors.As(err, &unreachable):
-		return &failure{code: exitNoRuntime, err: err}
 	case errors.Is(err, agent.ErrServing):
 		return &failure{code: exitFailed, err: err, hint: "stop it first, or give this one its own --run-dir and --root-dir"}
 	}
-	return err
+	return unreachable(c.Context(), err)
 }

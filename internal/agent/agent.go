@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -67,6 +68,8 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	}
 	connect := o.Connect
 	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
+	connect.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log,
+		Network: network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log})})
 	conn, err := Connect(ctx, connect)
 	if err != nil {
 		return nil, err

@@ -423,3 +423,25 @@ func BenchmarkConvert(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+// What was written after the last checkpoint does not stay visible.
+func TestUnfinishedIsCut(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.append(stdout, "one\ntw")
+	c, err := openConverter(r.dirs, r.inst)
+	must(t, err)
+	defer c.close()
+	c.disk = &cutDisk{left: len("2026-01-02T15:04:05.000000000Z stdout F one\n2026-01-02T15:04:05.000000000Z stdout P tw\n")}
+	if _, err := c.batch(newBuffers(), true); !errors.Is(err, errCut) {
+		t.Fatalf("got %v", err)
+	}
+	next, err := openConverter(r.dirs, r.inst)
+	must(t, err)
+	defer next.close()
+	_, err = next.batch(newBuffers(), false)
+	must(t, err)
+	if got := r.entries(); got != "stdout F one\n" {
+		t.Errorf("got %q", got)
+	}
+}
