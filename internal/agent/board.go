@@ -95,7 +95,7 @@ func (b *board) result() (r Result, all bool) {
 	all = true
 	for key, p := range b.pods {
 		r.Pods = append(r.Pods, p)
-		all = all && b.settled[key] && done(p)
+		all = all && b.settled[key] && Done(p)
 	}
 	slices.SortFunc(r.Pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

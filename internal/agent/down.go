@@ -1,17 +1,22 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 )
 
-// Down stops and removes the pods that pick chooses, gracefully, and returns what it removed. It refuses
-// while serve runs, which would start them again.
-func Down(ctx context.Context, o Options, pick func([]pod.Key) ([]pod.Key, error)) ([]pod.Key, error) {
+// Down stops and removes the pods that pick chooses among those that are there, gracefully, and returns
+// what it removed. It refuses while serve runs, which would start them again.
+func Down(ctx context.Context, o Options, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
 	unlock, err := lockServe(o.Dirs)
 	if err != nil {
 		return nil, err
@@ -38,29 +43,38 @@ func Down(ctx context.Context, o Options, pick func([]pod.Key) ([]pod.Key, error
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("stopping pods: %w", err)
 	}
-	removed := make([]pod.Key, 0, len(chosen))
-	for key := range chosen {
-		removed = append(removed, key)
-	}
-	return removed, nil
+	return slices.SortedFunc(maps.Keys(chosen), func(a, b pod.Key) int { return cmp.Compare(a.String(), b.String()) }), nil
 }
 
-func (h *house) choose(ctx context.Context, pick func([]pod.Key) ([]pod.Key, error)) (map[pod.Key]bool, error) {
+// choose lets pick choose among the pods that are there.
+func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error)) (map[pod.Key]bool, error) {
 	all, err := h.conn.Runtime.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var keys []pod.Key
+	var pods []*v1.Pod
 	for _, o := range all {
-		keys = append(keys, o.Key)
+		pods = append(pods, h.manifestOf(o))
 	}
-	picked, err := pick(keys)
+	picked, err := pick(pods)
 	if err != nil {
 		return nil, err
 	}
 	chosen := map[pod.Key]bool{}
-	for _, key := range picked {
-		chosen[key] = true
+	for _, p := range picked {
+		chosen[pod.KeyOf(p)] = true
 	}
 	return chosen, nil
+}
+
+// manifestOf returns what o runs; where that is not kept, a pod of that name.
+func (h *house) manifestOf(o pod.Observed) *v1.Pod {
+	for _, uid := range o.Data {
+		if p, err := h.conn.Runtime.LoadPod(uid); err == nil {
+			return p
+		}
+	}
+	p := &v1.Pod{}
+	p.Namespace, p.Name = o.Key.Namespace, o.Key.Name
+	return p
 }

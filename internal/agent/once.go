@@ -86,7 +86,7 @@ func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
 		return d
 	}
 	for _, p := range r.Pods {
-		if key := pod.KeyOf(p); !r.TimedOut || done(p) {
+		if key := pod.KeyOf(p); !r.TimedOut || Done(p) {
 			d.Pods[key] = want.Pods[key]
 		}
 	}
@@ -133,8 +133,8 @@ type ManifestError struct{ Err error }
 func (e *ManifestError) Error() string { return e.Err.Error() }
 func (e *ManifestError) Unwrap() error { return e.Err }
 
-// done reports that a pod has come to its result: a job has ended, a service is ready.
-func done(p *v1.Pod) bool {
+// Done reports that a pod has come to its result: a job has ended, a service is ready.
+func Done(p *v1.Pod) bool {
 	if p.Spec.RestartPolicy != v1.RestartPolicyAlways {
 		return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 	}

@@ -4,6 +4,7 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +30,8 @@ type Runtime struct {
 	boot       string
 	owner      string
 	nextIP     int
+	// left is how many mutations are still let through; negative: all.
+	left int
 	// ignoreTerm are containers, by name, that do not end on a signal but SIGKILL.
 	ignoreTerm map[string]bool
 	// scripts say how containers behave once started, by image.
@@ -66,7 +69,7 @@ func New(boot, owner string) *Runtime {
 	return &Runtime{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, data: map[pod.UID]*kept{},
 		images: map[string]runtime.Image{}, rings: map[chan runtime.Ring]bool{}, fail: map[string]error{},
-		ignoreTerm: map[string]bool{}, scripts: map[string]Script{}, boot: boot, owner: owner,
+		ignoreTerm: map[string]bool{}, scripts: map[string]Script{}, boot: boot, owner: owner, left: -1,
 	}
 }
 
@@ -75,8 +78,39 @@ func (r *Runtime) enter(ctx context.Context, call, what string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if r.left == 0 {
+		return ErrCut
+	}
 	r.calls = append(r.calls, call+" "+what)
-	return r.fail[call]
+	if err := r.fail[call]; err != nil {
+		return err
+	}
+	switch call {
+	case "List", "Inspect", "Rings", "Resolve", "Exec":
+	default:
+		if r.left > 0 {
+			r.left--
+		}
+	}
+	return nil
+}
+
+// ErrCut is what every call returns after CutAfter's mutations are used up.
+var ErrCut = errors.New("podrun was killed")
+
+// CutAfter lets n more mutations through and then none, and no question either, as if podrun had been
+// killed at that instant; a negative n lets all through again.
+func (r *Runtime) CutAfter(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = n
+}
+
+// Left returns how many mutations CutAfter still lets through.
+func (r *Runtime) Left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
 }
 
 // List returns every pod.
@@ -208,8 +242,11 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.enter(context.Background(), "SavePod", string(p.UID)); err != nil {
+		return err
+	}
 	r.data[p.UID] = &kept{pod: p.DeepCopy(), owner: owner}
-	return r.fail["SavePod"]
+	return nil
 }
 
 // LoadPod returns a copy.
