@@ -70,7 +70,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer func() { err = errors.Join(err, client.Close()) }()
 	archive, err := testimage.Busybox(dir, imageRef)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer m.Close()
+	defer func() { err = errors.Join(err, m.Close()) }()
 	r, err := measure(ctx, o, client, server.Address, archive, dir, m)
 	if err != nil {
 		return err

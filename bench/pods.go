@@ -21,7 +21,7 @@ import (
 // node is a running `podrun serve`, driven only by its manifests.
 type node struct {
 	cmd       *exec.Cmd
-	done      chan error
+	done      chan struct{}
 	client    *containerd.Client
 	manifests string
 	marks     *marks
@@ -31,7 +31,7 @@ type node struct {
 
 // newNode loads the image and starts podrun with private directories in dir.
 func newNode(ctx context.Context, client *containerd.Client, address, binary, archive, dir string, m *marks) (*node, error) {
-	n := &node{client: client, manifests: filepath.Join(dir, "manifests"), marks: m, binary: binary, done: make(chan error, 1)}
+	n := &node{client: client, manifests: filepath.Join(dir, "manifests"), marks: m, binary: binary, done: make(chan struct{})}
 	n.flags = []string{
 		"--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
 		"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"),
@@ -52,7 +52,10 @@ func newNode(ctx context.Context, client *containerd.Client, address, binary, ar
 	if err := n.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting podrun: %w", err)
 	}
-	go func() { n.done <- n.cmd.Wait() }()
+	go func() {
+		_ = n.cmd.Wait() // it is told to end, or says why it did in its log
+		close(n.done)
+	}()
 	return n, nil
 }
 
