@@ -42,7 +42,7 @@ type Server struct {
 	dir  string
 	bin  string
 	cmd  *exec.Cmd
-	done chan error
+	done chan struct{}
 }
 
 // Bin returns the directory with the binaries of a kind; it fetches or builds them where they are missing.
@@ -88,8 +88,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("starting containerd: %w", err)
 	}
-	s.PID, s.done = s.cmd.Process.Pid, make(chan error, 1)
-	go func(cmd *exec.Cmd, done chan<- error) { done <- cmd.Wait() }(s.cmd, s.done)
+	s.PID, s.done = s.cmd.Process.Pid, make(chan struct{})
+	go func(cmd *exec.Cmd, done chan<- struct{}) {
+		_ = cmd.Wait() // it is told to end, or says why it did in its log
+		close(done)
+	}(s.cmd, s.done)
 	return s.wait(ctx)
 }
 
@@ -123,10 +126,9 @@ func (s *Server) wait(ctx context.Context) error {
 			return conn.Close()
 		}
 		select {
-		case err := <-s.done:
-			s.done <- err
+		case <-s.done:
 			log, _ := os.ReadFile(s.path("containerd.log"))
-			return fmt.Errorf("containerd ended (%w):\n%s", err, log)
+			return fmt.Errorf("containerd ended:\n%s", log)
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("containerd does not answer: %w", err), s.Stop())
 		case <-time.After(5 * time.Millisecond):
@@ -138,7 +140,6 @@ func (s *Server) wait(ctx context.Context) error {
 func (s *Server) Kill() error {
 	err := s.cmd.Process.Kill()
 	<-s.done
-	s.done <- nil
 	return err
 }
 
@@ -169,10 +170,10 @@ func (s *Server) removeTraces() error {
 		data, _ := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
 		if i := strings.Index(string(data), "unix://"); i >= 0 {
 			socket, _, _ := strings.Cut(string(data[i+len("unix://"):]), `"`)
-			os.Remove(socket)
+			_ = os.Remove(socket)
 		}
 		data, _ = os.ReadFile(filepath.Join(bundle, "address"))
-		os.Remove(strings.TrimPrefix(string(data), "unix://"))
+		_ = os.Remove(strings.TrimPrefix(string(data), "unix://"))
 		name := filepath.Join(filepath.Base(filepath.Dir(bundle)), filepath.Base(bundle))
 		for _, pattern := range []string{"/sys/fs/cgroup/*/" + name, "/sys/fs/cgroup/" + name} {
 			groups, _ := filepath.Glob(pattern)
@@ -188,7 +189,7 @@ func (s *Server) removeTraces() error {
 func removeCgroup(dir string) {
 	for range 100 {
 		if err := os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
-			os.Remove(filepath.Dir(dir))
+			_ = os.Remove(filepath.Dir(dir))
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
