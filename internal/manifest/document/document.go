@@ -244,6 +244,7 @@ func yamlError(p piece, text string) Error {
 	if strings.HasPrefix(message, "did not find expected") {
 		line++ // the parser, unlike the scanner, counts from 0
 	}
+	line = max(1, min(line, 1+bytes.Count(bytes.TrimRight(p.text, "\r\n"), []byte("\n"))))
 	path := ""
 	if key, ok := strings.CutSuffix(message, " already set in map"); ok {
 		message = "duplicate " + key
