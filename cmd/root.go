@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -99,7 +100,7 @@ func (a *app) commands(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupRun)
+	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
 	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand(), a.execCommand())
 	add(groupOther, a.validateCommand(), a.imagesCommand(), a.versionCommand(), a.containerdCommand())
 }
@@ -143,6 +144,15 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	})
 	if bad != nil {
 		return bad
+	}
+	// Paths end up in containers' specs and in other processes, so they must not depend on where this
+	// one was started.
+	for _, dir := range []*string{&a.rootDir, &a.runDir, &a.logDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return usage(c, err)
+		}
+		*dir = abs
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
