@@ -22,22 +22,24 @@ type engine struct {
 	run  []string // flags of run
 }
 
-// newEngine returns docker, or podman with a store of its own in dir.
-func newEngine(t *testing.T, dir string) *engine {
+// newEngine returns docker, or podman with a store of its own; and a directory for the test.
+func newEngine(t *testing.T) (*engine, string) {
 	t.Helper()
 	kind := os.Getenv("PODRUN_E2E_ENGINE")
 	if !wanted() || kind == "" {
 		t.Skip("runs as root by make e2e (PODRUN_E2E=1, PODRUN_E2E_ENGINE=podman or docker)")
 	}
+	dir, err := os.MkdirTemp("", "pc")
+	must(t, err)
 	e := &engine{t: t, args: []string{kind}, run: []string{"run", "--rm", "--privileged", "--network=none"}}
 	if kind == "podman" {
 		e.args = append(e.args, "--root="+dir+"/root", "--runroot="+dir+"/run", "--storage-driver=overlay",
 			"--cgroup-manager=cgroupfs", "--events-backend=none")
 		// podman raises the limits above what the machine may allow; crun refuses hybrid cgroups.
 		e.run = append(e.run, "--runtime=runc", "--ulimit=nofile=4096:4096", "--ulimit=nproc=8192:8192")
-		t.Cleanup(func() { cleanPodman(t, dir) })
 	}
-	return e
+	t.Cleanup(func() { cleanEngine(t, dir) })
+	return e, dir
 }
 
 // do runs a command of the engine.
@@ -49,7 +51,8 @@ func (e *engine) do(args ...string) result {
 	return outcome(e.t, exec.CommandContext(ctx, e.args[0], all...), "")
 }
 
-func cleanPodman(t *testing.T, dir string) {
+// cleanEngine removes the directory, and what podman has left in it and beside it.
+func cleanEngine(t *testing.T, dir string) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	for i := len(mounts) - 1; i >= 0; i-- {
 		err = errors.Join(err, unix.Unmount(mounts[i].Mountpoint, unix.MNT_DETACH))
@@ -73,10 +76,7 @@ func cleanPodman(t *testing.T, dir string) {
 // TestInAContainer builds the image from the Dockerfile and runs podrun with its own containerd in a
 // privileged container, as a CI job does.
 func TestInAContainer(t *testing.T) {
-	// In its own directory: podman's mounts must not be in the way of others.
-	dir, err := os.MkdirTemp("", "pc")
-	must(t, err)
-	e := newEngine(t, dir)
+	e, dir := newEngine(t)
 	base, err := exec.Command("../scripts/base.sh").Output()
 	if err != nil {
 		t.Fatalf("making a base image: %v", err)

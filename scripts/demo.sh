@@ -12,7 +12,7 @@ serve=
 
 say() { printf '\n== %s\n' "$*"; }
 podrun() {
-	printf '$ podrun %s\n' "$*" >&2
+	printf '$ podrun %s\n' "$*"
 	bin/podrun "$@"
 }
 fail() {
@@ -22,11 +22,10 @@ fail() {
 
 # traces: what is there of this demo, a line each.
 traces() {
-	local pid
+	local pid line
 	for pid in /proc/[0-9]*; do
-		if tr '\0' ' ' <"$pid/cmdline" 2>/dev/null | grep -qF "$dir"; then
-			echo "process ${pid#/proc/}: $(tr '\0' ' ' <"$pid/cmdline")"
-		fi
+		line=$( (tr '\0' ' ' <"$pid/cmdline") 2>/dev/null) || continue
+		case $line in *"$dir"*) echo "process ${pid#/proc/}: $line" ;; esac
 	done
 	awk -v dir="$dir" 'index($2, dir) == 1 { print "mount " $2 }' /proc/mounts
 	[ -z "$bridge" ] || [ ! -e "/sys/class/net/$bridge" ] || echo "bridge $bridge"
@@ -93,6 +92,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: web}
 spec:
+  terminationGracePeriodSeconds: 1
   containers:
   - name: httpd
     image: podrun.example/box:1
@@ -108,7 +108,9 @@ began=$(date +%s%N)
 mv "$dir/web.yaml" "$dir/pods/"
 
 # page: what the web pod answers now; fails while it does not.
-page() { busybox wget -q -T 1 -O- "http://$ip/" 2>/dev/null; }
+page() {
+	timeout 1 bash -c 'exec 3<>"/dev/tcp/$0/80" && printf "GET / HTTP/1.0\r\n\r\n" >&3 && tail -n1 <&3' "$ip" 2>/dev/null
+}
 ms() { echo $((($(date +%s%N) - began) / 1000000)); }
 field() { bin/podrun get pod web -o "jsonpath={$1}" 2>/dev/null; }
 
