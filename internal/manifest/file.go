@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -154,7 +155,7 @@ func (w *watches) follow(paths []string) (polled bool) {
 	}
 	w.paths = paths
 	for _, path := range paths {
-		if err := w.watcher.Add(path); errors.Is(err, watch.ErrPoll) {
+		if err := w.watcher.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			polled = true
 		}
 	}

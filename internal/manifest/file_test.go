@@ -224,6 +224,31 @@ func TestFileSourceFollowsSwaps(t *testing.T) {
 	s.until("a=i:2")
 }
 
+func TestFileSourceFollowsALinkToADirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, version := range []string{"1", "2"} {
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, version, "a.yaml"), podText("a", "i:"+version))
+	}
+	link := filepath.Join(dir, "pods")
+	point := func(version string) {
+		if err := os.Symlink(version, link+".new"); err != nil {
+			t.Fatal(err)
+		}
+		move(t, link+".new", link)
+	}
+	point("1")
+	s := startFile(t, link)
+	s.until("a=i:1")
+	point("2")
+	s.until("a=i:2")
+	put(t, filepath.Join(dir, "2", "b.yaml"), podText("b", "i:1"))
+	s.until("a=i:2 b=i:1")
+}
+
 func TestFileSourceWaitsForWriters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -324,5 +349,25 @@ func BenchmarkDrop(b *testing.B) {
 		b.StartTimer()
 		move(b, staged, filepath.Join(dir, "a.yaml"))
 		<-s.out
+	}
+}
+
+// BenchmarkScan is a look at a directory of many manifests of which none changed.
+func BenchmarkScan(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 5000 {
+		put(b, filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), podText(fmt.Sprintf("p%d", i), "i:1"))
+	}
+	s := newScanner(dir, "node1")
+	began := time.Now()
+	s.scan(began)
+	b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms/first")
+	time.Sleep(2 * freshness)
+	s.scan(time.Now())
+	b.ResetTimer()
+	for range b.N {
+		if s.scan(time.Now()).changed {
+			b.Fatal("changed")
+		}
 	}
 }

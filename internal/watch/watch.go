@@ -55,6 +55,7 @@ func (w *Watcher) Add(path string) error {
 }
 
 func (w *Watcher) add(path string) error {
+	before, again := w.asked[path]
 	w.asked[path] = path
 	if !w.running {
 		return nil
@@ -67,6 +68,9 @@ func (w *Watcher) add(path string) error {
 		return fmt.Errorf("watching: %w", err)
 	}
 	w.asked[path] = real
+	if again && before != real {
+		w.drop(before)
+	}
 	if kind := remote(real); kind != "" {
 		w.tell("files are looked at from time to time: changes on this file system are not notified",
 			"path", path, "filesystem", kind)
@@ -92,6 +96,11 @@ func (w *Watcher) Remove(path string) {
 		return
 	}
 	delete(w.asked, path)
+	w.drop(real)
+}
+
+// drop stops watching what no added path stands for any more.
+func (w *Watcher) drop(real string) {
 	for _, other := range w.asked {
 		if other == real {
 			return

@@ -140,7 +140,7 @@ var volume = map[string]rule{
 	"configMap": no(), "projected": no(), "image": no(),
 	"gcePersistentDisk":    never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),
 	"awsElasticBlockStore": never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),
-	"gitRepo":              never("was removed from Kubernetes; clone into an emptyDir"),
+	"gitRepo":              never("is switched off in Kubernetes too; clone into an emptyDir"),
 	"glusterfs":            never("was removed from Kubernetes; mount it on the machine and use hostPath"),
 	"rbd":                  never("was removed from Kubernetes; mount it on the machine and use hostPath"),
 	"flexVolume":           never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),
