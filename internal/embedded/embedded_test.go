@@ -2,126 +2,20 @@ package embedded_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/moby/sys/mountinfo"
-
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 )
-
-const grace = 100 * time.Millisecond
-
-// TestMain makes the test binary what podrun is: the shim, the daemon or, else, the tests.
-func TestMain(m *testing.M) {
-	ctx := context.Background()
-	if exit, ok := embedded.Dispatch(ctx, os.Args); ok {
-		os.Exit(exit)
-	}
-	if len(os.Args) == 4 && os.Args[1] == "serve" {
-		os.Exit(serve(ctx, layout.Dirs{Root: os.Args[2], Run: os.Args[3]}))
-	}
-	os.Exit(m.Run())
-}
-
-func serve(ctx context.Context, d layout.Dirs) int {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
-	defer stop()
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := embedded.Serve(ctx, embedded.Options{Dirs: d, Log: log, IdleGrace: grace}); err != nil {
-		os.Stderr.WriteString("serve: " + err.Error() + "\n")
-		return 1
-	}
-	return 0
-}
-
-// options are those of a daemon in new directories, which is ended after the test.
-func options(t *testing.T) embedded.Options {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("containerd and runc need root")
-	}
-	// Not t.TempDir: sockets' paths must be short.
-	dir, err := os.MkdirTemp("", "pe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			b, _ := os.ReadFile(filepath.Join(d.Containerd(), "containerd.log"))
-			t.Logf("containerd's log:\n%s", b)
-		}
-		if pid := daemonPID(t, d); pid != 0 && embedded.Running(d) {
-			syscall.Kill(pid, syscall.SIGTERM)
-			eventually(t, "the daemon ends on SIGTERM", func() bool { return !embedded.Running(d) })
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return embedded.Options{Dirs: d, Args: []string{"serve", d.Root, d.Run}}
-}
-
-func ensure(t *testing.T, o embedded.Options) *embedded.Lease {
-	t.Helper()
-	l, err := embedded.Ensure(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
-func daemonPID(t *testing.T, d layout.Dirs) int {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(d.ContainerdState(), "daemon.lock"))
-	if errors.Is(err, os.ErrNotExist) {
-		return 0
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not so within 10 s: %s", what)
-}
-
-func dial(t *testing.T, l *embedded.Lease) (context.Context, *client.Client) {
-	t.Helper()
-	c, err := client.New(l.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return namespaces.WithNamespace(t.Context(), "embeddedtest"), c
-}
 
 func TestEnsureStartsOnceAndEndsByItself(t *testing.T) {
 	o := options(t)
@@ -223,6 +117,33 @@ func TestEnsureAfterKill(t *testing.T) {
 		t.Error("the killed daemon is still noted")
 	}
 	eventually(t, "the killed daemon is reaped", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+}
+
+// TestDaemonKeepsNothingOfItsStarter: a CI step whose pipe a daemon keeps open never ends.
+func TestDaemonKeepsNothingOfItsStarter(t *testing.T) {
+	o := options(t)
+	var p [2]int
+	if err := syscall.Pipe(p[:]); err != nil { // inherited by children, other than os.Pipe's
+		t.Fatal(err)
+	}
+	if err := syscall.SetNonblock(p[0], true); err != nil {
+		t.Fatal(err)
+	}
+	r := os.NewFile(uintptr(p[0]), "pipe")
+	defer r.Close()
+	ensure(t, o)
+	if err := syscall.Close(p[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("reading gives %v; the daemon has the pipe open", err)
+	}
+	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", daemonPID(t, o.Dirs))); err != nil || cwd != "/" {
+		t.Errorf("the daemon's directory is %s, %v", cwd, err)
+	}
 }
 
 func TestEnsureSaysWhatIsWrong(t *testing.T) {
@@ -336,56 +257,4 @@ func shimIsProgram(t *testing.T, d layout.Dirs) os.FileInfo {
 		t.Fatalf("shim %v, %v; want it executable", st, err)
 	}
 	return st
-}
-
-func noMounts(t *testing.T, d layout.Dirs) {
-	t.Helper()
-	for _, dir := range []string{d.Root, d.Run} {
-		left, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-		if err != nil || len(left) > 0 {
-			t.Errorf("mounts left in %s: %v, %v", dir, left, err)
-		}
-	}
-}
-
-// processes returns the pids of those whose command line contains part.
-func processes(t *testing.T, part string) (pids []int) {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if b, err := os.ReadFile(f); err != nil || !strings.Contains(string(b), part) {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids = append(pids, pid)
-	}
-	return pids
-}
-
-func rss(t *testing.T, pid int) string {
-	t.Helper()
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, "VmRSS") {
-			return strings.Join(strings.Fields(line), " ")
-		}
-	}
-	return "VmRSS unknown"
-}
-
-func syscallGetsid(pid int) (int, error) {
-	sid, _, errno := syscall.Syscall(syscall.SYS_GETSID, uintptr(pid), 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(sid), nil
 }

@@ -1,11 +1,9 @@
 package embedded
 
 // The daemon's plugins: everything that the native client uses, and nothing else. No CRI, NRI, tracing,
-// debug or metrics server.
+// debug or metrics server; no task monitor either, as events of memory shortage come from the shims.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
-	_ "github.com/containerd/containerd/v2/core/metrics/cgroups"
-	_ "github.com/containerd/containerd/v2/core/metrics/cgroups/v2"
 	_ "github.com/containerd/containerd/v2/core/runtime/v2"
 	_ "github.com/containerd/containerd/v2/plugins/content/local/plugin"
 	_ "github.com/containerd/containerd/v2/plugins/diff/walking/plugin"

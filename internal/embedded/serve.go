@@ -155,7 +155,6 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 			"io.containerd.server.v1.grpc":          map[string]any{"address": o.Dirs.ContainerdSocket()},
 			"io.containerd.server.v1.ttrpc":         map[string]any{"address": ttrpcSocket(o.Dirs)},
 			"io.containerd.metadata.v1.bolt":        map[string]any{"no_sync": o.NoSync},
-			"io.containerd.monitor.task.v1.cgroups": map[string]any{"no_prometheus": true},
 			"io.containerd.service.v1.diff-service": map[string]any{"sync_fs": !o.NoSync},
 		},
 	}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -18,6 +19,12 @@ const (
 	AnnotationSeen = "kubernetes.io/config.seen"
 	// AnnotationManifest is the file or URL that the pod was read from.
 	AnnotationManifest = "podrun.io/manifest"
+)
+
+// The kinds of source that an Origin names.
+const (
+	SourceFile = "file"
+	SourceHTTP = "http"
 )
 
 // Origin is where a document was read.
@@ -39,7 +46,7 @@ type Problem struct {
 	Err error
 }
 
-// Snapshot is all that one source wants at a moment.
+// Snapshot is all that one source wants at a moment. Nobody changes the pods in it.
 type Snapshot struct {
 	Source string
 	// Pods include the last good ones of files that are bad now.
@@ -53,7 +60,7 @@ type Snapshot struct {
 
 // Source reads manifests until ctx ends. It sends a whole Snapshot whenever it may have changed.
 type Source interface {
-	// Name is unique among the sources of a run.
+	// Name is unique among the sources of a run: the path or the URL that it reads.
 	Name() string
 	Run(ctx context.Context, out chan<- Snapshot) error
 }
@@ -75,7 +82,8 @@ func (d Desired) Keeps(p *v1.Pod) bool {
 	}
 	from := OriginOf(p)
 	for _, problem := range d.Problems {
-		if problem.Origin == from {
+		var readable *DuplicateError
+		if problem.Origin == from && !errors.As(problem.Err, &readable) {
 			return true
 		}
 	}

@@ -18,14 +18,17 @@ type Input struct {
 	Observed pod.Observed
 	// Images tells, per container name, how far its image is.
 	Images map[string]Image
-	// Signalled tells, per instance ID, when it was asked to terminate.
-	Signalled map[string]time.Time
+	// Signalled tells, per instance ID, what was sent to it.
+	Signalled map[string]Signals
 	// Failures tells, per container name, the last attempt that made no instance; under "" the sandbox's.
 	Failures map[string]Failure
 	// Boot is the kernel's boot id now.
 	Boot string
 	// Earlier says that a completed pod belongs to an earlier run and is to be run again.
 	Earlier bool
+	// Replaced says that what is there under the wanted UID was made for another manifest, as when the
+	// manifest fixes its UID: it is ended whole first.
+	Replaced bool
 	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
 	MaxBackoff time.Duration
 	Now        time.Time
@@ -38,6 +41,9 @@ type Image struct {
 	// Ready: the image can be run.
 	Ready bool
 }
+
+// Signals is when an instance was asked to terminate and when it was killed; zero: not.
+type Signals struct{ Asked, Killed time.Time }
 
 // Failure is an attempt to make something that left nothing behind.
 type Failure struct {
@@ -58,6 +64,8 @@ type Plan struct {
 	Waiting map[string]Waiting
 	// Completed says that no container runs or will run again.
 	Completed bool
+	// Again says that what is there under the wanted UID is being ended, so that the pod can start anew.
+	Again bool
 	// Gone says that the pod is not wanted and nothing is left of it.
 	Gone bool
 }

@@ -122,6 +122,27 @@ func (o Observed) Newest(uid UID, name string) (Container, bool) {
 	return best, found
 }
 
+// Split parts what belongs to uid from what belongs to other revisions.
+func (o Observed) Split(uid UID) (mine, others Observed) {
+	mine, others = Observed{Key: o.Key, Owner: o.Owner}, Observed{Key: o.Key, Owner: o.Owner}
+	side := func(u UID) *Observed {
+		if u == uid {
+			return &mine
+		}
+		return &others
+	}
+	for _, s := range o.Sandboxes {
+		side(s.UID).Sandboxes = append(side(s.UID).Sandboxes, s)
+	}
+	for _, c := range o.Containers {
+		side(c.UID).Containers = append(side(c.UID).Containers, c)
+	}
+	for _, u := range o.Data {
+		side(u).Data = append(side(u).Data, u)
+	}
+	return mine, others
+}
+
 // Instance names one run of a container: what its logs are kept under.
 type Instance struct {
 	Key       Key

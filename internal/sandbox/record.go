@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
@@ -50,7 +51,7 @@ func (e entry) pins() []string {
 }
 
 func (e entry) sandbox(id string, ready bool) pod.Sandbox {
-	return pod.Sandbox{ID: id, UID: e.UID, Attempt: e.Attempt, Ready: ready, CreatedAt: e.CreatedAt, IPs: e.IPs}
+	return pod.Sandbox{ID: id, UID: e.UID, Attempt: e.Attempt, Ready: ready, CreatedAt: e.CreatedAt, IPs: slices.Clone(e.IPs)}
 }
 
 // cached is a parsed record and what tells that it is still the one on disk.
@@ -59,9 +60,12 @@ type cached struct {
 	stamp stamp
 }
 
+// file is a file of the sandbox id. The directory is clean already, and List asks often.
+func (s *Store) file(id, name string) string { return s.dir + "/" + id + "/" + name }
+
 type stamp struct {
 	inode uint64
-	mtime syscall.Timespec
+	mtime unix.Timespec
 }
 
 // List returns every sandbox of which anything is left, in no order. It reads no more than it must: a
@@ -75,24 +79,30 @@ func (s *Store) List() ([]Record, error) {
 }
 
 func (s *Store) list() ([]Record, error) {
-	boot, err := s.boot()
+	now, err := s.machine()
 	if err != nil {
 		return nil, err
 	}
-	found, err := names(s.dir)
+	d, err := os.Open(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var records []Record
+	defer d.Close()
+	found, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]Record, 0, len(found)/2)
 	for _, name := range found {
 		id, isIntent := strings.CutSuffix(name, intentSuffix)
 		if !isIntent || !isID(id) {
 			continue
 		}
-		e, complete, err := s.read(id)
+		below := place{fd: int(d.Fd()), path: id + "/"} // short paths from an open directory are the fast ones
+		e, complete, err := s.read(id, below)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +114,10 @@ func (s *Store) list() ([]Record, error) {
 				return nil, err
 			}
 		}
-		records = append(records, s.record(id, e, complete && s.ready(id, e, boot)))
+		// Not ready is asked again by the full path: the directory may have been opened before it was
+		// made a mount of its own, and the pins are in the mount.
+		ready := complete && (below.ready(e, now) || s.full(id).ready(e, now))
+		records = append(records, s.record(id, e, ready))
 	}
 	return records, nil
 }
@@ -115,34 +128,61 @@ func (s *Store) record(id string, e entry, ready bool) Record {
 		Key:     pod.Key{Namespace: e.Namespace, Name: e.Name},
 		Owner:   e.Owner,
 	}
-	dir := s.path(id)
-	r.IPC = filepath.Join(dir, pinIPC)
+	r.IPC = s.file(id, pinIPC)
 	if !e.HostNetwork {
-		r.Net, r.UTS = filepath.Join(dir, pinNet), filepath.Join(dir, pinUTS)
+		r.Net, r.UTS = s.file(id, pinNet), s.file(id, pinUTS)
 	}
 	return r
 }
 
+// place is where a sandbox's files are: a path that ends in a slash, relative to an open directory.
+type place struct {
+	fd   int
+	path string
+}
+
+func (s *Store) full(id string) place { return place{fd: unix.AT_FDCWD, path: s.path(id) + "/"} }
+
 // ready reports that all that a complete sandbox pinned is still there.
-func (s *Store) ready(id string, e entry, boot string) bool {
-	if e.Boot != boot {
+func (p place) ready(e entry, now machine) bool {
+	if e.Boot != now.boot {
 		return false
 	}
 	for _, name := range e.pins() {
-		if !pinned(s.path(id) + "/" + name) {
+		var st unix.Stat_t
+		if unix.Fstatat(p.fd, p.path+name, &st, 0) != nil || st.Dev != now.nsfs {
 			return false
 		}
 	}
 	return true
 }
 
+// machine is what readiness is judged by.
+type machine struct {
+	boot string
+	// nsfs is the device of the filesystem of all namespaces: only a pin is on it.
+	nsfs uint64
+}
+
+func thisMachine() (machine, error) {
+	boot, err := host.BootID()
+	if err != nil {
+		return machine{}, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
+		return machine{}, fmt.Errorf("looking at the own network namespace: %w", err)
+	}
+	return machine{boot: boot, nsfs: st.Dev}, nil
+}
+
 // read returns the record of id; complete is false when there is none, or none that can be read: a
 // power cut may leave an empty one.
-func (s *Store) read(id string) (e entry, complete bool, err error) {
-	path := s.path(id) + "/" + recordName
-	var st syscall.Stat_t
-	if err := syscall.Lstat(path, &st); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
+func (s *Store) read(id string, at place) (e entry, complete bool, err error) {
+	path := s.file(id, recordName)
+	var st unix.Stat_t
+	if err := unix.Fstatat(at.fd, at.path+recordName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if err == unix.ENOENT {
 			return entry{}, false, nil
 		}
 		return entry{}, false, &os.PathError{Op: "lstat", Path: path, Err: err}
@@ -189,7 +229,7 @@ func (s *Store) write(id string, e entry) error {
 	if err != nil {
 		return err
 	}
-	if err := host.WriteFile(filepath.Join(s.path(id), recordName), b, 0o600); err != nil {
+	if err := host.WriteFile(s.file(id, recordName), b, 0o600); err != nil {
 		return fmt.Errorf("writing the record: %w", err)
 	}
 	s.step("record")

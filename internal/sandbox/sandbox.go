@@ -20,7 +20,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -52,7 +51,7 @@ type Store struct {
 	dir     string
 	network Network
 	log     *slog.Logger
-	boot    func() (string, error)
+	machine func() (machine, error)
 	// step is told each step of Create and Remove as it is done, for the tests that cut it short.
 	step func(string)
 
@@ -66,7 +65,7 @@ func New(o Options) *Store {
 		dir:     o.Dirs.Sandboxes(),
 		network: o.Network,
 		log:     o.Log,
-		boot:    sync.OnceValues(host.BootID),
+		machine: sync.OnceValues(thisMachine),
 		step:    func(string) {},
 		cache:   map[string]cached{},
 	}
@@ -93,24 +92,24 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 	if err := ctx.Err(); err != nil {
 		return pod.Sandbox{}, err
 	}
-	boot, err := s.boot()
+	now, err := s.machine()
 	if err != nil {
 		return pod.Sandbox{}, err
 	}
 	e := entry{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: attempt, Owner: owner,
-		CreatedAt: time.Now().UTC(), HostNetwork: p.Spec.HostNetwork, Boot: boot,
+		CreatedAt: time.Now().UTC(), HostNetwork: p.Spec.HostNetwork, Boot: now.boot,
 	}
 	lock, err := s.claim(id, e)
 	if err != nil {
 		return pod.Sandbox{}, err
 	}
 	defer lock.Unlock()
-	old, complete, err := s.read(id)
+	old, complete, err := s.read(id, s.full(id))
 	if err != nil {
 		return pod.Sandbox{}, err
 	}
-	if complete && s.ready(id, old, boot) {
+	if complete && s.full(id).ready(old, now) {
 		return old.sandbox(id, true), nil
 	}
 	if err := s.clear(ctx, id); err != nil {
@@ -130,7 +129,7 @@ func (s *Store) build(ctx context.Context, id, hostname string, e *entry) error 
 		return err
 	}
 	if !e.HostNetwork {
-		ips, err := s.network.Setup(ctx, id, filepath.Join(s.path(id), pinNet))
+		ips, err := s.network.Setup(ctx, id, s.file(id, pinNet))
 		if err != nil {
 			return err
 		}
@@ -177,9 +176,8 @@ func (s *Store) remove(ctx context.Context, id string) (done bool, err error) {
 // clear releases what id holds but for its own name: record first, so that it counts as half-made from
 // now on. The caller holds id's lock.
 func (s *Store) clear(ctx context.Context, id string) error {
-	dir := s.path(id)
 	for _, name := range []string{recordName, recordName + ".tmp"} {
-		if err := removeFile(filepath.Join(dir, name)); err != nil {
+		if err := removeFile(s.file(id, name)); err != nil {
 			return err
 		}
 	}
@@ -191,7 +189,7 @@ func (s *Store) clear(ctx context.Context, id string) error {
 	}
 	s.step("network removed")
 	for _, name := range allPins {
-		if err := unpin(filepath.Join(dir, name)); err != nil {
+		if err := unpin(s.file(id, name)); err != nil {
 			return err
 		}
 		s.step(name + " removed")
@@ -199,7 +197,7 @@ func (s *Store) clear(ctx context.Context, id string) error {
 	return nil
 }
 
-func (s *Store) path(id string) string { return filepath.Join(s.dir, id) }
+func (s *Store) path(id string) string { return s.dir + "/" + id }
 
 // isID keeps a caller's mistake from becoming a path.
 func isID(id string) bool {

@@ -1,0 +1,57 @@
+# The front door. Every target sets up what it needs; CI runs these and nothing else.
+
+# Pinned: a new release must not turn a green tree red.
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 30s
+IMAGE    ?= podrun:dev
+
+export CGO_ENABLED ?= 0
+# The same flags everywhere, so that tests and binary share what is compiled.
+export GOFLAGS := $(shell go env GOFLAGS) -trimpath
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test race lint update verify e2e bench fuzz image
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: build ## run a job and a web pod here, kill the pod, watch it come back, clean up (root)
+	@scripts/deps.sh runc busybox
+	@scripts/demo.sh
+
+build: ## build bin/podrun
+	go build -buildvcs=auto -ldflags '-s -w' -o bin/podrun .
+
+test: ## run all tests; as root also those with real containers
+	@scripts/deps.sh runc busybox
+	go test ./...
+
+race: ## run the tests under the race detector
+	@scripts/deps.sh runc busybox gcc
+	CGO_ENABLED=1 go test -race ./...
+
+lint: ## check format, vet and golangci-lint
+	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "not gofmt'ed:" $$files; exit 1; }
+	go vet ./...
+	go run $(GOLANGCI) run
+
+update: ## write what is generated anew: golden files, docs, deps.txt
+	@scripts/update.sh
+
+verify: update ## check that what is generated is up to date
+	git diff --exit-code
+	@new=$$(git ls-files --others --exclude-standard); [ -z "$$new" ] || { echo "generated but not checked in:" $$new; exit 1; }
+
+e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
+	@scripts/deps.sh runc busybox
+	@scripts/e2e.sh
+
+bench: build ## measure podrun against containerd alone (root); UPDATE=1 writes docs/benchmarks.md
+	@scripts/deps.sh runc busybox
+	@scripts/bench.sh
+
+fuzz: ## fuzz each fuzz target for FUZZTIME
+	@scripts/fuzz.sh $(FUZZTIME)
+
+image: build ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
+	@scripts/image.sh $(IMAGE) $(BASE)

@@ -1,0 +1,92 @@
+// Command bench measures podrun against the containerd client alone, both on one containerd, in turns, and
+// prints a table of medians and ratios. A process counts as running when it has itself made a file. It is a
+// benchmark, not a test: it judges nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+
+	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/testimage"
+)
+
+const imageRef = "podrun.example/bench:1"
+
+// options are the command's flags.
+type options struct {
+	kind, podrun, markdown   string
+	rounds, manyRounds, pods int
+	idle                     time.Duration
+	floorOnly                bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.kind, "containerd", testcontainerd.Stock, "`kind` of containerd: stock or debian")
+	flag.StringVar(&o.podrun, "podrun", "bin/podrun", "podrun `binary`")
+	flag.StringVar(&o.markdown, "markdown", "", "`file` to write the table into")
+	flag.IntVar(&o.rounds, "rounds", 15, "rounds of the single runs")
+	flag.IntVar(&o.manyRounds, "many-rounds", 5, "rounds of many pods at once")
+	flag.IntVar(&o.pods, "pods", 50, "how many pods are many")
+	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long to watch podrun idle")
+	flag.BoolVar(&o.floorOnly, "floor-only", false, "measure the containerd client alone")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run sets up, measures, prints and cleans up.
+func run(ctx context.Context, o options) (err error) {
+	dir, err := os.MkdirTemp("", "pb")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	bin, err := testcontainerd.Bin(ctx, o.kind)
+	if err != nil {
+		return err
+	}
+	// Both sides take the shim that belongs to this containerd.
+	server, err := testcontainerd.Start(ctx, bin, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	client, err := containerd.New(server.Address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	archive, err := testimage.Busybox(dir, imageRef)
+	if err != nil {
+		return err
+	}
+	markDir := filepath.Join(dir, "marks")
+	if err := os.Mkdir(markDir, 0o777); err != nil {
+		return err
+	}
+	m, err := newMarks(markDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	r, err := measure(ctx, o, client, server.Address, archive, dir, m)
+	if err != nil {
+		return err
+	}
+	return r.print(ctx, o, client)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+)
+
+// floorWorkers is how many containers the floor makes at a time.
+const floorWorkers = 4
+
+// roundTimeout bounds one round, the removal of its pods included.
+const roundTimeout = 3 * time.Minute
+
+// pair are the times of both sides for the same job.
+type pair struct{ floor, podrun []time.Duration }
+
+// results are all figures of a run.
+type results struct {
+	one, restart, many pair
+	pss                float64       // MB with many idle pods
+	cpu                time.Duration // per second with many idle pods
+}
+
+// side is one of the two that are compared.
+type side struct {
+	one, restart, many func(ctx context.Context, prefix string) (time.Duration, error)
+	remove             func(ctx context.Context, prefix string) error
+}
+
+// measure runs all rounds, the two sides in turns.
+func measure(ctx context.Context, o options, client *containerd.Client, address, archive, dir string, m *marks) (r results, err error) {
+	f, err := newFloor(ctx, client, archive, dir, m)
+	if err != nil {
+		return r, err
+	}
+	floorSide := side{
+		one: func(ctx context.Context, p string) (time.Duration, error) { return f.many(ctx, p, 1, 1) },
+		many: func(ctx context.Context, p string) (time.Duration, error) {
+			return f.many(ctx, p, o.pods, floorWorkers)
+		},
+		restart: f.restart, remove: f.remove,
+	}
+	if o.floorOnly {
+		return r, r.rounds(ctx, o, floorSide, nil)
+	}
+	n, err := newNode(ctx, client, address, o.podrun, archive, dir, m)
+	if err != nil {
+		return r, err
+	}
+	defer func() {
+		if err != nil {
+			log, _ := os.ReadFile(dir + "/serve.log")
+			err = fmt.Errorf("%w\npodrun serve said:\n%s", err, log)
+		}
+		err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+	}()
+	podrunSide := &side{
+		one:     func(ctx context.Context, p string) (time.Duration, error) { return n.many(ctx, p, 1) },
+		many:    func(ctx context.Context, p string) (time.Duration, error) { return n.many(ctx, p, o.pods) },
+		restart: n.restart, remove: n.remove,
+	}
+	if err := r.rounds(ctx, o, floorSide, podrunSide); err != nil {
+		return r, err
+	}
+	return r, r.idle(ctx, o, n)
+}
+
+// rounds fills in the times.
+func (r *results) rounds(ctx context.Context, o options, floor side, podrun *side) error {
+	jobs := []struct {
+		name   string
+		rounds int
+		into   *pair
+		of     func(*side) func(context.Context, string) (time.Duration, error)
+	}{
+		{"one", o.rounds, &r.one, func(s *side) func(context.Context, string) (time.Duration, error) { return s.one }},
+		{"restart", o.rounds, &r.restart, func(s *side) func(context.Context, string) (time.Duration, error) { return s.restart }},
+		{"many", o.manyRounds, &r.many, func(s *side) func(context.Context, string) (time.Duration, error) { return s.many }},
+	}
+	for _, job := range jobs {
+		for i := range job.rounds + 1 {
+			into := job.into
+			if i == 0 { // the first of each warms up
+				into = &pair{}
+			}
+			d, err := round(ctx, floor, job.of(&floor), fmt.Sprintf("f%s%d", job.name, i))
+			if err != nil {
+				return fmt.Errorf("floor, %s: %w", job.name, err)
+			}
+			into.floor = append(into.floor, d)
+			if podrun == nil {
+				continue
+			}
+			if d, err = round(ctx, *podrun, job.of(podrun), fmt.Sprintf("p%s%d", job.name, i)); err != nil {
+				return fmt.Errorf("podrun, %s: %w", job.name, err)
+			}
+			into.podrun = append(into.podrun, d)
+		}
+	}
+	return nil
+}
+
+// round does a job once and clears up after it.
+func round(ctx context.Context, s side, job func(context.Context, string) (time.Duration, error), prefix string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	defer cancel()
+	if err := settle(ctx); err != nil {
+		return 0, err
+	}
+	d, err := job(ctx, prefix)
+	if err != nil {
+		return 0, err
+	}
+	return d, s.remove(ctx, prefix)
+}
+
+// idle watches podrun while its pods do nothing.
+func (r *results) idle(ctx context.Context, o options, n *node) error {
+	if _, err := n.many(ctx, "idle", o.pods); err != nil {
+		return err
+	}
+	pid := n.cmd.Process.Pid
+	// What starting them took is over after a few relists.
+	if err := sleep(ctx, 5*time.Second); err != nil {
+		return err
+	}
+	before, err := cpu(pid)
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, o.idle); err != nil {
+		return err
+	}
+	after, err := cpu(pid)
+	if err != nil {
+		return err
+	}
+	r.cpu = time.Duration(float64(after-before) / o.idle.Seconds())
+	r.pss, err = pss(pid)
+	return errors.Join(err, n.remove(ctx, "idle"))
+}

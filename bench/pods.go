@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/template"
+	"time"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+)
+
+// node is a running `podrun serve`, driven only by its manifests.
+type node struct {
+	cmd       *exec.Cmd
+	done      chan struct{}
+	client    *containerd.Client
+	manifests string
+	marks     *marks
+	flags     []string
+	binary    string
+}
+
+// newNode loads the image and starts podrun with private directories in dir.
+func newNode(ctx context.Context, client *containerd.Client, address, binary, archive, dir string, m *marks) (*node, error) {
+	n := &node{client: client, manifests: filepath.Join(dir, "manifests"), marks: m, binary: binary, done: make(chan struct{})}
+	n.flags = []string{
+		"--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
+		"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"),
+	}
+	if err := os.MkdirAll(n.manifests, 0o755); err != nil {
+		return nil, err
+	}
+	if err := n.podrun(ctx, "images", "load", archive); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "serve.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	n.cmd = exec.Command(binary, append([]string{"serve", "--manifests", n.manifests, "--node-name", "bench"}, n.flags...)...)
+	n.cmd.Stdout, n.cmd.Stderr = log, log
+	if err := n.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting podrun: %w", err)
+	}
+	go func() {
+		_ = n.cmd.Wait() // it is told to end, or says why it did in its log
+		close(n.done)
+	}()
+	return n, nil
+}
+
+// podrun runs a command to its end.
+func (n *node) podrun(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, n.binary, append(args, n.flags...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("podrun %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// Close stops podrun and its pods.
+func (n *node) Close(ctx context.Context) error {
+	err := n.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-n.done:
+	case <-time.After(20 * time.Second):
+		err = errors.Join(err, errors.New("podrun did not stop"), n.cmd.Process.Kill())
+		<-n.done
+	}
+	return errors.Join(err, n.podrun(ctx, "down", "--all"))
+}
+
+// manifest is one pod with one container that makes a mark and stays.
+var manifest = template.Must(template.New("pod").Funcs(template.FuncMap{"command": command}).Parse(`apiVersion: v1
+kind: Pod
+metadata:
+  name: {{.Name}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: {{.Image}}
+    command:
+{{- range command .Name}}
+    - {{printf "%q" .}}
+{{- end}}
+    volumeMounts:
+    - {name: marks, mountPath: {{.Mount}}}
+  volumes:
+  - name: marks
+    hostPath: {path: {{.Marks}}, type: Directory}
+---
+`))
+
+// many drops a file with n pods and returns how long it took until the last process ran.
+func (n *node) many(ctx context.Context, prefix string, count int) (time.Duration, error) {
+	var text bytes.Buffer
+	for i := range count {
+		err := manifest.Execute(&text, struct{ Name, Image, Mount, Marks string }{fmt.Sprintf("%s-%d", prefix, i), imageRef, markMount, n.marks.dir})
+		if err != nil {
+			return 0, err
+		}
+	}
+	// Written aside and renamed: podrun sees it whole.
+	hidden := filepath.Join(n.manifests, "."+prefix)
+	if err := os.WriteFile(hidden, text.Bytes(), 0o644); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	if err := os.Rename(hidden, n.file(prefix)); err != nil {
+		return 0, err
+	}
+	last, err := n.marks.wait(ctx, prefix, count)
+	return last.Sub(begin), err
+}
+
+func (n *node) file(prefix string) string { return filepath.Join(n.manifests, prefix+".yaml") }
+
+// restart kills the process of the only pod and returns how long its replacement takes to run.
+func (n *node) restart(ctx context.Context, prefix string) (time.Duration, error) {
+	if _, err := n.many(ctx, prefix, 1); err != nil {
+		return 0, err
+	}
+	// The mark is made before podrun has heard that the container runs; a person's kill comes later.
+	if err := settle(ctx); err != nil {
+		return 0, err
+	}
+	pids, err := n.pids(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(pids) != 1 {
+		return 0, fmt.Errorf("%d processes run, want 1", len(pids))
+	}
+	begin := time.Now()
+	if err := kill(pids[0]); err != nil {
+		return 0, err
+	}
+	last, err := n.marks.wait(ctx, prefix, 1)
+	return last.Sub(begin), err
+}
+
+// pids are the processes of podrun's running containers, as containerd knows them.
+func (n *node) pids(ctx context.Context) ([]int, error) {
+	list, err := n.client.TaskService().List(namespaces.WithNamespace(ctx, "podrun"), &tasks.ListTasksRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing tasks: %w", err)
+	}
+	var out []int
+	for _, task := range list.Tasks {
+		if task.Pid != 0 {
+			out = append(out, int(task.Pid))
+		}
+	}
+	return out, nil
+}
+
+// remove takes the pods' manifests away and returns when containerd has no container of theirs left.
+func (n *node) remove(ctx context.Context, prefix string) error {
+	if err := os.Remove(n.file(prefix)); err != nil {
+		return err
+	}
+	for {
+		list, err := n.client.ContainerService().List(namespaces.WithNamespace(ctx, "podrun"))
+		if err != nil {
+			return fmt.Errorf("listing containers: %w", err)
+		}
+		if len(list) == 0 {
+			return n.marks.clear(prefix)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%d containers are left: %w", len(list), context.Cause(ctx))
+		}
+	}
+}

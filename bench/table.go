@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"golang.org/x/sys/unix"
+)
+
+// Wanted are the bounds that podrun has set itself.
+const (
+	wantedOne     = 1.3
+	wantedMany    = 1.15
+	wantedRestart = 1.4
+	wantedPSS     = 45                   // MB
+	wantedCPU     = 2 * time.Millisecond // per second
+)
+
+// print writes the table to standard output, and with the page around it into the markdown file.
+func (r results) print(ctx context.Context, o options, client *containerd.Client) error {
+	var table bytes.Buffer
+	fmt.Fprintln(&table, "| job | containerd alone, ms | podrun, ms | ratio | wanted |")
+	fmt.Fprintln(&table, "| --- | --- | --- | --- | --- |")
+	r.one.row(&table, "manifest dropped → process running", wantedOne)
+	r.many.row(&table, fmt.Sprintf("%d one-container pods dropped → last running", o.pods), wantedMany)
+	r.restart.row(&table, "kill -9 → replacement running", wantedRestart)
+	if !o.floorOnly {
+		fmt.Fprintf(&table, "| PSS with %d idle pods | | %.1f MB | | ≤ %d MB |\n", o.pods, r.pss, wantedPSS)
+		fmt.Fprintf(&table, "| CPU with %d idle pods | | %s ms/s | | ≤ %s ms/s |\n", o.pods, ms(r.cpu), ms(wantedCPU))
+	}
+	fmt.Print(table.String())
+	if o.markdown == "" {
+		return nil
+	}
+	version, err := client.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("asking containerd's version: %w", err)
+	}
+	page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine(version.Version))
+	return os.WriteFile(o.markdown, []byte(page), 0o644)
+}
+
+// row writes a line of the table: medians, with the least and the most in brackets.
+func (p pair) row(w *bytes.Buffer, name string, wanted float64) {
+	ratio := ""
+	if len(p.podrun) > 0 {
+		ratio = fmt.Sprintf("**%.2f**", float64(median(p.podrun))/float64(median(p.floor)))
+	}
+	fmt.Fprintf(w, "| %s | %s | %s | %s | ≤ %.2f |\n", name, spread(p.floor), spread(p.podrun), ratio, wanted)
+}
+
+func spread(d []time.Duration) string {
+	if len(d) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s–%s)", ms(median(d)), ms(slices.Min(d)), ms(slices.Max(d)))
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
+
+func median(d []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// machine says on what the figures were taken.
+func machine(containerd string) string {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // an empty name says enough
+	runc, _ := exec.Command("runc", "--version").Output()
+	first, _, _ := strings.Cut(string(runc), "\n")
+	return fmt.Sprintf("%d cores, Linux %s, containerd %s, %s, %s", runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), containerd, first, runtime.Version())
+}
+
+const page = `# Benchmarks
+
+Written by ` + "`make bench UPDATE=1`" + `; do not edit.
+
+podrun against a program that uses the containerd client alone: a snapshot, a spec and a task with its own shim
+for each container. Both work on the same containerd, with the same runtime, shim and image, in turns: %d rounds
+of the single jobs, %d of the many; medians, least and most in brackets. The program makes %d containers at a time.
+A process counts as running when it has itself made a file in a directory of the host, as the kernel reports it.
+podrun's times begin with the rename that drops the manifest, or with the kill; the program's with its first call,
+the image unpacked on both sides. What podrun does more: a network with an address, namespaces that outlive the
+container, logs, and the judgement when to do what.
+
+%s
+Taken on: %s.
+`

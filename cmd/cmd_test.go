@@ -1,0 +1,291 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/console"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+// safeBuffer can be looked at while a command writes to it.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// newApp returns a command line with directories of its own.
+func newApp(t *testing.T, in io.Reader) (a *app, out, errOut *safeBuffer) {
+	t.Helper()
+	dir := t.TempDir()
+	out, errOut = &safeBuffer{}, &safeBuffer{}
+	a = &app{in: in, out: out, errOut: errOut, log: slog.New(slog.DiscardHandler)}
+	a.rootDir, a.runDir, a.logDir = dir+"/root", dir+"/run", dir+"/log"
+	must(t, os.MkdirAll(a.dirs().Statuses(), 0o755))
+	return a, out, errOut
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never:", what)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	a, out, _ := newApp(t, nil)
+	status := a.dirs().Status(pod.Key{Namespace: "default", Name: "web-node1"})
+	write := func(phase string) {
+		must(t, host.WriteFile(status, []byte(`{"metadata": {"name": "web-node1", "namespace": "default"},
+			"spec": {"containers": [{"name": "app"}]}, "status": {"phase": "`+phase+`"}}`), 0o600))
+	}
+	write("Pending")
+	c := a.getCommand()
+	c.SetArgs([]string{"pods", "-w"})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- c.ExecuteContext(ctx) }()
+	lines := func() string {
+		var text []string
+		for line := range strings.Lines(out.String()) {
+			text = append(text, strings.Join(strings.Fields(line)[:3], " "))
+		}
+		return strings.Join(text, "; ")
+	}
+	want := "NAME READY STATUS; web-node1 0/1 Pending"
+	eventually(t, want, func() bool { return lines() == want })
+	write("Running")
+	want += "; web-node1 0/1 Running"
+	eventually(t, want, func() bool { return lines() == want })
+	must(t, os.Remove(status))
+	want += "; web-node1 0/1 Deleted"
+	eventually(t, want, func() bool { return lines() == want })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || a.exit(err) != exitInterrupted {
+		t.Errorf("got %v", err)
+	}
+}
+
+// While nobody else converts, logs -f does, and it ends with the container.
+func TestLogsFollow(t *testing.T) {
+	t.Parallel()
+	a, out, errOut := newApp(t, nil)
+	inst := pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app"}
+	raw := a.dirs().RawLog(inst.UID, inst.Container, 0)
+	must(t, os.MkdirAll(raw, 0o755))
+	shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	must(t, err)
+	done := make(chan error)
+	go func() { done <- a.readLog(context.Background(), inst, logs.ReadOptions{Follow: true}) }()
+	for _, text := range []string{"one\n", "two\n"} {
+		_, err := shim.WriteString(text)
+		must(t, err)
+		eventually(t, text, func() bool { return strings.HasSuffix(out.String(), text) })
+	}
+	_, err = shim.WriteString("no end")
+	must(t, errors.Join(err, shim.Close()))
+	must(t, <-done)
+	if out.String() != "one\ntwo\nno end" || errOut.String() != "" {
+		t.Errorf("got %q and %q", out.String(), errOut.String())
+	}
+}
+
+// fakeExecer tells what it was asked.
+type fakeExecer struct {
+	id   string
+	cmd  []string
+	size runtime.TermSize
+	tty  bool
+}
+
+func (f *fakeExecer) Exec(_ context.Context, id string, cmd []string, s runtime.ExecIO) (int, error) {
+	f.id, f.cmd, f.tty = id, cmd, s.TTY
+	if s.Resize != nil {
+		f.size = <-s.Resize
+	}
+	if s.Stdin != nil && !s.TTY {
+		_, _ = io.Copy(s.Stdout, s.Stdin)
+	}
+	return 7, nil
+}
+
+func TestExecPassesStreams(t *testing.T) {
+	t.Parallel()
+	a, out, errOut := newApp(t, strings.NewReader("input"))
+	var f fakeExecer
+	code, err := a.execIn(context.Background(), &f, "abc", []string{"cat", "-u"}, execFlags{stdin: true, tty: true})
+	must(t, err)
+	if code != 7 || f.id != "abc" || !slices.Equal(f.cmd, []string{"cat", "-u"}) || f.tty || out.String() != "input" {
+		t.Errorf("got %d, %+v, %q", code, f, out.String())
+	}
+	if !strings.Contains(errOut.String(), "not a terminal") {
+		t.Errorf("said %q", errOut.String())
+	}
+	_, err = a.execIn(context.Background(), &f, "abc", []string{"cat"}, execFlags{})
+	must(t, err)
+	if out.String() != "input" {
+		t.Error("read standard input without -i")
+	}
+}
+
+func TestExecOnTerminal(t *testing.T) {
+	t.Parallel()
+	master, path, err := console.NewPty()
+	must(t, err)
+	defer master.Close()
+	must(t, master.Resize(console.WinSize{Width: 91, Height: 33}))
+	terminal, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	defer terminal.Close()
+	a, _, errOut := newApp(t, terminal)
+	var f fakeExecer
+	_, err = a.execIn(context.Background(), &f, "abc", []string{"sh"}, execFlags{stdin: true, tty: true})
+	must(t, err)
+	if !f.tty || f.size != (runtime.TermSize{Width: 91, Height: 33}) || errOut.String() != "" {
+		t.Errorf("got %+v, said %q", f, errOut.String())
+	}
+}
+
+type fakeStore struct{ archive string }
+
+func (f *fakeStore) Load(_ context.Context, archive io.Reader) ([]string, error) {
+	b, err := io.ReadAll(archive)
+	f.archive = string(b)
+	return []string{"docker.io/library/web:1"}, err
+}
+
+func (*fakeStore) ListImages(context.Context) ([]containerd.StoredImage, error) {
+	return []containerd.StoredImage{
+		{Name: "docker.io/library/web:1", ID: "docker.io/library/web@sha256:0123456789abcdef", Size: 1_999_999, Used: true},
+		{Name: "x:1", ID: "sha256:fedcba9876543210", Size: 12, CreatedAt: time.Now().Add(-3 * time.Hour)},
+	}, nil
+}
+
+func (*fakeStore) PruneImages(context.Context) ([]string, error) { return nil, nil }
+
+func TestImages(t *testing.T) {
+	t.Parallel()
+	a, out, _ := newApp(t, strings.NewReader("archive"))
+	s := &fakeStore{}
+	must(t, a.listImages(context.Background(), s))
+	want := "IMAGE                     DIGEST         SIZE    AGE         USED\n" +
+		"docker.io/library/web:1   0123456789ab   2.0MB   <unknown>   yes\n" +
+		"x:1                       fedcba987654   12B     3h          no\n"
+	if out.String() != want {
+		t.Errorf("got\n%s", out.String())
+	}
+	must(t, a.loadImages(context.Background(), s, "-"))
+	if s.archive != "archive" || !strings.HasSuffix(out.String(), "docker.io/library/web:1\n") {
+		t.Errorf("loaded %q, said %q", s.archive, out.String())
+	}
+	err := a.loadImages(context.Background(), s, "/absent.tar")
+	if a.exit(err) != exitUsage {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for bytes, want := range map[int64]string{0: "0B", 999: "999B", 1000: "1.0kB", 999_949: "999.9kB", 999_950: "1.0MB", 25_200_000: "25.2MB", 3e12: "3.0TB", 5e15: "5000.0TB"} {
+		if got := size(bytes); got != want {
+			t.Errorf("%d: got %s, want %s", bytes, got, want)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	yes, always := true, v1.ContainerRestartPolicyAlways
+	waiting := func(reason string) v1.ContainerStatus {
+		return v1.ContainerStatus{State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}}
+	}
+	ended := func(code int32, reason string) v1.ContainerStatus {
+		return v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code, Reason: reason}}}
+	}
+	running := v1.ContainerStatus{Ready: true, Started: &yes, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}
+	proxy := running
+	proxy.Name, proxy.RestartCount = "proxy", 2
+	ready := v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionTrue}
+	initialized := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}
+	is := func(phase v1.PodPhase, containers ...v1.ContainerStatus) v1.PodStatus {
+		return v1.PodStatus{Phase: phase, ContainerStatuses: containers}
+	}
+	for _, c := range []struct {
+		name     string
+		status   v1.PodStatus
+		deleting bool
+		want     string
+	}{
+		{name: "pending", status: is("Pending", waiting("ContainerCreating")), want: "ContainerCreating 0/2 0"},
+		{name: "no containers seen", status: is("Pending"), want: "Pending 0/2 0"},
+		{name: "running", status: is("Running", running, running), want: "Running 2/2 0"},
+		{name: "one loops", status: is("Running", running, waiting("CrashLoopBackOff")), want: "CrashLoopBackOff 1/2 0"},
+		{name: "error", status: is("Running", ended(1, "Error"), running), want: "Error 1/2 0"},
+		{name: "code only", status: is("Failed", ended(3, "")), want: "ExitCode:3 0/2 0"},
+		{name: "one has completed", status: is("Running", ended(0, "Completed"), running), want: "NotReady 1/2 0"},
+		{name: "one has completed, ready", status: v1.PodStatus{Phase: "Running", Conditions: []v1.PodCondition{ready},
+			ContainerStatuses: []v1.ContainerStatus{ended(0, "Completed"), running}}, want: "Running 1/2 0"},
+		{name: "pod's reason", status: v1.PodStatus{Phase: "Failed", Reason: "DeadlineExceeded"}, want: "DeadlineExceeded 0/2 0"},
+		{name: "terminating", status: is("Running", running), deleting: true, want: "Terminating 1/2 0"},
+		{name: "init", status: v1.PodStatus{Phase: "Pending", InitContainerStatuses: []v1.ContainerStatus{running}}, want: "Init:0/2 0/2 0"},
+		{name: "second init", status: v1.PodStatus{Phase: "Pending",
+			InitContainerStatuses: []v1.ContainerStatus{ended(0, "Completed"), waiting("PodInitializing")}}, want: "Init:1/2 0/2 0"},
+		{name: "init fails", status: v1.PodStatus{Phase: "Pending", InitContainerStatuses: []v1.ContainerStatus{ended(1, "Error")}}, want: "Init:Error 0/2 0"},
+		{name: "init code", status: v1.PodStatus{Phase: "Pending", InitContainerStatuses: []v1.ContainerStatus{ended(4, "")}}, want: "Init:ExitCode:4 0/2 0"},
+		{name: "init loops", status: v1.PodStatus{Phase: "Pending", InitContainerStatuses: []v1.ContainerStatus{waiting("CrashLoopBackOff")}}, want: "Init:CrashLoopBackOff 0/2 0"},
+		{name: "sidecar", status: v1.PodStatus{Phase: "Running", Conditions: []v1.PodCondition{initialized},
+			InitContainerStatuses: []v1.ContainerStatus{proxy}, ContainerStatuses: []v1.ContainerStatus{running, running}}, want: "Running 3/3 2"},
+	} {
+		p := &v1.Pod{Status: c.status, Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "a"}, {Name: "b"}},
+			Containers: []v1.Container{{Name: "c"}, {Name: "d"}}}}
+		if c.name == "sidecar" {
+			p.Spec.InitContainers = []v1.Container{{Name: "proxy", RestartPolicy: &always}}
+		}
+		if c.deleting {
+			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}
+		row := columns{}.row(p, time.Now())
+		if got := row[2] + " " + row[1] + " " + row[3]; got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/embedded"
+)
+
+// connection is what the flags say of containerd.
+func (a *app) connection() agent.ConnectOptions {
+	return agent.ConnectOptions{
+		Address: a.containerdAddress, Environment: os.Getenv("CONTAINERD_ADDRESS"),
+		Namespace: a.containerdNamespace, Snapshotter: a.snapshotter, RuntimeName: a.runtime,
+		Dirs: a.dirs(), Log: a.log,
+	}
+}
+
+// connect connects to containerd, for a command that makes no pods.
+func (a *app) connect(ctx context.Context) (*agent.Connection, error) {
+	c, err := agent.Connect(ctx, a.connection())
+	return c, unreachable(ctx, err)
+}
+
+// unreachable gives an error of agent.Connect its exit code and hint.
+func unreachable(ctx context.Context, err error) error {
+	var u *agent.UnreachableError
+	switch {
+	case err == nil || ctx.Err() != nil || !errors.As(err, &u):
+		return err
+	case errors.Is(err, embedded.ErrNotRoot):
+		return &failure{code: exitUsage, err: err, hint: "run it with sudo, or name another containerd by --containerd-address"}
+	case errors.Is(err, embedded.ErrNoRunc), u.Address == agent.Embedded:
+		return &failure{code: exitNoRuntime, err: err}
+	}
+	return &failure{code: exitNoRuntime, err: err,
+		hint: "is it running? --containerd-address names another, or embedded for podrun's own"}
+}

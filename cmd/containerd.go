@@ -1,0 +1,33 @@
+package cmd
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/embedded"
+)
+
+// containerdCommand is what podrun starts when it needs a containerd and there is none.
+func (a *app) containerdCommand() *cobra.Command {
+	var noSync bool
+	var grace time.Duration
+	c := &cobra.Command{
+		Use:     "containerd",
+		Short:   "Be podrun's own containerd",
+		Long:    "containerd runs the containerd that is built into podrun, until nothing needs it any more.",
+		Example: "  podrun containerd --root-dir /var/lib/podrun --run-dir /run/podrun",
+		Hidden:  true,
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			err := embedded.Serve(c.Context(), embedded.Options{Dirs: a.dirs(), Log: a.log, NoSync: noSync, IdleGrace: grace})
+			if err != nil && c.Context().Err() == nil {
+				return &failure{code: exitNoRuntime, err: err}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&noSync, "no-sync", false, "do not wait for the disk; a power loss may ruin what is kept")
+	c.Flags().DurationVar(&grace, "idle-grace", embedded.DefaultIdleGrace, "how long to stay when nothing needs it")
+	return c
+}

@@ -1,0 +1,93 @@
+package cmd
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// docs/cli has a page per command, made from its help.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join("..", "docs", "cli")
+	want := map[string][]byte{}
+	for _, c := range visible((&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()) {
+		var page bytes.Buffer
+		c.DisableAutoGenTag = true
+		if err := doc.GenMarkdown(c, &page); err != nil {
+			t.Fatal(err)
+		}
+		want[strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"] = page.Bytes()
+	}
+	if *update {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, page := range want {
+			if err := os.WriteFile(filepath.Join(dir, name), page, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, e := range entries {
+		have = append(have, e.Name())
+		got, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want[e.Name()]) {
+			t.Errorf("%s is not what the command says; run: go test ./cmd -run TestDocs -update", e.Name())
+		}
+	}
+	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(names, have) {
+		t.Errorf("docs/cli has %v, the commands are %v", have, names)
+	}
+}
+
+// Every command says what it does and ends with examples.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	root := (&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()
+	for _, c := range visible(root) {
+		var help bytes.Buffer
+		c.SetOut(&help)
+		if err := c.Help(); err != nil {
+			t.Fatal(err)
+		}
+		if c.Short == "" || c.Example == "" || !strings.HasSuffix(help.String(), "Examples:\n"+c.Example+"\n") {
+			t.Errorf("%s: help must have a short text and end with examples", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Example) {
+			if line != "\n" && !strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: example is not indented by two blanks: %q", c.CommandPath(), line)
+			}
+		}
+	}
+}
+
+// visible lists the commands that people are told of.
+func visible(c *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{c}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			all = append(all, visible(sub)...)
+		}
+	}
+	return all
+}

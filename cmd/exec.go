@@ -1,0 +1,145 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+type execFlags struct {
+	namespace, container string
+	stdin, tty           bool
+}
+
+func (a *app) execCommand() *cobra.Command {
+	var f execFlags
+	c := &cobra.Command{
+		Use:   "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",
+		Short: "Run a command in a container",
+		Long:  "exec runs a command in a running container and exits with its exit code.",
+		Example: "  podrun exec web -- cat /etc/hosts\n  podrun exec -it web -c app -- sh\n" +
+			"  podrun exec -i db -- psql < dump.sql",
+		RunE: func(c *cobra.Command, args []string) error {
+			switch dash := c.ArgsLenAtDash(); {
+			case dash < 0:
+				return usage(c, errors.New("give the command after --"))
+			case dash != 1:
+				return usage(c, fmt.Errorf("give one pod before --, not %d", dash))
+			case len(args) == dash:
+				return usage(c, errors.New("give a command after --"))
+			}
+			return a.exec(c, f, args[0], args[1:])
+		},
+	}
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "the pod's namespace")
+	c.Flags().StringVarP(&f.container, "container", "c", "", "the container (default: the pod's first)")
+	c.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
+	c.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal")
+	return c
+}
+
+func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string) error {
+	if err := needRoot(c); err != nil {
+		return err
+	}
+	p, err := a.podNamed(f.namespace, name)
+	if err != nil {
+		return err
+	}
+	r, err := a.choose(p, f.container)
+	if err != nil {
+		return err
+	}
+	if r.status == nil || r.status.State.Running == nil || r.status.ContainerID == "" {
+		return fmt.Errorf("container %q in pod %q is not running", r.container.Name, p.Name)
+	}
+	_, id, _ := strings.Cut(r.status.ContainerID, "://")
+	conn, err := a.connect(c.Context())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	code, err := a.execIn(c.Context(), conn.Runtime, id, command, f)
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		return fmt.Errorf("container %q in pod %q is not running any more", r.container.Name, p.Name)
+	case err != nil:
+		return err
+	case code != 0:
+		fmt.Fprintf(a.errOut, "command terminated with exit code %d\n", code)
+		return &failure{code: code}
+	}
+	return nil
+}
+
+// execIn runs the command with the streams that the flags ask for.
+func (a *app) execIn(ctx context.Context, e runtime.Execer, id string, command []string, f execFlags) (int, error) {
+	streams := runtime.ExecIO{Stdout: a.out, Stderr: a.errOut}
+	if f.stdin {
+		streams.Stdin = a.in
+	}
+	if !f.tty {
+		return e.Exec(ctx, id, command, streams)
+	}
+	terminal := terminalOf(a.in)
+	if terminal == nil {
+		fmt.Fprintln(a.errOut, "Unable to use a TTY: standard input is not a terminal")
+		return e.Exec(ctx, id, command, streams)
+	}
+	streams.TTY = true
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	sizes := make(chan runtime.TermSize, 1)
+	streams.Resize = sizes
+	watching.Go(func() { watchSize(ctx, terminal, sizes) })
+	if f.stdin {
+		old, err := term.MakeRaw(int(terminal.Fd()))
+		if err != nil {
+			return 0, fmt.Errorf("setting the terminal to raw mode: %w", err)
+		}
+		defer func() { _ = term.Restore(int(terminal.Fd()), old) }()
+	}
+	return e.Exec(ctx, id, command, streams)
+}
+
+// terminalOf returns in if it is a terminal, else nil.
+func terminalOf(in io.Reader) *os.File {
+	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// watchSize sends the terminal's size now and whenever it changes, until ctx ends.
+func watchSize(ctx context.Context, terminal *os.File, sizes chan<- runtime.TermSize) {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	defer signal.Stop(changed)
+	for {
+		if width, height, err := term.GetSize(int(terminal.Fd())); err == nil {
+			select {
+			case sizes <- runtime.TermSize{Width: uint16(width), Height: uint16(height)}:
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+func (a *app) imagesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "images",
+		Short:   "List, load and prune images",
+		Long:    "images lists the images in podrun's containerd namespace.",
+		Example: "  podrun images\n  podrun images load web.tar\n  podrun images prune",
+		Args:    arguments(cobra.NoArgs),
+		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
+			return a.listImages(ctx, s)
+		}),
+	}
+	load := &cobra.Command{
+		Use:     "load FILE...",
+		Short:   "Load images from archives",
+		Long:    "load loads the images of OCI or Docker archives, compressed or not; - is standard input.",
+		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: a.withImages(func(ctx context.Context, s imageStore, files []string) error {
+			for _, file := range files {
+				if err := a.loadImages(ctx, s, file); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	prune := &cobra.Command{
+		Use:     "prune",
+		Short:   "Remove images that no container uses",
+		Example: "  podrun images prune",
+		Args:    arguments(cobra.NoArgs),
+		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
+			names, err := s.PruneImages(ctx)
+			for _, name := range names {
+				fmt.Fprintln(a.out, name)
+			}
+			return err
+		}),
+	}
+	c.AddCommand(load, prune)
+	return c
+}
+
+// imageStore is the part of containerd that images needs.
+type imageStore interface {
+	Load(ctx context.Context, archive io.Reader) ([]string, error)
+	ListImages(ctx context.Context) ([]containerd.StoredImage, error)
+	PruneImages(ctx context.Context) ([]string, error)
+}
+
+func (a *app) withImages(do func(context.Context, imageStore, []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if err := needRoot(c); err != nil {
+			return err
+		}
+		conn, err := a.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return do(c.Context(), conn.Runtime, args)
+	}
+}
+
+func (a *app) listImages(ctx context.Context, s imageStore) error {
+	all, err := s.ListImages(ctx)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"IMAGE", "DIGEST", "SIZE", "AGE", "USED"}}
+	for _, i := range all {
+		digest := i.ID[strings.LastIndex(i.ID, "@")+1:]
+		if _, hex, ok := strings.Cut(digest, ":"); ok && len(hex) > 12 {
+			digest = hex[:12]
+		}
+		used := "no"
+		if i.Used {
+			used = "yes"
+		}
+		rows = append(rows, []string{i.Name, digest, size(i.Size), age(i.CreatedAt, time.Now()), used})
+	}
+	return (&table{out: a.out}).print(rows...)
+}
+
+// size writes bytes for people, in powers of 1000 as registries do.
+func size(bytes int64) string {
+	if bytes < 1000 {
+		return fmt.Sprintf("%dB", bytes)
+	}
+	value, unit := float64(bytes), ""
+	for _, unit = range []string{"kB", "MB", "GB", "TB"} {
+		if value /= 1000; value < 999.95 {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f%s", value, unit)
+}
+
+func (a *app) loadImages(ctx context.Context, s imageStore, file string) error {
+	archive := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return &failure{code: exitUsage, err: err}
+		}
+		defer f.Close()
+		archive = f
+	}
+	names, err := s.Load(ctx, archive)
+	for _, name := range names {
+		fmt.Fprintln(a.out, name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/pod"
+)
+
+const exitTimeout = 124
+
+// onceFlags are once's own.
+type onceFlags struct {
+	run     runFlags
+	timeout time.Duration
+	report  string
+	logs    string
+	remove  bool
+}
+
+func (a *app) onceCommand() *cobra.Command {
+	var f onceFlags
+	c := &cobra.Command{
+		Use:   "once",
+		Short: "Run the pods of all manifests once and exit with their result",
+		Long: "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or OnFailure is\n" +
+			"done when it has succeeded or failed. One with Always is done when it is ready; it is left running\n" +
+			"unless --rm.\n\n" +
+			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage or a manifest that cannot be\n" +
+			"used (nothing was started); 3 containerd out of reach; 124 --timeout passed; 130 interrupted. Pods that\n" +
+			"were not done are stopped then.",
+		Example: "  # a job from standard input, with its whole output\n  podrun once --manifests - --logs all <job.yaml\n\n" +
+			"  # in CI: at most ten minutes, a JUnit report, nothing left behind\n  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, &f) },
+	}
+	f.run.add(c.Flags())
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for the results (default: for ever)")
+	c.Flags().StringVar(&f.report, "report", "", "file for a report in JUnit's XML")
+	c.Flags().StringVar(&f.logs, "logs", "failed", "whose logs to print when all is done: all, failed or none")
+	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
+	return c
+}
+
+func (a *app) once(c *cobra.Command, f *onceFlags) error {
+	o, err := f.run.options(a, c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains([]string{"all", "failed", "none"}, f.logs):
+		return usage(c, fmt.Errorf("--logs %q: must be all, failed or none", f.logs))
+	case f.timeout < 0:
+		return usage(c, fmt.Errorf("--timeout %s: must not be negative", f.timeout))
+	}
+	if err := needRoot(c); err != nil {
+		return err
+	}
+	began := time.Now()
+	lines := progress{a: a, began: began, told: map[pod.Key]string{}}
+	var reportError error
+	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
+		Timeout: f.timeout, Remove: f.remove, Progress: lines.tell,
+		Finished: func(r agent.Result) {
+			a.printLogs(r, f.logs)
+			reportError = a.writeReport(r, f.report, time.Since(began))
+		},
+	})
+	if err == nil {
+		err = reportError
+	}
+	if err != nil {
+		return a.agentError(c, err)
+	}
+	switch {
+	case result.Interrupted:
+		return &failure{code: exitInterrupted, err: fmt.Errorf("interrupted; the pods were stopped")}
+	case result.TimedOut:
+		return &failure{code: exitTimeout, err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
+	case result.Failed():
+		return &failure{code: exitFailed}
+	}
+	return nil
+}
+
+// progress prints a line per pod whenever its state changes.
+type progress struct {
+	a     *app
+	began time.Time
+	mu    sync.Mutex
+	told  map[pod.Key]string
+}
+
+func (l *progress) tell(p *v1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := summarize(p).text
+	if l.told[pod.KeyOf(p)] == state {
+		return
+	}
+	l.told[pod.KeyOf(p)] = state
+	fmt.Fprintf(l.a.errOut, "%6.1fs %s/%s %s\n", time.Since(l.began).Seconds(), p.Namespace, p.Name, state)
+}
+
+// printLogs prints what the chosen containers wrote and, for failed ones, why they ended.
+func (a *app) printLogs(r agent.Result, which string) {
+	if which == "none" {
+		return
+	}
+	for _, p := range r.Pods {
+		for _, s := range p.Status.ContainerStatuses {
+			t := s.State.Terminated
+			failed := t != nil && t.ExitCode != 0
+			if which == "failed" && !failed {
+				continue
+			}
+			if failed {
+				fmt.Fprintf(a.errOut, "%s/%s container %s failed: %s, exit code %d%s\n", p.Namespace, p.Name, s.Name, t.Reason, t.ExitCode, detail(t.Message))
+			}
+			a.printLog(p, s, which == "all")
+		}
+	}
+}
+
+func detail(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + message
+}
+
+// failedTail is how many lines of a failed container's log are shown.
+const failedTail = 20
+
+func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
+	var o logs.ReadOptions
+	if tail := failedTail; !whole {
+		o.Tail = &tail
+	}
+	path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
+	if err := logs.Read(context.Background(), path, o, a.out, a.errOut); err != nil {
+		a.log.Debug("log not readable", "pod", p.Name, "container", s.Name, "why", err)
+	}
+}

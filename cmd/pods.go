@@ -1,0 +1,189 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// readPods returns the pods of all status files, by namespace and name. There are none where podrun
+// never ran.
+func readPods(dirs layout.Dirs) ([]*v1.Pod, error) {
+	entries, err := os.ReadDir(dirs.Statuses())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading status files: %w", err)
+	}
+	var pods []*v1.Pod
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".json" || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		p, err := readPod(filepath.Join(dirs.Statuses(), e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone since
+		}
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, p)
+	}
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return pods, nil
+}
+
+func readPod(path string) (*v1.Pod, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading status file: %w", err)
+	}
+	var p v1.Pod
+	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&p); err != nil {
+		return nil, fmt.Errorf("status file %s: %w", path, err)
+	}
+	p.APIVersion, p.Kind = "v1", "Pod"
+	return &p, nil
+}
+
+// within returns the pods of a namespace.
+func within(pods []*v1.Pod, namespace string) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return p.Namespace != namespace })
+}
+
+// find returns the pod of a full name, else the one whose manifest gives it that name.
+func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
+	name = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "pods/"), "pod/"), "po/")
+	var short []*v1.Pod
+	for _, p := range pods {
+		if p.Name == name {
+			return p, nil
+		}
+		if p.Spec.NodeName != "" && p.Name == name+"-"+strings.ToLower(p.Spec.NodeName) {
+			short = append(short, p)
+		}
+	}
+	switch len(short) {
+	case 0:
+		return nil, &failure{code: exitFailed, err: fmt.Errorf("pods %q not found", name)}
+	case 1:
+		return short[0], nil
+	}
+	var names []string
+	for _, p := range short {
+		names = append(names, p.Name)
+	}
+	return nil, &failure{code: exitFailed, err: fmt.Errorf("pods %q is ambiguous", name),
+		hint: "use a full name: " + strings.Join(names, ", ")}
+}
+
+// podNamed finds a pod by its status file.
+func (a *app) podNamed(namespace, name string) (*v1.Pod, error) {
+	pods, err := readPods(a.dirs())
+	if err != nil {
+		return nil, err
+	}
+	return find(within(pods, namespace), name)
+}
+
+// role is a container of a pod with what distinguishes the kinds.
+type role struct {
+	container *v1.Container
+	status    *v1.ContainerStatus // nil while unknown
+	init      bool
+}
+
+// roles lists a pod's containers, the main ones first.
+func roles(p *v1.Pod) []role {
+	var all []role
+	collect := func(containers []v1.Container, statuses []v1.ContainerStatus, init bool) {
+		for i := range containers {
+			r := role{container: &containers[i], init: init}
+			for j := range statuses {
+				if statuses[j].Name == containers[i].Name {
+					r.status = &statuses[j]
+				}
+			}
+			all = append(all, r)
+		}
+	}
+	collect(p.Spec.Containers, p.Status.ContainerStatuses, false)
+	collect(p.Spec.InitContainers, p.Status.InitContainerStatuses, true)
+	return all
+}
+
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
+// choose returns the named container of p; without a name the default one, and says so where there are
+// several.
+func (a *app) choose(p *v1.Pod, name string) (role, error) {
+	all := roles(p)
+	if len(all) == 0 {
+		return role{}, fmt.Errorf("pod %s has no containers", p.Name)
+	}
+	if name == "" {
+		r := all[0]
+		if i := slices.IndexFunc(all, func(r role) bool { return r.container.Name == p.Annotations[defaultContainer] }); i >= 0 {
+			r = all[i]
+		} else if len(all) > 1 {
+			fmt.Fprintf(a.errOut, "Defaulted container %q out of: %s\n", r.container.Name, listed(all))
+		}
+		return r, nil
+	}
+	for _, r := range all {
+		if r.container.Name == name {
+			return r, nil
+		}
+	}
+	return role{}, &failure{code: exitFailed, err: fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
+		hint: "it has: " + listed(all)}
+}
+
+func listed(all []role) string {
+	var names []string
+	for _, r := range all {
+		name := r.container.Name
+		if r.init {
+			name += " (init)"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// instance names the run of a container whose log is wanted: the current or last one, or the one before.
+func instance(p *v1.Pod, r role, previous bool) (pod.Instance, error) {
+	name := r.container.Name
+	i := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: name}
+	if r.status == nil {
+		return i, fmt.Errorf("container %q in pod %q is waiting to start", name, p.Name)
+	}
+	// While it waits to be started again, the newest run is the last one.
+	i.Attempt = int(r.status.RestartCount)
+	waiting := r.status.State.Running == nil && r.status.State.Terminated == nil
+	last := r.status.LastTerminationState.Terminated
+	switch {
+	case previous && last == nil:
+		return i, fmt.Errorf("previous terminated container %q in pod %q not found", name, p.Name)
+	case previous && !waiting:
+		i.Attempt--
+	case waiting && last == nil:
+		why := ""
+		if w := r.status.State.Waiting; w != nil && w.Reason != "" {
+			why = ": " + w.Reason
+		}
+		return i, fmt.Errorf("container %q in pod %q is waiting to start%s", name, p.Name, why)
+	}
+	return i, nil
+}

@@ -1,0 +1,194 @@
+// Package cmd is the command line: one file per command, each from flags to options, one call, print,
+// exit code. It speaks to people and decides nothing about pods. No other room imports cobra.
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/layout"
+)
+
+// app is what all commands share.
+type app struct {
+	in          io.Reader
+	out, errOut io.Writer
+	// log is there when a command runs.
+	log *slog.Logger
+	globals
+}
+
+// globals are the flags of all commands.
+type globals struct {
+	containerdAddress, containerdNamespace string
+	snapshotter, runtime                   string
+	rootDir, runDir, logDir                string
+	logLevel, logFormat                    string
+}
+
+func (g globals) dirs() layout.Dirs {
+	return layout.Dirs{Root: g.rootDir, Run: g.runDir, Log: g.logDir}
+}
+
+// Main runs the command line args, without the program's name, and returns its exit code. It ends early,
+// gracefully, at SIGINT and SIGTERM. A process that was started as containerd's shim is that and no more.
+func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	if code, is := embedded.Dispatch(ctx, os.Args); is {
+		return code
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{in: in, out: out, errOut: errOut}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	return a.exit(err)
+}
+
+const (
+	groupRun   = "run"
+	groupLook  = "look"
+	groupOther = "other"
+)
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "podrun COMMAND",
+		Short: "Kubernetes' pods on one machine, without Kubernetes",
+		Long: "podrun keeps the pods of a directory of Kubernetes Pod manifests running on one machine, with\n" +
+			"containerd: any that is there, else its own.",
+		Example: "  # keep a machine's pods running\n  podrun serve --manifests /etc/pods\n\n" +
+			"  # run a job and exit with its result\n  podrun once --manifests job.yaml\n\n" +
+			"  # see them\n  podrun get pods",
+		Args:              arguments(cobra.NoArgs),
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: a.prepare,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, err) })
+	a.globalFlags(root.PersistentFlags())
+	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run pods:"},
+		&cobra.Group{ID: groupLook, Title: "See and reach them:"},
+		&cobra.Group{ID: groupOther, Title: "Other:"})
+	root.SetHelpCommandGroupID(groupOther)
+	a.commands(root)
+	return root
+}
+
+// commands is the list of all commands.
+func (a *app) commands(root *cobra.Command) {
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
+	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand(), a.execCommand())
+	add(groupOther, a.validateCommand(), a.imagesCommand(), a.versionCommand(), a.containerdCommand())
+}
+
+func (a *app) globalFlags(f *pflag.FlagSet) {
+	f.StringVar(&a.containerdAddress, "containerd-address", "", "containerd's socket, or embedded for podrun's own (default: $CONTAINERD_ADDRESS,\nelse podrun's own if it runs, else /run/containerd/containerd.sock if it exists, else podrun's own)")
+	f.StringVar(&a.containerdNamespace, "containerd-namespace", "podrun", "namespace within containerd")
+	f.StringVar(&a.snapshotter, "snapshotter", "", "containerd's snapshotter (default: the best that works here)")
+	f.StringVar(&a.runtime, "runtime", "io.containerd.runc.v2", "containerd's runtime")
+	f.StringVar(&a.rootDir, "root-dir", "/var/lib/podrun", "directory of what must survive a reboot")
+	f.StringVar(&a.runDir, "run-dir", "/run/podrun", "directory of what need not")
+	f.StringVar(&a.logDir, "log-dir", "/var/log/pods", "directory of the containers' logs")
+	f.StringVar(&a.logLevel, "log-level", "info", "least level of podrun's own log: debug, info, warn or error")
+	f.StringVar(&a.logFormat, "log-format", "text", "form of podrun's own log: text or json")
+	fromEnvironment(f)
+}
+
+const envAnnotation = "podrun.io/env"
+
+// fromEnvironment lets the flags of f be given by environment too: --root-dir as PODRUN_ROOT_DIR.
+func fromEnvironment(f *pflag.FlagSet) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := "PODRUN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		flag.Annotations = map[string][]string{envAnnotation: {name}}
+	})
+}
+
+// prepare completes the flags and makes the log, before any command runs.
+func (a *app) prepare(c *cobra.Command, _ []string) error {
+	var bad error
+	c.Flags().VisitAll(func(flag *pflag.Flag) {
+		name := flag.Annotations[envAnnotation]
+		if bad != nil || flag.Changed || len(name) == 0 {
+			return
+		}
+		if value, ok := os.LookupEnv(name[0]); ok && value != "" {
+			if err := c.Flags().Set(flag.Name, value); err != nil {
+				bad = usage(c, fmt.Errorf("environment variable %s: %w", name[0], err))
+			}
+		}
+	})
+	if bad != nil {
+		return bad
+	}
+	// Paths end up in containers' specs and in other processes, so they must not depend on where this
+	// one was started.
+	for _, dir := range []*string{&a.rootDir, &a.runDir, &a.logDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return usage(c, err)
+		}
+		*dir = abs
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return usage(c, fmt.Errorf("--log-level %q: must be debug, info, warn or error", a.logLevel))
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch a.logFormat {
+	case "text":
+		a.log = slog.New(slog.NewTextHandler(a.errOut, options))
+	case "json":
+		a.log = slog.New(slog.NewJSONHandler(a.errOut, options))
+	default:
+		return usage(c, fmt.Errorf("--log-format %q: must be text or json", a.logFormat))
+	}
+	return nil
+}
+
+// usageTemplate is cobra's with the examples last, where a reader's eye is.
+const usageTemplate = `Usage:
+  {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}{{if .HasAvailableSubCommands}}{{range $g := .Groups}}
+
+{{$g.Title}}{{range $.Commands}}{{if and (eq .GroupID $g.ID) .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if not .Groups}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if gt (len .Aliases) 0}}
+
+Aliases:
+  {{.NameAndAliases}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of all commands, each also by environment (--root-dir is PODRUN_ROOT_DIR):
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}
+`

@@ -1,0 +1,89 @@
+package cmd
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"podrun.io/podrun/internal/embedded"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestMain(m *testing.M) {
+	if code, is := embedded.Dispatch(context.Background(), os.Args); is {
+		os.Exit(code)
+	}
+	// A test that forgets to name its directories must not touch the machine's.
+	for _, name := range []string{"PODRUN_ROOT_DIR", "PODRUN_RUN_DIR", "PODRUN_LOG_DIR"} {
+		if os.Getenv(name) == "" {
+			_ = os.Setenv(name, "/dev/null/podrun")
+		}
+	}
+	if len(os.Args) > 1 && os.Args[1] == "containerd" { // what podrun starts as its own
+		os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	testscript.Main(m, map[string]func(){
+		"podrun": func() {
+			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+// Scripts run the real command line, in directories of their own.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:           filepath.Join("..", "testdata", "script"),
+		UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			for name, dir := range map[string]string{"PODRUN_ROOT_DIR": "root", "PODRUN_RUN_DIR": "run", "PODRUN_LOG_DIR": "log"} {
+				e.Setenv(name, filepath.Join(e.WorkDir, dir))
+			}
+			// The directory with podrun alone in it.
+			e.Setenv("BIN", filepath.SplitList(e.Getenv("PATH"))[0])
+			return nil
+		},
+		Condition: func(name string) (bool, error) { return name == "root" && os.Geteuid() == 0, nil },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ago":  ago,
+			"exit": exitCode,
+		},
+	})
+}
+
+var agoPattern = regexp.MustCompile(`ago\(([^)]*)\)`)
+
+// ago replaces ago(DURATION) in files by that time, since the age of a pod depends on now.
+func ago(ts *testscript.TestScript, _ bool, files []string) {
+	for _, file := range files {
+		path := ts.MkAbs(file)
+		b, err := os.ReadFile(path)
+		ts.Check(err)
+		text := agoPattern.ReplaceAllStringFunc(string(b), func(s string) string {
+			d, err := time.ParseDuration(agoPattern.FindStringSubmatch(s)[1])
+			ts.Check(err)
+			return time.Now().UTC().Add(-d).Format(time.RFC3339)
+		})
+		ts.Check(os.WriteFile(path, []byte(text), 0o600))
+	}
+}
+
+// exitCode runs a command and checks its exit code: exit 2 podrun frobnicate.
+func exitCode(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}

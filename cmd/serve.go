@@ -1,0 +1,124 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"podrun.io/podrun/internal/agent"
+)
+
+// runFlags are those of serve and once.
+type runFlags struct {
+	manifests          []string
+	nodeName           string
+	fileCheckFrequency time.Duration
+	relistPeriod       time.Duration
+	events             string
+	maxRestartPeriod   time.Duration
+}
+
+func (r *runFlags) add(f *pflag.FlagSet) {
+	f.StringArrayVar(&r.manifests, "manifests", []string{"/etc/pods"}, "directory or file of manifests; repeatable")
+	f.StringVar(&r.nodeName, "node-name", "", "suffix of the pods' names (default: the hostname, in lower case)")
+	f.DurationVar(&r.fileCheckFrequency, "file-check-frequency", 20*time.Second, "how often manifests are read again though nothing was notified")
+	f.DurationVar(&r.relistPeriod, "relist-period", time.Second, "how often containers are listed when no event stream is heard")
+	f.StringVar(&r.events, "events", "auto", "whether to listen to containerd's event stream: auto, on or off")
+	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
+	fromEnvironment(f)
+}
+
+// options turns the flags into what the agent wants.
+func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
+	switch r.events {
+	case "auto", "on", "off":
+	default:
+		return agent.Options{}, usage(c, fmt.Errorf("--events %q: must be auto, on or off", r.events))
+	}
+	for name, d := range map[string]time.Duration{"file-check-frequency": r.fileCheckFrequency, "relist-period": r.relistPeriod, "max-container-restart-period": r.maxRestartPeriod} {
+		if d <= 0 {
+			return agent.Options{}, usage(c, fmt.Errorf("--%s %s: must be more than 0", name, d))
+		}
+	}
+	node, err := nodeName(r.nodeName)
+	if err != nil {
+		return agent.Options{}, usage(c, err)
+	}
+	o := a.agentOptions()
+	o.Manifests, o.NodeName = r.manifests, node
+	o.FileCheckFrequency, o.RelistPeriod, o.MaxBackoff, o.Events = r.fileCheckFrequency, r.relistPeriod, r.maxRestartPeriod, r.events
+	return o, nil
+}
+
+// agentOptions are those that every command of the agent has.
+func (a *app) agentOptions() agent.Options {
+	return agent.Options{Dirs: a.dirs(), Connect: a.connection(), Stdin: a.in, Log: a.log}
+}
+
+func nodeName(given string) (string, error) {
+	name := given
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("--node-name: the hostname is not known: %w", err)
+		}
+	}
+	name = strings.ToLower(strings.TrimSpace(name))
+	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+		return "", fmt.Errorf("--node-name %q: %s", name, strings.Join(errs, "; "))
+	}
+	return name, nil
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var r runFlags
+	var stopPods bool
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Keep the pods of all manifests running",
+		Long: "serve runs the pods of all manifests, restarts what dies as each pod's restartPolicy says, and follows\n" +
+			"every change of the manifests, until it is stopped by SIGTERM or SIGINT. The pods run on then, and the\n" +
+			"next serve takes them over without a restart. A manifest that turns bad never stops a pod that runs.",
+		Example: "  # keep a machine's pods\n  podrun serve --manifests /etc/pods\n\n" +
+			"  # two sources, own directories, JSON logs\n  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml --root-dir /data/podrun --log-format json",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			o, err := r.options(a, c)
+			if err != nil {
+				return err
+			}
+			for _, path := range o.Manifests {
+				if path == "-" {
+					return usage(c, errors.New("--manifests -: standard input is read by once only"))
+				}
+			}
+			if err := needRoot(c); err != nil {
+				return err
+			}
+			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
+		},
+	}
+	r.add(c.Flags())
+	c.Flags().BoolVar(&stopPods, "stop-pods", false, "stop and remove the pods when serve ends")
+	return c
+}
+
+// agentError gives an error of the agent its exit code and hint.
+func (a *app) agentError(c *cobra.Command, err error) error {
+	var bad *agent.ManifestError
+	switch {
+	case errors.Is(err, agent.ErrUsage):
+		return usage(c, err)
+	case errors.As(err, &bad):
+		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
+	case errors.Is(err, agent.ErrServing):
+		return &failure{code: exitFailed, err: err, hint: "stop it first, or give this one its own --run-dir and --root-dir"}
+	}
+	return unreachable(c.Context(), err)
+}

@@ -1,0 +1,181 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/manifest"
+)
+
+func (a *app) validateCommand() *cobra.Command {
+	var output, node string
+	c := &cobra.Command{
+		Use:   "validate FILE|DIR|-...",
+		Short: "Check manifests as serve would",
+		Long: "validate reads manifests as serve does and prints every error with file, line and field. Exit code:\n" +
+			"0 all can be used, 1 some cannot, 2 some could not be read.",
+		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n  podrun validate - < web.yaml",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, paths []string) error {
+			if output != "text" && output != "json" {
+				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
+			}
+			node, err := nodeName(node)
+			if err != nil {
+				return usage(c, err)
+			}
+			return a.validate(c.Context(), paths, node, output)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
+	c.Flags().StringVar(&node, "node-name", "", "the node's name (default: the host's, lower case)")
+	return c
+}
+
+// findings is what validate prints as JSON.
+type findings struct {
+	Valid  bool                  `json:"valid"`
+	Pods   []validPod            `json:"pods"`
+	Errors []manifest.FieldError `json:"errors"`
+}
+
+type validPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	File      string `json:"file"`
+}
+
+func (a *app) validate(ctx context.Context, paths []string, node, output string) error {
+	word := manifest.Word{Last: map[string]manifest.Snapshot{}}
+	shown := map[string]string{manifest.Stdin: "stdin"}
+	var unreadable []error
+	for _, path := range paths {
+		s := a.snapshot(ctx, path, node)
+		if s.Err != nil {
+			unreadable = append(unreadable, s.Err)
+			continue
+		}
+		if _, twice := word.Last[s.Source]; !twice {
+			word.Order = append(word.Order, s.Source)
+		}
+		word.Last[s.Source] = s
+		shown[s.Source] = path
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	found := findings{Pods: []validPod{}, Errors: []manifest.FieldError{}}
+	desired := manifest.Merge(word)
+	for key, p := range desired.Pods {
+		found.Pods = append(found.Pods, validPod{key.Namespace, key.Name, manifest.OriginOf(p).Path})
+	}
+	for _, problem := range desired.Problems {
+		errs, ok := fieldErrors(problem)
+		if !ok {
+			unreadable = append(unreadable, problem.Err)
+		}
+		found.Errors = append(found.Errors, errs...)
+	}
+	found.name(shown)
+	found.Valid = len(found.Errors)+len(unreadable) == 0
+	return a.report(found, unreadable, output)
+}
+
+// snapshot reads one path as a source would.
+func (a *app) snapshot(ctx context.Context, path, node string) manifest.Snapshot {
+	if path != manifest.Stdin {
+		return manifest.Read(ctx, path, node)
+	}
+	data, err := io.ReadAll(a.in)
+	s := manifest.Snapshot{Source: manifest.Stdin, Err: err}
+	if err == nil {
+		from := manifest.Origin{Source: manifest.SourceFile, Path: manifest.Stdin}
+		loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: from, NodeName: node})
+		s.Pods = loaded.Pods
+		if err != nil {
+			s.Problems = []manifest.Problem{{Origin: from, Err: err}}
+		}
+	}
+	return s
+}
+
+// fieldErrors returns a problem of what a manifest says; false when it could not be read.
+func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
+	var invalid *manifest.InvalidError
+	var field manifest.FieldError
+	var twice *manifest.DuplicateError
+	switch {
+	case errors.As(p.Err, &invalid):
+		return invalid.Errors, true
+	case errors.As(p.Err, &field):
+		return []manifest.FieldError{field}, true
+	case errors.As(p.Err, &twice):
+		return []manifest.FieldError{{File: twice.Not.Path, Key: twice.Key,
+			Message: fmt.Sprintf("pod %s is also in %s, which is used", twice.Key, twice.Used.Path)}}, true
+	}
+	return nil, false
+}
+
+// name puts the paths as the user gave them for those as they were read.
+func (f *findings) name(shown map[string]string) {
+	rename := func(file string) string {
+		if path, ok := shown[file]; ok {
+			return path
+		}
+		if path, ok := shown[filepath.Dir(file)]; ok {
+			return filepath.Join(path, filepath.Base(file))
+		}
+		return file
+	}
+	for i := range f.Pods {
+		f.Pods[i].File = rename(f.Pods[i].File)
+	}
+	for i := range f.Errors {
+		f.Errors[i].File = rename(f.Errors[i].File)
+	}
+}
+
+// report prints the findings, and the sum of them for people.
+func (a *app) report(f findings, unreadable []error, output string) error {
+	if output == "json" {
+		b, err := json.MarshalIndent(f, "", "  ")
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(a.out, string(b)); err != nil {
+			return err
+		}
+	} else {
+		for _, e := range f.Errors {
+			if _, err := fmt.Fprintln(a.out, e); err != nil {
+				return err
+			}
+		}
+	}
+	files := map[string]bool{}
+	for _, e := range f.Errors {
+		files[e.File] = true
+	}
+	switch {
+	case len(unreadable) > 0:
+		return &failure{code: exitUsage, err: errors.Join(unreadable...)}
+	case len(f.Errors) > 0:
+		fmt.Fprintf(a.errOut, "%s in %s; %s valid\n", count(len(f.Errors), "error"), count(len(files), "file"), count(len(f.Pods), "pod"))
+		return &failure{code: exitFailed}
+	}
+	fmt.Fprintf(a.errOut, "%s valid\n", count(len(f.Pods), "pod"))
+	return nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

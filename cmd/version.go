@@ -1,0 +1,104 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/agent"
+)
+
+// versions is what version prints.
+type versions struct {
+	Version          string `json:"version"`
+	Commit           string `json:"commit,omitempty"`
+	Go               string `json:"go"`
+	Platform         string `json:"platform"`
+	ContainerdClient string `json:"containerdClient"`
+	// ContainerdServer is empty when none is running.
+	ContainerdServer  string `json:"containerdServer,omitempty"`
+	ContainerdAddress string `json:"containerdAddress,omitempty"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of podrun and containerd",
+		Long: "version prints podrun's version, and that of the containerd that it would use if that runs; it\n" +
+			"starts none.",
+		Example: "  podrun version\n  podrun version -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output != "" && output != "json" {
+				return usage(c, fmt.Errorf("-o %q: must be json", output))
+			}
+			return a.version(c.Context(), output)
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "form of the output: json")
+	return c
+}
+
+// serverTimeout bounds the question to a containerd that may hang.
+const serverTimeout = 3 * time.Second
+
+func (a *app) version(ctx context.Context, output string) error {
+	v := built()
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	o := a.connection()
+	o.Running = true
+	if conn, err := agent.Connect(ctx, o); err == nil {
+		defer conn.Close()
+		if v.ContainerdServer, err = conn.Runtime.ServerVersion(ctx); err == nil {
+			v.ContainerdAddress = conn.Address
+		}
+	}
+	if output == "json" {
+		b, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, string(b))
+		return err
+	}
+	server := "none running"
+	if v.ContainerdServer != "" {
+		server = v.ContainerdServer + " at " + v.ContainerdAddress
+	}
+	return (&table{out: a.out}).print([]string{"podrun:", v.Version}, []string{"commit:", orNone(v.Commit)},
+		[]string{"go:", v.Go + " " + v.Platform}, []string{"containerd client:", v.ContainerdClient},
+		[]string{"containerd server:", server})
+}
+
+// built reads what the build left in the binary.
+func built() versions {
+	v := versions{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			v.Commit = s.Value + v.Commit
+		case s.Key == "vcs.modified" && s.Value == "true":
+			v.Commit += "-dirty"
+		}
+	}
+	for _, d := range info.Deps {
+		if d.Path == "github.com/containerd/containerd/v2" {
+			v.ContainerdClient = d.Version
+		}
+	}
+	return v
+}

@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	v1 "k8s.io/api/core/v1"
+)
+
+// clean stops all that the node runs and complains about whatever stays. When the test has failed it shows
+// what serve said.
+func (n *node) clean() {
+	defer n.log.Close()
+	if n.serving != nil {
+		n.end(syscall.SIGTERM)
+	}
+	links := n.links()
+	if r := n.run("down", "--all"); r.code != 0 && setup.address != "" {
+		n.t.Errorf("down --all: %v", r)
+	}
+	left := errors.New("not looked")
+	for deadline := time.Now().Add(20 * time.Second); left != nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		left = n.leftovers(links)
+	}
+	if left != nil {
+		n.t.Errorf("left behind: %v", left)
+	}
+	if n.t.Failed() {
+		said, _ := os.ReadFile(n.log.Name())
+		n.t.Logf("serve said:\n%s", said)
+	}
+	// Other cases must not suffer from this one's failure.
+	if left != nil {
+		n.force()
+	}
+	if err := os.RemoveAll(n.dir); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// links are the network links of the node's bridge.
+func (n *node) links() []string {
+	record, err := os.ReadFile(n.path("run", "network", "bridge.json"))
+	if err != nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(record), `"bridge":"`)
+	name, _, _ := strings.Cut(rest, `"`)
+	return []string{name}
+}
+
+// leftovers returns an error that names all that is left of the node.
+func (n *node) leftovers(links []string) error {
+	var left []error
+	for _, pid := range n.processes() {
+		left = append(left, fmt.Errorf("process %d: %s", pid, cmdline(pid)))
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.dir))
+	left = append(left, err)
+	for _, m := range mounts {
+		left = append(left, fmt.Errorf("mount %s", m.Mountpoint))
+	}
+	for _, link := range links {
+		if _, err := os.Stat("/sys/class/net/" + link); err == nil {
+			left = append(left, fmt.Errorf("network link %s", link))
+		}
+	}
+	for _, group := range n.cgroups() {
+		left = append(left, fmt.Errorf("cgroup %s", group))
+	}
+	for _, dir := range []string{n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			left = append(left, err)
+		}
+		for _, e := range entries {
+			left = append(left, fmt.Errorf("file %s", filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(left...)
+}
+
+// processes are those that name the node's directory or its namespace in containerd: podrun, its daemon,
+// shims, and what runs in its containers.
+func (n *node) processes() []int {
+	var out []int
+	for _, pid := range pids() {
+		line := cmdline(pid)
+		if pid == os.Getpid() || !strings.Contains(line, n.dir) && !strings.Contains(line, "-namespace "+filepath.Base(n.dir)+" ") {
+			continue
+		}
+		out = append(out, pid)
+	}
+	return out
+}
+
+// cgroups are those of the pods that the test has seen.
+func (n *node) cgroups() []string {
+	var out []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && n.uids[strings.TrimPrefix(d.Name(), "pod")] {
+			out = append(out, path)
+		}
+		return nil // what vanishes meanwhile is not left
+	})
+	return out
+}
+
+// force ends what is left, by process id and mount point.
+func (n *node) force() {
+	for range 3 {
+		for _, pid := range n.processes() {
+			for _, child := range children(pid) {
+				_ = syscall.Kill(child, syscall.SIGKILL)
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	mounts, _ := mountinfo.GetMounts(mountinfo.PrefixFilter(n.dir))
+	for i := len(mounts) - 1; i >= 0; i-- {
+		_ = syscall.Unmount(mounts[i].Mountpoint, syscall.MNT_DETACH)
+	}
+}
+
+// pids are all processes.
+func pids() []int {
+	var out []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func cmdline(pid int) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.ReplaceAll(string(data), "\x00", " ")
+}
+
+func children(pid int) []int {
+	var out []int
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, field := range strings.Fields(string(data)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			out = append(out, child)
+		}
+	}
+	return out
+}
+
+// mainPID is the host's process id of a running container's first process: the only one that is number 1 in
+// a cgroup named after the container.
+func (n *node) mainPID(p *v1.Pod, container string) int {
+	n.t.Helper()
+	for _, s := range p.Status.ContainerStatuses {
+		if s.Name != container {
+			continue
+		}
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		for _, pid := range pids() {
+			groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			if id != "" && strings.Contains(string(groups), "/"+id) && strings.Contains(string(status), fmt.Sprintf("NSpid:\t%d\t1\n", pid)) {
+				return pid
+			}
+		}
+	}
+	n.t.Fatalf("no process of %s in %s: %s", container, p.Name, asJSON(p.Status.ContainerStatuses))
+	return 0
+}
+
+// kill kills a container's process the way a crash does.
+func (n *node) kill(p *v1.Pod, container string) {
+	n.t.Helper()
+	must(n.t, syscall.Kill(n.mainPID(p, container), syscall.SIGKILL))
+}

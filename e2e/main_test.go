@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/testimage"
+)
+
+const (
+	// box is a busybox; tuned is one whose configuration says how to run it.
+	box   = "podrun.example/box:1"
+	tuned = "podrun.example/tuned:1"
+)
+
+// setup is what all cases share.
+var setup struct {
+	podrun  string // the binary
+	image   string // archive of box
+	tuned   string // archive of tuned
+	address string // what --containerd-address is; "embedded" for podrun's own
+	server  *testcontainerd.Server
+}
+
+// wanted reports whether the cases are to run; else each skips itself.
+func wanted() bool { return os.Getenv("PODRUN_E2E") == "1" && os.Getuid() == 0 }
+
+// TestMain prepares the binary's surroundings once.
+func TestMain(m *testing.M) {
+	if !wanted() {
+		os.Exit(m.Run())
+	}
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runAll(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "pm")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	setup.podrun = os.Getenv("PODRUN_E2E_BINARY")
+	if setup.podrun == "" {
+		setup.podrun = "../bin/podrun"
+	}
+	if setup.podrun, err = filepath.Abs(setup.podrun); err != nil {
+		return 0, err
+	}
+	if _, err := os.Stat(setup.podrun); err != nil {
+		return 0, fmt.Errorf("%w (make build)", err)
+	}
+	if setup.image, err = testimage.Busybox(dir, box); err != nil {
+		return 0, err
+	}
+	if setup.tuned, err = testimage.Busybox(dir, tuned, testimage.DockerArchive(),
+		testimage.Entrypoint("/bin/sh", "-c"), testimage.Cmd("echo default cmd"), testimage.Env("FROM=image", "BOTH=image"),
+		testimage.User("65534:65534"), testimage.WorkingDir("/srv/app"), testimage.StopSignal("SIGUSR1")); err != nil {
+		return 0, err
+	}
+	switch kind := os.Getenv("PODRUN_E2E_CONTAINERD"); kind {
+	case "", "embedded":
+		setup.address = "embedded"
+	case testcontainerd.Stock, testcontainerd.Debian:
+		bin, err := testcontainerd.Bin(context.Background(), kind)
+		if err != nil {
+			return 0, err
+		}
+		if setup.server, err = testcontainerd.Start(context.Background(), bin, dir); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, setup.server.Stop()) }()
+		setup.address = setup.server.Address
+	default:
+		return 0, fmt.Errorf("PODRUN_E2E_CONTAINERD=%s: must be embedded, stock or debian", kind)
+	}
+	return m.Run(), nil
+}

@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"context"
+	"encoding/xml"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestOnceSucceeds(t *testing.T) {
+	n := newNode(t)
+	r := n.once(manifest("job", "Never", "echo the output; echo a complaint >&2; exit 0"), "--logs=all")
+	if r.code != 0 || !strings.Contains(r.stdout, "the output") {
+		t.Fatal(r)
+	}
+	p := n.pod("job-n")
+	if p == nil || p.Status.Phase != "Succeeded" {
+		t.Fatalf("status afterwards: %s", asJSON(p))
+	}
+	if s := p.Status.ContainerStatuses[0].State.Terminated; s == nil || s.ExitCode != 0 || s.Reason != "Completed" {
+		t.Errorf("container afterwards: %s", asJSON(p.Status.ContainerStatuses))
+	}
+	// Each once is a new run of what had completed.
+	if r := n.once(manifest("job", "Never", "echo the output; echo a complaint >&2; exit 0"), "--logs=all", "--rm"); r.code != 0 || !strings.Contains(r.stdout, "the output") {
+		t.Fatal(r)
+	}
+	if p := n.pod("job-n"); p != nil {
+		t.Errorf("--rm left %s", asJSON(p.Status))
+	}
+}
+
+func TestOnceFails(t *testing.T) {
+	n := newNode(t)
+	report := n.path("report.xml")
+	r := n.once(manifest("good", "Never", "echo fine")+"---\n"+manifest("bad", "Never", "echo the reason; exit 7"), "--report="+report)
+	if r.code != 1 {
+		t.Fatal(r)
+	}
+	// Only what failed is shown by default.
+	if !strings.Contains(r.stdout, "the reason") || strings.Contains(r.stdout, "fine") {
+		t.Error(r)
+	}
+	if p := n.pod("bad-n"); p.Status.Phase != "Failed" || p.Status.ContainerStatuses[0].State.Terminated.ExitCode != 7 {
+		t.Errorf("status: %s", asJSON(p.Status))
+	}
+	data, err := os.ReadFile(report)
+	must(t, err)
+	if err := xml.Unmarshal(data, new(struct{})); err != nil || strings.Count(string(data), "<testcase") != 2 || strings.Count(string(data), "<failure") != 1 {
+		t.Errorf("report (%v):\n%s", err, data)
+	}
+}
+
+func TestOnceTakesNoBadManifest(t *testing.T) {
+	n := newNode(t)
+	file := n.path("bad.yaml")
+	text := manifest("good", "Never", "true") + "---\n" + strings.Replace(manifest("bad", "Never", "true"), "image: "+box, "imagge: x", 1)
+	must(t, os.WriteFile(file, []byte(text), 0o644))
+	r := n.run("once", "--manifests="+file, "--node-name=n")
+	if r.code != 2 || !strings.Contains(r.stderr, file+":") || !strings.Contains(r.stderr, "imagge") {
+		t.Error(r)
+	}
+	if left := n.pods(); len(left) != 0 {
+		t.Errorf("something was started: %s", asJSON(left))
+	}
+	// validate says the same.
+	v := n.run("validate", file)
+	if v.code == 0 || !strings.Contains(v.stdout+v.stderr, "imagge") {
+		t.Error(v)
+	}
+}
+
+func TestOnceRefusesWhatIsNotSupported(t *testing.T) {
+	n := newNode(t)
+	r := n.once(inContainer(manifest("job", "Never", "true"), "livenessProbe: {tcpSocket: {port: 80}}"))
+	if r.code != 2 || !strings.Contains(r.stderr, "livenessProbe") {
+		t.Error(r)
+	}
+}
+
+func TestOnceUsage(t *testing.T) {
+	n := bareNode(t)
+	if r := n.run("once", "--no-such-flag"); r.code != 2 {
+		t.Error(r)
+	}
+	if r := n.run("once", "--manifests="+n.path("nowhere")); r.code != 2 {
+		t.Error(r)
+	}
+}
+
+func TestOnceWithoutContainerd(t *testing.T) {
+	n := bareNode(t)
+	r := n.once(manifest("job", "Never", "true"), "--containerd-address="+n.path("no.sock"))
+	if r.code != 3 || strings.Count(strings.TrimSpace(r.stderr), "\n") > 2 || !strings.Contains(r.stderr, n.path("no.sock")) {
+		t.Error(r)
+	}
+}
+
+func TestOnceWithoutRunc(t *testing.T) {
+	n := bareNode(t)
+	cmd := n.command(context.Background(), "once", "--manifests=-", "--containerd-address=embedded")
+	cmd.Env = []string{"PATH=" + n.path("empty")}
+	r := outcome(t, cmd, manifest("job", "Never", "true"))
+	if r.code != 3 || !strings.Contains(r.stderr, "runc") {
+		t.Error(r)
+	}
+}
+
+func TestOnceNeedsRoot(t *testing.T) {
+	n := bareNode(t)
+	// Where nobody can reach it.
+	dir, err := os.MkdirTemp("", "pn")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o755))
+	binary := dir + "/podrun"
+	if out, err := exec.Command("cp", setup.podrun, binary).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.Command(binary, "once", "--manifests=-", "--run-dir="+n.path("run"))
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	r := outcome(t, cmd, manifest("job", "Never", "true"))
+	if r.code != 2 && r.code != 3 || !strings.Contains(r.stderr, "root") {
+		t.Error(r)
+	}
+}
+
+func TestOnceTimeout(t *testing.T) {
+	n := newNode(t)
+	r := n.once(manifest("slow", "Never", forever), "--timeout=2s")
+	if r.code != 124 {
+		t.Error(r)
+	}
+	n.gone("slow-n")
+}
+
+func TestOnceInterrupted(t *testing.T) {
+	n := newNode(t)
+	cmd := n.command(context.Background(), "once", "--manifests=-", "--node-name=n")
+	cmd.Stdin, cmd.Stderr = strings.NewReader(manifest("slow", "Never", forever)), n.log
+	must(t, cmd.Start())
+	n.awaitPod("slow-n", "to be ready", isReady)
+	must(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // the code is what counts
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit %d, want 130", code)
+	}
+	n.gone("slow-n")
+}
+
+func TestOnceLeavesServicesRunning(t *testing.T) {
+	n := newNode(t)
+	web := manifest("web", "Always", forever)
+	if r := n.once(web); r.code != 0 {
+		t.Fatal(r)
+	}
+	pid := n.mainPID(n.pod("web-n"), "c")
+	// A second run adopts it.
+	if r := n.once(web); r.code != 0 {
+		t.Fatal(r)
+	}
+	if again := n.mainPID(n.pod("web-n"), "c"); again != pid {
+		t.Errorf("the second run replaced process %d by %d", pid, again)
+	}
+	if r := n.once(web, "--rm"); r.code != 0 {
+		t.Fatal(r)
+	}
+	n.gone("web-n")
+}
+
+func TestOnFailureRestartsUntilSuccess(t *testing.T) {
+	n := newNode(t)
+	m := inContainer(manifest("job", "OnFailure", "echo x >>/data/runs; [ $(wc -l </data/runs) = 2 ]", "volumes: [{name: data, emptyDir: {}}]"),
+		"volumeMounts: [{name: data, mountPath: /data}]")
+	began := time.Now()
+	if r := n.once(m); r.code != 0 {
+		t.Fatal(r)
+	}
+	// The first restart is at once.
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("took %v", took)
+	}
+	s := n.pod("job-n").Status.ContainerStatuses[0]
+	if s.RestartCount != 1 || s.LastTerminationState.Terminated == nil || s.LastTerminationState.Terminated.ExitCode != 1 {
+		t.Errorf("status: %s", asJSON(s))
+	}
+}

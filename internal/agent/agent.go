@@ -1,0 +1,145 @@
+// Package agent is the wiring: it turns options into sources, runtime, relister, loop and their kin, and
+// runs them as one. It is the only room that knows everybody, and it decides nothing about pods.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	goruntime "runtime"
+	"sync"
+	"time"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/volume"
+)
+
+// Options are what serve, once and down have in common.
+type Options struct {
+	Dirs    layout.Dirs
+	Connect ConnectOptions
+	// Manifests are files, directories or "-" for Stdin.
+	Manifests []string
+	Stdin     io.Reader
+	// NodeName is the suffix of every pod's name, in lower case.
+	NodeName           string
+	FileCheckFrequency time.Duration
+	RelistPeriod       time.Duration
+	// Events is auto, on or off: whether the runtime's event stream is listened to.
+	Events string
+	// MaxBackoff is the longest crash back-off.
+	MaxBackoff time.Duration
+	Log        *slog.Logger
+}
+
+// ErrUsage marks errors that the caller made: wrong options, manifests that cannot be used.
+var ErrUsage = errors.New("usage")
+
+// house is a connected podrun: everything but the sources of manifests.
+type house struct {
+	o        Options
+	conn     *Connection
+	relister *relist.Relister
+	tailer   *logs.Tailer
+	loop     reconcile.Options
+}
+
+// open connects to the runtime and puts the rooms together.
+func open(ctx context.Context, o Options, owner string, publisher reconcile.Publisher) (*house, error) {
+	for dir, mode := range map[string]os.FileMode{o.Dirs.Root: 0o755, o.Dirs.Run: 0o755, o.Dirs.Log: 0o755, o.Dirs.Pods(): 0o711} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return nil, fmt.Errorf("making podrun's directories: %w", err)
+		}
+	}
+	boot, err := host.BootID()
+	if err != nil {
+		return nil, err
+	}
+	connect := o.Connect
+	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
+	connect.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log,
+		Network: network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log})})
+	conn, err := Connect(ctx, connect)
+	if err != nil {
+		return nil, err
+	}
+	r := conn.Runtime
+	listing := relist.Options{Lister: r, Bell: r, Period: o.RelistPeriod, Log: o.Log}
+	if o.Events == "off" {
+		listing.Bell = nil
+	}
+	h := &house{o: o, conn: conn, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
+	h.loop = reconcile.Options{
+		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
+		Volumes: volume.New(volume.Options{Dirs: o.Dirs}), Logs: h.tailer, Publisher: publisher,
+		Owner: owner, Boot: boot, HostIP: hostIP(o.Log), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
+	}
+	return h, nil
+}
+
+func hostIP(log *slog.Logger) string {
+	ip, err := network.HostIP()
+	if err != nil {
+		log.Debug("the node's address is not known", "why", err)
+		return ""
+	}
+	return ip.String()
+}
+
+func (h *house) close() {
+	if err := h.conn.Close(); err != nil {
+		h.o.Log.Debug("disconnecting failed", "why", err)
+	}
+}
+
+// run runs the loop on what feed sends until ctx ends. What the loop stands on ends after it.
+func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manifest.Desired)) {
+	beneath, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	events := make(chan relist.Event)
+	desired := make(chan manifest.Desired)
+	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
+	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
+	feeding, stopFeeding := context.WithCancel(ctx)
+	running.Go(func() { feed(feeding, desired) })
+	h.ended("loop", reconcile.NewLoop(h.loop).Run(ctx, desired, events))
+	stopFeeding()
+}
+
+// ended reports an actor that ended otherwise than by being told to.
+func (h *house) ended(actor string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		h.o.Log.Error("ended unexpectedly", "actor", actor, "why", err)
+	}
+}
+
+// origins returns where the pods that are there were read, so that of two manifests for one pod the
+// running one's stays chosen.
+func (h *house) origins(ctx context.Context) (map[pod.Key]manifest.Origin, error) {
+	all, err := h.conn.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	from := map[pod.Key]manifest.Origin{}
+	for _, o := range all {
+		for _, uid := range o.Data {
+			if p, err := h.conn.Runtime.LoadPod(uid); err == nil {
+				from[o.Key] = manifest.OriginOf(p)
+			}
+		}
+	}
+	return from, nil
+}

@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/sandbox"
+)
+
+const (
+	// Embedded is the address that stands for podrun's own containerd.
+	Embedded = "embedded"
+	// SystemAddress is where a machine's containerd listens.
+	SystemAddress = "/run/containerd/containerd.sock"
+)
+
+// ErrNotRunning says that podrun's own containerd is what would be used, and that it does not run.
+var ErrNotRunning = errors.New("podrun's own containerd is not running")
+
+// UnreachableError says that containerd cannot be used; nothing was done.
+type UnreachableError struct {
+	// Address is the socket, or Embedded.
+	Address string
+	Err     error
+}
+
+func (e *UnreachableError) Error() string {
+	if e.Address == Embedded {
+		return fmt.Sprintf("podrun's own containerd cannot be used: %v", e.Err)
+	}
+	return fmt.Sprintf("containerd at %s cannot be reached: %v", e.Address, e.Err)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// ConnectOptions say which containerd to use and how. Dirs and Log must be given.
+type ConnectOptions struct {
+	// Address is a socket or Embedded; empty: chosen by what is there, see Locate.
+	Address string
+	// Environment is the value of $CONTAINERD_ADDRESS.
+	Environment string
+	// Running fails with ErrNotRunning rather than start a containerd.
+	Running bool
+
+	Namespace, Snapshotter, RuntimeName string
+	Dirs                                layout.Dirs
+	// Owner is the kind of run, "serve" or "once"; commands that make nothing have none.
+	Owner string
+	// Sandboxes may be nil where no sandbox is made.
+	Sandboxes containerd.Sandboxes
+	Log       *slog.Logger
+}
+
+// Connection is a containerd in use. Podrun's own stays while there is one.
+type Connection struct {
+	Runtime *containerd.Runtime
+	// Address is the socket; Embedded says that it is podrun's own.
+	Address  string
+	Embedded bool
+	lease    *embedded.Lease
+}
+
+// Close ends the connection; what runs stays.
+func (c *Connection) Close() error {
+	err := c.Runtime.Close()
+	if c.lease != nil {
+		err = errors.Join(err, c.lease.Close())
+	}
+	return err
+}
+
+// Locate returns the address of the containerd to use, Embedded for podrun's own: the one asked for,
+// else the environment's, else podrun's own if it runs, else the machine's, else podrun's own.
+func Locate(o ConnectOptions) string {
+	switch {
+	case o.Address != "":
+		return o.Address
+	case o.Environment != "":
+		return o.Environment
+	case embedded.Running(o.Dirs):
+		return Embedded
+	}
+	if _, err := os.Stat(SystemAddress); !errors.Is(err, fs.ErrNotExist) {
+		return SystemAddress
+	}
+	return Embedded
+}
+
+// Connect connects to the containerd that Locate names, and starts podrun's own if it is that one. When
+// that fails the error is an *UnreachableError.
+func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
+	address := Locate(o)
+	address = strings.TrimPrefix(address, "unix://")
+	c := &Connection{Address: address, Embedded: address == Embedded}
+	fail := func(err error) (*Connection, error) {
+		if c.lease != nil {
+			_ = c.lease.Close()
+		}
+		return nil, &UnreachableError{Address: address, Err: err}
+	}
+	if c.Embedded {
+		if o.Running && !embedded.Running(o.Dirs) {
+			return fail(ErrNotRunning)
+		}
+		lease, err := embedded.Ensure(ctx, embedded.Options{Dirs: o.Dirs, Log: o.Log})
+		if err != nil {
+			return fail(err)
+		}
+		c.lease, c.Address = lease, lease.Address()
+		if o.Snapshotter == "" {
+			o.Snapshotter = lease.Snapshotter()
+		}
+		if o.RuntimeName == "" || o.RuntimeName == containerd.DefaultRuntime {
+			o.RuntimeName = o.Dirs.Shim()
+		}
+	}
+	if o.Sandboxes == nil {
+		o.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log})
+	}
+	r, err := containerd.New(ctx, containerd.Options{
+		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
+		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, Log: o.Log,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	c.Runtime = r
+	return c, nil
+}

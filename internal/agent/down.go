@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
+)
+
+// Down stops and removes the pods that pick chooses among those that are there, gracefully, and returns
+// what it removed. It refuses while serve runs, which would start them again.
+func Down(ctx context.Context, o Options, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
+	unlock, err := lockServe(o.Dirs)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	board := newBoard(status.NewFiles(o.Dirs), manifest.Desired{}, nil)
+	h, err := open(ctx, o, "", board)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	chosen, err := h.choose(ctx, pick)
+	if err != nil || len(chosen) == 0 {
+		return nil, err
+	}
+	h.loop.Takes = func(seen pod.Observed) bool { return chosen[seen.Key] }
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	h.run(work, func(ctx context.Context, out chan<- manifest.Desired) {
+		defer stop()
+		send(ctx, out, manifest.Desired{Complete: true})
+		board.waitGone(ctx, len(chosen))
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("stopping pods: %w", err)
+	}
+	return slices.SortedFunc(maps.Keys(chosen), func(a, b pod.Key) int { return cmp.Compare(a.String(), b.String()) }), nil
+}
+
+// choose lets pick choose among the pods that are there.
+func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error)) (map[pod.Key]bool, error) {
+	all, err := h.conn.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var pods []*v1.Pod
+	for _, o := range all {
+		pods = append(pods, h.manifestOf(o))
+	}
+	picked, err := pick(pods)
+	if err != nil {
+		return nil, err
+	}
+	chosen := map[pod.Key]bool{}
+	for _, p := range picked {
+		chosen[pod.KeyOf(p)] = true
+	}
+	return chosen, nil
+}
+
+// manifestOf returns what o runs; where that is not kept, a pod of that name.
+func (h *house) manifestOf(o pod.Observed) *v1.Pod {
+	for _, uid := range o.Data {
+		if p, err := h.conn.Runtime.LoadPod(uid); err == nil {
+			return p
+		}
+	}
+	p := &v1.Pod{}
+	p.Namespace, p.Name = o.Key.Namespace, o.Key.Name
+	return p
+}

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
+)
+
+// OnceOptions are once's own.
+type OnceOptions struct {
+	// Timeout bounds the wait for results; 0: none.
+	Timeout time.Duration
+	// Remove stops and removes all pods in the end.
+	Remove bool
+	// Progress hears each pod whenever its status changed, from several goroutines. May be nil.
+	Progress func(p *v1.Pod)
+	// Finished is called once when the results are in, before anything is removed.
+	Finished func(r Result)
+}
+
+// Result is how a run of once ended.
+type Result struct {
+	// Pods are in order of namespace and name, with their last status.
+	Pods []*v1.Pod
+	// TimedOut and Interrupted say what ended the wait before every pod was done.
+	TimedOut, Interrupted bool
+}
+
+// Failed reports that a pod failed.
+func (r Result) Failed() bool {
+	return slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+}
+
+// Once runs the pods of all sources once and waits until each is done. When ctx ends first it stops the
+// pods; when the time is out, those that are not done.
+func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
+	want, err := readOnce(ctx, o)
+	if err != nil {
+		return Result{}, err
+	}
+	board := newBoard(status.NewFiles(o.Dirs), want, once.Progress)
+	h, err := open(ctx, o, ownerOnce, board)
+	if err != nil {
+		return Result{}, err
+	}
+	defer h.close()
+	h.loop.Rerun = true
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var result Result
+	h.run(work, func(work context.Context, out chan<- manifest.Desired) {
+		defer stop()
+		send(work, out, want)
+		result = board.wait(ctx, once.Timeout)
+		if once.Finished != nil {
+			once.Finished(result)
+		}
+		if keep := kept(want, result, once.Remove); len(keep.Pods) < len(want.Pods) {
+			send(work, out, keep)
+			board.waitGone(work, len(want.Pods)-len(keep.Pods))
+		}
+	})
+	return result, nil
+}
+
+func send(ctx context.Context, out chan<- manifest.Desired, d manifest.Desired) {
+	select {
+	case out <- d:
+	case <-ctx.Done():
+	}
+}
+
+// kept is what stays of a run: everything, unless asked otherwise, interrupted, or not done in time.
+func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
+	d := manifest.Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
+	if remove || r.Interrupted {
+		return d
+	}
+	for _, p := range r.Pods {
+		if key := pod.KeyOf(p); !r.TimedOut || Done(p) {
+			d.Pods[key] = want.Pods[key]
+		}
+	}
+	return d
+}
+
+// readOnce reads every source one time. One manifest that cannot be used means that nothing is run.
+func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
+	all, err := sources(o)
+	if err != nil {
+		return manifest.Desired{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	in := make(chan manifest.Desired)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	reading.Go(func() { read(ctx, all, nil, in, func(string, error) {}) })
+	for {
+		select {
+		case <-ctx.Done():
+			return manifest.Desired{}, ctx.Err()
+		case d := <-in:
+			var bad []error
+			for _, p := range d.Problems {
+				bad = append(bad, p.Err)
+			}
+			switch {
+			case len(bad) > 0:
+				return d, &ManifestError{errors.Join(bad...)}
+			case d.Complete && len(d.Pods) == 0:
+				return d, &ManifestError{fmt.Errorf("no pod in %v", o.Manifests)}
+			case d.Complete:
+				return d, nil
+			}
+		}
+	}
+}
+
+// ManifestError says that nothing was run because a manifest cannot be used. Its text is the errors, a
+// line each.
+type ManifestError struct{ Err error }
+
+func (e *ManifestError) Error() string { return e.Err.Error() }
+func (e *ManifestError) Unwrap() error { return e.Err }
+
+// Done reports that a pod has come to its result: a job has ended, a service is ready.
+func Done(p *v1.Pod) bool {
+	if p.Spec.RestartPolicy != v1.RestartPolicyAlways {
+		return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	}
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
+}

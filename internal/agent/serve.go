@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
+)
+
+// The kinds of runs that own pods.
+const (
+	ownerServe = "serve"
+	ownerOnce  = "once"
+)
+
+// ErrServing says that another podrun serve works on the same run directory.
+var ErrServing = errors.New("podrun serve is running")
+
+// Serve keeps the pods of all sources running until ctx ends. They run on afterwards, unless stopPods.
+func Serve(ctx context.Context, o Options, stopPods bool) error {
+	all, err := sources(o)
+	if err != nil {
+		return err
+	}
+	unlock, err := lockServe(o.Dirs)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h, err := open(ctx, o, ownerServe, status.NewFiles(o.Dirs))
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	running, err := h.origins(ctx)
+	if err != nil {
+		return err
+	}
+	h.loop.StopAll = stopPods
+	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
+	h.o.Log.Info("serving", "manifests", o.Manifests, "node", o.NodeName)
+	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
+		told := map[string]bool{}
+		in := make(chan manifest.Desired)
+		var reading sync.WaitGroup
+		defer reading.Wait()
+		reading.Go(func() { read(ctx, all, running, in, h.ended) })
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case d := <-in:
+				told = h.tell(d.Problems, told)
+				select {
+				case out <- d:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	})
+	return nil
+}
+
+// tell logs each problem once, and once when it is mended.
+func (h *house) tell(problems []manifest.Problem, told map[string]bool) map[string]bool {
+	now := map[string]bool{}
+	for _, p := range problems {
+		text := p.Err.Error()
+		now[text] = true
+		if !told[text] {
+			h.o.Log.Error("manifest cannot be used; what runs from it goes on", "manifest", p.Origin.Path, "why", text)
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(told)) {
+		if !now[text] {
+			h.o.Log.Info("manifest problem is gone", "was", text)
+		}
+	}
+	return now
+}
+
+// lockServe lets one serve at a time work on a run directory. The kernel drops the lock of a process
+// that was killed.
+func lockServe(dirs layout.Dirs) (unlock func(), err error) {
+	path := filepath.Join(dirs.Run, "serve.lock")
+	if err := os.MkdirAll(dirs.Run, 0o755); err != nil {
+		return nil, fmt.Errorf("making the run directory: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the run directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w on %s", ErrServing, dirs.Run)
+		}
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}

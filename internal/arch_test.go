@@ -1,0 +1,221 @@
+// Package internal_test holds the house to its plan: who may import whom, what pure rooms may not
+// touch, and how long a file or function may get.
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "podrun.io/podrun/"
+
+// The most lines that a file and a function may have. The tail is what ruins a code base.
+const maxFile, maxFunc = 500, 80
+
+// room is what a package may do.
+type room struct {
+	// imports are the rooms that it may import; "*" is any.
+	imports string
+	// pure: no context, clock, log, lock, goroutine or I/O, but in the files named by touches. For
+	// other rooms, pureFiles name the files that this holds for.
+	pure               bool
+	touches, pureFiles string
+}
+
+// rooms are all packages of the house but main, keyed by directory. A new room is a new line here.
+var rooms = map[string]room{
+	"cmd":                          {imports: "*"},
+	"internal/agent":               {imports: "*"},
+	"internal/pod":                 {pure: true},
+	"internal/layout":              {pure: true, imports: "pod"},
+	"internal/plan":                {pure: true, imports: "pod"},
+	"internal/status":              {pure: true, touches: "file.go", imports: "pod plan manifest layout host"},
+	"internal/ocispec":             {pure: true, imports: "pod runtime"},
+	"internal/host":                {},
+	"internal/watch":               {},
+	"internal/manifest":            {imports: "pod watch host manifest/document manifest/compat", pureFiles: "load.go decode.go default.go validate.go uid.go merge.go httpjudge.go httpmask.go"},
+	"internal/manifest/document":   {},
+	"internal/manifest/compat":     {imports: "manifest/document"},
+	"internal/relist":              {imports: "pod runtime", pureFiles: "diff.go"},
+	"internal/reconcile":           {imports: "pod plan manifest relist runtime status"},
+	"internal/logs":                {imports: "pod layout watch runtime host"},
+	"internal/network":             {imports: "layout host pod"},
+	"internal/sandbox":             {imports: "pod layout host network runtime"},
+	"internal/volume":              {imports: "pod layout host runtime"},
+	"internal/image":               {imports: "pod runtime"},
+	"internal/embedded":            {imports: "layout host"},
+	"internal/runtime":             {imports: "pod"},
+	"internal/runtime/fake":        {imports: "pod runtime"},
+	"internal/runtime/runtimetest": {imports: "pod runtime testimage"},
+	"internal/runtime/containerd":  {imports: "pod runtime layout host ocispec sandbox network image"},
+	"internal/testimage":           {},
+	"internal/testimage/mkimage":   {imports: "testimage"},
+	"internal/testcontainerd":      {},
+	"bench":                        {imports: "*"},
+	"e2e":                          {imports: "testimage testcontainerd"},
+}
+
+// only are the packages that may be imported, tests apart, from the named rooms alone.
+var only = map[string]string{
+	"github.com/containerd/containerd/v2/client":       "internal/runtime/containerd bench",
+	"github.com/containerd/containerd/v2/cmd/":         "internal/embedded",
+	"github.com/containerd/containerd/v2/plugins/":     "internal/embedded",
+	"github.com/containerd/containerd/api/":            "internal/runtime/containerd internal/embedded bench",
+	"github.com/spf13/cobra":                           "cmd",
+	"github.com/fsnotify/fsnotify":                     "internal/watch",
+	"github.com/vishvananda/":                          "internal/network",
+	"github.com/google/nftables":                       "internal/network",
+	"github.com/google/go-containerregistry/":          "internal/testimage",
+	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd internal/image",
+}
+
+// impure may not be imported where nothing but judgement is at home.
+var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net/http", "sync", "sync/atomic", "math/rand", "math/rand/v2"}
+
+// source is one file of the house.
+type source struct {
+	dir, name string
+	test      bool
+	fset      *token.FileSet
+	file      *ast.File
+}
+
+// sources parses the whole project.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var out []source
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "deps" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != ".go" {
+			return nil
+		}
+		s := source{name: d.Name(), test: strings.HasSuffix(path, "_test.go"), fset: token.NewFileSet()}
+		if s.dir, err = filepath.Rel("..", filepath.Dir(path)); err != nil {
+			return err
+		}
+		s.file, err = parser.ParseFile(s.fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		out = append(out, s)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// errorf reports at a place in the file.
+func (s source) errorf(t *testing.T, at token.Pos, format string, args ...any) {
+	t.Helper()
+	t.Errorf("%s: "+format, append([]any{s.fset.Position(at)}, args...)...)
+}
+
+// pure reports whether the file may hold nothing but judgement.
+func (s source) pure() bool {
+	r := rooms[s.dir]
+	if r.pure {
+		return !slices.Contains(strings.Fields(r.touches), s.name)
+	}
+	return slices.Contains(strings.Fields(r.pureFiles), s.name)
+}
+
+func TestEveryPackageIsARoomAndSaysWhatItIs(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		if _, ok := rooms[s.dir]; !ok && s.dir != "." && s.dir != "internal" {
+			s.errorf(t, s.file.Package, "%s is no room of the house; if it should be, add it to rooms", s.dir)
+		}
+		documented[s.dir] = documented[s.dir] || s.file.Doc != nil
+	}
+	for dir, ok := range documented {
+		if !ok {
+			t.Errorf("%s: no package comment", dir)
+		}
+	}
+}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		r := rooms[s.dir]
+		for _, spec := range s.file.Imports {
+			path, _ := strconv.Unquote(spec.Path.Value)
+			if ours, ok := strings.CutPrefix(path, module+"internal/"); ok && s.dir != "." {
+				if r.imports != "*" && !slices.Contains(strings.Fields(r.imports), ours) {
+					s.errorf(t, spec.Pos(), "%s may not import %s", s.dir, ours)
+				}
+			}
+			for prefix, allowed := range only {
+				if strings.HasPrefix(path, prefix) && !slices.Contains(strings.Fields(allowed), s.dir) {
+					s.errorf(t, spec.Pos(), "%s is for %s only", path, allowed)
+				}
+			}
+			if s.pure() && slices.Contains(impure, path) {
+				s.errorf(t, spec.Pos(), "%s in a pure file", path)
+			}
+		}
+	}
+}
+
+func TestPureFilesAndEntryPoints(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				if s.pure() {
+					s.errorf(t, n.Pos(), "goroutine in a pure file")
+				}
+			case *ast.SelectorExpr:
+				x, ok := n.X.(*ast.Ident)
+				if !ok {
+					break
+				}
+				name := x.Name + "." + n.Sel.Name
+				if s.pure() && slices.Contains([]string{"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After"}, name) {
+					s.errorf(t, n.Pos(), "%s in a pure file", name)
+				}
+				if name == "os.Exit" && s.file.Name.Name != "main" {
+					s.errorf(t, n.Pos(), "os.Exit outside main")
+				}
+			case *ast.FuncDecl:
+				if n.Recv == nil && n.Name.Name == "init" {
+					s.errorf(t, n.Pos(), "init function")
+				}
+			}
+			return true
+		})
+	}
+}
+
+func TestLengths(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		line := func(p token.Pos) int { return s.fset.Position(p).Line }
+		if n := line(s.file.FileEnd); n > maxFile {
+			s.errorf(t, s.file.Package, "file of %d lines", n)
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && line(f.End())-line(f.Pos()) >= maxFunc {
+				s.errorf(t, f.Pos(), "%s has %d lines", f.Name.Name, line(f.End())-line(f.Pos())+1)
+			}
+		}
+	}
+}

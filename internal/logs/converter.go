@@ -1,0 +1,311 @@
+package logs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+var (
+	// errBusy: another process is converting this instance just now.
+	errBusy = errors.New("being converted by another process")
+	// errGone: the instance has no raw files any more.
+	errGone = errors.New("no raw log")
+)
+
+const (
+	sliceSize = 256 << 10 // what is read of a stream in one batch
+	punchStep = 64 << 10
+)
+
+// buffers are for one batch at a time, so that many idle instances share them.
+type buffers struct{ in, out []byte }
+
+func newBuffers() *buffers { return &buffers{in: make([]byte, sliceSize)} }
+
+// converter converts one instance's raw files. It keeps nothing that matters in memory: the checkpoint
+// is read anew under the lock. Not for use by two goroutines; two converters of one instance are fine.
+type converter struct {
+	disk    disk
+	rawDir  string
+	logPath string
+
+	lock    *os.File // also the checkpoint
+	log     *os.File
+	raw     [2]*os.File
+	state   checkpoint
+	punched [2]int64
+}
+
+// openConverter fails with errGone when the instance has no raw log directory.
+func openConverter(dirs layout.Dirs, inst pod.Instance) (*converter, error) {
+	c := &converter{
+		disk:    realDisk{},
+		rawDir:  dirs.RawLog(inst.UID, inst.Container, inst.Attempt),
+		logPath: dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
+	}
+	var err error
+	c.lock, err = os.OpenFile(filepath.Join(c.rawDir, "checkpoint"), os.O_CREATE|os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errGone
+	}
+	return c, err
+}
+
+func (c *converter) close() {
+	for _, f := range []*os.File{c.lock, c.log, c.raw[stdout], c.raw[stderr]} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func (c *converter) rawPath(s stream) string { return rawPath(c.rawDir, s) }
+
+func rawPath(rawDir string, s stream) string { return filepath.Join(rawDir, s.String()+".raw") }
+
+// batch converts a slice of each stream; more tells that there was more. With last, nothing will be
+// written any more, and an unended line is converted too. Fails with errBusy, errGone, or what the file
+// system said; then nothing was converted, or it was and is in the checkpoint.
+func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
+	if err := tryLock(c.lock); err != nil {
+		return false, err
+	}
+	defer unlock(c.lock)
+	if err := c.load(); err != nil {
+		return false, err
+	}
+	// Made before the first line is there: who looks for the log of a silent container should find it.
+	if err := c.openLog(); err != nil {
+		return false, err
+	}
+	next := c.state
+	b.out = b.out[:0]
+	for _, s := range c.order() {
+		again, err := c.slice(b, s, &next, last)
+		if err != nil {
+			return false, err
+		}
+		more = more || again
+	}
+	if len(b.out) == 0 {
+		return more, nil
+	}
+	if _, err := c.disk.WriteAt(c.log, b.out, c.state.size); err != nil {
+		// Readers should not meet half an entry; the next batch cuts it in any case.
+		_ = c.disk.Truncate(c.log, c.state.size)
+		return false, fmt.Errorf("writing log: %w", err)
+	}
+	next.size = c.state.size + int64(len(b.out))
+	if err := c.save(next); err != nil {
+		return false, err
+	}
+	c.punch()
+	return more, nil
+}
+
+// load takes over what the last converter left, whoever that was.
+func (c *converter) load() error {
+	if gone, err := unlinked(c.lock); err != nil || gone {
+		return errors.Join(err, condition(gone, errGone))
+	}
+	var file [2 * slotSize]byte
+	n, err := c.lock.ReadAt(file[:], 0)
+	if err != nil && err != io.EOF {
+		return fmt.Errorf("reading checkpoint: %w", err)
+	}
+	state, ok := decode(file[:n])
+	if ok && state.seq == c.state.seq && c.log != nil {
+		return c.cut()
+	}
+	if c.log != nil {
+		c.log.Close()
+		c.log = nil
+	}
+	c.state = state
+	// The first checkpoint makes the file whole; before that nothing is punched. Without a good one
+	// after that, the whole machine crashed.
+	if !ok && (n == len(file) || c.start(stdout) > 0 || c.start(stderr) > 0) {
+		return c.recover()
+	}
+	return c.cut()
+}
+
+func condition(is bool, err error) error {
+	if is {
+		return err
+	}
+	return nil
+}
+
+// cut removes what the log has beyond the checkpoint. A log that is shorter was cut or removed by a
+// person; conversion goes on at its end.
+func (c *converter) cut() error {
+	if c.log == nil {
+		f, err := os.OpenFile(c.logPath, os.O_RDWR, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			c.state.size = 0
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("opening log: %w", err)
+		}
+		c.log = f
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(c.log.Fd()), &st); err != nil {
+		return fmt.Errorf("looking at log: %w", err)
+	}
+	if st.Nlink == 0 {
+		c.log.Close()
+		c.log, c.state.size = nil, 0
+		return nil
+	}
+	if st.Size > c.state.size {
+		if err := c.disk.Truncate(c.log, c.state.size); err != nil {
+			return fmt.Errorf("cutting log: %w", err)
+		}
+	}
+	c.state.size = min(c.state.size, st.Size)
+	return nil
+}
+
+// openLog makes the log where there is none, with the modes that Kubernetes gives it.
+func (c *converter) openLog() error {
+	if c.log != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(c.logPath), 0o755); err != nil {
+		return fmt.Errorf("making log directory: %w", err)
+	}
+	f, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return fmt.Errorf("making log: %w", err)
+	}
+	c.log = f
+	return nil
+}
+
+// recover makes a state without a checkpoint: what was punched was converted, and the log's whole
+// entries stand. Some lines may come twice.
+func (c *converter) recover() error {
+	c.state.raw = [2]int64{c.start(stdout), c.start(stderr)}
+	whole, err := os.ReadFile(c.logPath)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("reading log: %w", err)
+	}
+	c.state.size = int64(bytes.LastIndexByte(whole, '\n') + 1)
+	return c.cut()
+}
+
+// start returns the offset of the first byte of a raw file that was not punched.
+func (c *converter) start(s stream) int64 {
+	if c.openRaw(s) != nil || c.raw[s] == nil {
+		return 0
+	}
+	at, err := unix.Seek(int(c.raw[s].Fd()), 0, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) { // no data at all
+		at, _ = unix.Seek(int(c.raw[s].Fd()), 0, unix.SEEK_END)
+	}
+	return max(at, 0)
+}
+
+// order has the stream first that was written to earlier, so that a late conversion's times rise.
+func (c *converter) order() [2]stream {
+	var at [2]time.Time
+	for _, s := range []stream{stdout, stderr} {
+		if c.openRaw(s) == nil && c.raw[s] != nil {
+			if st, err := c.raw[s].Stat(); err == nil {
+				at[s] = st.ModTime()
+			}
+		}
+	}
+	if at[stderr].Before(at[stdout]) {
+		return [2]stream{stderr, stdout}
+	}
+	return [2]stream{stdout, stderr}
+}
+
+// openRaw leaves the stream nil while it has no file, as a terminal's stderr never has.
+func (c *converter) openRaw(s stream) error {
+	if c.raw[s] != nil {
+		return nil
+	}
+	f, err := os.Open(c.rawPath(s))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("opening raw log: %w", err)
+	}
+	if err == nil {
+		c.raw[s] = f
+	}
+	return nil
+}
+
+// slice appends the entries of one stream's next slice to b.out and moves next.
+func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (more bool, err error) {
+	if err := c.openRaw(s); err != nil || c.raw[s] == nil {
+		return false, err
+	}
+	n, err := c.raw[s].ReadAt(b.in, next.raw[s])
+	if err != nil && err != io.EOF {
+		return false, fmt.Errorf("reading raw log: %w", err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	// Entries carry the time of reading, but what lay there unread was written no later than this.
+	at := time.Now()
+	if st, err := c.raw[s].Stat(); err == nil && st.ModTime().Before(at) {
+		at = st.ModTime()
+	}
+	full, before := n == len(b.in), len(b.out)
+	out, taken := appendEntries(b.out, b.in[:n], s, at, last && !full)
+	b.out = out
+	next.raw[s] += int64(taken)
+	return full || len(out)-before >= outLimit, nil
+}
+
+// save moves the checkpoint.
+func (c *converter) save(next checkpoint) error {
+	next.seq++
+	if _, err := c.disk.WriteAt(c.lock, next.encode(), next.slot()); err != nil {
+		return fmt.Errorf("writing checkpoint: %w", err)
+	}
+	c.state = next
+	return nil
+}
+
+// punch frees what was converted. Where the file system cannot, the raw file stays whole till the end.
+func (c *converter) punch() {
+	for _, s := range []stream{stdout, stderr} {
+		to := c.state.raw[s] / punchStep * punchStep
+		if to > c.punched[s] && c.disk.Punch(c.rawPath(s), c.punched[s], to-c.punched[s]) == nil {
+			c.punched[s] = to
+		}
+	}
+}
+
+// remove deletes the raw files; the checkpoint last, so that a raw file never is without one.
+func (c *converter) remove() error {
+	if err := tryLock(c.lock); err != nil {
+		return err
+	}
+	defer unlock(c.lock)
+	for _, path := range []string{c.rawPath(stdout), c.rawPath(stderr), c.lock.Name()} {
+		if err := c.disk.Remove(path); err != nil {
+			return fmt.Errorf("removing raw log: %w", err)
+		}
+	}
+	// What others keep there goes with the pod's data.
+	_ = c.disk.Remove(c.rawDir)
+	return nil
+}

@@ -1,0 +1,447 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+var web = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app", Attempt: 2}
+
+// room is an instance's files in a temporary place.
+type room struct {
+	t    testing.TB
+	dirs layout.Dirs
+	inst pod.Instance
+}
+
+func newRoom(t testing.TB) room {
+	dir := t.TempDir()
+	r := room{t, layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, web}
+	must(t, os.MkdirAll(r.rawDir(), 0o755))
+	for _, s := range []stream{stdout, stderr} {
+		r.append(s, "")
+	}
+	return r
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r room) rawDir() string {
+	return r.dirs.RawLog(r.inst.UID, r.inst.Container, r.inst.Attempt)
+}
+
+func (r room) log() string {
+	return r.dirs.ContainerLog(r.inst.Key, r.inst.UID, r.inst.Container, r.inst.Attempt)
+}
+
+// append does what the shim does.
+func (r room) append(s stream, text string) {
+	r.t.Helper()
+	f, err := os.OpenFile(rawPath(r.rawDir(), s), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	must(r.t, err)
+	_, err = f.WriteString(text)
+	must(r.t, errors.Join(err, f.Close()))
+}
+
+// read returns what Read delivers.
+func (r room) read(o ReadOptions) (string, string) {
+	r.t.Helper()
+	var out, errOut bytes.Buffer
+	must(r.t, Read(context.Background(), r.log(), o, &out, &errOut))
+	return out.String(), errOut.String()
+}
+
+// entries returns the log without its times.
+func (r room) entries() string {
+	r.t.Helper()
+	b, err := os.ReadFile(r.log())
+	must(r.t, err)
+	var text strings.Builder
+	for line := range strings.Lines(string(b)) {
+		stamp, rest, _ := strings.Cut(line, " ")
+		if _, err := time.Parse(stampLayout, stamp); err != nil || len(stamp) != len(stampLayout) {
+			r.t.Fatalf("bad time in %q", line)
+		}
+		text.WriteString(rest)
+	}
+	return text.String()
+}
+
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxPart)
+	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.FixedZone("", 3600))
+	head := "2026-01-02T14:04:05.000000000Z stdout "
+	for _, c := range []struct {
+		name, raw string
+		last      bool
+		want      string
+		left      int
+	}{
+		{"whole lines", "a\n\nb\n", false, "F a|F |F b|", 0},
+		{"unended line waits", "a\nbc", false, "F a|", 2},
+		{"unended line at the end", "a\nbc", true, "F a|P bc|", 0},
+		{"carriage return stays", "a\r\n", false, "F a\r|", 0},
+		{"exactly 16 KiB", long + "\n", false, "F " + long + "|", 0},
+		{"one byte more", long + "y\n", false, "P " + long + "|F y|", 0},
+		{"three parts", long + long + "z\n", false, "P " + long + "|P " + long + "|F z|", 0},
+		{"16 KiB and no end yet", long, false, "", maxPart},
+		{"16 KiB, a byte and no end yet", long + "y", false, "P " + long + "|", 1},
+	} {
+		out, taken := appendEntries(nil, []byte(c.raw), stdout, at, c.last)
+		want := ""
+		for _, e := range strings.SplitAfter(c.want, "|") {
+			if e != "" {
+				want += head + strings.TrimSuffix(e, "|") + "\n"
+			}
+		}
+		if string(out) != want || len(c.raw)-taken != c.left {
+			t.Errorf("%s: got %.200q, left %d", c.name, out, len(c.raw)-taken)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("2026-01-02T15:04:05.000000000Z stdout F message"))
+	f.Add([]byte("2026-01-02T15:04:05Z stderr P:x"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, ok := parse(line)
+		if ok && !bytes.HasSuffix(line, e.message) {
+			t.Errorf("message %q is not the end of %q", e.message, line)
+		}
+	})
+}
+
+// What a container writes comes out byte for byte, however it is cut into writes and batches.
+func FuzzSameBytesOut(f *testing.F) {
+	f.Add([]byte("a\nb"), []byte("err\n"), uint64(1), uint16(3))
+	f.Add(bytes.Repeat([]byte("0123456789"), 5000), []byte("\n\n"), uint64(2), uint16(20000))
+	f.Add([]byte("2026-01-02T15:04:05.000000000Z stderr F fake\n"), []byte{}, uint64(3), uint16(1))
+	f.Fuzz(func(t *testing.T, out, errOut []byte, seed uint64, most uint16) {
+		r := newRoom(t)
+		c, err := openConverter(r.dirs, r.inst)
+		must(t, err)
+		defer c.close()
+		b, rest := newBuffers(), [2][]byte{out, errOut}
+		random := rand.New(rand.NewPCG(seed, 0))
+		for len(rest[0])+len(rest[1]) > 0 {
+			for s := range rest {
+				n := min(random.IntN(int(most)+1)+1, len(rest[s]))
+				r.append(stream(s), string(rest[s][:n]))
+				rest[s] = rest[s][n:]
+			}
+			_, err := c.batch(b, false)
+			must(t, err)
+		}
+		must(t, drain(context.Background(), c, true))
+		gotOut, gotErr := r.read(ReadOptions{})
+		if gotOut != string(out) || gotErr != string(errOut) {
+			t.Errorf("got %.200q and %.200q", gotOut, gotErr)
+		}
+		all := 1 << 20
+		if tailOut, tailErr := r.read(ReadOptions{Tail: &all}); tailOut != gotOut || tailErr != gotErr {
+			t.Errorf("reading backwards loses: %.200q and %.200q", tailOut, tailErr)
+		}
+	})
+}
+
+var errCut = errors.New("killed")
+
+// cutDisk dies after so many steps: a byte written is one, any other change is one.
+type cutDisk struct {
+	realDisk
+	left int
+}
+
+func (d *cutDisk) step() error {
+	if d.left <= 0 {
+		return errCut
+	}
+	d.left--
+	return nil
+}
+
+func (d *cutDisk) WriteAt(f *os.File, b []byte, off int64) (int, error) {
+	n := min(d.left, len(b))
+	d.left -= n
+	if m, err := f.WriteAt(b[:n], off); err != nil || n == len(b) {
+		return m, err
+	}
+	return n, errCut
+}
+
+func (d *cutDisk) Truncate(f *os.File, size int64) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	return d.realDisk.Truncate(f, size)
+}
+
+func (d *cutDisk) Punch(path string, off, n int64) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	return d.realDisk.Punch(path, off, n)
+}
+
+func (d *cutDisk) Remove(path string) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	return d.realDisk.Remove(path)
+}
+
+// Killed after any byte written and any other change, the next process loses and repeats nothing.
+func TestKillAnywhere(t *testing.T) {
+	t.Parallel()
+	// life is one process: it converts what is there, then finishes. It may be killed.
+	life := func(r room, d disk) error {
+		c, err := openConverter(r.dirs, r.inst)
+		if errors.Is(err, errGone) {
+			return nil
+		}
+		must(t, err)
+		defer c.close()
+		c.disk = d
+		b := newBuffers()
+		if _, err := c.batch(b, false); err != nil {
+			return err
+		}
+		if err := drain(context.Background(), c, true); err != nil {
+			return err
+		}
+		return c.remove()
+	}
+	first, then, errOut := "one\nt", "wo\n"+strings.Repeat("z", 50)+"\nno end", "error\n"
+	for n, whole := 0, false; !whole; n++ {
+		for _, cuts := range []int{1, 2} {
+			r := newRoom(t)
+			r.append(stdout, first)
+			c, err := openConverter(r.dirs, r.inst)
+			must(t, err)
+			c.disk = &cutDisk{left: n}
+			_, cut := c.batch(newBuffers(), false)
+			c.close()
+			r.append(stdout, then)
+			r.append(stderr, errOut)
+			for range cuts {
+				whole = cut == nil && life(r, &cutDisk{left: n}) == nil
+			}
+			must(t, life(r, realDisk{}))
+			if gotOut, gotErr := r.read(ReadOptions{}); gotOut != first+then || gotErr != errOut {
+				t.Fatalf("cut %d times after %d steps: %q", cuts, n, r.entries())
+			}
+			if left, _ := os.ReadDir(r.rawDir()); len(left) > 0 {
+				t.Fatalf("cut after %d steps: %v left", n, left)
+			}
+		}
+	}
+}
+
+func TestKilledWithMuchLeft(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	for i := range 30000 {
+		fmt.Fprintf(&out, "line %d of a flood\n", i)
+	}
+	total := out.Len()
+	for _, n := range []int{0, 1, 100, 300_000, 1_000_000, 1_300_000, 1_500_000} {
+		r := newRoom(t)
+		r.append(stdout, out.String())
+		c, err := openConverter(r.dirs, r.inst)
+		must(t, err)
+		c.disk = &cutDisk{left: n}
+		if err := drain(context.Background(), c, true); !errors.Is(err, errCut) {
+			t.Errorf("of %d bytes, %d steps were enough: %v", total, n, err)
+		}
+		c.close()
+		must(t, New(Options{Dirs: r.dirs, Log: quiet}).Finish(context.Background(), r.inst))
+		if got, _ := r.read(ReadOptions{}); got != out.String() {
+			t.Errorf("cut after %d steps: %d bytes of %d", n, len(got), total)
+		}
+	}
+}
+
+// fullDisk refuses after so many bytes, as often as it is asked.
+type fullDisk struct {
+	realDisk
+	free int
+}
+
+func (d *fullDisk) WriteAt(f *os.File, b []byte, off int64) (int, error) {
+	if filepath.Base(f.Name()) == "checkpoint" || d.free >= len(b) {
+		return f.WriteAt(b, off)
+	}
+	n, _ := f.WriteAt(b[:d.free], off)
+	return n, unix.ENOSPC
+}
+
+func TestDiskFullLosesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	c, err := openConverter(r.dirs, r.inst)
+	must(t, err)
+	defer c.close()
+	full := &fullDisk{free: 20}
+	c.disk = full
+	r.append(stdout, "a line that needs more\n")
+	for range 3 {
+		if _, err := c.batch(newBuffers(), false); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("got %v", err)
+		}
+		if got := r.entries(); got != "" {
+			t.Fatalf("half an entry is visible: %q", got)
+		}
+	}
+	r.append(stdout, "and another\n")
+	full.free = 1 << 20
+	_, err = c.batch(newBuffers(), false)
+	must(t, err)
+	if got := r.entries(); got != "stdout F a line that needs more\nstdout F and another\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestConvertedIsFreed(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.append(stdout, strings.Repeat("0123456789abcde\n", 1<<16))
+	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	var st unix.Stat_t
+	must(t, unix.Stat(rawPath(r.rawDir(), stdout), &st))
+	if st.Size != 1<<20 {
+		t.Errorf("the file's size changed to %d", st.Size)
+	}
+	if (realDisk{}).Punch(rawPath(r.rawDir(), stdout), 0, punchStep) == nil && st.Blocks > 64 {
+		t.Errorf("%d blocks still in use", st.Blocks)
+	}
+}
+
+func TestTimeOfLateConversion(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.append(stdout, "early\n")
+	r.append(stderr, "earlier\n")
+	at := time.Date(2026, 1, 2, 15, 4, 5, 123456789, time.UTC)
+	must(t, os.Chtimes(rawPath(r.rawDir(), stdout), at, at))
+	must(t, os.Chtimes(rawPath(r.rawDir(), stderr), at, at.Add(-time.Second)))
+	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	b, err := os.ReadFile(r.log())
+	must(t, err)
+	want := "2026-01-02T15:04:04.123456789Z stderr F earlier\n2026-01-02T15:04:05.123456789Z stdout F early\n"
+	if string(b) != want {
+		t.Errorf("got %s", b)
+	}
+}
+
+func TestBadCheckpoint(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.append(stdout, "one\n")
+	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	must(t, os.WriteFile(filepath.Join(r.rawDir(), "checkpoint"), make([]byte, 2*slotSize), 0o600))
+	r.append(stdout, "two\n")
+	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	// Nothing had been punched yet, so the first line comes again; it must not be lost.
+	if got, _ := r.read(ReadOptions{}); got != "one\none\ntwo\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCheckpointSurvivesTornWrite(t *testing.T) {
+	t.Parallel()
+	old := checkpoint{seq: 6, raw: [2]int64{10, 20}, size: 300}
+	next := checkpoint{seq: 7, raw: [2]int64{11, 22}, size: 330}
+	for n := range slotUsed {
+		file := make([]byte, 2*slotSize)
+		copy(file[old.slot():], old.encode())
+		copy(file[next.slot():], next.encode()[:n])
+		if got, ok := decode(file); !ok || got != old {
+			t.Errorf("torn at %d: %v %v", n, got, ok)
+		}
+	}
+}
+
+func TestLogTakenAway(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	c, err := openConverter(r.dirs, r.inst)
+	must(t, err)
+	defer c.close()
+	for i, harm := range []func(string) error{
+		func(path string) error { return os.Remove(path) },
+		func(path string) error { return os.Truncate(path, 0) },
+	} {
+		r.append(stdout, "before\n")
+		_, err := c.batch(newBuffers(), false)
+		must(t, err)
+		must(t, harm(r.log()))
+		r.append(stdout, "after\n")
+		_, err = c.batch(newBuffers(), false)
+		must(t, err)
+		if got, _ := r.read(ReadOptions{}); got != "after\n" {
+			t.Errorf("%d: got %q", i, got)
+		}
+	}
+}
+
+func BenchmarkConvert(b *testing.B) {
+	r := newRoom(b)
+	var text strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&text, "%06d %s\n", i, strings.Repeat("x", 92))
+	}
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		b.StopTimer()
+		r.inst.Attempt++
+		must(b, os.MkdirAll(r.rawDir(), 0o755))
+		r.append(stdout, text.String())
+		b.StartTimer()
+		must(b, CatchUp(context.Background(), r.dirs, r.inst))
+		b.StopTimer()
+		must(b, os.RemoveAll(r.dirs.Log))
+		must(b, os.RemoveAll(r.dirs.Root))
+		b.StartTimer()
+	}
+}
+
+// What was written after the last checkpoint does not stay visible.
+func TestUnfinishedIsCut(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.append(stdout, "one\ntw")
+	c, err := openConverter(r.dirs, r.inst)
+	must(t, err)
+	defer c.close()
+	c.disk = &cutDisk{left: len("2026-01-02T15:04:05.000000000Z stdout F one\n2026-01-02T15:04:05.000000000Z stdout P tw\n")}
+	if _, err := c.batch(newBuffers(), true); !errors.Is(err, errCut) {
+		t.Fatalf("got %v", err)
+	}
+	next, err := openConverter(r.dirs, r.inst)
+	must(t, err)
+	defer next.close()
+	_, err = next.batch(newBuffers(), false)
+	must(t, err)
+	if got := r.entries(); got != "stdout F one\n" {
+		t.Errorf("got %q", got)
+	}
+}

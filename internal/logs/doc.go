@@ -1,0 +1,9 @@
+// Package logs turns what containers wrote into logs in CRI format, and reads those.
+//
+// The runtime shim appends each container's output to plain files and needs nobody to read them, so a
+// container never blocks and loses nothing while podrun is down. Whoever converts takes the instance's
+// lock for one batch, goes on from its checkpoint and moves that; so any number of processes may, one
+// after the other, and a kill at any instruction neither loses nor repeats a line.
+//
+// It does not make the raw files (the runtime does), rotates nothing and decides nothing about pods.
+package logs

@@ -1,0 +1,86 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/layout"
+)
+
+const childDir = "PODRUN_TEST_TAILER_DIR"
+
+// TestMain is also the process that TestKillProcess kills.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		t := New(Options{Dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, Log: quiet})
+		t.Follow(web)
+		if err := t.Run(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// Real processes, killed while a container writes, and one that converts at the same time.
+func TestKillProcess(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	self, err := os.Executable()
+	must(t, err)
+	var want strings.Builder
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		shim, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer shim.Close()
+		for i := 0; !closed(stop); i++ {
+			line := fmt.Sprintf("line %d %s\n", i, strings.Repeat("x", i%3000))
+			want.WriteString(line)
+			if _, err := shim.WriteString(line); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%50 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+	others.Go(func() {
+		for !closed(stop) {
+			if err := CatchUp(context.Background(), r.dirs, r.inst); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+	})
+	for range 15 {
+		child := exec.Command(self)
+		child.Env = append(os.Environ(), childDir+"="+filepath.Dir(r.dirs.Root))
+		must(t, child.Start())
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+		must(t, child.Process.Kill())
+		var exit *exec.ExitError
+		if err := child.Wait(); !errors.As(err, &exit) || exit.Exited() {
+			t.Fatalf("the process ended by itself: %v", err)
+		}
+	}
+	close(stop)
+	others.Wait()
+	must(t, New(Options{Dirs: r.dirs, Log: quiet}).Finish(context.Background(), r.inst))
+	if got, _ := r.read(ReadOptions{}); got != want.String() {
+		t.Errorf("%d bytes of %d", len(got), want.Len())
+	}
+}

@@ -1,0 +1,193 @@
+package logs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// run starts the Tailer until the test ends.
+func run(t testing.TB, tailer *Tailer) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- tailer.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// eventually waits for is.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never:", what)
+		}
+	}
+}
+
+func (r room) has(want string) bool {
+	b, _ := os.ReadFile(r.log())
+	return strings.Contains(string(b), want)
+}
+
+func TestFollowAndFinish(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	run(t, tailer)
+	r.append(stdout, "before\n")
+	tailer.Follow(r.inst)
+	eventually(t, "what was there", func() bool { return r.has("stdout F before\n") })
+	r.append(stderr, "live\nun")
+	eventually(t, "what came", func() bool { return r.has("stderr F live\n") })
+	tailer.Follow(r.inst)
+	r.append(stderr, "ended")
+	for range 2 {
+		must(t, tailer.Finish(context.Background(), r.inst))
+	}
+	if got := r.entries(); got != "stdout F before\nstderr F live\nstderr P unended\n" {
+		t.Errorf("got %q", got)
+	}
+	if _, err := os.Stat(r.rawDir()); !os.IsNotExist(err) {
+		t.Errorf("raw files are left: %v", err)
+	}
+	eventually(t, "stopped following", func() bool { return tailer.follows() == 0 })
+	st, err := os.Stat(r.log())
+	must(t, err)
+	if st.Mode().Perm() != 0o640 {
+		t.Errorf("mode %v", st.Mode())
+	}
+}
+
+func (t *Tailer) follows() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.followed)
+}
+
+func TestForgetAndReturn(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	run(t, tailer)
+	tailer.Follow(r.inst)
+	eventually(t, "a log", func() bool { _, err := os.Stat(r.log()); return err == nil })
+	tailer.Forget(r.inst.UID)
+	must(t, os.RemoveAll(r.dirs.Root))
+	must(t, os.RemoveAll(r.dirs.Log))
+	// The same name again, as when a start that failed is repeated.
+	must(t, os.MkdirAll(r.rawDir(), 0o755))
+	r.append(stdout, "again\n")
+	eventually(t, "the new files", func() bool { tailer.Follow(r.inst); return r.has("again") })
+}
+
+func TestFollowOfNothing(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	run(t, tailer)
+	other := r.inst
+	other.Attempt++
+	tailer.Follow(other)
+	eventually(t, "dropped", func() bool { return tailer.follows() == 0 })
+	must(t, tailer.Finish(context.Background(), other))
+	must(t, CatchUp(context.Background(), r.dirs, other))
+	if _, err := os.Stat(r.dirs.RawLog(other.UID, other.Container, other.Attempt)); !os.IsNotExist(err) {
+		t.Errorf("made a directory: %v", err)
+	}
+}
+
+// A container that floods does not keep the others' logs waiting, and many converters at once are one.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	flood := newRoom(t)
+	tailer := New(Options{Dirs: flood.dirs, Log: quiet})
+	flood.append(stdout, strings.Repeat("flood\n", 1<<20))
+	tailer.Follow(flood.inst)
+	small := flood
+	small.inst.Container = "small"
+	must(t, os.MkdirAll(small.rawDir(), 0o755))
+	tailer.Follow(small.inst)
+	small.append(stdout, "quick\n")
+	run(t, tailer)
+	eventually(t, "the small one", func() bool { return small.has("quick") })
+
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if err := CatchUp(context.Background(), flood.dirs, flood.inst); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	must(t, tailer.Finish(context.Background(), flood.inst))
+	if got, _ := flood.read(ReadOptions{}); got != strings.Repeat("flood\n", 1<<20) {
+		t.Errorf("%d bytes of %d", len(got), 6<<20)
+	}
+}
+
+// The shim learns of an exit before it has passed on the last lines.
+func TestFinishWaitsForTheShim(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	shim, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	if !hasWriter(rawPath(r.rawDir(), stdout)) {
+		t.Skip("this file system does not tell of writers")
+	}
+	if Ended(r.dirs, r.inst) {
+		t.Error("ended while it can still write")
+	}
+	done := make(chan error)
+	go func() { done <- tailer.Finish(context.Background(), r.inst) }()
+	_, err = shim.WriteString("last words")
+	must(t, err)
+	select {
+	case <-done:
+		t.Fatal("finished while the shim was writing")
+	default:
+	}
+	must(t, shim.Close())
+	must(t, <-done)
+	if got, _ := r.read(ReadOptions{}); got != "last words" {
+		t.Errorf("got %q", got)
+	}
+	if !Ended(r.dirs, r.inst) {
+		t.Error("not ended")
+	}
+}
+
+// Followed and idle must not cost: the figure is allocations and time per second of 50 idle instances.
+func BenchmarkIdle50(b *testing.B) {
+	r := newRoom(b)
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	run(b, tailer)
+	for i := range 50 {
+		one := r
+		one.inst.UID = pod.UID(fmt.Sprint("u", i))
+		must(b, os.MkdirAll(one.rawDir(), 0o755))
+		one.append(stdout, "x\n")
+		tailer.Follow(one.inst)
+		eventually(b, "followed", func() bool { return one.has("x") })
+	}
+	for b.Loop() {
+		before := cpu(b)
+		time.Sleep(4 * time.Second)
+		b.ReportMetric(float64((cpu(b)-before).Microseconds())/4, "cpu-us/s")
+	}
+}

@@ -1,0 +1,218 @@
+// Package compat knows which of a Pod's fields podrun supports, and refuses the others by name. It does
+// not judge values beyond that: that is validation's.
+package compat
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/document"
+)
+
+// Support is how far podrun supports a field.
+type Support string
+
+// The degrees of support. Under a Refused field everything is refused.
+const (
+	Supported  Support = "yes"
+	Restricted Support = "in part"
+	Refused    Support = "no"
+)
+
+// Entry is what podrun makes of one field.
+type Entry struct {
+	// Field is the path, as in spec.containers[].image.
+	Field   string
+	Support Support
+	// Note is a restriction, a reason, or what the field means here.
+	Note string
+}
+
+// rule is what the table says of a field.
+type rule struct {
+	support Support
+	note    string
+	// only are the values that pass where not all do; nil where validation judges.
+	only []string
+}
+
+func yes(note string) rule     { return rule{support: Supported, note: note} }
+func limited(note string) rule { return rule{support: Restricted, note: note} }
+func only(note string, values ...string) rule {
+	return rule{support: Restricted, note: note, only: values}
+}
+func no() rule                                      { return rule{support: Refused, note: "not supported yet"} }
+func never(why string) rule                         { return rule{support: Refused, note: why} }
+func (r rule) message() string                      { return "Forbidden: " + r.note }
+func (r rule) passes(value string, found bool) bool { return found && slices.Contains(r.only, value) }
+func ruleOf(t reflect.Type, field string) (rule, bool) {
+	fields, ok := table[t.Name()]
+	if !ok {
+		return rule{}, false
+	}
+	r, ok := fields[field]
+	if !ok {
+		r, ok = fields["*"]
+	}
+	return r, ok
+}
+
+// described reports that the table has a line for each field, or key, of t.
+func described(t reflect.Type) bool { return t.Name() != "" && table[t.Name()] != nil }
+
+// Entries returns every field of a Pod in the order of Kubernetes' types, down to where all beneath is
+// treated alike.
+func Entries() []Entry {
+	var entries []Entry
+	walkType(reflect.TypeFor[v1.Pod](), "", func(e Entry) { entries = append(entries, e) })
+	return entries
+}
+
+func walkType(t reflect.Type, path string, visit func(Entry)) {
+	t = document.Element(t)
+	switch {
+	case t.Kind() == reflect.Slice:
+		walkType(t.Elem(), path+"[]", visit)
+	case !described(t):
+	case t.Kind() == reflect.Map:
+		for _, key := range slices.Sorted(maps.Keys(table[t.Name()])) {
+			r := table[t.Name()][key]
+			visit(Entry{Field: path + "[" + key + "]", Support: r.support, Note: r.text()})
+		}
+	default:
+		for _, f := range document.Fields(t) {
+			r, _ := ruleOf(t, f.Name)
+			at := strings.TrimPrefix(path+"."+f.Name, ".")
+			visit(Entry{Field: at, Support: r.support, Note: r.text()})
+			if r.support != Refused {
+				walkType(f.Type, at, visit)
+			}
+		}
+	}
+}
+
+// text is the note for people.
+func (r rule) text() string {
+	if r.only == nil {
+		return r.note
+	}
+	return strings.TrimSuffix("only "+strings.Join(r.only, ", ")+"; "+r.note, "; ")
+}
+
+// Check refuses what podrun does not support of a Pod that is given as a decoded document. It takes
+// nothing out.
+func Check(value any) []document.Error {
+	c := checker{}
+	c.walk(value, reflect.TypeFor[v1.Pod](), "")
+	c.annotations(value)
+	return c.errs
+}
+
+type checker struct{ errs []document.Error }
+
+func (c *checker) fail(path, message string) {
+	c.errs = append(c.errs, document.Error{Path: path, Message: message})
+}
+
+func (c *checker) walk(value any, t reflect.Type, path string) {
+	t = document.Element(t)
+	switch v := value.(type) {
+	case []any:
+		if t.Kind() == reflect.Slice {
+			for i, item := range v {
+				c.walk(item, t.Elem(), path+"["+strconv.Itoa(i)+"]")
+			}
+		}
+	case map[string]any:
+		if !described(t) {
+			return
+		}
+		types := map[string]reflect.Type{}
+		if t.Kind() == reflect.Struct {
+			for _, f := range document.Fields(t) {
+				types[f.Name] = f.Type
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			at := strings.TrimPrefix(path+"."+key, ".")
+			if t.Kind() == reflect.Map {
+				at, types[key] = path+"["+key+"]", t.Elem()
+			}
+			if types[key] != nil && v[key] != nil {
+				c.field(v[key], t, types[key], key, at)
+			}
+		}
+	}
+}
+
+// field judges one field that is given.
+func (c *checker) field(value any, owner, t reflect.Type, key, path string) {
+	r, ok := ruleOf(owner, key)
+	if !ok {
+		r = no()
+	}
+	switch {
+	case r.support == Refused:
+		if owner.Kind() == reflect.Map || !saysNothing(value, t) {
+			c.fail(path, r.message())
+		}
+	case r.only != nil:
+		scalar, isScalar := spell(value)
+		if !saysNothing(value, t) && !r.passes(scalar, isScalar) {
+			c.fail(path, fmt.Sprintf("Forbidden: only %s is supported yet", strings.Join(r.only, " or ")))
+		}
+	default:
+		c.walk(value, t, path)
+	}
+}
+
+// annotations refuses those that ask for something that podrun would not do.
+func (c *checker) annotations(value any) {
+	object, _ := value.(map[string]any)
+	meta, _ := object["metadata"].(map[string]any)
+	given, _ := meta["annotations"].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		prefix, _, _ := strings.Cut(key, "/")
+		r, ok := annotations[key]
+		if !ok {
+			r, ok = annotations[prefix+"/"]
+		}
+		if ok && r.support == Refused {
+			c.fail("metadata.annotations["+key+"]", r.message())
+		}
+	}
+}
+
+// saysNothing reports a value that is the same as none: the zero of a type that has no other way to say
+// that it is not given.
+func saysNothing(value any, t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		return false
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	scalar, _ := spell(value)
+	return scalar == "" || scalar == "false" || scalar == "0"
+}
+
+// spell writes a scalar as YAML would.
+func spell(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case map[string]any, []any:
+		return "", false
+	default:
+		return string(document.Canonical(v)), true
+	}
+}

@@ -1,0 +1,188 @@
+package compat
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/document"
+)
+
+// Every field of Kubernetes' types has its line in the table, and the table has no others.
+func TestTableIsComplete(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		typ = document.Element(typ)
+		if typ.Kind() == reflect.Slice {
+			walk(typ.Elem())
+			return
+		}
+		if typ.Kind() == reflect.Map && described(typ) {
+			seen[typ.Name()] = true
+			return
+		}
+		if typ.Kind() != reflect.Struct || document.Opaque(typ) || seen[typ.Name()] {
+			return
+		}
+		seen[typ.Name()] = true
+		if !described(typ) {
+			t.Errorf("type %s is not in the table", typ)
+			return
+		}
+		left := maps.Clone(table[typ.Name()])
+		for _, f := range document.Fields(typ) {
+			r, ok := left[f.Name]
+			if !ok {
+				t.Errorf("field %s of %s is not in the table", f.Name, typ)
+			}
+			delete(left, f.Name)
+			if r.support != Refused {
+				walk(f.Type)
+			}
+		}
+		for name := range left {
+			t.Errorf("%s has no field %s", typ, name)
+		}
+	}
+	walk(reflect.TypeFor[v1.Pod]())
+	for name := range table {
+		if !seen[name] {
+			t.Errorf("no supported field is of type %s", name)
+		}
+	}
+}
+
+// Every refused field is refused where it is given, and every field with a list of values takes these
+// only.
+func TestEachRefusedFieldIsRefused(t *testing.T) {
+	t.Parallel()
+	refused := 0
+	each(reflect.TypeFor[v1.Pod](), "", func(path string, typ reflect.Type, r rule) {
+		switch {
+		case r.support == Refused:
+			refused++
+			if got := errorsOf(path, something(typ)); !slices.Contains(got, path+": "+r.message()) {
+				t.Errorf("%s: got %q", path, got)
+			}
+		case r.only != nil:
+			bad := any("Other")
+			if document.Element(typ).Kind() == reflect.Bool {
+				bad = r.only[0] != "true"
+			}
+			if got := errorsOf(path, bad); len(got) != 1 || !strings.HasPrefix(got[0], path+": Forbidden: only ") {
+				t.Errorf("%s: got %q", path, got)
+			}
+			for _, value := range r.only {
+				good := any(value)
+				if document.Element(typ).Kind() == reflect.Bool {
+					good = value == "true"
+				}
+				if got := errorsOf(path, good); len(got) > 0 {
+					t.Errorf("%s: %v: got %q", path, good, got)
+				}
+			}
+		}
+	})
+	if refused < 50 {
+		t.Errorf("only %d refused fields", refused)
+	}
+}
+
+// each visits the table's fields with the paths of a first element.
+func each(typ reflect.Type, path string, visit func(string, reflect.Type, rule)) {
+	typ = document.Element(typ)
+	switch {
+	case typ.Kind() == reflect.Slice:
+		each(typ.Elem(), path+"[0]", visit)
+	case !described(typ):
+	case typ.Kind() == reflect.Map:
+		for key, r := range table[typ.Name()] {
+			visit(path+"["+key+"]", typ.Elem(), r)
+		}
+	default:
+		for _, f := range document.Fields(typ) {
+			r, _ := ruleOf(typ, f.Name)
+			at := strings.TrimPrefix(path+"."+f.Name, ".")
+			visit(at, f.Type, r)
+			if r.support != Refused {
+				each(f.Type, at, visit)
+			}
+		}
+	}
+}
+
+// something is a value of a type that says something.
+func something(typ reflect.Type) any {
+	element := document.Element(typ)
+	if document.Opaque(element) {
+		return "something"
+	}
+	switch element.Kind() {
+	case reflect.String:
+		return "something"
+	case reflect.Bool:
+		return true
+	case reflect.Slice:
+		return []any{something(element.Elem())}
+	case reflect.Map:
+		return map[string]any{"key": something(element.Elem())}
+	case reflect.Struct:
+		return map[string]any{"key": "value"}
+	}
+	return json.Number("1")
+}
+
+// errorsOf are the errors for a pod that has only this.
+func errorsOf(path string, value any) []string {
+	path = strings.NewReplacer("[0]", ".0", "[", ".", "]", "").Replace(path)
+	steps := strings.Split(path, ".")
+	for _, step := range slices.Backward(steps) {
+		if step == "0" {
+			value = []any{value}
+		} else {
+			value = map[string]any{step: value}
+		}
+	}
+	var texts []string
+	for _, e := range Check(value) {
+		texts = append(texts, e.Path+": "+e.Message)
+	}
+	return texts
+}
+
+func TestEmptyValuesPass(t *testing.T) {
+	t.Parallel()
+	for path, value := range map[string]any{
+		"spec.initContainers":                 []any{},
+		"spec.nodeSelector":                   map[string]any{},
+		"spec.hostPID":                        false,
+		"spec.hostname":                       "",
+		"spec.affinity":                       nil,
+		"status":                              map[string]any{},
+		"metadata.annotations":                map[string]any{"example.com/x": "podrun.io/y"},
+		"spec.containers[0].stdin":            false,
+		"spec.containers[0].ports[0].hostIP":  "",
+		"spec.containers[0].resources.claims": []any{},
+	} {
+		if got := errorsOf(path, value); len(got) > 0 {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	for path, value := range map[string]any{
+		"spec.containers[0].livenessProbe": map[string]any{},
+		"spec.volumes[0].configMap":        map[string]any{},
+		"spec.securityContext.runAsUser":   json.Number("0"),
+		"spec.hostUsers":                   false,
+	} {
+		if got := errorsOf(path, value); len(got) != 1 {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+}

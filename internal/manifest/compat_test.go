@@ -1,0 +1,32 @@
+package manifest
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+
+	"podrun.io/podrun/internal/manifest/compat"
+)
+
+const compatDoc = "../../docs/compat.md"
+
+var update = flag.Bool("update", false, "write docs/compat.md")
+
+// The document says what the table says.
+func TestCompatDocument(t *testing.T) {
+	t.Parallel()
+	want := compat.Document()
+	if *update {
+		if err := os.WriteFile(compatDoc, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(compatDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the table says; run go test ./internal/manifest -update", compatDoc)
+	}
+}

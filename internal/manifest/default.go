@@ -1,0 +1,151 @@
+package manifest
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// setDefaults fills in what a manifest leaves out, as the API server would.
+func setDefaults(p *v1.Pod) {
+	p.TypeMeta.Kind, p.TypeMeta.APIVersion = "Pod", "v1"
+	orElse(&p.Namespace, v1.NamespaceDefault)
+	s := &p.Spec
+	orElse(&s.RestartPolicy, v1.RestartPolicyAlways)
+	orElse(&s.DNSPolicy, v1.DNSClusterFirst)
+	orElse(&s.SchedulerName, v1.DefaultSchedulerName)
+	orElse(&s.DeprecatedServiceAccount, s.ServiceAccountName)
+	orElseNew(&s.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
+	orElseNew(&s.EnableServiceLinks, v1.DefaultEnableServiceLinks)
+	orElseNew(&s.SecurityContext, v1.PodSecurityContext{})
+	if *s.TerminationGracePeriodSeconds < 0 {
+		*s.TerminationGracePeriodSeconds = 1 // Kubernetes accepts it and means this
+	}
+	for i := range s.Volumes {
+		defaultVolume(&s.Volumes[i].VolumeSource)
+	}
+	for i := range s.InitContainers {
+		defaultContainer(&s.InitContainers[i], s.HostNetwork)
+	}
+	for i := range s.Containers {
+		defaultContainer(&s.Containers[i], s.HostNetwork)
+	}
+}
+
+func defaultVolume(v *v1.VolumeSource) {
+	if *v == (v1.VolumeSource{}) {
+		v.EmptyDir = &v1.EmptyDirVolumeSource{}
+	}
+	if v.HostPath != nil {
+		orElseNew(&v.HostPath.Type, v1.HostPathUnset)
+	}
+	if v.Secret != nil {
+		orElseNew(&v.Secret.DefaultMode, v1.SecretVolumeSourceDefaultMode)
+	}
+	if v.ConfigMap != nil {
+		orElseNew(&v.ConfigMap.DefaultMode, v1.ConfigMapVolumeSourceDefaultMode)
+	}
+	if v.Projected != nil {
+		orElseNew(&v.Projected.DefaultMode, v1.ProjectedVolumeSourceDefaultMode)
+	}
+	if v.DownwardAPI != nil {
+		orElseNew(&v.DownwardAPI.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode)
+		for i := range v.DownwardAPI.Items {
+			defaultFieldRef(v.DownwardAPI.Items[i].FieldRef)
+		}
+	}
+}
+
+func defaultContainer(c *v1.Container, hostNetwork bool) {
+	orElse(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
+	orElse(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
+	orElse(&c.ImagePullPolicy, pullPolicy(c.Image))
+	for i := range c.Ports {
+		orElse(&c.Ports[i].Protocol, v1.ProtocolTCP)
+		if hostNetwork {
+			orElse(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+		}
+	}
+	for i := range c.Env {
+		if c.Env[i].ValueFrom != nil {
+			defaultFieldRef(c.Env[i].ValueFrom.FieldRef)
+		}
+	}
+	for name, limit := range c.Resources.Limits {
+		if _, ok := c.Resources.Requests[name]; ok {
+			continue
+		}
+		if c.Resources.Requests == nil {
+			c.Resources.Requests = v1.ResourceList{}
+		}
+		c.Resources.Requests[name] = limit.DeepCopy()
+	}
+	for _, probe := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if probe != nil {
+			defaultProbe(probe)
+		}
+	}
+	if c.Lifecycle != nil {
+		for _, hook := range []*v1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil {
+				defaultHTTP(hook.HTTPGet)
+			}
+		}
+	}
+}
+
+func defaultProbe(p *v1.Probe) {
+	orElse(&p.TimeoutSeconds, 1)
+	orElse(&p.PeriodSeconds, 10)
+	orElse(&p.SuccessThreshold, 1)
+	orElse(&p.FailureThreshold, 3)
+	defaultHTTP(p.HTTPGet)
+	if p.GRPC != nil {
+		orElseNew(&p.GRPC.Service, "")
+	}
+}
+
+func defaultHTTP(h *v1.HTTPGetAction) {
+	if h == nil {
+		return
+	}
+	orElse(&h.Path, "/")
+	orElse(&h.Scheme, v1.URISchemeHTTP)
+	if h.Port == (intstr.IntOrString{Type: intstr.String}) {
+		h.Port = intstr.FromInt32(0)
+	}
+}
+
+func defaultFieldRef(f *v1.ObjectFieldSelector) {
+	if f != nil {
+		orElse(&f.APIVersion, "v1")
+	}
+}
+
+// pullPolicy is Always for the tag latest, given or implied, else IfNotPresent.
+func pullPolicy(image string) v1.PullPolicy {
+	if strings.Contains(image, "@") {
+		return v1.PullIfNotPresent
+	}
+	name := image[strings.LastIndex(image, "/")+1:]
+	_, tag, found := strings.Cut(name, ":")
+	if !found || tag == "latest" {
+		return v1.PullAlways
+	}
+	return v1.PullIfNotPresent
+}
+
+// orElse sets a value that is not given.
+func orElse[T comparable](to *T, value T) {
+	var zero T
+	if *to == zero {
+		*to = value
+	}
+}
+
+func orElseNew[T any](to **T, value T) {
+	if *to == nil {
+		*to = &value
+	}
+}

@@ -1,0 +1,290 @@
+// Package document cuts bytes into YAML and JSON documents, checks them against Go types as strictly as
+// can be, and knows at which line a field stands. It does not know what the documents mean.
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxSize is the most bytes that a file may have, before and after its aliases are expanded.
+const MaxSize = 10 << 20
+
+// Document is one document of a file.
+type Document struct {
+	// Line is the file's line at which the document's text begins, from 1.
+	Line int
+	// Value is made of map[string]any, []any, string, json.Number, bool and nil.
+	Value any
+
+	text []byte
+	json bool
+	root *yamlv3.Node // built when the first line is asked for
+}
+
+// Error is something wrong in a file.
+type Error struct {
+	// Line is 0 where it is not known.
+	Line int
+	// Path is the field's path as Kubernetes writes it; empty for what concerns the text.
+	Path    string
+	Message string
+	// Meant is the path of the field that an unknown one was probably meant to be.
+	Meant string
+}
+
+func (e Error) Error() string {
+	var b strings.Builder
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "line %d: ", e.Line)
+	}
+	if e.Path != "" {
+		b.WriteString(e.Path + ": ")
+	}
+	return b.String() + e.Message
+}
+
+// Parse returns the documents of data that are not empty, and all that is wrong with its text. What it
+// returns beside errors serves only to look for more errors.
+func Parse(data []byte) ([]*Document, []Error) {
+	if len(data) > MaxSize {
+		return nil, []Error{{Message: fmt.Sprintf("has more than %d MiB", MaxSize>>20)}}
+	}
+	if !utf8.Valid(data) {
+		return nil, []Error{{Line: badLine(data), Message: "is not UTF-8 text"}}
+	}
+	var docs []*Document
+	var errs []Error
+	for _, p := range cut(data) {
+		found, bad := parse(p)
+		errs = append(errs, bad...)
+		for _, d := range found {
+			if d.Value != nil {
+				docs = append(docs, d)
+			}
+		}
+	}
+	return docs, errs
+}
+
+// piece is the text of a document, with the line it begins at.
+type piece struct {
+	text []byte
+	line int
+}
+
+// cut splits at lines that begin with --- or are "...", as YAML and kubectl do.
+func cut(data []byte) []piece {
+	var pieces []piece
+	start, startLine := 0, 1
+	flush := func(end int) {
+		text := bytes.TrimPrefix(data[start:end], []byte("\ufeff"))
+		if len(bytes.TrimSpace(text)) > 0 {
+			pieces = append(pieces, piece{text, startLine})
+		}
+	}
+	line := 1
+	for at := 0; at < len(data); line++ {
+		next := len(data)
+		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
+			next = at + i + 1
+		}
+		text := bytes.TrimPrefix(data[at:next], []byte("\ufeff"))
+		rest, marker := bytes.CutPrefix(text, []byte("---"))
+		switch blank := len(bytes.TrimSpace(rest)) == 0; {
+		case marker && blank, string(bytes.TrimRight(text, " \t\r\n")) == "...":
+			flush(at)
+			start, startLine = next, line+1
+		case marker && (rest[0] == ' ' || rest[0] == '\t'):
+			flush(at)
+			start, startLine = at, line // content may follow on the marker's line
+		}
+		at = next
+	}
+	flush(len(data))
+	return pieces
+}
+
+func parse(p piece) ([]*Document, []Error) {
+	if bytes.HasPrefix(bytes.TrimSpace(p.text), []byte("{")) {
+		docs, errs, err := parseJSON(p)
+		if err == nil {
+			return docs, errs
+		}
+		docs, errs = parseYAML(p) // braces are YAML too
+		if len(errs) > 0 && looksJSON(p.text) {
+			return nil, []Error{*err}
+		}
+		return docs, errs
+	}
+	return parseYAML(p)
+}
+
+// looksJSON reports that an object's first key is quoted, so that JSON's complaints fit better.
+func looksJSON(text []byte) bool {
+	inner := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(text), []byte("{")))
+	return len(inner) > 0 && inner[0] == '"'
+}
+
+// parseJSON reads one or more JSON values. The last result is a syntax error.
+func parseJSON(p piece) ([]*Document, []Error, *Error) {
+	var docs []*Document
+	var errs []Error
+	decoder := json.NewDecoder(bytes.NewReader(p.text))
+	for {
+		before := int(decoder.InputOffset())
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		after := int(decoder.InputOffset())
+		var syntax *json.SyntaxError
+		switch {
+		case err == nil:
+		case errors.As(err, &syntax):
+			return nil, nil, &Error{Line: lineAt(p, int(syntax.Offset)-1), Message: "not JSON: " + syntax.Error()}
+		case len(bytes.TrimSpace(p.text[before:])) == 0:
+			return docs, errs, nil
+		default:
+			return nil, nil, &Error{Line: lineAt(p, len(p.text)-1), Message: "not JSON: it ends too early"}
+		}
+		start := after - len(raw)
+		one := piece{text: p.text[start:after], line: lineAt(p, start)}
+		value, duplicates := decode(one)
+		errs = append(errs, duplicates...)
+		docs = append(docs, &Document{Line: one.line, Value: value, text: one.text, json: true})
+	}
+}
+
+func parseYAML(p piece) ([]*Document, []Error) {
+	if err := checkText(p); err != nil {
+		return nil, []Error{*err}
+	}
+	var errs []Error
+	out, err := yaml.YAMLToJSONStrict(p.text)
+	if err != nil {
+		errs = yamlErrors(p, err)
+		if out, err = yaml.YAMLToJSON(p.text); err != nil {
+			return nil, errs
+		}
+	}
+	value, _ := decode(piece{text: out, line: p.line})
+	return []*Document{{Line: p.line, Value: value, text: p.text}}, errs
+}
+
+// checkText refuses what the YAML decoder would expand without bound or drop without a word.
+func checkText(p piece) *Error {
+	aliases := bytes.IndexByte(p.text, '*') >= 0 && bytes.IndexByte(p.text, '&') >= 0
+	// Line ends other than \n and \r\n are line ends to YAML, but were none to cut.
+	odd := bytes.ContainsAny(bytes.ReplaceAll(p.text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
+	if !aliases && !odd {
+		return nil
+	}
+	decoder := yamlv3.NewDecoder(bytes.NewReader(p.text))
+	var node yamlv3.Node
+	if decoder.Decode(&node) != nil {
+		return nil // the decoder proper says it better
+	}
+	if aliases && expanded(&node, map[*yamlv3.Node]int{}) > MaxSize {
+		return &Error{Line: p.line, Message: fmt.Sprintf("expands to more than %d MiB by its aliases", MaxSize>>20)}
+	}
+	var second yamlv3.Node
+	if odd && decoder.Decode(&second) == nil {
+		return &Error{Line: p.line, Message: "holds a second document that does not begin on a line of its own"}
+	}
+	return nil
+}
+
+// expanded is the size of what a node stands for; it stops counting above MaxSize.
+func expanded(n *yamlv3.Node, known map[*yamlv3.Node]int) int {
+	if size, ok := known[n]; ok {
+		return size
+	}
+	known[n] = MaxSize + 1 // an alias to what holds it never ends
+	size := len(n.Value) + 1
+	if n.Alias != nil {
+		size += expanded(n.Alias, known)
+	}
+	for _, child := range n.Content {
+		size = min(size+expanded(child, known), MaxSize+1)
+	}
+	known[n] = size
+	return size
+}
+
+// yamlErrors turns the YAML decoder's complaints into errors with the file's lines.
+func yamlErrors(p piece, err error) []Error {
+	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	text = strings.TrimPrefix(text, "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n")
+	var errs []Error
+	for _, one := range strings.Split(text, "\n") {
+		errs = append(errs, yamlError(p, strings.TrimSpace(one)))
+	}
+	return errs
+}
+
+func yamlError(p piece, text string) Error {
+	numbered := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(text)
+	if numbered == nil {
+		return Error{Line: p.line, Message: text}
+	}
+	line, err := strconv.Atoi(numbered[1])
+	if err != nil {
+		return Error{Line: p.line, Message: text}
+	}
+	message := numbered[2]
+	if strings.HasPrefix(message, "did not find expected") {
+		line++ // the parser, unlike the scanner, counts from 0
+	}
+	line = max(1, min(line, 1+bytes.Count(bytes.TrimRight(p.text, "\r\n"), []byte("\n"))))
+	path := ""
+	if key, ok := strings.CutSuffix(message, " already set in map"); ok {
+		message = "duplicate " + key
+		var root yamlv3.Node
+		if name, err := strconv.Unquote(strings.TrimPrefix(key, "key ")); err == nil && yamlv3.Unmarshal(p.text, &root) == nil {
+			path = pathAt(&root, "", line, name)
+		}
+	}
+	if strings.Contains(message, "cannot start any token") && tabbed(p.text, line) {
+		message += " (indented by a tab; YAML wants spaces)"
+	}
+	return Error{Line: p.line + line - 1, Path: path, Message: message}
+}
+
+// tabbed reports that the white space before the text of a line, from 1, has a tab.
+func tabbed(text []byte, line int) bool {
+	lines := bytes.Split(text, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	indent := lines[line-1][:len(lines[line-1])-len(bytes.TrimLeft(lines[line-1], " \t"))]
+	return bytes.IndexByte(indent, '\t') >= 0
+}
+
+// lineAt is the line of the byte at offset.
+func lineAt(p piece, offset int) int {
+	return p.line + bytes.Count(p.text[:max(0, min(offset, len(p.text)))], []byte("\n"))
+}
+
+func badLine(data []byte) int {
+	line := 1
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		if r == '\n' {
+			line++
+		}
+		data = data[size:]
+	}
+	return line
+}

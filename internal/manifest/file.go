@@ -1,0 +1,191 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"podrun.io/podrun/internal/watch"
+)
+
+const (
+	// DefaultFileCheckFrequency is how often files are looked at though nothing rang.
+	DefaultFileCheckFrequency = 20 * time.Second
+
+	// settle gathers rings that come together; every manifest waits for it.
+	settle = time.Millisecond
+	// pollPeriod is how often files are looked at where nothing rings.
+	pollPeriod = time.Second
+	// patience is how long a file may be open for writing without a word.
+	patience = 2 * time.Second
+)
+
+// FileOptions describe a file source.
+type FileOptions struct {
+	// Path is a directory or a file; it need not exist yet.
+	Path     string
+	NodeName string
+	// CheckFrequency is DefaultFileCheckFrequency if it is 0.
+	CheckFrequency time.Duration
+	Log            *slog.Logger
+}
+
+// File is the source of a directory's manifests, or of one file's.
+type File struct {
+	path    string
+	every   time.Duration
+	log     *slog.Logger
+	scanner *scanner
+}
+
+// NewFile returns a source that reads nothing before Run.
+func NewFile(o FileOptions) *File {
+	if o.CheckFrequency == 0 {
+		o.CheckFrequency = DefaultFileCheckFrequency
+	}
+	// Without a working directory the path stays as it is, and reading it says so.
+	path := filepath.Clean(o.Path)
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: newScanner(path, o.NodeName)}
+}
+
+// Name is the absolute path.
+func (f *File) Name() string { return f.path }
+
+// Run reads all whenever something rings, and now and then. It sends a Snapshot when that says
+// something new.
+func (f *File) Run(ctx context.Context, out chan<- Snapshot) error {
+	watcher := watch.New(f.log)
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running.Go(func() { _ = watcher.Run(ctx) }) // it returns nil only
+	watched := watches{watcher: watcher}
+
+	began, changed := time.Now(), true
+	first := true
+	for {
+		start := time.Now()
+		polled := watched.follow(f.scanner.places())
+		found := f.scanner.scan(start)
+		changed = changed || found.changed
+		if f.scanner.moved() {
+			continue // what is to be watched from now on may have changed before
+		}
+		// A directory that never rests must not make podrun never rest.
+		rest := max(settle, 5*time.Since(start))
+		hold := found.busy && first && start.Sub(began) < patience
+		if changed && !hold {
+			select {
+			case out <- f.scanner.snapshot():
+				changed, first = false, false
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		next := f.every
+		if polled {
+			next = min(next, pollPeriod)
+		}
+		if found.again > 0 {
+			next = min(next, found.again)
+		}
+		if !f.wait(ctx, watcher.Events(), next, rest) {
+			return nil
+		}
+	}
+}
+
+// wait returns after next, or rest after something rang; false when ctx ended.
+func (f *File) wait(ctx context.Context, rings <-chan string, next, rest time.Duration) bool {
+	timer := time.NewTimer(next)
+	defer timer.Stop()
+	var rung <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-rung:
+			return true
+		case <-rings:
+			if rung == nil {
+				rung = time.After(rest)
+			}
+		}
+	}
+}
+
+// Read reads a path once, as a file source does first, waiting a little for files that are being
+// written.
+func Read(ctx context.Context, path, nodeName string) Snapshot {
+	f := NewFile(FileOptions{Path: path, NodeName: nodeName})
+	began := time.Now()
+	for {
+		now := time.Now()
+		found := f.scanner.scan(now)
+		if !found.busy || now.Sub(began) >= patience || !f.wait(ctx, nil, found.again, 0) {
+			return f.scanner.snapshot()
+		}
+	}
+}
+
+// watches keeps a watcher to a set of paths.
+type watches struct {
+	watcher *watch.Watcher
+	paths   []string
+}
+
+// follow watches these paths and no others; it reports that some cannot be watched.
+func (w *watches) follow(paths []string) (polled bool) {
+	for _, path := range w.paths {
+		if !slices.Contains(paths, path) {
+			w.watcher.Remove(path)
+		}
+	}
+	w.paths = paths
+	for _, path := range paths {
+		if err := w.watcher.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			polled = true
+		}
+	}
+	return polled
+}
+
+// Text is a source whose manifest is given once, as on standard input.
+type Text struct{ snapshot Snapshot }
+
+// NewStdin reads r to its end.
+func NewStdin(r io.Reader, nodeName string) *Text {
+	origin := Origin{Source: SourceFile, Path: Stdin}
+	data, err := io.ReadAll(io.LimitReader(r, maxRead))
+	if err != nil {
+		return &Text{Snapshot{Source: Stdin, Err: err}}
+	}
+	loaded, err := Load(data, LoadOptions{Origin: origin, NodeName: nodeName})
+	seen(loaded.Pods, nil, time.Now())
+	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Problems: problems(origin, err)}}
+}
+
+// Name is "-".
+func (t *Text) Name() string { return t.snapshot.Source }
+
+// Run says it once and waits.
+func (t *Text) Run(ctx context.Context, out chan<- Snapshot) error {
+	select {
+	case out <- t.snapshot:
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// cache keeps a URL's last good answer on disk. It holds Secrets, so that only its owner may read it.
+type cache struct {
+	dir string // empty: no cache
+	key string // the digest of the URL
+}
+
+// kept is what a cache file has. URLs are in it as digests, for they may have secrets.
+type kept struct {
+	URL string `json:"url"`
+	marks
+	Read time.Time `json:"read"`
+	Body []byte    `json:"body"`
+}
+
+func (c cache) path() string { return filepath.Join(c.dir, c.key+".json") }
+
+// read returns nil if there is nothing.
+func (c cache) read() (*kept, error) {
+	if c.dir == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(c.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading cached manifests: %w", err)
+	}
+	var k kept
+	if err := json.Unmarshal(data, &k); err != nil {
+		return nil, fmt.Errorf("reading cached manifests: %s: %w", c.path(), err)
+	}
+	if k.URL != c.key {
+		return nil, fmt.Errorf("reading cached manifests: %s is of another URL", c.path())
+	}
+	return &k, nil
+}
+
+// write replaces what is kept; after a crash there is the old or the new.
+func (c cache) write(k kept) error {
+	if c.dir == "" {
+		return nil
+	}
+	k.URL = c.key
+	data, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("caching manifests: %w", err)
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return fmt.Errorf("caching manifests: %w", err)
+	}
+	if err := replace(c.path(), data); err != nil {
+		return fmt.Errorf("caching manifests: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file so that it outlives a loss of power, which a rename alone does not grant.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing is there after the rename
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

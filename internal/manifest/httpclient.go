@@ -1,0 +1,226 @@
+package manifest
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"podrun.io/podrun/internal/manifest/document"
+)
+
+const (
+	// requestTimeout is for a whole request, redirects and body with it.
+	requestTimeout = 10 * time.Second
+	// maxRedirects is as browsers and curl have it, roughly.
+	maxRedirects = 10
+	// maxDiscarded is how much of an answer without use is read so that its connection can be kept.
+	maxDiscarded = 64 << 10
+)
+
+// httpClient asks for one URL. It judges nothing but whether an answer is whole.
+type httpClient struct {
+	url *url.URL // without user and password
+	// header is the user's, with the URL's credentials; it is for the URL's own host only and is never
+	// shown.
+	header http.Header
+	dialer *dialer
+}
+
+// newHTTPClient takes credentials out of the URL.
+func newHTTPClient(u url.URL, header http.Header, d *dialer) *httpClient {
+	if u.User != nil && header.Get("Authorization") == "" {
+		password, _ := u.User.Password()
+		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	}
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	return &httpClient{url: &u, header: header, dialer: d}
+}
+
+// get asks once, for changes only if m has marks.
+func (c *httpClient) get(ctx context.Context, m marks) answer {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	transport, err := c.dialer.transport()
+	if err != nil {
+		return answer{err: err}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url.String(), nil)
+	if err != nil {
+		return answer{err: c.reason(err)}
+	}
+	c.dress(req, m, true)
+	follow := func(req *http.Request, via []*http.Request) error { return c.follow(req, via, m) }
+	resp, err := (&http.Client{Transport: transport, CheckRedirect: follow}).Do(req)
+	if err != nil {
+		c.dialer.close() // whatever was wrong with the connection, the next request has another
+		return answer{err: c.reason(err)}
+	}
+	defer resp.Body.Close()
+	a := c.read(resp)
+	if a.err != nil {
+		c.dialer.close()
+	}
+	return a
+}
+
+// dress sets a request's headers; home says whether it goes to the URL's own host.
+func (c *httpClient) dress(req *http.Request, m marks, home bool) {
+	for name, values := range c.header {
+		switch {
+		case !home:
+			req.Header.Del(name)
+		case name == "Host":
+			req.Host = values[0]
+		default:
+			req.Header[name] = values
+		}
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "podrun")
+	}
+	req.Header.Del("Referer") // it may have secrets in its query
+	req.Header.Del("If-None-Match")
+	req.Header.Del("If-Modified-Since")
+	if m.At != digest([]byte(req.URL.String())) {
+		return
+	}
+	if m.ETag != "" {
+		req.Header.Set("If-None-Match", m.ETag)
+	}
+	if m.LastModified != "" {
+		req.Header.Set("If-Modified-Since", m.LastModified)
+	}
+}
+
+// follow decides on a redirect.
+func (c *httpClient) follow(req *http.Request, via []*http.Request, m marks) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("redirects more than %d times", maxRedirects)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("redirects from https to %s, which is refused", maskURL(req.URL.String()))
+	}
+	home := sameHost(c.url, req.URL)
+	for _, earlier := range via {
+		home = home && sameHost(c.url, earlier.URL)
+	}
+	if !home {
+		req.Host = ""
+	}
+	c.dress(req, m, home)
+	return nil
+}
+
+// sameHost reports that what may be told to one may be told to the other: they differ at most in that b
+// is encrypted.
+func sameHost(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		if p := u.Port(); p != "" {
+			return p
+		}
+		return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	upgrade := a.Scheme == "http" && port(a) == "80" && b.Scheme == "https" && port(b) == "443"
+	return a.Hostname() == b.Hostname() && (upgrade || a.Scheme == b.Scheme && port(a) == port(b))
+}
+
+// read takes in an answer.
+func (c *httpClient) read(resp *http.Response) answer {
+	now := time.Now()
+	h := resp.Header
+	asked := resp.Request.Header
+	a := answer{
+		status: resp.StatusCode, text: http.StatusText(resp.StatusCode),
+		conditional: asked.Get("If-None-Match") != "" || asked.Get("If-Modified-Since") != "",
+		retryAfter:  retryAfter(h.Get("Retry-After"), h.Get("Date"), now),
+		marks:       marksOf(h, resp.Request.URL, now),
+		// Up to HTTP/1.1, an answer may end where the connection does. gzip has a length of its own.
+		unframed: resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 && !resp.Uncompressed,
+	}
+	if a.status != http.StatusOK {
+		_, _ = io.CopyN(io.Discard, resp.Body, maxDiscarded)
+		return a
+	}
+	tooLong := fmt.Errorf("the answer has more than %d MiB", document.MaxSize>>20)
+	if resp.ContentLength > document.MaxSize {
+		a.err = tooLong
+		return a
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRead))
+	switch {
+	case err != nil:
+		a.err = c.reason(err)
+	case len(body) > document.MaxSize:
+		a.err = tooLong
+	default:
+		a.body = body
+	}
+	return a
+}
+
+// marksOf are an answer's. A body that was changed in the very second that it was served in may change
+// again without a trace in its date, or in an entity tag that is made from it.
+func marksOf(h http.Header, at *url.URL, now time.Time) marks {
+	m := marks{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified"), At: digest([]byte(at.String()))}
+	if m.LastModified == "" {
+		return m
+	}
+	if date, err := parseDate(h.Get("Date")); err == nil {
+		now = date
+	}
+	if changed, err := parseDate(m.LastModified); err != nil || now.Sub(changed) < 2*time.Second {
+		return marks{}
+	}
+	return m
+}
+
+// reason says what went wrong with a request, the same each time, and without the URL's secrets.
+func (c *httpClient) reason(err error) error {
+	var inURL *url.Error
+	for errors.As(err, &inURL) {
+		err = inURL.Err
+	}
+	var (
+		op       *net.OpError
+		dns      *net.DNSError
+		unknown  x509.UnknownAuthorityError
+		invalid  x509.CertificateInvalidError
+		hostname x509.HostnameError
+	)
+	text := err.Error()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		text = fmt.Sprintf("no whole answer within %v", requestTimeout)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		text = "the answer was cut off"
+	case errors.Is(err, io.EOF):
+		text = "the connection was closed without an answer"
+	case errors.As(err, &unknown):
+		text = "the server's certificate is not signed by a known authority"
+		if c.dialer.caFile != "" {
+			text = "the server's certificate is not signed by an authority in " + c.dialer.caFile
+		}
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
+		text = fmt.Sprintf("the server's certificate is valid from %s to %s, which is not now by this machine's clock",
+			invalid.Cert.NotBefore.Format(time.RFC3339), invalid.Cert.NotAfter.Format(time.RFC3339))
+	case errors.As(err, &hostname):
+		text = "the server's certificate is of another host: " + hostname.Error()
+	case errors.As(err, &dns) && dns.IsNotFound:
+		text = fmt.Sprintf("looking up %s: no such host", dns.Name)
+	case errors.As(err, &dns):
+		text = fmt.Sprintf("looking up %s: no answer from the name server", dns.Name)
+	case errors.As(err, &op) && op.Op != "dial":
+		text = op.Op + ": " + op.Err.Error() // op has a port number that is never the same
+	}
+	if c.dialer.stale != nil {
+		text += "; moreover, " + c.dialer.stale.Error()
+	}
+	return errors.New(maskText(text))
+}

@@ -1,0 +1,113 @@
+package manifest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+// dialer keeps the connection, and follows its certificates' files. Files that cannot be used leave it
+// with what they had before, for they are not replaced all at once.
+type dialer struct {
+	// caFile, certFile and keyFile may be empty: the system's authorities, no client certificate.
+	caFile, certFile, keyFile string
+	idle                      time.Duration // how long a connection is kept
+
+	made *http.Transport
+	pems pems // what made was made from
+	// stale says why made is not of what the files have now; nil if it is.
+	stale error
+}
+
+// pems are the contents of the files.
+type pems struct{ ca, cert, key []byte }
+
+// transport returns what to ask with. It fails only as long as the files have never been right.
+func (d *dialer) transport() (*http.Transport, error) {
+	d.stale = d.renew()
+	if d.made == nil {
+		return nil, d.stale
+	}
+	return d.made, nil
+}
+
+// renew makes a transport if the files changed. They are compared as a whole: they are short, and dates
+// tell nothing about files that a link is moved to.
+func (d *dialer) renew() error {
+	now, err := d.read()
+	if err != nil {
+		return err
+	}
+	if d.made != nil && now.equal(d.pems) {
+		return nil
+	}
+	config, err := d.config(now)
+	if err != nil {
+		return err
+	}
+	d.close()
+	d.pems = now
+	d.made = &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: requestTimeout}).DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    requestTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           2,
+		IdleConnTimeout:        d.idle,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+	return nil
+}
+
+// close drops the connection if no request uses it.
+func (d *dialer) close() {
+	if d.made != nil {
+		d.made.CloseIdleConnections()
+	}
+}
+
+func (p pems) equal(q pems) bool {
+	return bytes.Equal(p.ca, q.ca) && bytes.Equal(p.cert, q.cert) && bytes.Equal(p.key, q.key)
+}
+
+func (d *dialer) read() (pems, error) {
+	var p pems
+	for _, f := range []struct {
+		what, path string
+		into       *[]byte
+	}{{"CA file", d.caFile, &p.ca}, {"client certificate", d.certFile, &p.cert}, {"client key", d.keyFile, &p.key}} {
+		if f.path == "" {
+			continue
+		}
+		data, err := os.ReadFile(f.path)
+		if err != nil {
+			return pems{}, fmt.Errorf("reading %s: %w", f.what, err)
+		}
+		*f.into = data
+	}
+	return p, nil
+}
+
+func (d *dialer) config(p pems) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if d.caFile != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(p.ca) {
+			return nil, fmt.Errorf("reading CA file: %s has no certificate in PEM", d.caFile)
+		}
+	}
+	if d.certFile != "" {
+		pair, err := tls.X509KeyPair(p.cert, p.key)
+		if err != nil {
+			return nil, fmt.Errorf("reading client certificate %s with key %s: %w", d.certFile, d.keyFile, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

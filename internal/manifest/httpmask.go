@@ -1,0 +1,84 @@
+package manifest
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// masked stands for what must not be shown.
+const masked = "***"
+
+// maskURL returns a URL as it may be shown: without user, password, fragment and query values that look
+// like secrets. It takes text that is no proper URL too.
+func maskURL(raw string) string {
+	raw, _, _ = strings.Cut(raw, "#")
+	raw, query, hasQuery := strings.Cut(raw, "?")
+	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
+		authority, path := rest, ""
+		if slash := strings.IndexByte(rest, '/'); slash >= 0 {
+			authority, path = rest[:slash], rest[slash:]
+		}
+		// Either part may be the secret: tokens are given as user names too.
+		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+			authority = masked + authority[at:]
+		}
+		raw = scheme + "://" + authority + path
+	}
+	if !hasQuery {
+		return raw
+	}
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		name, value, named := strings.Cut(part, "=")
+		switch {
+		case named && value != "" && (secretName(name) || secretValue(value)):
+			parts[i] = name + "=" + masked
+		case !named && secretValue(name):
+			parts[i] = masked
+		}
+	}
+	return raw + "?" + strings.Join(parts, "&")
+}
+
+// maskText masks the URLs in a text, as errors of others have them.
+func maskText(text string) string {
+	return regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`).ReplaceAllStringFunc(text, maskURL)
+}
+
+// secretName tells the names of query parameters that carry secrets.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
+	return slices.Contains([]string{"code", "pass", "pw", "sid"}, name) ||
+		slices.ContainsFunc([]string{"token", "secret", "passw", "pwd", "key", "sig", "auth", "cred", "session", "jwt"},
+			func(part string) bool { return strings.Contains(name, part) })
+}
+
+// secretValue tells values that look random, as tokens do; names of machines and paths do not.
+func secretValue(value string) bool {
+	if plain, err := url.QueryUnescape(value); err == nil {
+		value = plain
+	}
+	isToken := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-+/=", r))
+	}
+	for _, run := range strings.FieldsFunc(value, func(r rune) bool { return !isToken(r) }) {
+		run = strings.ReplaceAll(run, "-", "") // UUIDs
+		upper := strings.ContainsFunc(run, unicode.IsUpper)
+		lower := strings.ContainsFunc(run, unicode.IsLower)
+		digit := strings.ContainsFunc(run, unicode.IsDigit)
+		hexadecimal := !strings.ContainsFunc(run, func(r rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", r) })
+		switch n := len(run); {
+		case n >= 16 && hexadecimal && digit && (upper || lower),
+			n >= 20 && upper && lower && digit,
+			n >= 32 && digit && (upper || lower):
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,278 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"podrun.io/podrun/internal/manifest/compat"
+	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+// LoadOptions are what a manifest's meaning depends on beside its text.
+type LoadOptions struct {
+	// Origin is part of the identity of pods without a metadata.uid, and named in errors.
+	Origin Origin
+	// NodeName becomes the pods' suffix, in lower case.
+	NodeName string
+}
+
+// Loaded is what a manifest asks for.
+type Loaded struct {
+	Pods []*v1.Pod
+}
+
+// FieldError is one thing wrong in a manifest.
+type FieldError struct {
+	File string `json:"file"`
+	// Line is 0 where it is not known.
+	Line int `json:"line,omitempty"`
+	// Field is the path as Kubernetes writes it; empty for what concerns the text or the file.
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+	// Key is the pod concerned, where it could be told.
+	Key pod.Key `json:"-"`
+}
+
+func (e FieldError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	if e.Field != "" {
+		b.WriteString(": " + e.Field)
+	}
+	return b.String() + ": " + e.Message
+}
+
+// InvalidError is all that is wrong in a manifest, in the order of its lines.
+type InvalidError struct{ Errors []FieldError }
+
+func (e *InvalidError) Error() string {
+	lines := make([]string, 0, len(e.Errors))
+	for _, one := range e.Errors {
+		lines = append(lines, one.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Load decodes, defaults and validates the pods of a manifest, YAML or JSON, one document or several. A
+// manifest is taken as a whole: with any error, always an *InvalidError, nothing of it is returned.
+// podrun's annotation of when it was seen is left to the caller.
+func Load(data []byte, o LoadOptions) (Loaded, error) {
+	l := loader{LoadOptions: o, seen: map[pod.Key]int{}}
+	l.NodeName = strings.ToLower(l.NodeName)
+	docs, errs := document.Parse(data)
+	for _, e := range errs {
+		l.fail(FieldError{Line: e.Line, Field: e.Path, Message: e.Message})
+	}
+	if len(docs) == 0 && len(errs) == 0 {
+		l.fail(FieldError{Message: "is empty; remove the file to stop what it ran"})
+	}
+	for _, d := range docs {
+		l.document(d)
+	}
+	if len(l.errs) > 0 {
+		slices.SortStableFunc(l.errs, func(a, b FieldError) int { return cmp.Compare(a.Line, b.Line) })
+		return Loaded{}, &InvalidError{Errors: slices.Compact(l.errs)}
+	}
+	return l.loaded, nil
+}
+
+type loader struct {
+	LoadOptions
+	loaded Loaded
+	seen   map[pod.Key]int // the lines of the pods so far
+	errs   []FieldError
+}
+
+func (l *loader) fail(e FieldError) {
+	e.File = l.Origin.Path
+	if e.File == Stdin {
+		e.File = "stdin"
+	}
+	l.errs = append(l.errs, e)
+}
+
+// object is a decoded object and where it is in its document.
+type object struct {
+	doc   *document.Document
+	path  string
+	value map[string]any
+}
+
+// at puts a field's path under the object's.
+func (o object) at(field string) string {
+	return strings.TrimPrefix(strings.TrimSuffix(o.path+"."+field, "."), ".")
+}
+
+func (l *loader) failAt(o object, field, message string, key pod.Key) {
+	path := o.at(field)
+	l.fail(FieldError{Line: o.doc.LineOf(path), Field: path, Message: message, Key: key})
+}
+
+func (l *loader) document(d *document.Document) {
+	value, ok := d.Value.(map[string]any)
+	o := object{doc: d, value: value}
+	if !ok {
+		l.failAt(o, "", "is not an object with apiVersion and kind", pod.Key{})
+		return
+	}
+	switch kind, ok := l.kind(o, "Pod", "PodList", "List"); {
+	case !ok:
+	case kind == "Pod":
+		l.pod(o)
+	default:
+		l.list(o, kind)
+	}
+}
+
+// kind returns the kind of an object if it is one of those.
+func (l *loader) kind(o object, kinds ...string) (string, bool) {
+	good := true
+	fail := func(field, format string, args ...any) {
+		l.failAt(o, field, fmt.Sprintf(format, args...), pod.Key{})
+		good = false
+	}
+	kind, isString := o.value["kind"].(string)
+	version, _ := o.value["apiVersion"].(string)
+	switch {
+	case o.value["kind"] == nil || isString && kind == "":
+		fail("kind", "Required value: one of %s", strings.Join(kinds, ", "))
+	case kind == "ConfigMap" || kind == "Secret":
+		fail("kind", "Unsupported value: %q: not supported yet", kind)
+		return "", false
+	case !slices.Contains(kinds, kind):
+		fail("kind", "Unsupported value: %s: supported values: %s",
+			document.Canonical(o.value["kind"]), strings.Join(kinds, ", "))
+		return "", false
+	}
+	switch {
+	case o.value["apiVersion"] == nil || o.value["apiVersion"] == "":
+		fail("apiVersion", "Required value: v1")
+	case version != "v1":
+		fail("apiVersion", "Unsupported value: %s: supported values: v1", document.Canonical(o.value["apiVersion"]))
+	}
+	return kind, good
+}
+
+// listType is what a PodList or List has beside its items.
+type listType struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        metav1.ListMeta `json:"metadata"`
+	Items           []any           `json:"items"`
+}
+
+func (l *loader) list(o object, kind string) {
+	for _, e := range document.Check(o.value, reflect.TypeFor[listType](), o.path, nil) {
+		l.failAt(o, e.Path, e.Message, pod.Key{})
+	}
+	items, _ := o.value["items"].([]any)
+	for i, item := range items {
+		one := object{doc: o.doc, path: o.at("items[" + strconv.Itoa(i) + "]")}
+		value, ok := item.(map[string]any)
+		if !ok {
+			l.failAt(one, "", "is not an object", pod.Key{})
+			continue
+		}
+		one.value = value
+		// The items of a PodList are pods without having to say so.
+		if kind == "PodList" && value["kind"] == nil && value["apiVersion"] == nil {
+			l.pod(one)
+		} else if _, ok := l.kind(one, "Pod"); ok {
+			l.pod(one)
+		}
+	}
+}
+
+func (l *loader) pod(o object) {
+	written := document.Canonical(o.value)
+	errs := document.Check(o.value, reflect.TypeFor[v1.Pod](), "", places())
+	errs = append(errs, compat.Check(o.value)...)
+	p, err := decodePod(o.value)
+	if err != nil {
+		errs = append(errs, document.Error{Message: err.Error()})
+	}
+	setDefaults(p)
+	for _, e := range validate(p, l.NodeName) {
+		if !explained(errs, e.Field) {
+			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
+		}
+	}
+	setIdentity(p, written, l.LoadOptions)
+	key := pod.KeyOf(p)
+	if p.Name == "" || p.Namespace == "" {
+		key = pod.Key{}
+	}
+	for _, e := range errs {
+		l.failAt(o, e.Path, e.Message, key)
+	}
+	if len(errs) > 0 {
+		return
+	}
+	line := o.doc.LineOf(o.at("metadata.name"))
+	if first, twice := l.seen[key]; twice {
+		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: the pod at line %d has the same name", p.Name, first), key)
+		return
+	}
+	l.seen[key] = line
+	l.loaded.Pods = append(l.loaded.Pods, p)
+}
+
+// places are where fields end up by mistake, the likely ones first.
+func places() []document.Place {
+	return []document.Place{
+		{Path: "spec", Type: reflect.TypeFor[v1.PodSpec]()},
+		{Path: "metadata", Type: reflect.TypeFor[metav1.ObjectMeta]()},
+		{Path: "spec.containers[0]", Type: reflect.TypeFor[v1.Container]()},
+		{Path: "spec.containers[0].securityContext", Type: reflect.TypeFor[v1.SecurityContext]()},
+		{Path: "spec.containers[0].resources", Type: reflect.TypeFor[v1.ResourceRequirements]()},
+	}
+}
+
+// decodePod decodes what the check let through. An error would be a difference between the two.
+func decodePod(value map[string]any) (*v1.Pod, error) {
+	p := &v1.Pod{}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return p, fmt.Errorf("decoding: %w", err)
+	}
+	strict, err := kjson.UnmarshalStrict(bytes.TrimSpace(text), p)
+	if err != nil {
+		return p, fmt.Errorf("decoding: %w", err)
+	}
+	if len(strict) > 0 {
+		return p, fmt.Errorf("decoding: %w", strict[0])
+	}
+	return p, nil
+}
+
+// explained reports that one of the errors is the reason for whatever else is wrong at path.
+func explained(errs []document.Error, path string) bool {
+	for _, e := range errs {
+		if e.Path != "" && within(path, e.Path) || e.Meant != "" && within(path, e.Meant) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports that path is outer or lies under it.
+func within(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}

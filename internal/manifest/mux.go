@@ -1,0 +1,149 @@
+package manifest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// DuplicateError says that a pod is offered twice, and that another offer is used.
+type DuplicateError struct {
+	Key       pod.Key
+	Used, Not Origin
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("%s: pod %s is also in %s, which is used", e.Not.Path, e.Key, e.Used.Path)
+}
+
+// Word is what the sources have said so far.
+type Word struct {
+	// Order are the names of all sources, the one that counts most first.
+	Order []string
+	// Last is, for each source that has spoken, what it said when it could last be read.
+	Last map[string]Snapshot
+	// Failing are the sources that cannot be read now.
+	Failing map[string]error
+	// Running tells where the running pods were read.
+	Running map[pod.Key]Origin
+}
+
+// Merge makes one set of all. A pod that is offered twice is taken from where it runs from, else from
+// the first source, else from the first file by name.
+func Merge(w Word) Desired {
+	d := Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
+	offers := map[pod.Key][]*v1.Pod{}
+	for _, name := range w.Order {
+		said, ok := w.Last[name]
+		if !ok {
+			d.Complete = false
+		}
+		if err := w.Failing[name]; err != nil {
+			d.Problems = append(d.Problems, Problem{Origin: Origin{Source: kindOf(name), Path: name}, Err: err})
+		}
+		d.Problems = append(d.Problems, said.Problems...)
+		pods := slices.Clone(said.Pods)
+		slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(OriginOf(a).Path, OriginOf(b).Path) })
+		for _, p := range pods {
+			offers[pod.KeyOf(p)] = append(offers[pod.KeyOf(p)], p)
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(offers), compareKeys) {
+		at := w.choose(key, offers[key])
+		if at < 0 {
+			continue
+		}
+		used := offers[key][at]
+		d.Pods[key] = used
+		for i, p := range offers[key] {
+			if i != at {
+				err := &DuplicateError{Key: key, Used: OriginOf(used), Not: OriginOf(p)}
+				d.Problems = append(d.Problems, Problem{Origin: OriginOf(p), Key: key, Err: err})
+			}
+		}
+	}
+	return d
+}
+
+// choose returns which offer is used; -1 while the source that the pod runs from has yet to speak.
+func (w Word) choose(key pod.Key, offers []*v1.Pod) int {
+	from, runs := w.Running[key]
+	if !runs {
+		return 0
+	}
+	if i := slices.IndexFunc(offers, func(p *v1.Pod) bool { return OriginOf(p) == from }); i >= 0 {
+		return i
+	}
+	for _, name := range w.Order {
+		_, spoken := w.Last[name]
+		if !spoken && (from.Path == name || strings.HasPrefix(from.Path, name+"/")) {
+			return -1
+		}
+	}
+	return 0
+}
+
+// kindOf tells URLs from paths.
+func kindOf(source string) string {
+	if strings.Contains(source, "://") {
+		return SourceHTTP
+	}
+	return SourceFile
+}
+
+func compareKeys(a, b pod.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Mux merges what the sources say as they say it.
+type Mux struct{ word Word }
+
+// NewMux takes the sources' names, the one that counts most first, and where the pods that run now were
+// read.
+func NewMux(order []string, running map[pod.Key]Origin) *Mux {
+	seed := map[pod.Key]Origin{}
+	maps.Copy(seed, running)
+	return &Mux{word: Word{Order: order, Last: map[string]Snapshot{}, Failing: map[string]error{}, Running: seed}}
+}
+
+// Run merges until ctx ends. A Desired that was not received yet is replaced by a newer one, so that no
+// source has to wait.
+func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) error {
+	var newest Desired
+	var ready chan<- Desired // nil while there is nothing new
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-in:
+			newest, ready = m.hear(s), out
+		case ready <- newest:
+			ready = nil
+		}
+	}
+}
+
+// hear takes in a snapshot and merges anew.
+func (m *Mux) hear(s Snapshot) Desired {
+	if s.Err != nil {
+		m.word.Failing[s.Source] = s.Err
+	} else {
+		delete(m.word.Failing, s.Source)
+		m.word.Last[s.Source] = s
+	}
+	d := Merge(m.word)
+	if d.Complete {
+		m.word.Running = map[pod.Key]Origin{}
+	}
+	for key, p := range d.Pods {
+		m.word.Running[key] = OriginOf(p)
+	}
+	return d
+}

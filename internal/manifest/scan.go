@@ -1,0 +1,332 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// scanner reads a directory's manifests, or one file, again and again, and remembers the last good
+// pods of each. It owns no goroutine and no clock.
+type scanner struct {
+	path, node string
+	files      map[string]*entry
+	err        error
+	// begun: the directory was read once.
+	begun bool
+	// dir is the directory as it was when it was last read with success; nil before.
+	dir fs.FileInfo
+	// links are the directories that symbolic links among the manifests lead into.
+	links []string
+	// known are the places as places returned them last.
+	known []string
+}
+
+// entry is what is known of one file.
+type entry struct {
+	print print
+	hash  string
+	// pods are the last good ones.
+	pods []*v1.Pod
+	err  error
+	// first: it was there when the directory was first read.
+	first bool
+	// busy is since when the file was found open for writing; looks counts how often.
+	busy  time.Time
+	looks int
+}
+
+// found is the outcome of a scan.
+type found struct {
+	// changed: the snapshot says something new.
+	changed bool
+	// busy: a file is being written.
+	busy bool
+	// gone: a file turned out not to be there.
+	gone bool
+	// again is when to look again though nothing rings; 0: no need.
+	again time.Duration
+}
+
+func newScanner(path, node string) *scanner {
+	return &scanner{path: path, node: node, files: map[string]*entry{}}
+}
+
+// scan reads what changed since the last time.
+func (s *scanner) scan(now time.Time) found {
+	paths, err := s.list()
+	if err != nil {
+		changed := s.err == nil || s.err.Error() != err.Error()
+		s.err = err
+		return found{changed: changed}
+	}
+	result := found{changed: s.err != nil}
+	s.err = nil
+	for path := range s.files {
+		if _, there := paths[path]; !there {
+			delete(s.files, path)
+			result.changed = true
+		}
+	}
+	for path := range paths {
+		e, known := s.files[path]
+		if !known {
+			e = &entry{first: !s.begun}
+			s.files[path] = e
+		}
+		one := s.look(path, e, now)
+		if one.gone {
+			delete(s.files, path)
+		}
+		result.changed = result.changed || one.changed || one.gone && known
+		result.busy = result.busy || one.busy
+		if one.again > 0 && (result.again == 0 || one.again < result.again) {
+			result.again = one.again
+		}
+	}
+	s.begun = true
+	return result
+}
+
+// list returns the paths that may be manifests. A failure never means that there are none.
+func (s *scanner) list() (map[string]fs.DirEntry, error) {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("reading manifests: %w", err)
+	}
+	if !info.IsDir() {
+		s.links = linkTargets(nil, s.path)
+		return map[string]fs.DirEntry{s.path: nil}, nil
+	}
+	paths := map[string]fs.DirEntry{}
+	if err := s.entries(paths); err != nil {
+		return nil, fmt.Errorf("reading manifests: %w", err)
+	}
+	// A file that is renamed while its directory is read may be seen under neither name.
+	for path := range s.files {
+		if _, there := paths[path]; there {
+			continue
+		}
+		if err := s.entries(paths); err != nil {
+			return nil, fmt.Errorf("reading manifests: %w", err)
+		}
+		break
+	}
+	if s.dir != nil && !os.SameFile(s.dir, info) && len(paths) == 0 && len(s.files) > 0 {
+		return nil, fmt.Errorf("reading manifests: %s is empty and another directory than before, as when it is not mounted", s.path)
+	}
+	s.dir, s.links = info, nil
+	for path, e := range paths {
+		if e.Type()&fs.ModeSymlink != 0 {
+			s.links = linkTargets(s.links, path)
+		}
+	}
+	slices.Sort(s.links)
+	return paths, nil
+}
+
+// entries adds the paths of what has a manifest's name and is no directory.
+func (s *scanner) entries(to map[string]fs.DirEntry) error {
+	entries, err := os.ReadDir(s.path)
+	for _, e := range entries {
+		hidden := strings.HasPrefix(e.Name(), ".")
+		if !hidden && !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			to[filepath.Join(s.path, e.Name())] = e
+		}
+	}
+	return err
+}
+
+// linkTargets adds the directory of what path leads to, or would, if it is not path's own.
+func linkTargets(to []string, path string) []string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		if real, err = os.Readlink(path); err != nil {
+			return to
+		}
+		if !filepath.IsAbs(real) {
+			real = filepath.Join(filepath.Dir(path), real)
+		}
+	}
+	dir := filepath.Dir(real)
+	if dir == filepath.Dir(path) || slices.Contains(to, dir) {
+		return to
+	}
+	return append(to, dir)
+}
+
+// look reads one file if it changed.
+func (s *scanner) look(path string, e *entry, now time.Time) found {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isGone(path):
+		return found{gone: true}
+	case err != nil:
+		return e.fail(fmt.Errorf("reading %s: %w", path, errors.Unwrap(err)))
+	case info.IsDir(): // behind a symbolic link
+		return found{gone: true}
+	case !info.Mode().IsRegular():
+		return e.fail(fmt.Errorf("reading %s: is not a regular file", path))
+	case e.busy.IsZero() && e.print.same(info) && !e.print.fresh():
+		return found{}
+	}
+	data, print, err := readFile(path, now)
+	switch {
+	case errors.Is(err, errBusy):
+		return e.wait(path, now)
+	case err != nil:
+		return e.fail(err)
+	}
+	result := found{}
+	if print.fresh() {
+		result.again = freshness
+	}
+	same := digest(data) == e.hash && !e.print.at.IsZero()
+	e.busy, e.looks, e.print = time.Time{}, 0, print
+	if same {
+		return result
+	}
+	e.hash = digest(data)
+	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node})
+	if e.err = err; err == nil {
+		seen(loaded.Pods, e.pods, now)
+		e.pods = loaded.Pods
+	}
+	result.changed = true
+	return result
+}
+
+// isGone reports that there is not even a symbolic link that leads nowhere.
+func isGone(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// fail notes an error other than of the content.
+func (e *entry) fail(err error) found {
+	changed := e.err == nil || e.err.Error() != err.Error()
+	e.err, e.print = err, print{}
+	e.busy, e.looks = time.Time{}, 0
+	return found{changed: changed}
+}
+
+// wait keeps what is known of a file that is being written, and says so when it takes long.
+func (e *entry) wait(path string, now time.Time) found {
+	if e.busy.IsZero() {
+		e.busy = now
+	}
+	again := min(20*time.Millisecond<<min(e.looks, 5), 500*time.Millisecond)
+	e.looks++
+	if now.Sub(e.busy) < patience {
+		return found{busy: true, again: again}
+	}
+	since, looks := e.busy, e.looks
+	result := e.fail(fmt.Errorf("%s is open for writing; it is read when it is closed", path))
+	e.busy, e.looks = since, looks
+	result.again = again
+	return result
+}
+
+// snapshot says what the last scan found.
+func (s *scanner) snapshot() Snapshot {
+	snap := Snapshot{Source: s.path, Err: s.err}
+	if s.err != nil {
+		return snap
+	}
+	paths := make([]string, 0, len(s.files))
+	for path := range s.files {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		e := s.files[path]
+		snap.Pods = append(snap.Pods, e.pods...)
+		err := e.err
+		if err == nil && e.first && !e.busy.IsZero() && e.print.at.IsZero() {
+			// What ran from here before podrun started must not be taken for unwanted.
+			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
+		}
+		snap.Problems = append(snap.Problems, problems(Origin{Source: SourceFile, Path: path}, err)...)
+	}
+	return snap
+}
+
+// problems makes one Problem for each pod that an error concerns, and one for what cannot be told.
+func problems(origin Origin, err error) []Problem {
+	var invalid *InvalidError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &invalid):
+		return []Problem{{Origin: origin, Err: err}}
+	}
+	var keys []pod.Key
+	byKey := map[pod.Key][]FieldError{}
+	for _, e := range invalid.Errors {
+		if byKey[e.Key] == nil {
+			keys = append(keys, e.Key)
+		}
+		byKey[e.Key] = append(byKey[e.Key], e)
+	}
+	var all []Problem
+	for _, key := range keys {
+		all = append(all, Problem{Origin: origin, Key: key, Err: &InvalidError{Errors: byKey[key]}})
+	}
+	return all
+}
+
+// seen notes on pods when their revision was first read: before if it is among those.
+func seen(pods, before []*v1.Pod, now time.Time) {
+	for i, p := range pods {
+		p.Annotations[AnnotationSeen] = now.Format(time.RFC3339)
+		for _, old := range before {
+			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace &&
+				old.Annotations[AnnotationHash] == p.Annotations[AnnotationHash] {
+				pods[i] = old
+			}
+		}
+	}
+}
+
+// places are the directories to watch: where the manifests are, where links among them lead, and, for a
+// path that is not there or is a link itself, where it would come or change.
+func (s *scanner) places() []string {
+	var places []string
+	info, err := os.Stat(s.path)
+	if err == nil && info.IsDir() {
+		places = append(places, s.path)
+	}
+	link, lerr := os.Lstat(s.path)
+	if err != nil || !info.IsDir() || lerr != nil || link.Mode()&fs.ModeSymlink != 0 {
+		parent := filepath.Dir(s.path)
+		for parent != filepath.Dir(parent) {
+			if info, err := os.Stat(parent); err == nil && info.IsDir() {
+				break
+			}
+			parent = filepath.Dir(parent)
+		}
+		places = append(places, parent)
+	}
+	for _, dir := range s.links {
+		if !slices.Contains(places, dir) {
+			places = append(places, dir)
+		}
+	}
+	s.known = places
+	return places
+}
+
+// moved reports that the places are not those that places returned last.
+func (s *scanner) moved() bool {
+	before := s.known
+	return !slices.Equal(before, s.places())
+}

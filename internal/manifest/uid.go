@@ -1,0 +1,91 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// setIdentity gives a valid pod the name, UID and marks that it has on this node. written is the
+// canonical JSON of the manifest, before any default.
+func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
+	if p.Name != "" {
+		p.Name = fullName(p.Name, o.NodeName)
+	}
+	p.Spec.NodeName = o.NodeName
+	if p.UID == "" {
+		p.UID = uid(written, o)
+	}
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[AnnotationHash] = digest(written)
+	p.Annotations[AnnotationSource] = o.Origin.Source
+	p.Annotations[AnnotationManifest] = o.Origin.Path
+	if o.Origin.Source == SourceFile {
+		tolerateAll(p)
+	}
+}
+
+func fullName(name, node string) string { return name + "-" + node }
+
+// uid is the identity of a manifest without one of its own: of its content, its node and its place.
+func uid(written []byte, o LoadOptions) types.UID {
+	place := "\nfile:"
+	if o.Origin.Source == SourceHTTP {
+		place = "\nurl:"
+	}
+	return types.UID(digest(written, "\nhost:", o.NodeName, place, o.Origin.Path))
+}
+
+// digest is 128 bits of SHA-256, in hexadecimal. For the content alone it is the config.hash, so that a
+// file that is renamed keeps it.
+func digest(written []byte, more ...string) string {
+	h := sha256.New()
+	h.Write(written)
+	for _, s := range more {
+		h.Write([]byte(s))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// tolerateAll makes a pod stay whatever befalls the node, as pods from files do.
+func tolerateAll(p *v1.Pod) {
+	all := v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
+	for _, t := range p.Spec.Tolerations {
+		if t.MatchToleration(&all) {
+			return
+		}
+	}
+	p.Spec.Tolerations = append(p.Spec.Tolerations, all)
+}
+
+// SameRun reports that a running pod can stay as it is under a new manifest: the two differ in nothing
+// that its containers could notice. The UID that it runs under stays with it.
+func SameRun(running, wanted *v1.Pod) bool {
+	if running.Name != wanted.Name || running.Namespace != wanted.Namespace || running.Spec.NodeName != wanted.Spec.NodeName {
+		return false
+	}
+	// The same words mean the same, whatever an older podrun made of them.
+	if hash := running.Annotations[AnnotationHash]; hash != "" && hash == wanted.Annotations[AnnotationHash] {
+		return true
+	}
+	return equality.Semantic.DeepEqual(running.Labels, wanted.Labels) &&
+		equality.Semantic.DeepEqual(ownAnnotations(running), ownAnnotations(wanted)) &&
+		equality.Semantic.DeepEqual(running.Spec, wanted.Spec)
+}
+
+// ownAnnotations are those that the manifest gave.
+func ownAnnotations(p *v1.Pod) map[string]string {
+	own := map[string]string{}
+	for key, value := range p.Annotations {
+		if key != AnnotationManifest && !strings.HasPrefix(key, "kubernetes.io/config.") {
+			own[key] = value
+		}
+	}
+	return own
+}

@@ -1,0 +1,122 @@
+package manifest
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// The vectors never change: a pod whose UID changed with a new version of podrun would be replaced.
+func TestIdentityVectors(t *testing.T) {
+	t.Parallel()
+	type identity struct{ Name, UID, Hash string }
+	var vectors []struct {
+		About, Manifest, Node, Source, Path string
+		Pods                                []identity
+	}
+	if err := json.Unmarshal(read(t, "../../testdata/identity/vectors.json"), &vectors); err != nil {
+		t.Fatal(err)
+	}
+	if len(vectors) < 8 {
+		t.Fatalf("%d vectors", len(vectors))
+	}
+	for _, v := range vectors {
+		o := LoadOptions{Origin: Origin{Source: v.Source, Path: v.Path}, NodeName: v.Node}
+		loaded, err := Load([]byte(v.Manifest), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []identity
+		for _, p := range loaded.Pods {
+			got = append(got, identity{p.Name, string(p.UID), p.Annotations[AnnotationHash]})
+		}
+		if !slices.Equal(got, v.Pods) {
+			t.Errorf("%s on %s at %s:\ngot  %v\nwant %v", v.About, v.Node, v.Path, got, v.Pods)
+		}
+	}
+}
+
+// The same manifest in other words is the same; an edit is not.
+func TestIdentityIsOfTheContent(t *testing.T) {
+	t.Parallel()
+	one := func(text string) *v1.Pod {
+		loaded, err := Load([]byte(text), options("/a.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded.Pods[0]
+	}
+	const text = `apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  containers:
+  - name: c
+    image: "i:1"
+    ports: [{containerPort: 80}]
+    resources: {limits: {cpu: 0.5}}
+`
+	first := one(text)
+	for _, same := range []string{
+		"# comment\n---\n" + text,
+		strings.ReplaceAll(text, "\n", "\r\n"),
+		strings.Replace(text, "80", "0x50", 1),
+		strings.Replace(text, "0.5", "5.0e-1", 1),
+		`{"spec":{"containers":[{"resources":{"limits":{"cpu":0.50}},"ports":[{"containerPort":80}],"image":"i:1","name":"c"}]},
+		  "metadata":{"labels":{"app":"web"},"name":"web"},"kind":"Pod","apiVersion":"v1"}`,
+	} {
+		if p := one(same); p.UID != first.UID || p.Annotations[AnnotationHash] != first.Annotations[AnnotationHash] {
+			t.Errorf("another identity for\n%s", same)
+		}
+	}
+	for _, other := range []string{
+		strings.Replace(text, "i:1", "i:2", 1),
+		strings.Replace(text, "app: web", "app: x", 1),
+		text + "  restartPolicy: Always\n",
+	} {
+		if p := one(other); p.UID == first.UID {
+			t.Errorf("the same identity for\n%s", other)
+		}
+	}
+}
+
+func TestSameRun(t *testing.T) {
+	t.Parallel()
+	one := func(path, text string) *v1.Pod {
+		loaded, err := Load([]byte(text), options(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded.Pods[0]
+	}
+	text := podText("a", "i:1")
+	running := one("/a.yaml", text)
+	running.Annotations[AnnotationSeen] = "then"
+	cases := []struct {
+		name   string
+		wanted *v1.Pod
+		want   bool
+	}{
+		{"renamed", one("/b.yaml", text), true},
+		{"a default spelled out", one("/a.yaml", text+"  \n#\n"), true},
+		{"other words", one("/a.yaml", strings.Replace(text, "image:", "imagePullPolicy: IfNotPresent, image:", 1)), true},
+		{"another image", one("/a.yaml", podText("a", "i:2")), false},
+		{"a label", one("/a.yaml", strings.Replace(text, "name: a", "name: a, labels: {x: z}", 1)), false},
+		{"an annotation", one("/a.yaml", strings.Replace(text, "name: a", "name: a, annotations: {x: z}", 1)), false},
+		{"another pod", one("/a.yaml", podText("b", "i:1")), false},
+	}
+	for _, c := range cases {
+		if got := SameRun(running, c.wanted); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+	// The same words keep a pod whose defaults an older version saw otherwise.
+	old := one("/a.yaml", text)
+	old.Spec.SchedulerName = "old"
+	if !SameRun(old, running) {
+		t.Error("a new default must not replace a pod")
+	}
+}

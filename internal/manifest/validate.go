@@ -1,0 +1,192 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validate judges a pod with its defaults, before it gets its identity, as the API server would judge
+// its creation, for all that podrun supports; beyond that, that its names fit where podrun uses them.
+func validate(p *v1.Pod, node string) field.ErrorList {
+	errs := validateMeta(p, node, field.NewPath("metadata"))
+	path := field.NewPath("spec")
+	s := &p.Spec
+	volumes, more := validateVolumes(s.Volumes, path.Child("volumes"))
+	errs = append(errs, more...)
+	errs = append(errs, validateContainers(s, volumes, path.Child("containers"))...)
+	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
+		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
+	errs = append(errs, supported(s.DNSPolicy, path.Child("dnsPolicy"),
+		v1.DNSClusterFirst, v1.DNSClusterFirstWithHostNet, v1.DNSDefault, v1.DNSNone)...)
+	if s.NodeName != "" && s.NodeName != node {
+		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", node)))
+	}
+	if s.PriorityClassName != "" {
+		errs = append(errs, invalid(path.Child("priorityClassName"), s.PriorityClassName,
+			validation.IsDNS1123Subdomain(s.PriorityClassName))...)
+	}
+	if s.PreemptionPolicy != nil {
+		errs = append(errs, supported(*s.PreemptionPolicy, path.Child("preemptionPolicy"),
+			v1.PreemptLowerPriority, v1.PreemptNever)...)
+	}
+	if s.OS != nil {
+		errs = append(errs, supported(s.OS.Name, path.Child("os", "name"), v1.Linux, v1.Windows)...)
+	}
+	for i := range s.Tolerations {
+		errs = append(errs, validateToleration(&s.Tolerations[i], path.Child("tolerations").Index(i))...)
+	}
+	return errs
+}
+
+func validateMeta(p *v1.Pod, node string, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, path)
+	uidOK := p.UID == "" || safeElement(string(p.UID))
+	if !uidOK {
+		errs = append(errs, field.Invalid(path.Child("uid"), p.UID,
+			"must be at most 63 letters, digits, '.', '_' and '-', and begin with a letter or digit"))
+	}
+	if p.Name == "" || len(validation.IsDNS1123Subdomain(p.Name)) > 0 {
+		return errs
+	}
+	full := fullName(p.Name, node)
+	if bad := validation.IsDNS1123Subdomain(full); len(bad) > 0 {
+		return append(errs, field.Invalid(path.Child("name"), p.Name,
+			fmt.Sprintf("with the node's name it is %q, and %s", full, strings.Join(bad, "; "))))
+	}
+	// Its logs are in one directory named <namespace>_<name>_<uid>.
+	length := len(p.Namespace) + len(full) + 2 + 2*16
+	if p.UID != "" {
+		length += len(p.UID) - 2*16
+	}
+	if uidOK && length > maxFileName {
+		errs = append(errs, field.Invalid(path.Child("name"), p.Name, fmt.Sprintf(
+			"with namespace, node and UID it makes a file name of %d characters, and %d is the most", length, maxFileName)))
+	}
+	return errs
+}
+
+// maxFileName is the longest name that Linux's file systems take.
+const maxFileName = 255
+
+// safeElement reports that s can be one element of a path.
+func safeElement(s string) bool {
+	if s == "" || len(s) > 63 {
+		return false
+	}
+	for i, r := range s {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !letter && (i == 0 || !strings.ContainsRune("._-", r)) {
+			return false
+		}
+	}
+	return true
+}
+
+// validateVolumes returns the names that mounts may use.
+func validateVolumes(volumes []v1.Volume, path *field.Path) (sets.Set[string], field.ErrorList) {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i := range volumes {
+		at, name := path.Index(i), volumes[i].Name
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case names.Has(name):
+			errs = append(errs, field.Duplicate(at.Child("name"), name))
+		default:
+			errs = append(errs, invalid(at.Child("name"), name, validation.IsDNS1123Label(name))...)
+		}
+		names.Insert(name)
+		errs = append(errs, validateSource(&volumes[i].VolumeSource, at)...)
+	}
+	return names, errs
+}
+
+func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.EmptyDir != nil && s.HostPath != nil {
+		errs = append(errs, field.Forbidden(path.Child("hostPath"), "may not specify more than 1 volume type"))
+	}
+	if s.HostPath == nil {
+		return errs
+	}
+	at := path.Child("hostPath")
+	if s.HostPath.Path == "" {
+		errs = append(errs, field.Required(at.Child("path"), ""))
+	}
+	for _, part := range strings.Split(s.HostPath.Path, "/") {
+		if part == ".." {
+			errs = append(errs, field.Invalid(at.Child("path"), s.HostPath.Path, "must not contain '..'"))
+			break
+		}
+	}
+	if s.HostPath.Type != nil {
+		switch *s.HostPath.Type {
+		case v1.HostPathUnset:
+		default:
+			errs = append(errs, supported(*s.HostPath.Type, at.Child("type"), v1.HostPathBlockDev, v1.HostPathCharDev,
+				v1.HostPathDirectory, v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)...)
+		}
+	}
+	return errs
+}
+
+func validateToleration(t *v1.Toleration, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if t.Key != "" {
+		errs = append(errs, metavalidation.ValidateLabelName(t.Key, path.Child("key"))...)
+	} else if t.Operator != v1.TolerationOpExists {
+		errs = append(errs, field.Invalid(path.Child("operator"), t.Operator,
+			"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+	}
+	if t.TolerationSeconds != nil && t.Effect != v1.TaintEffectNoExecute {
+		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect,
+			"effect must be 'NoExecute' when `tolerationSeconds` is set"))
+	}
+	switch t.Operator {
+	case v1.TolerationOpEqual, "":
+		errs = append(errs, invalid(path.Child("operator"), t.Value, validation.IsValidLabelValue(t.Value))...)
+	case v1.TolerationOpExists:
+		if t.Value != "" {
+			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
+		}
+	default:
+		errs = append(errs, supported(t.Operator, path.Child("operator"), v1.TolerationOpEqual, v1.TolerationOpExists)...)
+	}
+	if t.Effect != "" {
+		errs = append(errs, supported(t.Effect, path.Child("effect"),
+			v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)...)
+	}
+	return errs
+}
+
+// supported reports a value that is not one of those; an empty one is missing.
+func supported[T ~string](value T, path *field.Path, values ...T) field.ErrorList {
+	for _, v := range values {
+		if v == value {
+			return nil
+		}
+	}
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	slices.Sort(values)
+	return field.ErrorList{field.NotSupported(path, value, values)}
+}
+
+// invalid makes an error of each message.
+func invalid(path *field.Path, value any, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range messages {
+		errs = append(errs, field.Invalid(path, value, message))
+	}
+	return errs
+}

@@ -1,0 +1,160 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func validateContainers(s *v1.PodSpec, volumes sets.Set[string], path *field.Path) field.ErrorList {
+	if len(s.Containers) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	names, hostPorts := sets.New[string](), sets.New[string]()
+	for i := range s.Containers {
+		c, at := &s.Containers[i], path.Index(i)
+		switch {
+		case c.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case names.Has(c.Name):
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		default:
+			errs = append(errs, invalid(at.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
+		}
+		names.Insert(c.Name)
+		switch {
+		case c.Image == "":
+			errs = append(errs, field.Required(at.Child("image"), ""))
+		case strings.TrimSpace(c.Image) != c.Image:
+			errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+		}
+		errs = append(errs, supported(c.ImagePullPolicy, at.Child("imagePullPolicy"),
+			v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
+		errs = append(errs, supported(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
+			v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)...)
+		errs = append(errs, validatePorts(c.Ports, s.HostNetwork, hostPorts, at.Child("ports"))...)
+		errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
+		errs = append(errs, validateMounts(c.VolumeMounts, volumes, at.Child("volumeMounts"))...)
+		errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
+	}
+	return errs
+}
+
+// validatePorts adds the host's ports to taken, as protocol/address/number.
+func validatePorts(ports []v1.ContainerPort, hostNetwork bool, taken sets.Set[string], path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i, port := range ports {
+		at := path.Index(i)
+		if port.Name != "" {
+			bad := validation.IsValidPortName(port.Name)
+			errs = append(errs, invalid(at.Child("name"), port.Name, bad)...)
+			if len(bad) == 0 && names.Has(port.Name) {
+				errs = append(errs, field.Duplicate(at.Child("name"), port.Name))
+			}
+			names.Insert(port.Name)
+		}
+		if port.ContainerPort == 0 {
+			errs = append(errs, field.Required(at.Child("containerPort"), ""))
+		} else {
+			errs = append(errs, invalid(at.Child("containerPort"), port.ContainerPort,
+				validation.IsValidPortNum(int(port.ContainerPort)))...)
+		}
+		errs = append(errs, supported(port.Protocol, at.Child("protocol"), v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
+		if port.HostPort == 0 {
+			continue
+		}
+		bad := validation.IsValidPortNum(int(port.HostPort))
+		errs = append(errs, invalid(at.Child("hostPort"), port.HostPort, bad)...)
+		switch {
+		case len(bad) > 0:
+		case !hostNetwork:
+			errs = append(errs, field.Forbidden(at.Child("hostPort"), "not supported yet without hostNetwork"))
+		case port.HostPort != port.ContainerPort:
+			errs = append(errs, field.Invalid(at.Child("containerPort"), port.ContainerPort,
+				"must match `hostPort` when `hostNetwork` is true"))
+		}
+		place := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
+		if taken.Has(place) {
+			errs = append(errs, field.Duplicate(at.Child("hostPort"), place))
+		}
+		taken.Insert(place)
+	}
+	return errs
+}
+
+func validateEnv(env []v1.EnvVar, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, e := range env {
+		at := path.Index(i).Child("name")
+		if e.Name == "" {
+			errs = append(errs, field.Required(at, ""))
+			continue
+		}
+		errs = append(errs, invalid(at, e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
+		if strings.ContainsRune(e.Value, 0) {
+			errs = append(errs, field.Invalid(path.Index(i).Child("value"), e.Value, "must not contain a NUL character"))
+		}
+	}
+	return errs
+}
+
+func validateMounts(mounts []v1.VolumeMount, volumes sets.Set[string], path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	places := sets.New[string]()
+	for i, m := range mounts {
+		at := path.Index(i)
+		switch {
+		case m.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case !volumes.Has(m.Name):
+			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
+		}
+		if m.MountPath == "" {
+			errs = append(errs, field.Required(at.Child("mountPath"), ""))
+		}
+		if places.Has(m.MountPath) {
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
+		}
+		places.Insert(m.MountPath)
+	}
+	return errs
+}
+
+func validateResources(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	judge := func(list v1.ResourceList, path *field.Path) {
+		for _, name := range sorted(list) {
+			at, quantity := path.Key(string(name)), list[name]
+			if quantity.Sign() < 0 {
+				errs = append(errs, field.Invalid(at, quantity.String(), "must be greater than or equal to 0"))
+			}
+		}
+	}
+	judge(r.Limits, path.Child("limits"))
+	judge(r.Requests, path.Child("requests"))
+	for _, name := range sorted(r.Requests) {
+		request := r.Requests[name]
+		limit, ok := r.Limits[name]
+		if ok && request.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(path.Child("requests"), request.String(),
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+		}
+	}
+	return errs
+}
+
+func sorted(list v1.ResourceList) []v1.ResourceName {
+	names := make([]v1.ResourceName, 0, len(list))
+	for name := range list {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

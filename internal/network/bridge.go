@@ -1,0 +1,225 @@
+// Package network connects pods by a bridge of podrun's own, through netlink in-process: no CNI plugin,
+// no command is run. It owns the bridge, the pods' addresses and one nftables table; it does not make
+// or remove network namespaces. All processes of one run directory share one bridge, and with the last
+// address everything goes.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+)
+
+// Options are what a Bridge needs.
+type Options struct {
+	Dirs layout.Dirs
+	Log  *slog.Logger
+}
+
+// Bridge is the network of one run directory.
+type Bridge struct {
+	dir  string // of the records
+	run  string // names the network
+	log  *slog.Logger
+	boot func() (string, error)
+	// unmasked says once that pods cannot be masqueraded.
+	unmasked sync.Once
+}
+
+// NewBridge returns the network; it touches nothing yet.
+func NewBridge(o Options) *Bridge {
+	return &Bridge{
+		dir:  o.Dirs.Network(),
+		run:  filepath.Clean(o.Dirs.Run),
+		log:  o.Log,
+		boot: sync.OnceValues(host.BootID),
+	}
+}
+
+// Setup connects the network namespace at the path netns: lo up, eth0 with an address of its own and a
+// default route by the bridge. After an error the caller calls Teardown, which releases what was taken.
+func (b *Bridge) Setup(ctx context.Context, id string, netns string) ([]netip.Addr, error) {
+	addr, err := b.setup(ctx, id, netns)
+	if err != nil {
+		return nil, fmt.Errorf("connecting the pod's network: %w", err)
+	}
+	return []netip.Addr{addr}, nil
+}
+
+func (b *Bridge) setup(ctx context.Context, id, netns string) (netip.Addr, error) {
+	if err := ctx.Err(); err != nil {
+		return netip.Addr{}, err
+	}
+	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("opening netlink: %w", err)
+	}
+	defer outside.Close()
+	p, err := b.take(outside, id)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if err := connect(outside, p, netns); err != nil {
+		return netip.Addr{}, err
+	}
+	return p.addr, nil
+}
+
+// take reserves an address for id and sees to the bridge. Once an address is taken the bridge stays, so
+// the rest needs no lock.
+func (b *Bridge) take(outside *netlink.Handle, id string) (port, error) {
+	if err := os.MkdirAll(b.dir, 0o711); err != nil {
+		return port{}, err
+	}
+	lock, err := host.LockDir(b.dir, 0o711)
+	if err != nil {
+		return port{}, err
+	}
+	defer lock.Unlock()
+	rec, err := b.current()
+	if err != nil {
+		return port{}, err
+	}
+	rec, index, err := b.ensure(outside, rec)
+	if err != nil {
+		return port{}, fmt.Errorf("making the bridge: %w", hint(err))
+	}
+	addr, err := b.allocate(rec, id)
+	if err != nil {
+		return port{}, err
+	}
+	return port{name: b.portName(id), bridge: index, mtu: rec.MTU, addr: addr, subnet: rec.Subnet}, nil
+}
+
+// ensure makes the bridge unless it is there and up; being up is its last step.
+func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error) {
+	if rec.Bridge != "" {
+		link, err := outside.LinkByName(rec.Bridge)
+		if err == nil && link.Attrs().Flags&unix.IFF_UP != 0 {
+			return rec, link.Attrs().Index, nil
+		}
+		if err != nil && !isNotFound(err) {
+			return rec, 0, err
+		}
+		if err == nil { // begun, and cut off
+			index, err := b.complete(outside, rec, link)
+			return rec, index, err
+		}
+	}
+	rec, err := b.choose(outside, rec)
+	if err != nil {
+		return rec, 0, err
+	}
+	// Before the bridge: one without a record is not ours.
+	if err := b.save(rec); err != nil {
+		return rec, 0, err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = rec.Bridge, rec.MTU
+	// Fixed, because the kernel would change it with the ports, and pods keep the gateway's in a cache.
+	attrs.HardwareAddr = hardwareAddr(b.run)
+	link := &netlink.Bridge{LinkAttrs: attrs}
+	if err := outside.LinkAdd(link); err != nil {
+		return rec, 0, fmt.Errorf("adding link %s: %w", rec.Bridge, err)
+	}
+	index, err := b.complete(outside, rec, link)
+	return rec, index, err
+}
+
+// complete gives the bridge its address and turns forwarding and masquerading on.
+func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link) (int, error) {
+	gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(rec.Subnet), rec.Subnet.Bits())}
+	if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
+		return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
+	}
+	if err := forward(); err != nil {
+		b.log.Warn("cannot turn on IPv4 forwarding: pods reach only each other and this machine", "why", err)
+	}
+	if err := masquerade(rec.Bridge, rec.Subnet); err != nil {
+		b.unmasked.Do(func() {
+			b.log.Warn("cannot masquerade with nftables: pods reach only each other and this machine", "why", err)
+		})
+	}
+	if err := outside.LinkSetUp(link); err != nil {
+		return 0, err
+	}
+	return link.Attrs().Index, nil
+}
+
+// Teardown removes id's link if it is still there and frees its address; with the last address go the
+// bridge, the nftables table and the records.
+func (b *Bridge) Teardown(_ context.Context, id string) error {
+	if err := b.teardown(id); err != nil {
+		return fmt.Errorf("releasing the pod's network: %w", err)
+	}
+	return nil
+}
+
+func (b *Bridge) teardown(id string) error {
+	if _, err := os.Lstat(b.dir); errors.Is(err, os.ErrNotExist) {
+		return nil // no address and so no link was ever given
+	}
+	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer outside.Close()
+	// The link goes first: whoever gets the address next must not meet it twice.
+	if err := removeLink(outside, b.portName(id)); err != nil {
+		return err
+	}
+	lock, err := host.LockExisting(b.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	last, err := b.release(id)
+	if err != nil || !last {
+		return err
+	}
+	return b.dismantle(outside)
+}
+
+// dismantle removes all that the network consists of. The caller holds the lock.
+func (b *Bridge) dismantle(outside *netlink.Handle) error {
+	boot, err := b.boot()
+	if err != nil {
+		return err
+	}
+	rec, err := b.load()
+	if err != nil {
+		return err
+	}
+	// After a reboot the names in the record may be somebody else's.
+	if rec.Bridge != "" && rec.Boot == boot {
+		if err := removeLink(outside, rec.Bridge); err != nil {
+			return err
+		}
+		if err := unmasquerade(rec.Bridge); err != nil {
+			b.log.Debug("nftables table not removed", "bridge", rec.Bridge, "why", err)
+		}
+	}
+	return b.removeRecords()
+}
+
+// hint adds what to do to an error that says that this machine does not let podrun make a bridge.
+func hint(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("%w: podrun cannot make network devices here; a pod with hostNetwork: true needs none", err)
+	}
+	return err
+}

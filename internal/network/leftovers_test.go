@@ -1,0 +1,208 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+const childEnv = "PODRUN_TEST_NETWORK_RUN"
+
+// TestChild is the second process of TestSecondProcessAgrees.
+func TestChild(t *testing.T) {
+	run, ok := os.LookupEnv(childEnv)
+	if !ok {
+		t.Skip("run by TestSecondProcessAgrees")
+	}
+	addrs, err := newBridge(t, run).Setup(t.Context(), "child", "/proc/self/fd/3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("address", addrs[0])
+}
+
+func TestSecondProcessAgrees(t *testing.T) {
+	host, a, b := newNS(t), newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	addrA := mustSetup(t, host, br, "parent", a)
+	var out []byte
+	in(t, host, func() (err error) {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
+		cmd.Env = append(os.Environ(), childEnv+"="+run)
+		fd, err := unix.Dup(int(b))
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), "netns")
+		defer f.Close()
+		cmd.ExtraFiles = []*os.File{f}
+		out, err = cmd.CombinedOutput()
+		return err
+	})
+	_, text, _ := strings.Cut(string(out), "address ")
+	addrB, err := netip.ParseAddr(strings.Fields(text)[0])
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if addrB != addrA.Next() {
+		t.Errorf("%s, then %s", addrA, addrB)
+	}
+	talk(t, a, b, addrB.String())
+	teardown(t, host, br, "child")
+	teardown(t, host, br, "parent")
+	bare(t, host, run)
+}
+
+// TestSideBySide: podruns of several run directories do not touch each other's, even with the same id.
+func TestSideBySide(t *testing.T) {
+	host, a, b := newNS(t), newNS(t), newNS(t)
+	runA, runB := t.TempDir(), t.TempDir()
+	brA, brB := newBridge(t, runA), newBridge(t, runB)
+	mustSetup(t, host, brA, "same", a)
+	addrB := mustSetup(t, host, brB, "same", b)
+	recA, _ := brA.load()
+	recB, _ := brB.load()
+	if recA.Bridge == recB.Bridge || recA.Subnet.Overlaps(recB.Subnet) {
+		t.Errorf("%+v and %+v", recA, recB)
+	}
+	teardown(t, host, brA, "same")
+	talk(t, host, b, addrB.String())
+	teardown(t, host, brB, "same")
+	bare(t, host, runA)
+	bare(t, host, runB)
+}
+
+// TestLeftovers: whatever an interrupted process or an older boot left is used or removed.
+func TestLeftovers(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, host netns.NsHandle, b *Bridge){
+		"bridge gone, as when a container restarts": func(t *testing.T, host netns.NsHandle, b *Bridge) {
+			rec, _ := b.load()
+			in(t, host, func() error {
+				handle, err := netlink.NewHandle()
+				if err != nil {
+					return err
+				}
+				defer handle.Close()
+				return errors.Join(removeLink(handle, rec.Bridge), removeLink(handle, b.portName("old")))
+			})
+		},
+		"bridge down, as when its making was cut off": func(t *testing.T, host netns.NsHandle, b *Bridge) {
+			rec, _ := b.load()
+			in(t, host, func() error {
+				link, err := netlink.LinkByName(rec.Bridge)
+				if err != nil {
+					return err
+				}
+				return errors.Join(netlink.AddrDel(link, &netlink.Addr{IPNet: ipNet(gatewayOf(rec.Subnet), rec.Subnet.Bits())}),
+					netlink.LinkSetDown(link), unmasquerade(rec.Bridge))
+			})
+		},
+		"link but no address": func(t *testing.T, host netns.NsHandle, b *Bridge) {
+			if _, err := b.release("old"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"torn record of the last address": func(t *testing.T, host netns.NsHandle, b *Bridge) {
+			if err := os.WriteFile(filepath.Join(b.dir, lastName), []byte("10.6"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, a, again, other := newNS(t), newNS(t), newNS(t), newNS(t)
+			run := t.TempDir()
+			b := newBridge(t, run)
+			mustSetup(t, host, b, "old", a)
+			harm(t, host, b)
+			mustSetup(t, host, b, "old", again)
+			addr := mustSetup(t, host, b, "new", other)
+			talk(t, again, other, addr.String())
+			teardown(t, host, b, "old")
+			teardown(t, host, b, "new")
+			bare(t, host, run)
+		})
+	}
+}
+
+// TestOtherBoot: addresses of an older boot are dropped, and its names are not touched.
+func TestOtherBoot(t *testing.T) {
+	host, a, b := newNS(t), newNS(t), newNS(t)
+	run := t.TempDir()
+	old := newBridge(t, run)
+	old.boot = func() (string, error) { return "older", nil }
+	mustSetup(t, host, old, "old", a)
+	rec, _ := old.load()
+	now := newBridge(t, run)
+	mustSetup(t, host, now, "new", b)
+	held, err := now.addresses()
+	if err != nil || len(held) != 1 {
+		t.Fatalf("held %v, %v", held, err)
+	}
+	recNow, _ := now.load()
+	if recNow.Bridge == rec.Bridge {
+		t.Errorf("took over %s, which was there", rec.Bridge)
+	}
+	teardown(t, host, now, "new")
+	in(t, host, func() error {
+		_, err := netlink.LinkByName(rec.Bridge)
+		return err
+	})
+}
+
+func TestErrors(t *testing.T) {
+	host := newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	in(t, host, func() error {
+		if _, err := br.Setup(context.Background(), "x", "/nowhere"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("error %v", err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := br.Setup(ctx, "x", "/nowhere"); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		return br.Teardown(context.Background(), "x")
+	})
+	bare(t, host, run)
+	if err := hint(fmt.Errorf("adding: %w", unix.EPERM)); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "hostNetwork: true") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestNotPermitted: where no link may be made, the error says what works.
+func TestNotPermitted(t *testing.T) {
+	host, pod := newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	err := try(host, func() error {
+		// Of this thread only, which ends.
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if err := unix.Capget(&header, &data[0]); err != nil {
+			return err
+		}
+		data[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+		if err := unix.Capset(&header, &data[0]); err != nil {
+			return err
+		}
+		_, err := br.Setup(context.Background(), "x", path(pod))
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "hostNetwork: true") {
+		t.Fatalf("error %v", err)
+	}
+	teardown(t, host, br, "x")
+	bare(t, host, run)
+}

@@ -1,0 +1,144 @@
+package network
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	podLink = "eth0"
+	// loopback is the index of lo in every network namespace.
+	loopback = 1
+)
+
+// port is one pod's end of the bridge.
+type port struct {
+	name   string // of the link on the host's side
+	bridge int    // the bridge's index
+	mtu    int
+	addr   netip.Addr
+	subnet netip.Prefix
+}
+
+// portName is the host's link of id. The run directory is part of it, because two podruns may run the
+// same pod side by side.
+func (b *Bridge) portName(id string) string {
+	sum := sha256.Sum256([]byte(b.run + "\x00" + id))
+	return "pr" + hex.EncodeToString(sum[:5])
+}
+
+// connect joins the namespace at path to the bridge.
+func connect(outside *netlink.Handle, p port, path string) error {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	defer ns.Close()
+	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("entering %s: %w", path, err)
+	}
+	defer inside.Close()
+	if err := inside.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopback}}); err != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
+	if err := addPort(outside, p, ns); err != nil {
+		return fmt.Errorf("making link %s: %w", p.name, hint(err))
+	}
+	if err := configure(inside, p); err != nil {
+		return fmt.Errorf("configuring %s: %w", podLink, err)
+	}
+	return nil
+}
+
+// addPort makes the pair of links; one of that name can only be what an interrupted Setup left.
+func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.MasterIndex, attrs.Flags = p.name, p.mtu, p.bridge, net.FlagUp
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerNamespace, veth.PeerMTU = podLink, netlink.NsFd(int(ns)), uint32(p.mtu)
+	err := outside.LinkAdd(veth)
+	if errors.Is(err, unix.EEXIST) {
+		if err := removeLink(outside, p.name); err != nil {
+			return err
+		}
+		err = outside.LinkAdd(veth)
+	}
+	if err != nil {
+		return err
+	}
+	// A pod may reach itself by an address that is translated to its own.
+	return outside.LinkSetHairpin(veth, true)
+}
+
+// configure gives the pod's end its address and the default route.
+func configure(inside *netlink.Handle, p port) error {
+	link, err := inside.LinkByName(podLink)
+	if err != nil {
+		return err
+	}
+	if err := inside.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p.addr, p.subnet.Bits())}); err != nil {
+		return err
+	}
+	if err := inside.LinkSetUp(link); err != nil {
+		return err
+	}
+	return inside.RouteAdd(&netlink.Route{
+		LinkIndex: link.Attrs().Index,
+		Dst:       ipNet(netip.IPv4Unspecified(), 0),
+		Gw:        gatewayOf(p.subnet).AsSlice(),
+	})
+}
+
+// removeLink removes a link; a missing one is success.
+func removeLink(outside *netlink.Handle, name string) error {
+	link, err := outside.LinkByName(name)
+	if isNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		err = outside.LinkDel(link)
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) { // the pod's end may take it along just now
+		return fmt.Errorf("removing link %s: %w", name, err)
+	}
+	return nil
+}
+
+func isNotFound(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing)
+}
+
+// forward lets the kernel pass packets between the bridge and the other links.
+func forward() error {
+	const path = "/proc/sys/net/ipv4/ip_forward"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if len(b) > 0 && b[0] == '1' {
+		return nil
+	}
+	return os.WriteFile(path, []byte("1"), 0)
+}
+
+func hardwareAddr(run string) net.HardwareAddr {
+	sum := sha256.Sum256([]byte(run))
+	addr := net.HardwareAddr(sum[:6])
+	addr[0] = addr[0]&^0x01 | 0x02 // one card, locally given
+	return addr
+}
+
+func ipNet(addr netip.Addr, bits int) *net.IPNet {
+	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(bits, addr.BitLen())}
+}

@@ -1,0 +1,203 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+func TestPodsReachEachOtherAndTheHost(t *testing.T) {
+	host, a, b := newNS(t), newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	addrA := mustSetup(t, host, br, "aaaa", a)
+	addrB := mustSetup(t, host, br, "bbbb", b)
+	rec, err := br.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := gatewayOf(rec.Subnet).String()
+	for _, c := range []struct {
+		name     string
+		from, to netns.NsHandle
+		addr     string
+		seen     netip.Addr
+	}{
+		{"pod to pod", a, b, addrB.String(), addrA},
+		{"and back", b, a, addrA.String(), addrB},
+		{"pod to host", a, host, gateway, addrA},
+		{"host to pod", host, a, addrA.String(), netip.MustParseAddr(gateway)},
+		{"pod to itself", a, a, addrA.String(), addrA},
+		{"localhost", a, a, "127.0.0.1", netip.MustParseAddr("127.0.0.1")},
+	} {
+		if seen := talk(t, c.from, c.to, c.addr); seen != c.seen {
+			t.Errorf("%s: seen as %s, want %s", c.name, seen, c.seen)
+		}
+	}
+	teardown(t, host, br, "aaaa")
+	if seen := talk(t, b, host, gateway); seen != addrB {
+		t.Errorf("after the other has gone: seen as %s", seen)
+	}
+	teardown(t, host, br, "bbbb")
+	teardown(t, host, br, "bbbb")
+	bare(t, host, run)
+}
+
+func TestPodsReachTheWorldAsTheHost(t *testing.T) {
+	host, pod, outside := newNS(t), newNS(t), newNS(t)
+	joinOutside(t, host, outside)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	mustSetup(t, host, br, "aaaa", pod)
+	if seen := talk(t, pod, outside, "192.0.2.1"); seen != netip.MustParseAddr("192.0.2.2") {
+		t.Errorf("seen as %s", seen)
+	}
+	in(t, pod, func() error {
+		link, err := netlink.LinkByName(podLink)
+		if err == nil && link.Attrs().MTU != 1400 {
+			t.Errorf("mtu %d, want the uplink's 1400", link.Attrs().MTU)
+		}
+		return err
+	})
+	in(t, host, func() error {
+		addr, err := HostIP()
+		if addr != netip.MustParseAddr("192.0.2.2") {
+			t.Errorf("host's address %s", addr)
+		}
+		return err
+	})
+	teardown(t, host, br, "aaaa")
+	bare(t, host, run)
+}
+
+func TestHostIPWithoutRoute(t *testing.T) {
+	host, pod := newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	mustSetup(t, host, br, "aaaa", pod)
+	in(t, host, func() error {
+		if addr, err := HostIP(); err == nil {
+			t.Errorf("a host with only podrun's bridge has address %s", addr)
+		}
+		return nil
+	})
+	teardown(t, host, br, "aaaa")
+}
+
+// TestCyclesLeaveNothing: 300 pods come and go beside one that stays.
+func TestCyclesLeaveNothing(t *testing.T) {
+	host, stays := newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	kept := mustSetup(t, host, br, "kept", stays)
+	seen := map[netip.Addr]bool{kept: true}
+	for i := range 300 {
+		pod := newNS(t)
+		addr := mustSetup(t, host, br, fmt.Sprint(i), pod)
+		if seen[addr] {
+			t.Fatalf("%s given again at once", addr)
+		}
+		seen[addr] = true
+		if i%2 == 0 {
+			pod.Close() // as when the pins go first
+		}
+		teardown(t, host, br, fmt.Sprint(i))
+	}
+	held, err := br.addresses()
+	if err != nil || len(held) != 1 || held[kept] != "kept" {
+		t.Fatalf("held %v, %v", held, err)
+	}
+	in(t, host, func() error {
+		links, err := netlink.LinkList()
+		for _, l := range links {
+			if name := l.Attrs().Name; strings.HasPrefix(name, "pr") && name != br.portName("kept") {
+				t.Errorf("link %s is left", name)
+			}
+		}
+		return err
+	})
+	teardown(t, host, br, "kept")
+	bare(t, host, run)
+}
+
+// TestFiftyAtOnce: two bridges of one run directory, as two processes have them, serve 50 pods at once.
+func TestFiftyAtOnce(t *testing.T) {
+	host := newNS(t)
+	run := t.TempDir()
+	bridges := []*Bridge{newBridge(t, run), newBridge(t, run)}
+	var mu sync.Mutex
+	given := map[netip.Addr]int{}
+	var wg sync.WaitGroup
+	for i := range 50 {
+		pod := newNS(t)
+		wg.Go(func() {
+			addr, err := setup(host, bridges[i%2], fmt.Sprint(i), pod)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if other, twice := given[addr]; twice {
+				t.Errorf("%s given to %d and %d", addr, other, i)
+			}
+			given[addr] = i
+		})
+	}
+	wg.Wait()
+	for i := range 50 {
+		wg.Go(func() {
+			if err := try(host, func() error { return bridges[(i+1)%2].Teardown(context.Background(), fmt.Sprint(i)) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	bare(t, host, run)
+}
+
+func BenchmarkSetup(b *testing.B) {
+	host, stays, pod := newNS(b), newNS(b), newNS(b)
+	br := newBridge(b, b.TempDir())
+	mustSetup(b, host, br, "kept", stays)
+	in(b, host, func() error {
+		for b.Loop() {
+			if _, err := br.Setup(context.Background(), "x", path(pod)); err != nil {
+				return err
+			}
+			b.StopTimer()
+			if err := br.Teardown(context.Background(), "x"); err != nil {
+				return err
+			}
+			b.StartTimer()
+		}
+		return nil
+	})
+	teardown(b, host, br, "kept")
+}
+
+func BenchmarkTeardown(b *testing.B) {
+	host, stays, pod := newNS(b), newNS(b), newNS(b)
+	br := newBridge(b, b.TempDir())
+	mustSetup(b, host, br, "kept", stays)
+	in(b, host, func() error {
+		for b.Loop() {
+			b.StopTimer()
+			if _, err := br.Setup(context.Background(), "x", path(pod)); err != nil {
+				return err
+			}
+			b.StartTimer()
+			if err := br.Teardown(context.Background(), "x"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	teardown(b, host, br, "kept")
+}

@@ -1,0 +1,198 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"podrun.io/podrun/internal/layout"
+)
+
+// newNS returns a fresh network namespace with lo up.
+func newNS(t testing.TB) netns.NsHandle {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, for network namespaces")
+	}
+	type made struct {
+		ns  netns.NsHandle
+		err error
+	}
+	c := make(chan made)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		ns, err := netns.New()
+		c <- made{ns, err}
+	}()
+	m := <-c
+	if m.err != nil {
+		t.Fatal(m.err)
+	}
+	t.Cleanup(func() { m.ns.Close() })
+	in(t, m.ns, func() error {
+		return netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopback}})
+	})
+	return m.ns
+}
+
+// try runs f in a namespace.
+func try(ns netns.NsHandle, f func() error) error {
+	c := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if err := netns.Set(ns); err != nil {
+			c <- err
+			return
+		}
+		c <- f()
+	}()
+	return <-c
+}
+
+func in(t testing.TB, ns netns.NsHandle, f func() error) {
+	t.Helper()
+	if err := try(ns, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func path(ns netns.NsHandle) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)) }
+
+func newBridge(t testing.TB, run string) *Bridge {
+	t.Helper()
+	return NewBridge(Options{Dirs: layout.Dirs{Run: run}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+}
+
+func setup(host netns.NsHandle, b *Bridge, id string, pod netns.NsHandle) (addr netip.Addr, err error) {
+	err = try(host, func() error {
+		addrs, err := b.Setup(context.Background(), id, path(pod))
+		if err == nil {
+			addr = addrs[0]
+		}
+		return err
+	})
+	return addr, err
+}
+
+func mustSetup(t testing.TB, host netns.NsHandle, b *Bridge, id string, pod netns.NsHandle) netip.Addr {
+	t.Helper()
+	addr, err := setup(host, b, id, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+func teardown(t testing.TB, host netns.NsHandle, b *Bridge, id string) {
+	t.Helper()
+	in(t, host, func() error { return b.Teardown(context.Background(), id) })
+}
+
+// bare checks that nothing of podrun's is left in the host namespace and the run directory.
+func bare(t testing.TB, host netns.NsHandle, run string) {
+	t.Helper()
+	in(t, host, func() error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			if name := l.Attrs().Name; strings.HasPrefix(name, "podrun") || strings.HasPrefix(name, "pr") {
+				t.Errorf("link %s is left", name)
+			}
+		}
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		tables, err := c.ListTables()
+		if err != nil {
+			return err
+		}
+		for _, table := range tables {
+			t.Errorf("nftables table %s is left", table.Name)
+		}
+		return nil
+	})
+	left, err := os.ReadDir(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range left {
+		t.Errorf("%s is left", e.Name())
+	}
+}
+
+// talk sends a line by TCP from one namespace to a listener in another and returns who the listener saw.
+func talk(t *testing.T, from, to netns.NsHandle, addr string) netip.Addr {
+	t.Helper()
+	var l net.Listener
+	in(t, to, func() (err error) {
+		l, err = net.Listen("tcp4", net.JoinHostPort(addr, "0"))
+		return err
+	})
+	defer l.Close()
+	var out net.Conn
+	in(t, from, func() (err error) {
+		out, err = net.DialTimeout("tcp4", l.Addr().String(), 10*time.Second)
+		return err
+	})
+	if _, err := io.WriteString(out, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if b, err := io.ReadAll(conn); err != nil || string(b) != "hello" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	return netip.MustParseAddrPort(conn.RemoteAddr().String()).Addr()
+}
+
+// joinOutside connects the host namespace with another machine, which knows no way to the pods.
+func joinOutside(t *testing.T, host, outside netns.NsHandle) {
+	t.Helper()
+	in(t, host, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = "up0", 1400
+		veth := netlink.NewVeth(attrs)
+		veth.PeerName, veth.PeerNamespace = "up0", netlink.NsFd(int(outside))
+		if err := netlink.LinkAdd(veth); err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(veth, &netlink.Addr{IPNet: ipNet(netip.MustParseAddr("192.0.2.2"), 24)}); err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(veth); err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{
+			LinkIndex: veth.Index, Dst: ipNet(netip.IPv4Unspecified(), 0), Gw: net.IPv4(192, 0, 2, 1),
+		})
+	})
+	in(t, outside, func() error {
+		link, err := netlink.LinkByName("up0")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.MustParseAddr("192.0.2.1"), 24)}); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(link)
+	})
+}

@@ -1,0 +1,158 @@
+package network
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	subnetBits = 20
+	// widestMTU is the one that every link takes.
+	widestMTU = 1500
+)
+
+// ranges are private address ranges to take a subnet from, the one least used by others first.
+func ranges() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("10.64.0.0/10"),
+		netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"),
+		netip.MustParsePrefix("100.64.0.0/10"),
+	}
+}
+
+// choose decides bridge, subnet and MTU for a network whose bridge is not there. What rec has stays
+// where it can: the addresses given out are of its subnet.
+func (b *Bridge) choose(outside *netlink.Handle, rec record) (record, error) {
+	boot, err := b.boot()
+	if err != nil {
+		return rec, err
+	}
+	taken, err := takenPrefixes(outside)
+	if err != nil {
+		return rec, err
+	}
+	subnet := rec.Subnet
+	if !subnet.IsValid() || overlaps(subnet, taken) {
+		if subnet, err = freeSubnet(b.run, taken); err != nil {
+			return rec, err
+		}
+	}
+	name := rec.Bridge
+	if name == "" {
+		if name, err = freeName(outside, b.run); err != nil {
+			return rec, err
+		}
+	}
+	return record{Bridge: name, Subnet: subnet, MTU: hostMTU(outside), Boot: boot}, nil
+}
+
+// freeName is podrun0 for the default run directory and has its hash for another. When a link of that
+// name is there it belongs to somebody else, such as a podrun in a container with the host's network.
+func freeName(outside *netlink.Handle, run string) (string, error) {
+	sum := sha256.Sum256([]byte(run))
+	names := []string{}
+	if run == "/run/podrun" {
+		names = append(names, "podrun0")
+	}
+	for i := 0; i+3 <= len(sum); i += 3 {
+		names = append(names, "podrun-"+hex.EncodeToString(sum[i:i+3]))
+	}
+	for _, name := range names {
+		_, err := outside.LinkByName(name)
+		if isNotFound(err) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("links %s to %s are all taken", names[0], names[len(names)-1])
+}
+
+// freeSubnet returns the first subnet that meets nothing taken. Where it starts to look depends on the
+// run directory, so that two podruns that choose at the same time choose differently.
+func freeSubnet(run string, taken []netip.Prefix) (netip.Prefix, error) {
+	sum := sha256.Sum256([]byte(run))
+	start := binary.BigEndian.Uint32(sum[:4])
+	for _, r := range ranges() {
+		count := uint32(1) << (subnetBits - r.Bits())
+		for i := range count {
+			subnet := nthSubnet(r, (start+i)%count)
+			if !overlaps(subnet, taken) {
+				return subnet, nil
+			}
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("no free private subnet: this machine has routes to all of %v", ranges())
+}
+
+func nthSubnet(r netip.Prefix, n uint32) netip.Prefix {
+	base := r.Addr().As4()
+	first := binary.BigEndian.Uint32(base[:]) + n<<(32-subnetBits)
+	return netip.PrefixFrom(addrOf(first), subnetBits)
+}
+
+func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
+	return slices.ContainsFunc(taken, p.Overlaps)
+}
+
+// takenPrefixes are the host's addresses with their networks and its routes, of all tables; not the
+// default route.
+func takenPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
+	addrs, err := outside.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses: %w", err)
+	}
+	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
+	routes, err := outside.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	var taken []netip.Prefix
+	for _, a := range addrs {
+		taken = appendPrefix(taken, a.IPNet)
+	}
+	for _, r := range routes {
+		taken = appendPrefix(taken, r.Dst)
+	}
+	return taken, nil
+}
+
+func appendPrefix(to []netip.Prefix, n *net.IPNet) []netip.Prefix {
+	if n == nil {
+		return to
+	}
+	addr, ok := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	if !ok || bits == 0 {
+		return to
+	}
+	return append(to, netip.PrefixFrom(addr.Unmap(), bits).Masked())
+}
+
+// gatewayOf is the bridge's own address, the subnet's first.
+func gatewayOf(subnet netip.Prefix) netip.Addr { return subnet.Masked().Addr().Next() }
+
+func addrOf(n uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
+}
+
+// hostMTU is what the default route's link takes, so that pods need no fragments.
+func hostMTU(outside *netlink.Handle) int {
+	link, _, err := defaultRoute(outside, netlink.FAMILY_V4)
+	if err != nil || link == nil {
+		return widestMTU
+	}
+	return min(link.Attrs().MTU, widestMTU)
+}

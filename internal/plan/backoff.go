@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+const (
+	firstBackoff   = 10 * time.Second
+	longestBackoff = 5 * time.Minute
+)
+
+func maxBackoff(limit time.Duration) time.Duration {
+	if limit <= 0 {
+		return longestBackoff
+	}
+	return limit
+}
+
+// backoff is the pause after the end of an instance that was started at the given step: none after the
+// first, then 10 s, doubling up to limit, as the kubelet's crash loop does it.
+func backoff(step int, limit time.Duration) time.Duration {
+	if step == 0 {
+		return 0
+	}
+	return doubled(firstBackoff, step-1, maxBackoff(limit))
+}
+
+// doubled is first × 2^n, at most limit.
+func doubled(first time.Duration, n int, limit time.Duration) time.Duration {
+	d := first
+	for ; n > 0 && d < limit; n-- {
+		d *= 2
+	}
+	return min(d, limit)
+}
+
+// shouldRestart says whether a container that ended with code is to run again.
+func shouldRestart(policy v1.RestartPolicy, code int) bool {
+	switch policy {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return code != 0
+	default:
+		return true
+	}
+}
+
+// The reasons of an image that cannot be had.
+const (
+	ReasonErrImagePull      = "ErrImagePull"
+	ReasonImagePullBackOff  = "ImagePullBackOff"
+	ReasonErrImageNeverPull = "ErrImageNeverPull"
+)
+
+// retryDelay is the pause after a failed attempt that left no instance: as the kubelet's for pulls, and
+// shorter for what may be mended on this machine at any moment.
+func retryDelay(f Failure) time.Duration {
+	switch f.Reason {
+	case ReasonErrImagePull:
+		return doubled(firstBackoff, f.Count-1, longestBackoff)
+	default:
+		return doubled(time.Second, f.Count-1, firstBackoff)
+	}
+}
+
+// waitingAfter words a failure as a status shows it.
+func waitingAfter(f Failure, c *v1.Container) Waiting {
+	if f.Reason == ReasonErrImagePull && f.Count > 1 {
+		return Waiting{Reason: ReasonImagePullBackOff, Message: fmt.Sprintf("Back-off pulling image %q: %s: %s", c.Image, f.Reason, strings.TrimSpace(f.Message))}
+	}
+	return Waiting{Reason: f.Reason, Message: f.Message}
+}

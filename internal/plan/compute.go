@@ -1,0 +1,304 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// AnnotationRunPolicy with the value RunOnceEver keeps a completed pod from running again after a reboot.
+const (
+	AnnotationRunPolicy = "podrun.io/run-policy"
+	RunOnceEver         = "once-ever"
+)
+
+// rekill is how long a killed instance is given to be seen dead before it is killed again.
+const rekill = 5 * time.Second
+
+// Compute judges. The same input gives the same plan.
+func Compute(in Input) Plan {
+	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}}
+	switch {
+	case in.Pod == nil:
+		if j.end(in.Observed, "not wanted") {
+			j.plan.Gone = in.Observed.Empty()
+		}
+	case j.again():
+		j.plan.Again = true
+		j.end(in.Observed, "starting anew")
+		j.waitAll(creating)
+	default:
+		j.keep()
+	}
+	return j.plan
+}
+
+var creating = Waiting{Reason: "ContainerCreating"}
+
+// judge carries one judgement from its input to its plan.
+type judge struct {
+	in   Input
+	plan Plan
+}
+
+func (j *judge) do(a Action) { j.plan.Actions = append(j.plan.Actions, a) }
+
+// wakeIn asks for a new judgement after d at the latest.
+func (j *judge) wakeIn(d time.Duration) {
+	if d = max(d, time.Millisecond); j.plan.Wake == 0 || d < j.plan.Wake {
+		j.plan.Wake = d
+	}
+}
+
+func (j *judge) waitAll(w Waiting) {
+	for _, c := range j.in.Pod.Spec.Containers {
+		j.plan.Waiting[c.Name] = w
+	}
+}
+
+// end stops all of o and, once nothing of it lives, removes it, the records last: as long as one is left,
+// it is known that there is something to remove. It reports whether nothing lives.
+func (j *judge) end(o pod.Observed, why string) bool {
+	if j.stopAll(o, why) {
+		return false
+	}
+	for _, c := range o.Containers {
+		switch {
+		case c.State == pod.Created:
+			j.do(RemoveContainer{ID: c.ID, Container: c.Name, Why: "never started"})
+		case !c.Reaped:
+			j.do(Reap{ID: c.ID, Container: c.Name})
+		}
+	}
+	for _, s := range o.Sandboxes {
+		j.do(RemoveSandbox{ID: s.ID, Why: why})
+	}
+	for _, uid := range o.Data {
+		j.do(RemoveData{UID: uid})
+	}
+	for _, c := range o.Containers {
+		if c.State != pod.Created {
+			j.do(RemoveContainer{ID: c.ID, Container: c.Name, Why: why})
+		}
+	}
+	return true
+}
+
+// stopAll stops what lives of o and reports whether anything does.
+func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
+	for _, c := range o.Containers {
+		if c.State == pod.Running || c.State == pod.Unknown {
+			alive = true
+			j.stop(c, why)
+		}
+	}
+	return alive
+}
+
+// stop brings one living instance to its end: asked first, killed when its grace is over.
+func (j *judge) stop(c pod.Container, why string) {
+	s := j.in.Signalled[c.ID]
+	switch {
+	case !s.Killed.IsZero():
+		if left := rekill - j.in.Now.Sub(s.Killed); left > 0 {
+			j.wakeIn(left)
+			return
+		}
+		j.do(Kill{ID: c.ID, Container: c.Name, Why: "still alive after kill"})
+	case c.Grace <= 0:
+		j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
+	case s.Asked.IsZero():
+		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: c.Grace, Why: why})
+		j.wakeIn(c.Grace)
+	default:
+		if left := c.Grace - j.in.Now.Sub(s.Asked); left > 0 {
+			j.wakeIn(left)
+			return
+		}
+		j.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
+	}
+}
+
+// keep brings the pod to what is wanted. Revisions of before are stopped first and wholly; they are
+// cleared away last, because nobody waits for that.
+func (j *judge) keep() {
+	mine, old := j.in.Observed.Split(j.in.Pod.UID)
+	if j.stopAll(old, "manifest changed") {
+		j.waitAll(creating)
+		return
+	}
+	j.run(mine)
+	j.end(old, "manifest changed")
+}
+
+// run brings the wanted revision to life.
+func (j *judge) run(o pod.Observed) {
+	if j.completed(o) {
+		j.plan.Completed = true
+		j.reapAll(o)
+		for _, s := range o.Sandboxes {
+			j.do(RemoveSandbox{ID: s.ID, Why: "pod completed"})
+		}
+		return
+	}
+	sandbox, ready := j.sandbox(o)
+	if !ready {
+		return
+	}
+	for i := range j.in.Pod.Spec.Containers {
+		j.container(o, sandbox, &j.in.Pod.Spec.Containers[i])
+	}
+	for _, a := range j.plan.Actions {
+		if _, soon := a.(EnsureImage); soon {
+			return // a start is due before anything is cleared away
+		}
+	}
+	j.clear(o)
+}
+
+// sandbox returns the sandbox to run in. Without one it plans for one, after all that lived in a lost
+// one has ended.
+func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
+	attempt := 0
+	for i, s := range o.Sandboxes {
+		if i == 0 && s.Ready {
+			return s, true
+		}
+		attempt = max(attempt, s.Attempt+1)
+	}
+	j.waitAll(creating)
+	if j.stopAll(o, "sandbox lost") {
+		return pod.Sandbox{}, false
+	}
+	for _, s := range o.Sandboxes {
+		j.do(RemoveSandbox{ID: s.ID, Why: "not ready"})
+	}
+	if f, failed := j.in.Failures[""]; failed {
+		j.waitAll(Waiting{Reason: creating.Reason, Message: f.Message})
+		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
+			j.wakeIn(left)
+			return pod.Sandbox{}, false
+		}
+	}
+	j.do(CreateSandbox{Attempt: attempt})
+	return pod.Sandbox{}, false
+}
+
+// container brings one container to what its restart policy wants.
+func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
+	last, found := o.Newest(j.in.Pod.UID, c.Name)
+	switch {
+	case !found:
+		j.start(c, StartContainer{Container: c.Name, Why: "first start"})
+	case last.State == pod.Created:
+		// Left by a start that was cut off before the process ran: no attempt was used.
+		j.do(RemoveContainer{ID: last.ID, Container: c.Name, Why: "never started"})
+		j.plan.Waiting[c.Name] = creating
+	case last.State == pod.Running && last.SandboxID != sandbox.ID:
+		j.stop(last, "sandbox replaced")
+	case last.State == pod.Exited && shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode):
+		j.restart(c, last)
+	}
+}
+
+func (j *judge) restart(c *v1.Container, last pod.Container) {
+	s := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1, Why: fmt.Sprintf("exit code %d", last.ExitCode)}
+	delay := backoff(last.Backoff, j.in.MaxBackoff)
+	switch {
+	case last.Boot != j.in.Boot:
+		s.Backoff, delay, s.Why = 0, 0, "machine was restarted"
+	case last.FinishedAt.Sub(last.StartedAt) >= 2*maxBackoff(j.in.MaxBackoff):
+		s.Backoff, delay = 1, 0
+	}
+	if left := delay - j.in.Now.Sub(last.FinishedAt); left > 0 && delay > 0 {
+		// A clock that was set back must not stretch the wait.
+		left = min(left, delay)
+		j.wakeIn(left)
+		j.plan.Waiting[c.Name] = Waiting{Reason: "CrashLoopBackOff",
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, j.in.Pod.Name, j.in.Pod.Namespace, j.in.Pod.UID)}
+		return
+	}
+	j.start(c, s)
+}
+
+// start plans the start, or what must come before it.
+func (j *judge) start(c *v1.Container, s StartContainer) {
+	j.plan.Waiting[c.Name] = creating
+	if f, failed := j.in.Failures[c.Name]; failed {
+		j.plan.Waiting[c.Name] = waitingAfter(f, c)
+		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
+			j.wakeIn(left)
+			return
+		}
+	}
+	switch image := j.in.Images[c.Name]; {
+	case image.Pulling:
+	case !image.Ready:
+		j.do(EnsureImage{Container: c.Name})
+	default:
+		j.do(s)
+	}
+}
+
+// clear reaps what has ended and removes all but the newest ended instance of each container, which
+// stays for its state.
+func (j *judge) clear(o pod.Observed) {
+	j.reapAll(o)
+	for _, c := range o.Containers {
+		if c.State != pod.Exited {
+			continue
+		}
+		for _, later := range o.Containers {
+			if later.Name == c.Name && later.Attempt > c.Attempt && later.State == pod.Exited {
+				j.do(RemoveContainer{ID: c.ID, Container: c.Name, Why: "superseded"})
+				break
+			}
+		}
+	}
+}
+
+func (j *judge) reapAll(o pod.Observed) {
+	for _, c := range o.Containers {
+		if c.State == pod.Exited && !c.Reaped {
+			j.do(Reap{ID: c.ID, Container: c.Name})
+		}
+	}
+}
+
+// completed reports that no container of the wanted revision runs or will run again.
+func (j *judge) completed(o pod.Observed) bool {
+	for _, c := range j.in.Pod.Spec.Containers {
+		last, found := o.Newest(j.in.Pod.UID, c.Name)
+		if !found || last.State != pod.Exited || shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode) {
+			return false
+		}
+	}
+	return true
+}
+
+// again reports that what is left of the wanted revision is not of this run: it is cleared away whole and
+// the pod starts anew. A job that a reboot cut off runs again from its beginning.
+func (j *judge) again() bool {
+	mine, _ := j.in.Observed.Split(j.in.Pod.UID)
+	if mine.Empty() {
+		return false
+	}
+	if j.in.Replaced || j.in.Earlier && (len(mine.Containers) == 0 || j.completed(mine)) {
+		return true
+	}
+	onceEver := j.in.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver
+	if j.in.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways || onceEver {
+		return false
+	}
+	rebooted := false
+	for _, c := range mine.Containers {
+		if c.State == pod.Running || c.State == pod.Unknown {
+			return false
+		}
+		rebooted = rebooted || c.Boot != j.in.Boot
+	}
+	return rebooted
+}

@@ -1,0 +1,157 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// FuzzCompute judges random situations: the same input gives the same plan, a healthy container of the
+// wanted revision is never stopped, nothing living is removed, and doing what the plans say comes to an
+// end.
+func FuzzCompute(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		in := situation(rand.New(rand.NewPCG(seed, 2)))
+		for step := 0; ; step++ {
+			p := Compute(in)
+			if a, b := text(p, in.Pod), text(Compute(in), in.Pod); a != b {
+				t.Fatalf("two plans for one input:\n%s\n--\n%s", a, b)
+			}
+			checkHarmless(t, in, p)
+			if len(p.Actions) == 0 && p.Wake == 0 {
+				break
+			}
+			if step > 200 {
+				t.Fatalf("no end; last plan:\n%s\nof %+v", text(p, in.Pod), in)
+			}
+			apply(&in, p)
+		}
+	})
+}
+
+func situation(dice *rand.Rand) Input {
+	in := Input{Now: now, Boot: boot, Earlier: dice.IntN(4) == 0, Replaced: dice.IntN(8) == 0,
+		Images: map[string]Image{}, Signalled: map[string]Signals{}, Failures: map[string]Failure{}}
+	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
+	if dice.IntN(5) > 0 {
+		in.Pod = wanted(policies[dice.IntN(3)], []string{"a", "b"}[:1+dice.IntN(2)]...)
+	}
+	for i := range dice.IntN(3) {
+		s := sandbox(i, dice.IntN(2) == 0)
+		s.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))
+		in.Observed.Sandboxes = append(in.Observed.Sandboxes, s)
+	}
+	for i := range dice.IntN(6) {
+		c := ctr([]string{"a", "b"}[dice.IntN(2)], i, pod.State(1+dice.IntN(3)), code(dice.IntN(2)), step(dice.IntN(9)))
+		c.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))
+		c.SandboxID = fmt.Sprint("s", dice.IntN(3))
+		if dice.IntN(4) == 0 {
+			c.Boot = "boot-0"
+		}
+		c.Reaped = c.State == pod.Exited && dice.IntN(2) == 0
+		in.Observed.Containers = append(in.Observed.Containers, c)
+	}
+	for i := range dice.IntN(3) {
+		in.Observed.Data = append(in.Observed.Data, pod.UID(fmt.Sprint("u", i)))
+	}
+	in.Observed.Sort()
+	return in
+}
+
+func checkHarmless(t *testing.T, in Input, p Plan) {
+	byID := map[string]pod.Container{}
+	for _, c := range in.Observed.Containers {
+		byID[c.ID] = c
+	}
+	for _, a := range p.Actions {
+		var id string
+		switch a := a.(type) {
+		case Terminate:
+			id = a.ID
+		case Kill:
+			id = a.ID
+		case RemoveContainer:
+			if byID[a.ID].State == pod.Running {
+				t.Fatalf("%s: it runs", a)
+			}
+			continue
+		default:
+			continue
+		}
+		mine, _ := in.Observed.Split("u1")
+		c := byID[id]
+		healthy := in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
+		if healthy {
+			t.Fatalf("%s: it is healthy and wanted", a)
+		}
+	}
+}
+
+// apply is a world in which everything succeeds at once and no process ends by itself.
+func apply(in *Input, p Plan) {
+	if !p.Again {
+		in.Earlier, in.Replaced = false, false
+	}
+	o := &in.Observed
+	for _, a := range p.Actions {
+		switch a := a.(type) {
+		case CreateSandbox:
+			o.Sandboxes = append([]pod.Sandbox{{ID: fmt.Sprint("new", a.Attempt), UID: in.Pod.UID, Attempt: a.Attempt, Ready: true, CreatedAt: in.Now}}, o.Sandboxes...)
+			o.Data = append(o.Data, in.Pod.UID)
+		case EnsureImage:
+			in.Images[a.Container] = Image{Ready: true}
+		case StartContainer:
+			mine, _ := o.Split(in.Pod.UID)
+			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))
+			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now
+			o.Containers = append(o.Containers, c)
+		case Terminate, Kill:
+			end(o, a, in.Now)
+		case Reap:
+			for i := range o.Containers {
+				o.Containers[i].Reaped = o.Containers[i].Reaped || o.Containers[i].ID == a.ID
+			}
+		case RemoveContainer:
+			o.Containers = without(o.Containers, func(c pod.Container) bool { return c.ID == a.ID })
+		case RemoveSandbox:
+			o.Sandboxes = without(o.Sandboxes, func(s pod.Sandbox) bool { return s.ID == a.ID })
+		case RemoveData:
+			o.Data = without(o.Data, func(u pod.UID) bool { return u == a.UID })
+		}
+	}
+	in.Now = in.Now.Add(max(p.Wake, time.Millisecond))
+	o.Sort()
+}
+
+func end(o *pod.Observed, a Action, at time.Time) {
+	id := ""
+	switch a := a.(type) {
+	case Terminate:
+		id = a.ID
+	case Kill:
+		id = a.ID
+	}
+	for i := range o.Containers {
+		if c := &o.Containers[i]; c.ID == id {
+			c.State, c.ExitCode, c.FinishedAt = pod.Exited, 143, at
+		}
+	}
+}
+
+func without[T any](all []T, drop func(T) bool) []T {
+	var kept []T
+	for _, t := range all {
+		if !drop(t) {
+			kept = append(kept, t)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,163 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// perform does the actions in order and stops at the first that fails. It reports whether anything may
+// have changed, so that a look is due.
+func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.Action) (look bool, err error) {
+	for _, a := range actions {
+		if _, quiet := a.(plan.EnsureImage); !quiet {
+			look = true
+			w.log.Info(a.String())
+		}
+		// Once begun, an action is brought to its end even when podrun is told to stop.
+		if err := w.do(context.WithoutCancel(ctx), seen, a); err != nil {
+			return true, fmt.Errorf("%s: %w", a, err)
+		}
+	}
+	return look, nil
+}
+
+// do is the only switch from decision to effect.
+func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error {
+	switch a := a.(type) {
+	case plan.CreateSandbox:
+		return w.failed("", "FailedCreatePodSandBox", w.createSandbox(ctx, seen, a))
+	case plan.EnsureImage:
+		if err := w.ensureImage(ctx, a.Container); err != nil {
+			return w.failed(a.Container, plan.ReasonErrImagePull, err)
+		}
+		return nil // an earlier failure is forgotten when the container starts, not when a pull begins
+	case plan.StartContainer:
+		return w.failed(a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
+	case plan.Terminate:
+		return w.signal(ctx, a.ID, "")
+	case plan.Kill:
+		return w.signal(ctx, a.ID, "SIGKILL")
+	case plan.Reap:
+		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
+	case plan.RemoveContainer:
+		delete(w.signalled, a.ID)
+		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Containers.RemoveContainer(ctx, a.ID) })
+	case plan.RemoveSandbox:
+		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
+	case plan.RemoveData:
+		w.o.Logs.Forget(a.UID)
+		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Data.RemoveData(ctx, w.key, a.UID) })
+	default:
+		return fmt.Errorf("no way to do %T", a)
+	}
+}
+
+// failed keeps a failure for the planner, under the container's name. Only a runtime out of reach ends
+// the round: then nothing else would succeed either.
+func (w *worker) failed(name, reason string, err error) error {
+	var start *runtime.StartError
+	var told *runtime.ReasonError
+	switch {
+	case err == nil:
+		delete(w.failures, name)
+		return nil
+	case errors.Is(err, runtime.ErrUnavailable):
+		return err
+	case errors.As(err, &start):
+		// The instance exists and shows why it ended.
+		w.log.Warn("container did not start", "container", name, "why", err)
+		delete(w.failures, name)
+		return nil
+	case errors.As(err, &told):
+		reason = told.Reason
+	}
+	f := w.failures[name]
+	if f.Reason != reason {
+		f.Count = 0
+	}
+	w.failures[name] = plan.Failure{Reason: reason, Message: err.Error(), At: time.Now(), Count: f.Count + 1}
+	w.log.Warn("failed; trying again later", "container", name, "reason", reason, "why", err)
+	return nil
+}
+
+func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.CreateSandbox) error {
+	if mine, _ := seen.Split(w.pod.UID); len(mine.Data) == 0 {
+		w.pod = w.pod.DeepCopy()
+		metaAnnotation(w.pod, manifest.AnnotationSeen, time.Now().UTC().Format(time.RFC3339Nano))
+	}
+	return within(ctx, w.slots.make, func(ctx context.Context) error {
+		// First the manifest: whatever is left of a pod, it can be told which one it was.
+		if err := w.o.Data.SavePod(w.pod, w.o.Owner); err != nil {
+			return err
+		}
+		return w.o.Sandboxes.CreateSandbox(ctx, w.pod, a.Attempt)
+	})
+}
+
+func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.StartContainer) error {
+	c := w.container(a.Container)
+	mine, _ := seen.Split(w.pod.UID)
+	if c == nil || len(mine.Sandboxes) == 0 || w.images[a.Container] == nil {
+		return fmt.Errorf("starting %s: not what was planned", a.Container)
+	}
+	image := w.images[a.Container].ready
+	delete(w.images, a.Container)
+	sandbox := mine.Sandboxes[0]
+	mounts, err := w.o.Volumes.Setup(ctx, w.pod, c, sandbox)
+	if err != nil {
+		return err
+	}
+	return within(ctx, w.slots.make, func(ctx context.Context) error {
+		err := w.o.Containers.StartContainer(ctx, runtime.Start{
+			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, Image: image, Mounts: mounts,
+		})
+		if err == nil {
+			w.o.Logs.Follow(pod.Instance{Key: w.key, UID: w.pod.UID, Container: c.Name, Attempt: a.Attempt})
+		}
+		return err
+	})
+}
+
+func (w *worker) container(name string) *v1.Container {
+	for i := range w.pod.Spec.Containers {
+		if c := &w.pod.Spec.Containers[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (w *worker) signal(ctx context.Context, id, signal string) error {
+	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
+		return err
+	}
+	s := w.signalled[id]
+	if signal == "" {
+		s.Asked = time.Now()
+	} else {
+		s.Killed = time.Now()
+	}
+	w.signalled[id] = s
+	return nil
+}
+
+func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
+	for _, c := range seen.Containers {
+		if c.ID == id {
+			if err := w.o.Logs.Finish(ctx, instance(w.key, c)); err != nil {
+				return err
+			}
+		}
+	}
+	delete(w.signalled, id)
+	return w.o.Containers.ReapContainer(ctx, id)
+}

@@ -1,0 +1,91 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// image is how far one container's image is: pulling while cancel is set, else ready.
+type image struct {
+	cancel context.CancelFunc
+	ready  runtime.Image
+}
+
+type pullResult struct {
+	container string
+	of        *image
+	ready     runtime.Image
+	err       error
+}
+
+// ensureImage finds the image or begins to pull it, as the pull policy says. Pulls run beside the
+// worker, so that the pod's other containers are served meanwhile.
+func (w *worker) ensureImage(ctx context.Context, container string) error {
+	c := w.container(container)
+	if c == nil {
+		return fmt.Errorf("finding image of %s: not what was planned", container)
+	}
+	if c.ImagePullPolicy != v1.PullAlways {
+		ready, err := w.o.Images.Resolve(ctx, c.Image)
+		if err == nil {
+			w.images[container] = &image{ready: ready}
+			return nil
+		}
+		if !errors.Is(err, runtime.ErrNotFound) {
+			return err
+		}
+		if c.ImagePullPolicy == v1.PullNever {
+			return &runtime.ReasonError{Reason: plan.ReasonErrImageNeverPull,
+				Err: fmt.Errorf("Container image %q is not present with pull policy of Never", c.Image)} //nolint:staticcheck // Kubernetes' words
+		}
+	}
+	w.pull(ctx, container, c.Image)
+	return nil
+}
+
+func (w *worker) pull(ctx context.Context, container, ref string) {
+	pctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	i := &image{cancel: cancel}
+	w.images[container] = i
+	w.log.Info("pulling image", "container", container, "image", ref)
+	w.pulling.Go(func() {
+		defer cancel()
+		ready, err := w.o.Images.Pull(pctx, ref)
+		select {
+		case w.pulled <- pullResult{container: container, of: i, ready: ready, err: err}:
+		case <-pctx.Done():
+		}
+	})
+}
+
+// keepPull takes a pull's result, unless the pull has been given up meanwhile.
+func (w *worker) keepPull(r pullResult) {
+	if w.images[r.container] != r.of {
+		return
+	}
+	delete(w.images, r.container)
+	if r.err == nil {
+		w.images[r.container] = &image{ready: r.ready}
+	}
+	if errors.Is(r.err, runtime.ErrUnavailable) {
+		// Kept like any failure, so that the next pull waits.
+		r.err = errors.New(r.err.Error())
+	}
+	_ = w.failed(r.container, plan.ReasonErrImagePull, r.err)
+}
+
+// stopPulls gives up what is being pulled for a revision that is not wanted any more.
+func (w *worker) stopPulls() {
+	for name, i := range w.images {
+		if i.cancel != nil {
+			i.cancel()
+		}
+		delete(w.images, name)
+	}
+}

@@ -1,0 +1,72 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// TestKilledAnywhere kills podrun after every single mutation of a history of start, crash, edit and
+// delete, starts it anew, and expects the same end each time.
+func TestKilledAnywhere(t *testing.T) {
+	edited := func(uid string) *v1.Pod {
+		p := newPod("web", "u2", v1.RestartPolicyAlways, "a", "b")
+		p.Spec.Containers[0].Args = []string{uid}
+		return p
+	}
+	job := func() *v1.Pod { return newPod("job", "u3", v1.RestartPolicyNever, "j") }
+	images := map[string]fake.Script{"a:1": {}, "b:1": {}, "j:1": {Run: time.Second}}
+	histories := map[string]struct {
+		before, last []*v1.Pod
+		running      string
+	}{
+		"start":  {nil, []*v1.Pod{edited("x"), job()}, "u2-a-0 u2-b-0"},
+		"edit":   {[]*v1.Pod{web(), job()}, []*v1.Pod{edited("x"), job()}, "u2-a-0 u2-b-0"},
+		"delete": {[]*v1.Pod{web(), job()}, nil, ""},
+	}
+	for name, hist := range histories {
+		t.Run(name, func(t *testing.T) {
+			for n, done := 1, false; !done; n++ {
+				synctest.Test(t, func(t *testing.T) {
+					rt := runtimeWith(images)
+					h := start(t, rt)
+					h.want(hist.before...)
+					after(10 * time.Second)
+					rt.CutAfter(n)
+					h.want(hist.last...)
+					after(10 * time.Second)
+					done = rt.Left() > 0 // the whole history went through
+					h.stop()
+					rt.CutAfter(-1)
+					after(time.Second)
+					h = start(t, rt)
+					h.want(hist.last...)
+					after(10 * time.Minute)
+					h.wantLiving(hist.running)
+					if len(hist.last) == 0 {
+						h.wantEmpty()
+					}
+					if starts := countStarts(rt); starts > 1 {
+						t.Errorf("cut after %d: the job ran %d times", n, starts)
+					}
+					h.stop()
+				})
+			}
+		})
+	}
+}
+
+// countStarts counts how many instances of the job were started.
+func countStarts(rt *fake.Runtime) (n int) {
+	for _, call := range rt.Calls() {
+		if strings.HasPrefix(call, "StartContainer u3-j-") {
+			n++
+		}
+	}
+	return n
+}

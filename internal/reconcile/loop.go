@@ -1,0 +1,155 @@
+package reconcile
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Loop owns the workers. Its maps belong to the goroutine in Run.
+type Loop struct {
+	o       Options
+	slots   slots
+	workers map[pod.Key]*worker
+	// strays are pods that were seen and have no worker. An event that may not be acted on now must be
+	// remembered: no second one comes.
+	strays   map[pod.Key]bool
+	last     manifest.Desired
+	finished chan *worker
+	running  sync.WaitGroup
+}
+
+// NewLoop makes a Loop.
+func NewLoop(o Options) *Loop {
+	if o.Parallel <= 0 {
+		o.Parallel = 4
+	}
+	return &Loop{
+		o: o, slots: newSlots(o.Parallel), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
+		finished: make(chan *worker),
+	}
+}
+
+// Run serves until ctx ends and every worker has returned. Containers run on, unless StopAll.
+func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events <-chan relist.Event) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer l.running.Wait()
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			l.stopAll(work, events)
+			return ctx.Err()
+		case d := <-desired:
+			l.want(work, d)
+		case e := <-events:
+			l.hear(work, e)
+		case w := <-l.finished:
+			l.retire(work, w)
+		}
+	}
+}
+
+// want hands every pod's newest manifest to its worker.
+func (l *Loop) want(ctx context.Context, d manifest.Desired) {
+	l.last = d
+	for key, p := range d.Pods {
+		delete(l.strays, key)
+		l.worker(ctx, key).set(p)
+	}
+	for key, w := range l.workers {
+		if d.Pods[key] == nil {
+			w.release(d)
+		}
+	}
+	l.settleStrays(ctx)
+}
+
+func (l *Loop) hear(ctx context.Context, e relist.Event) {
+	if w := l.workers[e.Pod]; w != nil {
+		w.ring()
+		return
+	}
+	if e.Kind == relist.Vanished {
+		delete(l.strays, e.Pod)
+		return
+	}
+	l.strays[e.Pod] = true
+	l.settleStrays(ctx)
+}
+
+// settleStrays gives a worker to pods that nobody wants, once it is sure that nobody does.
+func (l *Loop) settleStrays(ctx context.Context) {
+	if !l.last.Complete || l.o.Takes == nil {
+		return
+	}
+	for key := range l.strays {
+		if !l.o.Takes(l.o.Looker.Seen(key)) {
+			continue
+		}
+		delete(l.strays, key)
+		l.worker(ctx, key).release(l.last)
+	}
+}
+
+func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
+	w := l.workers[key]
+	if w == nil {
+		w = newWorker(key, &l.o, l.slots)
+		l.workers[key] = w
+		l.running.Go(func() { w.run(ctx, l.finished) })
+	}
+	return w
+}
+
+// retire lets a worker go whose pod is gone, unless the pod has been wanted again meanwhile.
+func (l *Loop) retire(ctx context.Context, w *worker) {
+	delete(l.workers, w.key)
+	if p := l.last.Pods[w.key]; p != nil {
+		l.worker(ctx, w.key).set(p)
+	}
+}
+
+// stopAll ends all pods where that is asked for, and returns when they are gone.
+func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
+	if !l.o.StopAll {
+		return
+	}
+	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
+	for _, w := range l.workers {
+		w.set(nil)
+	}
+	for len(l.workers) > 0 {
+		select {
+		case e := <-events:
+			if w := l.workers[e.Pod]; w != nil {
+				w.ring()
+			}
+		case w := <-l.finished:
+			delete(l.workers, w.key)
+		}
+	}
+}
+
+// slots bound how much is made and cleared away at once: the machine's processors are the limit, and
+// more at a time only makes each wait longer.
+type slots struct{ make, clear chan struct{} }
+
+func newSlots(n int) slots {
+	return slots{make: make(chan struct{}, n), clear: make(chan struct{}, n)}
+}
+
+// within calls f while holding one of the slots, for as long as a mutation may take.
+func within(ctx context.Context, slot chan struct{}, f func(context.Context) error) error {
+	slot <- struct{}{}
+	defer func() { <-slot }()
+	ctx, cancel := context.WithTimeout(ctx, runtime.Timeout)
+	defer cancel()
+	return f(ctx)
+}

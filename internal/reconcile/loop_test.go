@@ -1,0 +1,531 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// house is a whole podrun on a runtime in memory.
+type house struct {
+	t       *testing.T
+	rt      *fake.Runtime
+	board   *board
+	desired chan manifest.Desired
+	stop    func()
+	o       reconcile.Options
+}
+
+// board keeps the last status of every pod.
+type board struct {
+	mu   sync.Mutex
+	pods map[pod.Key]*v1.Pod
+}
+
+func (b *board) Publish(p *v1.Pod, _ bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pods[pod.KeyOf(p)] = p
+	return nil
+}
+
+func (b *board) Gone(key pod.Key) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.pods, key)
+	return nil
+}
+
+func (b *board) get(name string) *v1.Pod {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pods[pod.Key{Namespace: "default", Name: name}]
+}
+
+type noVolumes struct{}
+
+func (noVolumes) Setup(context.Context, *v1.Pod, *v1.Container, pod.Sandbox) ([]runtime.Mount, error) {
+	return nil, nil
+}
+
+type noLogs struct{}
+
+func (noLogs) Follow(pod.Instance)                        {}
+func (noLogs) Finish(context.Context, pod.Instance) error { return nil }
+func (noLogs) Forget(pod.UID)                             {}
+
+// start runs a loop and its relister on rt until the returned house is stopped.
+func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) *house {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	h := &house{t: t, rt: rt, board: &board{pods: map[pod.Key]*v1.Pod{}}, desired: make(chan manifest.Desired)}
+	ctx, cancel := context.WithCancel(t.Context())
+	looker := relist.New(relist.Options{Lister: rt, Bell: rt, Log: log})
+	h.o = reconcile.Options{Looker: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
+		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Takes: func(pod.Observed) bool { return true }}
+	for _, option := range options {
+		option(&h.o)
+	}
+	events := make(chan relist.Event)
+	var running sync.WaitGroup
+	lctx, stopListing := context.WithCancel(context.WithoutCancel(ctx))
+	running.Go(func() {
+		defer stopListing()
+		if err := reconcile.NewLoop(h.o).Run(ctx, h.desired, events); !errors.Is(err, context.Canceled) {
+			t.Errorf("loop ended with %v", err)
+		}
+	})
+	running.Go(func() { _ = looker.Run(lctx, events) })
+	h.stop = func() { cancel(); running.Wait() }
+	return h
+}
+
+func (h *house) want(pods ...*v1.Pod) {
+	h.desired <- desired(pods...)
+	synctest.Wait()
+}
+
+func desired(pods ...*v1.Pod) manifest.Desired {
+	d := manifest.Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
+	for _, p := range pods {
+		d.Pods[pod.KeyOf(p)] = p
+	}
+	return d
+}
+
+// after lets virtual time pass and everything come to rest.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// living returns the ids of the running instances.
+func (h *house) living() string {
+	all, err := h.rt.List(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var ids []string
+	for _, o := range all {
+		for _, c := range o.Containers {
+			if c.State == pod.Running {
+				ids = append(ids, c.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
+
+func (h *house) wantLiving(ids string) {
+	h.t.Helper()
+	if got := h.living(); got != ids {
+		h.t.Errorf("running: %q, want %q", got, ids)
+	}
+}
+
+func (h *house) wantEmpty() {
+	h.t.Helper()
+	if all, _ := h.rt.List(h.t.Context()); len(all) > 0 {
+		h.t.Errorf("left over: %+v", all)
+	}
+}
+
+func newPod(name string, uid pod.UID, policy v1.RestartPolicy, containers ...string) *v1.Pod {
+	p := &v1.Pod{}
+	p.Namespace, p.Name, p.UID = "default", name, uid
+	p.Annotations = map[string]string{manifest.AnnotationSource: "file", manifest.AnnotationManifest: "/m/" + name + ".yaml"}
+	p.Spec.RestartPolicy = policy
+	grace := int64(30)
+	p.Spec.TerminationGracePeriodSeconds = &grace
+	for _, c := range containers {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c, Image: c + ":1", ImagePullPolicy: v1.PullIfNotPresent})
+	}
+	return p
+}
+
+func runtimeWith(images map[string]fake.Script) *fake.Runtime {
+	rt := fake.New("boot-1", "serve")
+	for ref, s := range images {
+		rt.AddImage(ref, s)
+	}
+	return rt
+}
+
+func web() *v1.Pod { return newPod("web", "u1", v1.RestartPolicyAlways, "a") }
+
+func forever() *fake.Runtime { return runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}}) }
+
+func TestStartDeathRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
+		h.wantLiving("u1-a-0 u1-b-0")
+		h.rt.Exit("u1-a-0", 137)
+		synctest.Wait()
+		h.wantLiving("u1-a-1 u1-b-0")
+		s := h.board.get("web").Status.ContainerStatuses[0]
+		if s.RestartCount != 1 || s.LastTerminationState.Terminated == nil || s.LastTerminationState.Terminated.ExitCode != 137 || s.State.Running == nil {
+			t.Errorf("status after a restart: %+v", s)
+		}
+	})
+}
+
+func TestCrashLoopGaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second, Exit: 1}}))
+		defer h.stop()
+		begin := time.Now()
+		h.want(web())
+		var starts []time.Duration
+		for last := ""; len(starts) < 8; after(100 * time.Millisecond) {
+			if now := h.living(); now != "" && now != last {
+				last = now
+				starts = append(starts, time.Since(begin).Truncate(time.Second))
+			}
+		}
+		want := []time.Duration{0, 1, 12, 33, 74, 155, 316, 617}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if !slices.Equal(starts, want) {
+			t.Errorf("starts at %v, want %v", starts, want)
+		}
+	})
+}
+
+func TestBackoffAndCountSurviveRestartOfPodrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second, Exit: 1}})
+		h := start(t, rt)
+		h.want(web())
+		after(13 * time.Second) // third instance has ended at 13 s; the next is due at 33 s
+		h.stop()
+		after(5 * time.Second)
+		h = start(t, rt)
+		defer h.stop()
+		h.want(web())
+		after(10 * time.Second)
+		h.wantLiving("")
+		if got := h.board.get("web").Status.ContainerStatuses[0]; got.State.Waiting == nil || got.State.Waiting.Reason != "CrashLoopBackOff" || got.RestartCount != 2 {
+			t.Errorf("status: %+v", got)
+		}
+		after(5500 * time.Millisecond)
+		h.wantLiving("u1-a-3")
+	})
+}
+
+func TestDeleteGraceKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.rt.IgnoreTerm("a")
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
+		h.want()
+		h.wantLiving("u1-a-0") // b obeyed
+		after(29 * time.Second)
+		h.wantLiving("u1-a-0")
+		after(time.Second)
+		h.wantLiving("")
+		h.wantEmpty()
+		if h.board.get("web") != nil {
+			t.Error("status is still there")
+		}
+	})
+}
+
+func TestEditStopsTheOldFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.rt.IgnoreTerm("a")
+		h.want(web())
+		edit := func(uid pod.UID) *v1.Pod {
+			p := newPod("web", uid, v1.RestartPolicyAlways, "a")
+			p.Labels = map[string]string{"edit": string(uid)}
+			p.Spec.Containers[0].Args = []string{string(uid)}
+			return p
+		}
+		h.want(edit("u2"))
+		after(10 * time.Second)
+		h.want(edit("u3")) // the last edit wins; the one between never runs
+		after(19 * time.Second)
+		h.wantLiving("u1-a-0")
+		after(time.Second)
+		h.wantLiving("u3-a-0")
+		for _, call := range h.rt.Calls() {
+			if strings.HasPrefix(call, "StartContainer u2") {
+				t.Error("an edit that was overtaken has run")
+			}
+		}
+	})
+}
+
+func TestDeleteAndCreateAgainWhileTerminating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.rt.IgnoreTerm("a")
+		h.want(web())
+		h.want()
+		after(10 * time.Second)
+		h.want(web())
+		after(time.Minute)
+		if got := h.living(); strings.Count(got, "u1-a") != 1 {
+			t.Errorf("running: %q, want one instance", got)
+		}
+	})
+}
+
+func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		h.want(web(), newPod("db", "u2", v1.RestartPolicyAlways, "b"))
+		h.stop()
+		h.wantLiving("u1-a-0 u2-b-0")
+
+		h = start(t, rt)
+		defer h.stop()
+		d := desired(web())
+		d.Complete = false
+		h.desired <- d
+		after(time.Minute)
+		h.wantLiving("u1-a-0 u2-b-0")
+		d.Complete = true
+		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/db.yaml"}, Err: errors.New("half a file")}}
+		h.desired <- d
+		after(time.Minute)
+		h.wantLiving("u1-a-0 u2-b-0")
+		// What is kept without its manifest is kept whole: it restarts, too.
+		rt.Exit("u2-b-0", 1)
+		after(time.Second)
+		h.wantLiving("u1-a-0 u2-b-1")
+		h.want(web())
+		after(time.Minute)
+		h.wantLiving("u1-a-0")
+	})
+}
+
+func TestOnceLeavesStrangersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		h.want(web())
+		h.stop()
+		h = start(t, rt, func(o *reconcile.Options) { o.Owner, o.Rerun, o.Takes = "once", true, nil })
+		defer h.stop()
+		h.want(newPod("job", "u2", v1.RestartPolicyNever, "b"))
+		after(time.Minute)
+		h.wantLiving("u1-a-0 u2-b-0")
+	})
+}
+
+func TestOnceRunsCompletedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second}})
+		job := newPod("job", "u1", v1.RestartPolicyNever, "a")
+		starts := func() (n int) {
+			for _, call := range rt.Calls() {
+				if strings.HasPrefix(call, "StartContainer") {
+					n++
+				}
+			}
+			return n
+		}
+		once := func(o *reconcile.Options) { o.Owner, o.Rerun = "once", true }
+		for i, options := range [][]func(*reconcile.Options){{once}, {once}, {}, {}} {
+			h := start(t, rt, options...)
+			h.want(job)
+			after(time.Minute)
+			if got := h.board.get("job").Status.Phase; got != v1.PodSucceeded {
+				t.Errorf("run %d: phase %s", i, got)
+			}
+			h.stop()
+		}
+		if got := starts(); got != 2 {
+			t.Errorf("the job ran %d times, want 2: once each `once`, and not again under serve", got)
+		}
+	})
+}
+
+func TestReboot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second}, "b:1": {}})
+		job, db := newPod("job", "u1", v1.RestartPolicyNever, "a"), newPod("db", "u2", v1.RestartPolicyAlways, "b")
+		ever := newPod("ever", "u3", v1.RestartPolicyNever, "a")
+		ever.Annotations[plan.AnnotationRunPolicy] = plan.RunOnceEver
+		h := start(t, rt)
+		h.want(job, db, ever)
+		after(time.Minute)
+		h.stop()
+		before := len(rt.Calls())
+		rt.Reboot("boot-2")
+		h = start(t, rt, func(o *reconcile.Options) { o.Boot = "boot-2" })
+		defer h.stop()
+		h.want(job, db, ever)
+		after(time.Minute)
+		h.wantLiving("u2-b-1")
+		var started []string
+		for _, call := range rt.Calls()[before:] {
+			if id, ok := strings.CutPrefix(call, "StartContainer "); ok {
+				started = append(started, id)
+			}
+		}
+		slices.Sort(started)
+		if want := []string{"u1-a-0", "u2-b-1"}; !slices.Equal(started, want) {
+			t.Errorf("started after the reboot: %v, want %v", started, want)
+		}
+	})
+}
+
+func TestRenamedFileKeepsThePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		h.want(web())
+		moved := web()
+		moved.UID = "u9"
+		moved.Annotations[manifest.AnnotationManifest] = "/m/other.yaml"
+		h.want(moved)
+		after(time.Minute)
+		h.wantLiving("u1-a-0")
+		if got := h.board.get("web"); got.UID != "u1" || got.Annotations[manifest.AnnotationManifest] != "/m/other.yaml" {
+			t.Errorf("uid %s, manifest %s", got.UID, got.Annotations[manifest.AnnotationManifest])
+		}
+		h.stop()
+		h = start(t, rt)
+		defer h.stop()
+		h.want(moved)
+		after(time.Minute)
+		h.wantLiving("u1-a-0")
+	})
+}
+
+func TestPolling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.Fail("Rings", errors.New("no stream"))
+		h := start(t, rt)
+		defer h.stop()
+		h.want(web())
+		rt.Exit("u1-a-0", 1)
+		after(1100 * time.Millisecond)
+		h.wantLiving("u1-a-1")
+	})
+}
+
+func TestRuntimeOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		defer h.stop()
+		h.want(web())
+		down := fmt.Errorf("dial: %w", runtime.ErrUnavailable)
+		for _, call := range []string{"List", "Inspect", "StartContainer", "Rings"} {
+			rt.Fail(call, down)
+		}
+		rt.BreakStream()
+		rt.Exit("u1-a-0", 1)
+		after(10 * time.Minute)
+		for _, call := range []string{"List", "Inspect", "StartContainer", "Rings"} {
+			rt.Fail(call, nil)
+		}
+		after(12 * time.Second)
+		h.wantLiving("u1-a-1")
+	})
+}
+
+func TestVanishedContainerAndLostSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		defer h.stop()
+		h.want(web())
+		rt.Vanish("u1-a-0")
+		after(time.Second)
+		if !strings.HasPrefix(h.living(), "u1-a-") {
+			t.Errorf("after it vanished, running: %q", h.living())
+		}
+		rt.LoseSandbox("u1-sandbox-0")
+		after(time.Minute)
+		all, _ := rt.List(t.Context())
+		if s := all[0].Sandboxes; len(s) != 1 || s[0].Attempt != 1 || !s[0].Ready {
+			t.Errorf("sandboxes: %+v", s)
+		}
+		if h.living() == "" {
+			t.Error("nothing runs in the new sandbox")
+		}
+	})
+}
+
+func TestStopAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever(), func(o *reconcile.Options) { o.StopAll = true })
+		h.rt.IgnoreTerm("a")
+		h.want(web(), newPod("db", "u2", v1.RestartPolicyAlways, "b"))
+		h.stop()
+		h.wantEmpty()
+	})
+}
+
+func TestImages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := fake.New("boot-1", "serve")
+		rt.Fail("Pull", errors.New("registry says no"))
+		h := start(t, rt)
+		defer h.stop()
+		p := newPod("web", "u1", v1.RestartPolicyAlways, "a", "b")
+		p.Spec.Containers[1].ImagePullPolicy = v1.PullNever
+		h.want(p)
+		reason := func(i int) string {
+			w := h.board.get("web").Status.ContainerStatuses[i].State.Waiting
+			if w == nil {
+				return ""
+			}
+			return w.Reason
+		}
+		if got := reason(0) + " " + reason(1); got != "ErrImagePull ErrImageNeverPull" {
+			t.Errorf("reasons %q", got)
+		}
+		after(11 * time.Second)
+		if got := reason(0); got != "ImagePullBackOff" {
+			t.Errorf("reason %q after the second failure", got)
+		}
+		rt.AddImage("b:1", fake.Script{})
+		rt.Fail("Pull", nil)
+		after(30 * time.Second)
+		h.wantLiving("u1-a-0 u1-b-0")
+	})
+}
+
+func TestStartErrorIsAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, runtimeWith(map[string]fake.Script{"a:1": {StartError: errors.New("exec: no such file")}}))
+		defer h.stop()
+		h.want(newPod("job", "u1", v1.RestartPolicyNever, "a"))
+		after(time.Second)
+		s := h.board.get("job").Status
+		if s.Phase != v1.PodFailed || s.ContainerStatuses[0].State.Terminated.Reason != "StartError" || s.ContainerStatuses[0].State.Terminated.ExitCode != 128 {
+			t.Errorf("status %+v", s)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+// Package reconcile brings the machine to what is wanted: one loop hands every pod to a worker of its
+// own, and a worker asks the planner what to do and does it until nothing is left to do. It decides
+// nothing: every judgement is the planner's, every fact the relister's.
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Looker tells what is there; the relister is one.
+type Looker interface {
+	// Look inspects a pod now.
+	Look(ctx context.Context, key pod.Key) (pod.Observed, error)
+	// Seen returns the newest sight without looking.
+	Seen(key pod.Key) pod.Observed
+}
+
+// Volumes readies what a container mounts.
+type Volumes interface {
+	// Setup checks or makes the sources of c's mounts. A *runtime.ReasonError says why one cannot be had.
+	Setup(ctx context.Context, p *v1.Pod, c *v1.Container, s pod.Sandbox) ([]runtime.Mount, error)
+}
+
+// Logs turns what containers write into their logs.
+type Logs interface {
+	// Follow is called for every running instance, again and again; it does not block.
+	Follow(i pod.Instance)
+	// Finish is called after an instance has ended, before its exit is reaped.
+	Finish(ctx context.Context, i pod.Instance) error
+	// Forget lets go of a revision whose files are about to be removed.
+	Forget(uid pod.UID)
+}
+
+// Publisher hears how pods are. It must not block for long.
+type Publisher interface {
+	// Publish hears a pod with its status; settled: nothing is left to do for it now.
+	Publish(p *v1.Pod, settled bool) error
+	// Gone hears that nothing is left of a pod.
+	Gone(key pod.Key) error
+}
+
+// Options make a Loop.
+type Options struct {
+	Looker     Looker
+	Sandboxes  runtime.Sandboxes
+	Containers runtime.Containers
+	Images     runtime.Images
+	Data       runtime.Data
+	Volumes    Volumes
+	Logs       Logs
+	Publisher  Publisher
+	// Owner is the kind of run that is written down with each pod: "serve" or "once".
+	Owner string
+	// Takes says which pods that nobody wants are this loop's to end; nil: none.
+	Takes func(pod.Observed) bool
+	// Rerun makes pods that had completed before the loop began run again.
+	Rerun bool
+	// StopAll stops and removes every pod of the loop when it ends.
+	StopAll bool
+	// Boot is the kernel's boot id.
+	Boot string
+	// HostIP is the node's address for statuses.
+	HostIP string
+	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
+	MaxBackoff time.Duration
+	// Parallel bounds how many containers are made at once, and as many are cleared away; 0 means 4.
+	Parallel int
+	Log      *slog.Logger
+}

@@ -1,0 +1,99 @@
+package reconcile
+
+import (
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// take makes what was set last the pod that this worker works for.
+func (w *worker) take(seen pod.Observed) {
+	w.mu.Lock()
+	want, desired, turn := w.want, w.desired, w.turn
+	w.mu.Unlock()
+	if turn == w.took {
+		return
+	}
+	w.took = turn
+	before := w.pod
+	w.pod = w.choose(want, desired, seen)
+	if before == nil || w.pod == nil || before.UID != w.pod.UID || w.replaced {
+		w.stopPulls()
+		clear(w.failures)
+	}
+}
+
+// choose settles under which UID the wanted pod runs: that of what runs already, if it needs no new
+// containers. Without a manifest the pod goes, unless its manifest only cannot be read now.
+func (w *worker) choose(want *v1.Pod, desired *manifest.Desired, seen pod.Observed) *v1.Pod {
+	running := w.running(seen)
+	switch {
+	case want != nil && running != nil:
+		return w.adopt(want, running)
+	case want != nil:
+		return want
+	case desired != nil && running != nil && desired.Keeps(running):
+		return running
+	default:
+		return nil
+	}
+}
+
+// running returns the manifest of the newest revision that is there; nil when none is known.
+func (w *worker) running(seen pod.Observed) *v1.Pod {
+	uid, found := newest(seen)
+	if !found {
+		return nil
+	}
+	if w.pod != nil && w.pod.UID == uid {
+		return w.pod
+	}
+	p, err := w.o.Data.LoadPod(uid)
+	if err != nil {
+		if !errors.Is(err, runtime.ErrNotFound) {
+			w.log.Warn("manifest of a running pod not readable", "uid", uid, "why", err)
+		}
+		return nil
+	}
+	return p
+}
+
+func newest(seen pod.Observed) (pod.UID, bool) {
+	switch {
+	case len(seen.Containers) > 0:
+		return seen.Containers[0].UID, true
+	case len(seen.Sandboxes) > 0:
+		return seen.Sandboxes[0].UID, true
+	case len(seen.Data) > 0:
+		return seen.Data[0], true
+	}
+	return "", false
+}
+
+// adopt returns want under the UID that it shall run with.
+func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
+	if !manifest.SameRun(running, want) {
+		w.replaced = running.UID == want.UID
+		return want
+	}
+	kept := want.DeepCopy()
+	kept.UID = running.UID
+	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {
+		metaAnnotation(kept, manifest.AnnotationSeen, seen)
+	}
+	if err := w.o.Data.SavePod(kept, w.o.Owner); err != nil {
+		w.log.Warn("manifest of a running pod not updated", "uid", kept.UID, "why", err)
+	}
+	return kept
+}
+
+func metaAnnotation(p *v1.Pod, name, value string) {
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[name] = value
+}

@@ -1,0 +1,207 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/status"
+)
+
+// worker serves one pod name through all its revisions. All but the fields under mu belong to the
+// goroutine in run.
+type worker struct {
+	key   pod.Key
+	o     *Options
+	slots slots
+	log   *slog.Logger
+	bell  chan struct{}
+
+	mu      sync.Mutex
+	want    *v1.Pod
+	turn    int // counts what was set
+	retired bool
+	desired *manifest.Desired // to be asked whether a pod without a manifest stays
+
+	took      int // the turn that pod came from
+	pod       *v1.Pod
+	earlier   bool // a completed pod is of an earlier run
+	replaced  bool // what is there under pod's UID is of another manifest
+	signalled map[string]plan.Signals
+	failures  map[string]plan.Failure
+	images    map[string]*image
+	pulled    chan pullResult
+	pulling   sync.WaitGroup
+	trouble   int // failed rounds in a row
+}
+
+const (
+	firstTrouble   = 500 * time.Millisecond
+	longestTrouble = 30 * time.Second
+)
+
+func newWorker(key pod.Key, o *Options, s slots) *worker {
+	return &worker{
+		key: key, o: o, slots: s, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
+		earlier: o.Rerun, signalled: map[string]plan.Signals{}, failures: map[string]plan.Failure{},
+		images: map[string]*image{}, pulled: make(chan pullResult),
+	}
+}
+
+// set says what is wanted from now on; nil: nothing.
+func (w *worker) set(p *v1.Pod) {
+	w.mu.Lock()
+	w.want, w.desired = p, nil
+	w.turn++
+	w.mu.Unlock()
+	w.ring()
+}
+
+// release says that no manifest names the pod any more. Whether it goes depends on what it runs: a pod
+// whose manifest only cannot be read stays.
+func (w *worker) release(d manifest.Desired) {
+	w.mu.Lock()
+	w.want, w.desired = nil, &d
+	w.turn++
+	w.mu.Unlock()
+	w.ring()
+}
+
+// ring asks for a new judgement.
+func (w *worker) ring() {
+	select {
+	case w.bell <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends, or until the pod is neither wanted nor there any more; then it offers itself
+// to finished.
+func (w *worker) run(ctx context.Context, finished chan<- *worker) {
+	defer w.pulling.Wait()
+	defer w.stopPulls()
+	look := true
+	for ctx.Err() == nil {
+		wake, gone := w.round(ctx, look)
+		if gone && w.retire() {
+			select {
+			case finished <- w:
+			case <-ctx.Done():
+			}
+			return
+		}
+		look = w.wait(ctx, wake)
+	}
+}
+
+// wait returns when there is reason for another round, and whether that round must look for itself.
+func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
+	var timer <-chan time.Time
+	if wake > 0 {
+		timer = time.After(wake)
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer:
+		return true
+	case <-w.bell:
+	case r := <-w.pulled:
+		w.keepPull(r)
+	}
+	return false
+}
+
+// retire reports that nothing has been set since the last round took what it wanted.
+func (w *worker) retire() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.took == w.turn
+}
+
+// round plans, does, looks again, until the plan has nothing to do.
+func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone bool) {
+	seen := w.o.Looker.Seen(w.key)
+	for ctx.Err() == nil {
+		if look {
+			var err error
+			if seen, err = w.o.Looker.Look(ctx, w.key); err != nil {
+				return w.troubled(err), false
+			}
+		}
+		w.take(seen)
+		p := plan.Compute(w.input(seen))
+		if !p.Again {
+			w.earlier, w.replaced = false, false
+		}
+		w.publish(seen, p)
+		w.followLogs(seen)
+		if len(p.Actions) == 0 {
+			w.trouble = 0
+			return p.Wake, p.Gone
+		}
+		var err error
+		if look, err = w.perform(ctx, seen, p.Actions); err != nil {
+			return w.troubled(err), false
+		}
+	}
+	return 0, false
+}
+
+// troubled counts a failed round and says when to try again.
+func (w *worker) troubled(err error) time.Duration {
+	w.trouble++
+	if !errors.Is(err, context.Canceled) {
+		w.log.Warn("trying again later", "why", err)
+	}
+	if errors.Is(err, runtime.ErrUnavailable) {
+		return time.Second
+	}
+	return min(firstTrouble<<min(w.trouble-1, 10), longestTrouble)
+}
+
+func (w *worker) input(seen pod.Observed) plan.Input {
+	images := map[string]plan.Image{}
+	for name, i := range w.images {
+		images[name] = plan.Image{Pulling: i.cancel != nil, Ready: i.cancel == nil}
+	}
+	return plan.Input{
+		Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
+	}
+}
+
+// publish tells how the pod is. A pod that is on its way out keeps its last status until it is gone.
+func (w *worker) publish(seen pod.Observed, p plan.Plan) {
+	var err error
+	switch {
+	case p.Gone:
+		err = w.o.Publisher.Gone(w.key)
+	case w.pod != nil:
+		out := w.pod.DeepCopy()
+		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, HostIP: w.o.HostIP, Now: time.Now()})
+		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
+	}
+	if err != nil {
+		w.log.Error("status not written", "why", err)
+	}
+}
+
+func (w *worker) followLogs(seen pod.Observed) {
+	for _, c := range seen.Containers {
+		if c.State == pod.Running {
+			w.o.Logs.Follow(instance(w.key, c))
+		}
+	}
+}
+
+func instance(key pod.Key, c pod.Container) pod.Instance {
+	return pod.Instance{Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
+}

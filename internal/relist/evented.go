@@ -1,0 +1,89 @@
+package relist
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// stream keeps one subscription to the runtime's events open. It only passes rings on.
+type stream struct {
+	bell    runtime.Doorbell
+	log     *slog.Logger
+	rings   chan runtime.Ring
+	changed chan struct{} // rung when the stream broke: the period must fall back now
+	up      atomic.Bool
+}
+
+const (
+	firstReconnect   = 100 * time.Millisecond
+	longestReconnect = 10 * time.Second
+	// sayAfter is how many subscriptions must fail in a row before a person is told.
+	sayAfter = 5
+)
+
+func newStream(bell runtime.Doorbell, log *slog.Logger) *stream {
+	return &stream{bell: bell, log: log, rings: make(chan runtime.Ring, 64), changed: make(chan struct{}, 1)}
+}
+
+func (s *stream) healthy() bool { return s.up.Load() }
+
+// run subscribes, passes on, and subscribes again, until ctx ends.
+func (s *stream) run(ctx context.Context) {
+	if s.bell == nil {
+		return
+	}
+	pause, failures := firstReconnect, 0
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > longestReconnect {
+			pause, failures = firstReconnect, 0
+		}
+		if failures++; failures == sayAfter {
+			s.log.Warn("container event stream keeps failing; polling meanwhile", "why", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestReconnect)
+	}
+}
+
+// once holds one subscription until it breaks.
+func (s *stream) once(ctx context.Context) error {
+	rings, err := s.bell.Rings(ctx)
+	if err != nil {
+		return err
+	}
+	s.up.Store(true)
+	defer func() {
+		s.up.Store(false)
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+	}()
+	// Events before the subscription were missed: look at everything once.
+	next := runtime.Ring{All: true}
+	for ok := true; ok; {
+		select {
+		case s.rings <- next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case next, ok = <-rings:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return runtime.ErrUnavailable
+}

@@ -1,0 +1,242 @@
+// Package relist is the pod lifecycle event generator: it lists what the runtime has, compares with what
+// it saw before and tells the difference. It is the only writer of what was seen. It decides nothing,
+// and an event is only a reason to look: the record is the truth.
+package relist
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Periods of the full list.
+const (
+	// DefaultPeriod is the period without an event stream.
+	DefaultPeriod = time.Second
+	// evented is the period while a healthy event stream rings.
+	evented = 10 * time.Second
+	// unhealthyAfter is how long no list may succeed.
+	unhealthyAfter = 3 * time.Minute
+)
+
+// Options make a Relister.
+type Options struct {
+	Lister runtime.Lister
+	// Bell may be nil: then polling alone finds what happened.
+	Bell   runtime.Doorbell
+	Period time.Duration
+	Log    *slog.Logger
+}
+
+// Relister holds what was seen of every pod.
+type Relister struct {
+	o    Options
+	mu   sync.Mutex
+	turn uint64 // numbers every inspection at its beginning
+	pods map[pod.Key]record
+	good time.Time
+	err  error
+	// found are the differences that Look found, until Run sends them.
+	found []Event
+	bell  chan struct{}
+}
+
+// record is the newest sight of a pod and the turn in which looking began.
+type record struct {
+	seen pod.Observed
+	turn uint64
+}
+
+// New makes a Relister; Run feeds it.
+func New(o Options) *Relister {
+	if o.Period <= 0 {
+		o.Period = DefaultPeriod
+	}
+	return &Relister{o: o, pods: map[pod.Key]record{}, good: time.Now(), bell: make(chan struct{}, 1)}
+}
+
+// Run lists and listens until ctx ends, and sends every difference. It blocks when out is not read.
+func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
+	stream := newStream(r.o.Bell, r.o.Log)
+	var streaming sync.WaitGroup
+	streaming.Go(func() { stream.run(ctx) })
+	defer streaming.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var events []Event
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			events = r.list(ctx)
+			timer.Reset(r.period(stream))
+		case <-stream.changed:
+			timer.Reset(0)
+		case <-r.bell:
+			events = r.takeFound()
+		case ring := <-stream.rings:
+			if ring.All {
+				timer.Reset(0)
+				continue
+			}
+			var ok bool
+			if events, ok = r.answer(ctx, ring.Key); !ok {
+				timer.Reset(r.o.Period)
+			}
+		}
+		for _, e := range events {
+			select {
+			case out <- e:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// period is how long until the next full list: short again as soon as the stream or a list fails.
+func (r *Relister) period(s *stream) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.healthy() && r.err == nil {
+		return max(evented, r.o.Period)
+	}
+	return r.o.Period
+}
+
+// answer inspects the pod that a ring names. A failed inspection keeps the old record; the full list
+// that follows within a period looks again.
+func (r *Relister) answer(ctx context.Context, key pod.Key) (events []Event, ok bool) {
+	turn := r.begin()
+	seen, err := r.o.Lister.Inspect(ctx, key)
+	if err != nil {
+		r.failed(fmt.Errorf("inspecting %s: %w", key, err))
+		return nil, false
+	}
+	return r.keep(seen, turn), true
+}
+
+func (r *Relister) takeFound() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.found
+	r.found = nil
+	return events
+}
+
+// Look inspects one pod now and returns what it saw. What changed is told like any other change.
+func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
+	turn := r.begin()
+	seen, err := r.o.Lister.Inspect(ctx, key)
+	if err != nil {
+		return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if events := r.keepLocked(seen, turn); len(events) > 0 {
+		r.found = append(r.found, events...)
+		select {
+		case r.bell <- struct{}{}:
+		default:
+		}
+	}
+	return r.pods[key].seen, nil
+}
+
+// Seen returns the newest sight of a pod without looking.
+func (r *Relister) Seen(key pod.Key) pod.Observed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec, ok := r.pods[key]; ok {
+		return rec.seen
+	}
+	return pod.Observed{Key: key}
+}
+
+// Healthy returns an error when no list has succeeded for 3 minutes.
+func (r *Relister) Healthy() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if since := time.Since(r.good); since > unhealthyAfter {
+		return fmt.Errorf("no list of containers has succeeded for %s: %w", since.Round(time.Second), r.err)
+	}
+	return nil
+}
+
+func (r *Relister) begin() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn++
+	return r.turn
+}
+
+func (r *Relister) failed(err error) {
+	r.mu.Lock()
+	first := r.err == nil
+	r.err = err
+	r.mu.Unlock()
+	if first {
+		r.o.Log.Warn("listing containers failed; keeping what was seen before", "why", err)
+	}
+}
+
+// keep records a sight and returns the difference, unless a later look has been recorded meanwhile.
+func (r *Relister) keep(seen pod.Observed, turn uint64) []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keepLocked(seen, turn)
+}
+
+func (r *Relister) keepLocked(seen pod.Observed, turn uint64) []Event {
+	old, known := r.pods[seen.Key]
+	if known && old.turn > turn {
+		return nil
+	}
+	if !known {
+		old.seen.Key = seen.Key
+	}
+	// An empty sight is kept too, until a list that began later agrees: a list that began before must
+	// not bring the pod back.
+	r.pods[seen.Key] = record{seen: seen, turn: turn}
+	return Diff(old.seen, seen)
+}
+
+// list looks at everything.
+func (r *Relister) list(ctx context.Context) []Event {
+	turn := r.begin()
+	all, err := r.o.Lister.List(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.failed(err)
+		}
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		r.o.Log.Info("listing containers works again")
+	}
+	r.err, r.good = nil, time.Now()
+	listed := map[pod.Key]bool{}
+	var events []Event
+	for _, seen := range all {
+		listed[seen.Key] = true
+		events = append(events, r.keepLocked(seen, turn)...)
+	}
+	for key := range r.pods {
+		if listed[key] {
+			continue
+		}
+		events = append(events, r.keepLocked(pod.Observed{Key: key}, turn)...)
+		if rec := r.pods[key]; rec.turn == turn {
+			delete(r.pods, key)
+		}
+	}
+	return events
+}

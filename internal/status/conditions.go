@@ -1,0 +1,86 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// conditions are the five that Kubernetes shows. Their times come from what was seen, so that they are
+// the same after podrun itself was restarted.
+func conditions(s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
+	var seen time.Time
+	if s.StartTime != nil {
+		seen = s.StartTime.Time
+	}
+	sandbox := len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready
+	sandboxAt := seen
+	if len(mine.Sandboxes) > 0 {
+		sandboxAt = mine.Sandboxes[0].CreatedAt
+	}
+	done := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
+	ready, reason, message := readiness(s, done)
+	changed := lastChange(s, seen)
+	return []v1.PodCondition{
+		condition(v1.PodReadyToStartContainers, sandbox, sandboxAt, "", ""),
+		condition(v1.PodInitialized, true, seen, completedReason(s.Phase), ""),
+		condition(v1.PodReady, ready, changed, reason, message),
+		condition(v1.ContainersReady, ready, changed, reason, message),
+		condition(v1.PodScheduled, true, seen, "", ""),
+	}
+}
+
+func condition(kind v1.PodConditionType, is bool, at time.Time, reason, message string) v1.PodCondition {
+	status := v1.ConditionFalse
+	if is {
+		status = v1.ConditionTrue
+	}
+	return v1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.Time{Time: at.Truncate(time.Second)}, Reason: reason, Message: message}
+}
+
+func completedReason(phase v1.PodPhase) string {
+	if phase == v1.PodSucceeded {
+		return "PodCompleted"
+	}
+	return ""
+}
+
+// readiness tells whether all containers are ready and, if not, why in Kubernetes' words.
+func readiness(s v1.PodStatus, done bool) (ready bool, reason, message string) {
+	switch {
+	case s.Phase == v1.PodSucceeded:
+		return false, "PodCompleted", ""
+	case done:
+		return false, "PodFailed", ""
+	}
+	var unready []string
+	for _, c := range s.ContainerStatuses {
+		if !c.Ready {
+			unready = append(unready, c.Name)
+		}
+	}
+	if len(unready) == 0 {
+		return true, "", ""
+	}
+	return false, "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
+}
+
+// lastChange is when a container last started or ended.
+func lastChange(s v1.PodStatus, at time.Time) time.Time {
+	for _, c := range s.ContainerStatuses {
+		for _, t := range []*v1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if t != nil && t.FinishedAt.After(at) {
+				at = t.FinishedAt.Time
+			}
+		}
+		if r := c.State.Running; r != nil && r.StartedAt.After(at) {
+			at = r.StartedAt.Time
+		}
+	}
+	return at
+}

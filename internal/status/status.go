@@ -1,0 +1,166 @@
+// Package status words what was seen and judged as Kubernetes words a pod's status. Of is pure; Files
+// keeps the answers where they can be read while nothing of podrun runs. It decides nothing.
+package status
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Input is what a status rests on.
+type Input struct {
+	Pod      *v1.Pod
+	Observed pod.Observed
+	Plan     plan.Plan
+	// HostIP is the node's address, empty when not known.
+	HostIP string
+	Now    time.Time
+}
+
+// Of returns the status of the wanted revision.
+func Of(in Input) v1.PodStatus {
+	mine, _ := in.Observed.Split(in.Pod.UID)
+	s := v1.PodStatus{QOSClass: pod.QOS(in.Pod), HostIP: in.HostIP}
+	if in.HostIP != "" {
+		s.HostIPs = []v1.HostIP{{IP: in.HostIP}}
+	}
+	if seen, err := time.Parse(time.RFC3339Nano, in.Pod.Annotations[manifest.AnnotationSeen]); err == nil {
+		s.StartTime = &metav1.Time{Time: seen}
+	}
+	for _, c := range in.Pod.Spec.Containers {
+		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(c, mine, in))
+	}
+	s.Phase = phase(in.Pod.Spec.RestartPolicy, s.ContainerStatuses)
+	setIPs(&s, in, mine)
+	s.Conditions = conditions(s, mine)
+	return s
+}
+
+func setIPs(s *v1.PodStatus, in Input, mine pod.Observed) {
+	if len(mine.Sandboxes) == 0 {
+		return
+	}
+	ips := mine.Sandboxes[0].IPs
+	if in.Pod.Spec.HostNetwork && in.HostIP != "" {
+		ips = []string{in.HostIP}
+	}
+	for _, ip := range ips {
+		s.PodIPs = append(s.PodIPs, v1.PodIP{IP: ip})
+	}
+	if len(ips) > 0 {
+		s.PodIP = ips[0]
+	}
+}
+
+func containerStatus(c v1.Container, mine pod.Observed, in Input) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Image}
+	last, found := mine.Newest(in.Pod.UID, c.Name)
+	waiting, isWaiting := in.Plan.Waiting[c.Name]
+	if !found {
+		if !isWaiting {
+			waiting = plan.Waiting{Reason: "ContainerCreating"}
+		}
+		s.State.Waiting = &v1.ContainerStateWaiting{Reason: waiting.Reason, Message: waiting.Message}
+		started := false
+		s.Started = &started
+		return s
+	}
+	s.RestartCount = int32(last.Attempt)
+	s.ImageID = last.ImageID
+	s.ContainerID = containerID(last)
+	running := last.State == pod.Running
+	s.Started, s.Ready = &running, running
+	switch {
+	case running:
+		s.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}
+		if before, ok := ended(mine, in.Pod.UID, c.Name, last.Attempt-1); ok {
+			s.LastTerminationState.Terminated = terminated(before)
+		}
+	case last.State == pod.Exited && !isWaiting:
+		s.State.Terminated = terminated(last)
+		if before, ok := ended(mine, in.Pod.UID, c.Name, last.Attempt-1); ok {
+			s.LastTerminationState.Terminated = terminated(before)
+		}
+	default:
+		s.State.Waiting = &v1.ContainerStateWaiting{Reason: waiting.Reason, Message: waiting.Message}
+		if last.State == pod.Exited {
+			s.LastTerminationState.Terminated = terminated(last)
+		}
+	}
+	return s
+}
+
+// ended finds the exited instance of the given attempt, or the newest before it.
+func ended(o pod.Observed, uid pod.UID, name string, attempt int) (pod.Container, bool) {
+	var best pod.Container
+	found := false
+	for _, c := range o.Containers {
+		if c.UID == uid && c.Name == name && c.State == pod.Exited && c.Attempt <= attempt && (!found || c.Attempt > best.Attempt) {
+			best, found = c, true
+		}
+	}
+	return best, found
+}
+
+func containerID(c pod.Container) string { return "containerd://" + c.ID }
+
+func terminated(c pod.Container) *v1.ContainerStateTerminated {
+	t := &v1.ContainerStateTerminated{
+		ExitCode: int32(c.ExitCode), Reason: c.Reason, Message: c.Message,
+		StartedAt: seconds(c.StartedAt), FinishedAt: seconds(c.FinishedAt), ContainerID: containerID(c),
+	}
+	switch {
+	case t.Reason != "":
+	case c.ExitCode == 0:
+		t.Reason = "Completed"
+	default:
+		t.Reason = "Error"
+	}
+	return t
+}
+
+// seconds drops what Kubernetes' JSON cannot hold, so that a status read back equals the one written.
+func seconds(t time.Time) metav1.Time {
+	if t.IsZero() {
+		return metav1.Time{}
+	}
+	return metav1.Time{Time: t.Truncate(time.Second)}
+}
+
+// phase sums the containers up as the kubelet does.
+func phase(policy v1.RestartPolicy, containers []v1.ContainerStatus) v1.PodPhase {
+	var waiting, running, stopped, succeeded int
+	for _, c := range containers {
+		switch {
+		case c.State.Running != nil:
+			running++
+		case c.State.Terminated != nil:
+			stopped++
+			if c.State.Terminated.ExitCode == 0 {
+				succeeded++
+			}
+		case c.LastTerminationState.Terminated != nil:
+			stopped++
+		default:
+			waiting++
+		}
+	}
+	switch {
+	case waiting > 0:
+		return v1.PodPending
+	case running > 0 || policy == v1.RestartPolicyAlways:
+		return v1.PodRunning
+	case stopped == succeeded:
+		return v1.PodSucceeded
+	case policy == v1.RestartPolicyNever:
+		return v1.PodFailed
+	default:
+		return v1.PodRunning
+	}
+}

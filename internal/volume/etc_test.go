@@ -1,0 +1,161 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// TestEtcNotLedAstray: the same for the files under /etc.
+func TestEtcNotLedAstray(t *testing.T) {
+	f := newFixture(t)
+	etc := layout.Dirs{Root: f.root}.Etc("u1")
+	outside := filepath.Join(t.TempDir(), "precious")
+	if err := errors.Join(os.WriteFile(outside, []byte("mine"), 0o600), os.MkdirAll(etc, 0o755), os.Symlink(outside, etc+"/hosts")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Setup(t.Context(), podWith(), mounting(), pod.Sandbox{}); err == nil {
+		t.Error("no error")
+	}
+	if b, err := os.ReadFile(outside); err != nil || string(b) != "mine" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// etc returns what the pod's file holds after a Setup.
+func (f fixture) etc(t *testing.T, p *v1.Pod, ips []string, name string) string {
+	t.Helper()
+	mounts, err := f.Setup(t.Context(), p, mounting(), pod.Sandbox{IPs: ips})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mounts {
+		if m.ContainerPath == "/etc/"+name {
+			b, err := os.ReadFile(m.HostPath)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if perm := mode(t, m.HostPath); perm != 0o644 {
+				t.Errorf("%s has mode %v", name, perm)
+			}
+			return string(b)
+		}
+	}
+	t.Fatalf("no %s among %+v", name, mounts)
+	return ""
+}
+
+func TestEtcOfAPod(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, "etc/resolv.conf", "search example.org\nnameserver 192.0.2.53\n")
+	p := podWith()
+	hosts := f.etc(t, p, []string{"10.64.0.2", "fd00::2"}, "hosts")
+	for _, line := range []string{"127.0.0.1\tlocalhost\n", "::1\tlocalhost ip6-localhost ip6-loopback\n", "\n10.64.0.2\tweb-node1\nfd00::2\tweb-node1\n"} {
+		if !strings.Contains(hosts, line) {
+			t.Errorf("%q is not in %s", line, hosts)
+		}
+	}
+	if !strings.HasPrefix(hosts, "# Written by podrun") {
+		t.Errorf("no header in %s", hosts)
+	}
+	if got := f.etc(t, p, nil, "hostname"); got != "web-node1\n" {
+		t.Errorf("hostname %q", got)
+	}
+	if got := f.etc(t, p, nil, "resolv.conf"); got != "search example.org\nnameserver 192.0.2.53\n" {
+		t.Errorf("resolv.conf %q", got)
+	}
+}
+
+func TestEtcWithHostNetwork(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, "etc/hosts", "127.0.0.1 localhost\n192.0.2.2 thishost\n")
+	f.put(t, "etc/resolv.conf", "nameserver 127.0.0.53\n")
+	f.put(t, "run/systemd/resolve/resolv.conf", "nameserver 192.0.2.53\n")
+	p := podWith()
+	p.Spec.HostNetwork = true
+	if got, want := f.etc(t, p, nil, "hosts"), header+"127.0.0.1 localhost\n192.0.2.2 thishost\n"; got != want {
+		t.Errorf("hosts %q", got)
+	}
+	name, err := os.Hostname()
+	if got := f.etc(t, p, nil, "hostname"); err != nil || got != name+"\n" {
+		t.Errorf("hostname %q, %v", got, err)
+	}
+	if got := f.etc(t, p, nil, "resolv.conf"); got != "nameserver 127.0.0.53\n" {
+		t.Errorf("resolv.conf %q", got)
+	}
+}
+
+func TestResolvConfBehindLoopback(t *testing.T) {
+	const behind = "nameserver 192.0.2.53\n"
+	for _, c := range []struct {
+		conf    string
+		resolve bool
+		want    string
+	}{
+		{"nameserver 127.0.0.53\noptions edns0\n", true, behind},
+		{"nameserver 127.0.0.53\nnameserver ::1\n", true, behind},
+		{"nameserver ::ffff:127.0.0.1\n", true, behind},
+		{"nameserver 127.0.0.53\n", false, "nameserver 127.0.0.53\n"},
+		{"nameserver 127.0.0.1\nnameserver 192.0.2.1\n", true, "nameserver 127.0.0.1\nnameserver 192.0.2.1\n"},
+		{"nameserver fe80::1%eth0\n", true, "nameserver fe80::1%eth0\n"},
+		{"#nameserver 127.0.0.1\n", true, "#nameserver 127.0.0.1\n"},
+		{"", true, ""},
+	} {
+		f := newFixture(t)
+		f.put(t, "etc/resolv.conf", c.conf)
+		if c.resolve {
+			f.put(t, "run/systemd/resolve/resolv.conf", behind)
+		}
+		if got := f.etc(t, podWith(), nil, "resolv.conf"); got != c.want {
+			t.Errorf("%q gives %q, want %q", c.conf, got, c.want)
+		}
+	}
+}
+
+// TestEtcKeepsItsInode: a running container has the file mounted and must see the new address.
+func TestEtcKeepsItsInode(t *testing.T) {
+	f := newFixture(t)
+	p := podWith()
+	stat := func() (st syscall.Stat_t) {
+		if err := syscall.Stat(layout.Dirs{Root: f.root}.Etc("u1")+"/hosts", &st); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	f.etc(t, p, []string{"10.64.15.254"}, "hosts")
+	first := stat()
+	f.etc(t, p, []string{"10.64.15.254"}, "hosts")
+	if again := stat(); again.Mtim != first.Mtim {
+		t.Error("written though nothing has changed")
+	}
+	hosts := f.etc(t, p, []string{"10.64.0.3"}, "hosts")
+	if !strings.HasSuffix(hosts, "\n10.64.0.3\tweb-node1\n") || strings.Contains(hosts, "10.64.15.254") {
+		t.Errorf("hosts %q", hosts)
+	}
+	if now := stat(); now.Ino != first.Ino {
+		t.Error("the file was replaced")
+	}
+}
+
+func TestEtcReadOnlyWithItsRoot(t *testing.T) {
+	f := newFixture(t)
+	yes := true
+	c := &v1.Container{SecurityContext: &v1.SecurityContext{ReadOnlyRootFilesystem: &yes}}
+	mounts, err := f.Setup(t.Context(), podWith(), c, pod.Sandbox{})
+	if err != nil || len(mounts) != 3 {
+		t.Fatal(mounts, err)
+	}
+	for _, m := range mounts {
+		if !m.ReadOnly {
+			t.Errorf("%s can be written", m.ContainerPath)
+		}
+	}
+}

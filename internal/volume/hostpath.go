@@ -1,0 +1,93 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// readyHostPath checks that the path is what its type says, after making it where the type says so, and
+// returns it. Symbolic links are followed: it is the user's own path.
+func readyHostPath(h *v1.HostPathVolumeSource) (string, error) {
+	kind := v1.HostPathUnset
+	if h.Type != nil {
+		kind = *h.Type
+	}
+	// A relative path is validated as fine; it means the same wherever podrun was started.
+	path := filepath.Join("/", h.Path)
+	if err := makeHostPath(path, kind); err != nil {
+		return "", fmt.Errorf("hostPath type check failed: %w", err)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("hostPath type check failed: %s does not exist, wanted %s", path, article(kind))
+	case err != nil:
+		return "", fmt.Errorf("hostPath type check failed: %w", err)
+	case !isKind(info.Mode(), kind):
+		return "", fmt.Errorf("hostPath type check failed: %s is not %s", path, article(kind))
+	}
+	return path, nil
+}
+
+// makeHostPath makes what is not there, for the types that want that. With no type a directory is made,
+// as container runtimes do under Kubernetes. A file's directory is not made.
+func makeHostPath(path string, kind v1.HostPathType) error {
+	switch kind {
+	case v1.HostPathUnset, v1.HostPathDirectoryOrCreate:
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return nil // Setup looks again and says what is wrong
+		}
+		return os.MkdirAll(path, 0o755)
+	case v1.HostPathFileOrCreate:
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Chmod(0o644), f.Close())
+	}
+	return nil
+}
+
+func isKind(mode fs.FileMode, kind v1.HostPathType) bool {
+	switch kind {
+	case v1.HostPathUnset:
+		return true
+	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
+		return mode.IsDir()
+	case v1.HostPathFile, v1.HostPathFileOrCreate:
+		return mode.IsRegular()
+	case v1.HostPathSocket:
+		return mode&fs.ModeSocket != 0
+	case v1.HostPathCharDev:
+		return mode&fs.ModeCharDevice != 0
+	case v1.HostPathBlockDev:
+		return mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
+	}
+	return false
+}
+
+func article(kind v1.HostPathType) string {
+	switch kind {
+	case v1.HostPathUnset:
+		return "anything"
+	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
+		return "a directory"
+	case v1.HostPathFile, v1.HostPathFileOrCreate:
+		return "a file"
+	case v1.HostPathSocket:
+		return "a socket file"
+	case v1.HostPathCharDev:
+		return "a character device"
+	case v1.HostPathBlockDev:
+		return "a block device"
+	}
+	return fmt.Sprintf("of a type that is known: %q", string(kind))
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs the end-to-end tests with bin/podrun on each containerd, and podrun within a container.
+# Usage: scripts/e2e.sh [KIND…]    (embedded stock debian container; all by default)
+# FLAGS="-run …" are for go test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ "$(id -u)" = 0 ] || { echo "end-to-end tests need root: sudo make e2e" >&2; exit 1; }
+[ $# -gt 0 ] || set -- embedded stock debian container
+
+export PODRUN_E2E=1
+for kind in "$@"; do
+	echo "== end to end: $kind"
+	case $kind in
+	container) scripts/deps.sh podman mmdebstrap && PODRUN_E2E_ENGINE=podman go test ./e2e -count=1 -timeout 10m -run '^TestInAContainer$' ${FLAGS-} ;;
+	*)
+		[ "$kind" = embedded ] || scripts/containerd.sh "$kind" >/dev/null
+		PODRUN_E2E_CONTAINERD=$kind go test ./e2e -count=1 -timeout 10m -parallel 6 ${FLAGS-}
+		;;
+	esac
+done
