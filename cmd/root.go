@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -143,6 +144,15 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	})
 	if bad != nil {
 		return bad
+	}
+	// Paths end up in containers' specs and in other processes, so they must not depend on where this
+	// one was started.
+	for _, dir := range []*string{&a.rootDir, &a.runDir, &a.logDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return usage(c, err)
+		}
+		*dir = abs
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {

@@ -21,6 +21,15 @@ func TestMain(m *testing.M) {
 	if code, is := embedded.Dispatch(context.Background(), os.Args); is {
 		os.Exit(code)
 	}
+	// A test that forgets to name its directories must not touch the machine's.
+	for _, name := range []string{"PODRUN_ROOT_DIR", "PODRUN_RUN_DIR", "PODRUN_LOG_DIR"} {
+		if os.Getenv(name) == "" {
+			_ = os.Setenv(name, "/dev/null/podrun")
+		}
+	}
+	if len(os.Args) > 1 && os.Args[1] == "containerd" { // what podrun starts as its own
+		os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	testscript.Main(m, map[string]func(){
 		"podrun": func() {
 			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +28,7 @@ func (a *app) validateCommand() *cobra.Command {
 			}
 			node, err := nodeName(node)
 			if err != nil {
-				return err
+				return usage(c, err)
 			}
 			return a.validate(c.Context(), paths, node, output)
 		},
@@ -38,18 +36,6 @@ func (a *app) validateCommand() *cobra.Command {
 	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
 	c.Flags().StringVar(&node, "node-name", "", "the node's name (default: the host's, lower case)")
 	return c
-}
-
-// nodeName is the node's name as given, else the host's.
-func nodeName(given string) (string, error) {
-	if given == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return "", fmt.Errorf("asking for the host's name: %w; give --node-name", err)
-		}
-		given = host
-	}
-	return strings.ToLower(given), nil
 }
 
 // findings is what validate prints as JSON.

@@ -1,11 +1,11 @@
 package ocispec
 
 import (
+	"maps"
 	"path"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // CgroupRoot is the cgroup that all of podrun's pods are under.
@@ -50,7 +50,7 @@ func QOS(p *v1.Pod) v1.PodQOSClass {
 	guaranteed := true
 	for _, containers := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for _, c := range containers {
-			addCompute(requests, c.Resources.Requests)
+			addCompute(requests, asked(c.Resources))
 			if addCompute(limits, c.Resources.Limits) < len(computeResources()) {
 				guaranteed = false
 			}
@@ -68,6 +68,14 @@ func QOS(p *v1.Pod) v1.PodQOSClass {
 		return v1.PodQOSGuaranteed
 	}
 	return v1.PodQOSBurstable
+}
+
+// asked is what the container requests; a limit without a request is one too.
+func asked(r v1.ResourceRequirements) v1.ResourceList {
+	out := v1.ResourceList{}
+	maps.Copy(out, r.Limits)
+	maps.Copy(out, r.Requests)
+	return out
 }
 
 func computeResources() []v1.ResourceName {
@@ -108,11 +116,6 @@ func resources(c *v1.Container) *specs.LinuxResources {
 
 // shares is the container's weight when CPU is scarce: what it asks for, else its limit.
 func shares(r v1.ResourceRequirements) uint64 {
-	var asked resource.Quantity
-	if q, ok := r.Requests[v1.ResourceCPU]; ok {
-		asked = q
-	} else if q, ok := r.Limits[v1.ResourceCPU]; ok {
-		asked = q
-	}
-	return uint64(min(max(asked.MilliValue()*1024/1000, minShares), maxShares))
+	cpu := asked(r)[v1.ResourceCPU]
+	return uint64(min(max(cpu.MilliValue()*1024/1000, minShares), maxShares))
 }

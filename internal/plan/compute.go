@@ -151,6 +151,11 @@ func (j *judge) run(o pod.Observed) {
 	for i := range j.in.Pod.Spec.Containers {
 		j.container(o, sandbox, &j.in.Pod.Spec.Containers[i])
 	}
+	for _, a := range j.plan.Actions {
+		if _, soon := a.(EnsureImage); soon {
+			return // a start is due before anything is cleared away
+		}
+	}
 	j.clear(o)
 }
 

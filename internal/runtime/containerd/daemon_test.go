@@ -154,14 +154,19 @@ type noNetwork struct{}
 func (noNetwork) Setup(context.Context, string, string) ([]netip.Addr, error) { return nil, nil }
 func (noNetwork) Teardown(context.Context, string) error                      { return nil }
 
+// options are those of a Runtime on d.
+func options(t testing.TB, d daemon) containerd.Options {
+	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return containerd.Options{
+		Address: d.address, RuntimeName: d.shim, Dirs: d.dirs, Owner: "serve", Log: log,
+		Sandboxes: sandbox.New(sandbox.Options{Dirs: d.dirs, Network: noNetwork{}, Log: log}),
+	}
+}
+
 // connect makes a Runtime and sees to it that nothing is left in containerd after the test.
 func connect(t testing.TB, d daemon) *containerd.Runtime {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	r, err := containerd.New(context.Background(), containerd.Options{
-		Address: d.address, RuntimeName: d.shim, Dirs: d.dirs, Owner: "serve", Log: log,
-		Sandboxes: sandbox.New(sandbox.Options{Dirs: d.dirs, Network: noNetwork{}, Log: log}),
-	})
+	r, err := containerd.New(context.Background(), options(t, d))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,21 +185,26 @@ func clear(t testing.TB, r *containerd.Runtime) {
 		t.Error(err)
 	}
 	for _, o := range all {
-		for _, c := range o.Containers {
-			if err := r.SignalContainer(ctx, c.ID, "KILL"); err != nil {
-				t.Error(err)
-			}
-			eventually(t, "an instance is removed", func() bool { return r.RemoveContainer(ctx, c.ID) == nil })
+		clearPod(t, r, o)
+	}
+}
+
+func clearPod(t testing.TB, r *containerd.Runtime, o pod.Observed) {
+	ctx := context.Background()
+	for _, c := range o.Containers {
+		if err := r.SignalContainer(ctx, c.ID, "KILL"); err != nil {
+			t.Error(err)
 		}
-		for _, s := range o.Sandboxes {
-			if err := r.RemoveSandbox(ctx, s.ID); err != nil {
-				t.Error(err)
-			}
+		eventually(t, "an instance is removed", func() bool { return r.RemoveContainer(ctx, c.ID) == nil })
+	}
+	for _, s := range o.Sandboxes {
+		if err := r.RemoveSandbox(ctx, s.ID); err != nil {
+			t.Error(err)
 		}
-		for _, uid := range o.Data {
-			if err := r.RemoveData(ctx, o.Key, uid); err != nil {
-				t.Error(err)
-			}
+	}
+	for _, uid := range o.Data {
+		if err := r.RemoveData(ctx, o.Key, uid); err != nil {
+			t.Error(err)
 		}
 	}
 }

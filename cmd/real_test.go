@@ -1,0 +1,204 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/testimage"
+)
+
+// real is a container that really runs, on podrun's own containerd.
+type real struct {
+	t    *testing.T
+	app  *app
+	conn *agent.Connection
+	pod  *v1.Pod
+	inst pod.Instance
+}
+
+// startReal runs a line of sh as container app of pod web-node1, and writes the status file.
+func startReal(t *testing.T, line string) real {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	for _, program := range []string{"runc", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(program + " is not installed")
+		}
+	}
+	// A socket's path is short.
+	dir, err := os.MkdirTemp("", "podrun")
+	must(t, err)
+	a := &app{in: strings.NewReader(""), out: &safeBuffer{}, errOut: &safeBuffer{}, log: slog.New(slog.DiscardHandler)}
+	a.rootDir, a.runDir, a.logDir, a.containerdAddress = dir+"/root", dir+"/run", dir+"/log", agent.Embedded
+	ctx := context.Background()
+	o := a.connection()
+	o.Owner = "serve"
+	store := sandbox.New(sandbox.Options{Dirs: a.dirs(), Log: a.log})
+	o.Sandboxes = store
+	conn, err := agent.Connect(ctx, o)
+	must(t, err)
+	r := real{t: t, app: a, conn: conn}
+	r.inst = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "0123", Container: "app"}
+	r.pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node1", UID: r.inst.UID},
+		Spec: v1.PodSpec{NodeName: "node1", HostNetwork: true, Containers: []v1.Container{
+			{Name: "app", Image: "busybox:1", Command: []string{"sh", "-c", line}}}}}
+	t.Cleanup(func() { r.remove(dir) })
+
+	archive, err := testimage.Busybox(dir, "busybox:1")
+	must(t, err)
+	must(t, a.loadImages(ctx, conn.Runtime, archive))
+	must(t, conn.Runtime.SavePod(r.pod, "serve"))
+	must(t, conn.Runtime.CreateSandbox(ctx, r.pod, 0))
+	image, err := conn.Runtime.Resolve(ctx, "busybox:1")
+	must(t, err)
+	must(t, conn.Runtime.StartContainer(ctx, runtime.Start{Pod: r.pod, Container: &r.pod.Spec.Containers[0],
+		Sandbox: r.observed().Sandboxes[0], Image: image}))
+	r.pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app", ContainerID: "containerd://" + r.container().ID,
+		State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+	text, err := json.Marshal(r.pod)
+	must(t, err)
+	must(t, os.MkdirAll(a.dirs().Statuses(), 0o755))
+	must(t, host.WriteFile(a.dirs().Status(r.inst.Key), text, 0o600))
+	a.out.(*safeBuffer).b.Reset()
+	return r
+}
+
+func (r real) observed() pod.Observed {
+	r.t.Helper()
+	o, err := r.conn.Runtime.Inspect(context.Background(), r.inst.Key)
+	must(r.t, err)
+	return o
+}
+
+func (r real) container() pod.Container {
+	r.t.Helper()
+	c, ok := r.observed().Newest(r.inst.UID, "app")
+	if !ok {
+		r.t.Fatal("there is no container")
+	}
+	return c
+}
+
+func (r real) end() {
+	r.t.Helper()
+	must(r.t, r.conn.Runtime.SignalContainer(context.Background(), r.container().ID, "KILL"))
+	eventually(r.t, "the end", func() bool { return r.container().State == pod.Exited })
+}
+
+func (r real) remove(dir string) {
+	ctx, rt := context.Background(), r.conn.Runtime
+	for _, c := range r.observed().Containers {
+		if c.State == pod.Running {
+			r.end()
+		}
+		must(r.t, rt.ReapContainer(ctx, c.ID))
+		must(r.t, rt.RemoveContainer(ctx, c.ID))
+	}
+	for _, s := range r.observed().Sandboxes {
+		must(r.t, rt.RemoveSandbox(ctx, s.ID))
+	}
+	must(r.t, rt.RemoveData(ctx, r.inst.Key, r.inst.UID))
+	must(r.t, r.conn.Close())
+	// Its own containerd goes when nothing needs it; then nothing is mounted any more.
+	eventually(r.t, "its end", func() bool { return !embedded.Running(r.app.dirs()) })
+	must(r.t, os.RemoveAll(dir))
+}
+
+// run runs a command line on the real container and returns its error.
+func (r real) run(args ...string) error {
+	g, a := r.app.globals, *r.app
+	root := a.root() // which sets the copy's flags to their defaults
+	root.SetArgs(append([]string{"--root-dir", g.rootDir, "--run-dir", g.runDir, "--log-dir", g.logDir,
+		"--containerd-address", g.containerdAddress}, args...))
+	return root.ExecuteContext(context.Background())
+}
+
+func TestRealExec(t *testing.T) {
+	r := startReal(t, "exec sleep 1000")
+	for _, c := range []struct {
+		args string
+		code int
+		out  string
+	}{
+		{"exec web -- echo hello", 0, "hello\n"},
+		{"exec web -c app -- sh -c exit\t42", 42, ""},
+		{"exec web -- sh -c kill\t-9\t$$", 137, ""},
+		{"images prune", 0, ""}, // it is in use
+	} {
+		out := &safeBuffer{}
+		r.app.out = out
+		args := strings.Fields(strings.ReplaceAll(c.args, "\t", "\x00"))
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "\x00", " ")
+		}
+		if code := r.app.exit(r.run(args...)); code != c.code || out.String() != c.out {
+			t.Errorf("%s: exit code %d, %q", c.args, code, out.String())
+		}
+	}
+}
+
+// What a real container writes comes out, with nobody reading for a while, to the last byte.
+func TestRealLogs(t *testing.T) {
+	r := startReal(t, "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo oops >&2; printf 'no end'; exec sleep 1000")
+	var want strings.Builder
+	for i := range 20000 {
+		want.WriteString("line ")
+		want.WriteString(strconv.Itoa(i))
+		want.WriteByte('\n')
+	}
+	tailer := logs.New(logs.Options{Dirs: r.app.dirs(), Log: r.app.log})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- tailer.Run(ctx) }()
+	tailer.Follow(r.inst)
+	out, errOut := &safeBuffer{}, &safeBuffer{}
+	r.app.out, r.app.errOut = out, errOut
+	followed := make(chan error)
+	go func() { followed <- r.run("logs", "-f", "web") }()
+	eventually(t, "all lines", func() bool { return out.String() == want.String() && errOut.String() == "oops\n" })
+	r.end()
+	must(t, tailer.Finish(ctx, r.inst))
+	must(t, <-followed)
+	cancel()
+	must(t, <-done)
+	if out.String() != want.String()+"no end" {
+		t.Errorf("%d bytes, want %d", len(out.String()), want.Len()+6)
+	}
+	if _, err := os.Stat(filepath.Join(r.app.dirs().RawLog(r.inst.UID, "app", 0), "stdout.raw")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the raw file is left: %v", err)
+	}
+}
+
+// A container that writes its last lines and dies at once loses none of them.
+func TestRealLastWords(t *testing.T) {
+	r := startReal(t, "sleep 0.2; seq 1 3000; seq 1 3000 >&2; exit 3")
+	eventually(t, "the end", func() bool { return r.container().State == pod.Exited })
+	must(t, logs.New(logs.Options{Dirs: r.app.dirs(), Log: r.app.log}).Finish(context.Background(), r.inst))
+	out, errOut := &safeBuffer{}, &safeBuffer{}
+	r.app.out, r.app.errOut = out, errOut
+	start := time.Now()
+	must(t, r.run("logs", "-f", "web"))
+	if strings.Count(out.String(), "\n") != 3000 || strings.Count(errOut.String(), "\n") != 3000 {
+		t.Errorf("%d and %d lines after %s", strings.Count(out.String(), "\n"), strings.Count(errOut.String(), "\n"), time.Since(start))
+	}
+}

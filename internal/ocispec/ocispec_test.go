@@ -1,0 +1,247 @@
+package ocispec
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// input is a container that asks for nothing, of an image that says all.
+func input(change ...func(in *Input)) Input {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node", UID: "0123456789abcdef0123456789abcdef"}}
+	p.Spec.Containers = []v1.Container{{Name: "main", Image: "image:1"}}
+	in := Input{
+		Pod: p, Container: &p.Spec.Containers[0], ID: "fedcba9876543210fedcba9876543210", Group: "uid.0",
+		Image: imagespec.ImageConfig{
+			Entrypoint: []string{"/entry"}, Cmd: []string{"cmd", "$(NOT_EXPANDED)"}, WorkingDir: "/work",
+			Env: []string{"PATH=/image/bin", "FROM=image"},
+		},
+		Namespaces: Namespaces{Network: "/run/sandboxes/s/net", IPC: "/run/sandboxes/s/ipc", UTS: "/run/sandboxes/s/uts"},
+		Hostname:   "web-node",
+	}
+	for _, f := range change {
+		f(&in)
+	}
+	return in
+}
+
+// TestBuild compares whole specs; one file each in testdata.
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	cases := map[string]Input{
+		"plain":     input(),
+		"cgroup-v2": input(func(in *Input) { in.CgroupV2 = true }),
+		"host-network": input(func(in *Input) {
+			in.Pod.Spec.HostNetwork = true
+			in.Hostname, in.Namespaces = "node", Namespaces{IPC: "/run/sandboxes/s/ipc"}
+		}),
+		"limits": input(func(in *Input) {
+			in.Container.Resources = requirements("250m", "64Mi", "1500m", "128Mi")
+		}),
+		"everything": input(func(in *Input) {
+			c := in.Container
+			c.Command, c.Args = []string{"/bin/$(FROM)"}, []string{"$$(FROM)", "$(UNKNOWN)"}
+			c.Env = []v1.EnvVar{{Name: "FROM", Value: "manifest"}, {Name: "BOTH", Value: "$(FROM)-$(PATH)"}}
+			c.WorkingDir, c.TTY = "relative/dir", true
+			in.User = specs.User{UID: 1000, GID: 1000, AdditionalGids: []uint32{1000, 27}}
+			in.Mounts = []runtime.Mount{
+				{HostPath: "/pods/etc/hosts", ContainerPath: "/etc/hosts", Managed: true},
+				{HostPath: "/pods/etc/resolv.conf", ContainerPath: "/etc/resolv.conf", Managed: true},
+				{HostPath: "/data/deep", ContainerPath: "/data/a/b", ReadOnly: true},
+				{HostPath: "/data", ContainerPath: "/data/"},
+				{HostPath: "/mine/hosts", ContainerPath: "/etc/hosts", ReadOnly: true},
+				{HostPath: "/shm", ContainerPath: "/dev/shm"},
+			}
+		}),
+	}
+	for name, in := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec, err := Build(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.MarshalIndent(spec, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, '\n')
+			path := filepath.Join("testdata", name+".json")
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("testdata - now +:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                           string
+		command, args, entrypoint, cmd []string
+		want                           string
+	}{
+		{"the image's", nil, nil, []string{"e"}, []string{"c"}, "e c"},
+		{"args replace CMD", nil, []string{"a"}, []string{"e"}, []string{"c"}, "e a"},
+		{"a command leaves out ENTRYPOINT and CMD", []string{"x"}, nil, []string{"e"}, []string{"c"}, "x"},
+		{"command and args", []string{"x"}, []string{"a"}, []string{"e"}, []string{"c"}, "x a"},
+		{"CMD alone", nil, nil, nil, []string{"c"}, "c"},
+		{"args alone", nil, []string{"a"}, nil, []string{"c"}, "a"},
+		{"an ENTRYPOINT that was reset", nil, nil, []string{""}, []string{"c"}, "c"},
+		{"nothing", nil, nil, nil, nil, "no command: neither the container nor its image names one"},
+		{"an empty command", []string{""}, nil, []string{"e"}, nil, "no command: neither the container nor its image names one"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			spec, err := Build(input(func(in *Input) {
+				in.Container.Command, in.Container.Args = c.command, c.args
+				in.Image.Entrypoint, in.Image.Cmd = c.entrypoint, c.cmd
+			}))
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = strings.Join(spec.Process.Args, " ")
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestExpand(t *testing.T) {
+	t.Parallel()
+	vars := list{{"A", "1"}, {"EMPTY", ""}, {"odd name", "o"}, {"REF", "$(A)"}}
+	for in, want := range map[string]string{
+		"$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$$$(A)": "$1", "$$$$(A)": "$$(A)", "$(B)": "$(B)",
+		"$(EMPTY)": "", "$(odd name)": "o", "$A": "$A", "$": "$", "a$": "a$", "$(": "$(", "$(A": "$(A", "$()": "$()",
+		"$(REF)": "$(A)", "$($(A))": "$($(A))", "": "", ")$(A)": ")1", "€$(A)": "€1",
+	} {
+		if got := expand(in, vars); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for want, in := range map[string]Input{
+		"the pod's network namespace is missing": input(func(in *Input) { in.Namespaces.Network = "" }),
+		"the pod's uts namespace is missing":     input(func(in *Input) { in.Namespaces.UTS = "" }),
+		"the pod's ipc namespace is missing": input(func(in *Input) {
+			in.Pod.Spec.HostNetwork, in.Namespaces.IPC = true, ""
+		}),
+		"environment variable A: valueFrom is not supported": input(func(in *Input) {
+			in.Container.Env = []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{}}}
+		}),
+	} {
+		if _, err := Build(in); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func requirements(cpuRequest, memoryRequest, cpuLimit, memoryLimit string) v1.ResourceRequirements {
+	list := func(cpu, memory string) v1.ResourceList {
+		out := v1.ResourceList{}
+		if cpu != "" {
+			out[v1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			out[v1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return out
+	}
+	return v1.ResourceRequirements{Requests: list(cpuRequest, memoryRequest), Limits: list(cpuLimit, memoryLimit)}
+}
+
+func TestCPU(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		request, limit string
+		shares         uint64
+		quota          int64 // 0: none
+	}{
+		{"", "", 2, 0}, {"0", "", 2, 0}, {"1m", "", 2, 0}, {"1", "", 1024, 0}, {"250m", "", 256, 0}, {"1000", "", 262144, 0},
+		{"", "2", 2048, 200_000}, {"", "1m", 2, 1000}, {"", "100u", 2, 1000}, {"100m", "2", 102, 200_000}, {"0", "1", 2, 100_000},
+		{"", "0", 2, 0}, {"1500m", "1500m", 1536, 150_000},
+	} {
+		got := resources(&v1.Container{Resources: requirements(c.request, "", c.limit, "")}).CPU
+		quota := int64(0)
+		if got.Quota != nil {
+			quota = *got.Quota
+		}
+		if *got.Shares != c.shares || quota != c.quota || (got.Period != nil) != (c.quota != 0) {
+			t.Errorf("request %q, limit %q: shares %d, quota %d, want %d, %d", c.request, c.limit, *got.Shares, quota, c.shares, c.quota)
+		}
+	}
+}
+
+func TestQOS(t *testing.T) {
+	t.Parallel()
+	none, both := requirements("", "", "", ""), requirements("1", "1Gi", "1", "1Gi")
+	for _, c := range []struct {
+		name       string
+		containers []v1.ResourceRequirements
+		init       []v1.ResourceRequirements
+		want       string
+	}{
+		{"nothing", []v1.ResourceRequirements{none, none}, nil, "/podrun/besteffort/podU"},
+		{"zero is nothing", []v1.ResourceRequirements{requirements("0", "0", "", "")}, nil, "/podrun/besteffort/podU"},
+		{"all limited to what they ask for", []v1.ResourceRequirements{both, both}, nil, "/podrun/podU"},
+		{"the same in other words", []v1.ResourceRequirements{requirements("1000m", "1024Mi", "1", "1Gi")}, nil, "/podrun/podU"},
+		{"one asks for nothing", []v1.ResourceRequirements{both, none}, nil, "/podrun/burstable/podU"},
+		{"an init container asks for nothing", []v1.ResourceRequirements{both}, []v1.ResourceRequirements{none}, "/podrun/burstable/podU"},
+		{"an init container too", []v1.ResourceRequirements{both}, []v1.ResourceRequirements{both}, "/podrun/podU"},
+		{"limits above requests", []v1.ResourceRequirements{requirements("1", "1Gi", "2", "1Gi")}, nil, "/podrun/burstable/podU"},
+		{"only requests", []v1.ResourceRequirements{requirements("1", "1Gi", "", "")}, nil, "/podrun/burstable/podU"},
+		{"only memory", []v1.ResourceRequirements{requirements("", "1Gi", "", "1Gi")}, nil, "/podrun/burstable/podU"},
+		{"limits without requests", []v1.ResourceRequirements{requirements("", "", "1", "1Gi")}, nil, "/podrun/podU"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "U"}}
+			for _, r := range c.containers {
+				p.Spec.Containers = append(p.Spec.Containers, v1.Container{Resources: r})
+			}
+			for _, r := range c.init {
+				p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{Resources: r})
+			}
+			got := CgroupParent(p)
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			found := false
+			for _, place := range CgroupParents("U") {
+				found = found || place == got
+			}
+			if !found {
+				t.Errorf("%s is not among %q", got, CgroupParents("U"))
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package containerd_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+// BenchmarkStart measures a container's start, from nothing to a running process, images ready: by the
+// client's own means with a shim each (floor), as a pod's first and as one more of a pod.
+func BenchmarkStart(b *testing.B) {
+	d := embeddedDaemon(b)
+	r := connect(b, d)
+	load(b, r)
+	b.Run("floor", func(b *testing.B) { benchFloor(b, d) })
+	b.Run("first", func(b *testing.B) {
+		for i := range b.N {
+			b.StopTimer()
+			p, start := benchPod(b, r, fmt.Sprint("first", i))
+			b.StartTimer()
+			if err := r.StartContainer(b.Context(), start); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			benchClear(b, r, p)
+			b.StartTimer()
+		}
+	})
+	b.Run("next", func(b *testing.B) {
+		p, start := benchPod(b, r, "next")
+		if err := r.StartContainer(b.Context(), start); err != nil {
+			b.Fatal(err)
+		}
+		b.ResetTimer()
+		for i := range b.N {
+			start.Attempt = i + 1
+			if err := r.StartContainer(b.Context(), start); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StopTimer()
+		benchClear(b, r, p)
+	})
+}
+
+func benchFloor(b *testing.B, d daemon) {
+	c, err := client.New(d.address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	ctx := namespaces.WithNamespace(context.Background(), containerd.DefaultNamespace)
+	for i := range b.N {
+		image, err := c.GetImage(ctx, imageRef)
+		if err != nil {
+			b.Fatal(err)
+		}
+		id := fmt.Sprint("floor", i)
+		container, err := c.NewContainer(ctx, id, client.WithImage(image), client.WithNewSnapshot(id, image),
+			client.WithRuntime(d.shim, &runcoptions.Options{Root: filepath.Join(d.dirs.Run, "floor")}),
+			client.WithNewSpec(oci.WithImageConfig(image), oci.WithProcessArgs("sleep", "1000")))
+		if err != nil {
+			b.Fatal(err)
+		}
+		task, err := container.NewTask(ctx, cio.NullIO)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := task.Start(ctx); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if _, err := task.Delete(ctx, client.WithProcessKill); err != nil {
+			b.Fatal(err)
+		}
+		if err := container.Delete(ctx, client.WithSnapshotCleanup); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+func benchPod(b *testing.B, r *containerd.Runtime, name string) (*v1.Pod, runtime.Start) {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: pod.UID("uid-" + name)}}
+	p.Spec.Containers = []v1.Container{{Name: "main", Image: imageRef, Command: []string{"sleep", "1000"}}}
+	if err := r.CreateSandbox(b.Context(), p, 0); err != nil {
+		b.Fatal(err)
+	}
+	o, err := r.Inspect(b.Context(), pod.KeyOf(p))
+	if err != nil {
+		b.Fatal(err)
+	}
+	image, err := r.Resolve(b.Context(), imageRef)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p, runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: o.Sandboxes[0], Image: image}
+}
+
+func benchClear(b *testing.B, r *containerd.Runtime, p *v1.Pod) {
+	o, err := r.Inspect(b.Context(), pod.KeyOf(p))
+	if err != nil {
+		b.Fatal(err)
+	}
+	clearPod(b, r, o)
+}
