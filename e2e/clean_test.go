@@ -62,6 +62,9 @@ func (n *node) leftovers(links []string) error {
 	var left []error
 	for _, pid := range n.processes() {
 		left = append(left, fmt.Errorf("process %d: %s", pid, cmdline(pid)))
+		for _, child := range children(pid) {
+			left = append(left, fmt.Errorf("its child %d: %s", child, cmdline(child)))
+		}
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.dir))
 	left = append(left, err)
@@ -77,13 +80,12 @@ func (n *node) leftovers(links []string) error {
 		left = append(left, fmt.Errorf("cgroup %s", group))
 	}
 	for _, dir := range []string{n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started")} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			left = append(left, err)
-		}
-		for _, e := range entries {
-			left = append(left, fmt.Errorf("file %s", filepath.Join(dir, e.Name())))
-		}
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && path != dir {
+				left = append(left, fmt.Errorf("file %s", path))
+			}
+			return nil // what vanishes meanwhile is not left
+		})
 	}
 	return errors.Join(left...)
 }
