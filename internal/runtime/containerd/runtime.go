@@ -51,6 +51,7 @@ type Sandboxes interface {
 	Create(ctx context.Context, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error)
 	Remove(ctx context.Context, id string) error
 	List() ([]sandbox.Record, error)
+	Of(key pod.Key) ([]sandbox.Record, error)
 }
 
 // Options are what a Runtime needs. Address, Dirs, Owner, Sandboxes and Log must be given.
