@@ -190,7 +190,7 @@ func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.P
 			out.State = pod.Unknown
 		}
 	}
-	if out.State != pod.Created && out.Reason != reasonStartError {
+	if out.State != pod.Created {
 		out.StartedAt = c.CreatedAt
 	}
 	return out, true, nil
