@@ -37,6 +37,7 @@ type worker struct {
 	replaced  bool // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
+	noted     []pod.Container // the newest instances, as noted down last
 	images    map[string]*image
 	pulled    chan pullResult
 	pulling   sync.WaitGroup
@@ -142,6 +143,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			w.earlier, w.replaced = false, false
 		}
 		w.publish(seen, p)
+		w.remember(seen, p)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble = 0

@@ -30,6 +30,9 @@ type savedPod struct {
 	owner   string
 	savedAt time.Time
 	file    os.FileInfo
+	// newest are the instances that were noted down, in the file noted; nil when there is none.
+	newest []pod.Container
+	noted  os.FileInfo
 }
 
 // SavePod implements runtime.Data.
@@ -44,21 +47,36 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err := os.MkdirAll(r.Dirs.Pod(p.UID), 0o750); err != nil {
 		return fmt.Errorf("making the pod's directory: %w", err)
 	}
-	if err := writeDurably(r.Dirs.Manifest(p.UID), data); err != nil {
+	if err := replace(r.Dirs.Manifest(p.UID), data, true); err != nil {
 		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
 	}
 	return nil
 }
 
-// writeDurably replaces the file as a whole; a power cut leaves the old content or the new.
-func writeDurably(path string, data []byte) error {
+// Remember implements runtime.Data. A revision that was removed meanwhile needs no notes.
+func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	data, err := json.Marshal(newest)
+	if err != nil {
+		return fmt.Errorf("encoding the instances of revision %s: %w", uid, err)
+	}
+	if err := replace(r.Dirs.Instances(uid), data, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("noting down the instances of revision %s: %w", uid, err)
+	}
+	return nil
+}
+
+// replace replaces the file as a whole; with durably, also a power cut leaves the old content or the new.
+func replace(path string, data []byte, durably bool) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // fails when it has been renamed, as it should
 	_, err = f.Write(data)
-	if err == nil {
+	if err == nil && durably {
 		err = f.Sync()
 	}
 	if closed := f.Close(); err == nil {
@@ -67,7 +85,7 @@ func writeDurably(path string, data []byte) error {
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
-	if err != nil {
+	if err != nil || !durably {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path))
@@ -132,6 +150,7 @@ func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
 			return nil, fmt.Errorf("looking at the manifest of revision %s: %w", uid, err)
 		}
 		known, ok := r.manifests.get(uid)
+		was := known
 		if !ok || !os.SameFile(known.file, file) || !known.file.ModTime().Equal(file.ModTime()) {
 			m, err := readManifest(r.Dirs.Manifest(uid))
 			if err != nil {
@@ -139,11 +158,37 @@ func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
 				continue
 			}
 			known = savedPod{key: pod.KeyOf(m.Pod), owner: m.Owner, savedAt: file.ModTime(), file: file}
-			r.manifests.put(uid, known)
 		}
+		known.newest, known.noted = r.noted(uid, was)
+		r.manifests.put(uid, known)
 		out[uid] = known
 	}
 	return out, nil
+}
+
+// noted reads the instances that were noted down for the revision, unless they are what was read before.
+func (r *Runtime) noted(uid pod.UID, was savedPod) ([]pod.Container, os.FileInfo) {
+	path := r.Dirs.Instances(uid)
+	file, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil
+	}
+	if was.noted != nil && os.SameFile(was.noted, file) && was.noted.ModTime().Equal(file.ModTime()) {
+		return was.newest, file
+	}
+	var newest []pod.Container
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &newest)
+	}
+	if err != nil {
+		r.Log.Warn("the notes of instances cannot be read; restart counts may begin anew", "uid", uid, "why", err)
+		return nil, file
+	}
+	for i := range newest {
+		newest[i].UID = uid
+	}
+	return newest, file
 }
 
 // RemoveData implements runtime.Data. The manifest goes last, so that what is cut off is found again.

@@ -126,6 +126,7 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 	for uid, m := range saved {
 		o := of(m.key)
 		o.Data = append(o.Data, uid)
+		o.Remembered = append(o.Remembered, m.newest...)
 		owners.addData(m.key, uid, m.owner, m.savedAt)
 	}
 	for key, o := range pods {
