@@ -206,6 +206,9 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := removeCgroups(uid); err != nil {
 		return err
 	}
+	if err := r.dropRecords(r.context(ctx), uid); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(dirs[0]); err != nil {
 		return fmt.Errorf("removing a pod's logs: %w", err)
 	}

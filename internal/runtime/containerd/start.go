@@ -237,6 +237,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
 		return native(err)
 	}
+	defer r.keepExit(ctx, l.id, l.Start)()
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
 	if err := os.WriteFile(r.Dirs.Started(l.id), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
