@@ -2,7 +2,7 @@ package manifest
 
 import (
 	"context"
-	"errors"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -43,7 +43,10 @@ type Problem struct {
 	Origin Origin
 	// Key is the pod concerned, where it could be told.
 	Key pod.Key
-	Err error
+	// Blind: nothing good has been read from there in this run, so that what runs from there may well be
+	// wanted. Otherwise a pod that is not among the wanted ones has left by a good edit.
+	Blind bool
+	Err   error
 }
 
 // Snapshot is all that one source wants at a moment. Nobody changes the pods in it.
@@ -74,18 +77,12 @@ type Desired struct {
 	Complete bool
 }
 
-// Keeps reports that a pod that is not in Pods must stay all the same, because the place its manifest
-// came from cannot be read now.
+// Keeps reports that a pod that is not in Pods must stay all the same, because nobody knows what the
+// place that its manifest came from wants.
 func (d Desired) Keeps(p *v1.Pod) bool {
 	if !d.Complete {
 		return true
 	}
 	from := OriginOf(p)
-	for _, problem := range d.Problems {
-		var readable *DuplicateError
-		if problem.Origin == from && !errors.As(problem.Err, &readable) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Problems, func(problem Problem) bool { return problem.Blind && problem.Origin == from })
 }

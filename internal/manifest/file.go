@@ -31,6 +31,8 @@ type FileOptions struct {
 	// Path is a directory or a file; it need not exist yet.
 	Path     string
 	NodeName string
+	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
+	Optional bool
 	// CheckFrequency is DefaultFileCheckFrequency if it is 0.
 	CheckFrequency time.Duration
 	Log            *slog.Logger
@@ -54,7 +56,9 @@ func NewFile(o FileOptions) *File {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: newScanner(path, o.NodeName)}
+	s := newScanner(path, o.NodeName)
+	s.optional = o.Optional
+	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s}
 }
 
 // Name is the absolute path.
@@ -174,7 +178,7 @@ func NewStdin(r io.Reader, nodeName string) *Text {
 	}
 	loaded, err := Load(data, LoadOptions{Origin: origin, NodeName: nodeName})
 	seen(loaded.Pods, nil, time.Now())
-	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Problems: problems(origin, err)}}
+	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Problems: problems(origin, true, err)}}
 }
 
 // Name is "-".

@@ -46,7 +46,7 @@ func Merge(w Word) Desired {
 			d.Complete = false
 		}
 		if err := w.Failing[name]; err != nil {
-			d.Problems = append(d.Problems, Problem{Origin: Origin{Source: kindOf(name), Path: name}, Err: err})
+			d.Problems = append(d.Problems, Problem{Origin: Origin{Source: kindOf(name), Path: name}, Blind: !ok, Err: err})
 		}
 		d.Problems = append(d.Problems, said.Problems...)
 		pods := slices.Clone(said.Pods)

@@ -21,6 +21,8 @@ type scanner struct {
 	path, node string
 	files      map[string]*entry
 	err        error
+	// optional: there may be nothing at path until there was something.
+	optional bool
 	// begun: the directory was read once.
 	begun bool
 	// dir is the directory as it was when it was last read with success; nil before.
@@ -38,8 +40,9 @@ type entry struct {
 	// pods are the last good ones.
 	pods []*v1.Pod
 	err  error
-	// first: it was there when the directory was first read.
-	first bool
+	// first: it was there when the directory was first read; good: it could be used since. A file that
+	// came later was known to want nothing before.
+	first, good bool
 	// busy is since when the file was found open for writing; looks counts how often.
 	busy  time.Time
 	looks int
@@ -100,9 +103,13 @@ func (s *scanner) scan(now time.Time) found {
 // list returns the paths that may be manifests. A failure never means that there are none.
 func (s *scanner) list() (map[string]fs.DirEntry, error) {
 	info, err := os.Stat(s.path)
+	if s.optional && isGone(s.path) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
+	s.optional = false
 	if !info.IsDir() {
 		s.links = linkTargets(nil, s.path)
 		return map[string]fs.DirEntry{s.path: nil}, nil
@@ -199,7 +206,7 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node})
 	if e.err = err; err == nil {
 		seen(loaded.Pods, e.pods, now)
-		e.pods = loaded.Pods
+		e.pods, e.good = loaded.Pods, true
 	}
 	result.changed = true
 	return result
@@ -255,19 +262,19 @@ func (s *scanner) snapshot() Snapshot {
 			// What ran from here before podrun started must not be taken for unwanted.
 			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
 		}
-		snap.Problems = append(snap.Problems, problems(Origin{Source: SourceFile, Path: path}, err)...)
+		snap.Problems = append(snap.Problems, problems(Origin{Source: SourceFile, Path: path}, e.first && !e.good, err)...)
 	}
 	return snap
 }
 
 // problems makes one Problem for each pod that an error concerns, and one for what cannot be told.
-func problems(origin Origin, err error) []Problem {
+func problems(origin Origin, blind bool, err error) []Problem {
 	var invalid *InvalidError
 	switch {
 	case err == nil:
 		return nil
 	case !errors.As(err, &invalid):
-		return []Problem{{Origin: origin, Err: err}}
+		return []Problem{{Origin: origin, Blind: blind, Err: err}}
 	}
 	var keys []pod.Key
 	byKey := map[pod.Key][]FieldError{}
@@ -279,7 +286,7 @@ func problems(origin Origin, err error) []Problem {
 	}
 	var all []Problem
 	for _, key := range keys {
-		all = append(all, Problem{Origin: origin, Key: key, Err: &InvalidError{Errors: byKey[key]}})
+		all = append(all, Problem{Origin: origin, Key: key, Blind: blind, Err: &InvalidError{Errors: byKey[key]}})
 	}
 	return all
 }

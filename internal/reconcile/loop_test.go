@@ -311,7 +311,7 @@ func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
 		after(time.Minute)
 		h.wantLiving("u1-a-0 u2-b-0")
 		d.Complete = true
-		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/db.yaml"}, Err: errors.New("half a file")}}
+		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/db.yaml"}, Blind: true, Err: errors.New("half a file")}}
 		h.desired <- d
 		after(time.Minute)
 		h.wantLiving("u1-a-0 u2-b-0")
@@ -322,6 +322,24 @@ func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
 		h.want(web())
 		after(time.Minute)
 		h.wantLiving("u1-a-0")
+	})
+}
+
+func TestBadManifestDoesNotTakeBackARemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.rt.IgnoreTerm("a")
+		h.want(web())
+		h.want() // by a good edit
+		after(10 * time.Second)
+		d := desired()
+		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/web.yaml"}, Err: errors.New("half a file")}}
+		h.desired <- d
+		after(20 * time.Second)
+		h.wantLiving("")
+		after(time.Minute)
+		h.wantEmpty()
 	})
 }
 
