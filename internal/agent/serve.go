@@ -29,8 +29,8 @@ var ErrServing = errors.New("podrun serve is running")
 
 // Serve keeps the pods of all sources running until ctx ends. They run on afterwards, unless stopPods.
 func Serve(ctx context.Context, o Options, stopPods bool) error {
-	all, err := sources(o)
-	if err != nil {
+	cache := o.Dirs.Manifests()
+	if _, err := o.sources(cache, nil); err != nil { // before anything is started
 		return err
 	}
 	unlock, err := lockServe(o.Dirs)
@@ -47,9 +47,14 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
+	all, err := o.sources(cache, running)
+	if err != nil {
+		return err
+	}
+	prune(cache, o.Sources.URL, o.Log)
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
-	h.o.Log.Info("serving", "manifests", o.Manifests, "node", o.NodeName)
+	h.o.Log.Info("serving", "manifests", names(all), "node", o.NodeName)
 	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
 		told := map[string]bool{}
 		in := make(chan manifest.Desired)
