@@ -95,7 +95,7 @@ func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
 
 // readOnce reads every source one time. One manifest that cannot be used means that nothing is run.
 func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
-	all, err := o.sources("", nil)
+	all, err := o.sources(cacheOptions{}, nil)
 	if err != nil {
 		return manifest.Desired{}, err
 	}

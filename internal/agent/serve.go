@@ -29,7 +29,7 @@ var ErrServing = errors.New("podrun serve is running")
 
 // Serve keeps the pods of all sources running until ctx ends. They run on afterwards, unless stopPods.
 func Serve(ctx context.Context, o Options, stopPods bool) error {
-	cache := o.Dirs.Manifests()
+	cache := cacheOptions{dir: o.Dirs.Manifests()}
 	if _, err := o.sources(cache, nil); err != nil { // before anything is started
 		return err
 	}
@@ -51,7 +51,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
-	prune(cache, o.Sources.URL, o.Log)
+	prune(cache.dir, o.Sources.URL, o.Log)
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
 	h.o.Log.Info("serving", "manifests", names(all), "node", o.NodeName)

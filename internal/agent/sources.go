@@ -30,14 +30,25 @@ type SourceOptions struct {
 	HTTPCheckFrequency        time.Duration
 }
 
-// sources makes the options' sources of manifests. cache is the directory of what URLs served last;
-// running are the origins of the pods that are there: a place that one of them came from is never
-// thought to be missing on purpose.
-func (o Options) sources(cache string, running map[pod.Key]manifest.Origin) ([]manifest.Source, error) {
+// cacheOptions say what is made of a URL's last good answer; by default nothing.
+type cacheOptions struct {
+	dir string
+	// readOnly: it is used but not written.
+	readOnly bool
+}
+
+// sources makes the options' sources of manifests. running are the origins of the pods that are
+// there: a place that one of them came from is never thought to be missing on purpose.
+func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin) ([]manifest.Source, error) {
 	var all []manifest.Source
 	s := o.Sources
 	seen := map[string]bool{}
 	for _, path := range s.Manifests {
+		if path != manifest.Stdin {
+			if abs, err := filepath.Abs(path); err == nil { // else reading it says so
+				path = abs
+			}
+		}
 		if seen[path] {
 			continue
 		}
@@ -54,7 +65,7 @@ func (o Options) sources(cache string, running map[pod.Key]manifest.Origin) ([]m
 	if s.URL != "" {
 		h, err := manifest.NewHTTP(manifest.HTTPOptions{
 			URL: s.URL, Headers: s.URLHeaders, CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
-			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, CacheDir: cache, Log: o.Log,
+			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Log: o.Log,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUsage, err)

@@ -20,7 +20,7 @@ const webPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {contain
 func first(t *testing.T, o Options, running map[pod.Key]manifest.Origin, timeout time.Duration) (manifest.Desired, bool) {
 	t.Helper()
 	o.NodeName, o.Log = "n", slog.New(slog.DiscardHandler)
-	all, err := o.sources("", running)
+	all, err := o.sources(cacheOptions{}, running)
 	if err != nil {
 		t.Fatal(err)
 	}

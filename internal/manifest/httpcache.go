@@ -15,6 +15,8 @@ import (
 type cache struct {
 	dir string // empty: no cache
 	key string // the digest of the URL
+	// readOnly: nothing is written.
+	readOnly bool
 }
 
 // kept is what a cache file has. URLs are in it as digests, for they may have secrets.
@@ -51,7 +53,7 @@ func (c cache) read() (*kept, error) {
 
 // write replaces what is kept; after a crash there is the old or the new.
 func (c cache) write(k kept) error {
-	if c.dir == "" {
+	if c.dir == "" || c.readOnly {
 		return nil
 	}
 	k.URL = c.key
