@@ -35,7 +35,7 @@ func (a *app) diffCommand() *cobra.Command {
 				return usage(c, err)
 			}
 			o.Log = slog.New(slog.DiscardHandler) // problems come back
-			changes, problems, err := agent.Diff(c.Context(), o)
+			changes, desired, err := agent.Diff(c.Context(), o)
 			switch {
 			case errors.Is(err, agent.ErrUsage):
 				return usage(c, err)
@@ -44,7 +44,8 @@ func (a *app) diffCommand() *cobra.Command {
 			case err != nil:
 				return err
 			}
-			return a.showChanges(changes, problems, output)
+			a.warn(desired.Warnings)
+			return a.showChanges(changes, desired.Problems, output)
 		},
 	}
 	s.add(c.Flags())

@@ -18,6 +18,7 @@ type sourceFlags struct {
 	manifests                 []string
 	nodeName                  string
 	fileCheckFrequency        time.Duration
+	strictPermissions         bool
 	url                       string
 	urlHeaders                []string
 	caFile, certFile, keyFile string
@@ -28,6 +29,7 @@ func (s *sourceFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"}, "directory or file of manifests; repeatable")
 	f.StringVar(&s.nodeName, "node-name", "", "suffix of the pods' names (default: the hostname, in lower case)")
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second, "how often manifests are read again though nothing was notified")
+	f.BoolVar(&s.strictPermissions, "strict-permissions", false, "refuse manifests that others than root and their owner can write, instead of warning")
 	f.StringVar(&s.url, "manifest-url", "", "http or https URL that serves manifests")
 	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil, "header 'Name: value' to send with each request to the URL; never shown; repeatable")
 	f.StringVar(&s.caFile, "manifest-url-ca-file", "", "authorities to trust for the URL, in PEM (default: the system's)")
@@ -51,7 +53,8 @@ func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
 	o.NodeName = node
 	o.Sources = agent.SourceOptions{
 		Manifests: s.manifests, Default: !c.Flags().Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
-		URL: s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
+		StrictPermissions: s.strictPermissions,
+		URL:               s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
 		HTTPCheckFrequency: s.httpCheckFrequency,
 	}
 	return nil

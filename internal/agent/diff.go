@@ -11,12 +11,12 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd"
 )
 
-// Diff tells what Serve would make of the pods that are there now, and what is wrong with the manifests.
+// Diff tells what Serve would make of the pods that are there now, and the desired set that it rests on.
 // It needs no containerd and changes nothing, whether serve runs or not.
-func Diff(ctx context.Context, o Options) ([]manifest.Change, []manifest.Problem, error) {
+func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
 	kept, err := containerd.ReadKept(o.Dirs)
 	if err != nil {
-		return nil, nil, err
+		return nil, manifest.Desired{}, err
 	}
 	there, origins := map[pod.Key]*v1.Pod{}, map[pod.Key]manifest.Origin{}
 	for key, k := range kept {
@@ -24,18 +24,18 @@ func Diff(ctx context.Context, o Options) ([]manifest.Change, []manifest.Problem
 	}
 	all, err := o.sources(cacheOptions{dir: o.Dirs.Manifests(), readOnly: true}, origins)
 	if err != nil {
-		return nil, nil, err
+		return nil, manifest.Desired{}, err
 	}
 	desired, err := readAll(ctx, all, origins)
 	if err != nil {
-		return nil, nil, err
+		return nil, manifest.Desired{}, err
 	}
 	for key, k := range kept {
 		if k.Owner != ownerServe && k.Owner != "" && desired.Pods[key] == nil {
 			delete(there, key) // another's to end
 		}
 	}
-	return manifest.Changes(desired, there), desired.Problems, nil
+	return manifest.Changes(desired, there), desired, nil
 }
 
 // readAll merges what each source says first.

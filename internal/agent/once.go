@@ -47,6 +47,7 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	new(teller).tell(o.Log, want)
 	board := newBoard(status.NewFiles(o.Dirs), want, once.Progress)
 	h, err := open(ctx, o, ownerOnce, board)
 	if err != nil {

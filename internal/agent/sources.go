@@ -22,6 +22,8 @@ type SourceOptions struct {
 	// come to be there.
 	Default            bool
 	FileCheckFrequency time.Duration
+	// StrictPermissions refuses files that others than root and their owner can write.
+	StrictPermissions bool
 	// URL serves manifests; empty: none does. What is said of the fields below in manifest.HTTPOptions
 	// holds here.
 	URL                       string
@@ -59,7 +61,7 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		}
 		all = append(all, manifest.NewFile(manifest.FileOptions{
 			Path: path, NodeName: o.NodeName, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
-			Optional: s.Default && s.URL != "" && !from(running, path),
+			StrictPermissions: s.StrictPermissions, Optional: s.Default && s.URL != "" && !from(running, path),
 		}))
 	}
 	if s.URL != "" {

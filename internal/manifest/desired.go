@@ -56,6 +56,8 @@ type Snapshot struct {
 	Pods []*v1.Pod
 	// Problems are the documents that cannot be used.
 	Problems []Problem
+	// Warnings are what is used all the same.
+	Warnings []Problem
 	// Err says that the source itself could not be read; Pods and Problems are then meaningless and
 	// what it said before stands.
 	Err error
@@ -72,6 +74,8 @@ type Source interface {
 type Desired struct {
 	Pods     map[pod.Key]*v1.Pod
 	Problems []Problem
+	// Warnings are what is used all the same.
+	Warnings []Problem
 	// Complete says that every source has been read at least once. While it is false nobody may
 	// remove anything on the ground that it is not wanted.
 	Complete bool

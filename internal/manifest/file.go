@@ -33,6 +33,8 @@ type FileOptions struct {
 	NodeName string
 	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
 	Optional bool
+	// StrictPermissions refuses what others than root and its owner can write, instead of warning.
+	StrictPermissions bool
 	// CheckFrequency is DefaultFileCheckFrequency if it is 0.
 	CheckFrequency time.Duration
 	Log            *slog.Logger
@@ -57,7 +59,7 @@ func NewFile(o FileOptions) *File {
 		path = abs
 	}
 	s := newScanner(path, o.NodeName)
-	s.optional = o.Optional
+	s.optional, s.strict = o.Optional, o.StrictPermissions
 	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s}
 }
 
