@@ -19,6 +19,9 @@ const (
 	AnnotationSeen = "kubernetes.io/config.seen"
 	// AnnotationManifest is the file or URL that the pod was read from.
 	AnnotationManifest = "podrun.io/manifest"
+	// AnnotationError is on pods that are shown: what is wrong where the pod was read, so that it may not
+	// run what is written there now.
+	AnnotationError = "podrun.io/manifest-error"
 )
 
 // The kinds of source that an Origin names.

@@ -325,6 +325,62 @@ func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
 	})
 }
 
+func TestBadManifestIsShownUntilMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		shows := func(name, want string) {
+			t.Helper()
+			if got := h.board.get(name).Annotations[manifest.AnnotationError]; got != want {
+				t.Errorf("%s shows %q, want %q", name, got, want)
+			}
+		}
+		origin := func(path string) manifest.Origin { return manifest.Origin{Source: "file", Path: path} }
+		db := newPod("db", "u2", v1.RestartPolicyAlways, "b")
+		h.want(web(), db)
+		shows("web", "")
+		bad := desired(web(), db)
+		bad.Problems = []manifest.Problem{{Origin: origin("/m/web.yaml"), Err: errors.New("/m/web.yaml:12: spec: bad")}}
+		h.desired <- bad
+		synctest.Wait()
+		shows("web", "/m/web.yaml:12: spec: bad")
+		shows("db", "")
+		rt.Exit("u1-a-0", 1) // and stays shown
+		synctest.Wait()
+		shows("web", "/m/web.yaml:12: spec: bad")
+		h.want(web(), db)
+		shows("web", "")
+
+		twice := desired(web(), db)
+		twice.Problems = []manifest.Problem{{Origin: origin("/m/copy.yaml"), Key: pod.KeyOf(db),
+			Err: &manifest.DuplicateError{Key: pod.KeyOf(db), Used: origin("/m/db.yaml"), Not: origin("/m/copy.yaml")}}}
+		h.desired <- twice
+		synctest.Wait()
+		shows("db", "/m/copy.yaml: pod default/db is also in /m/db.yaml, which is used")
+		shows("web", "")
+		h.stop()
+
+		// After a restart of podrun the pod is kept by what is on disk, where nothing of this is.
+		h = start(t, rt)
+		defer h.stop()
+		blind := desired(db)
+		blind.Problems = []manifest.Problem{{Origin: origin("/m/web.yaml"), Blind: true, Err: errors.New("half a file")},
+			{Origin: origin("/m"), Err: errors.New("cannot be read")}}
+		h.desired <- blind
+		after(time.Second)
+		shows("web", "half a file\ncannot be read")
+		shows("db", "cannot be read")
+		rt.Exit("u1-a-1", 1)
+		after(time.Minute)
+		shows("web", "half a file\ncannot be read")
+		h.want(web(), db)
+		shows("web", "")
+		if p, err := rt.LoadPod("u1"); err != nil || p.Annotations[manifest.AnnotationError] != "" {
+			t.Errorf("kept on disk: %v, %v", p.Annotations, err)
+		}
+	})
+}
+
 func TestBadManifestDoesNotTakeBackARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, forever())

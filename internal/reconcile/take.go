@@ -13,14 +13,17 @@ import (
 // take makes what was set last the pod that this worker works for.
 func (w *worker) take(seen pod.Observed) {
 	w.mu.Lock()
-	want, desired, turn := w.want, w.desired, w.turn
+	want, bad, desired, turn := w.want, w.bad, w.desired, w.turn
 	w.mu.Unlock()
 	if turn == w.took {
 		return
 	}
 	w.took = turn
 	before := w.pod
-	w.pod = w.choose(want, desired, seen)
+	w.pod, w.problem = w.choose(want, desired, seen), bad
+	if desired != nil && w.pod != nil {
+		w.problem = desired.Blame().Of(w.pod)
+	}
 	if before == nil || w.pod == nil || before.UID != w.pod.UID || w.replaced {
 		w.stopPulls()
 		clear(w.failures)
