@@ -325,6 +325,37 @@ func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
 	})
 }
 
+func TestManifestIsKeptOnlyWhenItChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		defer h.stop()
+		saves := func() (n int) {
+			for _, call := range rt.Calls() {
+				if call == "SavePod u1" {
+					n++
+				}
+			}
+			return n
+		}
+		h.want(web())
+		h.want(web())
+		before := saves()
+		for range 10 { // as when other manifests change
+			h.want(web())
+		}
+		if n := saves() - before; n != 0 {
+			t.Errorf("kept %d times more", n)
+		}
+		moved := web()
+		moved.Annotations[manifest.AnnotationManifest] = "/m/renamed.yaml"
+		h.want(moved)
+		if p, err := rt.LoadPod("u1"); err != nil || manifest.OriginOf(p).Path != "/m/renamed.yaml" {
+			t.Errorf("kept: %v %v", p.Annotations, err)
+		}
+	})
+}
+
 func TestBadManifestIsShownUntilMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()

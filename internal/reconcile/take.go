@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -88,9 +89,15 @@ func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
 	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {
 		metaAnnotation(kept, manifest.AnnotationSeen, seen)
 	}
+	// Every change of any manifest comes by here, and what is saved is synced to the disk.
+	if equality.Semantic.DeepEqual(w.saved, kept) {
+		return kept
+	}
 	if err := w.o.Data.SavePod(kept, w.o.Owner); err != nil {
 		w.log.Warn("manifest of a running pod not updated", "uid", kept.UID, "why", err)
+		return kept
 	}
+	w.saved = kept
 	return kept
 }
 

@@ -34,9 +34,10 @@ type worker struct {
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
-	problem   string // what is wrong with its manifest
-	earlier   bool   // a completed pod is of an earlier run
-	replaced  bool   // what is there under pod's UID is of another manifest
+	saved     *v1.Pod // what was kept on disk last for a pod that ran already
+	problem   string  // what is wrong with its manifest
+	earlier   bool    // a completed pod is of an earlier run
+	replaced  bool    // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
 	images    map[string]*image
