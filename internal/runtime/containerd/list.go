@@ -103,8 +103,9 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 		return pods[key]
 	}
 	owners := owners{}
+	superseded := superseded(found)
 	for _, c := range found {
-		if !ours(c.Labels) {
+		if !ours(c.Labels) || superseded[c.ID] {
 			continue
 		}
 		key := keyOf(c.Labels)
@@ -139,6 +140,19 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 		o.Owner = owners[key].owner
 	}
 	return pods, nil
+}
+
+// superseded are the generations of instances that have a later one.
+func superseded(found []containers.Container) map[string]bool {
+	out := map[string]bool{}
+	for _, c := range found {
+		if ours(c.Labels) {
+			for _, id := range earlier(c.Labels) {
+				out[id] = true
+			}
+		}
+	}
+	return out
 }
 
 // owners finds the newest revision's owner. A revision's manifest says it best: it is written anew when

@@ -111,30 +111,46 @@ func (r *Runtime) writeExit(ctx context.Context, id string, e exit) error {
 	return nil
 }
 
-// RemoveContainer implements runtime.Containers.
+// RemoveContainer implements runtime.Containers. Earlier generations go after the one that hides them.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	ctx = r.context(ctx)
-	_, there, err := r.ours(ctx, id)
+	c, there, err := r.ours(ctx, id)
 	if err != nil {
 		return err
 	}
-	if there {
-		t, err := r.task(ctx, id)
-		if err != nil {
-			return err
-		}
-		if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
-			return fmt.Errorf("container %s is %s: not removed", id, t.Status)
-		}
-		if t != nil {
-			if err := r.destroyTask(ctx, id); err != nil {
-				return err
-			}
-		}
-		if err := r.removeRecord(ctx, id); err != nil {
+	if !there {
+		return r.unmark(id)
+	}
+	for _, id := range append([]string{id}, earlier(c.Labels)...) {
+		if err := r.removeInstance(ctx, id); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// removeInstance removes task, root filesystem and record of an instance that does not run.
+func (r *Runtime) removeInstance(ctx context.Context, id string) error {
+	t, err := r.task(ctx, id)
+	if err != nil {
+		return err
+	}
+	if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
+		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
+	}
+	if t != nil {
+		if err := r.destroyTask(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := r.removeRecord(ctx, id); err != nil {
+		return err
+	}
+	return r.unmark(id)
+}
+
+// unmark removes the mark that the instance's process may have run.
+func (r *Runtime) unmark(id string) error {
 	if err := os.Remove(r.Dirs.Started(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the mark of a start: %w", err)
 	}

@@ -4,6 +4,7 @@ package runtimetest
 
 import (
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -72,15 +73,22 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, subject{fresh(t)}) })
+		t.Run(c.name, func(t *testing.T) { c.run(t, subject{fresh(t), rand.Text()}) })
 	}
 }
 
 // subject has the suite's own ways to use a Subject.
-type subject struct{ Subject }
+type subject struct {
+	Subject
+	// run is in every UID: what is named after them, such as cgroups, is the machine's.
+	run string
+}
+
+func (s subject) uid(name string) pod.UID { return pod.UID(name + "." + s.run) }
 
 // newPod is a pod of the named containers, which all run Script.
-func (s subject) newPod(name string, uid pod.UID, containers ...string) *v1.Pod {
+func (s subject) newPod(name, revision string, containers ...string) *v1.Pod {
+	uid := s.uid(revision)
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}
 	p.Spec.TerminationGracePeriodSeconds = new(int64(7))
 	for _, c := range containers {
