@@ -672,3 +672,18 @@ func TestStartErrorIsAnAttempt(t *testing.T) {
 		}
 	})
 }
+
+func TestStrayOfWhichOnlyAStatusIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := pod.Key{Namespace: "default", Name: "gone"}
+		h := start(t, forever(), func(o *reconcile.Options) { o.Strays = []pod.Key{key} })
+		defer h.stop()
+		h.board.pods[key] = newPod("gone", "u7", v1.RestartPolicyAlways, "a")
+		h.want(web())
+		after(time.Second)
+		if h.board.get("gone") != nil {
+			t.Error("the status is still there")
+		}
+		h.wantLiving("u1-a-0")
+	})
+}

@@ -354,7 +354,9 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 		t.Error(err)
 	}
 	// Behind podrun's back the record stays, until the pod goes.
-	if err := raw.ContainerService().Delete(ctx, all[1].ID); err != nil {
+	if theirs, err := raw.LoadContainer(ctx, all[1].ID); err != nil {
+		t.Error(err)
+	} else if err := theirs.Delete(ctx, client.WithSnapshotCleanup); err != nil {
 		t.Error(err)
 	}
 	if n := records(); n != 3 {
