@@ -183,8 +183,22 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 			return pod.Sandbox{}, false
 		}
 	}
+	// Images first: those that must be pulled come meanwhile.
+	for i := range j.in.Pod.Spec.Containers {
+		j.ensureEarly(o, &j.in.Pod.Spec.Containers[i])
+	}
 	j.do(CreateSandbox{Attempt: attempt})
 	return pod.Sandbox{}, false
+}
+
+// ensureEarly plans for the image of a container that will be started as soon as there is a sandbox.
+func (j *judge) ensureEarly(o pod.Observed, c *v1.Container) {
+	last, found := o.Newest(j.in.Pod.UID, c.Name)
+	due := !found || last.State == pod.Exited && shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode)
+	_, failed := j.in.Failures[c.Name]
+	if image := j.in.Images[c.Name]; due && !failed && !image.Ready && !image.Pulling {
+		j.do(EnsureImage{Container: c.Name})
+	}
 }
 
 // container brings one container to what its restart policy wants.

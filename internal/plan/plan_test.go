@@ -79,10 +79,11 @@ func TestCompute(t *testing.T) {
 		in   Input
 		want string
 	}{
-		{"first a sandbox", Input{Pod: wanted(always, "a"), Observed: observed()}, `
+		{"first images and a sandbox", Input{Pod: wanted(always, "a"), Observed: observed()}, `
+ensure image of a
 create sandbox attempt 0
 a waits: ContainerCreating`},
-		{"then the image", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data)}, `
+		{"an image that is not there yet", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data)}, `
 ensure image of a
 a waits: ContainerCreating`},
 		{"a pull under way is waited for", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data), Images: map[string]Image{"a": {Pulling: true}}}, `
@@ -163,6 +164,7 @@ wake 30s
 a waits: ContainerCreating`},
 		{"and is made anew", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, false), ctr("a", 0, pod.Exited))}, `
 remove sandbox s0 (not ready)
+ensure image of a
 create sandbox attempt 1
 a waits: ContainerCreating`},
 		{"a sandbox that failed waits", Input{Pod: wanted(always, "a"), Observed: observed(), Failures: map[string]Failure{"": {At: now, Count: 3, Message: "no bridge"}}}, `

@@ -56,7 +56,7 @@ type Container struct {
 	State State
 	// PID is the host's process id while Running, else 0.
 	PID int
-	// StartedAt is zero for an instance that never ran.
+	// StartedAt is when the instance was started, or was tried to be; zero while Created.
 	StartedAt, FinishedAt time.Time
 	// ExitCode, Reason and Message are set when Exited. Reason is empty where only the code is known.
 	ExitCode int

@@ -33,8 +33,9 @@ type worker struct {
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
-	earlier   bool // a completed pod is of an earlier run
-	replaced  bool // what is there under pod's UID is of another manifest
+	shown     *v1.Pod // what was published last came of it
+	earlier   bool    // a completed pod is of an earlier run
+	replaced  bool    // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
 	images    map[string]*image
@@ -184,7 +185,9 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 	switch {
 	case p.Gone:
 		err = w.o.Publisher.Gone(w.key)
-	case w.pod != nil:
+	case w.pod != nil && (len(p.Actions) == 0 || w.shown != w.pod):
+		// What is between two states of rest is not worth a file each.
+		w.shown = w.pod
 		out := w.pod.DeepCopy()
 		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, HostIP: w.o.HostIP, Now: time.Now()})
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)

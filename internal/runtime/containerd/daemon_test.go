@@ -132,10 +132,16 @@ func installedDaemon(t testing.TB) daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		eventually(t, "containerd has cleared up", func() bool {
+			mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(dirs.Run, "state")))
+			return err == nil && len(mounts) == 0
+		})
 		cmd.Process.Signal(syscall.SIGTERM)
 		cmd.Wait()
-		if t.Failed() {
-			t.Logf("containerd's log:\n%s", log.String())
+		for line := range strings.Lines(log.String()) {
+			if t.Failed() && !strings.Contains(line, "level=info") {
+				t.Log("containerd: " + strings.TrimSpace(line))
+			}
 		}
 	})
 	eventually(t, "containerd listens", func() bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -44,38 +45,11 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err := os.MkdirAll(r.Dirs.Pod(p.UID), 0o750); err != nil {
 		return fmt.Errorf("making the pod's directory: %w", err)
 	}
-	if err := writeDurably(r.Dirs.Manifest(p.UID), data); err != nil {
+	// Not synced to the disk: after a power cut nothing runs, and the manifests are read again.
+	if err := host.WriteFile(r.Dirs.Manifest(p.UID), data, 0o600); err != nil {
 		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
 	}
 	return nil
-}
-
-// writeDurably replaces the file as a whole; a power cut leaves the old content or the new.
-func writeDurably(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails when it has been renamed, as it should
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }
 
 // LoadPod implements runtime.Data.
@@ -109,7 +83,7 @@ func readManifest(path string) (manifest, error) {
 }
 
 // saved returns the revisions that have a manifest. A directory without one is not podrun's to judge.
-func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
+func (r *Runtime) saved(only *pod.Key) (map[pod.UID]savedPod, error) {
 	entries, err := os.ReadDir(r.Dirs.Pods())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -121,6 +95,9 @@ func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
 	for _, e := range entries {
 		uid := pod.UID(e.Name())
 		if !e.IsDir() {
+			continue
+		}
+		if known, ok := r.manifests.get(uid); ok && only != nil && known.key != *only {
 			continue
 		}
 		file, err := os.Lstat(r.Dirs.Manifest(uid))
@@ -164,9 +141,28 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := os.RemoveAll(dirs[0]); err != nil {
 		return fmt.Errorf("removing a pod's logs: %w", err)
 	}
-	entries, err := os.ReadDir(r.Dirs.Pod(uid))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("listing a pod's directory: %w", err)
+	if err := r.removeAllButManifest(ctx, uid); err != nil {
+		return fmt.Errorf("removing a pod's data: %w", err)
+	}
+	r.manifests.drop(uid)
+	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
+		return fmt.Errorf("removing a pod's directory: %w", err)
+	}
+	return nil
+}
+
+func (r *Runtime) removeAllButManifest(ctx context.Context, uid pod.UID) error {
+	dir := r.Dirs.Pod(uid)
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() { // a link is not followed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
 	}
 	for _, e := range entries {
 		if e.Name() == filepath.Base(r.Dirs.Manifest(uid)) {
@@ -175,13 +171,9 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := os.RemoveAll(filepath.Join(r.Dirs.Pod(uid), e.Name())); err != nil {
-			return fmt.Errorf("removing a pod's data: %w", err)
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
-	}
-	r.manifests.drop(uid)
-	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
-		return fmt.Errorf("removing a pod's directory: %w", err)
 	}
 	return nil
 }

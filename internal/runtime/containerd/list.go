@@ -33,7 +33,11 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 	for _, t := range answer.Tasks {
 		byID[t.ID] = t
 	}
-	seen, err := r.gather(ctx, found, byID)
+	sandboxes, err := r.Sandboxes.List()
+	if err != nil {
+		return nil, err
+	}
+	seen, err := r.gather(ctx, found, byID, sandboxes, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,11 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 			byID[c.ID] = t
 		}
 	}
-	seen, err := r.gather(ctx, found, byID)
+	sandboxes, err := r.Sandboxes.Of(key)
+	if err != nil {
+		return pod.Observed{}, err
+	}
+	seen, err := r.gather(ctx, found, byID, sandboxes, &key)
 	if err != nil {
 		return pod.Observed{}, err
 	}
@@ -84,8 +92,9 @@ func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
 	return answer.Process, nil
 }
 
-// gather puts containers, tasks, sandboxes and directories together by pod.
-func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID map[string]*task.Process) (map[pod.Key]*pod.Observed, error) {
+// gather puts containers, tasks, sandboxes and directories together by pod; of directories, with only,
+// those of one pod at least.
+func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID map[string]*task.Process, sandboxes []sandbox.Record, only *pod.Key) (map[pod.Key]*pod.Observed, error) {
 	pods := map[pod.Key]*pod.Observed{}
 	of := func(key pod.Key) *pod.Observed {
 		if pods[key] == nil {
@@ -110,16 +119,12 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 			owners.add(key, instance.UID, c.Labels[labelOwner], c.CreatedAt)
 		}
 	}
-	sandboxes, err := r.Sandboxes.List()
-	if err != nil {
-		return nil, err
-	}
 	for _, s := range sandboxes {
 		o := of(s.Key)
 		o.Sandboxes = append(o.Sandboxes, s.Sandbox)
 		owners.add(s.Key, s.UID, s.Owner, s.CreatedAt)
 	}
-	saved, err := r.saved()
+	saved, err := r.saved(only)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +190,7 @@ func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.P
 			out.State = pod.Unknown
 		}
 	}
-	if out.State != pod.Created && out.Reason != reasonStartError {
+	if out.State != pod.Created {
 		out.StartedAt = c.CreatedAt
 	}
 	return out, true, nil

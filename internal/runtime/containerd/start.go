@@ -234,19 +234,17 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err := r.joinShim(request, l.shim); err != nil {
 		return err
 	}
-	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
+	created, err := r.client.TaskService().Create(ctx, request)
+	if err != nil {
 		return native(err)
 	}
+	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
 	if err := os.WriteFile(r.Dirs.Started(l.id), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
 	}
-	answer, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
-	if err != nil {
-		return native(err)
-	}
-	r.learnShim(l, int(answer.Pid))
-	return nil
+	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
+	return native(err)
 }
 
 // rootfs makes a fresh root filesystem of the image. What an interrupted start left under its name is
@@ -311,13 +309,13 @@ func (r *Runtime) clearLeftover(ctx context.Context, id string) (running bool, e
 func (r *Runtime) destroyTask(ctx context.Context, id string) error {
 	service := r.client.TaskService()
 	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})
-	if err != nil && !isNotFound(err) {
+	if err != nil && !isGone(err) {
 		return mapped("killing "+id, err)
 	}
-	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isNotFound(err) {
+	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isGone(err) {
 		return mapped("waiting for the end of "+id, err)
 	}
-	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isNotFound(err) {
+	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isGone(err) {
 		return mapped("removing the task of "+id, err)
 	}
 	return nil

@@ -54,7 +54,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string)
 	_, err = r.client.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL,
 	})
-	if isNotFound(err) {
+	if isGone(err) {
 		return nil
 	}
 	return mapped("signalling "+id, err)

@@ -81,7 +81,12 @@ func testStartAgain(t *testing.T, s subject) {
 	}
 	s.Exit(t, first.ID, 1)
 	ended := s.ended(t, start)
-	if again := s.start(t, start); again != ended {
+	// It may refuse, but it runs nothing and changes nothing.
+	err := s.StartContainer(t.Context(), start)
+	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
+		t.Errorf("error %v", err)
+	}
+	if again := s.instance(t, start); again != ended {
 		t.Errorf("a start of what has run changed\n     %+v\ninto %+v", ended, again)
 	}
 	s.remove(t, p)
@@ -166,6 +171,9 @@ func testMissing(t *testing.T, s subject) {
 func testStartError(t *testing.T, s subject) {
 	p := s.newPod("bad-node", "uid-bad", "main")
 	p.Spec.Containers[0].Command = []string{NoSuchCommand}
+	if s.CannotStart != nil {
+		s.CannotStart(&p.Spec.Containers[0])
+	}
 	start := s.ready(t, p)
 	for range 2 { // the second finds the first
 		err := s.StartContainer(t.Context(), start)
@@ -173,7 +181,7 @@ func testStartError(t *testing.T, s subject) {
 			t.Fatalf("error %v", err)
 		}
 		c := s.instance(t, start)
-		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" || c.FinishedAt.IsZero() || !c.StartedAt.IsZero() {
+		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" || c.StartedAt.IsZero() || c.FinishedAt.Before(c.StartedAt) {
 			t.Fatalf("%+v", c)
 		}
 		must(t, s.ReapContainer(t.Context(), c.ID))
@@ -194,7 +202,7 @@ func testSignals(t *testing.T, s subject) {
 	for _, c := range []struct {
 		signal string
 		code   int
-	}{{"TERM", 143}, {"SIGTERM", 143}, {"", 143}, {"KILL", 137}} {
+	}{{"TERM", 143}, {"SIGTERM", 143}, {"", 143}, {"KILL", 137}, {"SIGKILL", 137}} {
 		p := s.newPod("web-node", pod.UID("uid-signal-"+c.signal), "main")
 		start := s.ready(t, p)
 		running := s.start(t, start)

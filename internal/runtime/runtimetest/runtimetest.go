@@ -32,6 +32,8 @@ type Subject struct {
 	Image string
 	// Exit makes a running instance that runs Script end with a code from 0 to 127.
 	Exit func(t *testing.T, id string, code int)
+	// CannotStart makes a container one that cannot be started; nil: its command is NoSuchCommand.
+	CannotStart func(c *v1.Container)
 	// Runs says that commands really run, so that files and namespaces can be looked at from inside.
 	Runs bool
 }
@@ -40,7 +42,7 @@ type Subject struct {
 // in the file /exit as soon as that is there.
 const Script = `trap 'exit 143' TERM; while [ ! -e /exit ]; do sleep 0.02; done; exit $(cat /exit)`
 
-// NoSuchCommand cannot be started: an implementation that runs nothing must fail to start it too.
+// NoSuchCommand is not in the image.
 const NoSuchCommand = "/no/such/command"
 
 // patience bounds the wait for what must come.
