@@ -28,6 +28,9 @@ func (d Dirs) Pod(uid pod.UID) string { return filepath.Join(d.Pods(), string(ui
 // Manifest is the file with the pod that a revision runs, as JSON.
 func (d Dirs) Manifest(uid pod.UID) string { return filepath.Join(d.Pod(uid), "pod.json") }
 
+// Instances is the file that notes down the newest instance of each of a revision's containers, as JSON.
+func (d Dirs) Instances(uid pod.UID) string { return filepath.Join(d.Pod(uid), "instances.json") }
+
 // EmptyDir is where an emptyDir volume's content is; the kubelet's name for it.
 func (d Dirs) EmptyDir(uid pod.UID, volume string) string {
 	return filepath.Join(d.Pod(uid), "volumes", "kubernetes.io~empty-dir", volume)

@@ -38,10 +38,12 @@ type worker struct {
 	replaced  bool    // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
+	noted     []pod.Container // the newest instances, as noted down last
 	images    map[string]*image
 	pulled    chan pullResult
 	pulling   sync.WaitGroup
-	trouble   int // failed rounds in a row
+	trouble   int    // failed rounds in a row
+	said      string // the last trouble that was logged
 }
 
 const (
@@ -143,9 +145,10 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			w.earlier, w.replaced = false, false
 		}
 		w.publish(seen, p)
+		w.remember(seen, p)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
-			w.trouble = 0
+			w.trouble, w.said = 0, ""
 			return p.Wake, p.Gone
 		}
 		var err error
@@ -159,9 +162,13 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 // troubled counts a failed round and says when to try again.
 func (w *worker) troubled(err error) time.Duration {
 	w.trouble++
-	if !errors.Is(err, context.Canceled) {
-		w.log.Warn("trying again later", "why", err)
+	level := slog.LevelWarn
+	if text := err.Error(); text == w.said || errors.Is(err, context.Canceled) {
+		level = slog.LevelDebug // said already
+	} else {
+		w.said = text
 	}
+	w.log.Log(context.Background(), level, "trying again later", "why", err)
 	if errors.Is(err, runtime.ErrUnavailable) {
 		return time.Second
 	}

@@ -31,6 +31,9 @@ type savedPod struct {
 	owner   string
 	savedAt time.Time
 	file    os.FileInfo
+	// newest are the instances that were noted down, in the file noted; nil when there is none.
+	newest []pod.Container
+	noted  os.FileInfo
 }
 
 // SavePod implements runtime.Data.
@@ -45,13 +48,63 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err := os.MkdirAll(r.Dirs.Pod(p.UID), 0o750); err != nil {
 		return fmt.Errorf("making the pod's directory: %w", err)
 	}
+<<<<<<< HEAD
 	// Not synced to the disk: after a power cut nothing runs, and the manifests are read again.
 	if err := host.WriteFile(r.Dirs.Manifest(p.UID), data, 0o600); err != nil {
+=======
+	if err := replace(r.Dirs.Manifest(p.UID), data, true); err != nil {
+>>>>>>> crash
 		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
 	}
 	return nil
 }
 
+<<<<<<< HEAD
+=======
+// Remember implements runtime.Data. A revision that was removed meanwhile needs no notes.
+func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	data, err := json.Marshal(newest)
+	if err != nil {
+		return fmt.Errorf("encoding the instances of revision %s: %w", uid, err)
+	}
+	if err := replace(r.Dirs.Instances(uid), data, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("noting down the instances of revision %s: %w", uid, err)
+	}
+	return nil
+}
+
+// replace replaces the file as a whole; with durably, also a power cut leaves the old content or the new.
+func replace(path string, data []byte, durably bool) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails when it has been renamed, as it should
+	_, err = f.Write(data)
+	if err == nil && durably {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil || !durably {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+>>>>>>> crash
 // LoadPod implements runtime.Data.
 func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
 	if err := checkUID(uid); err != nil {
@@ -109,6 +162,7 @@ func (r *Runtime) saved(only *pod.Key) (map[pod.UID]savedPod, error) {
 			return nil, fmt.Errorf("looking at the manifest of revision %s: %w", uid, err)
 		}
 		known, ok := r.manifests.get(uid)
+		was := known
 		if !ok || !os.SameFile(known.file, file) || !known.file.ModTime().Equal(file.ModTime()) {
 			m, err := readManifest(r.Dirs.Manifest(uid))
 			if err != nil {
@@ -116,11 +170,37 @@ func (r *Runtime) saved(only *pod.Key) (map[pod.UID]savedPod, error) {
 				continue
 			}
 			known = savedPod{key: pod.KeyOf(m.Pod), owner: m.Owner, savedAt: file.ModTime(), file: file}
-			r.manifests.put(uid, known)
 		}
+		known.newest, known.noted = r.noted(uid, was)
+		r.manifests.put(uid, known)
 		out[uid] = known
 	}
 	return out, nil
+}
+
+// noted reads the instances that were noted down for the revision, unless they are what was read before.
+func (r *Runtime) noted(uid pod.UID, was savedPod) ([]pod.Container, os.FileInfo) {
+	path := r.Dirs.Instances(uid)
+	file, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil
+	}
+	if was.noted != nil && os.SameFile(was.noted, file) && was.noted.ModTime().Equal(file.ModTime()) {
+		return was.newest, file
+	}
+	var newest []pod.Container
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &newest)
+	}
+	if err != nil {
+		r.Log.Warn("the notes of instances cannot be read; restart counts may begin anew", "uid", uid, "why", err)
+		return nil, file
+	}
+	for i := range newest {
+		newest[i].UID = uid
+	}
+	return newest, file
 }
 
 // RemoveData implements runtime.Data. The manifest goes last, so that what is cut off is found again.
@@ -136,6 +216,9 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		}
 	}
 	if err := removeCgroups(uid); err != nil {
+		return err
+	}
+	if err := r.dropRecords(r.context(ctx), uid); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dirs[0]); err != nil {

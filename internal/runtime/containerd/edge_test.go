@@ -294,17 +294,7 @@ func TestDaemonKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(d.dirs.ContainerdState(), "daemon.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	killDaemon(t, d)
 	for range rings { // until it is closed
 	}
 	if _, err := r.List(t.Context()); !errors.Is(err, runtime.ErrUnavailable) {
@@ -318,15 +308,7 @@ func TestDaemonKilled(t *testing.T) {
 	if started := (*runtime.StartError)(nil); !errors.Is(err, runtime.ErrUnavailable) || errors.As(err, &started) {
 		t.Errorf("start: %v", err)
 	}
-	lease, err := embedded.Ensure(t.Context(), embedded.Options{Dirs: d.dirs, Args: []string{"serve", d.dirs.Root, d.dirs.Run}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lease.Close()
-	eventually(t, "the connection heals", func() bool {
-		_, err := r.List(t.Context())
-		return err == nil
-	})
+	revive(t, r)
 	if now := find(t, r.Runtime, r.key, "main", 0); now != c {
 		t.Errorf("%+v became %+v", c, now)
 	}
@@ -334,6 +316,100 @@ func TestDaemonKilled(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	clear(t, r.Runtime)
+}
+
+// killDaemon kills the embedded containerd.
+func killDaemon(t *testing.T, d daemon) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.dirs.ContainerdState(), "daemon.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the daemon is gone", func() bool { return !embedded.Running(d.dirs) })
+}
+
+// revive starts the embedded containerd again, until the test ends.
+func revive(t *testing.T, r rig) {
+	t.Helper()
+	dirs := r.daemon.dirs
+	lease, err := embedded.Ensure(t.Context(), embedded.Options{Dirs: dirs, Args: []string{"serve", dirs.Root, dirs.Run}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lease.Close() })
+	eventually(t, "the connection heals", func() bool {
+		_, err := r.List(t.Context())
+		return err == nil
+	})
+}
+
+// TestExitsWhileTheDaemonIsDown: containers that end while containerd is down, those with a shim of their
+// own and those that share one, keep their exit.
+func TestExitsWhileTheDaemonIsDown(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "until [ -e /end ]; do sleep 0.02; done; exit 5")
+	var all []pod.Container
+	for range 3 {
+		all = append(all, r.run(t))
+	}
+	killDaemon(t, d)
+	for _, c := range all {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/root/end", c.PID), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all ended", func() bool {
+		for _, c := range all {
+			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID)); err == nil && !strings.Contains(string(stat), ") Z ") {
+				return false
+			}
+		}
+		return true
+	})
+	revive(t, r)
+	for i := range all {
+		c := r.ended(t, i)
+		if c.ExitCode != 5 || c.Reason != "Error" || c.Reaped {
+			t.Errorf("%+v", c)
+		}
+		if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, raw := raw(t, d)
+	records := func() int {
+		t.Helper()
+		found, err := raw.SandboxStore().List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	// One for each container and one for the shared shim.
+	if n := records(); n != 4 {
+		t.Errorf("%d records", n)
+	}
+	if err := r.RemoveContainer(t.Context(), all[0].ID); err != nil {
+		t.Error(err)
+	}
+	// Behind podrun's back the record stays, until the pod goes.
+	if err := raw.ContainerService().Delete(ctx, all[1].ID); err != nil {
+		t.Error(err)
+	}
+	if n := records(); n != 3 {
+		t.Errorf("%d records", n)
+	}
+	clear(t, r.Runtime)
+	if n := records(); n != 0 {
+		t.Errorf("%d records are left", n)
+	}
 }
 
 func TestNoDaemon(t *testing.T) {

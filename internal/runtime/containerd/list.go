@@ -131,6 +131,7 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 	for uid, m := range saved {
 		o := of(m.key)
 		o.Data = append(o.Data, uid)
+		o.Remembered = append(o.Remembered, m.newest...)
 		owners.addData(m.key, uid, m.owner, m.savedAt)
 	}
 	for key, o := range pods {
@@ -212,8 +213,7 @@ func (r *Runtime) taskExit(c containers.Container, t *task.Process) exit {
 // its exit. The listings are not of one moment, so it looks again: a task comes before the mark and the
 // record of an exit before the task's end, hence mark, task and record are read in this order.
 func (r *Runtime) observeWithoutTask(ctx context.Context, c containers.Container) (pod.Container, bool, error) {
-	started := r.boot != c.Labels[labelBoot] || r.started(c.ID)
-	if !started {
+	if !r.ran(c) {
 		out := record(c)
 		out.State = pod.Created
 		return out, true, nil
@@ -252,6 +252,21 @@ func (r *Runtime) lostExit(c containers.Container) exit {
 		code: exitLost, at: last, reason: reasonLost,
 		message: "The container's exit was not seen: its runtime or the machine went down.",
 	}
+}
+
+// ran reports that the process of an instance without a task may have run: in an earlier boot, or by its
+// mark, or, if the run directory was lost, by what was noted down.
+func (r *Runtime) ran(c containers.Container) bool {
+	if r.boot != c.Labels[labelBoot] || r.started(c.ID) {
+		return true
+	}
+	newest, _ := r.noted(pod.UID(c.Labels[labelPodUID]), savedPod{})
+	for _, n := range newest {
+		if n.ID == c.ID && n.State != pod.Created {
+			return true
+		}
+	}
+	return false
 }
 
 // started reports the mark that the instance's process may have run.

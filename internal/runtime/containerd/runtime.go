@@ -247,10 +247,8 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	r.sandboxes.drop(id)
 	r.shims.drop(id)
-	if r.sandboxStore {
-		if err := r.client.SandboxStore().Delete(r.context(ctx), id); err != nil && !isNotFound(err) {
-			return mapped("removing the sandbox record "+id, err)
-		}
+	if err := r.dropRecord(r.context(ctx), id); err != nil {
+		return err
 	}
 	return r.Sandboxes.Remove(ctx, id)
 }

@@ -80,7 +80,7 @@ func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 		switch {
 		case t != nil:
 			e = r.taskExit(c, t)
-		case r.boot != c.Labels[labelBoot] || r.started(id):
+		case r.ran(c):
 			e = r.lostExit(c)
 		default:
 			return fmt.Errorf("container %s never ran", id)
@@ -147,6 +147,9 @@ func (r *Runtime) removeRecord(ctx context.Context, id string) error {
 	err := r.retried(ctx, func() error { return r.client.SnapshotService(r.Snapshotter).Remove(ctx, id) })
 	if err != nil {
 		return mapped("removing the root filesystem of "+id, err)
+	}
+	if err := r.dropRecord(ctx, id); err != nil {
+		return err
 	}
 	err = r.retried(ctx, func() error { return r.client.ContainerService().Delete(ctx, id) })
 	return mapped("removing container "+id, err)

@@ -180,12 +180,33 @@ func testData(t *testing.T, s subject) {
 	if o := s.look(t, p); o.Owner != "serve" {
 		t.Errorf("saved by another: %+v", o)
 	}
+	now := time.Unix(1_700_000_000, 5).UTC()
+	newest := []pod.Container{
+		{ID: "x", Name: "main", UID: p.UID, Attempt: 3, Boot: "b", State: pod.Exited, ExitCode: 5, StartedAt: now, FinishedAt: now.Add(time.Second), Reaped: true},
+		{ID: "y", Name: "side", UID: p.UID, State: pod.Running, StartedAt: now, Reaped: true},
+	}
+	must(t, s.Remember(p.UID, newest[:1]))
+	must(t, s.Remember(p.UID, newest))
+	must(t, s.Remember("uid-none", newest))
+	o = s.look(t, p)
+	if diff := cmp.Diff(newest, o.Remembered); diff != "" {
+		t.Errorf("remembered:\n%s", diff)
+	}
+	must(t, s.SavePod(p, "serve"))
+	if o := s.look(t, p); len(o.Remembered) != 2 {
+		t.Errorf("saving forgot: %+v", o)
+	}
 	loaded, err := s.LoadPod(p.UID)
 	must(t, err)
 	if diff := cmp.Diff(p, loaded); diff != "" {
 		t.Errorf("loaded:\n%s", diff)
 	}
 	other := s.newPod("web-node", "uid-data-2", "main")
+	defer func() {
+		if o := s.look(t, p); len(o.Remembered) > 0 {
+			t.Errorf("removed, but remembered: %+v", o.Remembered)
+		}
+	}()
 	must(t, s.SavePod(other, "serve"))
 	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{"uid-data", "uid-data-2"}) {
 		t.Errorf("two revisions: %+v", o.Data)
