@@ -16,18 +16,14 @@ import (
 
 // runFlags are those of serve and once.
 type runFlags struct {
-	manifests          []string
-	nodeName           string
-	fileCheckFrequency time.Duration
-	relistPeriod       time.Duration
-	events             string
-	maxRestartPeriod   time.Duration
+	sources          sourceFlags
+	relistPeriod     time.Duration
+	events           string
+	maxRestartPeriod time.Duration
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
-	f.StringArrayVar(&r.manifests, "manifests", []string{"/etc/pods"}, "directory or file of manifests; repeatable")
-	f.StringVar(&r.nodeName, "node-name", "", "suffix of the pods' names (default: the hostname, in lower case)")
-	f.DurationVar(&r.fileCheckFrequency, "file-check-frequency", 20*time.Second, "how often manifests are read again though nothing was notified")
+	r.sources.add(f)
 	f.DurationVar(&r.relistPeriod, "relist-period", time.Second, "how often containers are listed when no event stream is heard")
 	f.StringVar(&r.events, "events", "auto", "whether to listen to containerd's event stream: auto, on or off")
 	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
@@ -41,18 +37,14 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	default:
 		return agent.Options{}, usage(c, fmt.Errorf("--events %q: must be auto, on or off", r.events))
 	}
-	for name, d := range map[string]time.Duration{"file-check-frequency": r.fileCheckFrequency, "relist-period": r.relistPeriod, "max-container-restart-period": r.maxRestartPeriod} {
-		if d <= 0 {
-			return agent.Options{}, usage(c, fmt.Errorf("--%s %s: must be more than 0", name, d))
-		}
-	}
-	node, err := nodeName(r.nodeName)
-	if err != nil {
+	if err := positive(map[string]time.Duration{"relist-period": r.relistPeriod, "max-container-restart-period": r.maxRestartPeriod}); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
 	o := a.agentOptions()
-	o.Manifests, o.NodeName = r.manifests, node
-	o.FileCheckFrequency, o.RelistPeriod, o.MaxBackoff, o.Events = r.fileCheckFrequency, r.relistPeriod, r.maxRestartPeriod, r.events
+	if err := r.sources.options(c, &o); err != nil {
+		return agent.Options{}, usage(c, err)
+	}
+	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
 	return o, nil
 }
 
@@ -84,16 +76,20 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Keep the pods of all manifests running",
 		Long: "serve runs the pods of all manifests, restarts what dies as each pod's restartPolicy says, and follows\n" +
 			"every change of the manifests, until it is stopped by SIGTERM or SIGINT. The pods run on then, and the\n" +
-			"next serve takes them over without a restart. A manifest that turns bad never stops a pod that runs.",
+			"next serve takes them over without a restart. A manifest that turns bad never stops a pod that runs.\n\n" +
+			"With --manifest-url and no --manifests, /etc/pods is read only if it is there or comes to be there. What\n" +
+			"the URL served last is kept for a restart while its server is down.",
 		Example: "  # keep a machine's pods\n  podrun serve --manifests /etc/pods\n\n" +
-			"  # two sources, own directories, JSON logs\n  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml --root-dir /data/podrun --log-format json",
+			"  # two sources, own directories, JSON logs\n  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml --root-dir /data/podrun --log-format json\n\n" +
+			"  # the pods that a server names; in the environment a secret is not seen by ps\n" +
+			"  PODRUN_MANIFEST_URL_HEADER='Authorization: Bearer s3cret' podrun serve --manifest-url https://pods.example/node1.yaml",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := r.options(a, c)
 			if err != nil {
 				return err
 			}
-			for _, path := range o.Manifests {
+			for _, path := range o.Sources.Manifests {
 				if path == "-" {
 					return usage(c, errors.New("--manifests -: standard input is read by once only"))
 				}

@@ -19,7 +19,7 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate FILE|DIR|-...",
 		Short: "Check manifests as serve would",
 		Long: "validate reads manifests as serve does and prints every error with file, line and field. Exit code:\n" +
-			"0 all can be used, 1 some cannot, 2 some could not be read.",
+			"0 all can be used, 1 some cannot, 2 some could not be read. Manifests that others than root and their owner can write get a warning.",
 		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n  podrun validate - < web.yaml",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, paths []string) error {
@@ -43,6 +43,8 @@ type findings struct {
 	Valid  bool                  `json:"valid"`
 	Pods   []validPod            `json:"pods"`
 	Errors []manifest.FieldError `json:"errors"`
+	// Warnings do not make a manifest invalid.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 type validPod struct {
@@ -82,6 +84,10 @@ func (a *app) validate(ctx context.Context, paths []string, node, output string)
 		}
 		found.Errors = append(found.Errors, errs...)
 	}
+	for _, warning := range desired.Warnings {
+		found.Warnings = append(found.Warnings, warning.Err.Error())
+	}
+	a.warn(desired.Warnings)
 	found.name(shown)
 	found.Valid = len(found.Errors)+len(unreadable) == 0
 	return a.report(found, unreadable, output)
@@ -120,6 +126,13 @@ func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
 			Message: fmt.Sprintf("pod %s is also in %s, which is used", twice.Key, twice.Used.Path)}}, true
 	}
 	return nil, false
+}
+
+// warn says what is used though something should be done about it.
+func (a *app) warn(warnings []manifest.Problem) {
+	for _, w := range warnings {
+		fmt.Fprintln(a.errOut, "warning:", w.Err)
+	}
 }
 
 // name puts the paths as the user gave them for those as they were read.

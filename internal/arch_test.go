@@ -40,7 +40,7 @@ var rooms = map[string]room{
 	"internal/ocispec":             {pure: true, imports: "pod runtime"},
 	"internal/host":                {},
 	"internal/watch":               {},
-	"internal/manifest":            {imports: "pod watch host manifest/document manifest/compat", pureFiles: "load.go decode.go default.go validate.go uid.go merge.go httpjudge.go httpmask.go"},
+	"internal/manifest":            {imports: "pod watch host manifest/document manifest/compat", pureFiles: "load.go decode.go default.go validate.go uid.go merge.go change.go httpjudge.go httpmask.go"},
 	"internal/manifest/document":   {},
 	"internal/manifest/compat":     {imports: "manifest/document"},
 	"internal/relist":              {imports: "pod runtime", pureFiles: "diff.go"},

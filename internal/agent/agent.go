@@ -29,13 +29,11 @@ import (
 type Options struct {
 	Dirs    layout.Dirs
 	Connect ConnectOptions
-	// Manifests are files, directories or "-" for Stdin.
-	Manifests []string
-	Stdin     io.Reader
+	Sources SourceOptions
+	Stdin   io.Reader
 	// NodeName is the suffix of every pod's name, in lower case.
-	NodeName           string
-	FileCheckFrequency time.Duration
-	RelistPeriod       time.Duration
+	NodeName     string
+	RelistPeriod time.Duration
 	// Events is auto, on or off: whether the runtime's event stream is listened to.
 	Events string
 	// MaxBackoff is the longest crash back-off.

@@ -47,6 +47,7 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	new(teller).tell(o.Log, want)
 	board := newBoard(status.NewFiles(o.Dirs), want, once.Progress)
 	h, err := open(ctx, o, ownerOnce, board)
 	if err != nil {
@@ -95,7 +96,7 @@ func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
 
 // readOnce reads every source one time. One manifest that cannot be used means that nothing is run.
 func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
-	all, err := sources(o)
+	all, err := o.sources(cacheOptions{}, nil)
 	if err != nil {
 		return manifest.Desired{}, err
 	}
@@ -118,7 +119,7 @@ func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
 			case len(bad) > 0:
 				return d, &ManifestError{errors.Join(bad...)}
 			case d.Complete && len(d.Pods) == 0:
-				return d, &ManifestError{fmt.Errorf("no pod in %v", o.Manifests)}
+				return d, &ManifestError{fmt.Errorf("no pod in %s", names(all))}
 			case d.Complete:
 				return d, nil
 			}

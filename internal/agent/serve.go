@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +27,8 @@ var ErrServing = errors.New("podrun serve is running")
 
 // Serve keeps the pods of all sources running until ctx ends. They run on afterwards, unless stopPods.
 func Serve(ctx context.Context, o Options, stopPods bool) error {
-	all, err := sources(o)
-	if err != nil {
+	cache := cacheOptions{dir: o.Dirs.Manifests()}
+	if _, err := o.sources(cache, nil); err != nil { // before anything is started
 		return err
 	}
 	unlock, err := lockServe(o.Dirs)
@@ -47,11 +45,16 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
+	all, err := o.sources(cache, running)
+	if err != nil {
+		return err
+	}
+	prune(cache.dir, o.Sources.URL, o.Log)
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
-	h.o.Log.Info("serving", "manifests", o.Manifests, "node", o.NodeName)
+	h.o.Log.Info("serving", "manifests", names(all), "node", o.NodeName)
 	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
-		told := map[string]bool{}
+		var told teller
 		in := make(chan manifest.Desired)
 		var reading sync.WaitGroup
 		defer reading.Wait()
@@ -61,7 +64,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 			case <-ctx.Done():
 				return
 			case d := <-in:
-				told = h.tell(d.Problems, told)
+				told.tell(o.Log, d)
 				select {
 				case out <- d:
 				case <-ctx.Done():
@@ -71,24 +74,6 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		}
 	})
 	return nil
-}
-
-// tell logs each problem once, and once when it is mended.
-func (h *house) tell(problems []manifest.Problem, told map[string]bool) map[string]bool {
-	now := map[string]bool{}
-	for _, p := range problems {
-		text := p.Err.Error()
-		now[text] = true
-		if !told[text] {
-			h.o.Log.Error("manifest cannot be used; what runs from it goes on", "manifest", p.Origin.Path, "why", text)
-		}
-	}
-	for _, text := range slices.Sorted(maps.Keys(told)) {
-		if !now[text] {
-			h.o.Log.Info("manifest problem is gone", "was", text)
-		}
-	}
-	return now
 }
 
 // lockServe lets one serve at a time work on a run directory. The kernel drops the lock of a process

@@ -4,31 +4,110 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 )
 
-// sources makes the options' sources of manifests.
-func sources(o Options) ([]manifest.Source, error) {
+// SourceOptions say where manifests are read.
+type SourceOptions struct {
+	// Manifests are files, directories or "-" for standard input.
+	Manifests []string
+	// Default says that nobody named Manifests. With a URL they are then read only if they are there, or
+	// come to be there.
+	Default            bool
+	FileCheckFrequency time.Duration
+	// StrictPermissions refuses files that others than root and their owner can write.
+	StrictPermissions bool
+	// URL serves manifests; empty: none does. What is said of the fields below in manifest.HTTPOptions
+	// holds here.
+	URL                       string
+	URLHeaders                []string
+	CAFile, CertFile, KeyFile string
+	HTTPCheckFrequency        time.Duration
+}
+
+// cacheOptions say what is made of a URL's last good answer; by default nothing.
+type cacheOptions struct {
+	dir string
+	// readOnly: it is used but not written.
+	readOnly bool
+}
+
+// sources makes the options' sources of manifests. running are the origins of the pods that are
+// there: a place that one of them came from is never thought to be missing on purpose.
+func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin) ([]manifest.Source, error) {
 	var all []manifest.Source
+	s := o.Sources
 	seen := map[string]bool{}
-	for _, path := range o.Manifests {
+	for _, path := range s.Manifests {
+		if path != manifest.Stdin {
+			if abs, err := filepath.Abs(path); err == nil { // else reading it says so
+				path = abs
+			}
+		}
 		if seen[path] {
 			continue
 		}
 		seen[path] = true
-		if path == "-" {
+		if path == manifest.Stdin {
 			all = append(all, manifest.NewStdin(o.Stdin, o.NodeName))
 			continue
 		}
-		all = append(all, manifest.NewFile(manifest.FileOptions{Path: path, NodeName: o.NodeName, CheckFrequency: o.FileCheckFrequency, Log: o.Log}))
+		all = append(all, manifest.NewFile(manifest.FileOptions{
+			Path: path, NodeName: o.NodeName, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
+			StrictPermissions: s.StrictPermissions, Optional: s.Default && s.URL != "" && !from(running, path),
+		}))
+	}
+	if s.URL != "" {
+		h, err := manifest.NewHTTP(manifest.HTTPOptions{
+			URL: s.URL, Headers: s.URLHeaders, CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
+			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Log: o.Log,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+		}
+		all = append(all, h)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no manifests given", ErrUsage)
 	}
 	return all, nil
+}
+
+// from reports that a pod came from path or from a file in it.
+func from(running map[pod.Key]manifest.Origin, path string) bool {
+	for _, origin := range running {
+		if origin.Path == path || filepath.Dir(origin.Path) == path {
+			return true
+		}
+	}
+	return false
+}
+
+// names are those of sources, for people.
+func names(all []manifest.Source) string {
+	var out []string
+	for _, s := range all {
+		out = append(out, s.Name())
+	}
+	return strings.Join(out, ", ")
+}
+
+// prune forgets what URLs served that are asked no more.
+func prune(cache, url string, log *slog.Logger) {
+	var used []string
+	if url != "" {
+		used = append(used, url)
+	}
+	if err := manifest.PruneCache(cache, used...); err != nil {
+		log.Warn("what other URLs served is still on disk", "why", err)
+	}
 }
 
 // read runs sources and the mux over them until ctx ends, and sends every desired set.

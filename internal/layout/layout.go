@@ -31,6 +31,9 @@ func (d Dirs) Manifest(uid pod.UID) string { return filepath.Join(d.Pod(uid), "p
 // Instances is the file that notes down the newest instance of each of a revision's containers, as JSON.
 func (d Dirs) Instances(uid pod.UID) string { return filepath.Join(d.Pod(uid), "instances.json") }
 
+// Manifests is the directory of the manifests that URLs served last.
+func (d Dirs) Manifests() string { return filepath.Join(d.Root, "manifests") }
+
 // EmptyDir is where an emptyDir volume's content is; the kubelet's name for it.
 func (d Dirs) EmptyDir(uid pod.UID, volume string) string {
 	return filepath.Join(d.Pod(uid), "volumes", "kubernetes.io~empty-dir", volume)

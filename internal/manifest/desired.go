@@ -2,7 +2,7 @@ package manifest
 
 import (
 	"context"
-	"errors"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,6 +19,9 @@ const (
 	AnnotationSeen = "kubernetes.io/config.seen"
 	// AnnotationManifest is the file or URL that the pod was read from.
 	AnnotationManifest = "podrun.io/manifest"
+	// AnnotationError is on pods that are shown: what is wrong where the pod was read, so that it may not
+	// run what is written there now.
+	AnnotationError = "podrun.io/manifest-error"
 )
 
 // The kinds of source that an Origin names.
@@ -43,7 +46,10 @@ type Problem struct {
 	Origin Origin
 	// Key is the pod concerned, where it could be told.
 	Key pod.Key
-	Err error
+	// Blind: nothing good has been read from there in this run, so that what runs from there may well be
+	// wanted. Otherwise a pod that is not among the wanted ones has left by a good edit.
+	Blind bool
+	Err   error
 }
 
 // Snapshot is all that one source wants at a moment. Nobody changes the pods in it.
@@ -53,6 +59,8 @@ type Snapshot struct {
 	Pods []*v1.Pod
 	// Problems are the documents that cannot be used.
 	Problems []Problem
+	// Warnings are what is used all the same.
+	Warnings []Problem
 	// Err says that the source itself could not be read; Pods and Problems are then meaningless and
 	// what it said before stands.
 	Err error
@@ -69,23 +77,19 @@ type Source interface {
 type Desired struct {
 	Pods     map[pod.Key]*v1.Pod
 	Problems []Problem
+	// Warnings are what is used all the same.
+	Warnings []Problem
 	// Complete says that every source has been read at least once. While it is false nobody may
 	// remove anything on the ground that it is not wanted.
 	Complete bool
 }
 
-// Keeps reports that a pod that is not in Pods must stay all the same, because the place its manifest
-// came from cannot be read now.
+// Keeps reports that a pod that is not in Pods must stay all the same, because nobody knows what the
+// place that its manifest came from wants.
 func (d Desired) Keeps(p *v1.Pod) bool {
 	if !d.Complete {
 		return true
 	}
 	from := OriginOf(p)
-	for _, problem := range d.Problems {
-		var readable *DuplicateError
-		if problem.Origin == from && !errors.As(problem.Err, &readable) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Problems, func(problem Problem) bool { return problem.Blind && problem.Origin == from })
 }

@@ -31,6 +31,10 @@ type FileOptions struct {
 	// Path is a directory or a file; it need not exist yet.
 	Path     string
 	NodeName string
+	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
+	Optional bool
+	// StrictPermissions refuses what others than root and its owner can write, instead of warning.
+	StrictPermissions bool
 	// CheckFrequency is DefaultFileCheckFrequency if it is 0.
 	CheckFrequency time.Duration
 	Log            *slog.Logger
@@ -54,7 +58,9 @@ func NewFile(o FileOptions) *File {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: newScanner(path, o.NodeName)}
+	s := newScanner(path, o.NodeName)
+	s.optional, s.strict = o.Optional, o.StrictPermissions
+	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s}
 }
 
 // Name is the absolute path.
@@ -174,7 +180,7 @@ func NewStdin(r io.Reader, nodeName string) *Text {
 	}
 	loaded, err := Load(data, LoadOptions{Origin: origin, NodeName: nodeName})
 	seen(loaded.Pods, nil, time.Now())
-	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Problems: problems(origin, err)}}
+	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Problems: problems(origin, true, err)}}
 }
 
 // Name is "-".

@@ -49,7 +49,13 @@ type source struct {
 
 func startFile(t testing.TB, path string) *source {
 	t.Helper()
-	f := NewFile(FileOptions{Path: path, NodeName: "node1", CheckFrequency: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	return startFileWith(t, FileOptions{Path: path})
+}
+
+func startFileWith(t testing.TB, o FileOptions) *source {
+	t.Helper()
+	o.NodeName, o.CheckFrequency, o.Log = "node1", time.Hour, slog.New(slog.DiscardHandler)
+	f := NewFile(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{t: t, out: make(chan Snapshot)}
 	done := make(chan error)
@@ -89,7 +95,11 @@ func says(s Snapshot) string {
 		words = append(words, strings.TrimSuffix(p.Name, "-node1")+"="+p.Spec.Containers[0].Image)
 	}
 	for _, p := range s.Problems {
-		words = append(words, "bad "+filepath.Base(p.Origin.Path))
+		bad := "bad "
+		if p.Blind {
+			bad = "blind "
+		}
+		words = append(words, bad+filepath.Base(p.Origin.Path))
 	}
 	return strings.Join(words, " ")
 }
@@ -184,6 +194,36 @@ func TestFileSourceNeverTakesAVanishedDirectoryForAnEmptyOne(t *testing.T) {
 	s.until("a=i:1")
 	put(t, filepath.Join(dir, "b.yaml"), podText("b", "i:1"))
 	s.until("a=i:1 b=i:1")
+}
+
+// What nobody has read may be wanted; what was read, or was not there, is known.
+func TestFileSourceTellsWhatItNeverSawGood(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
+	put(t, a, "{")
+	s := startFile(t, dir)
+	s.until("blind a.yaml")
+	put(t, b, "{")
+	s.until("blind a.yaml bad b.yaml")
+	put(t, a, "apiVersion: v1\nkind: List\nitems: []\n")
+	s.until("bad b.yaml")
+	put(t, a, "{")
+	s.until("bad a.yaml bad b.yaml")
+}
+
+func TestFileSourceThatIsOptional(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "etc", "pods")
+	s := startFileWith(t, FileOptions{Path: dir, Optional: true})
+	s.until("")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "a.yaml"), podText("a", "i:1"))
+	s.until("a=i:1")
+	remove(t, dir)
+	s.until("error")
 }
 
 func TestFileSourceOfOneFile(t *testing.T) {
@@ -301,7 +341,7 @@ func TestReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a.yaml"), podText("a", "i:1"))
 	put(t, filepath.Join(dir, "b.yaml"), "{")
-	if got := says(Read(t.Context(), dir, "node1")); got != "a=i:1 bad b.yaml" {
+	if got := says(Read(t.Context(), dir, "node1")); got != "a=i:1 blind b.yaml" {
 		t.Errorf("read %q", got)
 	}
 	if got := says(Read(t.Context(), filepath.Join(dir, "none"), "node1")); got != "error" {

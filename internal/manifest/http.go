@@ -32,7 +32,9 @@ type HTTPOptions struct {
 	NodeName       string
 	// CacheDir keeps the last good set over a reboot; empty: it is not kept.
 	CacheDir string
-	Log      *slog.Logger
+	// CacheReadOnly uses what is kept there and writes nothing.
+	CacheReadOnly bool
+	Log           *slog.Logger
 }
 
 // HTTP is the source of what a URL serves. Whatever goes wrong there, the last good set stays.
@@ -75,7 +77,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		every:    o.CheckFrequency,
 		log:      o.Log,
 		client:   newHTTPClient(*u, header, d),
-		cache:    cache{dir: o.CacheDir, key: digest([]byte(o.URL))},
+		cache:    cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: digest([]byte(o.URL))},
 		standing: standing{url: o.URL, shown: maskURL(o.URL), node: o.NodeName},
 	}, nil
 }

@@ -321,6 +321,9 @@ func TestHTTPBadAnswersKeepTheSet(t *testing.T) {
 				if bad.Err != nil || !strings.Contains(problemText(bad), c.want) || !strings.HasPrefix(problemText(bad), testURL+":") {
 					t.Errorf("problems %q, error %v, want %q", problemText(bad), bad.Err, c.want)
 				}
+				if bad.Problems[0].Blind {
+					t.Error("what the server wanted last is known")
+				}
 				if again, some := w.after(20 * time.Minute); some {
 					t.Errorf("it is said again: %s", problemText(again))
 				}
@@ -527,6 +530,9 @@ func TestHTTPCache(t *testing.T) {
 		if OriginOf(second.Pods[0]).Path != shown || second.Pods[0].Annotations[AnnotationSeen] != first.Pods[0].Annotations[AnnotationSeen] {
 			t.Errorf("annotations %v", second.Pods[0].Annotations)
 		}
+		if !second.Problems[0].Blind {
+			t.Error("what the server wanted since the cache was written is not known")
+		}
 		if got := problemText(second); !strings.Contains(got, "from the cache") || !strings.HasPrefix(got, shown+": the connection was closed") {
 			t.Errorf("problem %q", got)
 		}
@@ -603,6 +609,27 @@ func TestHTTPCacheThatCannotBeUsed(t *testing.T) {
 		if k, err := (cache{dir: dir, key: key}).read(); err != nil || k == nil || string(k.Body) != podText("web", "i:1") {
 			t.Errorf("%s: not mended: %v, %v", name, k, err)
 		}
+	}
+}
+
+func TestPruneCache(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := PruneCache(filepath.Join(dir, "absent"), testURL); err != nil {
+		t.Error(err)
+	}
+	for _, url := range []string{testURL, "http://old.example/"} {
+		if err := (cache{dir: dir, key: digest([]byte(url))}).write(kept{Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, filepath.Join(dir, ".abc.json.123"), "half")
+	if err := PruneCache(dir, testURL); err != nil {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != digest([]byte(testURL))+".json" {
+		t.Error(entries, err)
 	}
 }
 

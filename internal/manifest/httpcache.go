@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,8 @@ import (
 type cache struct {
 	dir string // empty: no cache
 	key string // the digest of the URL
+	// readOnly: nothing is written.
+	readOnly bool
 }
 
 // kept is what a cache file has. URLs are in it as digests, for they may have secrets.
@@ -50,7 +53,7 @@ func (c cache) read() (*kept, error) {
 
 // write replaces what is kept; after a crash there is the old or the new.
 func (c cache) write(k kept) error {
-	if c.dir == "" {
+	if c.dir == "" || c.readOnly {
 		return nil
 	}
 	k.URL = c.key
@@ -63,6 +66,31 @@ func (c cache) write(k kept) error {
 	}
 	if err := replace(c.path(), data); err != nil {
 		return fmt.Errorf("caching manifests: %w", err)
+	}
+	return nil
+}
+
+// PruneCache removes from dir what is kept of other URLs than these, and what an interrupted write left.
+func PruneCache(dir string, urls ...string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing cached manifests: %w", err)
+	}
+	keep := map[string]bool{}
+	for _, url := range urls {
+		keep[filepath.Base(cache{key: digest([]byte(url))}.path())] = true
+	}
+	var failures []error
+	for _, e := range entries {
+		if !keep[e.Name()] && !e.IsDir() && strings.Contains(e.Name(), ".json") {
+			failures = append(failures, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err := errors.Join(failures...); err != nil {
+		return fmt.Errorf("removing cached manifests: %w", err)
 	}
 	return nil
 }

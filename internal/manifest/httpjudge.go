@@ -176,12 +176,14 @@ func (s *standing) snapshot() Snapshot {
 		return Snapshot{Source: s.shown, Err: s.err}
 	}
 	snap := Snapshot{Source: s.shown, Pods: s.good.pods}
+	// What the cache has may be older than what runs.
+	blind := s.good.cached
 	switch {
 	case s.err == nil:
 	case s.bad != "":
-		snap.Problems = problems(s.origin(), s.err)
+		snap.Problems = problems(s.origin(), blind, s.err)
 	case s.good.cached:
-		snap.Problems = []Problem{{Origin: s.origin(), Err: fmt.Errorf(
+		snap.Problems = []Problem{{Origin: s.origin(), Blind: blind, Err: fmt.Errorf(
 			"%w; until it can be read, what it served at %s is used, from the cache", s.err, s.good.read.Format(time.RFC3339))}}
 	default:
 		snap.Problems = []Problem{{Origin: s.origin(), Err: s.err}}

@@ -46,9 +46,10 @@ func Merge(w Word) Desired {
 			d.Complete = false
 		}
 		if err := w.Failing[name]; err != nil {
-			d.Problems = append(d.Problems, Problem{Origin: Origin{Source: kindOf(name), Path: name}, Err: err})
+			d.Problems = append(d.Problems, Problem{Origin: Origin{Source: kindOf(name), Path: name}, Blind: !ok, Err: err})
 		}
 		d.Problems = append(d.Problems, said.Problems...)
+		d.Warnings = append(d.Warnings, said.Warnings...)
 		pods := slices.Clone(said.Pods)
 		slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(OriginOf(a).Path, OriginOf(b).Path) })
 		for _, p := range pods {

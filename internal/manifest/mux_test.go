@@ -88,10 +88,11 @@ func TestKeeps(t *testing.T) {
 	t.Parallel()
 	duplicate := &DuplicateError{Key: key("x"), Used: Origin{SourceFile, "/a"}, Not: Origin{SourceFile, "/b"}}
 	d := Desired{Complete: true, Problems: []Problem{
-		{Origin: Origin{SourceFile, "/bad"}, Err: errors.New("x")},
+		{Origin: Origin{SourceFile, "/bad"}, Blind: true, Err: errors.New("x")},
+		{Origin: Origin{SourceFile, "/was good"}, Err: errors.New("x")},
 		{Origin: Origin{SourceFile, "/b"}, Err: duplicate},
 	}}
-	for path, want := range map[string]bool{"/bad": true, "/b": false, "/gone": false} {
+	for path, want := range map[string]bool{"/bad": true, "/was good": false, "/b": false, "/gone": false} {
 		if got := d.Keeps(at(path, "p")); got != want {
 			t.Errorf("%s: %t", path, got)
 		}

@@ -21,6 +21,12 @@ type scanner struct {
 	path, node string
 	files      map[string]*entry
 	err        error
+	// optional: there may be nothing at path until there was something.
+	optional bool
+	// strict: what others can write is not read.
+	strict bool
+	// loose are the directories that others can write.
+	loose []error
 	// begun: the directory was read once.
 	begun bool
 	// dir is the directory as it was when it was last read with success; nil before.
@@ -38,8 +44,11 @@ type entry struct {
 	// pods are the last good ones.
 	pods []*v1.Pod
 	err  error
-	// first: it was there when the directory was first read.
-	first bool
+	// loose: others can write it; nil if they cannot.
+	loose error
+	// first: it was there when the directory was first read; good: it could be used since. A file that
+	// came later was known to want nothing before.
+	first, good bool
 	// busy is since when the file was found open for writing; looks counts how often.
 	busy  time.Time
 	looks int
@@ -69,8 +78,14 @@ func (s *scanner) scan(now time.Time) found {
 		s.err = err
 		return found{changed: changed}
 	}
-	result := found{changed: s.err != nil}
-	s.err = nil
+	loose := s.looseDirs()
+	if s.strict && len(loose) > 0 {
+		changed := s.err == nil || s.err.Error() != loose[0].Error()
+		s.err = loose[0]
+		return found{changed: changed}
+	}
+	result := found{changed: s.err != nil || !sameErrors(s.loose, loose)}
+	s.err, s.loose = nil, loose
 	for path := range s.files {
 		if _, there := paths[path]; !there {
 			delete(s.files, path)
@@ -100,9 +115,13 @@ func (s *scanner) scan(now time.Time) found {
 // list returns the paths that may be manifests. A failure never means that there are none.
 func (s *scanner) list() (map[string]fs.DirEntry, error) {
 	info, err := os.Stat(s.path)
+	if s.optional && isGone(s.path) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
+	s.optional = false
 	if !info.IsDir() {
 		s.links = linkTargets(nil, s.path)
 		return map[string]fs.DirEntry{s.path: nil}, nil
@@ -164,6 +183,22 @@ func linkTargets(to []string, path string) []string {
 	return append(to, dir)
 }
 
+// looseDirs are the directories, of those that manifests are in, that others can write.
+func (s *scanner) looseDirs() []error {
+	info, err := os.Stat(s.path)
+	switch {
+	case err != nil: // optional, or just gone
+		return nil
+	case !info.IsDir():
+		return looseDirs(append([]string{filepath.Dir(s.path)}, s.links...))
+	}
+	all := looseDirs(s.links)
+	if err := loose(s.path, info, true); err != nil {
+		all = append([]error{err}, all...)
+	}
+	return all
+}
+
 // look reads one file if it changed.
 func (s *scanner) look(path string, e *entry, now time.Time) found {
 	info, err := os.Stat(path)
@@ -176,17 +211,26 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 		return found{gone: true}
 	case !info.Mode().IsRegular():
 		return e.fail(fmt.Errorf("reading %s: is not a regular file", path))
-	case e.busy.IsZero() && e.print.same(info) && !e.print.fresh():
-		return found{}
+	}
+	result := found{}
+	before := e.loose
+	e.loose = loose(path, info, false)
+	if s.strict && e.loose != nil {
+		return e.fail(e.loose)
+	}
+	result.changed = (before == nil) != (e.loose == nil)
+	if e.busy.IsZero() && e.print.same(info) && !e.print.fresh() {
+		return result
 	}
 	data, print, err := readFile(path, now)
 	switch {
 	case errors.Is(err, errBusy):
-		return e.wait(path, now)
+		waiting := e.wait(path, now)
+		waiting.changed = waiting.changed || result.changed
+		return waiting
 	case err != nil:
 		return e.fail(err)
 	}
-	result := found{}
 	if print.fresh() {
 		result.again = freshness
 	}
@@ -199,7 +243,7 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node})
 	if e.err = err; err == nil {
 		seen(loaded.Pods, e.pods, now)
-		e.pods = loaded.Pods
+		e.pods, e.good = loaded.Pods, true
 	}
 	result.changed = true
 	return result
@@ -247,27 +291,33 @@ func (s *scanner) snapshot() Snapshot {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
+	for _, err := range s.loose {
+		snap.Warnings = append(snap.Warnings, Problem{Origin: Origin{Source: SourceFile, Path: s.path}, Err: err})
+	}
 	for _, path := range paths {
 		e := s.files[path]
 		snap.Pods = append(snap.Pods, e.pods...)
+		if e.loose != nil && !s.strict {
+			snap.Warnings = append(snap.Warnings, Problem{Origin: Origin{Source: SourceFile, Path: path}, Err: e.loose})
+		}
 		err := e.err
 		if err == nil && e.first && !e.busy.IsZero() && e.print.at.IsZero() {
 			// What ran from here before podrun started must not be taken for unwanted.
 			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
 		}
-		snap.Problems = append(snap.Problems, problems(Origin{Source: SourceFile, Path: path}, err)...)
+		snap.Problems = append(snap.Problems, problems(Origin{Source: SourceFile, Path: path}, e.first && !e.good, err)...)
 	}
 	return snap
 }
 
 // problems makes one Problem for each pod that an error concerns, and one for what cannot be told.
-func problems(origin Origin, err error) []Problem {
+func problems(origin Origin, blind bool, err error) []Problem {
 	var invalid *InvalidError
 	switch {
 	case err == nil:
 		return nil
 	case !errors.As(err, &invalid):
-		return []Problem{{Origin: origin, Err: err}}
+		return []Problem{{Origin: origin, Blind: blind, Err: err}}
 	}
 	var keys []pod.Key
 	byKey := map[pod.Key][]FieldError{}
@@ -279,7 +329,7 @@ func problems(origin Origin, err error) []Problem {
 	}
 	var all []Problem
 	for _, key := range keys {
-		all = append(all, Problem{Origin: origin, Key: key, Err: &InvalidError{Errors: byKey[key]}})
+		all = append(all, Problem{Origin: origin, Key: key, Blind: blind, Err: &InvalidError{Errors: byKey[key]}})
 	}
 	return all
 }

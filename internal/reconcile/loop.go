@@ -21,6 +21,7 @@ type Loop struct {
 	// remembered: no second one comes.
 	strays   map[pod.Key]bool
 	last     manifest.Desired
+	blame    manifest.Blame // last's
 	finished chan *worker
 	running  sync.WaitGroup
 }
@@ -58,10 +59,10 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 
 // want hands every pod's newest manifest to its worker.
 func (l *Loop) want(ctx context.Context, d manifest.Desired) {
-	l.last = d
+	l.last, l.blame = d, d.Blame()
 	for key, p := range d.Pods {
 		delete(l.strays, key)
-		l.worker(ctx, key).set(p)
+		l.worker(ctx, key).set(p, l.blame.Of(p))
 	}
 	for key, w := range l.workers {
 		if d.Pods[key] == nil {
@@ -112,7 +113,7 @@ func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 func (l *Loop) retire(ctx context.Context, w *worker) {
 	delete(l.workers, w.key)
 	if p := l.last.Pods[w.key]; p != nil {
-		l.worker(ctx, w.key).set(p)
+		l.worker(ctx, w.key).set(p, l.blame.Of(p))
 	}
 }
 
@@ -123,7 +124,7 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	}
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
 	for _, w := range l.workers {
-		w.set(nil)
+		w.set(nil, "")
 	}
 	for len(l.workers) > 0 {
 		select {

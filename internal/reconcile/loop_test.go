@@ -311,7 +311,7 @@ func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
 		after(time.Minute)
 		h.wantLiving("u1-a-0 u2-b-0")
 		d.Complete = true
-		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/db.yaml"}, Err: errors.New("half a file")}}
+		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/db.yaml"}, Blind: true, Err: errors.New("half a file")}}
 		h.desired <- d
 		after(time.Minute)
 		h.wantLiving("u1-a-0 u2-b-0")
@@ -322,6 +322,111 @@ func TestStrayIsStoppedOnlyWhenSure(t *testing.T) {
 		h.want(web())
 		after(time.Minute)
 		h.wantLiving("u1-a-0")
+	})
+}
+
+func TestManifestIsKeptOnlyWhenItChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		defer h.stop()
+		saves := func() (n int) {
+			for _, call := range rt.Calls() {
+				if call == "SavePod u1" {
+					n++
+				}
+			}
+			return n
+		}
+		h.want(web())
+		h.want(web())
+		before := saves()
+		for range 10 { // as when other manifests change
+			h.want(web())
+		}
+		if n := saves() - before; n != 0 {
+			t.Errorf("kept %d times more", n)
+		}
+		moved := web()
+		moved.Annotations[manifest.AnnotationManifest] = "/m/renamed.yaml"
+		h.want(moved)
+		if p, err := rt.LoadPod("u1"); err != nil || manifest.OriginOf(p).Path != "/m/renamed.yaml" {
+			t.Errorf("kept: %v %v", p.Annotations, err)
+		}
+	})
+}
+
+func TestBadManifestIsShownUntilMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		shows := func(name, want string) {
+			t.Helper()
+			if got := h.board.get(name).Annotations[manifest.AnnotationError]; got != want {
+				t.Errorf("%s shows %q, want %q", name, got, want)
+			}
+		}
+		origin := func(path string) manifest.Origin { return manifest.Origin{Source: "file", Path: path} }
+		db := newPod("db", "u2", v1.RestartPolicyAlways, "b")
+		h.want(web(), db)
+		shows("web", "")
+		bad := desired(web(), db)
+		bad.Problems = []manifest.Problem{{Origin: origin("/m/web.yaml"), Err: errors.New("/m/web.yaml:12: spec: bad")}}
+		h.desired <- bad
+		synctest.Wait()
+		shows("web", "/m/web.yaml:12: spec: bad")
+		shows("db", "")
+		rt.Exit("u1-a-0", 1) // and stays shown
+		synctest.Wait()
+		shows("web", "/m/web.yaml:12: spec: bad")
+		h.want(web(), db)
+		shows("web", "")
+
+		twice := desired(web(), db)
+		twice.Problems = []manifest.Problem{{Origin: origin("/m/copy.yaml"), Key: pod.KeyOf(db),
+			Err: &manifest.DuplicateError{Key: pod.KeyOf(db), Used: origin("/m/db.yaml"), Not: origin("/m/copy.yaml")}}}
+		h.desired <- twice
+		synctest.Wait()
+		shows("db", "/m/copy.yaml: pod default/db is also in /m/db.yaml, which is used")
+		shows("web", "")
+		h.stop()
+
+		// After a restart of podrun the pod is kept by what is on disk, where nothing of this is.
+		h = start(t, rt)
+		defer h.stop()
+		blind := desired(db)
+		blind.Problems = []manifest.Problem{{Origin: origin("/m/web.yaml"), Blind: true, Err: errors.New("half a file")},
+			{Origin: origin("/m"), Err: errors.New("cannot be read")}}
+		h.desired <- blind
+		after(time.Second)
+		shows("web", "half a file\ncannot be read")
+		shows("db", "cannot be read")
+		rt.Exit("u1-a-1", 1)
+		after(time.Minute)
+		shows("web", "half a file\ncannot be read")
+		h.want(web(), db)
+		shows("web", "")
+		if p, err := rt.LoadPod("u1"); err != nil || p.Annotations[manifest.AnnotationError] != "" {
+			t.Errorf("kept on disk: %v, %v", p.Annotations, err)
+		}
+	})
+}
+
+func TestBadManifestDoesNotTakeBackARemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.rt.IgnoreTerm("a")
+		h.want(web())
+		h.want() // by a good edit
+		after(10 * time.Second)
+		d := desired()
+		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/web.yaml"}, Err: errors.New("half a file")}}
+		h.desired <- d
+		after(20 * time.Second)
+		h.wantLiving("")
+		after(time.Minute)
+		h.wantEmpty()
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -13,14 +14,17 @@ import (
 // take makes what was set last the pod that this worker works for.
 func (w *worker) take(seen pod.Observed) {
 	w.mu.Lock()
-	want, desired, turn := w.want, w.desired, w.turn
+	want, bad, desired, turn := w.want, w.bad, w.desired, w.turn
 	w.mu.Unlock()
 	if turn == w.took {
 		return
 	}
 	w.took = turn
 	before := w.pod
-	w.pod = w.choose(want, desired, seen)
+	w.pod, w.problem = w.choose(want, desired, seen), bad
+	if desired != nil && w.pod != nil {
+		w.problem = desired.Blame().Of(w.pod)
+	}
 	if before == nil || w.pod == nil || before.UID != w.pod.UID || w.replaced {
 		w.stopPulls()
 		clear(w.failures)
@@ -85,9 +89,15 @@ func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
 	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {
 		metaAnnotation(kept, manifest.AnnotationSeen, seen)
 	}
+	// Every change of any manifest comes by here, and what is saved is synced to the disk.
+	if equality.Semantic.DeepEqual(w.saved, kept) {
+		return kept
+	}
 	if err := w.o.Data.SavePod(kept, w.o.Owner); err != nil {
 		w.log.Warn("manifest of a running pod not updated", "uid", kept.UID, "why", err)
+		return kept
 	}
+	w.saved = kept
 	return kept
 }
 

@@ -27,13 +27,16 @@ type worker struct {
 
 	mu      sync.Mutex
 	want    *v1.Pod
-	turn    int // counts what was set
+	bad     string // what is wrong with want's manifest now
+	turn    int    // counts what was set
 	retired bool
 	desired *manifest.Desired // to be asked whether a pod without a manifest stays
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
 	shown     *v1.Pod // what was published last came of it
+	saved     *v1.Pod // what was kept on disk last for a pod that ran already
+	problem   string  // what is wrong with its manifest
 	earlier   bool    // a completed pod is of an earlier run
 	replaced  bool    // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
@@ -59,10 +62,11 @@ func newWorker(key pod.Key, o *Options, s slots) *worker {
 	}
 }
 
-// set says what is wanted from now on; nil: nothing.
-func (w *worker) set(p *v1.Pod) {
+// set says what is wanted from now on; nil: nothing. bad is what is wrong with its manifest since p was
+// read.
+func (w *worker) set(p *v1.Pod, bad string) {
 	w.mu.Lock()
-	w.want, w.desired = p, nil
+	w.want, w.bad, w.desired = p, bad, nil
 	w.turn++
 	w.mu.Unlock()
 	w.ring()
@@ -72,7 +76,7 @@ func (w *worker) set(p *v1.Pod) {
 // whose manifest only cannot be read stays.
 func (w *worker) release(d manifest.Desired) {
 	w.mu.Lock()
-	w.want, w.desired = nil, &d
+	w.want, w.bad, w.desired = nil, "", &d
 	w.turn++
 	w.mu.Unlock()
 	w.ring()
@@ -196,6 +200,9 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 		// What is between two states of rest is not worth a file each.
 		w.shown = w.pod
 		out := w.pod.DeepCopy()
+		if w.problem != "" {
+			metaAnnotation(out, manifest.AnnotationError, w.problem)
+		}
 		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, HostIP: w.o.HostIP, Now: time.Now()})
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}

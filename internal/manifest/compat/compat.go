@@ -179,14 +179,37 @@ func (c *checker) annotations(value any) {
 	given, _ := meta["annotations"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		prefix, _, _ := strings.Cut(key, "/")
-		r, ok := annotations[key]
-		if !ok {
-			r, ok = annotations[prefix+"/"]
+		r, listed := annotations[key]
+		known := listed
+		if !known {
+			r, known = annotations[prefix+"/"]
 		}
-		if ok && r.support == Refused {
-			c.fail("metadata.annotations["+key+"]", r.message())
+		at := "metadata.annotations[" + key + "]"
+		switch value, _ := spell(given[key]); {
+		case !known:
+		case r.support == Refused:
+			c.fail(at, r.message()+meantAnnotation(key, listed))
+		case r.only != nil && !r.passes(value, true):
+			c.fail(at, fmt.Sprintf("Unsupported value: %q: supported values: %q", value, strings.Join(r.only, ", ")))
 		}
 	}
+}
+
+// meantAnnotation is a hint at the annotation that an unknown one was probably meant to be.
+func meantAnnotation(key string, listed bool) string {
+	if listed {
+		return ""
+	}
+	var supported []string
+	for name, r := range annotations {
+		if r.support != Refused {
+			supported = append(supported, name)
+		}
+	}
+	if near, _ := document.Nearest(key, slices.Sorted(slices.Values(supported))); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
 }
 
 // saysNothing reports a value that is the same as none: the zero of a type that has no other way to say

@@ -178,8 +178,10 @@ var security = map[string]rule{
 // annotations are those that mean something, by name or by prefix with its slash. Others are kept as
 // they are.
 var annotations = map[string]rule{
-	"podrun.io/":                                      no(),
+	"podrun.io/":                                      never("means nothing to this version of podrun"),
+	"podrun.io/run-policy":                            only("a pod that has completed never runs again, not even after a reboot; by default it runs once per boot", "once-ever"),
 	"podrun.io/manifest":                              never("is podrun's to write; leave it out"),
+	"podrun.io/manifest-error":                        never("is podrun's to write; leave it out"),
 	"kubernetes.io/ingress-bandwidth":                 no(),
 	"kubernetes.io/egress-bandwidth":                  no(),
 	"container.apparmor.security.beta.kubernetes.io/": no(),

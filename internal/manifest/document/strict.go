@@ -246,11 +246,20 @@ func (c *checker) unknown(at, key string, fields []Field, path string) {
 
 // nearest is the field with the name most like key, and how unlike it is.
 func nearest(key string, fields []Field) (name string, unlike int) {
-	unlike = 3
+	names := make([]string, 0, len(fields))
 	for _, f := range fields {
-		d := distance(strings.ToLower(f.Name), strings.ToLower(key))
+		names = append(names, f.Name)
+	}
+	return Nearest(key, names)
+}
+
+// Nearest is the name that key was probably meant to be, and how unlike it is; empty if there is none.
+func Nearest(key string, names []string) (name string, unlike int) {
+	unlike = 3
+	for _, one := range names {
+		d := distance(strings.ToLower(one), strings.ToLower(key))
 		if d < unlike && d <= max(1, len(key)/3) {
-			name, unlike = f.Name, d
+			name, unlike = one, d
 		}
 	}
 	return name, unlike

@@ -48,19 +48,13 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err := os.MkdirAll(r.Dirs.Pod(p.UID), 0o750); err != nil {
 		return fmt.Errorf("making the pod's directory: %w", err)
 	}
-<<<<<<< HEAD
 	// Not synced to the disk: after a power cut nothing runs, and the manifests are read again.
 	if err := host.WriteFile(r.Dirs.Manifest(p.UID), data, 0o600); err != nil {
-=======
-	if err := replace(r.Dirs.Manifest(p.UID), data, true); err != nil {
->>>>>>> crash
 		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
 	}
 	return nil
 }
 
-<<<<<<< HEAD
-=======
 // Remember implements runtime.Data. A revision that was removed meanwhile needs no notes.
 func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
 	if err := checkUID(uid); err != nil {
@@ -70,41 +64,12 @@ func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
 	if err != nil {
 		return fmt.Errorf("encoding the instances of revision %s: %w", uid, err)
 	}
-	if err := replace(r.Dirs.Instances(uid), data, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := host.WriteFile(r.Dirs.Instances(uid), data, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("noting down the instances of revision %s: %w", uid, err)
 	}
 	return nil
 }
 
-// replace replaces the file as a whole; with durably, also a power cut leaves the old content or the new.
-func replace(path string, data []byte, durably bool) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails when it has been renamed, as it should
-	_, err = f.Write(data)
-	if err == nil && durably {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil || !durably {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}
-
->>>>>>> crash
 // LoadPod implements runtime.Data.
 func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
 	if err := checkUID(uid); err != nil {

@@ -238,11 +238,8 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return native(err)
 	}
-<<<<<<< HEAD
 	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
-=======
 	defer r.keepExit(ctx, l.id, l.Start)()
->>>>>>> crash
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
 	if err := os.WriteFile(r.Dirs.Started(l.id), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)

@@ -1,0 +1,120 @@
+package cmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/manifest"
+)
+
+func (a *app) diffCommand() *cobra.Command {
+	var s sourceFlags
+	var output string
+	c := &cobra.Command{
+		Use:   "diff",
+		Short: "Show what serve would change",
+		Long: "diff reads the manifests as serve would and prints, for each pod, whether serve would create, replace,\n" +
+			"keep or remove it, whether serve runs or not. It changes nothing. For a pod that would be replaced it\n" +
+			"names fields that differ.\n\n" +
+			"Exit code: 0 serve would change nothing; 1 it would; 2 something could not be read or used.",
+		Example: "  # what a new set of manifests would do to this machine\n  podrun diff --manifests new/\n\n" +
+			"  podrun diff --manifest-url https://pods.example/node1.yaml -o json",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
+			}
+			o := a.agentOptions()
+			if err := s.options(c, &o); err != nil {
+				return usage(c, err)
+			}
+			o.Log = slog.New(slog.DiscardHandler) // problems come back
+			changes, desired, err := agent.Diff(c.Context(), o)
+			switch {
+			case errors.Is(err, agent.ErrUsage):
+				return usage(c, err)
+			case err != nil && c.Context().Err() == nil:
+				return &failure{code: exitUsage, err: err}
+			case err != nil:
+				return err
+			}
+			a.warn(desired.Warnings)
+			return a.showChanges(changes, desired.Problems, output)
+		},
+	}
+	s.add(c.Flags())
+	fromEnvironment(c.Flags())
+	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
+	return c
+}
+
+// changeJSON is a change as diff prints it.
+type changeJSON struct {
+	Action    manifest.Action `json:"action"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Manifest  string          `json:"manifest"`
+	Fields    []string        `json:"fields,omitempty"`
+	Why       string          `json:"why,omitempty"`
+}
+
+func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem, output string) error {
+	rows, differs := []changeJSON{}, false
+	for _, c := range changes {
+		row := changeJSON{Action: c.Action, Namespace: c.Key.Namespace, Name: c.Key.Name, Manifest: c.Origin.Path, Fields: c.Fields}
+		if c.Why != nil {
+			row.Why = c.Why.Error()
+		}
+		rows = append(rows, row)
+		differs = differs || c.Action != manifest.Keep
+	}
+	if output == "json" {
+		b, err := json.MarshalIndent(struct {
+			Changes []changeJSON `json:"changes"`
+		}{rows}, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.out, string(b))
+	} else {
+		for _, row := range rows {
+			fmt.Fprintln(a.out, row)
+		}
+	}
+	if len(problems) > 0 {
+		var text []string
+		for _, p := range problems {
+			text = append(text, p.Err.Error())
+		}
+		return &failure{code: exitUsage, err: fmt.Errorf("%s", strings.Join(text, "\n"))}
+	}
+	if differs {
+		return &failure{code: exitFailed}
+	}
+	return nil
+}
+
+// String is the change in a line.
+func (c changeJSON) String() string {
+	sign := map[manifest.Action]string{manifest.Create: "+", manifest.Replace: "~", manifest.Keep: "=", manifest.Remove: "-"}[c.Action]
+	line := fmt.Sprintf("%s %s %s/%s", sign, c.Action, c.Namespace, c.Name)
+	if c.Manifest != "" {
+		line += " (" + c.Manifest + ")"
+	}
+	if len(c.Fields) > 0 {
+		line += ": " + strings.Join(c.Fields, ", ")
+	}
+	if first, more, _ := strings.Cut(c.Why, "\n"); first != "" {
+		line += ": " + first
+		if more != "" {
+			line += " …"
+		}
+	}
+	return line
+}

@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+// Diff tells what Serve would make of the pods that are there now, and the desired set that it rests on.
+// It needs no containerd and changes nothing, whether serve runs or not.
+func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
+	kept, err := containerd.ReadKept(o.Dirs)
+	if err != nil {
+		return nil, manifest.Desired{}, err
+	}
+	there, origins := map[pod.Key]*v1.Pod{}, map[pod.Key]manifest.Origin{}
+	for key, k := range kept {
+		there[key], origins[key] = k.Pod, manifest.OriginOf(k.Pod)
+	}
+	all, err := o.sources(cacheOptions{dir: o.Dirs.Manifests(), readOnly: true}, origins)
+	if err != nil {
+		return nil, manifest.Desired{}, err
+	}
+	desired, err := readAll(ctx, all, origins)
+	if err != nil {
+		return nil, manifest.Desired{}, err
+	}
+	for key, k := range kept {
+		if k.Owner != ownerServe && k.Owner != "" && desired.Pods[key] == nil {
+			delete(there, key) // another's to end
+		}
+	}
+	return manifest.Changes(desired, there), desired, nil
+}
+
+// readAll merges what each source says first.
+func readAll(ctx context.Context, all []manifest.Source, running map[pod.Key]manifest.Origin) (manifest.Desired, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	word := manifest.Word{Last: map[string]manifest.Snapshot{}, Failing: map[string]error{}, Running: running}
+	out := make(chan manifest.Snapshot)
+	ended := make(chan error, len(all))
+	for _, s := range all {
+		word.Order = append(word.Order, s.Name())
+		reading.Go(func() { ended <- s.Run(ctx, out) })
+	}
+	for spoken := map[string]bool{}; len(spoken) < len(all); {
+		select {
+		case s := <-out:
+			switch {
+			case spoken[s.Source]:
+			case s.Err != nil:
+				word.Failing[s.Source] = s.Err
+			default:
+				word.Last[s.Source] = s
+			}
+			spoken[s.Source] = true
+		case err := <-ended:
+			if err != nil {
+				return manifest.Desired{}, err
+			}
+		case <-ctx.Done():
+			return manifest.Desired{}, ctx.Err()
+		}
+	}
+	return manifest.Merge(word), nil
+}

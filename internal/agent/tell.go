@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+
+	"podrun.io/podrun/internal/manifest"
+)
+
+// teller logs what is wrong with manifests once, and once when it is mended.
+type teller struct{ problems, warnings map[string]bool }
+
+func (t *teller) tell(log *slog.Logger, d manifest.Desired) {
+	t.problems = told(t.problems, d.Problems, func(p manifest.Problem) {
+		log.Error("manifest cannot be used; what runs from it goes on", "manifest", p.Origin.Path, "why", p.Err.Error())
+	}, func(was string) { log.Info("manifest problem is gone", "was", was) })
+	t.warnings = told(t.warnings, d.Warnings, func(p manifest.Problem) {
+		log.Warn("manifest is used, but should not be as it is", "manifest", p.Origin.Path, "why", p.Err.Error())
+	}, func(was string) { log.Info("manifest warning is gone", "was", was) })
+}
+
+// told calls came for each problem that is not among those before, went for each that is there no more,
+// and returns the texts of those that are.
+func told(before map[string]bool, problems []manifest.Problem, came func(manifest.Problem), went func(string)) map[string]bool {
+	now := map[string]bool{}
+	for _, p := range problems {
+		text := p.Err.Error()
+		if !before[text] && !now[text] {
+			came(p)
+		}
+		now[text] = true
+	}
+	for _, text := range slices.Sorted(maps.Keys(before)) {
+		if !now[text] {
+			went(text)
+		}
+	}
+	return now
+}

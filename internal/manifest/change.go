@@ -1,0 +1,143 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Action is what becomes of a pod.
+type Action string
+
+// All that can become of a pod.
+const (
+	Create  Action = "create"
+	Replace Action = "replace"
+	Keep    Action = "keep"
+	Remove  Action = "remove"
+)
+
+// Change is what becomes of one pod under a desired set.
+type Change struct {
+	Action Action
+	Key    pod.Key
+	// Origin is where the pod is wanted; for one that is not, where it was.
+	Origin Origin
+	// Fields are the first few that make a Replace necessary.
+	Fields []string
+	// Why is the reason for a Keep without a good manifest.
+	Why error
+}
+
+// Changes tells what becomes of every pod that is wanted or there, in order of namespace and name.
+// running are the manifests of what is there and may be removed or replaced.
+func Changes(d Desired, running map[pod.Key]*v1.Pod) []Change {
+	keys := map[pod.Key]bool{}
+	for key := range d.Pods {
+		keys[key] = true
+	}
+	for key := range running {
+		keys[key] = true
+	}
+	var all []Change
+	for _, key := range slices.SortedFunc(maps.Keys(keys), compareKeys) {
+		all = append(all, change(d, key, running[key]))
+	}
+	return all
+}
+
+func change(d Desired, key pod.Key, there *v1.Pod) Change {
+	wanted := d.Pods[key]
+	c := Change{Key: key}
+	switch {
+	case there == nil:
+		c.Action, c.Origin = Create, OriginOf(wanted)
+	case wanted != nil && SameRun(there, wanted):
+		c.Action, c.Origin = Keep, OriginOf(wanted)
+	case wanted != nil:
+		c.Action, c.Origin, c.Fields = Replace, OriginOf(wanted), changedFields(there, wanted)
+	case d.Keeps(there):
+		c.Action, c.Origin, c.Why = Keep, OriginOf(there), d.excuse(there)
+	default:
+		c.Action, c.Origin = Remove, OriginOf(there)
+	}
+	return c
+}
+
+// excuse says why a pod stays though it is not among the wanted ones.
+func (d Desired) excuse(p *v1.Pod) error {
+	from := OriginOf(p)
+	for _, problem := range d.Problems {
+		if problem.Origin == from {
+			return problem.Err
+		}
+	}
+	return errors.New("nothing is removed until every source of manifests can be read")
+}
+
+// changedFields are the first fields in which two manifests differ.
+func changedFields(a, b *v1.Pod) []string {
+	const most = 3
+	tree := func(p *v1.Pod) map[string]any {
+		bare := v1.Pod{Spec: p.Spec}
+		bare.Labels, bare.Annotations = p.Labels, ownAnnotations(p)
+		var tree map[string]any
+		text, err := json.Marshal(bare)
+		if err == nil {
+			err = json.Unmarshal(text, &tree)
+		}
+		if err != nil { // a pod has a JSON form by its type
+			return nil
+		}
+		return tree
+	}
+	fields := differences(nil, tree(a), tree(b), "")
+	if len(fields) > most {
+		fields = append(fields[:most], fmt.Sprintf("%d more", len(fields)-most))
+	}
+	return fields
+}
+
+// differences adds the paths of the smallest values in which a and b differ.
+func differences(to []string, a, b any, path string) []string {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := map[string]bool{}
+		for key := range a {
+			keys[key] = true
+		}
+		for key := range b {
+			keys[key] = true
+		}
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			to = differences(to, a[key], b[key], strings.TrimPrefix(path+"."+key, "."))
+		}
+		return to
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			break
+		}
+		for i := range a {
+			to = differences(to, a[i], b[i], path+"["+strconv.Itoa(i)+"]")
+		}
+		return to
+	}
+	if !reflect.DeepEqual(a, b) {
+		to = append(to, path)
+	}
+	return to
+}

@@ -1,0 +1,66 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	load := func(path, text string) *v1.Pod {
+		loaded, err := Load([]byte(text), LoadOptions{Origin: Origin{SourceFile, path}, NodeName: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded.Pods[0]
+	}
+	set := func(pods ...*v1.Pod) map[pod.Key]*v1.Pod {
+		all := map[pod.Key]*v1.Pod{}
+		for _, p := range pods {
+			all[pod.KeyOf(p)] = p
+		}
+		return all
+	}
+	labelled := strings.Replace(podText("edited", "i:2"), "{name: edited}", "{name: edited, labels: {a: b}}", 1)
+	many := "apiVersion: v1\nkind: Pod\nmetadata: {name: many}\nspec: {dnsPolicy: Default, restartPolicy: Never, containers: [{name: d, image: 'j:1', args: [x]}]}\n"
+	there := set(load("/m/same", podText("same", "i:1")), load("/m/old-name", podText("moved", "i:1")),
+		load("/m/edited", podText("edited", "i:1")), load("/m/many", podText("many", "i:1")), load("/m/gone", podText("gone", "i:1")),
+		load("/m/bad", podText("bad", "i:1")), load("/m/mended", podText("left", "i:1")))
+	d := Desired{Complete: true, Pods: set(load("/m/same", "# again\n"+podText("same", "i:1")), load("/m/new-name", podText("moved", "i:1")),
+		load("/m/edited", labelled), load("/m/many", many), load("/m/new", podText("new", "i:1"))),
+		Problems: []Problem{{Origin: Origin{SourceFile, "/m/bad"}, Blind: true, Err: errors.New("is bad")},
+			{Origin: Origin{SourceFile, "/m/mended"}, Err: errors.New("is bad")}}}
+	show := func(changes []Change) string {
+		var lines []string
+		for _, c := range changes {
+			line := fmt.Sprint(c.Action, " ", c.Key.Name, " ", c.Origin.Path, " ", strings.Join(c.Fields, ","))
+			if c.Why != nil {
+				line += c.Why.Error()
+			}
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		return strings.Join(lines, "\n")
+	}
+	want := `keep bad-n /m/bad is bad
+replace edited-n /m/edited metadata.labels,spec.containers[0].image
+remove gone-n /m/gone
+remove left-n /m/mended
+replace many-n /m/many spec.containers[0].args,spec.containers[0].image,spec.containers[0].name,2 more
+keep moved-n /m/new-name
+create new-n /m/new
+keep same-n /m/same`
+	if got := show(Changes(d, there)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	d = Desired{}
+	want = "keep gone-n /m/gone nothing is removed until every source of manifests can be read"
+	if got := show(Changes(d, set(load("/m/gone", podText("gone", "i:1"))))); got != want {
+		t.Errorf("got %s", got)
+	}
+}
