@@ -73,6 +73,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	defer removeCgroups()
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	client, err := containerd.New(server.Address)
 	if err != nil {

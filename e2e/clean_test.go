@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -44,6 +45,9 @@ func (n *node) clean() {
 	if err := os.RemoveAll(n.dir); err != nil {
 		n.t.Error(err)
 	}
+	setup.mu.Lock()
+	defer setup.mu.Unlock()
+	delete(setup.nodes, n)
 }
 
 // links are the network links of the node's bridge.
@@ -116,8 +120,9 @@ func (n *node) cgroups() []string {
 	return out
 }
 
-// force ends what is left, by process id and mount point.
+// force ends what is left, by process id, mount point and name.
 func (n *node) force() {
+	links := n.links()
 	for range 3 {
 		for _, pid := range n.processes() {
 			for _, child := range children(pid) {
@@ -129,6 +134,17 @@ func (n *node) force() {
 	mounts, _ := mountinfo.GetMounts(mountinfo.PrefixFilter(n.dir))
 	for i := len(mounts) - 1; i >= 0; i-- {
 		_ = syscall.Unmount(mounts[i].Mountpoint, syscall.MNT_DETACH)
+	}
+	for _, name := range links {
+		if link, err := netlink.LinkByName(name); err == nil {
+			_ = netlink.LinkDel(link)
+		}
+	}
+	for _, group := range n.cgroups() {
+		inner, _ := filepath.Glob(group + "/*/")
+		for _, dir := range append(inner, group) {
+			_ = os.Remove(dir)
+		}
 	}
 }
 
