@@ -22,11 +22,11 @@ type board struct {
 	mu       sync.Mutex
 	pods     map[pod.Key]*v1.Pod
 	settled  map[pod.Key]bool
-	gone     int
+	gone     map[pod.Key]bool
 }
 
 func newBoard(files *status.Files, want manifest.Desired, progress func(*v1.Pod)) *board {
-	b := &board{files: files, progress: progress, change: make(chan struct{}, 1), pods: map[pod.Key]*v1.Pod{}, settled: map[pod.Key]bool{}}
+	b := &board{files: files, progress: progress, change: make(chan struct{}, 1), pods: map[pod.Key]*v1.Pod{}, settled: map[pod.Key]bool{}, gone: map[pod.Key]bool{}}
 	for key, p := range want.Pods {
 		b.pods[key] = p
 	}
@@ -46,11 +46,12 @@ func (b *board) Publish(p *v1.Pod, settled bool) error {
 	return b.files.Publish(p, settled)
 }
 
-// Gone counts the pods that were removed in the end.
+// Gone notes that a pod was removed. That may be heard twice: a late event of a pod that is gone makes the
+// loop look for it once more.
 func (b *board) Gone(key pod.Key) error {
 	err := b.files.Gone(key)
 	b.mu.Lock()
-	b.gone++
+	b.gone[key] = true
 	b.mu.Unlock()
 	b.ring()
 	return err
@@ -107,7 +108,7 @@ func (b *board) result() (r Result, all bool) {
 func (b *board) waitGone(ctx context.Context, n int) {
 	for {
 		b.mu.Lock()
-		enough := b.gone >= n
+		enough := len(b.gone) >= n
 		b.mu.Unlock()
 		if enough {
 			return
