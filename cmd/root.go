@@ -101,7 +101,7 @@ func (a *app) commands(root *cobra.Command) {
 		}
 	}
 	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
-	add(groupLook, a.getCommand(), a.psCommand(), a.logsCommand(), a.execCommand())
+	add(groupLook, a.getCommand(), a.psCommand(), a.describeCommand(), a.logsCommand(), a.execCommand())
 	add(groupOther, a.validateCommand(), a.diffCommand(), a.imagesCommand(), a.versionCommand(), a.containerdCommand())
 }
 

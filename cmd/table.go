@@ -70,12 +70,29 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	}
 	row := []string{p.Name, fmt.Sprintf("%d/%d", s.ready, s.containers), s.text, restarts, age(created, now)}
 	if c.wide {
-		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), orNone(manifest.OriginOf(p).Path))
+		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), place(p))
 	}
 	if c.namespace {
 		row = append([]string{p.Namespace}, row...)
 	}
 	return row
+}
+
+// place is where a pod was read, and in brief what is wrong there now.
+func place(p *v1.Pod) string {
+	path, wrong := manifest.OriginOf(p).Path, p.Annotations[manifest.AnnotationError]
+	if wrong == "" {
+		return orNone(path)
+	}
+	if other, _, twice := strings.Cut(wrong, ": pod "+p.Namespace+"/"+p.Name+" is also in "); twice && !strings.Contains(other, "\n") {
+		return path + " (also in " + other + ")"
+	}
+	rest, _ := strings.CutPrefix(wrong, path+":")
+	line, _, _ := strings.Cut(rest, ":")
+	if _, err := strconv.Atoi(line); err != nil {
+		return path + " (bad)"
+	}
+	return path + " (bad: line " + line + ")"
 }
 
 func orNone(s string) string {

@@ -46,7 +46,8 @@ func (b *board) Publish(p *v1.Pod, settled bool) error {
 	return b.files.Publish(p, settled)
 }
 
-// Gone takes note of the pods that were removed in the end; each is told at least once.
+// Gone notes that a pod was removed. That may be heard twice: a late event of a pod that is gone makes the
+// loop look for it once more.
 func (b *board) Gone(key pod.Key) error {
 	err := b.files.Gone(key)
 	b.mu.Lock()

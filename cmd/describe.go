@@ -1,0 +1,165 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/manifest"
+)
+
+func (a *app) describeCommand() *cobra.Command {
+	var namespace string
+	c := &cobra.Command{
+		Use:   "describe pod NAME...",
+		Short: "Tell why a pod is as it is",
+		Long: "describe tells where a pod's manifest is and what is wrong with it, how each container is and was\n" +
+			"before, and the pod's conditions. It also works while serve is down.",
+		Example: "  podrun describe pod web",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			names, err := podNames(args)
+			if err == nil && len(names) == 0 {
+				err = fmt.Errorf("name a pod")
+			}
+			if err != nil {
+				return usage(c, err)
+			}
+			pods, err := a.selected(getFlags{namespace: namespace}, names)
+			for i, p := range pods {
+				if i > 0 {
+					fmt.Fprintln(a.out)
+				}
+				description{a.out}.pod(p)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
+	return c
+}
+
+// description writes a pod for people, in kubectl's words where it has them.
+type description struct{ out io.Writer }
+
+// line writes a field; further lines of the value are put under its first. One without a value is left out.
+func (d description) line(indent int, name, value string) {
+	if value == "" {
+		return
+	}
+	pad := strings.Repeat(" ", indent)
+	const width = 20
+	value = strings.ReplaceAll(strings.TrimRight(value, "\n"), "\n", "\n"+strings.Repeat(" ", max(width, indent)))
+	fmt.Fprintf(d.out, "%s%-*s%s\n", pad, width-indent, name+":", value)
+}
+
+func (d description) pod(p *v1.Pod) {
+	origin := manifest.OriginOf(p)
+	d.line(0, "Name", p.Name)
+	d.line(0, "Namespace", p.Namespace)
+	d.line(0, "UID", string(p.UID))
+	d.line(0, "Manifest", orNone(origin.Path))
+	d.line(0, "Manifest Error", p.Annotations[manifest.AnnotationError])
+	d.line(0, "Node", strings.TrimSuffix(p.Spec.NodeName+"/"+p.Status.HostIP, "/"))
+	d.line(0, "Start Time", when(p.Status.StartTime))
+	d.line(0, "Labels", pairs(p.Labels))
+	annotations := maps.Clone(p.Annotations)
+	delete(annotations, manifest.AnnotationError)
+	delete(annotations, manifest.AnnotationManifest)
+	d.line(0, "Annotations", pairs(annotations))
+	d.line(0, "Status", summarize(p).text)
+	d.line(0, "Reason", p.Status.Reason)
+	d.line(0, "Message", p.Status.Message)
+	d.line(0, "QoS Class", string(p.Status.QOSClass))
+	d.line(0, "IP", orNone(p.Status.PodIP))
+	d.containers("Init Containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	d.containers("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
+	d.conditions(p.Status.Conditions)
+}
+
+func (d description) containers(title string, all []v1.Container, statuses []v1.ContainerStatus) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(d.out, title+":")
+	for _, c := range all {
+		fmt.Fprintf(d.out, "  %s:\n", c.Name)
+		d.line(4, "Image", c.Image)
+		d.line(4, "Command", strings.Join(c.Command, " "))
+		d.line(4, "Args", strings.Join(c.Args, " "))
+		i := slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool { return s.Name == c.Name })
+		if i < 0 {
+			continue
+		}
+		s := statuses[i]
+		d.line(4, "Container ID", s.ContainerID)
+		d.line(4, "Image ID", s.ImageID)
+		d.state("State", s.State)
+		d.state("Last State", s.LastTerminationState)
+		d.line(4, "Ready", boolean(s.Ready))
+		d.line(4, "Restart Count", fmt.Sprint(s.RestartCount))
+	}
+}
+
+func (d description) state(title string, s v1.ContainerState) {
+	switch {
+	case s.Running != nil:
+		d.line(4, title, "Running")
+		d.line(6, "Started", when(&s.Running.StartedAt))
+	case s.Waiting != nil:
+		d.line(4, title, "Waiting")
+		d.line(6, "Reason", s.Waiting.Reason)
+		d.line(6, "Message", s.Waiting.Message)
+	case s.Terminated != nil:
+		t := s.Terminated
+		d.line(4, title, "Terminated")
+		d.line(6, "Reason", t.Reason)
+		d.line(6, "Message", t.Message)
+		d.line(6, "Exit Code", fmt.Sprint(t.ExitCode))
+		d.line(6, "Started", when(&t.StartedAt))
+		d.line(6, "Finished", when(&t.FinishedAt))
+	}
+}
+
+func (d description) conditions(all []v1.PodCondition) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(d.out, "Conditions:")
+	rows := [][]string{{"  Type", "Status", "Reason"}}
+	for _, c := range all {
+		rows = append(rows, []string{"  " + string(c.Type), string(c.Status), strings.TrimSuffix(c.Reason+": "+c.Message, ": ")})
+	}
+	t := table{out: d.out}
+	_ = t.print(rows...) // what comes before would have failed, too
+}
+
+func when(t *metav1.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC1123Z)
+}
+
+func boolean(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}
+
+// pairs are a map's entries in order, one a line.
+func pairs(m map[string]string) string {
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		lines = append(lines, key+"="+m[key])
+	}
+	return strings.Join(lines, "\n")
+}
