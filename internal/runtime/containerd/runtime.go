@@ -48,6 +48,8 @@ type Sandboxes interface {
 	Create(ctx context.Context, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error)
 	Remove(ctx context.Context, id string) error
 	List() ([]sandbox.Record, error)
+	// Sweep releases what is held for sandboxes of which nothing else is left.
+	Sweep(ctx context.Context) error
 }
 
 // Options are what a Runtime needs. Address, Dirs, Owner, Sandboxes and Log must be given.

@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // shim is the process that serves all containers of a sandbox. Containers of one group share it anyway,
@@ -33,7 +35,8 @@ const shimVersion = 3
 
 // sharedShim returns the shim that serves the sandbox; one without an address if there is none or it
 // cannot be shared.
-func (r *Runtime) sharedShim(ctx context.Context, sandboxID string) shim {
+func (r *Runtime) sharedShim(ctx context.Context, sb pod.Sandbox) shim {
+	sandboxID := sb.ID
 	s, ok := r.shims.get(sandboxID)
 	if !r.sandboxStore || !ok || s.refused {
 		return shim{}
@@ -46,7 +49,7 @@ func (r *Runtime) sharedShim(ctx context.Context, sandboxID string) shim {
 	}
 	conn.Close()
 	if !s.recorded {
-		if err := r.putRecord(ctx, sandboxID, nil); err != nil {
+		if err := r.putRecord(ctx, sandboxID, map[string]string{labelPodUID: string(sb.UID)}); err != nil {
 			r.Log.Debug("no sandbox record", "sandbox", sandboxID, "why", err)
 			return shim{}
 		}

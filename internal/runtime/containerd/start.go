@@ -140,7 +140,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	if l.spec, err = json.Marshal(spec); err != nil {
 		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
 	}
-	l.shim = r.sharedShim(ctx, s.Sandbox.ID)
+	l.shim = r.sharedShim(ctx, s.Sandbox)
 	return l, r.makeLogs(instanceOf(s))
 }
 
@@ -157,7 +157,7 @@ func (r *Runtime) makeLogs(i pod.Instance) error {
 		}
 		f.Close()
 	}
-	return os.MkdirAll(filepath.Dir(r.Dirs.Started("id")), 0o700)
+	return os.MkdirAll(r.Dirs.StartedOf(i.UID), 0o700)
 }
 
 // launch makes record, root filesystem and task, and starts it. The record comes first, because
@@ -239,7 +239,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	}
 	defer r.keepExit(ctx, l.id, l.Start)()
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
-	if err := os.WriteFile(r.Dirs.Started(l.id), nil, 0o600); err != nil {
+	if err := os.WriteFile(r.Dirs.Started(l.Pod.UID, l.id), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
 	}
 	answer, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})

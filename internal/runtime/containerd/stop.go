@@ -14,6 +14,8 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
 	signals "github.com/moby/sys/signal"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 const sigkill = uint32(syscall.SIGKILL)
@@ -114,28 +116,26 @@ func (r *Runtime) writeExit(ctx context.Context, id string, e exit) error {
 // RemoveContainer implements runtime.Containers.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	ctx = r.context(ctx)
-	_, there, err := r.ours(ctx, id)
+	c, there, err := r.ours(ctx, id)
+	if err != nil || !there {
+		return err // the mark of one that somebody else removed goes with its revision
+	}
+	t, err := r.task(ctx, id)
 	if err != nil {
 		return err
 	}
-	if there {
-		t, err := r.task(ctx, id)
-		if err != nil {
-			return err
-		}
-		if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
-			return fmt.Errorf("container %s is %s: not removed", id, t.Status)
-		}
-		if t != nil {
-			if err := r.destroyTask(ctx, id); err != nil {
-				return err
-			}
-		}
-		if err := r.removeRecord(ctx, id); err != nil {
+	if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
+		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
+	}
+	if t != nil {
+		if err := r.destroyTask(ctx, id); err != nil {
 			return err
 		}
 	}
-	if err := os.Remove(r.Dirs.Started(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := r.removeRecord(ctx, id); err != nil {
+		return err
+	}
+	if err := os.Remove(r.Dirs.Started(pod.UID(c.Labels[labelPodUID]), id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the mark of a start: %w", err)
 	}
 	return nil
