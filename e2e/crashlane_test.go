@@ -45,7 +45,7 @@ func newLane(t *testing.T) *lane {
 	for _, sub := range []string{"manifests", "trace", "s"} {
 		must(t, os.Mkdir(l.path(sub), 0o777))
 	}
-	l.log, err = os.Create(l.path("serve.log"))
+	l.log, err = os.OpenFile(l.path("serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	must(t, err)
 	l.powerOn()
 	address := "embedded"

@@ -181,6 +181,11 @@ func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.P
 		case task.Status_CREATED:
 			out.State = pod.Created
 		case task.Status_STOPPED:
+			if !r.ran(c) {
+				// What ended is a process that had only been prepared when its start was cut off.
+				out.State = pod.Created
+				break
+			}
 			out = withExit(out, r.taskExit(c, t))
 		default:
 			out.State = pod.Unknown

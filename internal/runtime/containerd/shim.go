@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -134,5 +135,22 @@ func parentOf(pid int) (int, error) {
 // fromRuntime reports that a failure to start is the low-level runtime's: about the container itself,
 // its command or its mounts, not about containerd or the shim.
 func fromRuntime(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "OCI runtime")
+	return err != nil && strings.Contains(err.Error(), "OCI runtime") && !isGhost(err)
+}
+
+// isGhost reports that the low-level runtime still has a container of this ID though containerd has none:
+// what containerd or a shim was making when it was killed.
+func isGhost(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "container with given ID already exists")
+}
+
+// layGhost removes such a container. Its process has never been started.
+func (r *Runtime) layGhost(ctx context.Context, id string) {
+	root := filepath.Join(r.Dirs.Runc(), r.Namespace)
+	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {
+		return
+	}
+	if out, err := exec.CommandContext(ctx, "runc", "--root", root, "delete", "--force", id).CombinedOutput(); err != nil {
+		r.Log.Debug("what an interrupted start left in runc stays", "container", id, "why", err, "output", string(out))
+	}
 }

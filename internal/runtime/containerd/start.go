@@ -99,7 +99,12 @@ func (r *Runtime) afterEarlier(ctx context.Context, l *launch, err error) error 
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for range 100 {
-		if err == nil || fromRuntime(err) || !strings.HasSuffix(err.Error(), l.id+": file exists") {
+		switch {
+		case err == nil:
+			return nil
+		case isGhost(err):
+			r.layGhost(ctx, l.id)
+		case fromRuntime(err) || !strings.HasSuffix(err.Error(), l.id+": file exists"):
 			return err
 		}
 		select {

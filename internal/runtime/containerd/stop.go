@@ -131,6 +131,8 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 		if err := r.destroyTask(ctx, id); err != nil {
 			return err
 		}
+	} else if _, recorded := exitOf(c.Labels); !recorded {
+		r.layGhost(ctx, id) // its start may have been cut off
 	}
 	if err := r.removeRecord(ctx, id); err != nil {
 		return err
