@@ -30,6 +30,7 @@ type node struct {
 	ended     chan error
 	log       *os.File // what serve says
 	uids      map[string]bool
+	enter     []string // what commands are run by, as nsenter; nil: nothing
 }
 
 // newNode makes a node with the test image loaded. When the test ends its pods are stopped and all traces
@@ -84,7 +85,8 @@ func (r result) String() string {
 // that a -- among them is left alone.
 func (n *node) command(ctx context.Context, args ...string) *exec.Cmd {
 	all := append([]string{args[0]}, n.flags...)
-	cmd := exec.CommandContext(ctx, setup.podrun, append(all, args[1:]...)...)
+	line := append(append(append([]string{}, n.enter...), setup.podrun), append(all, args[1:]...)...)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	// Whoever runs the tests may have directories of their own in the environment.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/root"}
 	return cmd

@@ -75,8 +75,11 @@ func (d Dirs) Status(key pod.Key) string {
 	return filepath.Join(d.Statuses(), key.Namespace+"_"+key.Name+".json")
 }
 
+// StartedOf is the directory of the marks of a revision's instances.
+func (d Dirs) StartedOf(uid pod.UID) string { return filepath.Join(d.Run, "started", string(uid)) }
+
 // Started marks that an instance's process may have run; written just before it is started.
-func (d Dirs) Started(id string) string { return filepath.Join(d.Run, "started", id) }
+func (d Dirs) Started(uid pod.UID, id string) string { return filepath.Join(d.StartedOf(uid), id) }
 
 // Fifos is the directory of the pipes of exec and attach.
 func (d Dirs) Fifos() string { return filepath.Join(d.Run, "fifo") }

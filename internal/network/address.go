@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"podrun.io/podrun/internal/host"
@@ -145,6 +147,20 @@ func (b *Bridge) addresses() (map[netip.Addr]string, error) {
 		}
 	}
 	return held, nil
+}
+
+// Holders returns the ids that have an address.
+func (b *Bridge) Holders() ([]string, error) {
+	lock, err := host.LockExisting(b.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Unlock()
+	held, err := b.addresses()
+	return slices.Collect(maps.Values(held)), err
 }
 
 // release frees what id has and reports that nobody has any address then. The caller holds the lock.

@@ -37,6 +37,8 @@ type Network interface {
 	Setup(ctx context.Context, id string, netns string) ([]netip.Addr, error)
 	// Teardown releases whatever Setup took for id, complete or not; nothing to release is success.
 	Teardown(ctx context.Context, id string) error
+	// Holders are the ids for which something is taken.
+	Holders() ([]string, error)
 }
 
 // Options are what a Store needs.

@@ -45,6 +45,8 @@ func (n fileNetwork) Teardown(_ context.Context, id string) error {
 	return removeFile(filepath.Join(n.dir, id))
 }
 
+func (n fileNetwork) Holders() ([]string, error) { return names(n.dir) }
+
 func needRoot(t testing.TB) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for namespaces and mounts")
@@ -310,5 +312,43 @@ func BenchmarkList50(b *testing.B) {
 		if err != nil || len(list) != 50 || !list[0].Ready {
 			b.Fatal(len(list), err)
 		}
+	}
+}
+
+// TestSweep: the directory of the sandboxes is lost, and what the network holds for them is not held for ever.
+func TestSweep(t *testing.T) {
+	needRoot(t)
+	run := t.TempDir()
+	s, n := newStore(t, run)
+	kept := &v1.Pod{}
+	kept.Namespace, kept.Name, kept.UID = "default", "kept", "u1"
+	sb, err := s.Create(t.Context(), kept, 0, "serve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := ID(pod.Key{Namespace: "default", Name: "lost"}, "u2", 0)
+	if err := os.WriteFile(filepath.Join(n.dir, lost), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := n.Holders(); err != nil || len(held) != 1 || held[0] != sb.ID {
+		t.Errorf("held %v, %v", held, err)
+	}
+	if err := s.Remove(t.Context(), sb.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, lost), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := n.Holders(); err != nil || len(held) != 0 {
+		t.Errorf("held %v, %v", held, err)
+	}
+	if _, err := os.Lstat(s.dir); !os.IsNotExist(err) {
+		t.Errorf("the directory of the sandboxes: %v", err)
 	}
 }

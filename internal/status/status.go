@@ -3,6 +3,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,6 +27,8 @@ type Input struct {
 // Of returns the status of the wanted revision.
 func Of(in Input) v1.PodStatus {
 	mine, _ := in.Observed.Split(in.Pod.UID)
+	// An instance that never ran is no restart: the one before it is what there is to show.
+	mine.Containers = slices.DeleteFunc(mine.Containers, func(c pod.Container) bool { return c.State == pod.Created })
 	s := v1.PodStatus{QOSClass: pod.QOS(in.Pod), HostIP: in.HostIP}
 	if in.HostIP != "" {
 		s.HostIPs = []v1.HostIP{{IP: in.HostIP}}

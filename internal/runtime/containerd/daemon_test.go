@@ -138,6 +138,7 @@ type noNetwork struct{}
 
 func (noNetwork) Setup(context.Context, string, string) ([]netip.Addr, error) { return nil, nil }
 func (noNetwork) Teardown(context.Context, string) error                      { return nil }
+func (noNetwork) Holders() ([]string, error)                                  { return nil, nil }
 
 // options are those of a Runtime on d.
 func options(t testing.TB, d daemon) containerd.Options {

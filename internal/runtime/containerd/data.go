@@ -174,6 +174,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := checkUID(uid); err != nil {
 		return err
 	}
+	ctx = r.context(ctx)
 	dirs := []string{r.Dirs.PodLogs(key, uid), r.Dirs.Pod(uid)}
 	for _, dir := range dirs {
 		if err := notMounted(dir); err != nil {
@@ -183,11 +184,17 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := removeCgroups(uid); err != nil {
 		return err
 	}
-	if err := r.dropRecords(r.context(ctx), uid); err != nil {
+	if err := r.dropRecords(ctx, uid); err != nil {
+		return err
+	}
+	if err := r.Sandboxes.Sweep(ctx); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dirs[0]); err != nil {
 		return fmt.Errorf("removing a pod's logs: %w", err)
+	}
+	if err := os.RemoveAll(r.Dirs.StartedOf(uid)); err != nil {
+		return fmt.Errorf("removing the marks of a pod's starts: %w", err)
 	}
 	if err := r.removeAllButManifest(ctx, uid); err != nil {
 		return fmt.Errorf("removing a pod's data: %w", err)

@@ -200,6 +200,11 @@ func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.P
 		case task.Status_CREATED:
 			out.State = pod.Created
 		case task.Status_STOPPED:
+			if !r.ran(c) {
+				// What ended is a process that had only been prepared when its start was cut off.
+				out.State = pod.Created
+				break
+			}
 			out = withExit(out, r.taskExit(c, t))
 		default:
 			out.State = pod.Unknown
@@ -271,7 +276,7 @@ func (r *Runtime) lostExit(c containers.Container) exit {
 // ran reports that the process of an instance without a task may have run: in an earlier boot, or by its
 // mark, or, if the run directory was lost, by what was noted down.
 func (r *Runtime) ran(c containers.Container) bool {
-	if r.boot != c.Labels[labelBoot] || r.started(c.ID) {
+	if r.boot != c.Labels[labelBoot] || r.started(c) {
 		return true
 	}
 	newest, _ := r.noted(pod.UID(c.Labels[labelPodUID]), savedPod{})
@@ -284,8 +289,8 @@ func (r *Runtime) ran(c containers.Container) bool {
 }
 
 // started reports the mark that the instance's process may have run.
-func (r *Runtime) started(id string) bool {
-	_, err := os.Lstat(r.Dirs.Started(id))
+func (r *Runtime) started(c containers.Container) bool {
+	_, err := os.Lstat(r.Dirs.Started(pod.UID(c.Labels[labelPodUID]), c.ID))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 

@@ -63,8 +63,8 @@ func (r *Runtime) keepExit(ctx context.Context, id string, s runtime.Start) (wai
 	return func() { <-done }
 }
 
-// dropRecords removes the records of a revision's containers that are left, as those of containers that
-// somebody else removed.
+// dropRecords removes the records of a revision that are left: those of containers that somebody else
+// removed, and of sandboxes that a reboot did.
 func (r *Runtime) dropRecords(ctx context.Context, uid pod.UID) error {
 	if !r.sandboxStore {
 		return nil

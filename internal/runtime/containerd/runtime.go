@@ -52,6 +52,8 @@ type Sandboxes interface {
 	Remove(ctx context.Context, id string) error
 	List() ([]sandbox.Record, error)
 	Of(key pod.Key) ([]sandbox.Record, error)
+	// Sweep releases what is held for sandboxes of which nothing else is left.
+	Sweep(ctx context.Context) error
 }
 
 // Options are what a Runtime needs. Address, Dirs, Owner, Sandboxes and Log must be given.

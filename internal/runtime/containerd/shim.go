@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // shim is the process that serves all containers of a sandbox. Containers of one group share it anyway,
@@ -33,7 +36,8 @@ const shimVersion = 3
 
 // sharedShim returns the shim that serves the sandbox; one without an address if there is none or it
 // cannot be shared.
-func (r *Runtime) sharedShim(ctx context.Context, sandboxID string) shim {
+func (r *Runtime) sharedShim(ctx context.Context, sb pod.Sandbox) shim {
+	sandboxID := sb.ID
 	s, ok := r.shims.get(sandboxID)
 	if !r.sandboxStore || !ok || s.refused {
 		return shim{}
@@ -46,7 +50,7 @@ func (r *Runtime) sharedShim(ctx context.Context, sandboxID string) shim {
 	}
 	conn.Close()
 	if !s.recorded {
-		if err := r.putRecord(ctx, sandboxID, nil); err != nil {
+		if err := r.putRecord(ctx, sandboxID, map[string]string{labelPodUID: string(sb.UID)}); err != nil {
 			r.Log.Debug("no sandbox record", "sandbox", sandboxID, "why", err)
 			return shim{}
 		}
@@ -131,5 +135,22 @@ func parentOf(pid int) (int, error) {
 // fromRuntime reports that a failure to start is the low-level runtime's: about the container itself,
 // its command or its mounts, not about containerd or the shim.
 func fromRuntime(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "OCI runtime")
+	return err != nil && strings.Contains(err.Error(), "OCI runtime") && !isGhost(err)
+}
+
+// isGhost reports that the low-level runtime still has a container of this ID though containerd has none:
+// what containerd or a shim was making when it was killed.
+func isGhost(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "container with given ID already exists")
+}
+
+// layGhost removes such a container. Its process has never been started.
+func (r *Runtime) layGhost(ctx context.Context, id string) {
+	root := filepath.Join(r.Dirs.Runc(), r.Namespace)
+	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {
+		return
+	}
+	if out, err := exec.CommandContext(ctx, "runc", "--root", root, "delete", "--force", id).CombinedOutput(); err != nil {
+		r.Log.Debug("what an interrupted start left in runc stays", "container", id, "why", err, "output", string(out))
+	}
 }

@@ -60,6 +60,10 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 			return err
 		}
 		err = r.launch(ctx, l)
+		if isGhost(err) {
+			r.layGhost(ctx, l.id)
+			err = r.launch(ctx, l)
+		}
 		if l.shim.address != "" && err != nil && !errdefs.IsAlreadyExists(err) && !fromRuntime(err) && !isInterrupted(ctx, err) {
 			// The shim may have ended, or this containerd cannot share one.
 			r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
@@ -124,7 +128,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if l.spec, err = json.Marshal(spec); err != nil {
 		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
 	}
-	l.shim = r.sharedShim(ctx, s.Sandbox.ID)
+	l.shim = r.sharedShim(ctx, s.Sandbox)
 	return l, r.makeLogs(instanceOf(s))
 }
 
@@ -141,7 +145,7 @@ func (r *Runtime) makeLogs(i pod.Instance) error {
 		}
 		f.Close()
 	}
-	return os.MkdirAll(filepath.Dir(r.Dirs.Started("id")), 0o700)
+	return os.MkdirAll(r.Dirs.StartedOf(i.UID), 0o700)
 }
 
 // launch makes record, root filesystem and task, and starts it. The record comes first, because
@@ -228,7 +232,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
 	defer r.keepExit(ctx, l.id, l.Start)()
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
-	if err := os.WriteFile(r.Dirs.Started(l.id), nil, 0o600); err != nil {
+	if err := os.WriteFile(r.Dirs.Started(l.Pod.UID, l.id), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
 	}
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
@@ -287,7 +291,7 @@ func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error
 	case t == nil:
 		return false, nil
 	}
-	if err := r.unmark(id); err != nil { // before the task goes: else it would seem to have run
+	if err := r.unmark(pod.UID(c.Labels[labelPodUID]), id); err != nil { // before the task goes: else it would seem to have run
 		return false, err
 	}
 	return false, r.destroyTask(ctx, id)

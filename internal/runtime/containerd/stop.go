@@ -14,6 +14,8 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
 	signals "github.com/moby/sys/signal"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 const sigkill = uint32(syscall.SIGKILL)
@@ -119,10 +121,10 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 		return err
 	}
 	if !there {
-		return r.unmark(id)
+		return nil // the mark of one that somebody else removed goes with its revision
 	}
 	for _, id := range append([]string{id}, earlier(c.Labels)...) {
-		if err := r.removeInstance(ctx, id); err != nil {
+		if err := r.removeInstance(ctx, pod.UID(c.Labels[labelPodUID]), id); err != nil {
 			return err
 		}
 	}
@@ -130,7 +132,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 }
 
 // removeInstance removes task, root filesystem and record of an instance that does not run.
-func (r *Runtime) removeInstance(ctx context.Context, id string) error {
+func (r *Runtime) removeInstance(ctx context.Context, uid pod.UID, id string) error {
 	t, err := r.task(ctx, id)
 	if err != nil {
 		return err
@@ -142,16 +144,18 @@ func (r *Runtime) removeInstance(ctx context.Context, id string) error {
 		if err := r.destroyTask(ctx, id); err != nil {
 			return err
 		}
+	} else {
+		r.layGhost(ctx, id) // its start may have been cut off
 	}
 	if err := r.removeRecord(ctx, id); err != nil {
 		return err
 	}
-	return r.unmark(id)
+	return r.unmark(uid, id)
 }
 
 // unmark removes the mark that the instance's process may have run.
-func (r *Runtime) unmark(id string) error {
-	if err := os.Remove(r.Dirs.Started(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (r *Runtime) unmark(uid pod.UID, id string) error {
+	if err := os.Remove(r.Dirs.Started(uid, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the mark of a start: %w", err)
 	}
 	return nil

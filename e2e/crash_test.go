@@ -1,0 +1,322 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// The crash matrix: every fault at a random moment of every phase.
+var (
+	phases = []string{"start", "steady", "restart", "stop"}
+	faults = []string{"podrun", "containerd", "both", "shim", "process", "container removed", "namespace unmounted", "sandboxes removed", "reboot"}
+)
+
+// lanes is how many rounds go on at once.
+const lanes = 4
+
+// TestCrashMatrix runs PODRUN_CRASH_ROUNDS rounds (20). In each, pods are started, one fault strikes in one
+// phase, and in the end exactly what is wanted runs, nothing has been restarted that had not died, no count
+// has gone back, no completed job has run again, and `down` leaves nothing. PODRUN_E2E_SEED repeats a run's
+// choices, PODRUN_CRASH_ROUND=N only its round N.
+func TestCrashMatrix(t *testing.T) {
+	if !wanted() {
+		t.Skip("end-to-end tests run as root by make e2e or make crash (PODRUN_E2E=1)")
+	}
+	rounds := number(t, "PODRUN_CRASH_ROUNDS", 20)
+	seed := uint64(number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)))
+	only := number(t, "PODRUN_CRASH_ROUND", -1)
+	t.Logf("PODRUN_E2E_SEED=%d", seed)
+	var next, passed atomic.Int64
+	t.Run("lanes", func(t *testing.T) {
+		for i := range lanes {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				var l *lane
+				for {
+					n := int(next.Add(1)) - 1
+					if n >= rounds {
+						return
+					}
+					if only >= 0 && n != only {
+						continue
+					}
+					if l == nil {
+						l = newLane(t)
+					}
+					newRound(l, seed, n).run()
+					passed.Add(1)
+				}
+			})
+		}
+	})
+	t.Logf("%d rounds passed, PODRUN_E2E_SEED=%d", passed.Load(), seed)
+}
+
+func number(t *testing.T, env string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(env)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	must(t, err)
+	return n
+}
+
+// round is one fault in one phase.
+type round struct {
+	*lane
+	name         string
+	phase, fault string
+	dice         *rand.Rand
+	// struck are how often a container, as pod/container, may have died by the fault; sure those that did.
+	struck map[string]int
+	sure   map[string]bool
+	// mend undoes what is not podrun's to mend, and starts podrun if it was killed.
+	mend func()
+	// counts are the highest restart counts seen.
+	counts map[string]int32
+	wanted map[string]bool
+}
+
+func newRound(l *lane, seed uint64, n int) *round {
+	// Shuffled, so that few rounds see much of the matrix.
+	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(phases) * len(faults))
+	cell := order[n%len(order)]
+	r := &round{
+		lane: l, phase: phases[cell%len(phases)], fault: faults[cell/len(phases)], dice: rand.New(rand.NewPCG(seed, uint64(n)+1)),
+		struck: map[string]int{}, sure: map[string]bool{}, mend: func() {}, counts: map[string]int32{},
+	}
+	r.name = fmt.Sprintf("round %d: %s during %s", n, r.fault, r.phase)
+	return r
+}
+
+// failf ends the lane.
+func (r *round) failf(format string, args ...any) {
+	r.t.Helper()
+	said, _ := os.ReadFile(r.log.Name())
+	traces := ""
+	files, _ := filepath.Glob(r.path("trace", "*"))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		traces += fmt.Sprintf("%s: %s\n", filepath.Base(file), strings.ReplaceAll(string(text), "\n", " "))
+	}
+	r.t.Fatalf("%s: %s\ntraces:\n%sserve said:\n%s", r.name, fmt.Sprintf(format, args...), traces, said)
+}
+
+func (r *round) run() {
+	begin := time.Now()
+	must(r.t, errors.Join(r.log.Truncate(0), os.RemoveAll(r.path("trace")), os.Mkdir(r.path("trace"), 0o777)))
+	clear(r.uids)
+	r.wanted = map[string]bool{}
+	for name, text := range r.manifests() {
+		r.write(name+".yaml", text)
+		r.wanted[name] = true
+	}
+	r.start()
+	switch r.phase {
+	case "start":
+		r.pass(1500)
+	case "steady":
+		r.settle("before")
+		r.pass(300)
+	case "restart":
+		r.settle("before")
+		r.killProcess("web-n/c")
+		r.pass(150)
+	case "stop":
+		r.settle("before")
+		r.remove("duo.yaml")
+		delete(r.wanted, "duo")
+		r.pass(1200)
+	}
+	r.t.Logf("%s", r.name)
+	r.strike()
+	r.mend()
+	r.settle("in the end")
+	r.judgeTraces()
+	r.endServe(syscall.SIGTERM)
+	r.clearAway()
+	took := time.Since(begin).Round(100 * time.Millisecond)
+	r.t.Logf("%s: passed in %s", r.name, took)
+	if took > 20*time.Second {
+		said, _ := os.ReadFile(r.log.Name())
+		r.t.Logf("which is slow; serve said:\n%s", said)
+	}
+}
+
+func (r *round) start() { r.serve("--max-container-restart-period=1s") }
+
+// pass lets up to most milliseconds go by: a random moment to strike at, nothing that is waited for.
+func (r *round) pass(most int) { time.Sleep(time.Duration(r.dice.IntN(most)) * time.Millisecond) }
+
+// manifests are the round's pods, by name.
+func (r *round) manifests() map[string]string {
+	trace := []string{"volumes: [{name: t, hostPath: {path: " + r.path("trace") + ", type: Directory}}]"}
+	mount := "volumeMounts: [{name: t, mountPath: /t}]"
+	service := func(file string) string {
+		return "echo start >> /t/" + file + `; trap "exit 0" TERM; while :; do sleep 1000 & wait; done`
+	}
+	duo := inContainer(manifest("duo", "Always", service("duo-n.c"), trace...), mount)
+	duo = inContainer(duo, "") + indented(2, []string{"- name: d", "  image: " + box, "  command: [sh, -c, " + asJSON(service("duo-n.d")) + "]", "  " + mount})
+	return map[string]string{
+		"web": inContainer(manifest("web", "Always", service("web-n.c"), trace...), mount),
+		"duo": duo,
+		"job": inContainer(manifest("job", "Never", fmt.Sprintf("echo start >> /t/job-n.c; sleep 1.%d; echo done >> /t/job-n.c; exit 3", r.dice.IntN(9)), trace...), mount),
+		"try": inContainer(manifest("try", "OnFailure", `echo start >> /t/try-n.c; sleep 1; [ $(grep -c start /t/try-n.c) -gt 1 ] || exit 7; echo done >> /t/try-n.c`, trace...), mount),
+	}
+}
+
+// isService tells the pods that run for ever from the jobs.
+func isService(name string) bool { return name == "web" || name == "duo" }
+
+// settle waits for what is wanted and that it stays so for a while.
+func (r *round) settle(when string) {
+	r.t.Helper()
+	var err error
+	var before string
+	stable := 0
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(60 * time.Millisecond) {
+		var now string
+		if now, err = r.look(); err != nil {
+			stable, before = 0, ""
+			continue
+		}
+		if stable++; now != before {
+			stable, before = 0, now
+		}
+		if stable >= 8 {
+			return
+		}
+	}
+	r.failf("waited in vain for what is wanted %s: %v", when, err)
+}
+
+// look complains about what is not as wanted; else it returns what runs.
+func (r *round) look() (running string, err error) {
+	pods := r.pods()
+	processes := map[string]int{} // by container ID
+	for _, i := range r.instances() {
+		processes[i.id] = i.pid
+	}
+	var wrong []error
+	services := 0
+	for name := range r.wanted {
+		p, ok := pods[name+"-n"]
+		if !ok {
+			wrong = append(wrong, fmt.Errorf("no %s", name))
+			continue
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if was := r.counts[p.Name+"/"+c.Name]; c.RestartCount < was && (isService(name) || r.fault != "reboot") {
+				r.failf("%s/%s: restart count was %d and is %d", p.Name, c.Name, was, c.RestartCount)
+			}
+			r.counts[p.Name+"/"+c.Name] = c.RestartCount
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			if isService(name) {
+				services++
+				if processes[id] == 0 {
+					wrong = append(wrong, fmt.Errorf("%s/%s: no process of %s", name, c.Name, id))
+				}
+				running += fmt.Sprintf("%s=%d ", id, processes[id])
+			}
+		}
+		if isService(name) {
+			wrong = append(wrong, isReady(&p))
+		} else if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
+			wrong = append(wrong, fmt.Errorf("%s is %s", name, asJSON(p.Status.ContainerStatuses)))
+		}
+	}
+	if len(pods) != len(r.wanted) {
+		wrong = append(wrong, fmt.Errorf("%d pods, want %v", len(pods), r.wanted))
+	}
+	if len(processes) != services {
+		wrong = append(wrong, fmt.Errorf("%d processes, want %d: %v", len(processes), services, processes))
+	}
+	return running, errors.Join(wrong...)
+}
+
+// judgeTraces compares what the containers' processes wrote with what podrun says of them and what struck.
+func (r *round) judgeTraces() {
+	pods := r.pods()
+	for name := range r.wanted {
+		p := pods[name+"-n"]
+		for _, c := range p.Status.ContainerStatuses {
+			key := p.Name + "/" + c.Name
+			text, _ := os.ReadFile(r.path("trace", p.Name+"."+c.Name))
+			starts, done := strings.Count(string(text), "start"), strings.Count(string(text), "done")
+			if isService(name) {
+				r.judgeService(key, c, starts)
+			} else {
+				r.judgeJob(key, p.Status.Phase, c, starts, done)
+			}
+		}
+	}
+}
+
+func (r *round) judgeService(key string, c v1.ContainerStatus, starts int) {
+	count, may := int(c.RestartCount), r.struck[key]
+	switch {
+	case count > may:
+		r.failf("%s was restarted %d times, but died %d times at most", key, count, may)
+	case starts > count+1:
+		r.failf("%s ran %d times, but its restart count is %d", key, starts, count)
+	case r.sure[key] && count == 0:
+		r.failf("%s was killed, but its restart count is 0", key)
+	}
+	if last := c.LastTerminationState.Terminated; count > 0 && last == nil && r.fault != "container removed" {
+		r.failf("%s was restarted %d times, but has no last state", key, count)
+	}
+}
+
+func (r *round) judgeJob(key string, phase v1.PodPhase, c v1.ContainerStatus, starts, done int) {
+	struck, ended := r.struck[key], c.State.Terminated
+	reboots := 0
+	if r.fault == "reboot" {
+		reboots = 1
+	}
+	var want v1.PodPhase
+	natural, runs := 0, 0
+	switch key {
+	case "job-n/c":
+		want, natural, runs = v1.PodFailed, 3, 1
+	case "try-n/c":
+		want, natural, runs = v1.PodSucceeded, 0, 2
+	}
+	switch {
+	case ended == nil:
+		r.failf("%s: no exit: %s", key, asJSON(c))
+	case done > 1+reboots:
+		r.failf("%s completed %d times", key, done)
+	case starts > runs+struck+reboots:
+		r.failf("%s ran %d times, struck %d times", key, starts, struck)
+	case struck == 0 && (phase != want || int(ended.ExitCode) != natural || starts != runs):
+		r.failf("%s was not struck, but ran %d times and is %s: %s", key, starts, phase, asJSON(c))
+	}
+}
+
+// clearAway stops and removes all, and looks for traces.
+func (r *round) clearAway() {
+	r.t.Helper()
+	if out := r.lane.run("down", "--all"); out.code != 0 {
+		r.failf("down --all: %v", out)
+	}
+	left := errors.New("not looked")
+	for end := time.Now().Add(20 * time.Second); left != nil && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		left = r.left()
+	}
+	if left != nil {
+		r.failf("left behind: %v", left)
+	}
+}

@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+)
+
+// strike does the round's fault.
+func (r *round) strike() {
+	r.t.Helper()
+	switch r.fault {
+	case "podrun":
+		r.killPodrun()
+	case "containerd":
+		r.killContainerd()
+	case "both":
+		r.killPodrun()
+		r.killContainerd()
+	case "shim":
+		r.killShim()
+	case "process":
+		r.killProcess("")
+	case "container removed":
+		r.removeContainer()
+	case "namespace unmounted":
+		r.unmount()
+	case "sandboxes removed":
+		r.strikeAll()
+		// The pins are mounts within a mount.
+		must(r.t, r.inside(fmt.Sprintf("cd /; umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/*", r.path("run", "sandboxes"))))
+	case "reboot":
+		r.strikeAll()
+		r.powerOff()
+		r.powerOn()
+		if r.server != nil {
+			must(r.t, r.server.Restart(context.Background()))
+		}
+		r.start()
+	}
+}
+
+// then adds to what mends the fault.
+func (r *round) then(f func()) {
+	before := r.mend
+	r.mend = func() { before(); f() }
+}
+
+func (r *round) killPodrun() {
+	r.endServe(syscall.SIGKILL)
+	r.then(func() {
+		r.pass(500)
+		r.start()
+	})
+}
+
+func (r *round) killContainerd() {
+	if r.server != nil {
+		must(r.t, r.server.Kill())
+		r.then(func() {
+			r.pass(500)
+			must(r.t, r.server.Restart(context.Background()))
+		})
+		return
+	}
+	for _, pid := range r.processes() {
+		if fields := strings.Fields(cmdline(pid)); len(fields) > 1 && fields[0] == setup.podrun && fields[1] == "containerd" {
+			r.signal(pid)
+		}
+	}
+}
+
+// signal kills a process that may have ended meanwhile.
+func (r *round) signal(pid int) {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		r.t.Fatal(err)
+	}
+}
+
+// hit notes that a pod's container may have died.
+func (r *round) hit(key string) { r.struck[key]++ }
+
+// hitPod notes that all of a pod's containers may have died.
+func (r *round) hitPod(pod string) {
+	for _, c := range []string{"c", "d"} {
+		r.hit(pod + "/" + c)
+	}
+}
+
+func (r *round) strikeAll() {
+	for _, pod := range []string{"web-n", "duo-n", "job-n", "try-n"} {
+		r.hitPod(pod)
+	}
+}
+
+// podOf is the name of the pod that has the UID.
+func podOf(pods map[string]v1.Pod, uid string) string {
+	for name, p := range pods {
+		if string(p.UID) == uid {
+			return name
+		}
+	}
+	return ""
+}
+
+// killShim kills a random shim, and with it its pod's containers.
+func (r *round) killShim() {
+	pods := r.pods()
+	var shims []int
+	for _, pid := range r.processes() {
+		if line := cmdline(pid); strings.Contains(line, "containerd-shim") && strings.Contains(line, " -id ") && !strings.HasSuffix(line, " start ") {
+			shims = append(shims, pid)
+		}
+	}
+	if len(shims) == 0 {
+		return
+	}
+	shim := shims[r.dice.IntN(len(shims))]
+	// Its containers' pod; one that is not known yet may be any.
+	uid := ""
+	for _, i := range r.instances() {
+		if slices.Contains(children(shim), i.pid) {
+			uid = i.uid
+		}
+	}
+	if pod := podOf(pods, uid); pod != "" {
+		r.hitPod(pod)
+	} else {
+		r.strikeAll()
+	}
+	r.signal(shim)
+}
+
+// killProcess kills a container's first process: that of key, or a random one.
+func (r *round) killProcess(key string) {
+	pods := r.pods()
+	var all []instance
+	names := map[int]string{}
+	for _, i := range r.instances() {
+		pod := podOf(pods, i.uid)
+		for _, c := range pods[pod].Status.ContainerStatuses {
+			if strings.HasSuffix(c.ContainerID, i.id) && c.State.Running != nil {
+				names[i.pid] = pod + "/" + c.Name
+			}
+		}
+		if names[i.pid] != "" && (key == "" || names[i.pid] == key) {
+			all = append(all, i)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	victim := all[r.dice.IntN(len(all))]
+	r.hit(names[victim.pid])
+	r.sure[names[victim.pid]] = true
+	r.signal(victim.pid)
+}
+
+// removeContainer removes a random container with containerd's own interface. One that has just ended is left
+// alone: nobody could know how.
+func (r *round) removeContainer() {
+	pods := r.pods()
+	err := r.ask(func(ctx context.Context, c *client.Client) error {
+		found, err := c.Containers(ctx)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		victim := found[r.dice.IntN(len(found))]
+		labels, err := victim.Labels(ctx)
+		if err != nil {
+			return err
+		}
+		key := labels["io.kubernetes.pod.name"] + "/" + labels["io.kubernetes.container.name"]
+		for _, s := range pods[labels["io.kubernetes.pod.name"]].Status.ContainerStatuses {
+			if s.Name == labels["io.kubernetes.container.name"] && s.State.Terminated == nil {
+				r.hit(key)
+			}
+		}
+		r.t.Logf("removing %s attempt %s", key, labels["podrun.io/attempt"])
+		if task, err := victim.Task(ctx, nil); err == nil {
+			if _, err := task.Delete(ctx, client.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
+				return err
+			}
+		}
+		return victim.Delete(ctx, client.WithSnapshotCleanup)
+	})
+	if err != nil && !errdefs.IsNotFound(err) {
+		r.t.Logf("removing a container: %v", err)
+	}
+}
+
+// unmount unmounts a random pinned namespace.
+func (r *round) unmount() {
+	pins, err := filepath.Glob(fmt.Sprintf("/proc/%d/root%s/*/*", r.init, r.path("run", "sandboxes")))
+	must(r.t, err)
+	pins = slices.DeleteFunc(pins, func(path string) bool { return strings.HasSuffix(path, ".json") || strings.HasSuffix(path, ".tmp") })
+	if len(pins) == 0 {
+		return
+	}
+	pin := strings.TrimPrefix(pins[r.dice.IntN(len(pins))], fmt.Sprintf("/proc/%d/root", r.init))
+	record, err := os.ReadFile(fmt.Sprintf("/proc/%d/root%s/sandbox.json", r.init, filepath.Dir(pin)))
+	if err != nil {
+		r.strikeAll() // half made
+	}
+	for _, name := range []string{"web-n", "duo-n", "job-n", "try-n"} {
+		if strings.Contains(string(record), fmt.Sprintf("%q", name)) {
+			r.hitPod(name)
+		}
+	}
+	if err := r.inside("umount -l " + pin); err != nil {
+		r.t.Logf("unmounting: %v", err) // it may just be going
+	}
+}
