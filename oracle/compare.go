@@ -41,7 +41,7 @@ func (d difference) String() string { return fmt.Sprintf("%s: %s: %s", d.By, d.F
 func compare(podrun, kube verdict) []difference {
 	var refused, own []finding
 	for _, e := range podrun.Errors {
-		e.Field = inItems.ReplaceAllString(e.Field, "")
+		e.Field = outsideItems(e.Field)
 		if e.Refused {
 			refused = append(refused, e)
 		} else {
@@ -55,6 +55,7 @@ func compare(podrun, kube verdict) []difference {
 	strict := slices.ContainsFunc(kube.Errors, func(f finding) bool { return f.Strict })
 	var found []difference
 	for _, e := range kube.Errors {
+		e.Field = outsideItems(e.Field)
 		switch {
 		case covered(e, refused), slices.ContainsFunc(own, func(o finding) bool { return same(o.Field, e.Field) }):
 		case e.Stop && e.Field == "" && len(podrun.Errors) > 0:
@@ -64,13 +65,16 @@ func compare(podrun, kube verdict) []difference {
 		}
 	}
 	for _, o := range own {
-		known := slices.ContainsFunc(kube.Errors, func(e finding) bool { return same(o.Field, e.Field) })
+		known := slices.ContainsFunc(kube.Errors, func(e finding) bool { return same(o.Field, outsideItems(e.Field)) })
 		if !known && !stops {
 			found = append(found, difference{ofPodrun, o.Field, o.Message})
 		}
 	}
 	return found
 }
+
+// outsideItems is the path inside a list's item.
+func outsideItems(path string) string { return inItems.ReplaceAllString(path, "") }
 
 // same reports that two paths name the same field, as far as the second one tells.
 func same(field, as string) bool {

@@ -153,7 +153,12 @@ func edges() []manifest {
 			if !base.set(f.path, value) {
 				continue
 			}
-			all = append(all, manifest{Name: "edge " + written(f.path) + " = " + short(value), Data: base.bytes()})
+			name := "edge " + written(f.path) + " = " + short(value)
+			all = append(all, manifest{Name: name, Data: base.bytes()})
+			// Alone, it meets the defaults of its neighbours.
+			if alone := parse(minimal); has(parse(full).value, f.path) && alone.set(f.path, value) {
+				all = append(all, manifest{Name: name + " alone", Data: alone.bytes()})
+			}
 		}
 	}
 	return append(all, patched()...)
@@ -188,8 +193,8 @@ func plain(path []any) string {
 }
 
 func short(value string) string {
-	if len(value) > 50 {
-		return value[:20] + "…" + strconv.Itoa(len(value))
+	if len(value) > 100 {
+		return value[:40] + "…" + strconv.Itoa(len(value))
 	}
 	return value
 }

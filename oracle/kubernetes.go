@@ -206,7 +206,7 @@ func (v *verdict) pod(p *core.Pod) {
 	if p.Namespace == "" {
 		p.Namespace = v1.NamespaceDefault
 	}
-	// What the manifest says of the node is judged; only then is it this one.
+	p.Spec.NodeName = nodeName
 	opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil)
 	for _, e := range validation.ValidatePodCreate(p, opts) {
 		if p.Name == "" && e.Field == "metadata.name" {
@@ -214,7 +214,6 @@ func (v *verdict) pod(p *core.Pod) {
 		}
 		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.ErrorBody()})
 	}
-	p.Spec.NodeName = nodeName
 	helper.AddOrUpdateTolerationInPod(p, &core.Toleration{Operator: "Exists", Effect: core.TaintEffectNoExecute})
 	var out v1.Pod
 	if err := corev1.Convert_core_Pod_To_v1_Pod(p, &out, nil); err != nil {

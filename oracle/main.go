@@ -53,9 +53,7 @@ func run(args []string, out io.Writer) error {
 			return fmt.Errorf("podrun's verdict on %s is missing", m.Name)
 		}
 		k := judge.judge(m)
-		differing := compare(theirs[i], k)
-		r.add(m, theirs[i], k, differing)
-		if len(differing) > 0 && *write != "" && r.unexplained(differing) {
+		if !r.add(m, theirs[i], k, compare(theirs[i], k)) && *write != "" {
 			if err := os.WriteFile(filepath.Join(*write, fileName(m.Name)), m.Data, 0o644); err != nil {
 				return err
 			}

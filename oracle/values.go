@@ -16,6 +16,11 @@ var special = map[string][]string{
 	"metadata.annotations": {
 		`{"a":"` + repeat("x", 262143) + `"}`, `{"a":"` + repeat("x", 262144) + `"}`, `{"A/b":"1"}`, `{"a b":""}`,
 		`{"kubernetes.io/config.source":"file"}`, `{"kubernetes.io/config.mirror":"x"}`,
+		`{"kubernetes.io/config.mirror":""}`, `{"scheduler.alpha.kubernetes.io/tolerations":"x"}`,
+		`{"controller.kubernetes.io/pod-deletion-cost":"-5"}`, `{"controller.kubernetes.io/pod-deletion-cost":"+5"}`,
+		`{"controller.kubernetes.io/pod-deletion-cost":"05"}`, `{"controller.kubernetes.io/pod-deletion-cost":"-05"}`, `{"controller.kubernetes.io/pod-deletion-cost":""}`,
+		`{"controller.kubernetes.io/pod-deletion-cost":"2147483648"}`, `{"controller.kubernetes.io/pod-deletion-cost":"0"}`,
+		`{"seccomp.security.alpha.kubernetes.io/pod":"x"}`, `{"container.seccomp.security.alpha.kubernetes.io/c":"localhost/../x"}`,
 		`{"scheduler.alpha.kubernetes.io/tolerations":"[]"}`, `{"controller.kubernetes.io/pod-deletion-cost":"a"}`,
 		`{"container.apparmor.security.beta.kubernetes.io/c":"unconfined"}`,
 		`{"seccomp.security.alpha.kubernetes.io/pod":"runtime/default"}`},

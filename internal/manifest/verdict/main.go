@@ -83,8 +83,9 @@ func judge(one input, refusals map[string]bool) (verdict, error) {
 		return v, nil
 	}
 	for _, e := range invalid.Errors {
-		only := strings.HasPrefix(e.Message, "Forbidden: only ") && strings.HasSuffix(e.Message, " is supported yet")
-		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.Message, Refused: only || refusals[e.Message]})
+		refused := refusals[e.Message] || strings.HasPrefix(e.Message, "Forbidden: ") &&
+			(strings.Contains(e.Message, "supported yet") || strings.HasPrefix(e.Field, "metadata.annotations["))
+		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.Message, Refused: refused})
 	}
 	return v, nil
 }
