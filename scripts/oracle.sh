@@ -7,5 +7,6 @@ bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 
 go build -o "$bin/verdict" ./internal/manifest/verdict
-(cd oracle && go vet . && go test . && go build -o "$bin/oracle" .)
+# Vetting would analyse all of Kubernetes.
+(cd oracle && go test -vet=off . && go build -o "$bin/oracle" .)
 "$bin/oracle" -podrun "$bin/verdict" -files 'testdata/manifests/*alid-*' -doc docs/oracle.md ${MANIFESTS_DIR:+-write "$MANIFESTS_DIR"}
