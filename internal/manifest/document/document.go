@@ -168,10 +168,10 @@ func parseYAML(p piece) ([]*Document, []Error) {
 	if err := checkText(p); err != nil {
 		return nil, []Error{*err}
 	}
-	var errs []Error
+	errs := spelledTwice(p)
 	out, err := yaml.YAMLToJSONStrict(p.text)
 	if err != nil {
-		errs = yamlErrors(p, err)
+		errs = append(errs, yamlErrors(p, err)...)
 		if out, err = yaml.YAMLToJSON(p.text); err != nil {
 			return nil, errs
 		}
