@@ -133,6 +133,8 @@ func oddities() []manifest {
 		{"key twice in metadata", strings.Replace(yamlPod, "  name: a\n", "  name: a\n  name: a\n", 1)},
 		{"key twice, quoted", strings.Replace(yamlPod, "    image: i\n", "    image: i\n    \"image\": j\n", 1)},
 		{"label twice", strings.Replace(yamlPod, "  name: a\n", "  name: a\n  labels: {x: '1', x: '2'}\n", 1)},
+		{"label twice, as a number and a string", strings.Replace(yamlPod, "  name: a\n", "  name: a\n  labels: {1: a, '1': b}\n", 1)},
+		{"label twice, as two numbers", strings.Replace(yamlPod, "  name: a\n", "  name: a\n  labels: {1: a, 0x1: b}\n", 1)},
 		{"label keys that are no strings", strings.Replace(yamlPod, "  name: a\n", "  name: a\n  labels: {1: a, true: b, 1.5: c}\n", 1)},
 		{"label key null", strings.Replace(yamlPod, "  name: a\n", "  name: a\n  labels: {~: a}\n", 1)},
 		{"label key a list", strings.Replace(yamlPod, "  name: a\n", "  name: a\n  labels: {[a]: b}\n", 1)},
