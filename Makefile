@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint update verify e2e bench fuzz image
+.PHONY: help demo build test race lint update verify e2e bench fuzz oracle image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ bench: build ## measure podrun against containerd alone (root); UPDATE=1 writes 
 
 fuzz: ## fuzz each fuzz target for FUZZTIME
 	@scripts/fuzz.sh $(FUZZTIME)
+
+oracle: ## compare podrun's verdict on thousands of manifests with Kubernetes' own code; writes docs/oracle.md
+	@scripts/oracle.sh
 
 image: build ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
 	@scripts/image.sh $(IMAGE) $(BASE)
