@@ -145,3 +145,11 @@ func (f *floor) remove(ctx context.Context, prefix string) error {
 	}
 	return errors.Join(group.Wait(), f.marks.clear(prefix))
 }
+
+// removeCgroups removes the empty cgroups that runc leaves above those of the floor's containers.
+func removeCgroups() {
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/floor")
+	for _, group := range append(groups, "/sys/fs/cgroup/floor") {
+		_ = os.Remove(group)
+	}
+}

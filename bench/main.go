@@ -15,6 +15,7 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/testcontainerd"
 	"podrun.io/podrun/internal/testimage"
@@ -56,6 +57,13 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, volatile := range []string{"run", "state"} {
+		undo, err := mountTmpfs(filepath.Join(dir, volatile))
+		if err != nil {
+			return err
+		}
+		defer undo()
+	}
 	bin, err := testcontainerd.Bin(ctx, o.kind)
 	if err != nil {
 		return err
@@ -65,6 +73,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	defer removeCgroups()
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	client, err := containerd.New(server.Address)
 	if err != nil {
@@ -89,4 +98,16 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	return r.print(ctx, o, client)
+}
+
+// mountTmpfs makes path what /run is on a machine, for both sides: podrun's run directory and containerd's
+// state.
+func mountTmpfs(path string) (undo func(), err error) {
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "mode=0755"); err != nil {
+		return nil, fmt.Errorf("mounting a tmpfs at %s: %w", path, err)
+	}
+	return func() { _ = unix.Unmount(path, unix.MNT_DETACH) }, nil
 }

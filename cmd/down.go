@@ -14,8 +14,9 @@ func (a *app) downCommand() *cobra.Command {
 	var all bool
 	var namespace string
 	c := &cobra.Command{
-		Use:   "down [POD… | --all]",
-		Short: "Stop and remove pods gracefully",
+		Use:         "down [POD… | --all]",
+		Annotations: map[string]string{annotationQuiet: "yes"},
+		Short:       "Stop and remove pods gracefully",
 		Long: "down stops the named pods, or all of podrun's, within their grace periods, and removes them with\n" +
 			"everything that was made for them. While serve runs it refuses, since serve would start them again.",
 		Example: "  # remove what once left running\n  podrun down --all",

@@ -29,8 +29,9 @@ type onceFlags struct {
 func (a *app) onceCommand() *cobra.Command {
 	var f onceFlags
 	c := &cobra.Command{
-		Use:   "once",
-		Short: "Run the pods of all manifests once and exit with their result",
+		Use:         "once",
+		Annotations: map[string]string{annotationQuiet: "yes"},
+		Short:       "Run the pods of all manifests once and exit with their result",
 		Long: "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or OnFailure is\n" +
 			"done when it has succeeded or failed. One with Always is done when it is ready; it is left running\n" +
 			"unless --rm.\n\n" +

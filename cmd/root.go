@@ -118,6 +118,9 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	fromEnvironment(f)
 }
 
+// annotationQuiet is on commands whose own lines tell a person enough: their log is of warnings.
+const annotationQuiet = "podrun.io/quiet"
+
 const envAnnotation = "podrun.io/env"
 
 // fromEnvironment lets the flags of f be given by environment too: --root-dir as PODRUN_ROOT_DIR.
@@ -153,6 +156,9 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 			return usage(c, err)
 		}
 		*dir = abs
+	}
+	if c.Annotations[annotationQuiet] != "" && !c.Flags().Changed("log-level") {
+		a.logLevel = "warn"
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {

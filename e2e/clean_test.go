@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -44,6 +45,9 @@ func (n *node) clean() {
 	if err := os.RemoveAll(n.dir); err != nil {
 		n.t.Error(err)
 	}
+	setup.mu.Lock()
+	defer setup.mu.Unlock()
+	delete(setup.nodes, n)
 }
 
 // links are the network links of the node's bridge.
@@ -62,6 +66,9 @@ func (n *node) leftovers(links []string) error {
 	var left []error
 	for _, pid := range n.processes() {
 		left = append(left, fmt.Errorf("process %d: %s", pid, cmdline(pid)))
+		for _, child := range children(pid) {
+			left = append(left, fmt.Errorf("its child %d: %s", child, cmdline(child)))
+		}
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.dir))
 	left = append(left, err)
@@ -77,13 +84,12 @@ func (n *node) leftovers(links []string) error {
 		left = append(left, fmt.Errorf("cgroup %s", group))
 	}
 	for _, dir := range []string{n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started")} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			left = append(left, err)
-		}
-		for _, e := range entries {
-			left = append(left, fmt.Errorf("file %s", filepath.Join(dir, e.Name())))
-		}
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && path != dir {
+				left = append(left, fmt.Errorf("file %s", path))
+			}
+			return nil // what vanishes meanwhile is not left
+		})
 	}
 	return errors.Join(left...)
 }
@@ -114,8 +120,9 @@ func (n *node) cgroups() []string {
 	return out
 }
 
-// force ends what is left, by process id and mount point.
+// force ends what is left, by process id, mount point and name.
 func (n *node) force() {
+	links := n.links()
 	for range 3 {
 		for _, pid := range n.processes() {
 			for _, child := range children(pid) {
@@ -127,6 +134,17 @@ func (n *node) force() {
 	mounts, _ := mountinfo.GetMounts(mountinfo.PrefixFilter(n.dir))
 	for i := len(mounts) - 1; i >= 0; i-- {
 		_ = syscall.Unmount(mounts[i].Mountpoint, syscall.MNT_DETACH)
+	}
+	for _, name := range links {
+		if link, err := netlink.LinkByName(name); err == nil {
+			_ = netlink.LinkDel(link)
+		}
+	}
+	for _, group := range n.cgroups() {
+		inner, _ := filepath.Glob(group + "/*/")
+		for _, dir := range append(inner, group) {
+			_ = os.Remove(dir)
+		}
 	}
 }
 

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
 
 	"podrun.io/podrun/internal/testcontainerd"
@@ -25,6 +28,9 @@ var setup struct {
 	tuned   string // archive of tuned
 	address string // what --containerd-address is; "embedded" for podrun's own
 	server  *testcontainerd.Server
+
+	mu    sync.Mutex
+	nodes map[*node]bool // those that are not cleaned up yet
 }
 
 // wanted reports whether the cases are to run; else each skips itself.
@@ -83,5 +89,26 @@ func runAll(m *testing.M) (code int, err error) {
 	default:
 		return 0, fmt.Errorf("PODRUN_E2E_CONTAINERD=%s: must be embedded, stock or debian", kind)
 	}
-	return m.Run(), nil
+	setup.nodes = map[*node]bool{}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	finished := make(chan int, 1)
+	go func() { finished <- m.Run() }()
+	select {
+	case code := <-finished:
+		return code, nil
+	case s := <-interrupted:
+		return 1, errors.Join(fmt.Errorf("ended by %v", s), abandon())
+	}
+}
+
+// abandon ends all that the cases have started, wherever they are.
+func abandon() error {
+	setup.mu.Lock() // for good: no case may start another node
+	var err error
+	for n := range setup.nodes {
+		n.force()
+		err = errors.Join(err, os.RemoveAll(n.dir))
+	}
+	return err
 }

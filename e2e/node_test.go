@@ -59,6 +59,9 @@ func bareNode(t *testing.T) *node {
 		"--root-dir=" + n.path("root"), "--run-dir=" + n.path("run"), "--log-dir=" + n.path("log"),
 		"--containerd-address=" + setup.address, "--containerd-namespace=" + filepath.Base(dir),
 	}
+	setup.mu.Lock()
+	defer setup.mu.Unlock()
+	setup.nodes[n] = true
 	t.Cleanup(n.clean)
 	return n
 }

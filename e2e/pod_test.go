@@ -18,7 +18,7 @@ import (
 
 func TestExec(t *testing.T) {
 	n := newNode(t)
-	if r := n.once(manifest("a", "Always", forever, "hostname: here")); r.code != 0 {
+	if r := n.once(manifest("a", "Always", forever)); r.code != 0 {
 		t.Fatal(r)
 	}
 	for _, c := range []struct {
@@ -26,10 +26,10 @@ func TestExec(t *testing.T) {
 		args        []string
 		want        result
 	}{
-		{"exit code", "", []string{"sh", "-c", "exit 42"}, result{42, "", ""}},
+		{"exit code", "", []string{"sh", "-c", "exit 42"}, result{42, "", "command terminated with exit code 42\n"}},
 		{"streams", "", []string{"sh", "-c", "echo out; echo err >&2"}, result{0, "out\n", "err\n"}},
 		{"arguments stay apart", "", []string{"echo", "a  b", "-c"}, result{0, "a  b -c\n", ""}},
-		{"hostname", "", []string{"hostname"}, result{0, "here\n", ""}},
+		{"hostname", "", []string{"hostname"}, result{0, "a-n\n", ""}},
 	} {
 		args := append([]string{"exec", "a", "--"}, c.args...)
 		if got := n.runIn(c.stdin, args...); got != c.want {

@@ -147,34 +147,29 @@ func TestCrashLoop(t *testing.T) {
 	n := newNode(t)
 	n.write("a.yaml", manifest("a", "Always", "date +%s; exit 5"))
 	n.serve()
-	backOff := func(p *v1.Pod) error {
-		s := p.Status.ContainerStatuses[0]
-		want := fmt.Sprintf("back-off 10s restarting failed container=c pod=a-n_default(%s)", p.UID)
-		if w := s.State.Waiting; w == nil || w.Reason != "CrashLoopBackOff" || w.Message != want {
-			return errors.New(asJSON(s))
-		}
-		if s.RestartCount != 1 || s.LastTerminationState.Terminated.ExitCode != 5 {
-			return errors.New(asJSON(s))
-		}
-		return nil
+	// inBackOff waits for the restart count and the pause that come with it.
+	inBackOff := func(count int32, pause string) *v1.Pod {
+		return n.awaitPod("a-n", "to wait "+pause, func(p *v1.Pod) error {
+			s := p.Status.ContainerStatuses[0]
+			want := fmt.Sprintf("back-off %s restarting failed container=c pod=a-n_default(%s)", pause, p.UID)
+			if w := s.State.Waiting; w == nil || w.Reason != "CrashLoopBackOff" || w.Message != want || s.RestartCount != count {
+				return errors.New(asJSON(s))
+			}
+			return nil
+		})
 	}
-	p := n.awaitPod("a-n", "to be in back-off", backOff)
-	if p.Status.Phase != v1.PodRunning {
-		t.Errorf("phase %s, want Running", p.Status.Phase)
+	p := inBackOff(1, "10s")
+	first := p.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	if p.Status.Phase != v1.PodRunning || first.ExitCode != 5 {
+		t.Errorf("in back-off: %s", asJSON(p.Status))
 	}
 	// The back-off outlives podrun.
-	died := p.Status.ContainerStatuses[0].LastTerminationState.Terminated.FinishedAt
 	n.end(syscall.SIGKILL)
 	n.serve()
-	p = n.awaitPod("a-n", "to be tried again", func(p *v1.Pod) error {
-		if s := p.Status.ContainerStatuses[0]; s.RestartCount != 2 || s.LastTerminationState.Terminated == nil {
-			return errors.New(asJSON(s))
-		}
-		return nil
-	})
-	began := p.Status.ContainerStatuses[0].LastTerminationState.Terminated.StartedAt
-	if wait := began.Sub(died.Time); wait < 9*time.Second || wait > 16*time.Second {
-		t.Errorf("tried again after %v, want about 10s", wait)
+	second := inBackOff(2, "20s").Status.ContainerStatuses[0].LastTerminationState.Terminated
+	// The status has whole seconds.
+	if pause := second.StartedAt.Sub(first.FinishedAt.Time); pause < 9*time.Second || pause > 20*time.Second {
+		t.Errorf("tried again after %v, want about 10s", pause)
 	}
 }
 

@@ -111,6 +111,7 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
+	running.Go(func() { h.conn.keep(beneath) })
 	feeding, stopFeeding := context.WithCancel(ctx)
 	running.Go(func() { feed(feeding, desired) })
 	h.ended("loop", reconcile.NewLoop(h.loop).Run(ctx, desired, events))

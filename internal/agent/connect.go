@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
@@ -66,6 +67,7 @@ type Connection struct {
 	Address  string
 	Embedded bool
 	lease    *embedded.Lease
+	own      embedded.Options
 }
 
 // Close ends the connection; what runs stays.
@@ -75,6 +77,44 @@ func (c *Connection) Close() error {
 		err = errors.Join(err, c.lease.Close())
 	}
 	return err
+}
+
+// keepPoll is how often it is looked whether podrun's own containerd lives; a look costs some microseconds.
+const keepPoll = 200 * time.Millisecond
+
+// keep starts podrun's own containerd again whenever it has died, until ctx ends. The connection finds the
+// new one by itself. Any other containerd is somebody else's to keep.
+func (c *Connection) keep(ctx context.Context) {
+	if !c.Embedded {
+		return
+	}
+	const longest = 10 * time.Second
+	pause, failed := keepPoll, false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if embedded.Running(c.own.Dirs) {
+			pause, failed = keepPoll, false
+			continue
+		}
+		if !failed {
+			c.own.Log.Warn("podrun's own containerd has died; starting it again")
+		}
+		lease, err := embedded.Ensure(ctx, c.own)
+		if err != nil {
+			if !failed && ctx.Err() == nil {
+				c.own.Log.Error("podrun's own containerd does not start; trying again", "why", err)
+			}
+			pause, failed = min(2*pause, longest), true
+			continue
+		}
+		// The new lease is held already, so this one's end leaves no gap.
+		_ = c.lease.Close()
+		c.lease = lease
+	}
 }
 
 // Locate returns the address of the containerd to use, Embedded for podrun's own: the one asked for,
@@ -110,7 +150,8 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 		if o.Running && !embedded.Running(o.Dirs) {
 			return fail(ErrNotRunning)
 		}
-		lease, err := embedded.Ensure(ctx, embedded.Options{Dirs: o.Dirs, Log: o.Log})
+		c.own = embedded.Options{Dirs: o.Dirs, Log: o.Log}
+		lease, err := embedded.Ensure(ctx, c.own)
 		if err != nil {
 			return fail(err)
 		}

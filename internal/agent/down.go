@@ -52,9 +52,17 @@ func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, err
 	if err != nil {
 		return nil, err
 	}
+	if h.loop.Strays, err = status.Keys(h.o.Dirs); err != nil {
+		return nil, err
+	}
 	var pods []*v1.Pod
 	for _, o := range all {
 		pods = append(pods, h.manifestOf(o))
+	}
+	for _, key := range h.loop.Strays {
+		if !slices.ContainsFunc(all, func(o pod.Observed) bool { return o.Key == key }) {
+			pods = append(pods, h.manifestOf(pod.Observed{Key: key}))
+		}
 	}
 	picked, err := pick(pods)
 	if err != nil {

@@ -50,6 +50,9 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	prune(cache.dir, o.Sources.URL, o.Log)
+	if h.loop.Strays, err = status.Keys(o.Dirs); err != nil {
+		return err
+	}
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
 	h.o.Log.Info("serving", "manifests", names(all), "node", o.NodeName)

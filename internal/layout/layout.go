@@ -28,6 +28,9 @@ func (d Dirs) Pod(uid pod.UID) string { return filepath.Join(d.Pods(), string(ui
 // Manifest is the file with the pod that a revision runs, as JSON.
 func (d Dirs) Manifest(uid pod.UID) string { return filepath.Join(d.Pod(uid), "pod.json") }
 
+// Instances is the file that notes down the newest instance of each of a revision's containers, as JSON.
+func (d Dirs) Instances(uid pod.UID) string { return filepath.Join(d.Pod(uid), "instances.json") }
+
 // Manifests is the directory of the manifests that URLs served last.
 func (d Dirs) Manifests() string { return filepath.Join(d.Root, "manifests") }
 

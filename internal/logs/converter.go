@@ -46,19 +46,39 @@ type converter struct {
 	punched [2]int64
 }
 
-// openConverter fails with errGone when the instance has no raw log directory.
-func openConverter(dirs layout.Dirs, inst pod.Instance) (*converter, error) {
-	c := &converter{
+// newConverter makes no file; a batch opens what it needs.
+func newConverter(dirs layout.Dirs, inst pod.Instance) *converter {
+	return &converter{
 		disk:    realDisk{},
 		rawDir:  dirs.RawLog(inst.UID, inst.Container, inst.Attempt),
 		logPath: dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
 	}
+}
+
+// openConverter fails with errGone when the instance has no raw log directory.
+func openConverter(dirs layout.Dirs, inst pod.Instance) (*converter, error) {
+	c := newConverter(dirs, inst)
+	return c, c.open()
+}
+
+func (c *converter) open() error {
 	var err error
 	c.lock, err = os.OpenFile(filepath.Join(c.rawDir, "checkpoint"), os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, errGone
+		return errGone
 	}
-	return c, err
+	return err
+}
+
+// silent reports that nothing has been written yet, or that there are no raw files at all. Most
+// containers are silent at first, and a file that nobody reads is not worth making while others start.
+func (c *converter) silent() bool {
+	for _, s := range []stream{stdout, stderr} {
+		if info, err := os.Stat(c.rawPath(s)); err == nil && info.Size() > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *converter) close() {
@@ -77,6 +97,14 @@ func rawPath(rawDir string, s stream) string { return filepath.Join(rawDir, s.St
 // written any more, and an unended line is converted too. Fails with errBusy, errGone, or what the file
 // system said; then nothing was converted, or it was and is in the checkpoint.
 func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
+	if c.lock == nil {
+		if c.silent() {
+			return false, nil
+		}
+		if err := c.open(); err != nil {
+			return false, err
+		}
+	}
 	if err := tryLock(c.lock); err != nil {
 		return false, err
 	}
@@ -84,7 +112,7 @@ func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 	if err := c.load(); err != nil {
 		return false, err
 	}
-	// Made before the first line is there: who looks for the log of a silent container should find it.
+	// Made before there is a line: whoever opens the converter of a silent container finds its log.
 	if err := c.openLog(); err != nil {
 		return false, err
 	}

@@ -3,6 +3,7 @@ package logs
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"podrun.io/podrun/internal/pod"
@@ -78,13 +79,9 @@ func (r *round) update() {
 
 // start opens an instance. One without raw files is not followed any more: who wants it asks again.
 func (r *round) start(inst pod.Instance) {
-	c, err := openConverter(r.tailer.dirs, inst)
-	if err != nil {
+	c := newConverter(r.tailer.dirs, inst)
+	if _, err := os.Stat(c.rawPath(stdout)); errors.Is(err, os.ErrNotExist) {
 		delete(r.tailer.followed, inst)
-		if !errors.Is(err, errGone) {
-			r.tailer.log.Warn("cannot follow the output of a container", "pod", inst.Key,
-				"container", inst.Container, "attempt", inst.Attempt, "err", err)
-		}
 		return
 	}
 	t := &tail{inst: inst, conv: c}

@@ -201,7 +201,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-func TestQOS(t *testing.T) {
+func TestCgroupParent(t *testing.T) {
 	t.Parallel()
 	none, both := requirements("", "", "", ""), requirements("1", "1Gi", "1", "1Gi")
 	for _, c := range []struct {

@@ -183,16 +183,37 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 			return pod.Sandbox{}, false
 		}
 	}
+	// Images first: those that must be pulled come meanwhile.
+	for i := range j.in.Pod.Spec.Containers {
+		j.ensureEarly(o, &j.in.Pod.Spec.Containers[i])
+	}
 	j.do(CreateSandbox{Attempt: attempt})
 	return pod.Sandbox{}, false
 }
 
+// ensureEarly plans for the image of a container that will be started as soon as there is a sandbox.
+func (j *judge) ensureEarly(o pod.Observed, c *v1.Container) {
+	last, found := o.Newest(j.in.Pod.UID, c.Name)
+	due := !found || last.State == pod.Exited && shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode)
+	_, failed := j.in.Failures[c.Name]
+	if image := j.in.Images[c.Name]; due && !failed && !image.Ready && !image.Pulling {
+		j.do(EnsureImage{Container: c.Name})
+	}
+}
+
 // container brings one container to what its restart policy wants.
 func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
-	last, found := o.Newest(j.in.Pod.UID, c.Name)
+	last, lost, found := o.Last(j.in.Pod.UID, c.Name)
 	switch {
 	case !found:
 		j.start(c, StartContainer{Container: c.Name, Why: "first start"})
+	case lost && last.State != pod.Exited:
+		// How it ended nobody knows. Its number and its back-off are not given again.
+		s := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1, Why: "its container was removed"}
+		if last.Boot != j.in.Boot {
+			s.Backoff = 0
+		}
+		j.start(c, s)
 	case last.State == pod.Created:
 		// Left by a start that was cut off before the process ran: no attempt was used.
 		j.do(RemoveContainer{ID: last.ID, Container: c.Name, Why: "never started"})
@@ -271,7 +292,7 @@ func (j *judge) reapAll(o pod.Observed) {
 // completed reports that no container of the wanted revision runs or will run again.
 func (j *judge) completed(o pod.Observed) bool {
 	for _, c := range j.in.Pod.Spec.Containers {
-		last, found := o.Newest(j.in.Pod.UID, c.Name)
+		last, _, found := o.Last(j.in.Pod.UID, c.Name)
 		if !found || last.State != pod.Exited || shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode) {
 			return false
 		}
@@ -299,6 +320,10 @@ func (j *judge) again() bool {
 			return false
 		}
 		rebooted = rebooted || c.Boot != j.in.Boot
+	}
+	for _, c := range j.in.Pod.Spec.Containers {
+		last, lost, _ := mine.Last(j.in.Pod.UID, c.Name)
+		rebooted = rebooted || lost && last.Boot != j.in.Boot
 	}
 	return rebooted
 }

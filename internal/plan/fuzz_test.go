@@ -62,6 +62,16 @@ func situation(dice *rand.Rand) Input {
 	for i := range dice.IntN(3) {
 		in.Observed.Data = append(in.Observed.Data, pod.UID(fmt.Sprint("u", i)))
 	}
+	for _, uid := range in.Observed.Data {
+		for i := range dice.IntN(3) {
+			c := ctr([]string{"a", "b"}[i], dice.IntN(6), pod.State(2+dice.IntN(2)), code(dice.IntN(2)))
+			c.UID = uid
+			if dice.IntN(4) == 0 {
+				c.Boot = "boot-0"
+			}
+			in.Observed.Remembered = append(in.Observed.Remembered, c)
+		}
+	}
 	in.Observed.Sort()
 	return in
 }
@@ -109,6 +119,9 @@ func apply(in *Input, p Plan) {
 		case EnsureImage:
 			in.Images[a.Container] = Image{Ready: true}
 		case StartContainer:
+			if last, _, found := o.Last(in.Pod.UID, a.Container); found && last.Attempt >= a.Attempt {
+				panic(fmt.Sprintf("%s: attempt %d was used", a, last.Attempt))
+			}
 			mine, _ := o.Split(in.Pod.UID)
 			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))
 			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now
@@ -125,6 +138,7 @@ func apply(in *Input, p Plan) {
 			o.Sandboxes = without(o.Sandboxes, func(s pod.Sandbox) bool { return s.ID == a.ID })
 		case RemoveData:
 			o.Data = without(o.Data, func(u pod.UID) bool { return u == a.UID })
+			o.Remembered = without(o.Remembered, func(c pod.Container) bool { return c.UID == a.UID })
 		}
 	}
 	in.Now = in.Now.Add(max(p.Wake, time.Millisecond))

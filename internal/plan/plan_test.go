@@ -26,6 +26,11 @@ func wanted(policy v1.RestartPolicy, names ...string) *v1.Pod {
 	return p
 }
 
+func onceEver(p *v1.Pod) *v1.Pod {
+	p.Annotations = map[string]string{AnnotationRunPolicy: RunOnceEver}
+	return p
+}
+
 func sandbox(attempt int, ready bool) pod.Sandbox {
 	return pod.Sandbox{ID: fmt.Sprintf("s%d", attempt), UID: "u1", Attempt: attempt, Ready: ready, CreatedAt: now.Add(time.Duration(attempt) * time.Second)}
 }
@@ -53,10 +58,15 @@ func ran(d, ago time.Duration) func(*pod.Container) {
 	return func(c *pod.Container) { c.FinishedAt, c.StartedAt = now.Add(-ago), now.Add(-ago-d) }
 }
 
+// remembered is an instance that was noted down.
+type remembered pod.Container
+
 func observed(things ...any) pod.Observed {
 	o := pod.Observed{Key: pod.Key{Namespace: "default", Name: "web-node"}}
 	for _, t := range things {
 		switch t := t.(type) {
+		case remembered:
+			o.Remembered = append(o.Remembered, pod.Container(t))
 		case pod.Container:
 			o.Containers = append(o.Containers, t)
 		case pod.Sandbox:
@@ -79,10 +89,11 @@ func TestCompute(t *testing.T) {
 		in   Input
 		want string
 	}{
-		{"first a sandbox", Input{Pod: wanted(always, "a"), Observed: observed()}, `
+		{"first images and a sandbox", Input{Pod: wanted(always, "a"), Observed: observed()}, `
+ensure image of a
 create sandbox attempt 0
 a waits: ContainerCreating`},
-		{"then the image", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data)}, `
+		{"an image that is not there yet", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data)}, `
 ensure image of a
 a waits: ContainerCreating`},
 		{"a pull under way is waited for", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data), Images: map[string]Image{"a": {Pulling: true}}}, `
@@ -163,6 +174,7 @@ wake 30s
 a waits: ContainerCreating`},
 		{"and is made anew", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, false), ctr("a", 0, pod.Exited))}, `
 remove sandbox s0 (not ready)
+ensure image of a
 create sandbox attempt 1
 a waits: ContainerCreating`},
 		{"a sandbox that failed waits", Input{Pod: wanted(always, "a"), Observed: observed(), Failures: map[string]Failure{"": {At: now, Count: 3, Message: "no bridge"}}}, `
@@ -202,6 +214,39 @@ gone`},
 remove sandbox s0 (not wanted)
 remove data of u1
 remove a a0 (not wanted)`},
+		{"a removed container's number is not given again", Input{Pod: wanted(always, "a"), Images: ready,
+			Observed: observed(sandbox(0, true), data, remembered(ctr("a", 3, pod.Running, step(2))))}, `
+start a attempt 4 back-off 3 (its container was removed)
+a waits: ContainerCreating`},
+		{"nor when an older one is left", Input{Pod: wanted(always, "a"), Images: ready,
+			Observed: observed(sandbox(0, true), data, ctr("a", 2, pod.Exited, reaped), remembered(ctr("a", 3, pod.Running)))}, `
+start a attempt 4 back-off 1 (its container was removed)
+a waits: ContainerCreating`},
+		{"a removed container's back-off goes on", Input{Pod: wanted(always, "a"), Images: ready,
+			Observed: observed(sandbox(0, true), data, remembered(ctr("a", 3, pod.Exited, step(1))))}, `
+wake 9s
+a waits: CrashLoopBackOff`},
+		{"removed in an earlier boot", Input{Pod: wanted(always, "a"), Images: ready,
+			Observed: observed(sandbox(0, true), data, remembered(ctr("a", 3, pod.Running, step(2), otherBoot)))}, `
+start a attempt 4 back-off 0 (its container was removed)
+a waits: ContainerCreating`},
+		{"what is there counts, not what was noted of it", Input{Pod: wanted(always, "a"), Images: ready,
+			Observed: observed(sandbox(0, true), data, ctr("a", 3, pod.Running), remembered(ctr("a", 3, pod.Exited)))}, ``},
+		{"completed, its container removed", Input{Pod: wanted(onFailure, "a"), Observed: observed(data, remembered(ctr("a", 1, pod.Exited)))}, `
+completed`},
+		{"completed, one of its containers removed", Input{Pod: wanted(never, "a", "b"),
+			Observed: observed(data, ctr("a", 0, pod.Exited, reaped), remembered(ctr("a", 0, pod.Exited)), remembered(ctr("b", 0, pod.Exited, code(1))))}, `
+completed`},
+		{"once runs that again, too", Input{Pod: wanted(never, "a"), Earlier: true, Observed: observed(data, remembered(ctr("a", 0, pod.Exited)))}, `
+remove data of u1
+a waits: ContainerCreating
+again`},
+		{"as a reboot does", Input{Pod: wanted(never, "a"), Observed: observed(data, remembered(ctr("a", 0, pod.Exited, otherBoot)))}, `
+remove data of u1
+a waits: ContainerCreating
+again`},
+		{"but for once-ever", Input{Pod: onceEver(wanted(never, "a")), Observed: observed(data, remembered(ctr("a", 0, pod.Exited, otherBoot)))}, `
+completed`},
 		{"nothing is concluded from what cannot be told", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), ctr("a", 0, pod.Unknown))}, ``},
 	}
 	for _, tt := range tests {

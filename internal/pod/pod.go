@@ -41,6 +41,20 @@ func (s State) String() string {
 	return [...]string{"unknown", "created", "running", "exited"}[s]
 }
 
+// MarshalText writes the state by its name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a state's name; a foreign one is Unknown.
+func (s *State) UnmarshalText(text []byte) error {
+	*s = Unknown
+	for _, known := range []State{Created, Running, Exited} {
+		if known.String() == string(text) {
+			*s = known
+		}
+	}
+	return nil
+}
+
 // Container is one instance of a pod's container as seen on the machine.
 type Container struct {
 	ID        string
@@ -56,7 +70,7 @@ type Container struct {
 	State State
 	// PID is the host's process id while Running, else 0.
 	PID int
-	// StartedAt is zero for an instance that never ran.
+	// StartedAt is when the instance was started, or was tried to be; zero while Created.
 	StartedAt, FinishedAt time.Time
 	// ExitCode, Reason and Message are set when Exited. Reason is empty where only the code is known.
 	ExitCode int
@@ -90,6 +104,9 @@ type Observed struct {
 	Containers []Container // newest first
 	// Data are the revisions that have a data directory.
 	Data []UID
+	// Remembered are the newest instances that were noted down of each container, by revision. Mostly
+	// they are among Containers too; one that is not was removed behind podrun's back.
+	Remembered []Container
 	// Owner tells which kind of run started the newest revision: "serve" or "once".
 	Owner string
 }
@@ -122,6 +139,18 @@ func (o Observed) Newest(uid UID, name string) (Container, bool) {
 	return best, found
 }
 
+// Last returns what is known of the newest instance of the named container under uid. With lost, it is
+// not there any more: it was removed by somebody else, and what is returned is what was noted down.
+func (o Observed) Last(uid UID, name string) (last Container, lost, found bool) {
+	last, found = o.Newest(uid, name)
+	for _, c := range o.Remembered {
+		if c.UID == uid && c.Name == name && (!found || c.Attempt > last.Attempt) {
+			last, lost, found = c, true, true
+		}
+	}
+	return last, lost, found
+}
+
 // Split parts what belongs to uid from what belongs to other revisions.
 func (o Observed) Split(uid UID) (mine, others Observed) {
 	mine, others = Observed{Key: o.Key, Owner: o.Owner}, Observed{Key: o.Key, Owner: o.Owner}
@@ -136,6 +165,9 @@ func (o Observed) Split(uid UID) (mine, others Observed) {
 	}
 	for _, c := range o.Containers {
 		side(c.UID).Containers = append(side(c.UID).Containers, c)
+	}
+	for _, c := range o.Remembered {
+		side(c.UID).Remembered = append(side(c.UID).Remembered, c)
 	}
 	for _, u := range o.Data {
 		side(u).Data = append(side(u).Data, u)

@@ -31,10 +31,14 @@ func NewLoop(o Options) *Loop {
 	if o.Parallel <= 0 {
 		o.Parallel = 4
 	}
-	return &Loop{
+	l := &Loop{
 		o: o, slots: newSlots(o.Parallel), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
 		finished: make(chan *worker),
 	}
+	for _, key := range o.Strays {
+		l.strays[key] = true
+	}
+	return l
 }
 
 // Run serves until ctx ends and every worker has returned. Containers run on, unless StopAll.

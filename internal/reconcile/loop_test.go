@@ -567,8 +567,9 @@ func TestVanishedContainerAndLostSandbox(t *testing.T) {
 		h.want(web())
 		rt.Vanish("u1-a-0")
 		after(time.Second)
-		if !strings.HasPrefix(h.living(), "u1-a-") {
-			t.Errorf("after it vanished, running: %q", h.living())
+		h.wantLiving("u1-a-1")
+		if s := h.board.get("web").Status.ContainerStatuses[0]; s.RestartCount != 1 {
+			t.Errorf("after it vanished: %+v", s)
 		}
 		rt.LoseSandbox("u1-sandbox-0")
 		after(time.Minute)
@@ -578,6 +579,43 @@ func TestVanishedContainerAndLostSandbox(t *testing.T) {
 		}
 		if h.living() == "" {
 			t.Error("nothing runs in the new sandbox")
+		}
+	})
+}
+
+// TestACompletedJobIsRememberedWithoutItsContainer removes a job's container behind podrun's back, while
+// podrun runs and while it does not.
+func TestACompletedJobIsRememberedWithoutItsContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"j:1": {Run: time.Second}})
+		job := newPod("job", "u3", v1.RestartPolicyOnFailure, "j")
+		completed := func(h *house) {
+			t.Helper()
+			s := h.board.get("job").Status
+			if s.Phase != v1.PodSucceeded || s.ContainerStatuses[0].State.Terminated == nil || countStarts(rt) != 1 {
+				t.Errorf("started %d times, status %+v", countStarts(rt), s)
+			}
+		}
+		h := start(t, rt)
+		h.want(job)
+		after(time.Minute)
+		completed(h)
+		rt.Vanish("u3-j-0")
+		after(time.Hour)
+		completed(h)
+		h.stop()
+		h = start(t, rt)
+		defer func() { h.stop() }()
+		h.want(job)
+		after(time.Hour)
+		completed(h)
+		h.want()
+		after(time.Minute)
+		h.wantEmpty()
+		h.want(job)
+		after(time.Minute)
+		if countStarts(rt) != 2 {
+			t.Errorf("a job that was taken away and given again was started %d times", countStarts(rt))
 		}
 	})
 }
@@ -632,5 +670,20 @@ func TestStartErrorIsAnAttempt(t *testing.T) {
 		if s.Phase != v1.PodFailed || s.ContainerStatuses[0].State.Terminated.Reason != "StartError" || s.ContainerStatuses[0].State.Terminated.ExitCode != 128 {
 			t.Errorf("status %+v", s)
 		}
+	})
+}
+
+func TestStrayOfWhichOnlyAStatusIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := pod.Key{Namespace: "default", Name: "gone"}
+		h := start(t, forever(), func(o *reconcile.Options) { o.Strays = []pod.Key{key} })
+		defer h.stop()
+		h.board.pods[key] = newPod("gone", "u7", v1.RestartPolicyAlways, "a")
+		h.want(web())
+		after(time.Second)
+		if h.board.get("gone") != nil {
+			t.Error("the status is still there")
+		}
+		h.wantLiving("u1-a-0")
 	})
 }

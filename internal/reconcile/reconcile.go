@@ -60,6 +60,8 @@ type Options struct {
 	Owner string
 	// Takes says which pods that nobody wants are this loop's to end; nil: none.
 	Takes func(pod.Observed) bool
+	// Strays are pods of which something may be left that no list shows, as a status.
+	Strays []pod.Key
 	// Rerun makes pods that had completed before the loop began run again.
 	Rerun bool
 	// StopAll stops and removes every pod of the loop when it ends.

@@ -34,16 +34,19 @@ type worker struct {
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
+	shown     *v1.Pod // what was published last came of it
 	saved     *v1.Pod // what was kept on disk last for a pod that ran already
 	problem   string  // what is wrong with its manifest
 	earlier   bool    // a completed pod is of an earlier run
 	replaced  bool    // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
+	noted     []pod.Container // the newest instances, as noted down last
 	images    map[string]*image
 	pulled    chan pullResult
 	pulling   sync.WaitGroup
-	trouble   int // failed rounds in a row
+	trouble   int    // failed rounds in a row
+	said      string // the last trouble that was logged
 }
 
 const (
@@ -146,9 +149,10 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			w.earlier, w.replaced = false, false
 		}
 		w.publish(seen, p)
+		w.remember(seen, p)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
-			w.trouble = 0
+			w.trouble, w.said = 0, ""
 			return p.Wake, p.Gone
 		}
 		var err error
@@ -162,9 +166,13 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 // troubled counts a failed round and says when to try again.
 func (w *worker) troubled(err error) time.Duration {
 	w.trouble++
-	if !errors.Is(err, context.Canceled) {
-		w.log.Warn("trying again later", "why", err)
+	level := slog.LevelWarn
+	if text := err.Error(); text == w.said || errors.Is(err, context.Canceled) {
+		level = slog.LevelDebug // said already
+	} else {
+		w.said = text
 	}
+	w.log.Log(context.Background(), level, "trying again later", "why", err)
 	if errors.Is(err, runtime.ErrUnavailable) {
 		return time.Second
 	}
@@ -188,7 +196,9 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 	switch {
 	case p.Gone:
 		err = w.o.Publisher.Gone(w.key)
-	case w.pod != nil:
+	case w.pod != nil && (len(p.Actions) == 0 || w.shown != w.pod):
+		// What is between two states of rest is not worth a file each.
+		w.shown = w.pod
 		out := w.pod.DeepCopy()
 		if w.problem != "" {
 			metaAnnotation(out, manifest.AnnotationError, w.problem)

@@ -125,6 +125,9 @@ type Data interface {
 	SavePod(p *v1.Pod, owner string) error
 	// LoadPod returns the manifest that a revision runs; ErrNotFound when none is kept.
 	LoadPod(uid pod.UID) (*v1.Pod, error)
+	// Remember notes down the newest instance of each of a revision's containers, atomically; Lister
+	// returns it. It outlives podrun and the instances, but need not outlive a power cut.
+	Remember(uid pod.UID, newest []pod.Container) error
 	// RemoveData removes all that was kept for a revision, its volumes and logs too.
 	RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error
 }

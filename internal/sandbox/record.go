@@ -50,6 +50,8 @@ func (e entry) pins() []string {
 	return allPins[:]
 }
 
+func (e entry) key() pod.Key { return pod.Key{Namespace: e.Namespace, Name: e.Name} }
+
 func (e entry) sandbox(id string, ready bool) pod.Sandbox {
 	return pod.Sandbox{ID: id, UID: e.UID, Attempt: e.Attempt, Ready: ready, CreatedAt: e.CreatedAt, IPs: slices.Clone(e.IPs)}
 }
@@ -71,14 +73,29 @@ type stamp struct {
 // List returns every sandbox of which anything is left, in no order. It reads no more than it must: a
 // record never changes once written.
 func (s *Store) List() ([]Record, error) {
-	records, err := s.list()
+	return s.list(func(string) bool { return true })
+}
+
+// Of returns what List would of one pod, without a look at the others that are known.
+func (s *Store) Of(key pod.Key) ([]Record, error) {
+	return s.list(func(id string) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		// An id is a hash of the pod's name and more, so what it once stood for it stands for always.
+		known, ok := s.cache[id]
+		return !ok || known.entry.key() == key
+	})
+}
+
+func (s *Store) list(wanted func(id string) bool) ([]Record, error) {
+	records, err := s.listed(wanted)
 	if err != nil {
 		return nil, fmt.Errorf("listing sandboxes: %w", err)
 	}
 	return records, nil
 }
 
-func (s *Store) list() ([]Record, error) {
+func (s *Store) listed(wanted func(id string) bool) ([]Record, error) {
 	now, err := s.machine()
 	if err != nil {
 		return nil, err
@@ -98,7 +115,7 @@ func (s *Store) list() ([]Record, error) {
 	records := make([]Record, 0, len(found)/2)
 	for _, name := range found {
 		id, isIntent := strings.CutSuffix(name, intentSuffix)
-		if !isIntent || !isID(id) {
+		if !isIntent || !isID(id) || !wanted(id) {
 			continue
 		}
 		below := place{fd: int(d.Fd()), path: id + "/"} // short paths from an open directory are the fast ones
@@ -125,7 +142,7 @@ func (s *Store) list() ([]Record, error) {
 func (s *Store) record(id string, e entry, ready bool) Record {
 	r := Record{
 		Sandbox: e.sandbox(id, ready),
-		Key:     pod.Key{Namespace: e.Namespace, Name: e.Name},
+		Key:     e.key(),
 		Owner:   e.Owner,
 	}
 	r.IPC = s.file(id, pinIPC)

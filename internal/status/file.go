@@ -65,34 +65,19 @@ func (f *Files) Gone(key pod.Key) error {
 	return nil
 }
 
-// Read returns the pods of all status files, in order of namespace and name. Files that vanish
-// meanwhile are left out.
-func Read(dirs layout.Dirs) ([]v1.Pod, error) {
+// Keys returns the pods that have a status file.
+func Keys(dirs layout.Dirs) ([]pod.Key, error) {
 	entries, err := os.ReadDir(dirs.Statuses())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading status files: %w", err)
 	}
-	var pods []v1.Pod
+	var keys []pod.Key
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".json" {
-			continue
+		// Neither a namespace nor a pod's name has an underscore.
+		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), ".json"), "_")
+		if ok && filepath.Ext(e.Name()) == ".json" {
+			keys = append(keys, pod.Key{Namespace: namespace, Name: name})
 		}
-		path := filepath.Join(dirs.Statuses(), e.Name())
-		data, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading status files: %w", err)
-		}
-		var p v1.Pod
-		if err := json.Unmarshal(data, &p); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", path, err)
-		}
-		pods = append(pods, p)
 	}
-	return pods, nil
+	return keys, nil
 }

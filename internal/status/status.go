@@ -60,7 +60,7 @@ func setIPs(s *v1.PodStatus, in Input, mine pod.Observed) {
 
 func containerStatus(c v1.Container, mine pod.Observed, in Input) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Image}
-	last, found := mine.Newest(in.Pod.UID, c.Name)
+	last, lost, found := mine.Last(in.Pod.UID, c.Name)
 	waiting, isWaiting := in.Plan.Waiting[c.Name]
 	if !found {
 		if !isWaiting {
@@ -74,7 +74,7 @@ func containerStatus(c v1.Container, mine pod.Observed, in Input) v1.ContainerSt
 	s.RestartCount = int32(last.Attempt)
 	s.ImageID = last.ImageID
 	s.ContainerID = containerID(last)
-	running := last.State == pod.Running
+	running := last.State == pod.Running && !lost
 	s.Started, s.Ready = &running, running
 	switch {
 	case running:
@@ -89,11 +89,21 @@ func containerStatus(c v1.Container, mine pod.Observed, in Input) v1.ContainerSt
 		}
 	default:
 		s.State.Waiting = &v1.ContainerStateWaiting{Reason: waiting.Reason, Message: waiting.Message}
-		if last.State == pod.Exited {
+		switch {
+		case last.State == pod.Exited:
 			s.LastTerminationState.Terminated = terminated(last)
+		case lost:
+			s.LastTerminationState.Terminated = removed(last)
 		}
 	}
 	return s
+}
+
+// removed stands for the end of an instance that somebody else removed; code and reason are the kubelet's
+// for one that it cannot find.
+func removed(c pod.Container) *v1.ContainerStateTerminated {
+	c.ExitCode, c.Reason, c.Message = 137, "ContainerStatusUnknown", "The container was removed by somebody else than podrun."
+	return terminated(c)
 }
 
 // ended finds the exited instance of the given attempt, or the newest before it.

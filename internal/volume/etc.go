@@ -140,12 +140,11 @@ func (v *Volumes) hostFile(name string) ([]byte, error) {
 	return b, err
 }
 
-// refresh gives the file its content. A new one appears as a whole; one that differs is rewritten in
-// place, because running containers have it mounted and would keep the old one.
+// refresh gives the file its content. One that differs is rewritten in place, because running containers have it mounted and would keep the old one.
 func refresh(root *os.Root, name string, want []byte) error {
 	f, err := root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return makeWhole(root, name, want)
+		return create(root, name, want)
 	}
 	if err != nil {
 		return err
@@ -162,13 +161,13 @@ func refresh(root *os.Root, name string, want []byte) error {
 	return f.Truncate(int64(len(want)))
 }
 
-func makeWhole(root *os.Root, name string, content []byte) error {
-	fresh := name + ".new"
-	if err := root.WriteFile(fresh, content, 0o644); err != nil {
+// create makes the file. One that a crash left half written is found to differ by the next refresh, which
+// comes before any container has it.
+func create(root *os.Root, name string, content []byte) error {
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
 		return err
 	}
-	if err := root.Chmod(fresh, 0o644); err != nil {
-		return err
-	}
-	return root.Rename(fresh, name)
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chmod(0o644), f.Close())
 }

@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -95,8 +96,11 @@ func benchFloor(b *testing.B, d daemon) {
 }
 
 func benchPod(b *testing.B, r *containerd.Runtime, name string) (*v1.Pod, runtime.Start) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: pod.UID("uid-" + name)}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: pod.UID(name + rand.Text())}}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: imageRef, Command: []string{"sleep", "1000"}}}
+	if err := r.SavePod(p, "serve"); err != nil {
+		b.Fatal(err)
+	}
 	if err := r.CreateSandbox(b.Context(), p, 0); err != nil {
 		b.Fatal(err)
 	}

@@ -1,14 +1,10 @@
 package containerd_test
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -16,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/moby/sys/mountinfo"
 
 	"podrun.io/podrun/internal/embedded"
@@ -23,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/testcontainerd"
 	"podrun.io/podrun/internal/testimage"
 )
 
@@ -58,7 +57,9 @@ type daemon struct {
 }
 
 // daemons are the containerds that the adapter must work with.
-var daemons = map[string]func(t testing.TB) daemon{"embedded": embeddedDaemon, "installed": installedDaemon}
+var daemons = map[string]func(t testing.TB) daemon{
+	"embedded": embeddedDaemon, "stock": stockDaemon, "debian": debianDaemon,
+}
 
 // newDirs are directories that nothing is left in or mounted on after the test. Not t.TempDir: the paths
 // of sockets must be short.
@@ -101,51 +102,35 @@ func embeddedDaemon(t testing.TB) daemon {
 	return daemon{dirs: dirs, address: lease.Address(), shim: dirs.Shim()}
 }
 
-// installedDaemon runs the containerd in PATH, or the one that PODRUN_TEST_CONTAINERD names, as it would
-// run beside podrun, but for its directories. The shim must be of the same version, so its place comes
-// first in PATH.
-func installedDaemon(t testing.TB) daemon {
+// stockDaemon is the containerd whose client podrun uses, as others run it; debianDaemon is an old one.
+func stockDaemon(t testing.TB) daemon  { return otherDaemon(t, testcontainerd.Stock) }
+func debianDaemon(t testing.TB) daemon { return otherDaemon(t, testcontainerd.Debian) }
+
+func otherDaemon(t testing.TB, kind string) daemon {
 	t.Helper()
-	program := os.Getenv("PODRUN_TEST_CONTAINERD")
-	if program == "" {
-		var err error
-		if program, err = exec.LookPath("containerd"); err != nil {
-			t.Skip("no containerd in PATH (on Debian: apt-get install containerd) nor in PODRUN_TEST_CONTAINERD")
-		}
-	}
 	dirs := newDirs(t)
-	d := daemon{dirs: dirs, address: filepath.Join(dirs.Run, "c.sock")}
-	if err := os.MkdirAll(dirs.Run, 0o711); err != nil {
+	bin, err := testcontainerd.Bin(context.Background(), kind)
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(filepath.Dir(dirs.Run), "c")
+	if err := os.Mkdir(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(dirs.Run, "config.toml")
-	text := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = %q\n",
-		filepath.Join(dirs.Run, "root"), filepath.Join(dirs.Run, "state"), d.address)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	cmd := exec.Command(program, "--config", config)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
-	if err := cmd.Start(); err != nil {
+	server, err := testcontainerd.Start(context.Background(), bin, dir)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("containerd's log:\n%s", log.String())
+		eventually(t, "containerd has cleared up", func() bool {
+			mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(dir, "state")))
+			return err == nil && len(mounts) == 0
+		})
+		if err := server.Stop(); err != nil {
+			t.Error(err)
 		}
 	})
-	eventually(t, "containerd listens", func() bool {
-		conn, err := net.Dial("unix", d.address)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-	return d
+	return daemon{dirs: dirs, address: server.Address}
 }
 
 // noNetwork leaves pods' network namespaces as they are.
@@ -173,8 +158,37 @@ func connect(t testing.TB, d daemon) *containerd.Runtime {
 	t.Cleanup(func() {
 		clear(t, r)
 		r.Close()
+		noTraces(t, d)
 	})
 	return r
+}
+
+// noTraces sees that containerd holds nothing of podrun's but images.
+func noTraces(t testing.TB, d daemon) {
+	t.Helper()
+	ctx, c := raw(t, d)
+	defer c.Close()
+	left, err := c.ContainerService().List(ctx)
+	if err != nil || len(left) != 0 {
+		t.Errorf("containers left: %+v, %v", left, err)
+	}
+	answer, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil || len(answer.Tasks) != 0 {
+		t.Errorf("tasks left: %+v, %v", answer, err)
+	}
+	leases, err := c.LeasesService().List(ctx)
+	if err != nil || len(leases) != 0 {
+		t.Errorf("leases left: %+v, %v", leases, err)
+	}
+	err = c.SnapshotService("overlayfs").Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		if i.Kind != snapshots.KindCommitted {
+			t.Errorf("snapshot left: %+v", i)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // clear ends and removes all that is left.

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -30,6 +31,9 @@ type savedPod struct {
 	owner   string
 	savedAt time.Time
 	file    os.FileInfo
+	// newest are the instances that were noted down, in the file noted; nil when there is none.
+	newest []pod.Container
+	noted  os.FileInfo
 }
 
 // SavePod implements runtime.Data.
@@ -44,38 +48,26 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err := os.MkdirAll(r.Dirs.Pod(p.UID), 0o750); err != nil {
 		return fmt.Errorf("making the pod's directory: %w", err)
 	}
-	if err := writeDurably(r.Dirs.Manifest(p.UID), data); err != nil {
+	// Not synced to the disk: after a power cut nothing runs, and the manifests are read again.
+	if err := host.WriteFile(r.Dirs.Manifest(p.UID), data, 0o600); err != nil {
 		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
 	}
 	return nil
 }
 
-// writeDurably replaces the file as a whole; a power cut leaves the old content or the new.
-func writeDurably(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
+// Remember implements runtime.Data. A revision that was removed meanwhile needs no notes.
+func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
+	if err := checkUID(uid); err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails when it has been renamed, as it should
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
+	data, err := json.Marshal(newest)
 	if err != nil {
-		return err
+		return fmt.Errorf("encoding the instances of revision %s: %w", uid, err)
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
+	if err := host.WriteFile(r.Dirs.Instances(uid), data, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("noting down the instances of revision %s: %w", uid, err)
 	}
-	defer dir.Close()
-	return dir.Sync()
+	return nil
 }
 
 // LoadPod implements runtime.Data.
@@ -109,7 +101,7 @@ func readManifest(path string) (manifest, error) {
 }
 
 // saved returns the revisions that have a manifest. A directory without one is not podrun's to judge.
-func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
+func (r *Runtime) saved(only *pod.Key) (map[pod.UID]savedPod, error) {
 	entries, err := os.ReadDir(r.Dirs.Pods())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -123,6 +115,9 @@ func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
 		if !e.IsDir() {
 			continue
 		}
+		if known, ok := r.manifests.get(uid); ok && only != nil && known.key != *only {
+			continue
+		}
 		file, err := os.Lstat(r.Dirs.Manifest(uid))
 		if errors.Is(err, fs.ErrNotExist) {
 			r.manifests.drop(uid)
@@ -132,6 +127,7 @@ func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
 			return nil, fmt.Errorf("looking at the manifest of revision %s: %w", uid, err)
 		}
 		known, ok := r.manifests.get(uid)
+		was := known
 		if !ok || !os.SameFile(known.file, file) || !known.file.ModTime().Equal(file.ModTime()) {
 			m, err := readManifest(r.Dirs.Manifest(uid))
 			if err != nil {
@@ -139,11 +135,37 @@ func (r *Runtime) saved() (map[pod.UID]savedPod, error) {
 				continue
 			}
 			known = savedPod{key: pod.KeyOf(m.Pod), owner: m.Owner, savedAt: file.ModTime(), file: file}
-			r.manifests.put(uid, known)
 		}
+		known.newest, known.noted = r.noted(uid, was)
+		r.manifests.put(uid, known)
 		out[uid] = known
 	}
 	return out, nil
+}
+
+// noted reads the instances that were noted down for the revision, unless they are what was read before.
+func (r *Runtime) noted(uid pod.UID, was savedPod) ([]pod.Container, os.FileInfo) {
+	path := r.Dirs.Instances(uid)
+	file, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil
+	}
+	if was.noted != nil && os.SameFile(was.noted, file) && was.noted.ModTime().Equal(file.ModTime()) {
+		return was.newest, file
+	}
+	var newest []pod.Container
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &newest)
+	}
+	if err != nil {
+		r.Log.Warn("the notes of instances cannot be read; restart counts may begin anew", "uid", uid, "why", err)
+		return nil, file
+	}
+	for i := range newest {
+		newest[i].UID = uid
+	}
+	return newest, file
 }
 
 // RemoveData implements runtime.Data. The manifest goes last, so that what is cut off is found again.
@@ -161,12 +183,34 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := removeCgroups(uid); err != nil {
 		return err
 	}
+	if err := r.dropRecords(r.context(ctx), uid); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(dirs[0]); err != nil {
 		return fmt.Errorf("removing a pod's logs: %w", err)
 	}
-	entries, err := os.ReadDir(r.Dirs.Pod(uid))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("listing a pod's directory: %w", err)
+	if err := r.removeAllButManifest(ctx, uid); err != nil {
+		return fmt.Errorf("removing a pod's data: %w", err)
+	}
+	r.manifests.drop(uid)
+	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
+		return fmt.Errorf("removing a pod's directory: %w", err)
+	}
+	return nil
+}
+
+func (r *Runtime) removeAllButManifest(ctx context.Context, uid pod.UID) error {
+	dir := r.Dirs.Pod(uid)
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() { // a link is not followed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
 	}
 	for _, e := range entries {
 		if e.Name() == filepath.Base(r.Dirs.Manifest(uid)) {
@@ -175,13 +219,9 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := os.RemoveAll(filepath.Join(r.Dirs.Pod(uid), e.Name())); err != nil {
-			return fmt.Errorf("removing a pod's data: %w", err)
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
-	}
-	r.manifests.drop(uid)
-	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
-		return fmt.Errorf("removing a pod's directory: %w", err)
 	}
 	return nil
 }

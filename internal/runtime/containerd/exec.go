@@ -30,6 +30,9 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	if err != nil {
 		return 0, mapped("exec in "+id, err)
 	}
+	if streams != (runtime.ExecIO{}) {
+		streams.Stdout, streams.Stderr = somewhere(streams.Stdout), somewhere(streams.Stderr)
+	}
 	process := *spec.Process
 	process.Args, process.Terminal = cmd, streams.TTY
 	ended := make(chan struct{})
@@ -50,6 +53,14 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		}
 	}()
 	return r.follow(ctx, p, streams, ended)
+}
+
+// somewhere is w: a shim takes all streams or none.
+func somewhere(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
 }
 
 func missing(there bool, id string) error {

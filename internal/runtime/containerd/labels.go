@@ -31,6 +31,8 @@ const (
 	labelImageID    = "podrun.io/image-id"
 	labelOwner      = "podrun.io/owner"
 	labelStopSignal = "podrun.io/stop-signal"
+	// labelGeneration is on instances only whose start had been cut off before; see supersede.
+	labelGeneration = "podrun.io/generation"
 
 	// The exit labels are written together, before the task that they are about is deleted.
 	labelExitCode   = "podrun.io/exit-code"
@@ -61,12 +63,28 @@ const (
 	exitKilled     = 137
 )
 
-// containerID names an instance: the same pod, revision, container and attempt always give the same 32
-// hex digits, so that a start that is repeated finds what the first left.
-func (r *Runtime) containerID(i pod.Instance) string {
-	parts := []string{i.Key.Namespace, i.Key.Name, string(i.UID), i.Container, strconv.Itoa(i.Attempt)}
+// containerID names an instance: the same pod, revision, container, attempt and generation always give
+// the same 32 hex digits, so that a start that is repeated finds what the first left.
+func containerID(i pod.Instance, generation int) string {
+	parts := []string{i.Key.Namespace, i.Key.Name, string(i.UID), i.Container, strconv.Itoa(i.Attempt), strconv.Itoa(generation)}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
+}
+
+// earlier are the IDs of the generations before the one that carries the labels, latest first.
+func earlier(labels map[string]string) []string {
+	attempt, _ := strconv.Atoi(labels[labelAttempt])
+	i := pod.Instance{Key: keyOf(labels), UID: pod.UID(labels[labelPodUID]), Container: labels[labelContainer], Attempt: attempt}
+	var out []string
+	for n := generation(labels) - 1; n >= 0; n-- {
+		out = append(out, containerID(i, n))
+	}
+	return out
+}
+
+func generation(labels map[string]string) int {
+	n, _ := strconv.Atoi(labels[labelGeneration]) // absent: 0
+	return min(n, maxGenerations)
 }
 
 func instanceOf(s runtime.Start) pod.Instance {
@@ -74,7 +92,8 @@ func instanceOf(s runtime.Start) pod.Instance {
 }
 
 // startLabels are those that an instance is made with.
-func (r *Runtime) startLabels(s runtime.Start, stopSignal string) map[string]string {
+func (r *Runtime) startLabels(l *launch) map[string]string {
+	s := l.Start
 	labels := map[string]string{
 		labelPodName:      s.Pod.Name,
 		labelPodNamespace: s.Pod.Namespace,
@@ -87,7 +106,10 @@ func (r *Runtime) startLabels(s runtime.Start, stopSignal string) map[string]str
 		labelImage:        s.Container.Image,
 		labelImageID:      s.Image.ID,
 		labelOwner:        r.Owner,
-		labelStopSignal:   stopSignal,
+		labelStopSignal:   l.image.config.StopSignal,
+	}
+	if l.generation > 0 {
+		labels[labelGeneration] = strconv.Itoa(l.generation)
 	}
 	if grace := s.Pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		labels[labelGrace] = (time.Duration(*grace) * time.Second).String()

@@ -33,7 +33,11 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 	for _, t := range answer.Tasks {
 		byID[t.ID] = t
 	}
-	seen, err := r.gather(ctx, found, byID)
+	sandboxes, err := r.Sandboxes.List()
+	if err != nil {
+		return nil, err
+	}
+	seen, err := r.gather(ctx, found, byID, sandboxes, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,11 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 			byID[c.ID] = t
 		}
 	}
-	seen, err := r.gather(ctx, found, byID)
+	sandboxes, err := r.Sandboxes.Of(key)
+	if err != nil {
+		return pod.Observed{}, err
+	}
+	seen, err := r.gather(ctx, found, byID, sandboxes, &key)
 	if err != nil {
 		return pod.Observed{}, err
 	}
@@ -84,8 +92,9 @@ func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
 	return answer.Process, nil
 }
 
-// gather puts containers, tasks, sandboxes and directories together by pod.
-func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID map[string]*task.Process) (map[pod.Key]*pod.Observed, error) {
+// gather puts containers, tasks, sandboxes and directories together by pod; of directories, with only,
+// those of one pod at least.
+func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID map[string]*task.Process, sandboxes []sandbox.Record, only *pod.Key) (map[pod.Key]*pod.Observed, error) {
 	pods := map[pod.Key]*pod.Observed{}
 	of := func(key pod.Key) *pod.Observed {
 		if pods[key] == nil {
@@ -94,8 +103,9 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 		return pods[key]
 	}
 	owners := owners{}
+	superseded := superseded(found)
 	for _, c := range found {
-		if !ours(c.Labels) {
+		if !ours(c.Labels) || superseded[c.ID] {
 			continue
 		}
 		key := keyOf(c.Labels)
@@ -110,22 +120,19 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 			owners.add(key, instance.UID, c.Labels[labelOwner], c.CreatedAt)
 		}
 	}
-	sandboxes, err := r.Sandboxes.List()
-	if err != nil {
-		return nil, err
-	}
 	for _, s := range sandboxes {
 		o := of(s.Key)
 		o.Sandboxes = append(o.Sandboxes, s.Sandbox)
 		owners.add(s.Key, s.UID, s.Owner, s.CreatedAt)
 	}
-	saved, err := r.saved()
+	saved, err := r.saved(only)
 	if err != nil {
 		return nil, err
 	}
 	for uid, m := range saved {
 		o := of(m.key)
 		o.Data = append(o.Data, uid)
+		o.Remembered = append(o.Remembered, m.newest...)
 		owners.addData(m.key, uid, m.owner, m.savedAt)
 	}
 	for key, o := range pods {
@@ -133,6 +140,19 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 		o.Owner = owners[key].owner
 	}
 	return pods, nil
+}
+
+// superseded are the generations of instances that have a later one.
+func superseded(found []containers.Container) map[string]bool {
+	out := map[string]bool{}
+	for _, c := range found {
+		if ours(c.Labels) {
+			for _, id := range earlier(c.Labels) {
+				out[id] = true
+			}
+		}
+	}
+	return out
 }
 
 // owners finds the newest revision's owner. A revision's manifest says it best: it is written anew when
@@ -185,7 +205,7 @@ func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.P
 			out.State = pod.Unknown
 		}
 	}
-	if out.State != pod.Created && out.Reason != reasonStartError {
+	if out.State != pod.Created {
 		out.StartedAt = c.CreatedAt
 	}
 	return out, true, nil
@@ -207,8 +227,7 @@ func (r *Runtime) taskExit(c containers.Container, t *task.Process) exit {
 // its exit. The listings are not of one moment, so it looks again: a task comes before the mark and the
 // record of an exit before the task's end, hence mark, task and record are read in this order.
 func (r *Runtime) observeWithoutTask(ctx context.Context, c containers.Container) (pod.Container, bool, error) {
-	started := r.boot != c.Labels[labelBoot] || r.started(c.ID)
-	if !started {
+	if !r.ran(c) {
 		out := record(c)
 		out.State = pod.Created
 		return out, true, nil
@@ -247,6 +266,21 @@ func (r *Runtime) lostExit(c containers.Container) exit {
 		code: exitLost, at: last, reason: reasonLost,
 		message: "The container's exit was not seen: its runtime or the machine went down.",
 	}
+}
+
+// ran reports that the process of an instance without a task may have run: in an earlier boot, or by its
+// mark, or, if the run directory was lost, by what was noted down.
+func (r *Runtime) ran(c containers.Container) bool {
+	if r.boot != c.Labels[labelBoot] || r.started(c.ID) {
+		return true
+	}
+	newest, _ := r.noted(pod.UID(c.Labels[labelPodUID]), savedPod{})
+	for _, n := range newest {
+		if n.ID == c.ID && n.State != pod.Created {
+			return true
+		}
+	}
+	return false
 }
 
 // started reports the mark that the instance's process may have run.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -20,7 +21,9 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/log"
 	"github.com/containerd/typeurl/v2"
+	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/status"
@@ -48,6 +51,7 @@ type Sandboxes interface {
 	Create(ctx context.Context, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error)
 	Remove(ctx context.Context, id string) error
 	List() ([]sandbox.Record, error)
+	Of(key pod.Key) ([]sandbox.Record, error)
 }
 
 // Options are what a Runtime needs. Address, Dirs, Owner, Sandboxes and Log must be given.
@@ -78,6 +82,7 @@ type Runtime struct {
 	// sandboxStore says that containerd keeps sandbox records, so that shims can be shared; see shim.
 	sandboxStore bool
 	runcOptions  typeurl.Any
+	silence      *log.Entry
 
 	known *known
 	// images has what is known of images by the digest of their target.
@@ -131,7 +136,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("connecting to containerd at %s: %w", o.Address, err)
 	}
 	r := &Runtime{
-		Options: o, client: c, boot: boot, runcOptions: options,
+		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  &known{instances: map[string]instance{}},
 		images: newMemo[string, *image](), sandboxes: newMemo[string, sandbox.Record](),
 		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](),
@@ -141,6 +146,12 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+func silence() *log.Entry {
+	l := logrus.New()
+	l.SetOutput(io.Discard)
+	return logrus.NewEntry(l)
 }
 
 // Close ends the connection. Containers run on.
@@ -176,9 +187,10 @@ func (r *Runtime) detect(ctx context.Context) error {
 	return nil
 }
 
-// context names the namespace that all calls under it act in.
+// context names the namespace that all calls under it act in, and keeps what the client logs from
+// standard error: what matters comes as errors.
 func (r *Runtime) context(ctx context.Context) context.Context {
-	return namespaces.WithNamespace(ctx, r.Namespace)
+	return log.WithLogger(namespaces.WithNamespace(ctx, r.Namespace), r.silence)
 }
 
 // cleanupContext outlives ctx for a while, for undoing what was begun under it.
@@ -213,6 +225,11 @@ func native(err error) error {
 // isNotFound reports that an error of containerd's says that the object is missing.
 func isNotFound(err error) bool { return errdefs.IsNotFound(native(err)) }
 
+// isGone reports that a task cannot be reached because it, or the shim that held it, is gone.
+func isGone(err error) bool {
+	return isNotFound(err) || err != nil && strings.Contains(err.Error(), "ttrpc: closed")
+}
+
 // isInterrupted reports that a call was cut off, so that nothing is known of what it did.
 func isInterrupted(ctx context.Context, err error) bool {
 	err = native(err)
@@ -230,10 +247,8 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	r.sandboxes.drop(id)
 	r.shims.drop(id)
-	if r.sandboxStore {
-		if err := r.client.SandboxStore().Delete(r.context(ctx), id); err != nil && !isNotFound(err) {
-			return mapped("removing the sandbox record "+id, err)
-		}
+	if err := r.dropRecord(r.context(ctx), id); err != nil {
+		return err
 	}
 	return r.Sandboxes.Remove(ctx, id)
 }

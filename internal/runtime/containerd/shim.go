@@ -8,12 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
-	containerdsandbox "github.com/containerd/containerd/v2/core/sandbox"
-	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 )
 
@@ -49,7 +46,7 @@ func (r *Runtime) sharedShim(ctx context.Context, sandboxID string) shim {
 	}
 	conn.Close()
 	if !s.recorded {
-		if err := r.recordSandbox(ctx, sandboxID); err != nil {
+		if err := r.putRecord(ctx, sandboxID, nil); err != nil {
 			r.Log.Debug("no sandbox record", "sandbox", sandboxID, "why", err)
 			return shim{}
 		}
@@ -57,19 +54,6 @@ func (r *Runtime) sharedShim(ctx context.Context, sandboxID string) shim {
 		r.shims.put(sandboxID, s)
 	}
 	return s
-}
-
-func (r *Runtime) recordSandbox(ctx context.Context, id string) error {
-	now := time.Now()
-	_, err := r.client.SandboxStore().Create(ctx, containerdsandbox.Sandbox{
-		ID: id, Sandboxer: "podrun", CreatedAt: now, UpdatedAt: now,
-		Labels:  map[string]string{labelOwner: r.Owner},
-		Runtime: containerdsandbox.RuntimeOpts{Name: r.RuntimeName},
-	})
-	if errdefs.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
 
 // joinShim names the shim in the request; both in the field for it and in runc's options, where older

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -21,7 +20,6 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/sandbox"
 )
 
 // The files that a container's output goes to, as it comes. containerd's shim appends to them, so a
@@ -37,13 +35,17 @@ const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
 // launch is an instance on its way to running.
 type launch struct {
 	runtime.Start
-	id    string
-	home  sandbox.Record
-	image *image
-	spec  []byte
+	id string
+	// generation counts the starts of this instance that were cut off before this one; see supersede.
+	generation int
+	image      *image
+	spec       []byte
 	// shim serves the sandbox already; without an address the task gets one through its group.
 	shim shim
 }
+
+// maxGenerations is more than ever happens: podrun would have to be killed so often in the same start.
+const maxGenerations = 1000
 
 // StartContainer implements runtime.Containers.
 func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
@@ -52,29 +54,30 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	}
 	ctx, done := lingering(r.context(ctx))
 	defer done()
-	l, err := r.prepare(ctx, s)
-	if err != nil {
-		return err
-	}
-	err = r.launch(ctx, l)
-	if errdefs.IsAlreadyExists(err) {
-		running, cleared := r.clearLeftover(ctx, l.id)
-		if running || cleared != nil {
-			return cleared
+	for generation := range maxGenerations {
+		l, err := r.prepare(ctx, s, generation)
+		if err != nil {
+			return err
 		}
 		err = r.launch(ctx, l)
+		if l.shim.address != "" && err != nil && !errdefs.IsAlreadyExists(err) && !fromRuntime(err) && !isInterrupted(ctx, err) {
+			// The shim may have ended, or this containerd cannot share one.
+			r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
+			r.shims.put(s.Sandbox.ID, shim{refused: true})
+			l.shim = shim{}
+			err = r.launch(ctx, l)
+		}
+		if !errdefs.IsAlreadyExists(err) {
+			return startError(s, err)
+		}
+		if ran, err := r.supersede(ctx, l.id); ran || err != nil {
+			return err
+		}
 	}
-	err = r.afterEarlier(ctx, l, err)
-	if l.shim.address != "" && err != nil && !fromRuntime(err) && ctx.Err() == nil {
-		// The shim may have ended, or this containerd cannot share one.
-		r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
-		r.shims.put(s.Sandbox.ID, shim{refused: true})
-		l.shim = shim{}
-		err = r.launch(ctx, l)
-	}
-	if err == nil {
-		return nil
-	}
+	return fmt.Errorf("starting %s: too many starts of it were cut off", s.Container.Name)
+}
+
+func startError(s runtime.Start, err error) error {
 	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
 		return err
 	}
@@ -93,30 +96,11 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// afterEarlier launches again as long as containerd is still clearing up an earlier start of the same
-// instance, one whose podrun was killed.
-func (r *Runtime) afterEarlier(ctx context.Context, l *launch, err error) error {
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for range 100 {
-		if err == nil || fromRuntime(err) || !strings.HasSuffix(err.Error(), l.id+": file exists") {
-			return err
-		}
-		select {
-		case <-again.C:
-			err = r.launch(ctx, l)
-		case <-ctx.Done():
-			return err
-		}
-	}
-	return err
-}
-
 // prepare does all that needs nothing of containerd's, as a rule.
-func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error) {
-	l := &launch{Start: s, id: r.containerID(instanceOf(s))}
-	var err error
-	if l.home, err = r.sandboxRecord(s.Sandbox.ID); err != nil {
+func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) (*launch, error) {
+	l := &launch{Start: s, id: containerID(instanceOf(s), generation), generation: generation}
+	home, err := r.sandboxRecord(s.Sandbox.ID)
+	if err != nil {
 		return nil, err
 	}
 	if l.image, err = r.imageFor(ctx, s.Image); err != nil {
@@ -131,7 +115,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	spec, err := ocispec.Build(ocispec.Input{
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
-		Namespaces: ocispec.Namespaces{Network: l.home.Net, IPC: l.home.IPC, UTS: l.home.UTS},
+		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS},
 		Hostname:   hostname, User: l.image.user, Mounts: s.Mounts, CgroupV2: unified(),
 	})
 	if err != nil {
@@ -162,7 +146,7 @@ func (r *Runtime) makeLogs(i pod.Instance) error {
 
 // launch makes record, root filesystem and task, and starts it. The record comes first, because
 // containerd keeps a snapshot that a record names and collects one that none does. When launch fails
-// there is no instance, but with a StartError, or if containerd cannot be reached.
+// there is no instance, but with a StartError, and one that never ran if it was cut off.
 func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	r.known.saw(l.id, pod.KeyOf(l.Pod))
 	if _, err := r.client.ContainerService().Create(ctx, r.containerRecord(l)); err != nil {
@@ -172,10 +156,13 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	if err == nil {
 		return nil
 	}
+	if isInterrupted(ctx, err) {
+		return err // containerd may be at it still: the next start supersedes what is there
+	}
 	// A failure of the runtime's is the container's own; any other leaves no trace.
 	clean, cancel := cleanupContext(ctx)
 	defer cancel()
-	if fromRuntime(err) && !isInterrupted(ctx, err) {
+	if fromRuntime(err) {
 		now := exit{code: exitStartError, at: time.Now(), reason: reasonStartError, message: err.Error()}
 		if unsaid := r.writeExit(clean, l.id, now); unsaid != nil {
 			return fmt.Errorf("%w; it could not be recorded: %w", err, unsaid)
@@ -193,7 +180,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 
 func (r *Runtime) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
-		ID: l.id, Image: l.Image.Name, Labels: r.startLabels(l.Start, l.image.config.StopSignal),
+		ID: l.id, Image: l.Image.Name, Labels: r.startLabels(l),
 		Runtime:     containers.RuntimeInfo{Name: r.RuntimeName, Options: r.runcOptions},
 		Spec:        encoded{specType, l.spec},
 		Snapshotter: r.Snapshotter, SnapshotKey: l.id,
@@ -234,19 +221,18 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err := r.joinShim(request, l.shim); err != nil {
 		return err
 	}
-	if _, err := r.client.TaskService().Create(ctx, request); err != nil {
+	created, err := r.client.TaskService().Create(ctx, request)
+	if err != nil {
 		return native(err)
 	}
+	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
+	defer r.keepExit(ctx, l.id, l.Start)()
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
 	if err := os.WriteFile(r.Dirs.Started(l.id), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
 	}
-	answer, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
-	if err != nil {
-		return native(err)
-	}
-	r.learnShim(l, int(answer.Pid))
-	return nil
+	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
+	return native(err)
 }
 
 // rootfs makes a fresh root filesystem of the image. What an interrupted start left under its name is
@@ -275,18 +261,14 @@ func (r *Runtime) rootfs(ctx context.Context, l *launch) ([]mount.Mount, error) 
 	return mounts, nil
 }
 
-// clearLeftover removes an instance that an interrupted start left and that never ran; running says that
-// the earlier start succeeded.
-func (r *Runtime) clearLeftover(ctx context.Context, id string) (running bool, err error) {
-	c, err := r.client.ContainerService().Get(ctx, id)
-	if isNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, mapped("looking at an earlier start", err)
-	}
-	if !ours(c.Labels) {
-		return false, fmt.Errorf("container %s exists and is not podrun's", id)
+// supersede makes way for another start of an instance of which there is a record: ran says that there
+// needs none. The record of a start that was cut off stays, and the next has an ID of its own, because
+// containerd goes on clearing up under the old ID and would take the new root filesystem away. Only the
+// latest generation is listed, and the others are removed with it.
+func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error) {
+	c, there, err := r.ours(ctx, id)
+	if err != nil || !there {
+		return false, err
 	}
 	t, err := r.task(ctx, id)
 	if err != nil {
@@ -299,11 +281,16 @@ func (r *Runtime) clearLeftover(ctx context.Context, id string) (running bool, e
 	case !there:
 		return false, nil
 	case seen.State == pod.Running || seen.State == pod.Exited:
-		return true, nil // it ran; how it ended is for the next look to find
+		return true, nil // how it ended is for the next look to find
 	case seen.State != pod.Created:
 		return false, fmt.Errorf("an earlier start of container %s is in an unknown state", id)
+	case t == nil:
+		return false, nil
 	}
-	return false, r.RemoveContainer(ctx, id)
+	if err := r.unmark(id); err != nil { // before the task goes: else it would seem to have run
+		return false, err
+	}
+	return false, r.destroyTask(ctx, id)
 }
 
 // destroyTask kills the instance's task, if there is one, and removes it. A shim would take 10 s for the
@@ -311,13 +298,13 @@ func (r *Runtime) clearLeftover(ctx context.Context, id string) (running bool, e
 func (r *Runtime) destroyTask(ctx context.Context, id string) error {
 	service := r.client.TaskService()
 	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})
-	if err != nil && !isNotFound(err) {
+	if err != nil && !isGone(err) {
 		return mapped("killing "+id, err)
 	}
-	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isNotFound(err) {
+	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isGone(err) {
 		return mapped("waiting for the end of "+id, err)
 	}
-	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isNotFound(err) {
+	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isGone(err) {
 		return mapped("removing the task of "+id, err)
 	}
 	return nil

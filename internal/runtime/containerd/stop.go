@@ -54,7 +54,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string)
 	_, err = r.client.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL,
 	})
-	if isNotFound(err) {
+	if isGone(err) {
 		return nil
 	}
 	return mapped("signalling "+id, err)
@@ -80,7 +80,7 @@ func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 		switch {
 		case t != nil:
 			e = r.taskExit(c, t)
-		case r.boot != c.Labels[labelBoot] || r.started(id):
+		case r.ran(c):
 			e = r.lostExit(c)
 		default:
 			return fmt.Errorf("container %s never ran", id)
@@ -111,30 +111,46 @@ func (r *Runtime) writeExit(ctx context.Context, id string, e exit) error {
 	return nil
 }
 
-// RemoveContainer implements runtime.Containers.
+// RemoveContainer implements runtime.Containers. Earlier generations go after the one that hides them.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	ctx = r.context(ctx)
-	_, there, err := r.ours(ctx, id)
+	c, there, err := r.ours(ctx, id)
 	if err != nil {
 		return err
 	}
-	if there {
-		t, err := r.task(ctx, id)
-		if err != nil {
-			return err
-		}
-		if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
-			return fmt.Errorf("container %s is %s: not removed", id, t.Status)
-		}
-		if t != nil {
-			if err := r.destroyTask(ctx, id); err != nil {
-				return err
-			}
-		}
-		if err := r.removeRecord(ctx, id); err != nil {
+	if !there {
+		return r.unmark(id)
+	}
+	for _, id := range append([]string{id}, earlier(c.Labels)...) {
+		if err := r.removeInstance(ctx, id); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// removeInstance removes task, root filesystem and record of an instance that does not run.
+func (r *Runtime) removeInstance(ctx context.Context, id string) error {
+	t, err := r.task(ctx, id)
+	if err != nil {
+		return err
+	}
+	if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
+		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
+	}
+	if t != nil {
+		if err := r.destroyTask(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := r.removeRecord(ctx, id); err != nil {
+		return err
+	}
+	return r.unmark(id)
+}
+
+// unmark removes the mark that the instance's process may have run.
+func (r *Runtime) unmark(id string) error {
 	if err := os.Remove(r.Dirs.Started(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the mark of a start: %w", err)
 	}
@@ -147,6 +163,9 @@ func (r *Runtime) removeRecord(ctx context.Context, id string) error {
 	err := r.retried(ctx, func() error { return r.client.SnapshotService(r.Snapshotter).Remove(ctx, id) })
 	if err != nil {
 		return mapped("removing the root filesystem of "+id, err)
+	}
+	if err := r.dropRecord(ctx, id); err != nil {
+		return err
 	}
 	err = r.retried(ctx, func() error { return r.client.ContainerService().Delete(ctx, id) })
 	return mapped("removing container "+id, err)

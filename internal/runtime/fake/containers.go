@@ -80,7 +80,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 	c := r.containers[id]
 	switch {
 	case c == nil:
-	case signal == "SIGKILL":
+	case signal == "SIGKILL" || signal == "KILL":
 		r.end(c, killed, "", "")
 	case !r.ignoreTerm[c.Name]:
 		r.end(c, terminated, "", "")

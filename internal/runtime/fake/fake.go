@@ -60,8 +60,9 @@ type sandbox struct {
 }
 
 type kept struct {
-	pod   *v1.Pod
-	owner string
+	pod        *v1.Pod
+	owner      string
+	remembered []pod.Container
 }
 
 // New returns an empty runtime that runs under the given boot id and owner.
@@ -163,6 +164,7 @@ func (r *Runtime) observe(key pod.Key) pod.Observed {
 	for uid, d := range r.data {
 		if pod.KeyOf(d.pod) == key {
 			o.Data = append(o.Data, uid)
+			o.Remembered = append(o.Remembered, d.remembered...)
 			o.Owner = d.owner
 		}
 	}
@@ -245,7 +247,25 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err := r.enter(context.Background(), "SavePod", string(p.UID)); err != nil {
 		return err
 	}
-	r.data[p.UID] = &kept{pod: p.DeepCopy(), owner: owner}
+	d := r.data[p.UID]
+	if d == nil {
+		d = &kept{}
+		r.data[p.UID] = d
+	}
+	d.pod, d.owner = p.DeepCopy(), owner
+	return nil
+}
+
+// Remember keeps a copy.
+func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(context.Background(), "Remember", string(uid)); err != nil {
+		return err
+	}
+	if d := r.data[uid]; d != nil {
+		d.remembered = slices.Clone(newest)
+	}
 	return nil
 }
 

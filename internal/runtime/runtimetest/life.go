@@ -18,7 +18,7 @@ func testLife(t *testing.T, s subject) {
 	c := s.start(t, start)
 	boot := c.Boot
 	want := pod.Container{
-		ID: c.ID, Name: "main", UID: "uid-life", SandboxID: start.Sandbox.ID, Backoff: 3, Boot: boot, State: pod.Running,
+		ID: c.ID, Name: "main", UID: p.UID, SandboxID: start.Sandbox.ID, Backoff: 3, Boot: boot, State: pod.Running,
 		PID: c.PID, StartedAt: c.StartedAt, Grace: 7 * time.Second, Image: s.Image, ImageID: start.Image.ID,
 	}
 	if c != want {
@@ -81,7 +81,12 @@ func testStartAgain(t *testing.T, s subject) {
 	}
 	s.Exit(t, first.ID, 1)
 	ended := s.ended(t, start)
-	if again := s.start(t, start); again != ended {
+	// It may refuse, but it runs nothing and changes nothing.
+	err := s.StartContainer(t.Context(), start)
+	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
+		t.Errorf("error %v", err)
+	}
+	if again := s.instance(t, start); again != ended {
 		t.Errorf("a start of what has run changed\n     %+v\ninto %+v", ended, again)
 	}
 	s.remove(t, p)
@@ -166,14 +171,17 @@ func testMissing(t *testing.T, s subject) {
 func testStartError(t *testing.T, s subject) {
 	p := s.newPod("bad-node", "uid-bad", "main")
 	p.Spec.Containers[0].Command = []string{NoSuchCommand}
+	if s.CannotStart != nil {
+		s.CannotStart(&p.Spec.Containers[0])
+	}
 	start := s.ready(t, p)
-	for range 2 { // the second finds the first
+	for i := range 2 { // the second finds the first; it may refuse, but it changes nothing
 		err := s.StartContainer(t.Context(), start)
-		if started := (*runtime.StartError)(nil); err != nil && !errors.As(err, &started) {
+		if started := (*runtime.StartError)(nil); i == 0 && !errors.As(err, &started) {
 			t.Fatalf("error %v", err)
 		}
 		c := s.instance(t, start)
-		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" || c.FinishedAt.IsZero() || !c.StartedAt.IsZero() {
+		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" || c.StartedAt.IsZero() || c.FinishedAt.Before(c.StartedAt) {
 			t.Fatalf("%+v", c)
 		}
 		must(t, s.ReapContainer(t.Context(), c.ID))
@@ -194,8 +202,8 @@ func testSignals(t *testing.T, s subject) {
 	for _, c := range []struct {
 		signal string
 		code   int
-	}{{"TERM", 143}, {"SIGTERM", 143}, {"", 143}, {"KILL", 137}} {
-		p := s.newPod("web-node", pod.UID("uid-signal-"+c.signal), "main")
+	}{{"TERM", 143}, {"SIGTERM", 143}, {"", 143}, {"KILL", 137}, {"SIGKILL", 137}} {
+		p := s.newPod("web-node", "uid-signal-"+c.signal, "main")
 		start := s.ready(t, p)
 		running := s.start(t, start)
 		s.settle(t, running.ID)

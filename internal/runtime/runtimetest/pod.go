@@ -86,7 +86,7 @@ func testInspectIsList(t *testing.T, s subject) {
 	one.Attempt = 1
 	s.start(t, one)
 	same("one restarted")
-	if o := s.look(t, a); len(o.Containers) != 3 || len(o.Sandboxes) != 1 || !slices.Equal(o.Data, []pod.UID{"uid-a"}) || o.Owner != "serve" {
+	if o := s.look(t, a); len(o.Containers) != 3 || len(o.Sandboxes) != 1 || !slices.Equal(o.Data, []pod.UID{a.UID}) || o.Owner != "serve" {
 		t.Errorf("%+v", o)
 	}
 	s.remove(t, a)
@@ -180,21 +180,42 @@ func testData(t *testing.T, s subject) {
 	if o := s.look(t, p); o.Owner != "serve" {
 		t.Errorf("saved by another: %+v", o)
 	}
+	now := time.Unix(1_700_000_000, 5).UTC()
+	newest := []pod.Container{
+		{ID: "x", Name: "main", UID: p.UID, Attempt: 3, Boot: "b", State: pod.Exited, ExitCode: 5, StartedAt: now, FinishedAt: now.Add(time.Second), Reaped: true},
+		{ID: "y", Name: "side", UID: p.UID, State: pod.Running, StartedAt: now, Reaped: true},
+	}
+	must(t, s.Remember(p.UID, newest[:1]))
+	must(t, s.Remember(p.UID, newest))
+	must(t, s.Remember("uid-none", newest))
+	o = s.look(t, p)
+	if diff := cmp.Diff(newest, o.Remembered); diff != "" {
+		t.Errorf("remembered:\n%s", diff)
+	}
+	must(t, s.SavePod(p, "serve"))
+	if o := s.look(t, p); len(o.Remembered) != 2 {
+		t.Errorf("saving forgot: %+v", o)
+	}
 	loaded, err := s.LoadPod(p.UID)
 	must(t, err)
 	if diff := cmp.Diff(p, loaded); diff != "" {
 		t.Errorf("loaded:\n%s", diff)
 	}
-	other := s.newPod("web-node", "uid-data-2", "main")
+	other := s.newPod("web-node", "uid-more", "main")
+	defer func() {
+		if o := s.look(t, p); len(o.Remembered) > 0 {
+			t.Errorf("removed, but remembered: %+v", o.Remembered)
+		}
+	}()
 	must(t, s.SavePod(other, "serve"))
-	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{"uid-data", "uid-data-2"}) {
+	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{p.UID, other.UID}) {
 		t.Errorf("two revisions: %+v", o.Data)
 	}
 	must(t, s.RemoveData(t.Context(), pod.KeyOf(p), p.UID))
 	if _, err := s.LoadPod(p.UID); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("load: %v", err)
 	}
-	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{"uid-data-2"}) {
+	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{other.UID}) {
 		t.Errorf("one removed: %+v", o.Data)
 	}
 	s.remove(t, other)
@@ -203,7 +224,7 @@ func testData(t *testing.T, s subject) {
 func testOddNames(t *testing.T, s subject) {
 	long := strings.Repeat("n123456789", 25) + "-no"
 	for i, name := range []string{"a.b-c.d", long, "x"} {
-		p := s.newPod(name, pod.UID("Uid_"+strings.Repeat("u", i)+".1:2"), strings.Repeat("c", 63))
+		p := s.newPod(name, "Uid_"+strings.Repeat("u", i)+".1:2", strings.Repeat("c", 63))
 		p.Namespace = "n-" + strings.Repeat("s", 60)
 		start := s.ready(t, p)
 		c := s.start(t, start)

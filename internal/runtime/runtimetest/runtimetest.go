@@ -4,6 +4,7 @@ package runtimetest
 
 import (
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type Subject struct {
 	Image string
 	// Exit makes a running instance that runs Script end with a code from 0 to 127.
 	Exit func(t *testing.T, id string, code int)
+	// CannotStart makes a container one that cannot be started; nil: its command is NoSuchCommand.
+	CannotStart func(c *v1.Container)
 	// Runs says that commands really run, so that files and namespaces can be looked at from inside.
 	Runs bool
 }
@@ -40,7 +43,7 @@ type Subject struct {
 // in the file /exit as soon as that is there.
 const Script = `trap 'exit 143' TERM; while [ ! -e /exit ]; do sleep 0.02; done; exit $(cat /exit)`
 
-// NoSuchCommand cannot be started: an implementation that runs nothing must fail to start it too.
+// NoSuchCommand is not in the image.
 const NoSuchCommand = "/no/such/command"
 
 // patience bounds the wait for what must come.
@@ -70,15 +73,22 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, subject{fresh(t)}) })
+		t.Run(c.name, func(t *testing.T) { c.run(t, subject{fresh(t), rand.Text()}) })
 	}
 }
 
 // subject has the suite's own ways to use a Subject.
-type subject struct{ Subject }
+type subject struct {
+	Subject
+	// run is in every UID: what is named after them, such as cgroups, is the machine's.
+	run string
+}
+
+func (s subject) uid(name string) pod.UID { return pod.UID(name + "." + s.run) }
 
 // newPod is a pod of the named containers, which all run Script.
-func (s subject) newPod(name string, uid pod.UID, containers ...string) *v1.Pod {
+func (s subject) newPod(name, revision string, containers ...string) *v1.Pod {
+	uid := s.uid(revision)
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}
 	p.Spec.TerminationGracePeriodSeconds = new(int64(7))
 	for _, c := range containers {

@@ -1,0 +1,81 @@
+package internal_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The documents' manifests are files of testdata, where they are loaded by tests.
+func TestManifestsInDocumentsAreTested(t *testing.T) {
+	var known []string
+	files, err := filepath.Glob("../testdata/manifests/valid-*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("manifests: %v, %v", files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = append(known, strings.TrimSpace(string(data)))
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	if len(shown) == 0 {
+		t.Error("README.md shows no manifest")
+	}
+	for _, m := range shown {
+		if !slices.Contains(known, strings.TrimSpace(m[1])) {
+			t.Errorf("README.md has a manifest that is not in testdata/manifests:\n%s", m[1])
+		}
+	}
+}
+
+// Links between documents lead somewhere.
+func TestLinksInDocuments(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	for _, doc := range []string{"../README.md", "../CONTRIBUTING.md"} {
+		data, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", doc, m[1], err)
+			}
+		}
+	}
+}
+
+// Make targets that CONTRIBUTING.md names exist, and none is left out.
+func TestMakeTargetsAreDocumented(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile("../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(pattern string, text []byte) []string {
+		var out []string
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+			if m[1] != "help" {
+				out = append(out, m[1])
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	targets, told := names(`(?m)^([a-z0-9]+):.*## `, makefile), names("(?m)^\\| `make ([a-z0-9]+)`", guide)
+	if !slices.Equal(targets, told) {
+		t.Errorf("Makefile has %v, CONTRIBUTING.md %v", targets, told)
+	}
+}

@@ -1,0 +1,369 @@
+package containerd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+// TestLostExit: the shim is killed, and with it the only witness of the container's exit.
+func TestLostExit(t *testing.T) {
+	for name, start := range daemons {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, start(t), "sleep 1000")
+			c := r.run(t)
+			if err := syscall.Kill(parent(t, c.PID), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			lost := r.ended(t, 0)
+			if lost.ExitCode != 255 || lost.Reason != "ContainerStatusUnknown" || lost.Message == "" || lost.Reaped ||
+				lost.FinishedAt.Before(lost.StartedAt) || !lost.StartedAt.Equal(c.StartedAt) {
+				t.Errorf("%+v", lost)
+			}
+			if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+				t.Fatal(err)
+			}
+			reaped := find(t, r.Runtime, r.key, "main", 0)
+			if !reaped.Reaped || reaped.ExitCode != 255 || !reaped.FinishedAt.Equal(lost.FinishedAt) {
+				t.Errorf("%+v", reaped)
+			}
+			// The pod's next container gets a shim of its own.
+			if next := r.run(t); next.State != pod.Running {
+				t.Errorf("%+v", next)
+			}
+		})
+	}
+}
+
+// TestReboot: what is left of a container when the machine was switched off under it.
+func TestReboot(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	c := r.run(t)
+	ctx, raw := raw(t, d)
+	endTask(t, ctx, raw, c.ID)
+	if err := os.RemoveAll(r.Dirs.Run + "/started"); err != nil {
+		t.Fatal(err)
+	}
+	if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Created {
+		t.Errorf("no mark, same boot: %+v", c)
+	}
+	other := containers.Container{ID: c.ID, Labels: map[string]string{"podrun.io/boot": "another"}}
+	if _, err := raw.ContainerService().Update(ctx, other, "labels.podrun.io/boot"); err != nil {
+		t.Fatal(err)
+	}
+	if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Exited || c.ExitCode != 255 || c.Boot != "another" {
+		t.Errorf("another boot: %+v", c)
+	}
+}
+
+// TestCutOffStart: the record of a start that never got to run makes way for another, which hides it and
+// takes it along when it goes.
+func TestCutOffStart(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	ctx, raw := raw(t, d)
+	ids := map[string]bool{}
+	for range 3 {
+		r.start.Attempt = 0
+		c := r.run(t)
+		if c.State != pod.Running || ids[c.ID] {
+			t.Fatalf("%+v after %v", c, ids)
+		}
+		ids[c.ID] = true
+		if o, err := r.Inspect(t.Context(), r.key); err != nil || len(o.Containers) != 1 {
+			t.Errorf("%+v, %v", o.Containers, err)
+		}
+		if len(ids) == 3 {
+			break
+		}
+		// As if it had been cut off before the mark.
+		endTask(t, ctx, raw, c.ID)
+		if err := os.Remove(r.Dirs.Started(c.ID)); err != nil {
+			t.Fatal(err)
+		}
+		if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Created {
+			t.Errorf("%+v", c)
+		}
+	}
+	if all, err := raw.ContainerService().List(ctx); err != nil || len(all) != 3 {
+		t.Errorf("%d records, %v", len(all), err)
+	}
+	clear(t, r.Runtime) // the rig sees that all three are gone
+}
+
+// endTask kills and removes the task behind podrun's back.
+func endTask(t *testing.T, ctx context.Context, c *client.Client, id string) {
+	t.Helper()
+	loaded, err := c.LoadContainer(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := loaded.Task(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := task.Delete(ctx, client.WithProcessKill); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPodrunKilled: the connection goes at every moment of a start, and the next podrun starts the same
+// instance again.
+func TestPodrunKilled(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	for attempt := range 12 {
+		r.start.Attempt = attempt
+		first := dialOnly(t, d)
+		done := make(chan error, 1)
+		go func() { done <- first.StartContainer(context.Background(), r.start) }()
+		time.Sleep(time.Duration(attempt*6) * time.Millisecond) // where to cut, not what to wait for
+		first.Close()
+		<-done
+		if err := r.StartContainer(t.Context(), r.start); err != nil {
+			t.Fatalf("cut after %d ms: %v", attempt*6, err)
+		}
+		if c := find(t, r.Runtime, r.key, "main", attempt); c.State != pod.Running {
+			t.Errorf("cut after %d ms: %+v", attempt*6, c)
+		}
+	}
+}
+
+// dialOnly makes a Runtime that clears nothing up.
+func dialOnly(t testing.TB, d daemon) *containerd.Runtime {
+	t.Helper()
+	r, err := containerd.New(context.Background(), options(t, d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestDaemonKilled: containers outlive containerd, and the connection heals by itself.
+func TestDaemonKilled(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	c := r.run(t)
+	rings, err := r.Rings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	killDaemon(t, d)
+	for range rings { // until it is closed
+	}
+	if _, err := r.List(t.Context()); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("list: %v", err)
+	}
+	if _, err := r.Inspect(t.Context(), r.key); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("inspect: %v", err)
+	}
+	r.start.Attempt = 1
+	err = r.StartContainer(t.Context(), r.start)
+	if started := (*runtime.StartError)(nil); !errors.Is(err, runtime.ErrUnavailable) || errors.As(err, &started) {
+		t.Errorf("start: %v", err)
+	}
+	revive(t, r)
+	if now := find(t, r.Runtime, r.key, "main", 0); now != c {
+		t.Errorf("%+v became %+v", c, now)
+	}
+	if c := r.run(t); c.State != pod.Running {
+		t.Errorf("%+v", c)
+	}
+	clear(t, r.Runtime)
+}
+
+func TestNoDaemon(t *testing.T) {
+	dirs := newDirs(t)
+	begin := time.Now()
+	_, err := containerd.New(t.Context(), options(t, daemon{dirs: dirs, address: filepath.Join(dirs.Run, "none.sock")}))
+	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "none.sock") || time.Since(begin) > time.Second {
+		t.Errorf("after %s: %v", time.Since(begin), err)
+	}
+}
+
+// TestListsAreTrue lists while instances come and go: no look may invent an exit or a state.
+func TestListsAreTrue(t *testing.T) {
+	r := newRig(t, embeddedDaemon(t), "exit 3")
+	ctx, cancel := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	for _, look := range []func() (pod.Observed, error){
+		func() (pod.Observed, error) { return r.Inspect(t.Context(), r.key) },
+		func() (pod.Observed, error) {
+			all, err := r.List(t.Context())
+			if err != nil || len(all) != 1 {
+				return pod.Observed{}, fmt.Errorf("%+v, %w", all, err)
+			}
+			return all[0], nil
+		},
+	} {
+		looking.Go(func() {
+			for ctx.Err() == nil {
+				o, err := look()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, c := range o.Containers {
+					if c.State == pod.Unknown || c.State == pod.Exited && (c.ExitCode != 3 || c.Reason != "Error") {
+						t.Errorf("%+v", c)
+					}
+				}
+			}
+		})
+	}
+	for attempt := range 15 {
+		c := r.run(t)
+		r.ended(t, attempt)
+		if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+			t.Error(err)
+		}
+		if err := r.RemoveContainer(t.Context(), c.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	looking.Wait()
+}
+
+// TestOneShim: all containers of a sandbox, of this and of a later podrun, have one shim, which ends with
+// the last of them.
+func TestOneShim(t *testing.T) {
+	for name, start := range daemons {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, start(t), "sleep 1000")
+			shim := parent(t, r.run(t).PID)
+			for range 2 {
+				if other := parent(t, r.run(t).PID); other != shim {
+					t.Errorf("shims %d and %d", shim, other)
+				}
+			}
+			later := rig{Runtime: dialOnly(t, r.daemon), daemon: r.daemon, key: r.key, start: r.start}
+			defer later.Close()
+			for range 2 {
+				if other := parent(t, later.run(t).PID); other != shim {
+					t.Errorf("shims %d and %d", shim, other)
+				}
+			}
+			clear(t, r.Runtime)
+			eventually(t, "the shim ends", func() bool { return syscall.Kill(shim, 0) != nil })
+			// The address that is remembered leads nowhere now.
+			again := rigOn(t, r.daemon, r.Runtime, "sleep 1000")
+			if c := again.run(t); c.State != pod.Running {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+// killDaemon kills the embedded containerd.
+func killDaemon(t *testing.T, d daemon) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.dirs.ContainerdState(), "daemon.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the daemon is gone", func() bool { return !embedded.Running(d.dirs) })
+}
+
+// revive starts the embedded containerd again, until the test ends.
+func revive(t *testing.T, r rig) {
+	t.Helper()
+	dirs := r.daemon.dirs
+	lease, err := embedded.Ensure(t.Context(), embedded.Options{Dirs: dirs, Args: []string{"serve", dirs.Root, dirs.Run}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lease.Close() })
+	eventually(t, "the connection heals", func() bool {
+		_, err := r.List(t.Context())
+		return err == nil
+	})
+}
+
+// TestExitsWhileTheDaemonIsDown: containers that end while containerd is down, those with a shim of their
+// own and those that share one, keep their exit.
+func TestExitsWhileTheDaemonIsDown(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "until [ -e /end ]; do sleep 0.02; done; exit 5")
+	var all []pod.Container
+	for range 3 {
+		all = append(all, r.run(t))
+	}
+	killDaemon(t, d)
+	for _, c := range all {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/root/end", c.PID), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all ended", func() bool {
+		for _, c := range all {
+			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID)); err == nil && !strings.Contains(string(stat), ") Z ") {
+				return false
+			}
+		}
+		return true
+	})
+	revive(t, r)
+	for i := range all {
+		c := r.ended(t, i)
+		if c.ExitCode != 5 || c.Reason != "Error" || c.Reaped {
+			t.Errorf("%+v", c)
+		}
+		if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, raw := raw(t, d)
+	records := func() int {
+		t.Helper()
+		found, err := raw.SandboxStore().List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	// One for each container and one for the shared shim.
+	if n := records(); n != 4 {
+		t.Errorf("%d records", n)
+	}
+	if err := r.RemoveContainer(t.Context(), all[0].ID); err != nil {
+		t.Error(err)
+	}
+	// Behind podrun's back the record stays, until the pod goes.
+	if theirs, err := raw.LoadContainer(ctx, all[1].ID); err != nil {
+		t.Error(err)
+	} else if err := theirs.Delete(ctx, client.WithSnapshotCleanup); err != nil {
+		t.Error(err)
+	}
+	if n := records(); n != 3 {
+		t.Errorf("%d records", n)
+	}
+	clear(t, r.Runtime)
+	if n := records(); n != 0 {
+		t.Errorf("%d records are left", n)
+	}
+}
