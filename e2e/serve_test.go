@@ -101,7 +101,11 @@ func TestBadManifestKeepsThePod(t *testing.T) {
 	if again := n.mainPID(n.ready("a-n"), "c"); again != pid {
 		t.Errorf("process %d became %d", pid, again)
 	}
+	// What nobody can tell to be unwanted is kept alive, too.
+	n.kill(n.wrong("a-n", "no such file"), "c")
+	n.restarted("a-n", 1)
 	must(t, os.Rename(n.manifests+".away", n.manifests))
+	n.wrong("a-n", "a.yaml:6: spec.restartpolicy")
 	n.remove("a.yaml")
 	n.gone("a-n")
 }
