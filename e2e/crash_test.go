@@ -142,14 +142,20 @@ func (r *round) run() {
 		r.pass(1200)
 	}
 	r.t.Logf("%s", r.name)
-	r.strike()
-	r.mend()
-	r.settle("in the end")
-	r.judgeTraces()
-	r.endServe(syscall.SIGTERM)
-	r.clearAway()
+	times := ""
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"strike", r.strike}, {"mend", func() { r.mend() }}, {"settle", func() { r.settle("in the end") }}, {"judge", r.judgeTraces},
+		{"end", func() { r.endServe(syscall.SIGTERM) }}, {"down", r.down}, {"look", r.nothingLeft},
+	} {
+		begun := time.Now()
+		step.do()
+		times += fmt.Sprintf(" %s %s", step.name, time.Since(begun).Round(time.Millisecond))
+	}
 	took := time.Since(begin).Round(100 * time.Millisecond)
-	r.t.Logf("%s: passed in %s", r.name, took)
+	r.t.Logf("%s: passed in %s:%s", r.name, took, times)
 	if took > 20*time.Second {
 		said, _ := os.ReadFile(r.log.Name())
 		r.t.Logf("which is slow; serve said:\n%s", said)
@@ -306,12 +312,17 @@ func (r *round) judgeJob(key string, phase v1.PodPhase, c v1.ContainerStatus, st
 	}
 }
 
-// clearAway stops and removes all, and looks for traces.
-func (r *round) clearAway() {
+// down stops and removes all.
+func (r *round) down() {
 	r.t.Helper()
 	if out := r.lane.run("down", "--all"); out.code != 0 {
 		r.failf("down --all: %v", out)
 	}
+}
+
+// nothingLeft looks for traces.
+func (r *round) nothingLeft() {
+	r.t.Helper()
 	left := errors.New("not looked")
 	for end := time.Now().Add(20 * time.Second); left != nil && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		left = r.left()
