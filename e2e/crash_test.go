@@ -3,9 +3,11 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -87,6 +89,8 @@ type round struct {
 	mend func()
 	// counts are the highest restart counts seen.
 	counts map[string]int32
+	// began are the pods' start times.
+	began  map[string]string
 	wanted map[string]bool
 }
 
@@ -96,7 +100,7 @@ func newRound(l *lane, seed uint64, n int) *round {
 	cell := order[n%len(order)]
 	r := &round{
 		lane: l, phase: phases[cell%len(phases)], fault: faults[cell/len(phases)], dice: rand.New(rand.NewPCG(seed, uint64(n)+1)),
-		struck: map[string]int{}, sure: map[string]bool{}, mend: func() {}, counts: map[string]int32{},
+		struck: map[string]int{}, sure: map[string]bool{}, mend: func() {}, counts: map[string]int32{}, began: map[string]string{},
 	}
 	r.name = fmt.Sprintf("round %d: %s during %s", n, r.fault, r.phase)
 	return r
@@ -218,11 +222,18 @@ func (r *round) look() (running string, err error) {
 	}
 	var wrong []error
 	services := 0
-	for name := range r.wanted {
+	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {
 		p, ok := pods[name+"-n"]
 		if !ok {
 			wrong = append(wrong, fmt.Errorf("no %s", name))
 			continue
+		}
+		if p.Status.StartTime != nil && (isService(name) || r.fault != "reboot") {
+			now := p.Status.StartTime.String()
+			if was := r.began[name]; was != "" && was != now {
+				r.failf("%s began at %s and now at %s", name, was, now)
+			}
+			r.began[name] = now
 		}
 		for _, c := range p.Status.ContainerStatuses {
 			if was := r.counts[p.Name+"/"+c.Name]; c.RestartCount < was && (isService(name) || r.fault != "reboot") {
