@@ -4,13 +4,15 @@
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 IMAGE    ?= podrun:dev
+ROUNDS   ?= 200
+KINDS    ?= embedded
 
 export CGO_ENABLED ?= 0
 # The same flags everywhere, so that tests and binary share what is compiled.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint update verify e2e bench fuzz oracle image
+.PHONY: help demo build test race lint update verify e2e crash bench fuzz oracle image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +48,10 @@ verify: update ## check that what is generated is up to date
 e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
 	@scripts/deps.sh runc busybox
 	@scripts/e2e.sh
+
+crash: build ## run ROUNDS (200) random rounds of the crash matrix on each containerd in KINDS (root)
+	@scripts/deps.sh runc busybox
+	@scripts/crash.sh $(ROUNDS) $(KINDS)
 
 bench: build ## measure podrun against containerd alone (root); UPDATE=1 writes docs/benchmarks.md
 	@scripts/deps.sh runc busybox
