@@ -60,12 +60,10 @@ func run(args []string, out io.Writer) error {
 		}
 	}
 	r.print(out)
-	if *doc != "" {
-		if err := os.WriteFile(*doc, r.document(), 0o644); err != nil {
-			return err
-		}
+	if err := r.err(); err != nil || *doc == "" {
+		return err
 	}
-	return r.err()
+	return os.WriteFile(*doc, r.document(), 0o644)
 }
 
 // all is the whole corpus.

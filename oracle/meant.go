@@ -57,6 +57,8 @@ var meant = []meaning{
 		"A pod's logs are in a directory named `<namespace>_<name>_<uid>`, and Linux takes 255 characters. Kubernetes judges each name alone."),
 	on(ofPodrun, `metadata\.name`, `Duplicate value: .* has the same name`, "podrun refuses a pod that is twice in a file",
 		"Only one of them could run; an API server refuses the second one when it is sent."),
+	on(ofPodrun, `metadata\.annotations\[podrun\.io/.*\]`, ``, "podrun judges annotations of its own",
+		"They mean nothing to Kubernetes; a typo in one must not be ignored."),
 	on(ofPodrun, `spec\.nodeName`, `this node is`, "podrun refuses another node's `spec.nodeName`",
 		"The kubelet overwrites it. A manifest that says that it is for another machine was probably copied to the wrong one."),
 	on(ofPodrun, `spec\.containers[]\.env[]\.(name|value)`, `NUL`, "podrun refuses a NUL in a variable",
