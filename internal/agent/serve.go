@@ -61,6 +61,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	h.o.Log.Info("serving", "manifests", names(all), "node", o.NodeName)
 	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
 		var told teller
+		shown := problemFile{path: o.Dirs.ManifestProblems()}
 		in := make(chan manifest.Desired)
 		var reading sync.WaitGroup
 		defer reading.Wait()
@@ -71,6 +72,9 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 				return
 			case d := <-in:
 				told.tell(o.Log, d)
+				if err := shown.write(d.Problems); err != nil {
+					o.Log.Warn("get cannot show what is wrong with manifests", "why", err)
+				}
 				select {
 				case out <- d:
 				case <-ctx.Done():
