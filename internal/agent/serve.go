@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,6 +87,10 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	return nil
 }
 
+// forkTime is for how long a child of a killed serve may still hold its files: from the fork that begot it
+// until it becomes another program.
+const forkTime = time.Second
+
 // lockServe lets one serve at a time work on a run directory. The kernel drops the lock of a process
 // that was killed.
 func lockServe(dirs layout.Dirs) (unlock func(), err error) {
@@ -97,7 +102,12 @@ func lockServe(dirs layout.Dirs) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the run directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for end := time.Now().Add(forkTime); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%w on %s", ErrServing, dirs.Run)
