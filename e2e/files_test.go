@@ -44,6 +44,9 @@ func TestFormsOfManifests(t *testing.T) {
 		n.ready(name)
 	}
 	n.said("twice.yaml:7: ")
+	if r := n.run("get", "pods"); !strings.Contains(r.stderr, "twice.yaml:7: spec.restartPolicy: duplicate key") {
+		t.Errorf("get pods: %v", r)
+	}
 	if pods := n.pods(); len(pods) != 5 {
 		t.Errorf("pods: %s", asJSON(pods))
 	}
