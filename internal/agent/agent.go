@@ -22,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -127,11 +128,23 @@ func (h *house) ended(actor string, err error) {
 	}
 }
 
+// sweepStatuses removes the status files of pods that are not among all.
+func (h *house) sweepStatuses(all []pod.Observed) error {
+	there := map[pod.Key]bool{}
+	for _, o := range all {
+		there[o.Key] = true
+	}
+	return status.NewFiles(h.o.Dirs).Sweep(func(key pod.Key) bool { return there[key] })
+}
+
 // origins returns where the pods that are there were read, so that of two manifests for one pod the
 // running one's stays chosen.
 func (h *house) origins(ctx context.Context) (map[pod.Key]manifest.Origin, error) {
 	all, err := h.conn.Runtime.List(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.sweepStatuses(all); err != nil {
 		return nil, err
 	}
 	from := map[pod.Key]manifest.Origin{}

@@ -52,6 +52,9 @@ func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, err
 	if err != nil {
 		return nil, err
 	}
+	if err := h.sweepStatuses(all); err != nil {
+		return nil, err
+	}
 	var pods []*v1.Pod
 	for _, o := range all {
 		pods = append(pods, h.manifestOf(o))

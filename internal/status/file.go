@@ -65,6 +65,25 @@ func (f *Files) Gone(key pod.Key) error {
 	return nil
 }
 
+// Sweep removes the files of pods that are not there. Whoever removed the last of such a pod was killed
+// before it could say so.
+func (f *Files) Sweep(there func(pod.Key) bool) error {
+	entries, err := os.ReadDir(f.dirs.Statuses())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking for old status files: %w", err)
+	}
+	for _, e := range entries {
+		base, isStatus := strings.CutSuffix(e.Name(), ".json")
+		namespace, name, ok := strings.Cut(base, "_")
+		if key := (pod.Key{Namespace: namespace, Name: name}); isStatus && ok && !there(key) {
+			if err := f.Gone(key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Read returns the pods of all status files, in order of namespace and name. Files that vanish
 // meanwhile are left out.
 func Read(dirs layout.Dirs) ([]v1.Pod, error) {

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
@@ -54,6 +55,28 @@ func TestRestartsAndPhases(t *testing.T) {
 				t.Errorf("phase %s, restarts %d, %q after %q", s.Phase, got.RestartCount, word(got.State), word(got.LastTerminationState))
 			}
 		})
+	}
+}
+
+func TestSweepKeepsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Run: t.TempDir()}
+	files := NewFiles(dirs)
+	if err := files.Sweep(func(pod.Key) bool { return false }); err != nil {
+		t.Errorf("before there is any: %v", err)
+	}
+	for _, name := range []string{"stays-n", "goes-n"} {
+		p := &v1.Pod{}
+		p.Namespace, p.Name = "default", name
+		if err := files.Publish(p, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := files.Sweep(func(key pod.Key) bool { return key == pod.Key{Namespace: "default", Name: "stays-n"} }); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := Read(dirs); err != nil || len(left) != 1 || left[0].Name != "stays-n" {
+		t.Errorf("left %v, %v", left, err)
 	}
 }
 
