@@ -228,7 +228,9 @@ func (r *round) look() (running string, err error) {
 			wrong = append(wrong, fmt.Errorf("no %s", name))
 			continue
 		}
-		if p.Status.StartTime != nil && (isService(name) || r.fault != "reboot") {
+		// It begins with its sandbox; what is shown before is when its manifest was read.
+		begun := p.Status.StartTime != nil && slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.ContainerID != "" })
+		if begun && (isService(name) || r.fault != "reboot") {
 			now := p.Status.StartTime.String()
 			if was := r.began[name]; was != "" && was != now {
 				r.failf("%s began at %s and now at %s", name, was, now)

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
@@ -67,5 +68,28 @@ func word(s v1.ContainerState) string {
 		return s.Terminated.Reason
 	default:
 		return ""
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Run: t.TempDir()}
+	if keys, err := Keys(dirs); err != nil || len(keys) > 0 {
+		t.Errorf("before there is any: %v, %v", keys, err)
+	}
+	files := NewFiles(dirs)
+	for _, name := range []string{"stays-n", "goes-n"} {
+		p := &v1.Pod{}
+		p.Namespace, p.Name = "default", name
+		if err := files.Publish(p, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stays := pod.Key{Namespace: "default", Name: "stays-n"}
+	if err := files.Gone(pod.Key{Namespace: "default", Name: "goes-n"}); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := Keys(dirs); err != nil || len(keys) != 1 || keys[0] != stays {
+		t.Errorf("%v, %v, want %v", keys, err, stays)
 	}
 }
