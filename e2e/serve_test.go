@@ -128,9 +128,12 @@ func TestKilledProcessComesBack(t *testing.T) {
 	if s.ContainerID == p.Status.ContainerStatuses[0].ContainerID || again.Status.PodIP != p.Status.PodIP || again.UID != p.UID {
 		t.Errorf("before: %s\nafter: %s", asJSON(p.Status), asJSON(again.Status))
 	}
-	if got := n.ok("logs", "--previous", "a"); got != "began\n" {
-		t.Errorf("log of the run before: %q", got)
-	}
+	n.await("the log of the run before", func() error {
+		if got := n.ok("logs", "--previous", "a"); got != "began\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
 }
 
 func TestFreshRootFilesystem(t *testing.T) {
