@@ -78,6 +78,9 @@ func (d Dirs) Status(key pod.Key) string {
 // StartedOf is the directory of the marks of a revision's instances.
 func (d Dirs) StartedOf(uid pod.UID) string { return filepath.Join(d.Run, "started", string(uid)) }
 
+// Socket is where serve answers HTTP.
+func (d Dirs) Socket() string { return filepath.Join(d.Run, "podrun.sock") }
+
 // Started marks that an instance's process may have run; written just before it is started.
 func (d Dirs) Started(uid pod.UID, id string) string { return filepath.Join(d.StartedOf(uid), id) }
 
