@@ -246,7 +246,7 @@ func (r *Relister) list(ctx context.Context) []Event {
 		r.o.Log.Info("listing containers works again")
 	}
 	r.err, r.good, r.listed = nil, time.Now(), true
-	listed := map[pod.Key]bool{}
+	listed := make(map[pod.Key]bool, len(all))
 	var events []Event
 	for _, seen := range all {
 		listed[seen.Key] = true
