@@ -28,7 +28,7 @@ type options struct {
 	kind, podrun, markdown   string
 	rounds, manyRounds, pods int
 	idle                     time.Duration
-	floorOnly                bool
+	floorOnly, relist        bool
 }
 
 func main() {
@@ -41,6 +41,7 @@ func main() {
 	flag.IntVar(&o.pods, "pods", 50, "how many pods are many")
 	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long to watch podrun idle")
 	flag.BoolVar(&o.floorOnly, "floor-only", false, "measure the containerd client alone")
+	flag.BoolVar(&o.relist, "relist", false, "measure nothing but full lists against the bare calls to containerd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -93,6 +94,9 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if o.relist {
+		return measureRelist(ctx, o, client, server.Address, archive, dir, m)
+	}
 	r, err := measure(ctx, o, client, server.Address, archive, dir, m)
 	if err != nil {
 		return err

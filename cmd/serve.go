@@ -71,6 +71,7 @@ func nodeName(given string) (string, error) {
 func (a *app) serveCommand() *cobra.Command {
 	var r runFlags
 	var stopPods bool
+	var listen string
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Keep the pods of all manifests running",
@@ -89,6 +90,7 @@ func (a *app) serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			o.Listen = listen
 			for _, path := range o.Sources.Manifests {
 				if path == "-" {
 					return usage(c, errors.New("--manifests -: standard input is read by once only"))
@@ -100,6 +102,7 @@ func (a *app) serveCommand() *cobra.Command {
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},
 	}
+	c.Flags().StringVar(&listen, "listen", "", "loopback address to answer HTTP at too, read-only (127.0.0.1:10255); always on podrun.sock in the run directory")
 	r.add(c.Flags())
 	c.Flags().BoolVar(&stopPods, "stop-pods", false, "stop and remove the pods when serve ends")
 	return c

@@ -21,6 +21,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/volume"
 )
@@ -38,7 +39,24 @@ type Options struct {
 	Events string
 	// MaxBackoff is the longest crash back-off.
 	MaxBackoff time.Duration
-	Log        *slog.Logger
+	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
+	Listen string
+	Log    *slog.Logger
+
+	// observer hears how listing goes; may be nil.
+	observer relist.Observer
+	// backend is used in place of a containerd; for tests.
+	backend backend
+}
+
+// backend is a runtime in all the roles of the port that the house needs.
+type backend interface {
+	runtime.Lister
+	runtime.Doorbell
+	runtime.Sandboxes
+	runtime.Containers
+	runtime.Images
+	runtime.Data
 }
 
 // ErrUsage marks errors that the caller made: wrong options, manifests that cannot be used.
@@ -47,7 +65,8 @@ var ErrUsage = errors.New("usage")
 // house is a connected podrun: everything but the sources of manifests.
 type house struct {
 	o        Options
-	conn     *Connection
+	runtime  backend
+	conn     *Connection // nil where the runtime was given
 	relister *relist.Relister
 	tailer   *logs.Tailer
 	loop     reconcile.Options
@@ -64,26 +83,37 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if err != nil {
 		return nil, err
 	}
-	connect := o.Connect
-	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
-	connect.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log,
-		Network: network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log})})
-	conn, err := Connect(ctx, connect)
+	r, conn, err := o.connect(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
-	r := conn.Runtime
-	listing := relist.Options{Lister: r, Bell: r, Period: o.RelistPeriod, Log: o.Log}
+	listing := relist.Options{Lister: r, Bell: r, Period: o.RelistPeriod, Observer: o.observer, Log: o.Log}
 	if o.Events == "off" {
 		listing.Bell = nil
 	}
-	h := &house{o: o, conn: conn, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
 		Volumes: volume.New(volume.Options{Dirs: o.Dirs}), Logs: h.tailer, Publisher: publisher,
 		Owner: owner, Boot: boot, HostIP: hostIP(o.Log), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
+}
+
+// connect returns the runtime to use.
+func (o Options) connect(ctx context.Context, owner string) (backend, *Connection, error) {
+	if o.backend != nil {
+		return o.backend, nil, nil
+	}
+	connect := o.Connect
+	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
+	connect.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log,
+		Network: network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log})})
+	conn, err := Connect(ctx, connect)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn.Runtime, conn, nil
 }
 
 func hostIP(log *slog.Logger) string {
@@ -96,6 +126,9 @@ func hostIP(log *slog.Logger) string {
 }
 
 func (h *house) close() {
+	if h.conn == nil {
+		return
+	}
 	if err := h.conn.Close(); err != nil {
 		h.o.Log.Debug("disconnecting failed", "why", err)
 	}
@@ -111,7 +144,9 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
-	running.Go(func() { h.conn.keep(beneath) })
+	if h.conn != nil {
+		running.Go(func() { h.conn.keep(beneath) })
+	}
 	feeding, stopFeeding := context.WithCancel(ctx)
 	running.Go(func() { feed(feeding, desired) })
 	h.ended("loop", reconcile.NewLoop(h.loop).Run(ctx, desired, events))
@@ -128,14 +163,14 @@ func (h *house) ended(actor string, err error) {
 // origins returns where the pods that are there were read, so that of two manifests for one pod the
 // running one's stays chosen.
 func (h *house) origins(ctx context.Context) (map[pod.Key]manifest.Origin, error) {
-	all, err := h.conn.Runtime.List(ctx)
+	all, err := h.runtime.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	from := map[pod.Key]manifest.Origin{}
 	for _, o := range all {
 		for _, uid := range o.Data {
-			if p, err := h.conn.Runtime.LoadPod(uid); err == nil {
+			if p, err := h.runtime.LoadPod(uid); err == nil {
 				from[o.Key] = manifest.OriginOf(p)
 			}
 		}

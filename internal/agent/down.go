@@ -51,7 +51,7 @@ func Down(ctx context.Context, o Options, pick func([]*v1.Pod) ([]*v1.Pod, error
 
 // choose lets pick choose among the pods that are there.
 func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error)) (map[pod.Key]bool, error) {
-	all, err := h.conn.Runtime.List(ctx)
+	all, err := h.runtime.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, err
 // manifestOf returns what o runs; where that is not kept, a pod of that name.
 func (h *house) manifestOf(o pod.Observed) *v1.Pod {
 	for _, uid := range o.Data {
-		if p, err := h.conn.Runtime.LoadPod(uid); err == nil {
+		if p, err := h.runtime.LoadPod(uid); err == nil {
 			return p
 		}
 	}

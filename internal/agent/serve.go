@@ -37,7 +37,12 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	defer unlock()
-	h, err := open(ctx, o, ownerServe, status.NewFiles(o.Dirs))
+	d, err := newDesk(&o)
+	if err != nil {
+		return err
+	}
+	defer d.server.Close()
+	h, err := open(ctx, o, ownerServe, d.files)
 	if err != nil {
 		return err
 	}
@@ -67,17 +72,19 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		var reading sync.WaitGroup
 		defer reading.Wait()
 		reading.Go(func() { read(ctx, all, running, in, h.ended) })
+		reading.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case d := <-in:
-				told.tell(o.Log, d)
-				if err := shown.write(d.Problems); err != nil {
+			case want := <-in:
+				d.want(want)
+				told.tell(o.Log, want)
+				if err := shown.write(want.Problems); err != nil {
 					o.Log.Warn("get cannot show what is wrong with manifests", "why", err)
 				}
 				select {
-				case out <- d:
+				case out <- want:
 				case <-ctx.Done():
 					return
 				}

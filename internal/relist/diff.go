@@ -2,6 +2,7 @@ package relist
 
 import (
 	"fmt"
+	"slices"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -47,12 +48,28 @@ func Diff(old, now pod.Observed) []Event {
 	if old.Empty() && !now.Empty() {
 		add(Appeared, "", "")
 	}
-	before := map[string]pod.Container{}
+	if !same(old.Containers, now.Containers) {
+		diffContainers(old, now, add)
+	}
+	events = append(events, diffSandboxes(old, now)...)
+	if !old.Empty() && now.Empty() {
+		add(Vanished, "", "")
+	}
+	return events
+}
+
+// same reports that nothing has happened to the containers, which is what most looks find.
+func same(old, now []pod.Container) bool {
+	return slices.EqualFunc(old, now, func(a, b pod.Container) bool { return a.ID == b.ID && a.State == b.State })
+}
+
+func diffContainers(old, now pod.Observed, add func(k Kind, container, id string)) {
+	before := map[string]pod.State{}
 	for _, c := range old.Containers {
-		before[c.ID] = c
+		before[c.ID] = c.State
 	}
 	for _, c := range now.Containers {
-		was := before[c.ID].State
+		was := before[c.ID]
 		delete(before, c.ID)
 		switch {
 		case c.State == pod.Running && was != pod.Running:
@@ -70,21 +87,13 @@ func Diff(old, now pod.Observed) []Event {
 		}
 		add(Removed, c.Name, c.ID)
 	}
-	events = append(events, diffSandboxes(old, now)...)
-	if !old.Empty() && now.Empty() {
-		add(Vanished, "", "")
-	}
-	return events
 }
 
 func diffSandboxes(old, now pod.Observed) []Event {
-	ready := map[string]bool{}
-	for _, s := range now.Sandboxes {
-		ready[s.ID] = s.Ready
-	}
 	var events []Event
 	for _, s := range old.Sandboxes {
-		if s.Ready && !ready[s.ID] {
+		whole := slices.ContainsFunc(now.Sandboxes, func(n pod.Sandbox) bool { return n.ID == s.ID && n.Ready })
+		if s.Ready && !whole {
 			events = append(events, Event{Kind: SandboxDied, Pod: now.Key, ID: s.ID})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 // stream keeps one subscription to the runtime's events open. It only passes rings on.
 type stream struct {
 	bell    runtime.Doorbell
+	watch   Observer
 	log     *slog.Logger
 	rings   chan runtime.Ring
 	changed chan struct{} // rung when the stream broke: the period must fall back now
@@ -25,8 +26,8 @@ const (
 	sayAfter = 5
 )
 
-func newStream(bell runtime.Doorbell, log *slog.Logger) *stream {
-	return &stream{bell: bell, log: log, rings: make(chan runtime.Ring, 64), changed: make(chan struct{}, 1)}
+func newStream(bell runtime.Doorbell, watch Observer, log *slog.Logger) *stream {
+	return &stream{bell: bell, watch: watch, log: log, rings: make(chan runtime.Ring, 64), changed: make(chan struct{}, 1)}
 }
 
 func (s *stream) healthy() bool { return s.up.Load() }
@@ -43,6 +44,7 @@ func (s *stream) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.watch.Stream(false, err)
 		if time.Since(began) > longestReconnect {
 			pause, failures = firstReconnect, 0
 		}
@@ -64,6 +66,7 @@ func (s *stream) once(ctx context.Context) error {
 		return err
 	}
 	s.up.Store(true)
+	s.watch.Stream(true, nil)
 	defer func() {
 		s.up.Store(false)
 		select {

@@ -30,7 +30,9 @@ type Options struct {
 	// Bell may be nil: then polling alone finds what happened.
 	Bell   runtime.Doorbell
 	Period time.Duration
-	Log    *slog.Logger
+	// Observer may be nil.
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Relister holds what was seen of every pod.
@@ -41,6 +43,8 @@ type Relister struct {
 	pods map[pod.Key]record
 	good time.Time
 	err  error
+	// listed says that a list has succeeded.
+	listed bool
 	// found are the differences that Look found, until Run sends them.
 	found []Event
 	bell  chan struct{}
@@ -57,12 +61,15 @@ func New(o Options) *Relister {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
 	}
+	if o.Observer == nil {
+		o.Observer = blind{}
+	}
 	return &Relister{o: o, pods: map[pod.Key]record{}, good: time.Now(), bell: make(chan struct{}, 1)}
 }
 
 // Run lists and listens until ctx ends, and sends every difference. It blocks when out is not read.
 func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
-	stream := newStream(r.o.Bell, r.o.Log)
+	stream := newStream(r.o.Bell, r.o.Observer, r.o.Log)
 	var streaming sync.WaitGroup
 	streaming.Go(func() { stream.run(ctx) })
 	defer streaming.Wait()
@@ -81,6 +88,9 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 		case <-r.bell:
 			events = r.takeFound()
 		case ring := <-stream.rings:
+			if !ring.At.IsZero() {
+				r.o.Observer.Rang(time.Since(ring.At))
+			}
 			if ring.All {
 				timer.Reset(0)
 				continue
@@ -93,6 +103,7 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 		for _, e := range events {
 			select {
 			case out <- e:
+				r.o.Observer.Happened(e.Kind)
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -114,7 +125,7 @@ func (r *Relister) period(s *stream) time.Duration {
 // that follows within a period looks again.
 func (r *Relister) answer(ctx context.Context, key pod.Key) (events []Event, ok bool) {
 	turn := r.begin()
-	seen, err := r.o.Lister.Inspect(ctx, key)
+	seen, err := r.inspect(ctx, key)
 	if err != nil {
 		r.failed(fmt.Errorf("inspecting %s: %w", key, err))
 		return nil, false
@@ -133,7 +144,7 @@ func (r *Relister) takeFound() []Event {
 // Look inspects one pod now and returns what it saw. What changed is told like any other change.
 func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	turn := r.begin()
-	seen, err := r.o.Lister.Inspect(ctx, key)
+	seen, err := r.inspect(ctx, key)
 	if err != nil {
 		return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, err)
 	}
@@ -147,6 +158,15 @@ func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) 
 		}
 	}
 	return r.pods[key].seen, nil
+}
+
+func (r *Relister) inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
+	began := time.Now()
+	seen, err := r.o.Lister.Inspect(ctx, key)
+	if ctx.Err() == nil {
+		r.o.Observer.Inspected(time.Since(began), err)
+	}
+	return seen, err
 }
 
 // Seen returns the newest sight of a pod without looking.
@@ -209,8 +229,11 @@ func (r *Relister) keepLocked(seen pod.Observed, turn uint64) []Event {
 
 // list looks at everything.
 func (r *Relister) list(ctx context.Context) []Event {
-	turn := r.begin()
+	turn, began := r.begin(), time.Now()
 	all, err := r.o.Lister.List(ctx)
+	if ctx.Err() == nil {
+		r.o.Observer.Relisted(began, time.Since(began), err)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			r.failed(err)
@@ -222,8 +245,8 @@ func (r *Relister) list(ctx context.Context) []Event {
 	if r.err != nil {
 		r.o.Log.Info("listing containers works again")
 	}
-	r.err, r.good = nil, time.Now()
-	listed := map[pod.Key]bool{}
+	r.err, r.good, r.listed = nil, time.Now(), true
+	listed := make(map[pod.Key]bool, len(all))
 	var events []Event
 	for _, seen := range all {
 		listed[seen.Key] = true

@@ -28,6 +28,8 @@ type Ring struct {
 	Key pod.Key
 	// All means that any pod may have changed, as after a gap in the stream.
 	All bool
+	// At is when the runtime says that it happened; zero where it does not say. Good for measuring only.
+	At time.Time
 }
 
 // Doorbell turns the runtime's event stream into rings.

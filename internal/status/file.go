@@ -2,12 +2,15 @@ package status
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -63,6 +66,25 @@ func (f *Files) Gone(key pod.Key) error {
 		return fmt.Errorf("removing status of %s: %w", key, err)
 	}
 	return nil
+}
+
+// Pods returns what has been published of the pods that are not gone, in order of namespace and name.
+func (f *Files) Pods() ([]v1.Pod, error) {
+	f.mu.Lock()
+	last := maps.Clone(f.last) // the contents are never changed
+	f.mu.Unlock()
+	pods := make([]v1.Pod, 0, len(last))
+	for key, data := range last {
+		var p v1.Pod
+		if err := json.Unmarshal(data, &p); err != nil {
+			return nil, fmt.Errorf("decoding status of %s: %w", key, err)
+		}
+		pods = append(pods, p)
+	}
+	slices.SortFunc(pods, func(a, b v1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pods, nil
 }
 
 // Keys returns the pods that have a status file.

@@ -100,7 +100,7 @@ func (r *Runtime) ring(e *events.Envelope) (runtime.Ring, bool) {
 		r.known.sawOOM(id)
 	}
 	key, ok := r.known.key(id)
-	return runtime.Ring{Key: key, All: !ok}, true
+	return runtime.Ring{Key: key, All: !ok, At: e.Timestamp}, true
 }
 
 // eventID is the container that the event is about; "" for one about an exec'd process.

@@ -199,7 +199,7 @@ func (r *Runtime) hangUp(ch chan runtime.Ring) {
 func (r *Runtime) ring(key pod.Key) {
 	for ch := range r.rings {
 		select {
-		case ch <- runtime.Ring{Key: key}:
+		case ch <- runtime.Ring{Key: key, At: time.Now()}:
 		default:
 		}
 	}

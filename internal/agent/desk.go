@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/api"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/metrics"
+	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/status"
+)
+
+// desk is where a running serve is asked how it is: over HTTP, and by those who scrape its metrics.
+type desk struct {
+	o       *Options
+	files   *status.Files
+	metrics *metrics.Metrics
+	server  *api.Server
+
+	mu      sync.Mutex
+	desired manifest.Desired
+}
+
+// newDesk takes the addresses, so that it is known early when they cannot be had, and makes the metrics,
+// which watch listing from then on.
+func newDesk(o *Options) (*desk, error) {
+	server, err := api.Listen(o.Dirs.Socket(), o.Listen, o.Log)
+	if errors.Is(err, api.ErrAddress) {
+		return nil, fmt.Errorf("%w: --listen: %w", ErrUsage, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &desk{o: o, files: status.NewFiles(o.Dirs), metrics: metrics.New(o.Log), server: server}
+	o.observer = d.metrics
+	return d, nil
+}
+
+// want takes note of what the sources want.
+func (d *desk) want(now manifest.Desired) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.desired = now
+}
+
+// run answers until ctx ends.
+func (d *desk) run(ctx context.Context, r *relist.Relister) error {
+	n := node{d, r}
+	d.metrics.Watch(n)
+	address := ""
+	if a := d.server.Address(); a != nil {
+		address = a.String()
+	}
+	d.o.Log.Info("answering HTTP", "socket", d.o.Dirs.Socket(), "listen", address)
+	return d.server.Run(ctx, api.NewHandler(api.Options{Node: n, Metrics: d.metrics.Handler(), Log: d.o.Log}))
+}
+
+// node is what the desk tells of.
+type node struct {
+	desk *desk
+	*relist.Relister
+}
+
+// Desired is what the sources said last.
+func (n node) Desired() manifest.Desired {
+	n.desk.mu.Lock()
+	defer n.desk.mu.Unlock()
+	return n.desk.desired
+}
+
+// Pods are the pods with the statuses that were written last.
+func (n node) Pods() ([]v1.Pod, error) { return n.desk.files.Pods() }
+
+// Health implements api.Node: podrun does its work, and reaches containerd.
+func (n node) Health() []api.Check {
+	var away error
+	if err := n.Failing(); errors.Is(err, runtime.ErrUnavailable) {
+		away = err
+	}
+	return []api.Check{{Name: "relist", Err: n.Healthy()}, {Name: "containerd", Err: away}}
+}
+
+// Ready implements api.Node: all sources have spoken, all that they said can be used, and what is there
+// is known.
+func (n node) Ready() []api.Check {
+	desired := n.Desired()
+	var waiting error
+	if !desired.Complete {
+		waiting = errors.New("not every source of manifests has been read yet")
+	}
+	return []api.Check{
+		{Name: "sources", Err: waiting},
+		{Name: "relist", Err: n.Failing()},
+		{Name: "manifests", Err: problems(desired.Problems)},
+	}
+}
+
+// problems words all problems as one, whatever order the sources are in.
+func problems(all []manifest.Problem) error {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.Err.Error())
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	slices.Sort(texts)
+	return errors.New(strings.Join(slices.Compact(texts), "\n"))
+}

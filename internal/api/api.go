@@ -1,0 +1,119 @@
+// Package api is the read-only HTTP server of a running podrun: health, the pods with their statuses,
+// metrics, at the kubelet's paths. It changes nothing and knows nobody: what it answers it asks a Node.
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Node is what the answers come from.
+type Node interface {
+	// Health are the checks of whether podrun can do its work.
+	Health() []Check
+	// Ready are the checks of whether all is as it should be.
+	Ready() []Check
+	// Pods are the pods with their statuses.
+	Pods() ([]v1.Pod, error)
+}
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name string
+	// Err is nil when it is well.
+	Err error
+}
+
+// Options make a Handler.
+type Options struct {
+	Node Node
+	// Metrics answers /metrics.
+	Metrics http.Handler
+	Log     *slog.Logger
+}
+
+// NewHandler answers at all paths. Other methods than GET and HEAD are refused at every one.
+func NewHandler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
+		checks(w, r, o.Node.Health(), http.StatusInternalServerError)
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		checks(w, r, o.Node.Ready(), http.StatusServiceUnavailable)
+	})
+	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) { pods(w, o) })
+	mux.Handle("/metrics", o.Metrics)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "podrun's HTTP is read-only", http.StatusMethodNotAllowed)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// checks answers in Kubernetes' style: "ok" when all is well, else, or when ?verbose asks for it, a line
+// for each. ?exclude=NAME leaves one out.
+func checks(w http.ResponseWriter, r *http.Request, all []Check, failed int) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	query := r.URL.Query()
+	excluded := map[string]bool{}
+	for _, e := range query["exclude"] {
+		excluded[e] = true
+	}
+	var text strings.Builder
+	good := true
+	for _, c := range all {
+		switch {
+		case excluded[c.Name]:
+			fmt.Fprintf(&text, "[+]%s excluded: ok\n", c.Name)
+		case c.Err != nil:
+			good = false
+			fmt.Fprintf(&text, "[-]%s failed: %s\n", c.Name, oneLine(c.Err))
+		default:
+			fmt.Fprintf(&text, "[+]%s ok\n", c.Name)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	switch {
+	case !good:
+		w.WriteHeader(failed)
+		fmt.Fprintf(w, "%s%s check failed\n", text.String(), name)
+	case query.Has("verbose"):
+		fmt.Fprintf(w, "%s%s check passed\n", text.String(), name)
+	default:
+		fmt.Fprint(w, "ok")
+	}
+}
+
+// oneLine keeps a check's text on its line, so that no text can pass for another check.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+func pods(w http.ResponseWriter, o Options) {
+	items, err := o.Node.Pods()
+	if err == nil {
+		list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: items}
+		if list.Items == nil {
+			list.Items = []v1.Pod{}
+		}
+		var data []byte
+		if data, err = json.Marshal(list); err == nil {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(data) // a client that went away is no concern
+			return
+		}
+	}
+	o.Log.Error("answering /pods", "why", err)
+	http.Error(w, "the pods cannot be told: "+err.Error(), http.StatusInternalServerError)
+}

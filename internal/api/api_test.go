@@ -1,0 +1,106 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// told is a Node that tells what the test says.
+type told struct {
+	health, ready []Check
+	pods          []v1.Pod
+	err           error
+}
+
+func (n told) Health() []Check         { return n.health }
+func (n told) Ready() []Check          { return n.ready }
+func (n told) Pods() ([]v1.Pod, error) { return n.pods, n.err }
+
+func handler(n told) http.Handler {
+	return NewHandler(Options{
+		Node: n, Log: slog.New(slog.DiscardHandler),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") }),
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	good := []Check{{Name: "relist"}, {Name: "manifests"}}
+	bad := []Check{{Name: "relist"}, {Name: "manifests", Err: errors.New("a.yaml:1: no\n[+]b.yaml ok")}}
+	web := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default"}}
+	tests := []struct {
+		name, method, path string
+		node               told
+		status             int
+		want               string // the whole body, or with … its beginning
+	}{
+		{"healthy", "GET", "/healthz", told{health: good}, 200, "ok"},
+		{"healthy, at length", "GET", "/healthz?verbose", told{health: good}, 200, "[+]relist ok\n[+]manifests ok\nhealthz check passed\n"},
+		{"unhealthy", "GET", "/healthz", told{health: bad, ready: good}, 500, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nhealthz check failed\n"},
+		{"ready", "GET", "/readyz", told{ready: good, health: bad}, 200, "ok"},
+		{"not ready", "GET", "/readyz", told{ready: bad}, 503, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nreadyz check failed\n"},
+		{"one left out", "GET", "/readyz?exclude=manifests", told{ready: bad}, 200, "ok"},
+		{"metrics", "GET", "/metrics", told{}, 200, "a_metric 1\n"},
+		{"no pods", "GET", "/pods", told{}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
+		{"pods", "GET", "/pods", told{pods: []v1.Pod{web}}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
+		{"pods cannot be told", "GET", "/pods", told{err: errors.New("broken")}, 500, "the pods cannot be told: broken\n"},
+		{"head", "HEAD", "/readyz", told{ready: bad}, 503, "…"},
+		{"post", "POST", "/healthz", told{health: good}, 405, "podrun's HTTP is read-only\n"},
+		{"delete", "DELETE", "/pods", told{}, 405, "podrun's HTTP is read-only\n"},
+		{"nothing there", "GET", "/exec", told{}, 404, "404 page not found\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := httptest.NewRecorder()
+			handler(tt.node).ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, nil))
+			begin, partly := strings.CutSuffix(tt.want, "…")
+			if body := w.Body.String(); w.Code != tt.status || body != tt.want && !(partly && strings.HasPrefix(body, begin)) {
+				t.Errorf("got %d %q, want %d %q", w.Code, body, tt.status, tt.want)
+			}
+			if tt.status == http.StatusMethodNotAllowed && w.Header().Get("Allow") != "GET, HEAD" {
+				t.Errorf("Allow: %q", w.Header().Get("Allow"))
+			}
+		})
+	}
+}
+
+func TestPodsAreAPodList(t *testing.T) {
+	pods := []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "web-n"}, Status: v1.PodStatus{Phase: v1.PodRunning}}}
+	w := httptest.NewRecorder()
+	handler(told{pods: pods}).ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
+	var list v1.PodList
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if list.Kind != "PodList" || len(list.Items) != 1 || list.Items[0].Status.Phase != v1.PodRunning {
+		t.Errorf("got %+v", list)
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+}
+
+func TestOtherHosts(t *testing.T) {
+	h := forThisHost(handler(told{}))
+	for host, want := range map[string]int{
+		"127.0.0.1:10255": 200, "localhost": 200, "[::1]:1": 200, "[::1]": 200, "127.0.0.2": 200,
+		"evil.example": 421, "127.0.0.1.evil.example:80": 421, "": 421, "10.0.0.1:80": 421,
+	} {
+		r := httptest.NewRequest("GET", "/healthz", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%q: got %d, want %d", host, w.Code, want)
+		}
+	}
+}

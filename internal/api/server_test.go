@@ -1,0 +1,151 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve runs a server until stop is called.
+func serve(t *testing.T, socket, address string) (s *Server, stop func()) {
+	t.Helper()
+	s, err := Listen(socket, address, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, handler(told{})) }()
+	stop = func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+	}
+	return s, stop
+}
+
+func get(socket string) (string, error) {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	r, err := client.Get("http://podrun/healthz")
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	return string(body), err
+}
+
+func TestSocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "podrun.sock")
+	// What a killed podrun leaves: a socket nobody listens on.
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	left.Close()
+	_, stop := serve(t, socket, "")
+	info, err := os.Stat(socket)
+	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("got %v, %v, want mode 0600", info.Mode(), err)
+	}
+	if body, err := get(socket); err != nil || body != "ok" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	stop()
+	if entries, _ := os.ReadDir(filepath.Dir(socket)); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// A directory may be deeper than a socket's path may be long.
+func TestSocketInADeepDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 40))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, stop := serve(t, filepath.Join(dir, "podrun.sock"), "")
+	t.Chdir(dir)
+	if body, err := get("podrun.sock"); err != nil || body != "ok" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	stop()
+}
+
+func TestSomethingElseInTheSocketsPlace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "podrun.sock")
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path, "", slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("took the place of a file")
+	}
+	if data, _ := os.ReadFile(path); string(data) != "precious" {
+		t.Errorf("the file is now %q", data)
+	}
+}
+
+func TestListen(t *testing.T) {
+	for _, address := range []string{":10255", "0.0.0.0:0", "[::]:0", "192.0.2.1:80", "example.com:80", "127.0.0.1", "10255", "[fe80::1]:1"} {
+		_, err := Listen(filepath.Join(t.TempDir(), "s"), address, slog.New(slog.DiscardHandler))
+		if !errors.Is(err, ErrAddress) {
+			t.Errorf("%s: got %v", address, err)
+		}
+	}
+	s, stop := serve(t, filepath.Join(t.TempDir(), "s"), "127.0.0.1:0")
+	defer stop()
+	r, err := http.Get("http://" + s.Address().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		t.Errorf("got %s", r.Status)
+	}
+	// A second one finds the port taken, and leaves no socket.
+	dir := t.TempDir()
+	if _, err := Listen(filepath.Join(dir, "s"), s.Address().String(), slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("listened twice")
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestHeaderLimit(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	_, stop := serve(t, socket, "")
+	defer stop()
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// Written aside: the server may answer and hang up before it has read all.
+	go fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: x\r\nA: %s\r\n\r\n", strings.Repeat("a", 1<<20))
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got %s", r.Status)
+	}
+}

@@ -1,0 +1,136 @@
+// Package metrics counts what podrun does and answers in Prometheus' text format, under the kubelet's
+// names where the meaning is the same. It observes; it decides nothing and asks nobody but when it is
+// scraped. No other room imports the Prometheus client.
+package metrics
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"podrun.io/podrun/internal/relist"
+)
+
+// Metrics are those of one podrun. They implement relist.Observer.
+type Metrics struct {
+	registry *prometheus.Registry
+	log      *slog.Logger
+
+	interval, duration, inspection, latency prometheus.Histogram
+	lastSeen, streamUp                      prometheus.Gauge
+	relistErrors, connected, connectErrors  prometheus.Counter
+	events                                  *prometheus.CounterVec
+
+	began time.Time // of the last list; Relisted's own
+}
+
+// buckets go from a look at one pod to a runtime that hangs, in seconds.
+func buckets() []float64 {
+	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30}
+}
+
+// New makes the metrics; Watch adds those that are read when scraped.
+func New(log *slog.Logger) *Metrics {
+	histogram := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets()})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), log: log,
+		interval:      histogram("kubelet_pleg_relist_interval_seconds", "Time between the beginnings of two full lists of containers."),
+		duration:      histogram("kubelet_pleg_relist_duration_seconds", "Time that a full list of containers took."),
+		inspection:    histogram("kubelet_pleg_pod_relist_duration_seconds", "Time that a look at one pod took."),
+		latency:       histogram("kubelet_evented_pleg_connection_latency_seconds", "Time from an event of the runtime until it was heard."),
+		lastSeen:      gauge("kubelet_pleg_last_seen_seconds", "When the last full list that succeeded began, in seconds since the epoch."),
+		streamUp:      gauge("podrun_evented_pleg_connected", "1 while the runtime's event stream is heard, 0 while polling alone finds what happens."),
+		relistErrors:  counter("podrun_pleg_relist_errors_total", "Full lists and looks at one pod that failed."),
+		connected:     counter("kubelet_evented_pleg_connection_success_count", "Times that the runtime's event stream was opened."),
+		connectErrors: counter("kubelet_evented_pleg_connection_error_count", "Times that the runtime's event stream could not be opened, or broke."),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "podrun_pleg_events_total",
+			Help: "Changes of pods that were found, by type."}, []string{"type"}),
+	}
+	m.registry.MustRegister(m.interval, m.duration, m.inspection, m.latency, m.lastSeen, m.streamUp,
+		m.relistErrors, m.connected, m.connectErrors, m.events, buildInfo(),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for kind := relist.Appeared; kind <= relist.Vanished; kind++ { // so that a rate has something to begin with
+		m.events.WithLabelValues(kind.String())
+	}
+	return m
+}
+
+// buildInfo is 1, with what the build left in the binary as labels.
+func buildInfo() prometheus.Collector {
+	version, commit := "(devel)", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Version != "" {
+			version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = s.Value
+			}
+		}
+	}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "podrun_build_info", Help: "1; the labels say which podrun this is.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "go_version": runtime.Version()}})
+	g.Set(1)
+	return g
+}
+
+// Handler answers scrapes, a few at a time.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn),
+		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
+	})
+}
+
+// Relisted implements relist.Observer.
+func (m *Metrics) Relisted(began time.Time, took time.Duration, err error) {
+	if !m.began.IsZero() {
+		m.interval.Observe(began.Sub(m.began).Seconds())
+	}
+	m.began = began
+	m.duration.Observe(took.Seconds())
+	if err != nil {
+		m.relistErrors.Inc()
+		return
+	}
+	m.lastSeen.Set(float64(began.UnixNano()) / float64(time.Second))
+}
+
+// Inspected implements relist.Observer.
+func (m *Metrics) Inspected(took time.Duration, err error) {
+	m.inspection.Observe(took.Seconds())
+	if err != nil {
+		m.relistErrors.Inc()
+	}
+}
+
+// Stream implements relist.Observer.
+func (m *Metrics) Stream(up bool, _ error) {
+	if up {
+		m.connected.Inc()
+		m.streamUp.Set(1)
+		return
+	}
+	m.connectErrors.Inc()
+	m.streamUp.Set(0)
+}
+
+// Rang implements relist.Observer.
+func (m *Metrics) Rang(late time.Duration) { m.latency.Observe(max(late, 0).Seconds()) }
+
+// Happened implements relist.Observer.
+func (m *Metrics) Happened(kind relist.Kind) { m.events.WithLabelValues(kind.String()).Inc() }

@@ -1,0 +1,97 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/relist"
+)
+
+// Node is what is asked when metrics are scraped.
+type Node interface {
+	// Counts sum up what is there.
+	Counts() relist.Counts
+	// Desired is what the sources said last.
+	Desired() manifest.Desired
+	// Pods are the pods with their statuses.
+	Pods() ([]v1.Pod, error)
+}
+
+// Watch adds what n tells to every scrape. It is called once, before the first.
+func (m *Metrics) Watch(n Node) {
+	described := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	m.registry.MustRegister(&node{
+		from:        n,
+		runningPods: described("kubelet_running_pods", "Pods that have a sandbox that is ready."),
+		containers:  described("kubelet_running_containers", "Containers by state.", "container_state"),
+		desired:     described("kubelet_desired_pods", "Pods that the manifests want.", "static"),
+		problems:    described("podrun_manifest_problems", "Manifests that cannot be used, and sources that cannot be read, by kind of source.", "source"),
+		warnings:    described("podrun_manifest_warnings", "Manifests that are used but should not be as they are, by kind of source.", "source"),
+		complete:    described("podrun_sources_ready", "1 when every source of manifests has been read; before, nothing is removed."),
+		restarts:    described("kube_pod_container_status_restarts_total", "Restarts of a container of a pod.", "namespace", "pod", "uid", "container"),
+		waiting:     described("kube_pod_container_status_waiting_reason", "1: why a container that does not run is waiting.", "namespace", "pod", "uid", "container", "reason"),
+	})
+}
+
+// node turns a Node into metrics at each scrape.
+type node struct {
+	from                                                 Node
+	runningPods, containers, desired, problems, warnings *prometheus.Desc
+	complete, restarts, waiting                          *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (n *node) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{n.runningPods, n.containers, n.desired, n.problems, n.warnings, n.complete, n.restarts, n.waiting} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (n *node) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	counts := n.from.Counts()
+	gauge(n.runningPods, counts.Pods)
+	for _, s := range []pod.State{pod.Running, pod.Exited, pod.Created, pod.Unknown} {
+		gauge(n.containers, counts.Containers[s], s.String())
+	}
+	desired := n.from.Desired()
+	gauge(n.desired, len(desired.Pods), "true")
+	complete := 0
+	if desired.Complete {
+		complete = 1
+	}
+	gauge(n.complete, complete)
+	problems, warnings := bySource(desired.Problems), bySource(desired.Warnings)
+	for _, source := range []string{manifest.SourceFile, manifest.SourceHTTP} {
+		gauge(n.problems, problems[source], source)
+		gauge(n.warnings, warnings[source], source)
+	}
+	pods, err := n.from.Pods()
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(n.restarts, err)
+		return
+	}
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			out <- prometheus.MustNewConstMetric(n.restarts, prometheus.CounterValue, float64(c.RestartCount), p.Namespace, p.Name, string(p.UID), c.Name)
+			if w := c.State.Waiting; w != nil {
+				gauge(n.waiting, 1, p.Namespace, p.Name, string(p.UID), c.Name, w.Reason)
+			}
+		}
+	}
+}
+
+func bySource(problems []manifest.Problem) map[string]int {
+	n := map[string]int{}
+	for _, p := range problems {
+		n[p.Origin.Source]++
+	}
+	return n
+}
