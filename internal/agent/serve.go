@@ -47,9 +47,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	defer h.close()
-	if err := h.conn.Runtime.Sweep(ctx); err != nil {
-		o.Log.Warn("leftovers stay", "why", err)
-	}
+	h.sweep(ctx)
 	running, err := h.origins(ctx)
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func tellReady(fd int) {
 	if fd < 0 {
 		return
 	}
-	unix.Write(fd, []byte("ready\n"))
+	_, _ = unix.Write(fd, []byte("ready\n")) // nobody may be listening any more
 	unix.Close(fd)
 }
 

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,7 +76,7 @@ func sameContent(a, b string) bool {
 	}
 }
 
-func atEnd(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+func atEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // copyProgram copies this program. It is on disk before it gets its name.
 func copyProgram(to string) error {

@@ -60,13 +60,13 @@ func spawn(ctx context.Context, o Options) error {
 		return fmt.Errorf("starting the embedded containerd: %w", err)
 	}
 	// It outlives this call on purpose: a daemon that dies before this process must not stay a zombie.
-	go cmd.Wait()
+	go func() { _ = cmd.Wait() }()
 	return awaitReady(ctx, ready, func() string { return logTail(path, offset, 10) })
 }
 
 // awaitReady reads the daemon's word on the pipe. The pipe's end without it is the daemon's death.
 func awaitReady(ctx context.Context, ready *os.File, tail func() string) error {
-	undo := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Unix(1, 0)) })
+	undo := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer undo()
 	_, err := ready.Read(make([]byte, 16))
 	switch {

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 )
@@ -20,7 +21,7 @@ func lastLines(f *os.File, n int) ([2]int64, error) {
 	t := tally{want: n, first: [2]int64{st.Size(), st.Size()}, touched: st.Size()}
 	for {
 		line, at, err := b.previous()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return t.first, nil
 		}
 		if err != nil {

@@ -153,8 +153,7 @@ func TestHTTPRedirects(t *testing.T) {
 	}
 	good := servesIfNew(podText("web", "i"))
 	other := serve(t, note(func(w http.ResponseWriter, r *http.Request) { good(w, r) }))
-	var home *httptest.Server
-	home = serve(t, note(func(w http.ResponseWriter, r *http.Request) {
+	home := serve(t, note(func(w http.ResponseWriter, r *http.Request) {
 		to := map[string]string{"/same": "/good", "/far": other.URL + "/good", "/back": "/far?secret=s"}[r.URL.Path]
 		if to == "" {
 			good(w, r)

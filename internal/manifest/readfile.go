@@ -80,7 +80,7 @@ const freshness = 20 * time.Millisecond
 func printOf(info fs.FileInfo, now time.Time) print {
 	p := print{size: info.Size(), written: info.ModTime(), at: now}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		p.dev, p.ino, p.changed = uint64(st.Dev), st.Ino, st.Ctim
+		p.dev, p.ino, p.changed = st.Dev, st.Ino, st.Ctim
 	}
 	return p
 }

@@ -99,9 +99,8 @@ func TestWhatOthersCanWrite(t *testing.T) {
 			if got := warnings(s.until("a=i:1"), dir); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
 				t.Errorf("warned: %s, want %s", got, c.want)
 			}
-			strict := Snapshot{}
 			w := startFileWith(t, FileOptions{Path: path, StrictPermissions: true})
-			strict = <-w.out
+			strict := <-w.out
 			refused := strict.Err
 			if len(strict.Problems) > 0 {
 				refused = strict.Problems[0].Err

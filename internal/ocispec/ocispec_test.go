@@ -120,7 +120,7 @@ func TestCommandLine(t *testing.T) {
 				in.Container.Command, in.Container.Args = c.command, c.args
 				in.Image.Entrypoint, in.Image.Cmd = c.entrypoint, c.cmd
 			}))
-			got := ""
+			var got string
 			if err != nil {
 				got = err.Error()
 			} else {

@@ -202,9 +202,9 @@ func TestCrashLoopGaps(t *testing.T) {
 				starts = append(starts, time.Since(begin).Truncate(time.Second))
 			}
 		}
-		want := []time.Duration{0, 1, 12, 33, 74, 155, 316, 617}
-		for i := range want {
-			want[i] *= time.Second
+		var want []time.Duration
+		for _, seconds := range []int{0, 1, 12, 33, 74, 155, 316, 617} {
+			want = append(want, time.Duration(seconds)*time.Second)
 		}
 		if !slices.Equal(starts, want) {
 			t.Errorf("starts at %v, want %v", starts, want)

@@ -27,9 +27,8 @@ type worker struct {
 
 	mu      sync.Mutex
 	want    *v1.Pod
-	bad     string // what is wrong with want's manifest now
-	turn    int    // counts what was set
-	retired bool
+	bad     string            // what is wrong with want's manifest now
+	turn    int               // counts what was set
 	desired *manifest.Desired // to be asked whether a pod without a manifest stays
 
 	took      int // the turn that pod came from

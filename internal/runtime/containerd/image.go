@@ -195,7 +195,7 @@ func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image) (
 	}
 	clean, cancel := cleanupContext(ctx)
 	defer cancel()
-	defer release(clean)
+	defer func() { _ = release(clean) }() // it expires by itself
 	snapshots := r.client.SnapshotService(r.Snapshotter)
 	key := "podrun-user-" + digest
 	mounts, err := snapshots.View(ctx, key, known.chainID)

@@ -68,7 +68,7 @@ func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, s shim) error {
 	}
 	request.TaskApiAddress, request.TaskApiVersion = s.address, shimVersion
 	options, err := typeurl.MarshalAny(&runcoptions.Options{
-		Root: r.Dirs.Runc(), TaskApiAddress: s.address, TaskApiVersion: shimVersion,
+		Root: r.Dirs.Runc(), TaskApiAddress: s.address, TaskApiVersion: shimVersion, //nolint:staticcheck // for older versions
 	})
 	if err != nil {
 		return fmt.Errorf("encoding runc's options: %w", err)

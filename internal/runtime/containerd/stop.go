@@ -78,7 +78,7 @@ func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 		return fmt.Errorf("container %s has not exited: it is %s", id, t.Status)
 	}
 	if _, recorded := exitOf(c.Labels); !recorded {
-		e := exit{}
+		var e exit
 		switch {
 		case t != nil:
 			e = r.taskExit(c, t)
