@@ -4,13 +4,15 @@
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 IMAGE    ?= podrun:dev
+ROUNDS   ?= 200
+KINDS    ?= embedded
 
 export CGO_ENABLED ?= 0
 # The same flags everywhere, so that tests and binary share what is compiled.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint update verify e2e bench fuzz image
+.PHONY: help demo build test race lint update verify e2e crash bench fuzz oracle image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,12 +49,19 @@ e2e: build ## run podrun end to end on the embedded, a stock and Debian's contai
 	@scripts/deps.sh runc busybox
 	@scripts/e2e.sh
 
+crash: build ## run ROUNDS (200) random rounds of the crash matrix on each containerd in KINDS (root)
+	@scripts/deps.sh runc busybox
+	@scripts/crash.sh $(ROUNDS) $(KINDS)
+
 bench: build ## measure podrun against containerd alone (root); UPDATE=1 writes docs/benchmarks.md
 	@scripts/deps.sh runc busybox
 	@scripts/bench.sh
 
 fuzz: ## fuzz each fuzz target for FUZZTIME
 	@scripts/fuzz.sh $(FUZZTIME)
+
+oracle: ## compare podrun's verdict on thousands of manifests with Kubernetes' own code; writes docs/oracle.md
+	@scripts/oracle.sh
 
 image: build ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
 	@scripts/image.sh $(IMAGE) $(BASE)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/watch"
 )
@@ -100,6 +101,9 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	if err != nil {
 		return err
 	}
+	if v.kind == "" || v.kind == "wide" {
+		a.warnOfManifests()
+	}
 	if len(pods) == 0 && !f.watch && (v.kind == "" || v.kind == "wide") {
 		where := " in " + f.namespace + " namespace."
 		if f.allNamespaces {
@@ -112,6 +116,26 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		return v.list(pods)
 	}
 	return a.watch(c.Context(), f, names, v)
+}
+
+// warnOfManifests says which manifests serve cannot use, for one that was never good has no pod to show it.
+func (a *app) warnOfManifests() {
+	const most = 5
+	problems, err := agent.ManifestProblems(a.dirs())
+	if err != nil {
+		fmt.Fprintln(a.errOut, "warning:", err)
+	}
+	for i, p := range problems {
+		if i == most {
+			fmt.Fprintf(a.errOut, "warning: %s more\n", count(len(problems)-most, "problem"))
+			break
+		}
+		first, more, _ := strings.Cut(p.Error, "\n")
+		if more != "" {
+			first += " …"
+		}
+		fmt.Fprintln(a.errOut, "warning: manifest cannot be used:", first)
+	}
 }
 
 func (a *app) selected(f getFlags, names []string) ([]*v1.Pod, error) {

@@ -3,9 +3,11 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -87,6 +89,8 @@ type round struct {
 	mend func()
 	// counts are the highest restart counts seen.
 	counts map[string]int32
+	// began are the pods' start times.
+	began  map[string]string
 	wanted map[string]bool
 }
 
@@ -96,7 +100,7 @@ func newRound(l *lane, seed uint64, n int) *round {
 	cell := order[n%len(order)]
 	r := &round{
 		lane: l, phase: phases[cell%len(phases)], fault: faults[cell/len(phases)], dice: rand.New(rand.NewPCG(seed, uint64(n)+1)),
-		struck: map[string]int{}, sure: map[string]bool{}, mend: func() {}, counts: map[string]int32{},
+		struck: map[string]int{}, sure: map[string]bool{}, mend: func() {}, counts: map[string]int32{}, began: map[string]string{},
 	}
 	r.name = fmt.Sprintf("round %d: %s during %s", n, r.fault, r.phase)
 	return r
@@ -142,14 +146,20 @@ func (r *round) run() {
 		r.pass(1200)
 	}
 	r.t.Logf("%s", r.name)
-	r.strike()
-	r.mend()
-	r.settle("in the end")
-	r.judgeTraces()
-	r.endServe(syscall.SIGTERM)
-	r.clearAway()
+	times := ""
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"strike", r.strike}, {"mend", func() { r.mend() }}, {"settle", func() { r.settle("in the end") }}, {"judge", r.judgeTraces},
+		{"end", func() { r.endServe(syscall.SIGTERM) }}, {"down", r.down}, {"look", r.nothingLeft},
+	} {
+		begun := time.Now()
+		step.do()
+		times += fmt.Sprintf(" %s %s", step.name, time.Since(begun).Round(time.Millisecond))
+	}
 	took := time.Since(begin).Round(100 * time.Millisecond)
-	r.t.Logf("%s: passed in %s", r.name, took)
+	r.t.Logf("%s: passed in %s:%s", r.name, took, times)
 	if took > 20*time.Second {
 		said, _ := os.ReadFile(r.log.Name())
 		r.t.Logf("which is slow; serve said:\n%s", said)
@@ -212,11 +222,20 @@ func (r *round) look() (running string, err error) {
 	}
 	var wrong []error
 	services := 0
-	for name := range r.wanted {
+	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {
 		p, ok := pods[name+"-n"]
 		if !ok {
 			wrong = append(wrong, fmt.Errorf("no %s", name))
 			continue
+		}
+		// It begins with its sandbox; what is shown before is when its manifest was read.
+		begun := p.Status.StartTime != nil && slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.ContainerID != "" })
+		if begun && (isService(name) || r.fault != "reboot") {
+			now := p.Status.StartTime.String()
+			if was := r.began[name]; was != "" && was != now {
+				r.failf("%s began at %s and now at %s", name, was, now)
+			}
+			r.began[name] = now
 		}
 		for _, c := range p.Status.ContainerStatuses {
 			if was := r.counts[p.Name+"/"+c.Name]; c.RestartCount < was && (isService(name) || r.fault != "reboot") {
@@ -306,12 +325,17 @@ func (r *round) judgeJob(key string, phase v1.PodPhase, c v1.ContainerStatus, st
 	}
 }
 
-// clearAway stops and removes all, and looks for traces.
-func (r *round) clearAway() {
+// down stops and removes all.
+func (r *round) down() {
 	r.t.Helper()
 	if out := r.lane.run("down", "--all"); out.code != 0 {
 		r.failf("down --all: %v", out)
 	}
+}
+
+// nothingLeft looks for traces.
+func (r *round) nothingLeft() {
+	r.t.Helper()
 	left := errors.New("not looked")
 	for end := time.Now().Add(20 * time.Second); left != nil && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		left = r.left()

@@ -70,7 +70,8 @@ func (l *lane) startServer() string {
 	must(l.t, err)
 	must(l.t, os.Mkdir(l.path("bin"), 0o755))
 	must(l.t, os.Symlink(filepath.Join(bin, "containerd-shim-runc-v2"), l.path("bin", "containerd-shim-runc-v2")))
-	script := fmt.Sprintf("#!/bin/sh\nexec nsenter -t $(cat %s) -m -n -- %s/containerd \"$@\"\n", l.path("init"), bin)
+	// It is beneath nsenter, and dies with that.
+	script := fmt.Sprintf("#!/bin/sh\nexec nsenter -t $(cat %s) -m -n -p -- setpriv --pdeathsig KILL %s/containerd \"$@\"\n", l.path("init"), bin)
 	must(l.t, os.WriteFile(l.path("bin", "containerd"), []byte(script), 0o755))
 	l.server, err = testcontainerd.Start(context.Background(), l.path("bin"), l.path("s"))
 	must(l.t, err)
@@ -112,7 +113,7 @@ func (l *lane) powerOff() {
 		l.serving = nil
 	}
 	if l.server != nil {
-		must(l.t, errors.Join(l.server.Kill(), os.RemoveAll(l.path("s", "state"))))
+		_ = l.server.Kill() // it has gone with the machine
 	}
 	await(l.t, patience, "all processes to be gone", func() error {
 		if left := l.processes(); len(left) > 0 {
@@ -127,7 +128,7 @@ func (l *lane) powerOff() {
 			_ = syscall.Rmdir(dir)
 		}
 	}
-	must(l.t, os.RemoveAll(l.path("run")))
+	must(l.t, errors.Join(os.RemoveAll(l.path("run")), os.RemoveAll(l.path("s", "state"))))
 }
 
 // inside runs a line of sh in the lane's machine.
@@ -223,7 +224,7 @@ func (l *lane) left() error {
 	for line := range strings.Lines(fmt.Sprint(err)) {
 		// The daemon is there for as long as we ask it.
 		own := strings.HasSuffix(strings.TrimSpace(line), "containerd --root-dir "+l.path("root")+" --run-dir "+l.path("run"))
-		if server := l.server != nil && strings.Contains(line, l.path("s", "config.toml")); err != nil && !own && !server {
+		if server := l.server != nil && strings.Contains(line, "/containerd --config "+l.path("s", "config.toml")); err != nil && !own && !server {
 			all = append(all, errors.New(strings.TrimSpace(line)))
 		}
 	}

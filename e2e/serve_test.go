@@ -101,7 +101,11 @@ func TestBadManifestKeepsThePod(t *testing.T) {
 	if again := n.mainPID(n.ready("a-n"), "c"); again != pid {
 		t.Errorf("process %d became %d", pid, again)
 	}
+	// What nobody can tell to be unwanted is kept alive, too.
+	n.kill(n.wrong("a-n", "no such file"), "c")
+	n.restarted("a-n", 1)
 	must(t, os.Rename(n.manifests+".away", n.manifests))
+	n.wrong("a-n", "a.yaml:6: spec.restartpolicy")
 	n.remove("a.yaml")
 	n.gone("a-n")
 }
@@ -124,9 +128,12 @@ func TestKilledProcessComesBack(t *testing.T) {
 	if s.ContainerID == p.Status.ContainerStatuses[0].ContainerID || again.Status.PodIP != p.Status.PodIP || again.UID != p.UID {
 		t.Errorf("before: %s\nafter: %s", asJSON(p.Status), asJSON(again.Status))
 	}
-	if got := n.ok("logs", "--previous", "a"); got != "began\n" {
-		t.Errorf("log of the run before: %q", got)
-	}
+	n.await("the log of the run before", func() error {
+		if got := n.ok("logs", "--previous", "a"); got != "began\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
 }
 
 func TestFreshRootFilesystem(t *testing.T) {

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "the demo needs root: sudo make demo" >&2; exit 1; }
 
-dir=$(mktemp -d /tmp/podrun-demo.XXXXXX)
+dir=$(mktemp -d "${TMPDIR:-/tmp}/podrun-demo.XXXXXX")
 # Flags may be given by environment; that keeps the commands below short.
 export PODRUN_ROOT_DIR=$dir/root PODRUN_RUN_DIR=$dir/run PODRUN_LOG_DIR=$dir/log PODRUN_CONTAINERD_ADDRESS=embedded PODRUN_NODE_NAME=demo
 serve=

@@ -134,6 +134,16 @@ func (h *house) close() {
 	}
 }
 
+// sweep removes what podruns that were killed have left half made.
+func (h *house) sweep(ctx context.Context) {
+	if h.conn == nil {
+		return
+	}
+	if err := h.conn.Runtime.Sweep(ctx); err != nil {
+		h.o.Log.Warn("leftovers stay", "why", err)
+	}
+}
+
 // run runs the loop on what feed sends until ctx ends. What the loop stands on ends after it.
 func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manifest.Desired)) {
 	beneath, stop := context.WithCancel(context.WithoutCancel(ctx))

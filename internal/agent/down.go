@@ -28,6 +28,9 @@ func Down(ctx context.Context, o Options, pick func([]*v1.Pod) ([]*v1.Pod, error
 		return nil, err
 	}
 	defer h.close()
+	if err := h.conn.Runtime.Sweep(ctx); err != nil {
+		o.Log.Warn("leftovers stay", "why", err)
+	}
 	chosen, err := h.choose(ctx, pick)
 	if err != nil || len(chosen) == 0 {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,6 +47,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	defer h.close()
+	h.sweep(ctx)
 	running, err := h.origins(ctx)
 	if err != nil {
 		return err
@@ -63,6 +65,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	h.o.Log.Info("serving", "manifests", names(all), "node", o.NodeName)
 	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
 		var told teller
+		shown := problemFile{path: o.Dirs.ManifestProblems()}
 		in := make(chan manifest.Desired)
 		var reading sync.WaitGroup
 		defer reading.Wait()
@@ -75,6 +78,9 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 			case want := <-in:
 				d.want(want)
 				told.tell(o.Log, want)
+				if err := shown.write(want.Problems); err != nil {
+					o.Log.Warn("get cannot show what is wrong with manifests", "why", err)
+				}
 				select {
 				case out <- want:
 				case <-ctx.Done():
@@ -85,6 +91,10 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	})
 	return nil
 }
+
+// forkTime is for how long a child of a killed serve may still hold its files: from the fork that begot it
+// until it becomes another program.
+const forkTime = time.Second
 
 // lockServe lets one serve at a time work on a run directory. The kernel drops the lock of a process
 // that was killed.
@@ -97,7 +107,12 @@ func lockServe(dirs layout.Dirs) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the run directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for end := time.Now().Add(forkTime); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%w on %s", ErrServing, dirs.Run)

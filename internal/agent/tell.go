@@ -8,7 +8,8 @@ import (
 	"podrun.io/podrun/internal/manifest"
 )
 
-// teller logs what is wrong with manifests once, and once when it is mended.
+// teller logs what is wrong with manifests once, and once when it is mended. What is wrong with a URL's
+// the source logs itself, in its own rhythm.
 type teller struct{ problems, warnings map[string]bool }
 
 func (t *teller) tell(log *slog.Logger, d manifest.Desired) {
@@ -25,6 +26,9 @@ func (t *teller) tell(log *slog.Logger, d manifest.Desired) {
 func told(before map[string]bool, problems []manifest.Problem, came func(manifest.Problem), went func(string)) map[string]bool {
 	now := map[string]bool{}
 	for _, p := range problems {
+		if p.Origin.Source == manifest.SourceHTTP {
+			continue
+		}
 		text := p.Err.Error()
 		if !before[text] && !now[text] {
 			came(p)

@@ -81,6 +81,9 @@ func (d Dirs) StartedOf(uid pod.UID) string { return filepath.Join(d.Run, "start
 // Socket is where serve answers HTTP.
 func (d Dirs) Socket() string { return filepath.Join(d.Run, "podrun.sock") }
 
+// ManifestProblems is the file that says what is wrong with manifests now.
+func (d Dirs) ManifestProblems() string { return filepath.Join(d.Run, "manifest-problems.json") }
+
 // Started marks that an instance's process may have run; written just before it is started.
 func (d Dirs) Started(uid pod.UID, id string) string { return filepath.Join(d.StartedOf(uid), id) }
 

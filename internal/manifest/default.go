@@ -1,9 +1,9 @@
 package manifest
 
 import (
-	"strings"
-
+	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -72,6 +72,8 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 			defaultFieldRef(c.Env[i].ValueFrom.FieldRef)
 		}
 	}
+	roundUp(c.Resources.Limits)
+	roundUp(c.Resources.Requests)
 	for name, limit := range c.Resources.Limits {
 		if _, ok := c.Resources.Requests[name]; ok {
 			continue
@@ -92,6 +94,14 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 				defaultHTTP(hook.HTTPGet)
 			}
 		}
+	}
+}
+
+// roundUp leaves nothing finer than a thousandth.
+func roundUp(list v1.ResourceList) {
+	for name, quantity := range list {
+		quantity.RoundUp(resource.Milli)
+		list[name] = quantity
 	}
 }
 
@@ -123,14 +133,14 @@ func defaultFieldRef(f *v1.ObjectFieldSelector) {
 	}
 }
 
-// pullPolicy is Always for the tag latest, given or implied, else IfNotPresent.
+// pullPolicy is Always for the tag latest, given or implied, else IfNotPresent; so it is for a reference
+// that cannot be read, as in Kubernetes.
 func pullPolicy(image string) v1.PullPolicy {
-	if strings.Contains(image, "@") {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
 		return v1.PullIfNotPresent
 	}
-	name := image[strings.LastIndex(image, "/")+1:]
-	_, tag, found := strings.Cut(name, ":")
-	if !found || tag == "latest" {
+	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == "latest" {
 		return v1.PullAlways
 	}
 	return v1.PullIfNotPresent

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	loaded, err := Load([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"hostNetwork":true,
 		"volumes":[{"name":"e"},{"name":"h","hostPath":{"path":"/h"}}],
-		"containers":[{"name":"c","image":"i","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":"1","memory":"1Mi"},"requests":{"cpu":"10m"}}}]}}`),
+		"containers":[{"name":"c","image":"i","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":"1","memory":"1Mi"},"requests":{"cpu":"9.5m"}}}]}}`),
 		options("/a.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +46,12 @@ func TestDefaults(t *testing.T) {
 
 func TestPullPolicy(t *testing.T) {
 	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0", 64)
 	for image, want := range map[string]v1.PullPolicy{
 		"i": v1.PullAlways, "i:latest": v1.PullAlways, "host:5000/i": v1.PullAlways, "i:1": v1.PullIfNotPresent,
 		"host:5000/i:1": v1.PullIfNotPresent, "i@sha256:0": v1.PullIfNotPresent, "i:latest@sha256:0": v1.PullIfNotPresent,
+		"i@" + digest: v1.PullIfNotPresent, "i:1@" + digest: v1.PullIfNotPresent, "i:latest@" + digest: v1.PullAlways,
+		"UPPER": v1.PullIfNotPresent, "https://i": v1.PullIfNotPresent,
 	} {
 		if got := pullPolicy(image); got != want {
 			t.Errorf("%s: %s", image, got)
@@ -84,4 +88,17 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A pod of a file stays for good, even if it says that it would stay a while.
+func TestPodOfAFileStays(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}],
+		"tolerations":[{"operator":"Exists","effect":"NoExecute","tolerationSeconds":5}]}}`), options("/a.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := loaded.Pods[0].Spec.Tolerations; len(got) != 1 || got[0].TolerationSeconds != nil {
+		t.Errorf("tolerations %v", got)
+	}
 }

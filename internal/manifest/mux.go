@@ -70,7 +70,36 @@ func Merge(w Word) Desired {
 			}
 		}
 	}
+	d.Problems = append(d.Problems, w.partUIDs(d.Pods)...)
 	return d
+}
+
+// partUIDs takes out pods whose metadata.uid is another's, as of a manifest that was copied: what is kept
+// for a pod is kept under its UID. What runs stays, else the first by name.
+func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
+	rank := func(key pod.Key) int {
+		if from, runs := w.Running[key]; runs && from == OriginOf(pods[key]) {
+			return 0
+		}
+		return 1
+	}
+	keys := slices.SortedFunc(maps.Keys(pods), func(a, b pod.Key) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), compareKeys(a, b)) })
+	var problems []Problem
+	owners := map[pod.UID]pod.Key{}
+	for _, key := range keys {
+		p := pods[key]
+		first, taken := owners[p.UID]
+		if !taken || p.UID == "" {
+			owners[p.UID] = key
+			continue
+		}
+		err := &InvalidError{Errors: []FieldError{{File: OriginOf(p).Path, Field: "metadata.uid", Key: key,
+			Message: fmt.Sprintf("Duplicate value: %q: is also that of pod %s in %s; leave it out of one of them", p.UID, first, OriginOf(pods[first]).Path)}}}
+		// If it runs all the same, it must not be cleared away over the other's head.
+		problems = append(problems, Problem{Origin: OriginOf(p), Key: key, Blind: true, Err: err})
+		delete(pods, key)
+	}
+	return problems
 }
 
 // choose returns which offer is used; -1 while the source that the pod runs from has yet to speak.

@@ -84,6 +84,33 @@ func TestMux(t *testing.T) {
 	}
 }
 
+func TestOneUIDForTwoPods(t *testing.T) {
+	t.Parallel()
+	with := func(path, name string, uid pod.UID) *v1.Pod {
+		p := at(path, name)
+		p.UID = uid
+		return p
+	}
+	m := NewMux([]string{"/m"}, nil)
+	d := m.hear(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/b", "b", "u"), with("/m/c", "c", "v")}})
+	if got := desired(d); got != "b@/m/b c@/m/c" {
+		t.Error(got)
+	}
+	// A copy, with a name that comes first.
+	d = m.hear(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/a", "a", "u"), with("/m/b", "b", "u"), with("/m/c", "c", "v")}})
+	if got := desired(d); got != "b@/m/b c@/m/c bad /m/a" {
+		t.Error(got)
+	}
+	want := `/m/a: metadata.uid: Duplicate value: "u": is also that of pod default/b in /m/b; leave it out of one of them`
+	if got := d.Problems[0].Err.Error(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	d = m.hear(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/a", "a", "u")}})
+	if got := desired(d); got != "a@/m/a" {
+		t.Error(got)
+	}
+}
+
 func TestKeeps(t *testing.T) {
 	t.Parallel()
 	duplicate := &DuplicateError{Key: key("x"), Used: Origin{SourceFile, "/a"}, Not: Origin{SourceFile, "/b"}}

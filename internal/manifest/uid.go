@@ -56,8 +56,9 @@ func digest(written []byte, more ...string) string {
 // tolerateAll makes a pod stay whatever befalls the node, as pods from files do.
 func tolerateAll(p *v1.Pod) {
 	all := v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
-	for _, t := range p.Spec.Tolerations {
-		if t.MatchToleration(&all) {
+	for i := range p.Spec.Tolerations {
+		if t := &p.Spec.Tolerations[i]; t.MatchToleration(&all) {
+			t.TolerationSeconds = nil
 			return
 		}
 	}

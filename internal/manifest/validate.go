@@ -3,6 +3,7 @@ package manifest
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -47,16 +48,21 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 }
 
 func validateMeta(p *v1.Pod, node string, path *field.Path) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, path)
+	meta := p.ObjectMeta
+	if full := fullName(p.Name, node); p.Name != "" && len(validation.IsDNS1123Subdomain(full)) == 0 {
+		meta.Name = full // a name may end in a dash when more follows
+	}
+	errs := apivalidation.ValidateObjectMeta(&meta, true, apivalidation.NameIsDNSSubdomain, path)
+	errs = append(errs, validateAnnotations(p.Annotations, path.Child("annotations"))...)
 	uidOK := p.UID == "" || safeElement(string(p.UID))
 	if !uidOK {
 		errs = append(errs, field.Invalid(path.Child("uid"), p.UID,
 			"must be at most 63 letters, digits, '.', '_' and '-', and begin with a letter or digit"))
 	}
-	if p.Name == "" || len(validation.IsDNS1123Subdomain(p.Name)) > 0 {
+	full := fullName(p.Name, node)
+	if p.Name == "" || meta.Name != full && len(validation.IsDNS1123Subdomain(p.Name)) > 0 {
 		return errs
 	}
-	full := fullName(p.Name, node)
 	if bad := validation.IsDNS1123Subdomain(full); len(bad) > 0 {
 		return append(errs, field.Invalid(path.Child("name"), p.Name,
 			fmt.Sprintf("with the node's name it is %q, and %s", full, strings.Join(bad, "; "))))
@@ -71,6 +77,19 @@ func validateMeta(p *v1.Pod, node string, path *field.Path) field.ErrorList {
 			"with namespace, node and UID it makes a file name of %d characters, and %d is the most", length, maxFileName)))
 	}
 	return errs
+}
+
+// validateAnnotations judges those whose values have a form.
+func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	cost, ok := annotations[v1.PodDeletionCost]
+	if !ok {
+		return nil
+	}
+	_, err := strconv.ParseInt(cost, 10, 32)
+	if err != nil || cost[0] == '+' || cost[0] == '0' && cost != "0" {
+		return field.ErrorList{field.Invalid(path.Key(v1.PodDeletionCost), cost, "must be a 32bit integer")}
+	}
+	return nil
 }
 
 // maxFileName is the longest name that Linux's file systems take.

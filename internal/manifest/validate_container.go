@@ -77,8 +77,8 @@ func validatePorts(ports []v1.ContainerPort, hostNetwork bool, taken sets.Set[st
 		case !hostNetwork:
 			errs = append(errs, field.Forbidden(at.Child("hostPort"), "not supported yet without hostNetwork"))
 		case port.HostPort != port.ContainerPort:
-			errs = append(errs, field.Invalid(at.Child("containerPort"), port.ContainerPort,
-				"must match `hostPort` when `hostNetwork` is true"))
+			errs = append(errs, field.Invalid(at.Child("hostPort"), port.HostPort,
+				"must match `containerPort` when `hostNetwork` is true"))
 		}
 		place := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
 		if taken.Has(place) {
@@ -131,20 +131,39 @@ func validateResources(r *v1.ResourceRequirements, path *field.Path) field.Error
 	var errs field.ErrorList
 	judge := func(list v1.ResourceList, path *field.Path) {
 		for _, name := range sorted(list) {
-			at, quantity := path.Key(string(name)), list[name]
-			if quantity.Sign() < 0 {
-				errs = append(errs, field.Invalid(at, quantity.String(), "must be greater than or equal to 0"))
+			if quantity := list[name]; quantity.Sign() < 0 {
+				errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "must be greater than or equal to 0"))
 			}
 		}
 	}
 	judge(r.Limits, path.Child("limits"))
 	judge(r.Requests, path.Child("requests"))
+	errs = append(errs, validateResourceNames(r, path)...)
 	for _, name := range sorted(r.Requests) {
 		request := r.Requests[name]
 		limit, ok := r.Limits[name]
 		if ok && request.Cmp(limit) > 0 {
 			errs = append(errs, field.Invalid(path.Child("requests"), request.String(),
 				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+		}
+	}
+	return errs
+}
+
+// validateResourceNames refuses what the table of fields let through since it has no value; it counts as 0.
+func validateResourceNames(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	refuse := func(name v1.ResourceName, path *field.Path) {
+		if name != v1.ResourceCPU && name != v1.ResourceMemory {
+			errs = append(errs, field.Forbidden(path.Key(string(name)), "not supported yet"))
+		}
+	}
+	for _, name := range sorted(r.Limits) {
+		refuse(name, path.Child("limits"))
+	}
+	for _, name := range sorted(r.Requests) {
+		if _, byDefault := r.Limits[name]; !byDefault {
+			refuse(name, path.Child("requests"))
 		}
 	}
 	return errs

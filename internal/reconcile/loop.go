@@ -89,9 +89,10 @@ func (l *Loop) hear(ctx context.Context, e relist.Event) {
 	l.settleStrays(ctx)
 }
 
-// settleStrays gives a worker to pods that nobody wants, once it is sure that nobody does.
+// settleStrays gives a worker to pods that nobody wants: to end them once it is sure that nobody does, and
+// to keep them alive while a source of manifests that could tell is out of order.
 func (l *Loop) settleStrays(ctx context.Context) {
-	if !l.last.Complete || l.o.Takes == nil {
+	if l.o.Takes == nil || !l.last.Complete && len(l.last.Problems) == 0 {
 		return
 	}
 	for key := range l.strays {

@@ -412,6 +412,61 @@ func TestBadManifestIsShownUntilMended(t *testing.T) {
 	})
 }
 
+// While nobody can tell whether a pod is wanted it is not only spared but served, after a reboot too.
+func TestPodsOfASourceThatCannotBeReadAreKeptAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		h.want(web(), newPod("db", "u2", v1.RestartPolicyAlways, "b"))
+		h.stop()
+		rt.Reboot("boot-2")
+		h = start(t, rt, func(o *reconcile.Options) { o.Boot = "boot-2" })
+		defer h.stop()
+		d := desired(web())
+		d.Complete = false // a source has yet to speak
+		h.desired <- d
+		after(time.Minute)
+		h.wantLiving("u1-a-1")
+		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m"}, Blind: true, Err: errors.New("not there")}}
+		h.desired <- d
+		after(time.Minute)
+		h.wantLiving("u1-a-1 u2-b-1")
+		if got := h.board.get("db").Annotations[manifest.AnnotationError]; got != "not there" {
+			t.Errorf("db shows %q", got)
+		}
+		rt.Exit("u2-b-1", 1)
+		after(time.Minute)
+		h.wantLiving("u1-a-1 u2-b-2")
+		h.want(web())
+		after(time.Minute)
+		h.wantLiving("u1-a-1")
+	})
+}
+
+// A pod of which nothing tells what it runs cannot be served, but neither may it go.
+func TestUnknownPodIsSparedWhileUnsure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		h.want(web())
+		h.stop()
+		if err := rt.RemoveData(t.Context(), pod.KeyOf(web()), "u1"); err != nil {
+			t.Fatal(err)
+		}
+		h = start(t, rt)
+		defer h.stop()
+		d := desired()
+		d.Complete = false
+		d.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m"}, Blind: true, Err: errors.New("not there")}}
+		h.desired <- d
+		after(time.Minute)
+		h.wantLiving("u1-a-0")
+		h.want()
+		after(time.Minute)
+		h.wantLiving("")
+	})
+}
+
 func TestBadManifestDoesNotTakeBackARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, forever())

@@ -22,6 +22,7 @@ func (w *worker) take(seen pod.Observed) {
 	w.took = turn
 	before := w.pod
 	w.pod, w.problem = w.choose(want, desired, seen), bad
+	w.unsure = w.pod == nil && desired != nil && !desired.Complete
 	if desired != nil && w.pod != nil {
 		w.problem = desired.Blame().Of(w.pod)
 	}

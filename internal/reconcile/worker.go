@@ -37,6 +37,7 @@ type worker struct {
 	shown     *v1.Pod // what was published last came of it
 	saved     *v1.Pod // what was kept on disk last for a pod that ran already
 	problem   string  // what is wrong with its manifest
+	unsure    bool    // not known what to keep, nor that it may go
 	earlier   bool    // a completed pod is of an earlier run
 	replaced  bool    // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
@@ -143,7 +144,9 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 				return w.troubled(err), false
 			}
 		}
-		w.take(seen)
+		if w.take(seen); w.unsure {
+			return 0, false
+		}
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
 			w.earlier, w.replaced = false, false

@@ -185,4 +185,7 @@ var annotations = map[string]rule{
 	"kubernetes.io/ingress-bandwidth":                 no(),
 	"kubernetes.io/egress-bandwidth":                  no(),
 	"container.apparmor.security.beta.kubernetes.io/": no(),
+	"container.seccomp.security.alpha.kubernetes.io/": never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),
+	"seccomp.security.alpha.kubernetes.io/pod":        never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),
+	"scheduler.alpha.kubernetes.io/tolerations":       never("has no effect in Kubernetes either; use spec.tolerations"),
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -167,10 +168,10 @@ func parseYAML(p piece) ([]*Document, []Error) {
 	if err := checkText(p); err != nil {
 		return nil, []Error{*err}
 	}
-	var errs []Error
+	errs := spelledTwice(p)
 	out, err := yaml.YAMLToJSONStrict(p.text)
 	if err != nil {
-		errs = yamlErrors(p, err)
+		errs = append(errs, yamlErrors(p, err)...)
 		if out, err = yaml.YAMLToJSON(p.text); err != nil {
 			return nil, errs
 		}
@@ -184,7 +185,9 @@ func checkText(p piece) *Error {
 	aliases := bytes.IndexByte(p.text, '*') >= 0 && bytes.IndexByte(p.text, '&') >= 0
 	// Line ends other than \n and \r\n are line ends to YAML, but were none to cut.
 	odd := bytes.ContainsAny(bytes.ReplaceAll(p.text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
-	if !aliases && !odd {
+	// The decoder proper stops where braces close.
+	flow := regexp.MustCompile(`(?m)^(--- )?\s*[\[{]`).Match(p.text)
+	if !aliases && !odd && !flow {
 		return nil
 	}
 	decoder := yamlv3.NewDecoder(bytes.NewReader(p.text))
@@ -196,8 +199,13 @@ func checkText(p piece) *Error {
 		return &Error{Line: p.line, Message: fmt.Sprintf("expands to more than %d MiB by its aliases", MaxSize>>20)}
 	}
 	var second yamlv3.Node
-	if odd && decoder.Decode(&second) == nil {
+	switch err := decoder.Decode(&second); {
+	case odd && err == nil:
 		return &Error{Line: p.line, Message: "holds a second document that does not begin on a line of its own"}
+	case flow && err != nil && !errors.Is(err, io.EOF):
+		errs := yamlErrors(p, err)
+		errs[0].Message = "text after the end of the document: " + errs[0].Message
+		return &errs[0]
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestCutOffStart(t *testing.T) {
 		}
 		// As if it had been cut off before the mark.
 		endTask(t, ctx, raw, c.ID)
-		if err := os.Remove(r.Dirs.Started(c.ID)); err != nil {
+		if err := os.Remove(r.Dirs.Started(r.start.Pod.UID, c.ID)); err != nil {
 			t.Fatal(err)
 		}
 		if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Created {

@@ -45,12 +45,58 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err != nil {
 		return fmt.Errorf("encoding pod %s: %w", pod.KeyOf(p), err)
 	}
-	if err := os.MkdirAll(r.Dirs.Pod(p.UID), 0o750); err != nil {
-		return fmt.Errorf("making the pod's directory: %w", err)
-	}
 	// Not synced to the disk: after a power cut nothing runs, and the manifests are read again.
-	if err := host.WriteFile(r.Dirs.Manifest(p.UID), data, 0o600); err != nil {
+	err = host.WriteFile(r.Dirs.Manifest(p.UID), data, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = r.makePodDir(p.UID, data)
+	}
+	if err != nil {
 		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
+	}
+	return nil
+}
+
+// The directories in which a revision's comes and goes. A revision's own directory always has a manifest,
+// so that whatever is left of it can be told whose it is; what has another name is nobody's.
+const (
+	coming = ".coming-"
+	going  = ".going-"
+)
+
+// makePodDir makes a revision's directory, with its manifest in it from the first.
+func (r *Runtime) makePodDir(uid pod.UID, manifest []byte) error {
+	if err := os.MkdirAll(r.Dirs.Pods(), 0o711); err != nil {
+		return err
+	}
+	fresh := r.besides(coming, uid)
+	if err := os.Mkdir(fresh, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(fresh, filepath.Base(r.Dirs.Manifest(uid))), manifest, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, r.Dirs.Pod(uid))
+}
+
+func (r *Runtime) besides(kind string, uid pod.UID) string {
+	return filepath.Join(r.Dirs.Pods(), kind+string(uid))
+}
+
+// sweepData removes the directories of revisions that were cut off while they came or went.
+func (r *Runtime) sweepData() error {
+	for _, kind := range []string{coming, going} {
+		left, err := filepath.Glob(filepath.Join(r.Dirs.Pods(), kind+"*"))
+		if err != nil {
+			return err
+		}
+		for _, dir := range left {
+			if err := notMounted(dir); err != nil {
+				return err
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				return fmt.Errorf("removing what is left of a pod: %w", err)
+			}
+		}
 	}
 	return nil
 }
@@ -200,7 +246,10 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		return fmt.Errorf("removing a pod's data: %w", err)
 	}
 	r.manifests.drop(uid)
-	if err := os.RemoveAll(r.Dirs.Pod(uid)); err != nil {
+	if err := os.Rename(r.Dirs.Pod(uid), r.besides(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a pod's directory: %w", err)
+	}
+	if err := os.RemoveAll(r.besides(going, uid)); err != nil {
 		return fmt.Errorf("removing a pod's directory: %w", err)
 	}
 	return nil

@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/manifest"
+)
+
+// ManifestProblem is one thing that serve found wrong with a manifest.
+type ManifestProblem struct {
+	// Manifest is the file, directory or URL.
+	Manifest string `json:"manifest"`
+	Error    string `json:"error"`
+}
+
+// problemFile keeps what is wrong with manifests where other commands can read it: a manifest that was
+// never good has no pod that could show it.
+type problemFile struct {
+	path string
+	last []byte
+}
+
+// write replaces the file if it would change.
+func (f *problemFile) write(problems []manifest.Problem) error {
+	all := []ManifestProblem{}
+	for _, p := range problems {
+		all = append(all, ManifestProblem{Manifest: p.Origin.Path, Error: p.Err.Error()})
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("encoding manifest problems: %w", err)
+	}
+	if bytes.Equal(data, f.last) {
+		return nil
+	}
+	if err := host.WriteFile(f.path, data, 0o600); err != nil {
+		return fmt.Errorf("writing manifest problems: %w", err)
+	}
+	f.last = data
+	return nil
+}
+
+// ManifestProblems returns what serve found wrong when it read the manifests last; nothing where it never
+// ran.
+func ManifestProblems(dirs layout.Dirs) ([]ManifestProblem, error) {
+	data, err := os.ReadFile(dirs.ManifestProblems())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading manifest problems: %w", err)
+	}
+	var all []ManifestProblem
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", dirs.ManifestProblems(), err)
+	}
+	return all, nil
+}

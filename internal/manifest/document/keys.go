@@ -1,0 +1,85 @@
+package document
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+)
+
+// The keys that YAML takes for numbers, booleans or null when they are not in quotes.
+const oddKey = `(?:[-+]?[.\d][^\s:,{}\[\]]*|~|(?i:y|n|yes|no|on|off|true|false|null))`
+
+// spelledTwice finds keys of one mapping that are spelled differently and mean the same, as 1 and "1". The
+// decoder takes any one of their values, now this, now that.
+func spelledTwice(p piece) []Error {
+	if !regexp.MustCompile(`(?m)(?:^|[\s{,?])` + oddKey + `\s*:(?:\s|$)`).Match(p.text) {
+		return nil
+	}
+	var root yamlv3.Node
+	if yamlv3.Unmarshal(p.text, &root) != nil {
+		return nil
+	}
+	k := keys{piece: p, odd: regexp.MustCompile(`^` + oddKey + `$`)}
+	k.walk(&root, "")
+	return k.errs
+}
+
+type keys struct {
+	piece piece
+	odd   *regexp.Regexp
+	errs  []Error
+}
+
+func (k *keys) walk(n *yamlv3.Node, path string) {
+	if n.Kind != yamlv3.MappingNode {
+		for i, child := range n.Content {
+			at := path
+			if n.Kind == yamlv3.SequenceNode {
+				at = fmt.Sprintf("%s[%d]", path, i)
+			}
+			k.walk(child, at)
+		}
+		return
+	}
+	seen := map[string]string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yamlv3.ScalarNode {
+			continue
+		}
+		name, spelled := k.name(key)
+		at := strings.TrimPrefix(path+"."+name, ".")
+		if before, twice := seen[name]; twice && !found(before, spelled) {
+			k.errs = append(k.errs, Error{
+				Line: k.piece.line + key.Line - 1, Path: at, Message: fmt.Sprintf("duplicate key %q, which was spelled %s", name, before),
+			})
+		}
+		seen[name] = spelled
+		k.walk(value, at)
+	}
+}
+
+// found reports that the decoder finds by itself that two keys are the same.
+func found(a, b string) bool {
+	_, err := yaml.YAMLToJSONStrict([]byte("{" + a + ": 0, " + b + ": 0}"))
+	return err != nil
+}
+
+// name is what a key is in JSON, and how it is spelled in YAML.
+func (k *keys) name(key *yamlv3.Node) (name, spelled string) {
+	if key.Style == 0 && k.odd.MatchString(key.Value) {
+		text, err := yaml.YAMLToJSON([]byte("? " + key.Value + "\n: 0\n"))
+		var object map[string]any
+		if err == nil && json.Unmarshal(text, &object) == nil {
+			for name := range object {
+				return name, key.Value
+			}
+		}
+	}
+	return key.Value, strconv.Quote(key.Value)
+}

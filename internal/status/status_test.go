@@ -1,0 +1,95 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+)
+
+// TestRestartsAndPhases words what was seen of one container c.
+func TestRestartsAndPhases(t *testing.T) {
+	t.Parallel()
+	then := time.Unix(1_700_000_000, 0)
+	c := func(attempt int, state pod.State, code int) pod.Container {
+		return pod.Container{ID: "id", Name: "c", UID: "u1", Attempt: attempt, State: state, ExitCode: code, StartedAt: then, FinishedAt: then.Add(time.Second)}
+	}
+	waiting := plan.Plan{Waiting: map[string]plan.Waiting{"c": {Reason: "ContainerCreating"}}}
+	tests := []struct {
+		name     string
+		policy   v1.RestartPolicy
+		seen     pod.Observed
+		plan     plan.Plan
+		phase    v1.PodPhase
+		restarts int32
+		state    string // running, waiting, or the reason of a termination
+		last     string
+	}{
+		{"nothing yet", v1.RestartPolicyAlways, pod.Observed{}, waiting, v1.PodPending, 0, "waiting", ""},
+		{"running", v1.RestartPolicyAlways, pod.Observed{Containers: []pod.Container{c(2, pod.Running, 0)}}, plan.Plan{}, v1.PodRunning, 2, "running", ""},
+		{"a start that was cut off is no restart", v1.RestartPolicyAlways,
+			pod.Observed{Containers: []pod.Container{c(1, pod.Created, 0), c(0, pod.Exited, 137)}}, waiting, v1.PodRunning, 0, "waiting", "Error"},
+		{"nor is a first one", v1.RestartPolicyAlways,
+			pod.Observed{Containers: []pod.Container{c(0, pod.Created, 0)}}, waiting, v1.PodPending, 0, "waiting", ""},
+		{"removed by somebody else", v1.RestartPolicyAlways,
+			pod.Observed{Remembered: []pod.Container{c(3, pod.Running, 0)}}, waiting, v1.PodRunning, 3, "waiting", "ContainerStatusUnknown"},
+		{"completed, and then removed", v1.RestartPolicyOnFailure,
+			pod.Observed{Remembered: []pod.Container{c(1, pod.Exited, 0)}}, plan.Plan{Completed: true}, v1.PodSucceeded, 1, "Completed", ""},
+		{"failed, and then removed", v1.RestartPolicyNever,
+			pod.Observed{Remembered: []pod.Container{c(0, pod.Exited, 3)}}, plan.Plan{Completed: true}, v1.PodFailed, 0, "Error", ""},
+		{"what is there counts", v1.RestartPolicyAlways,
+			pod.Observed{Containers: []pod.Container{c(3, pod.Running, 0)}, Remembered: []pod.Container{c(3, pod.Exited, 1)}}, plan.Plan{}, v1.PodRunning, 3, "running", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := &v1.Pod{}
+			p.UID, p.Spec.RestartPolicy, p.Spec.Containers = "u1", tt.policy, []v1.Container{{Name: "c"}}
+			s := Of(Input{Pod: p, Observed: tt.seen, Plan: tt.plan, Now: then})
+			got := s.ContainerStatuses[0]
+			if s.Phase != tt.phase || got.RestartCount != tt.restarts || word(got.State) != tt.state || word(got.LastTerminationState) != tt.last {
+				t.Errorf("phase %s, restarts %d, %q after %q", s.Phase, got.RestartCount, word(got.State), word(got.LastTerminationState))
+			}
+		})
+	}
+}
+
+func word(s v1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Waiting != nil:
+		return "waiting"
+	case s.Terminated != nil:
+		return s.Terminated.Reason
+	default:
+		return ""
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Run: t.TempDir()}
+	if keys, err := Keys(dirs); err != nil || len(keys) > 0 {
+		t.Errorf("before there is any: %v, %v", keys, err)
+	}
+	files := NewFiles(dirs)
+	for _, name := range []string{"stays-n", "goes-n"} {
+		p := &v1.Pod{}
+		p.Namespace, p.Name = "default", name
+		if err := files.Publish(p, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stays := pod.Key{Namespace: "default", Name: "stays-n"}
+	if err := files.Gone(pod.Key{Namespace: "default", Name: "goes-n"}); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := Keys(dirs); err != nil || len(keys) != 1 || keys[0] != stays {
+		t.Errorf("%v, %v, want %v", keys, err, stays)
+	}
+}

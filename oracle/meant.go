@@ -1,0 +1,104 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// meaning is a difference that is on purpose.
+type meaning struct {
+	// by is who says it.
+	by string
+	// field is for the whole of the path, message for a part of the text.
+	field, message *regexp.Regexp
+	// beside, if there is one, is for the whole path of a field that podrun objects to in the same manifest.
+	beside *regexp.Regexp
+	what   string
+	why    string
+}
+
+// explains reports that a difference in podrun's verdict is this one.
+func (m meaning) explains(d difference, podrun verdict) bool {
+	if m.by != d.By || !m.field.MatchString(d.Field) || !m.message.MatchString(d.Message) {
+		return false
+	}
+	return m.beside == nil || slices.ContainsFunc(podrun.Errors, func(f finding) bool {
+		return m.beside.MatchString(outsideItems(f.Field))
+	})
+}
+
+// on makes a line of the table of regular expressions; in paths [] stands for any index or key.
+func on(by, field, message, what, why string) meaning {
+	return meaning{by: by, field: path(field), message: regexp.MustCompile(message), what: what, why: why}
+}
+
+// where adds a field that podrun objects to in the same manifest.
+func (m meaning) where(beside string) meaning {
+	m.beside = path(beside)
+	return m
+}
+
+func path(pattern string) *regexp.Regexp {
+	return regexp.MustCompile(`^(?:` + strings.ReplaceAll(pattern, `[]`, `\[[^\]]*\]`) + `)$`)
+}
+
+const (
+	follows = "It follows from what podrun says of the other field."
+	misread = "Kubernetes spells the path wrongly; podrun names the field as it is written."
+)
+
+// meant are the differences that are on purpose: all of them, each with its reason. A line that no
+// manifest shows any more fails, too.
+var meant = []meaning{
+	on(ofPodrun, `metadata\.uid`, `must be at most 63`, "podrun refuses a `metadata.uid` that cannot be a file name",
+		"The UID is part of paths below the log and root directories; `../x` must not lead elsewhere."),
+	on(ofPodrun, `metadata\.name`, `makes a file name of \d+ characters`, "podrun refuses names that are too long together",
+		"A pod's logs are in a directory named `<namespace>_<name>_<uid>`, and Linux takes 255 characters. Kubernetes judges each name alone."),
+	on(ofPodrun, `metadata\.name`, `Duplicate value: .* has the same name`, "podrun refuses a pod that is twice in a file",
+		"Only one of them could run; an API server refuses the second one when it is sent."),
+	on(ofPodrun, `metadata\.annotations\[podrun\.io/.*\]`, ``, "podrun judges annotations of its own",
+		"They mean nothing to Kubernetes; a typo in one must not be ignored."),
+	on(ofPodrun, `spec\.nodeName`, `this node is`, "podrun refuses another node's `spec.nodeName`",
+		"The kubelet overwrites it. A manifest that says that it is for another machine was probably copied to the wrong one."),
+	on(ofPodrun, `spec\.containers[]\.env[]\.(name|value)`, `NUL`, "podrun refuses a NUL in a variable",
+		"No process can be given one; the container would fail to start."),
+	on(ofPodrun, `spec\.volumes[]\.hostPath\.type`, `Unsupported value`, "podrun judges `hostPath.type` without a path too",
+		"All errors at once; Kubernetes looks no further when the path is missing.").where(`spec\.volumes[]\.hostPath\.path`),
+	on(ofKubernetes, `spec\.containers[]\.volumeMounts[]\.name`, `Not found`, "Kubernetes does not find the volume of a mount when the volume is wrong",
+		follows).where(`spec\.volumes.*`),
+	on(ofKubernetes, `spec\.containers[]\.volumeMounts\.(recursiveReadOnly|mountPropagation|subPath|subPathExpr)`, ``, "Kubernetes leaves out the index of a mount",
+		misread).where(`spec\.containers[]\.volumeMounts[]\.(recursiveReadOnly|mountPropagation|subPath|subPathExpr)`),
+	on(ofKubernetes, `spec\.volumes[]\.persistentDisk\.pdName`, ``, "Kubernetes says `persistentDisk` for `gcePersistentDisk` or `photonPersistentDisk`",
+		misread).where(`spec\.volumes[]\.(gce|photon)PersistentDisk`),
+	on(ofKubernetes, `spec\.os`, `Unsupported value|Required value`, "Kubernetes says `spec.os` for `spec.os.name`",
+		"podrun names the field that holds the value.").where(`spec\.os\.name`),
+	on(ofKubernetes, `spec\.(securityContext|containers)\S*`, `for a windows pod`, "Kubernetes refuses fields beside `os.name: windows`",
+		follows).where(`spec\.os\.name`),
+	on(ofKubernetes, `spec\.serviceAccountName`, ``, "Kubernetes judges `spec.serviceAccount` as `serviceAccountName`",
+		"podrun refuses it under the name that was written.").where(`spec\.serviceAccount`),
+	on(ofKubernetes, `spec\.dnsConfig`, `Required value`, "Kubernetes misses `dnsConfig` beside `dnsPolicy: None`",
+		follows).where(`spec\.dnsPolicy`),
+	on(ofKubernetes, `spec\.containers[]\.restartPolicy`, `Required value`, "Kubernetes misses `restartPolicy` beside `restartPolicyRules`",
+		follows).where(`spec\.containers[]\.restartPolicyRules`),
+	on(ofKubernetes, `spec\.containers[]\.resources\.requests[]`, ``, "Kubernetes reports a bad limit under `requests` too",
+		"A limit is the request's default; podrun names what was written.").where(`spec\.containers[]\.resources\.limits[]`),
+	on(ofKubernetes, `spec\.containers[]\.resources\.limits`, `Limit must be set`, "Kubernetes misses the limit of a resource that podrun refuses",
+		follows).where(`spec\.containers[]\.resources\.requests[]`),
+	on(ofKubernetes, `spec\.nodeName`, `schedulingGates`, "Kubernetes refuses `nodeName` beside `schedulingGates`",
+		follows).where(`spec\.schedulingGates`),
+	on(ofKubernetes, `metadata\.annotations.*`, `seccomp|localhost|'\.\.'|tolerations`, "Kubernetes names an annotation's path without brackets, or not at all",
+		"podrun names the annotation.").where(`metadata\.annotations[]`),
+	on(ofKubernetes, ``, `after top-level value|in numeric literal`, "kubectl does not read `---` after a JSON document",
+		"The kubelet and YAML do; a file that was put together from two is no error."),
+	on(ofPod, ``, `podrun makes 2 pods of it, Kubernetes 1`, "Kubernetes drops without a word what comes after `...`",
+		"`...` ends a document in YAML; nothing is dropped silently."),
+	on(ofPodrun, `metadata\.labels\.1`, `duplicate key "1", which was spelled`, "Kubernetes takes a key that is given twice in two spellings (`1` and `'1'`)",
+		"It uses one of the two values, not always the same one."),
+	on(ofPodrun, ``, `^text after the end of the document`, "Kubernetes drops without a word what comes after the brace that ends a document",
+		"Nothing is dropped silently."),
+	on(ofPodrun, `items[]|kind`, `is not an object|supported values: Pod$`, "podrun looks at the kind of a PodList's items",
+		"Kubernetes takes any item as a Pod, and a null one as an empty one, and then misses its fields."),
+	on(ofKubernetes, `metadata\.name|spec\.containers`, `name is needed|Required value`, "Kubernetes misses the fields of a PodList's item that is no Pod",
+		follows).where(`items[]|kind`),
+}
