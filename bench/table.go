@@ -45,7 +45,7 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 		return fmt.Errorf("asking containerd's version: %w", err)
 	}
 	page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine(version.Version))
-	return os.WriteFile(o.markdown, []byte(page), 0o644)
+	return os.WriteFile(o.markdown, []byte(page+keptRelist(o.markdown)), 0o644)
 }
 
 // row writes a line of the table: medians, with the least and the most in brackets.

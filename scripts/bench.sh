@@ -10,4 +10,5 @@ if [ "${UPDATE-}" = 1 ]; then
 fi
 mkdir -p bin
 go build -o bin/bench ./bench
-exec bin/bench "${args[@]}" "$@"
+bin/bench "${args[@]}" "$@"
+bin/bench -relist "${args[@]}"

@@ -246,20 +246,16 @@ func (r *Relister) list(ctx context.Context) []Event {
 		r.o.Log.Info("listing containers works again")
 	}
 	r.err, r.good, r.listed = nil, time.Now(), true
-	listed := make(map[pod.Key]bool, len(all))
 	var events []Event
 	for _, seen := range all {
-		listed[seen.Key] = true
 		events = append(events, r.keepLocked(seen, turn)...)
 	}
-	for key := range r.pods {
-		if listed[key] {
+	for key, rec := range r.pods {
+		if rec.turn >= turn { // listed now, or looked at since
 			continue
 		}
 		events = append(events, r.keepLocked(pod.Observed{Key: key}, turn)...)
-		if rec := r.pods[key]; rec.turn == turn {
-			delete(r.pods, key)
-		}
+		delete(r.pods, key)
 	}
 	return events
 }
