@@ -65,12 +65,10 @@ func (j *judge) end(o pod.Observed, why string) bool {
 	if j.stopAll(o, why) {
 		return false
 	}
+	j.reapAll(o)
 	for _, c := range o.Containers {
-		switch {
-		case c.State == pod.Created:
+		if c.State == pod.Created {
 			j.do(RemoveContainer{ID: c.ID, Container: c.Name, Why: "never started"})
-		case !c.Reaped:
-			j.do(Reap{ID: c.ID, Container: c.Name})
 		}
 	}
 	for _, s := range o.Sandboxes {
@@ -216,8 +214,7 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 		j.start(c, s)
 	case last.State == pod.Created:
 		// Left by a start that was cut off before the process ran: no attempt was used.
-		j.do(RemoveContainer{ID: last.ID, Container: c.Name, Why: "never started"})
-		j.plan.Waiting[c.Name] = creating
+		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt, Backoff: last.Backoff, Why: "its start was cut off"})
 	case last.State == pod.Running && last.SandboxID != sandbox.ID:
 		j.stop(last, "sandbox replaced")
 	case last.State == pod.Exited && shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode):

@@ -119,8 +119,13 @@ func apply(in *Input, p Plan) {
 		case EnsureImage:
 			in.Images[a.Container] = Image{Ready: true}
 		case StartContainer:
-			if last, _, found := o.Last(in.Pod.UID, a.Container); found && last.Attempt >= a.Attempt {
+			last, _, found := o.Last(in.Pod.UID, a.Container)
+			cutOff := found && last.State == pod.Created && last.Attempt == a.Attempt
+			if found && last.Attempt >= a.Attempt && !cutOff {
 				panic(fmt.Sprintf("%s: attempt %d was used", a, last.Attempt))
+			}
+			if cutOff { // the same instance again takes its place
+				o.Containers = without(o.Containers, func(c pod.Container) bool { return c.ID == last.ID })
 			}
 			mine, _ := o.Split(in.Pod.UID)
 			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))

@@ -142,7 +142,7 @@ a waits: CrashLoopBackOff`},
 reap a a1
 remove a a0 (superseded)`},
 		{"a start that was cut off", Input{Pod: wanted(always, "a"), Images: ready, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Created))}, `
-remove a a0 (never started)
+start a attempt 0 back-off 0 (its start was cut off)
 a waits: ContainerCreating`},
 		{"OnFailure: zero is the end", Input{Pod: wanted(onFailure, "a"), Observed: observed(sandbox(0, true), data, ctr("a", 0, pod.Exited))}, `
 reap a a0

@@ -81,7 +81,8 @@ type Containers interface {
 	// ReapContainer records the exit of an Exited instance durably and frees what it held, but for its
 	// root filesystem and record.
 	ReapContainer(ctx context.Context, id string) error
-	// RemoveContainer removes an instance that is not Running, its root filesystem and its record.
+	// RemoveContainer removes an instance that is not Running, its root filesystem and its record. One that
+	// is only Created may be removed when nothing else of its pod lives; else start it again.
 	RemoveContainer(ctx context.Context, id string) error
 }
 

@@ -71,6 +71,9 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 			l.shim = shim{}
 			err = r.launch(ctx, l)
 		}
+		if isBundleLeft(err, l.id) {
+			continue
+		}
 		if !errdefs.IsAlreadyExists(err) {
 			return startError(s, err)
 		}

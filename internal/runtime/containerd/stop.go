@@ -123,7 +123,13 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	if !there {
 		return nil // the mark of one that somebody else removed goes with its revision
 	}
-	for _, id := range append([]string{id}, earlier(c.Labels)...) {
+	ids := append([]string{id}, earlier(c.Labels)...)
+	if _, ended := exitOf(c.Labels); !ended && !r.ran(c) {
+		if err := r.endStrayShims(ctx, ids, c.CreatedAt.Add(cutOffTime)); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
 		if err := r.removeInstance(ctx, pod.UID(c.Labels[labelPodUID]), id); err != nil {
 			return err
 		}
