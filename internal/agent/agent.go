@@ -67,6 +67,7 @@ type house struct {
 	o        Options
 	runtime  backend
 	conn     *Connection // nil where the runtime was given
+	bridge   *network.Bridge
 	relister *relist.Relister
 	tailer   *logs.Tailer
 	loop     reconcile.Options
@@ -83,7 +84,8 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if err != nil {
 		return nil, err
 	}
-	r, conn, err := o.connect(ctx, owner)
+	bridge := network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe})
+	r, conn, err := o.connect(ctx, owner, bridge)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +93,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if o.Events == "off" {
 		listing.Bell = nil
 	}
-	h := &house{o: o, runtime: r, conn: conn, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, bridge: bridge, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
 		Volumes: volume.New(volume.Options{Dirs: o.Dirs}), Logs: h.tailer, Publisher: publisher,
@@ -101,14 +103,13 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 }
 
 // connect returns the runtime to use.
-func (o Options) connect(ctx context.Context, owner string) (backend, *Connection, error) {
+func (o Options) connect(ctx context.Context, owner string, bridge *network.Bridge) (backend, *Connection, error) {
 	if o.backend != nil {
 		return o.backend, nil, nil
 	}
 	connect := o.Connect
 	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
-	connect.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log,
-		Network: network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log})})
+	connect.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: bridge})
 	conn, err := Connect(ctx, connect)
 	if err != nil {
 		return nil, nil, err
@@ -131,6 +132,12 @@ func (h *house) close() {
 	}
 	if err := h.conn.Close(); err != nil {
 		h.o.Log.Debug("disconnecting failed", "why", err)
+	}
+	if h.loop.Owner == ownerOnce {
+		return // a serve beside it may keep the network
+	}
+	if err := h.bridge.Close(); err != nil {
+		h.o.Log.Warn("the pods' network stays", "why", err)
 	}
 }
 

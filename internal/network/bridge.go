@@ -25,6 +25,9 @@ import (
 type Options struct {
 	Dirs layout.Dirs
 	Log  *slog.Logger
+	// Keep leaves the bridge when its last pod goes, so that the next one need not wait for it. Close
+	// takes it away.
+	Keep bool
 }
 
 // Bridge is the network of one run directory.
@@ -33,6 +36,7 @@ type Bridge struct {
 	run  string // names the network
 	log  *slog.Logger
 	boot func() (string, error)
+	keep bool
 	// unmasked says once that pods cannot be masqueraded.
 	unmasked sync.Once
 }
@@ -44,7 +48,36 @@ func NewBridge(o Options) *Bridge {
 		run:  filepath.Clean(o.Dirs.Run),
 		log:  o.Log,
 		boot: sync.OnceValues(host.BootID),
+		keep: o.Keep,
 	}
+}
+
+// Close takes the network away if no pod has an address in it.
+func (b *Bridge) Close() error {
+	if err := b.removeIdle(); err != nil {
+		return fmt.Errorf("removing the idle network: %w", err)
+	}
+	return nil
+}
+
+func (b *Bridge) removeIdle() error {
+	lock, err := host.LockExisting(b.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if held, err := b.addresses(); err != nil || len(held) > 0 {
+		return err
+	}
+	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer outside.Close()
+	return b.dismantle(outside)
 }
 
 // Setup connects the network namespace at the path netns: lo up, eth0 with an address of its own and a
@@ -158,7 +191,7 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 }
 
 // Teardown removes id's link if it is still there and frees its address; with the last address go the
-// bridge, the nftables table and the records.
+// bridge, the nftables table and the records, unless they are kept.
 func (b *Bridge) Teardown(_ context.Context, id string) error {
 	if err := b.teardown(id); err != nil {
 		return fmt.Errorf("releasing the pod's network: %w", err)
@@ -188,7 +221,7 @@ func (b *Bridge) teardown(id string) error {
 	}
 	defer lock.Unlock()
 	last, err := b.release(id)
-	if err != nil || !last {
+	if err != nil || !last || b.keep {
 		return err
 	}
 	return b.dismantle(outside)

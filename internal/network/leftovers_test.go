@@ -206,3 +206,28 @@ func TestNotPermitted(t *testing.T) {
 	teardown(t, host, br, "x")
 	bare(t, host, run)
 }
+
+// TestKeep: a kept network outlives its last pod, and goes when it is closed and nobody is in it.
+func TestKeep(t *testing.T) {
+	host, pod := newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	br.keep = true
+	mustSetup(t, host, br, "a", pod)
+	in(t, host, br.Close) // somebody is in it
+	name := func() string {
+		rec, err := br.load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec.Bridge
+	}
+	teardown(t, host, br, "a")
+	in(t, host, func() error { _, err := netlink.LinkByName(name()); return err })
+	again := newNS(t)
+	mustSetup(t, host, br, "b", again)
+	teardown(t, host, br, "b")
+	in(t, host, br.Close)
+	in(t, host, br.Close)
+	bare(t, host, run)
+}
