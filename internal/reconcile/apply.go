@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// perform does the actions in order and stops at the first that fails. It reports whether anything may
+// perform does the actions in order and stops at the first that fails, and after each start. It reports whether anything may
 // have changed, so that a look is due.
 func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.Action) (look bool, err error) {
 	for _, a := range actions {
@@ -25,6 +25,10 @@ func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.
 		// Once begun, an action is brought to its end even when podrun is told to stop.
 		if err := w.do(context.WithoutCancel(ctx), seen, a); err != nil {
 			return true, fmt.Errorf("%s: %w", a, err)
+		}
+		if _, started := a.(plan.StartContainer); started {
+			// It is noted down before anything else is done: it may be gone any moment.
+			return true, nil
 		}
 	}
 	return look, nil
