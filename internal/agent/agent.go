@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -147,6 +148,9 @@ func (h *house) sweep(ctx context.Context) {
 		return
 	}
 	if err := h.conn.Runtime.Sweep(ctx); err != nil {
+		h.o.Log.Warn("leftovers stay", "why", err)
+	}
+	if err := status.Sweep(h.o.Dirs); err != nil {
 		h.o.Log.Warn("leftovers stay", "why", err)
 	}
 }

@@ -44,6 +44,7 @@ func Down(ctx context.Context, o Options, pick func([]*v1.Pod) ([]*v1.Pod, error
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("stopping pods: %w", err)
 	}
+	h.sweep(ctx)
 	return slices.SortedFunc(maps.Keys(chosen), func(a, b pod.Key) int { return cmp.Compare(a.String(), b.String()) }), nil
 }
 

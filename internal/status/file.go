@@ -103,3 +103,17 @@ func Keys(dirs layout.Dirs) ([]pod.Key, error) {
 	}
 	return keys, nil
 }
+
+// Sweep removes what writers that were killed have left half written.
+func Sweep(dirs layout.Dirs) error {
+	left, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*.tmp"))
+	if err != nil {
+		return err
+	}
+	for _, path := range left {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing half a status: %w", err)
+		}
+	}
+	return nil
+}

@@ -159,7 +159,7 @@ func silence() *log.Entry {
 // Sweep removes what was cut off while it came or went, and what no list shows. For the start of a run
 // that has the directories to itself, or nearly: a pod that another run is just making is made again.
 func (r *Runtime) Sweep(ctx context.Context) error {
-	return errors.Join(r.sweepData(), r.Sandboxes.Sweep(ctx))
+	return errors.Join(r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx))
 }
 
 // Close ends the connection. Containers run on.

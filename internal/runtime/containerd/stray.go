@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
 )
 
 // cutOffTime is for how long containerd may go on with the start of a container after whoever asked for it
@@ -28,7 +30,7 @@ func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Ti
 				return err
 			}
 			if t == nil {
-				if err := killShims(r.Namespace, id); err != nil {
+				if err := killShims("-namespace", r.Namespace, "-id", id); err != nil {
 					return fmt.Errorf("ending what a start of %s left: %w", id, err)
 				}
 			}
@@ -44,8 +46,26 @@ func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Ti
 	}
 }
 
-// killShims kills the shims that were started under the id of a container.
-func killShims(namespace, id string) error {
+// sweepShims ends all shims of a namespace in which containerd has neither container nor task: they come of
+// starts that were cut off, and serve nobody.
+func (r *Runtime) sweepShims(ctx context.Context) error {
+	ctx = r.context(ctx)
+	running, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		return mapped("listing tasks", err)
+	}
+	known, err := r.client.ContainerService().List(ctx)
+	if err != nil {
+		return mapped("listing containers", err)
+	}
+	if len(running.Tasks)+len(known) > 0 {
+		return nil
+	}
+	return killShims("-namespace", r.Namespace, "-address", r.Address)
+}
+
+// killShims kills the shims that were started with all of the given flags.
+func killShims(flags ...string) error {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return err
@@ -53,7 +73,7 @@ func killShims(namespace, id string) error {
 	var failed []error
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil || !isShim(strings.Split(string(text), "\x00"), namespace, id) {
+		if err != nil || !isShim(strings.Split(string(text), "\x00"), flags) {
 			continue // gone meanwhile, or another program
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -67,13 +87,15 @@ func killShims(namespace, id string) error {
 	return errors.Join(failed...)
 }
 
-// isShim reports that a command line is of the shim of that container.
-func isShim(args []string, namespace, id string) bool {
-	has := func(flag, value string) bool {
-		i := slices.Index(args, flag)
-		return i >= 0 && i+1 < len(args) && args[i+1] == value
+// isShim reports that a command line is of a shim with all of the given flags, each with its value.
+func isShim(args, flags []string) bool {
+	for pair := range slices.Chunk(flags, 2) {
+		i := slices.Index(args, pair[0])
+		if i < 0 || i+1 >= len(args) || args[i+1] != pair[1] {
+			return false
+		}
 	}
-	return len(args) > 0 && strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-") && has("-namespace", namespace) && has("-id", id)
+	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-")
 }
 
 // isBundleLeft reports that a start found the directory of an earlier one that was cut off, which
