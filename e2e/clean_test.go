@@ -14,6 +14,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/testcontainerd"
 )
 
 // clean stops all that the node runs and complains about whatever stays. When the test has failed it shows
@@ -42,6 +44,7 @@ func (n *node) clean() {
 	if left != nil {
 		n.force()
 	}
+	testcontainerd.RemoveRunc(filepath.Base(n.dir))
 	if err := os.RemoveAll(n.dir); err != nil {
 		n.t.Error(err)
 	}

@@ -40,6 +40,7 @@ func newLane(t *testing.T) *lane {
 	l := &lane{node: &node{t: t, dir: dir, manifests: filepath.Join(dir, "manifests"), uids: map[string]bool{}}}
 	t.Cleanup(func() {
 		l.powerOff()
+		testcontainerd.RemoveRunc(l.namespace())
 		must(t, os.RemoveAll(dir))
 	})
 	for _, sub := range []string{"manifests", "trace", "s"} {

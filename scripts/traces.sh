@@ -13,7 +13,8 @@ dir=$1
 	done
 	for link in /sys/class/net/*; do echo "link ${link##*/}"; done
 	find /sys/fs/cgroup -type d \( -path '*/podrun/*/pod*' -o -path '*/podrun/pod*' -o -path '*/libpod*' \) 2>/dev/null | sed 's/^/cgroup /' || true
-	# The sockets of shims that a test killed stay; CI clears them away by itself.
-	find /run/containerd -mindepth 1 -not -path '/run/containerd/s*' 2>/dev/null | sed 's/^/file /' || true
+	# The sockets of shims that a test killed stay, and containerd makes an empty directory when it cleans up
+	# after such a shim; CI clears them away by itself.
+	find /run/containerd -mindepth 1 -not -path '/run/containerd/s*' -not \( -type d -empty -path '/run/containerd/runc/*' \) -not -path /run/containerd/runc 2>/dev/null | sed 's/^/file /' || true
 	find /run/podrun /var/lib/podrun /var/log/pods 2>/dev/null | sed 's/^/file /' || true
 } | LC_ALL=C sort -u

@@ -166,6 +166,13 @@ func (s *Server) removeTraces() error {
 	if err != nil {
 		return err
 	}
+	namespaces, err := filepath.Glob(s.path("state/io.containerd.runtime.v2.task/*"))
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		RemoveRunc(filepath.Base(namespace))
+	}
 	for _, bundle := range bundles {
 		data, _ := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
 		if i := strings.Index(string(data), "unix://"); i >= 0 {
@@ -183,6 +190,14 @@ func (s *Server) removeTraces() error {
 		}
 	}
 	return nil
+}
+
+// RemoveRunc removes runc's default directory for a namespace if it is empty. A containerd that cleans up after
+// a shim that was killed before it noted its runc root makes one.
+func RemoveRunc(namespace string) {
+	for _, dir := range []string{"/run/containerd/runc/" + namespace, "/run/containerd/runc", "/run/containerd"} {
+		_ = os.Remove(dir)
+	}
 }
 
 // removeCgroup removes a cgroup, once its last process is gone, and the one above it if it is empty.
