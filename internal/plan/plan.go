@@ -22,6 +22,8 @@ type Input struct {
 	Signalled map[string]Signals
 	// Failures tells, per container name, the last attempt that made no instance; under "" the sandbox's.
 	Failures map[string]Failure
+	// Probed tells, per instance ID, what probes have found.
+	Probed map[string]pod.Probed
 	// Boot is the kernel's boot id now.
 	Boot string
 	// Earlier says that a completed pod belongs to an earlier run and is to be run again.

@@ -80,6 +80,9 @@ type Container struct {
 	Grace time.Duration
 	// Image is the reference that the manifest gave, ImageID the digest that it stood for.
 	Image, ImageID string
+	// Sidecar is the place among the pod's init containers, from 1, of an instance that runs as a sidecar;
+	// 0 for any other container.
+	Sidecar int
 	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.
 	Reaped bool
 }

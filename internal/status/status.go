@@ -19,6 +19,8 @@ type Input struct {
 	Pod      *v1.Pod
 	Observed pod.Observed
 	Plan     plan.Plan
+	// Probed tells, per instance ID, what probes have found.
+	Probed map[string]pod.Probed
 	// HostIP is the node's address, empty when not known.
 	HostIP string
 	Now    time.Time

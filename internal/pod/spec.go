@@ -1,0 +1,52 @@
+package pod
+
+import v1 "k8s.io/api/core/v1"
+
+// IsSidecar reports that an init container is a sidecar: it runs beside the containers after it, as
+// Kubernetes' IsRestartableInitContainer says.
+func IsSidecar(c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+}
+
+// SidecarOrder is the place of the named container among p's init containers, from 1, if it is a sidecar;
+// else 0.
+func SidecarOrder(p *v1.Pod, name string) int {
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.Name == name && IsSidecar(c) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// AllContainers are p's init containers and then its others, in the manifest's order.
+func AllContainers(p *v1.Pod) []*v1.Container {
+	all := make([]*v1.Container, 0, len(p.Spec.InitContainers)+len(p.Spec.Containers))
+	for _, of := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range of {
+			all = append(all, &of[i])
+		}
+	}
+	return all
+}
+
+// Probed is what the probes of one instance have found so far; nil: nothing yet, or there is no such probe.
+type Probed struct{ Started, Ready *bool }
+
+// IsStarted reports that a running instance of c has started up: what its startup probe says, at once if
+// it has none.
+func (p Probed) IsStarted(c *v1.Container) bool {
+	if c.StartupProbe == nil {
+		return true
+	}
+	return p.Started != nil && *p.Started
+}
+
+// IsReady reports that a running instance of c is ready: what its readiness probe says, at once if it has
+// none, and never before it has started up.
+func (p Probed) IsReady(c *v1.Container) bool {
+	if !p.IsStarted(c) {
+		return false
+	}
+	return c.ReadinessProbe == nil || p.Ready != nil && *p.Ready
+}
