@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -67,6 +68,9 @@ func validatePorts(ports []v1.ContainerPort, hostNetwork bool, taken sets.Set[st
 				validation.IsValidPortNum(int(port.ContainerPort)))...)
 		}
 		errs = append(errs, supported(port.Protocol, at.Child("protocol"), v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
+		if _, err := netip.ParseAddr(port.HostIP); port.HostIP != "" && err != nil {
+			errs = append(errs, field.Invalid(at.Child("hostIP"), port.HostIP, "must be an IP address"))
+		}
 		if port.HostPort == 0 {
 			continue
 		}
@@ -74,9 +78,7 @@ func validatePorts(ports []v1.ContainerPort, hostNetwork bool, taken sets.Set[st
 		errs = append(errs, invalid(at.Child("hostPort"), port.HostPort, bad)...)
 		switch {
 		case len(bad) > 0:
-		case !hostNetwork:
-			errs = append(errs, field.Forbidden(at.Child("hostPort"), "not supported yet without hostNetwork"))
-		case port.HostPort != port.ContainerPort:
+		case hostNetwork && port.HostPort != port.ContainerPort:
 			errs = append(errs, field.Invalid(at.Child("hostPort"), port.HostPort,
 				"must match `containerPort` when `hostNetwork` is true"))
 		}

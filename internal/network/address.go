@@ -42,10 +42,7 @@ func (b *Bridge) current() (record, error) {
 	if err != nil || rec.Boot == boot {
 		return rec, err
 	}
-	if err := b.removeAddresses(); err != nil {
-		return record{}, err
-	}
-	return record{}, nil
+	return record{}, errors.Join(b.removeAddresses(), b.removeClaims())
 }
 
 // load returns the record, or none; one that cannot be read is none, as a power cut may leave it.
@@ -149,7 +146,7 @@ func (b *Bridge) addresses() (map[netip.Addr]string, error) {
 	return held, nil
 }
 
-// Holders returns the ids that have an address.
+// Holders returns the ids that have an address or a host port.
 func (b *Bridge) Holders() ([]string, error) {
 	lock, err := host.LockExisting(b.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -160,25 +157,39 @@ func (b *Bridge) Holders() ([]string, error) {
 	}
 	defer lock.Unlock()
 	held, err := b.addresses()
-	return slices.Collect(maps.Values(held)), err
+	if err != nil {
+		return nil, err
+	}
+	claims, err := b.claims()
+	return slices.AppendSeq(slices.Collect(maps.Values(held)), maps.Keys(claims)), err
 }
 
-// release frees what id has and reports that nobody has any address then. The caller holds the lock.
-func (b *Bridge) release(id string) (last bool, err error) {
+// idle reports that nobody has an address or a port. The caller holds the lock.
+func (b *Bridge) idle() (bool, error) {
+	for _, dir := range []string{addressDir, portDir} {
+		left, err := os.ReadDir(filepath.Join(b.dir, dir))
+		if err != nil && !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// release frees the address that id has. The caller holds the lock.
+func (b *Bridge) release(id string) error {
 	held, err := b.addresses()
 	if err != nil {
-		return false, err
+		return err
 	}
 	for addr, owner := range held {
 		if owner != id {
 			continue
 		}
 		if err := os.Remove(filepath.Join(b.dir, addressDir, addr.String())); err != nil {
-			return false, err
+			return err
 		}
-		delete(held, addr)
 	}
-	return len(held) == 0, nil
+	return nil
 }
 
 func (b *Bridge) removeAddresses() error {
@@ -196,7 +207,7 @@ func (b *Bridge) removeAddresses() error {
 
 // removeRecords removes all files, the record last, and the directory.
 func (b *Bridge) removeRecords() error {
-	for _, name := range []string{addressDir, lastName, recordName + ".tmp", recordName, "."} {
+	for _, name := range []string{addressDir, portDir, lastName, recordName + ".tmp", recordName, "."} {
 		err := os.Remove(filepath.Join(b.dir, name))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

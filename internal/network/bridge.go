@@ -1,6 +1,6 @@
 // Package network connects pods by a bridge of podrun's own, through netlink in-process: no CNI plugin,
-// no command is run. It owns the bridge, the pods' addresses and one nftables table; it does not make
-// or remove network namespaces. All processes of one run directory share one bridge, and with the last
+// no command is run. It owns the bridge, the pods' addresses and host ports, and nftables tables of its
+// own; it does not make or remove network namespaces. All processes of one run directory share one bridge, and with the last
 // address everything goes.
 package network
 
@@ -16,9 +16,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
 )
 
 // Options are what a Bridge needs.
@@ -37,8 +39,8 @@ type Bridge struct {
 	log  *slog.Logger
 	boot func() (string, error)
 	keep bool
-	// unmasked says once that pods cannot be masqueraded.
-	unmasked sync.Once
+	// unmasked says once that pods cannot be masqueraded, unrouted that host ports are not on the loopback.
+	unmasked, unrouted sync.Once
 }
 
 // NewBridge returns the network; it touches nothing yet.
@@ -69,7 +71,7 @@ func (b *Bridge) removeIdle() error {
 		return err
 	}
 	defer lock.Unlock()
-	if held, err := b.addresses(); err != nil || len(held) > 0 {
+	if idle, err := b.idle(); err != nil || !idle {
 		return err
 	}
 	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -81,16 +83,44 @@ func (b *Bridge) removeIdle() error {
 }
 
 // Setup connects the network namespace at the path netns: lo up, eth0 with an address of its own and a
-// default route by the bridge. After an error the caller calls Teardown, which releases what was taken.
-func (b *Bridge) Setup(ctx context.Context, id string, netns string) ([]netip.Addr, error) {
-	addr, err := b.setup(ctx, id, netns)
+// default route by the bridge; and it leads p's host ports there. Without netns, for a pod in the host's
+// network, it only takes the host ports. After an error the caller calls Teardown, which releases what
+// was taken. A *PortTakenError says that it may go well later.
+func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
+	c := claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
+	if netns == "" {
+		if err := b.reserve(ctx, id, c); err != nil {
+			return nil, fmt.Errorf("taking the pod's host ports: %w", err)
+		}
+		return nil, nil
+	}
+	addr, err := b.setup(ctx, id, netns, c)
 	if err != nil {
 		return nil, fmt.Errorf("connecting the pod's network: %w", err)
 	}
 	return []netip.Addr{addr}, nil
 }
 
-func (b *Bridge) setup(ctx context.Context, id, netns string) (netip.Addr, error) {
+// reserve takes c's ports for a pod in the host's network.
+func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
+	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
+		return err
+	}
+	if err := os.MkdirAll(b.dir, 0o711); err != nil {
+		return err
+	}
+	lock, err := host.LockDir(b.dir, 0o711)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if _, err := b.current(); err != nil {
+		return err
+	}
+	return b.hold(id, c)
+}
+
+func (b *Bridge) setup(ctx context.Context, id, netns string, c claim) (netip.Addr, error) {
 	if err := ctx.Err(); err != nil {
 		return netip.Addr{}, err
 	}
@@ -99,7 +129,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string) (netip.Addr, error
 		return netip.Addr{}, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	p, err := b.take(outside, id)
+	p, err := b.take(outside, id, c)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -109,9 +139,9 @@ func (b *Bridge) setup(ctx context.Context, id, netns string) (netip.Addr, error
 	return p.addr, nil
 }
 
-// take reserves an address for id and sees to the bridge. Once an address is taken the bridge stays, so
+// take reserves an address and c's ports for id and sees to the bridge. Once an address is taken the bridge stays, so
 // the rest needs no lock.
-func (b *Bridge) take(outside *netlink.Handle, id string) (port, error) {
+func (b *Bridge) take(outside *netlink.Handle, id string, c claim) (port, error) {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return port{}, err
 	}
@@ -128,11 +158,13 @@ func (b *Bridge) take(outside *netlink.Handle, id string) (port, error) {
 	if err != nil {
 		return port{}, fmt.Errorf("making the bridge: %w", hint(err))
 	}
-	addr, err := b.allocate(rec, id)
-	if err != nil {
+	if c.Addr, err = b.allocate(rec, id); err != nil {
 		return port{}, err
 	}
-	return port{name: b.portName(id), bridge: index, mtu: rec.MTU, addr: addr, subnet: rec.Subnet}, nil
+	if err := b.hold(id, c); err != nil {
+		return port{}, err
+	}
+	return port{name: b.portName(id), bridge: index, mtu: rec.MTU, addr: c.Addr, subnet: rec.Subnet}, nil
 }
 
 // ensure makes the bridge unless it is there and up; being up is its last step.
@@ -220,8 +252,13 @@ func (b *Bridge) teardown(id string) error {
 		return err
 	}
 	defer lock.Unlock()
-	last, err := b.release(id)
-	if err != nil || !last || b.keep {
+	if err := b.letGo(id); err != nil {
+		return err
+	}
+	if err := b.release(id); err != nil || b.keep {
+		return err
+	}
+	if idle, err := b.idle(); err != nil || !idle {
 		return err
 	}
 	return b.dismantle(outside)
@@ -242,8 +279,8 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 		if err := removeLink(outside, rec.Bridge); err != nil {
 			return err
 		}
-		if err := unmasquerade(rec.Bridge); err != nil {
-			b.log.Debug("nftables table not removed", "bridge", rec.Bridge, "why", err)
+		if err := removeTables(rec.Bridge); err != nil {
+			b.log.Debug("nftables tables not removed", "bridge", rec.Bridge, "why", err)
 		}
 	}
 	return b.removeRecords()

@@ -24,7 +24,7 @@ func TestChild(t *testing.T) {
 	if !ok {
 		t.Skip("run by TestSecondProcessAgrees")
 	}
-	addrs, err := newBridge(t, run).Setup(t.Context(), "child", "/proc/self/fd/3")
+	addrs, err := newBridge(t, run).Setup(t.Context(), "child", "/proc/self/fd/3", noPorts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +105,11 @@ func TestLeftovers(t *testing.T) {
 					return err
 				}
 				return errors.Join(netlink.AddrDel(link, &netlink.Addr{IPNet: ipNet(gatewayOf(rec.Subnet), rec.Subnet.Bits())}),
-					netlink.LinkSetDown(link), unmasquerade(rec.Bridge))
+					netlink.LinkSetDown(link), removeTables(rec.Bridge))
 			})
 		},
 		"link but no address": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			if _, err := b.release("old"); err != nil {
+			if err := b.release("old"); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -165,12 +165,12 @@ func TestErrors(t *testing.T) {
 	run := t.TempDir()
 	br := newBridge(t, run)
 	in(t, host, func() error {
-		if _, err := br.Setup(context.Background(), "x", "/nowhere"); !errors.Is(err, os.ErrNotExist) {
+		if _, err := br.Setup(context.Background(), "x", "/nowhere", noPorts); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("error %v", err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := br.Setup(ctx, "x", "/nowhere"); !errors.Is(err, context.Canceled) {
+		if _, err := br.Setup(ctx, "x", "/nowhere", noPorts); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
 		return br.Teardown(context.Background(), "x")
@@ -197,7 +197,7 @@ func TestNotPermitted(t *testing.T) {
 		if err := unix.Capset(&header, &data[0]); err != nil {
 			return err
 		}
-		_, err := br.Setup(context.Background(), "x", path(pod))
+		_, err := br.Setup(context.Background(), "x", path(pod), noPorts)
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "hostNetwork: true") {

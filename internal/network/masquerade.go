@@ -38,15 +38,17 @@ func masquerade(table string, subnet netip.Prefix) error {
 	return c.Flush()
 }
 
-// unmasquerade removes the table; a missing one is success.
-func unmasquerade(table string) error {
+// removeTables removes the bridge's tables; missing ones are success.
+func removeTables(bridge string) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	c.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: table})
-	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
+	for _, name := range []string{bridge, portTable(bridge)} {
+		c.DelTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: name})
+		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
 	}
 	return nil
 }

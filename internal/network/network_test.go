@@ -168,7 +168,7 @@ func BenchmarkSetup(b *testing.B) {
 	mustSetup(b, host, br, "kept", stays)
 	in(b, host, func() error {
 		for b.Loop() {
-			if _, err := br.Setup(context.Background(), "x", path(pod)); err != nil {
+			if _, err := br.Setup(context.Background(), "x", path(pod), noPorts); err != nil {
 				return err
 			}
 			b.StopTimer()
@@ -189,7 +189,7 @@ func BenchmarkTeardown(b *testing.B) {
 	in(b, host, func() error {
 		for b.Loop() {
 			b.StopTimer()
-			if _, err := br.Setup(context.Background(), "x", path(pod)); err != nil {
+			if _, err := br.Setup(context.Background(), "x", path(pod), noPorts); err != nil {
 				return err
 			}
 			b.StartTimer()

@@ -17,6 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/layout"
 )
 
@@ -68,6 +70,9 @@ func in(t testing.TB, ns netns.NsHandle, f func() error) {
 	}
 }
 
+// noPorts is a pod without host ports.
+var noPorts = &v1.Pod{}
+
 func path(ns netns.NsHandle) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)) }
 
 func newBridge(t testing.TB, run string) *Bridge {
@@ -77,7 +82,7 @@ func newBridge(t testing.TB, run string) *Bridge {
 
 func setup(host netns.NsHandle, b *Bridge, id string, pod netns.NsHandle) (addr netip.Addr, err error) {
 	err = try(host, func() error {
-		addrs, err := b.Setup(context.Background(), id, path(pod))
+		addrs, err := b.Setup(context.Background(), id, path(pod), noPorts)
 		if err == nil {
 			addr = addrs[0]
 		}

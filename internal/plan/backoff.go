@@ -68,6 +68,18 @@ func retryDelay(f Failure) time.Duration {
 	}
 }
 
+// ReasonFailedSandbox is the reason of a sandbox's failure that has none of its own.
+const ReasonFailedSandbox = "FailedCreatePodSandBox"
+
+// waitingForSandbox words a failure of the sandbox. As in Kubernetes the containers are merely being
+// created, unless it is known what is missing.
+func waitingForSandbox(f Failure) Waiting {
+	if f.Reason == ReasonFailedSandbox {
+		return Waiting{Reason: creating.Reason, Message: f.Message}
+	}
+	return Waiting{Reason: f.Reason, Message: f.Message}
+}
+
 // waitingAfter words a failure as a status shows it.
 func waitingAfter(f Failure, c *v1.Container) Waiting {
 	if f.Reason == ReasonErrImagePull && f.Count > 1 {

@@ -175,7 +175,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 		j.do(RemoveSandbox{ID: s.ID, Why: "not ready"})
 	}
 	if f, failed := j.in.Failures[""]; failed {
-		j.waitAll(Waiting{Reason: creating.Reason, Message: f.Message})
+		j.waitAll(waitingForSandbox(f))
 		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
 			j.wakeIn(left)
 			return pod.Sandbox{}, false

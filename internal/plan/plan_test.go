@@ -177,9 +177,12 @@ remove sandbox s0 (not ready)
 ensure image of a
 create sandbox attempt 1
 a waits: ContainerCreating`},
-		{"a sandbox that failed waits", Input{Pod: wanted(always, "a"), Observed: observed(), Failures: map[string]Failure{"": {At: now, Count: 3, Message: "no bridge"}}}, `
+		{"a sandbox that failed waits", Input{Pod: wanted(always, "a"), Observed: observed(), Failures: map[string]Failure{"": {Reason: ReasonFailedSandbox, At: now, Count: 3, Message: "no bridge"}}}, `
 wake 4s
 a waits: ContainerCreating: no bridge`},
+		{"a sandbox that waits for a port", Input{Pod: wanted(always, "a"), Observed: observed(), Failures: map[string]Failure{"": {Reason: "HostPortConflict", At: now, Count: 9, Message: "80/TCP is taken"}}}, `
+wake 10s
+a waits: HostPortConflict: 80/TCP is taken`},
 		{"a pull that failed waits", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true)), Failures: map[string]Failure{"a": {Reason: "ErrImagePull", At: now, Count: 2, Message: "no such host"}}}, `
 wake 20s
 a waits: ImagePullBackOff: Back-off pulling image "img:1": ErrImagePull: no such host`},

@@ -38,7 +38,7 @@ func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.
 func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error {
 	switch a := a.(type) {
 	case plan.CreateSandbox:
-		return w.failed("", "FailedCreatePodSandBox", w.createSandbox(ctx, seen, a))
+		return w.failed("", plan.ReasonFailedSandbox, w.createSandbox(ctx, seen, a))
 	case plan.EnsureImage:
 		if err := w.ensureImage(ctx, a.Container); err != nil {
 			return w.failed(a.Container, plan.ReasonErrImagePull, err)

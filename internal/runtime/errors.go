@@ -23,3 +23,6 @@ type ReasonError struct {
 
 func (e *ReasonError) Error() string { return e.Err.Error() }
 func (e *ReasonError) Unwrap() error { return e.Err }
+
+// ReasonHostPortConflict is the reason of a sandbox that waits for a port of the machine's.
+const ReasonHostPortConflict = "HostPortConflict"

@@ -42,7 +42,8 @@ type Doorbell interface {
 // Sandboxes makes and removes what a pod's containers share.
 type Sandboxes interface {
 	// CreateSandbox pins the pod's namespaces and connects its network. The same attempt asked for
-	// again replaces what an interrupted call left.
+	// again replaces what an interrupted call left. A *ReasonError with ReasonHostPortConflict says that
+	// another pod or a process has a host port; the pod's other revisions' are taken over.
 	CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error
 	// RemoveSandbox releases all that the sandbox held, addresses too.
 	RemoveSandbox(ctx context.Context, id string) error

@@ -28,13 +28,16 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // Network connects a pod's network namespace. A Store calls it for one id at a time only.
 type Network interface {
-	// Setup connects the namespace at the path netns and returns the pod's addresses, IPv4 first.
-	Setup(ctx context.Context, id string, netns string) ([]netip.Addr, error)
+	// Setup connects p by the namespace at the path netns and returns its addresses, IPv4 first. Without
+	// netns it takes for p what a pod in the host's network needs of it.
+	Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error)
 	// Teardown releases whatever Setup took for id, complete or not; nothing to release is success.
 	Teardown(ctx context.Context, id string) error
 	// Holders are the ids for which something is taken.
@@ -117,7 +120,7 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 	if err := s.clear(ctx, id); err != nil {
 		return pod.Sandbox{}, fmt.Errorf("clearing what was left: %w", err)
 	}
-	if err := s.build(ctx, id, pod.Hostname(p), &e); err != nil {
+	if err := s.build(ctx, id, p, &e); err != nil {
 		// Even when ctx has ended: an address that nobody uses must not stay taken.
 		undo := context.WithoutCancel(ctx)
 		return pod.Sandbox{}, errors.Join(err, s.clear(undo, id), s.forget(id))
@@ -126,21 +129,41 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 }
 
 // build makes the pins, the network and the record, in the empty directory of id.
-func (s *Store) build(ctx context.Context, id, hostname string, e *entry) error {
-	if err := pin(s.path(id), e.pins(), hostname, s.step); err != nil {
+func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error {
+	if err := pin(s.path(id), e.pins(), pod.Hostname(p), s.step); err != nil {
 		return err
 	}
-	if !e.HostNetwork {
-		ips, err := s.network.Setup(ctx, id, s.file(id, pinNet))
-		if err != nil {
-			return err
-		}
-		for _, ip := range ips {
-			e.IPs = append(e.IPs, ip.String())
-		}
+	if err := s.connect(ctx, id, p, e); err != nil {
+		return err
 	}
 	s.step("network")
 	return s.write(id, *e)
+}
+
+// connect gives the pod its network, for a pod in the host's only what it declares to use of that.
+func (s *Store) connect(ctx context.Context, id string, p *v1.Pod, e *entry) error {
+	netns := ""
+	if !e.HostNetwork {
+		netns = s.file(id, pinNet)
+	} else if s.network == nil {
+		return nil
+	}
+	ips, err := s.network.Setup(ctx, id, netns, p)
+	if err != nil {
+		return reasoned(err)
+	}
+	for _, ip := range ips {
+		e.IPs = append(e.IPs, ip.String())
+	}
+	return nil
+}
+
+// reasoned gives an error that a status can word the reason for it.
+func reasoned(err error) error {
+	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
+		return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
+	}
+	return err
 }
 
 // Remove releases all that the sandbox holds. One that is not there, or only in part, is success.

@@ -31,7 +31,10 @@ type fileNetwork struct {
 	fail error
 }
 
-func (n fileNetwork) Setup(_ context.Context, id, netns string) ([]netip.Addr, error) {
+func (n fileNetwork) Setup(_ context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
+	if p.Spec.HostNetwork && netns == "" {
+		return nil, nil
+	}
 	if !pinned(netns) {
 		return nil, fmt.Errorf("%s is not a namespace", netns)
 	}

@@ -77,8 +77,8 @@ var table = map[string]map[string]rule{
 	"Container":          container,
 	"ContainerPort": {
 		"name": yes(""), "containerPort": yes(""), "protocol": yes(""),
-		"hostPort": limited("not supported yet without hostNetwork; with it, only the containerPort's number"),
-		"hostIP":   no(),
+		"hostPort": yes("while another pod or a process of the machine has it, the pod waits"),
+		"hostIP":   limited("an IP address"),
 	},
 	"EnvVar": {"name": yes(""), "value": yes(""), "valueFrom": no()},
 	"ResourceRequirements": {

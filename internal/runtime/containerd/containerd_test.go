@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/runtime/runtimetest"
+	"podrun.io/podrun/internal/sandbox"
 )
 
 // exitWith tells the suite's Script to end.
@@ -26,7 +28,11 @@ func TestConformance(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
 			runtimetest.Run(t, func(t *testing.T) runtimetest.Subject {
-				r := connect(t, start(t))
+				d := start(t)
+				o := options(t, d)
+				bridge := network.NewBridge(network.Options{Dirs: d.dirs, Log: o.Log})
+				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.dirs, Network: bridge, Log: o.Log})
+				r := connectWith(t, d, o)
 				load(t, r)
 				return runtimetest.Subject{Runtime: r, Image: imageRef, Exit: exitWith(r), Runs: true}
 			})

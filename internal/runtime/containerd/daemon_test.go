@@ -16,7 +16,9 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/moby/sys/mountinfo"
 
+	v1 "k8s.io/api/core/v1"
 	"podrun.io/podrun/internal/embedded"
+
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
@@ -136,9 +138,11 @@ func otherDaemon(t testing.TB, kind string) daemon {
 // noNetwork leaves pods' network namespaces as they are.
 type noNetwork struct{}
 
-func (noNetwork) Setup(context.Context, string, string) ([]netip.Addr, error) { return nil, nil }
-func (noNetwork) Teardown(context.Context, string) error                      { return nil }
-func (noNetwork) Holders() ([]string, error)                                  { return nil, nil }
+func (noNetwork) Setup(context.Context, string, string, *v1.Pod) ([]netip.Addr, error) {
+	return nil, nil
+}
+func (noNetwork) Teardown(context.Context, string) error { return nil }
+func (noNetwork) Holders() ([]string, error)             { return nil, nil }
 
 // options are those of a Runtime on d.
 func options(t testing.TB, d daemon) containerd.Options {
@@ -152,7 +156,12 @@ func options(t testing.TB, d daemon) containerd.Options {
 // connect makes a Runtime and sees to it that nothing is left in containerd after the test.
 func connect(t testing.TB, d daemon) *containerd.Runtime {
 	t.Helper()
-	r, err := containerd.New(context.Background(), options(t, d))
+	return connectWith(t, d, options(t, d))
+}
+
+func connectWith(t testing.TB, d daemon, o containerd.Options) *containerd.Runtime {
+	t.Helper()
+	r, err := containerd.New(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,7 @@ type sandbox struct {
 	pod.Sandbox
 	key   pod.Key
 	owner string
+	ports []pod.HostPort
 }
 
 type kept struct {
@@ -216,13 +217,31 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	if s := r.sandboxes[id]; s != nil && s.Ready {
 		return nil
 	}
-	s := &sandbox{key: pod.KeyOf(p), owner: r.owner, Sandbox: pod.Sandbox{ID: id, UID: p.UID, Attempt: attempt, Ready: true, CreatedAt: time.Now()}}
+	if err := r.holdPorts(id, p); err != nil {
+		return err
+	}
+	s := &sandbox{key: pod.KeyOf(p), owner: r.owner, ports: pod.HostPorts(p), Sandbox: pod.Sandbox{ID: id, UID: p.UID, Attempt: attempt, Ready: true, CreatedAt: time.Now()}}
 	if !p.Spec.HostNetwork {
 		r.nextIP++
 		s.IPs = []string{fmt.Sprintf("10.0.%d.%d", r.nextIP/256, r.nextIP%256)}
 	}
 	r.sandboxes[id] = s
 	r.ring(s.key)
+	return nil
+}
+
+// holdPorts refuses host ports that another pod's sandbox has.
+func (r *Runtime) holdPorts(id string, p *v1.Pod) error {
+	for _, s := range r.sandboxes {
+		if s.key == pod.KeyOf(p) {
+			continue
+		}
+		for _, port := range pod.HostPorts(p) {
+			if slices.ContainsFunc(s.ports, func(o pod.HostPort) bool { return o.Port == port.Port && o.Protocol == port.Protocol }) {
+				return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: fmt.Errorf("creating sandbox %s: host port %s is taken by pod %s", id, port, s.key)}
+			}
+		}
+	}
 	return nil
 }
 

@@ -166,6 +166,37 @@ func testSandboxes(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
+func testHostPorts(t *testing.T, s subject) {
+	withPort := func(name, revision string) *v1.Pod {
+		p := s.newPod(name, revision, "main")
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 47123}}
+		must(t, s.SavePod(p, "serve"))
+		return p
+	}
+	a, edited, b := withPort("a-node", "uid-a"), withPort("a-node", "uid-a2"), withPort("b-node", "uid-b")
+	for range 2 {
+		must(t, s.CreateSandbox(t.Context(), a, 0))
+	}
+	taken := func() {
+		t.Helper()
+		var told *runtime.ReasonError
+		if err := s.CreateSandbox(t.Context(), b, 0); !errors.As(err, &told) || told.Reason != runtime.ReasonHostPortConflict || !strings.Contains(err.Error(), "default/a-node") {
+			t.Errorf("a port of another pod: %v", err)
+		}
+		if o := s.look(t, b); len(o.Sandboxes) > 0 {
+			t.Errorf("left: %+v", o)
+		}
+	}
+	taken()
+	old := s.look(t, a).Sandboxes[0].ID
+	must(t, s.CreateSandbox(t.Context(), edited, 0)) // before the old revision is cleared away
+	must(t, s.RemoveSandbox(t.Context(), old))
+	taken()
+	s.remove(t, a)
+	must(t, s.CreateSandbox(t.Context(), b, 0))
+	s.remove(t, b)
+}
+
 func testData(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-data", "main")
 	p.Annotations = map[string]string{"a": "b"}

@@ -67,6 +67,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"rings", testRings},
 		{"an interrupted start", testInterruptedStart},
 		{"sandboxes", testSandboxes},
+		{"host ports", testHostPorts},
 		{"data", testData},
 		{"odd names", testOddNames},
 		{"containers of a pod share namespaces", testShared},

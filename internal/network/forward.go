@@ -1,0 +1,246 @@
+package network
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// forwarding is a port of the machine's and where it leads to.
+type forwarding struct {
+	protocol byte
+	at       netip.Addr // unspecified: all of the machine's
+	port     uint16
+	to       netip.AddrPort
+}
+
+// destinationChanged is the bit of a connection's status that says that its destination was translated
+// (IPS_DST_NAT in linux/netfilter/nf_conntrack_common.h).
+const destinationChanged = 1 << 5
+
+// Registers of nftables that hold 4 bytes each, one after the other.
+const (
+	firstWord = 8 + iota
+	secondWord
+	thirdWord
+)
+
+// portTable names the table of a bridge's host ports.
+func portTable(bridge string) string { return bridge + "-ports" }
+
+// addPorts adds ports to the bridge's table of host ports, which is in a twentieth of the time that
+// publishPorts takes, since the kernel need not wait until nobody uses what goes. It fails unless the table
+// is there and has nothing else for these ports.
+func addPorts(bridge string, ports []forwarding) error {
+	m, err := newPortMap(bridge, ports)
+	if err != nil {
+		return err
+	}
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	if err := c.SetAddElements(m.one, m.inOne); err != nil {
+		return err
+	}
+	if err := c.SetAddElements(m.all, m.in); err != nil {
+		return err
+	}
+	return c.Flush()
+}
+
+// publishPorts makes ports all that the bridge's table of host ports has; without any there is none. It is
+// one transaction, and connections that are there stay.
+func publishPorts(bridge string, subnet netip.Prefix, ports []forwarding) error {
+	m, err := newPortMap(bridge, ports)
+	if err != nil {
+		return err
+	}
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	// Added first, so that removing never fails.
+	c.AddTable(m.table)
+	c.DelTable(m.table)
+	if len(ports) > 0 {
+		c.AddTable(m.table)
+		if err := m.addForwarding(c); err != nil {
+			return err
+		}
+		addReturnWays(c, m.table, bridge, subnet)
+	}
+	return c.Flush()
+}
+
+// portMap is a table's two maps from ports to where they lead: of one address, and of all. The second one is
+// asked when the first has no answer.
+type portMap struct {
+	table     *nftables.Table
+	one, all  *nftables.Set
+	inOne, in []nftables.SetElement
+}
+
+func newPortMap(bridge string, ports []forwarding) (portMap, error) {
+	t := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: portTable(bridge)}
+	target, err := nftables.ConcatSetType(nftables.TypeIPAddr, nftables.TypeInetService)
+	if err != nil {
+		return portMap{}, err
+	}
+	one, err := nftables.ConcatSetType(nftables.TypeInetProto, nftables.TypeIPAddr, nftables.TypeInetService)
+	if err != nil {
+		return portMap{}, err
+	}
+	all, err := nftables.ConcatSetType(nftables.TypeInetProto, nftables.TypeInetService)
+	if err != nil {
+		return portMap{}, err
+	}
+	m := portMap{
+		table: t,
+		one:   &nftables.Set{Table: t, Name: "address-ports", IsMap: true, Concatenation: true, KeyType: one, DataType: target},
+		all:   &nftables.Set{Table: t, Name: "ports", IsMap: true, Concatenation: true, KeyType: all, DataType: target},
+	}
+	for _, p := range ports {
+		to := append(p.to.Addr().AsSlice(), word(p.to.Port())...)
+		key := []byte{p.protocol, 0, 0, 0}
+		if p.at.IsUnspecified() {
+			m.in = append(m.in, nftables.SetElement{Key: append(key, word(p.port)...), Val: to})
+			continue
+		}
+		m.inOne = append(m.inOne, nftables.SetElement{Key: append(append(key, p.at.AsSlice()...), word(p.port)...), Val: to})
+	}
+	return m, nil
+}
+
+// addForwarding lets packets for the machine go where their port leads to: those that come in and those of
+// its own processes.
+func (m portMap) addForwarding(c *nftables.Conn) error {
+	if err := c.AddSet(m.one, m.inOne); err != nil {
+		return err
+	}
+	if err := c.AddSet(m.all, m.in); err != nil {
+		return err
+	}
+	ports := c.AddChain(&nftables.Chain{Name: "ports", Table: m.table})
+	protocol := &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: firstWord}
+	dnat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: firstWord, RegProtoMin: secondWord}
+	rule := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: m.table, Chain: ports, Exprs: exprs}) }
+	rule(protocol,
+		&expr.Payload{DestRegister: secondWord, Base: expr.PayloadBaseNetworkHeader, Offset: destinationOffset, Len: addressLength},
+		destinationPort(thirdWord), lookup(m.one), dnat)
+	rule(protocol, destinationPort(secondWord), lookup(m.all), dnat)
+	for name, hook := range map[string]*nftables.ChainHook{"prerouting": nftables.ChainHookPrerouting, "output": nftables.ChainHookOutput} {
+		chain := c.AddChain(&nftables.Chain{
+			Name: name, Table: m.table, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: nftables.ChainPriorityNATDest,
+		})
+		c.AddRule(&nftables.Rule{Table: m.table, Chain: chain, Exprs: []expr.Any{
+			&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+			&expr.Verdict{Kind: expr.VerdictJump, Chain: ports.Name},
+		}})
+	}
+	return nil
+}
+
+// addReturnWays sees to it that answers come back through this machine, where what was forwarded is undone:
+// those to other pods and to the pod itself, which would go straight, and those to the machine's loopback.
+// It also keeps pods from that loopback, which the bridge would otherwise route to.
+func addReturnWays(c *nftables.Conn, t *nftables.Table, bridge string, subnet netip.Prefix) {
+	chain := c.AddChain(&nftables.Chain{
+		Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+	})
+	within := append(matchSubnet(sourceOffset, expr.CmpOpEq, subnet), matchSubnet(destinationOffset, expr.CmpOpEq, subnet)...)
+	translated := []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
+		&expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: 4,
+			Mask: binary.NativeEndian.AppendUint32(nil, destinationChanged), Xor: make([]byte, 4),
+		},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+	loopback4 := netip.MustParsePrefix("127.0.0.0/8")
+	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(append(within, translated...), &expr.Masq{})})
+	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(
+		append(matchLink(expr.MetaKeyOIFNAME, bridge), matchSubnet(sourceOffset, expr.CmpOpEq, loopback4)...), &expr.Masq{})})
+	guard := c.AddChain(&nftables.Chain{
+		Name: "guard", Table: t, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
+	})
+	c.AddRule(&nftables.Rule{Table: t, Chain: guard, Exprs: append(
+		append(matchLink(expr.MetaKeyIIFNAME, bridge), matchSubnet(destinationOffset, expr.CmpOpEq, loopback4)...),
+		&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})})
+}
+
+// forgetFlows lets UDP packets that have had an answer go where their port leads now: the kernel remembers
+// a flow while it goes on.
+func forgetFlows(ports []forwarding) error {
+	for _, p := range ports {
+		if p.protocol != unix.IPPROTO_UDP {
+			continue
+		}
+		filter := &netlink.ConntrackFilter{}
+		if err := filter.AddProtocol(p.protocol); err != nil {
+			return err
+		}
+		if err := filter.AddPort(netlink.ConntrackOrigDstPort, p.port); err != nil {
+			return err
+		}
+		stale := staleFlow{ConntrackFilter: filter, to: p.to}
+		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.FAMILY_V4, stale); err != nil {
+			return fmt.Errorf("forgetting UDP flows of port %d: %w", p.port, err)
+		}
+	}
+	return nil
+}
+
+// staleFlow is a flow of a port that goes elsewhere than it leads to now.
+type staleFlow struct {
+	*netlink.ConntrackFilter
+	to netip.AddrPort
+}
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f staleFlow) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	answers, ok := netip.AddrFromSlice(flow.Reverse.SrcIP)
+	goesThere := ok && answers.Unmap() == f.to.Addr() && flow.Reverse.SrcPort == f.to.Port()
+	return f.ConntrackFilter.MatchConntrackFlow(flow) && !goesThere
+}
+
+func destinationPort(register uint32) *expr.Payload {
+	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}
+}
+
+// lookup replaces the key in the registers by what the map has for it.
+func lookup(in *nftables.Set) *expr.Lookup {
+	return &expr.Lookup{SourceRegister: firstWord, DestRegister: firstWord, IsDestRegSet: true, SetName: in.Name, SetID: in.ID}
+}
+
+// matchLink compares the name of the link that a packet comes in or goes out by.
+func matchLink(key expr.MetaKey, name string) []expr.Any {
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded, name)
+	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded}}
+}
+
+// word is a port as nftables keeps it beside others: in the network's byte order, filled up to 4 bytes.
+func word(port uint16) []byte { return append(binary.BigEndian.AppendUint16(nil, port), 0, 0) }
+
+// routeLocal lets packets from the machine's loopback go out to pods by the bridge, and their answers in.
+func routeLocal(bridge string) error {
+	path := "/proc/sys/net/ipv4/conf/" + bridge + "/route_localnet"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if len(b) > 0 && b[0] == '1' {
+		return nil
+	}
+	return os.WriteFile(path, []byte("1"), 0)
+}

@@ -1,0 +1,279 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/pod"
+)
+
+// portDir has a file per id that holds host ports: its claim, as JSON.
+const portDir = "ports"
+
+// claim is what an id holds of the machine's ports.
+type claim struct {
+	// Pod is whose they are. A pod's new revision takes over what its old one, which has ended, held.
+	Pod string `json:"pod"`
+	// Addr is where they lead to; none with host networking, where nothing is to be led.
+	Addr  netip.Addr     `json:"addr,omitzero"`
+	Ports []pod.HostPort `json:"ports"`
+}
+
+// PortTakenError says that a host port is somebody else's. It may be free when asked again.
+type PortTakenError struct {
+	Port pod.HostPort
+	// By is the pod that has it, as namespace/name; "" when it is a process of the machine.
+	By string
+}
+
+func (e *PortTakenError) Error() string {
+	if e.By == "" {
+		return fmt.Sprintf("host port %s is in use by a process of this machine", e.Port)
+	}
+	return fmt.Sprintf("host port %s is taken by pod %s", e.Port, e.By)
+}
+
+// hold writes down that id has c's ports, unless somebody else has one of them. The caller holds the lock.
+func (b *Bridge) hold(id string, c claim) error {
+	if len(c.Ports) == 0 {
+		return nil
+	}
+	for _, p := range c.Ports {
+		at, err := hostAddr(p)
+		if err != nil {
+			return err
+		}
+		if c.Addr.IsValid() && at.Is6() {
+			return fmt.Errorf("host port %s: pods have no IPv6 address", p)
+		}
+	}
+	held, err := b.claims()
+	if err != nil {
+		return err
+	}
+	for other, h := range held {
+		if other == id || h.Pod == c.Pod {
+			continue
+		}
+		if p, meets := meeting(c.Ports, h.Ports); meets {
+			return &PortTakenError{Port: p, By: h.Pod}
+		}
+	}
+	if c.Addr.IsValid() {
+		for _, p := range c.Ports {
+			if err := probePort(p); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.takeOver(id, c, held); err != nil {
+		return err
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(b.dir, portDir)
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	held[id] = c
+	if err := host.WriteFile(filepath.Join(dir, id), text, 0o600); err != nil {
+		return err
+	}
+	return b.publish(held, id)
+}
+
+// takeOver drops what other revisions of the same pod held.
+func (b *Bridge) takeOver(id string, c claim, held map[string]claim) error {
+	for other, h := range held {
+		if other != id && h.Pod == c.Pod {
+			delete(held, other)
+			if err := os.Remove(filepath.Join(b.dir, portDir, other)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// letGo frees the ports that id has: first the rules, so that a cut leaves them to be removed again. The
+// caller holds the lock.
+func (b *Bridge) letGo(id string) error {
+	file := filepath.Join(b.dir, portDir, id)
+	if _, err := os.Lstat(file); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	held, err := b.claims()
+	if err != nil {
+		return err
+	}
+	delete(held, id)
+	if err := b.publish(held, ""); err != nil {
+		return err
+	}
+	if err := os.Remove(file); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Dir(file)); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	return nil
+}
+
+// claims returns who has which ports. A file that cannot be read is of a write that was cut off by a
+// power cut, before which it counted for nothing.
+func (b *Bridge) claims() (map[string]claim, error) {
+	dir := filepath.Join(b.dir, portDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	held := make(map[string]claim, len(entries))
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		var c claim
+		if json.Unmarshal(text, &c) == nil {
+			held[e.Name()] = c
+		}
+	}
+	return held, nil
+}
+
+// publish makes the rules for what is held, those of the new id only if that will do.
+func (b *Bridge) publish(held map[string]claim, id string) error {
+	rec, err := b.load()
+	if err != nil || rec.Bridge == "" {
+		return err // without a bridge there are only ports of the host network
+	}
+	var all, fresh []forwarding
+	for holder, c := range held {
+		ports := forwardings(c)
+		all = append(all, ports...)
+		if holder == id {
+			fresh = ports
+		}
+	}
+	if id == "" || addPorts(rec.Bridge, fresh) != nil {
+		if err := publishPorts(rec.Bridge, rec.Subnet, all); err != nil {
+			return fmt.Errorf("forwarding host ports with nftables: %w", err)
+		}
+	}
+	if err := forgetFlows(fresh); err != nil {
+		return err
+	}
+	if len(fresh) > 0 {
+		if err := routeLocal(rec.Bridge); err != nil {
+			b.unrouted.Do(func() { b.log.Warn("host ports do not answer on 127.0.0.1", "why", err) })
+		}
+	}
+	return nil
+}
+
+// forwardings are the rules for a claim; none with host networking.
+func forwardings(c claim) []forwarding {
+	var out []forwarding
+	for _, p := range c.Ports {
+		at, err := hostAddr(p)
+		if err == nil && c.Addr.IsValid() {
+			out = append(out, forwarding{protocol: protocolNumber(p.Protocol), at: at, port: p.Port, to: netip.AddrPortFrom(c.Addr, p.ContainerPort)})
+		}
+	}
+	return out
+}
+
+// removeClaims drops all ports of another boot, whose rules are gone.
+func (b *Bridge) removeClaims() error { return os.RemoveAll(filepath.Join(b.dir, portDir)) }
+
+// meeting returns the first port of mine that is among theirs too: the same number of the same protocol
+// at addresses of which one is the other or means all.
+func meeting(mine, theirs []pod.HostPort) (pod.HostPort, bool) {
+	for _, m := range mine {
+		for _, t := range theirs {
+			if m.Port != t.Port || m.Protocol != t.Protocol {
+				continue
+			}
+			a, errA := hostAddr(m)
+			b, errB := hostAddr(t)
+			if errA == nil && errB == nil && (a == b || a.IsUnspecified() || b.IsUnspecified()) {
+				return m, true
+			}
+		}
+	}
+	return pod.HostPort{}, false
+}
+
+// hostAddr is the machine's address that a port is for, unspecified for all.
+func hostAddr(p pod.HostPort) (netip.Addr, error) {
+	if p.HostIP == "" {
+		return netip.IPv4Unspecified(), nil
+	}
+	addr, err := netip.ParseAddr(p.HostIP)
+	if err != nil || addr.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("host port %s: hostIP %q is not an IP address", p, p.HostIP)
+	}
+	return addr.Unmap(), nil
+}
+
+func protocolNumber(p v1.Protocol) byte {
+	switch p {
+	case v1.ProtocolUDP:
+		return unix.IPPROTO_UDP
+	case v1.ProtocolSCTP:
+		return unix.IPPROTO_SCTP
+	default:
+		return unix.IPPROTO_TCP
+	}
+}
+
+// probePort finds out whether a process of the machine has the port, which forwarding would take from it
+// without a word. It binds the port for a moment; an address that is not there yet is no obstacle.
+func probePort(p pod.HostPort) error {
+	at, err := hostAddr(p)
+	if err != nil {
+		return err
+	}
+	kind := unix.SOCK_STREAM
+	if p.Protocol == v1.ProtocolUDP {
+		kind = unix.SOCK_DGRAM
+	}
+	family, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(p.Port), Addr: at.As16()})
+	if at.Is4() {
+		family, address = unix.AF_INET, &unix.SockaddrInet4{Port: int(p.Port), Addr: at.As4()}
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, int(protocolNumber(p.Protocol)))
+	if err != nil {
+		return nil // a kernel without this protocol has nobody who uses it
+	}
+	defer unix.Close(fd)
+	if kind == unix.SOCK_STREAM { // connections that linger do not count
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return err
+		}
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1); err != nil {
+		return err
+	}
+	err = unix.Bind(fd, address)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return &PortTakenError{Port: p}
+	}
+	if err != nil {
+		return fmt.Errorf("host port %s: %w", p, err)
+	}
+	return nil
+}

@@ -1,0 +1,415 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// podWith is a pod with host ports, each as "hostIP:hostPort:containerPort/protocol" with hostIP optional.
+func podWith(t testing.TB, name string, ports ...string) *v1.Pod {
+	t.Helper()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{}}}}
+	for _, text := range ports {
+		numbers, protocol, _ := strings.Cut(text, "/")
+		port := v1.ContainerPort{Protocol: v1.Protocol(protocol)}
+		fields := strings.Split(numbers, ":")
+		if len(fields) == 3 {
+			port.HostIP, fields = fields[0], fields[1:]
+		}
+		if _, err := fmt.Sscan(strings.Join(fields, " "), &port.HostPort, &port.ContainerPort); err != nil {
+			t.Fatal(err)
+		}
+		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, port)
+	}
+	return p
+}
+
+func setupPod(host netns.NsHandle, b *Bridge, id string, ns netns.NsHandle, p *v1.Pod) (addr netip.Addr, err error) {
+	netns := ""
+	if ns >= 0 {
+		netns = path(ns)
+	}
+	err = try(host, func() error {
+		addrs, err := b.Setup(context.Background(), id, netns, p)
+		if err == nil && len(addrs) > 0 {
+			addr = addrs[0]
+		}
+		return err
+	})
+	return addr, err
+}
+
+func mustSetupPod(t testing.TB, host netns.NsHandle, b *Bridge, id string, ns netns.NsHandle, p *v1.Pod) netip.Addr {
+	t.Helper()
+	addr, err := setupPod(host, b, id, ns, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// serveTCP answers every connection to the port in ns with word and who it saw.
+func serveTCP(t testing.TB, ns netns.NsHandle, at, word string) {
+	t.Helper()
+	var l net.Listener
+	in(t, ns, func() (err error) { l, err = net.Listen("tcp4", at); return err })
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(c, "%s %s", word, c.RemoteAddr().(*net.TCPAddr).IP)
+			c.Close()
+		}
+	}()
+}
+
+func serveUDP(t testing.TB, ns netns.NsHandle, at, word string) {
+	t.Helper()
+	var l net.PacketConn
+	in(t, ns, func() (err error) { l, err = net.ListenPacket("udp4", at); return err })
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		buf := make([]byte, 100)
+		for {
+			_, from, err := l.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = l.WriteTo(fmt.Appendf(nil, "%s %s", word, from.(*net.UDPAddr).IP), from)
+		}
+	}()
+}
+
+// ask connects from ns and returns the answer.
+func ask(ns netns.NsHandle, network, addr string) (answer string, err error) {
+	err = try(ns, func() error {
+		c, err := net.DialTimeout(network, addr, 2*time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+			return err
+		}
+		if network == "udp" {
+			if _, err := c.Write([]byte("?")); err != nil {
+				return err
+			}
+		}
+		buf := make([]byte, 100)
+		n, err := c.Read(buf)
+		answer = string(buf[:n])
+		return err
+	})
+	return answer, err
+}
+
+// TestHostPorts: from wherever a machine's port can be reached it leads to the pod, and only there.
+func TestHostPorts(t *testing.T) {
+	host, web, other, outside := newNS(t), newNS(t), newNS(t), newNS(t)
+	joinOutside(t, host, outside) // this machine is 192.0.2.2
+	run := t.TempDir()
+	br := newBridge(t, run)
+	addr := mustSetupPod(t, host, br, "web", web, podWith(t, "web", "8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "127.0.0.1:82:80/TCP"))
+	addrOther := mustSetup(t, host, br, "other", other)
+	rec, _ := br.load()
+	gateway := gatewayOf(rec.Subnet).String()
+	serveTCP(t, web, ":80", "web")
+	serveUDP(t, web, ":53", "dns")
+	none := "" // nobody answers
+	for _, c := range []struct {
+		name, network, to string
+		from              netns.NsHandle
+		want              string
+	}{
+		{"outside", "tcp", "192.0.2.2:8080", outside, "web 192.0.2.1"},
+		{"outside, UDP", "udp", "192.0.2.2:5353", outside, "dns 192.0.2.1"},
+		{"outside, not TCP", "tcp", "192.0.2.2:5353", outside, none},
+		{"machine, its address", "tcp", "192.0.2.2:8080", host, "web 192.0.2.2"},
+		{"machine, loopback", "tcp", "127.0.0.1:8080", host, "web " + gateway},
+		{"machine, another loopback", "tcp", "127.9.9.9:8080", host, "web " + gateway},
+		{"machine, loopback, UDP", "udp", "127.0.0.1:5353", host, "dns " + gateway},
+		{"another pod", "tcp", "192.0.2.2:8080", other, "web " + gateway},
+		{"another pod by the bridge", "tcp", gateway + ":8080", other, "web " + gateway},
+		{"another pod, UDP", "udp", "192.0.2.2:5353", other, "dns " + gateway},
+		{"another pod past it", "tcp", addr.String() + ":80", other, "web " + addrOther.String()},
+		{"the pod itself", "tcp", "192.0.2.2:8080", web, "web " + gateway},
+		{"the pod's own loopback", "tcp", "127.0.0.1:80", web, "web 127.0.0.1"},
+		{"hostIP, from outside", "tcp", "192.0.2.2:81", outside, "web 192.0.2.1"},
+		{"hostIP, another address", "tcp", "127.0.0.1:81", host, none},
+		{"hostIP of the loopback", "tcp", "127.0.0.1:82", host, "web " + gateway},
+		{"hostIP of the loopback, from outside", "tcp", "192.0.2.2:82", outside, none},
+		{"another port", "tcp", "192.0.2.2:8081", outside, none},
+	} {
+		got, err := ask(c.from, c.network, c.to)
+		if got != c.want || (c.want == none) != (err != nil) {
+			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
+		}
+	}
+	// The bridge routes the loopback now; pods must not reach it.
+	var secret net.PacketConn
+	in(t, host, func() (err error) { secret, err = net.ListenPacket("udp4", "127.0.0.1:99"); return err })
+	defer secret.Close()
+	in(t, web, func() error {
+		return errors.Join(addRoute(t, "127.0.0.0/8", gateway), shout("127.0.0.1:99", "the pod"))
+	})
+	in(t, host, func() error { return shout("127.0.0.1:99", "the machine") })
+	buf := make([]byte, 100)
+	if n, _, err := secret.ReadFrom(buf); err != nil || string(buf[:n]) != "the machine" {
+		t.Errorf("the machine's loopback hears %q, %v", buf[:n], err)
+	}
+	teardown(t, host, br, "web")
+	if got, err := ask(outside, "tcp", "192.0.2.2:8080"); err == nil {
+		t.Errorf("after the pod: %q", got)
+	}
+	noTable(t, host, portTable(rec.Bridge))
+	teardown(t, host, br, "other")
+	bare(t, host, run)
+}
+
+func shout(to, what string) error {
+	c, err := net.Dial("udp4", to)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write([]byte(what))
+	return errors.Join(err, c.Close())
+}
+
+// addRoute sends packets for a network by way of another machine.
+func addRoute(t testing.TB, to, by string) error {
+	t.Helper()
+	prefix := netip.MustParsePrefix(to)
+	link, err := netlink.LinkByName(podLink)
+	if err != nil {
+		return err
+	}
+	local, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	for _, r := range local { // else the pod's own loopback takes them
+		if r.Dst != nil && prefix.Contains(netip.MustParseAddr(r.Dst.IP.String())) {
+			if err := netlink.RouteDel(&r); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+podLink+"/route_localnet", []byte("1"), 0); err != nil {
+		return err
+	}
+	return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix.Addr(), prefix.Bits()), Gw: net.ParseIP(by)})
+}
+
+func noTable(t testing.TB, host netns.NsHandle, name string) {
+	t.Helper()
+	in(t, host, func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		tables, err := c.ListTables()
+		for _, table := range tables {
+			if table.Name == name {
+				t.Errorf("table %s is left", name)
+			}
+		}
+		return err
+	})
+}
+
+func TestHostPortSCTP(t *testing.T) {
+	host, web := newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
+	if err != nil {
+		t.Skipf("this kernel has no SCTP: %v", err)
+	}
+	unix.Close(fd)
+	mustSetupPod(t, host, br, "web", web, podWith(t, "web", "3868:3868/SCTP"))
+	var listener int
+	in(t, web, func() (err error) {
+		if listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP); err != nil {
+			return err
+		}
+		return errors.Join(unix.Bind(listener, &unix.SockaddrInet4{Port: 3868}), unix.Listen(listener, 1))
+	})
+	defer unix.Close(listener)
+	in(t, host, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Connect(fd, &unix.SockaddrInet4{Port: 3868, Addr: [4]byte{127, 0, 0, 1}})
+	})
+	teardown(t, host, br, "web")
+	bare(t, host, run)
+}
+
+func TestHostPortTaken(t *testing.T) {
+	host := newNS(t)
+	nobody := netns.None()
+	run := t.TempDir()
+	br := newBridge(t, run)
+	mustSetupPod(t, host, br, "1", newNS(t), podWith(t, "one", "8080:80/TCP", "127.0.0.1:9090:80/TCP"))
+	mustSetupPod(t, host, br, "2", nobody, podWith(t, "two", "7070:7070/TCP"))
+	var busy net.Listener
+	in(t, host, func() (err error) { busy, err = net.Listen("tcp4", "127.0.0.1:6060"); return err })
+	for _, c := range []struct{ port, by string }{
+		{"8080:1/TCP", "pod default/one"},
+		{"127.0.0.1:8080:1/TCP", "pod default/one"},
+		{"9090:1/TCP", "pod default/one"},
+		{"127.0.0.1:9090:1/TCP", "pod default/one"},
+		{"7070:1/TCP", "pod default/two"},
+		{"6060:1/TCP", "process of this machine"},
+		{"127.0.0.1:6060:1/TCP", "process of this machine"},
+		{"8080:1/UDP", ""},
+		{"127.0.0.2:9090:1/TCP", ""},
+		{"6060:1/UDP", ""},
+		{"198.51.100.7:6060:1/TCP", ""}, // not this machine's, yet
+	} {
+		_, err := setupPod(host, br, "x", newNS(t), podWith(t, "x", c.port))
+		var taken *PortTakenError
+		if errors.As(err, &taken) != (c.by != "") || c.by != "" && !strings.Contains(err.Error(), c.by) || c.by == "" && err != nil {
+			t.Errorf("%s: %v", c.port, err)
+		}
+		teardown(t, host, br, "x")
+	}
+	if _, err := setupPod(host, br, "x", newNS(t), podWith(t, "x", "localhost:1:1/TCP")); err == nil || !strings.Contains(err.Error(), `"localhost" is not an IP address`) {
+		t.Errorf("error %v", err)
+	}
+	teardown(t, host, br, "x")
+	// It heals: the process and the pods go.
+	busy.Close()
+	mustSetupPod(t, host, br, "x", newNS(t), podWith(t, "x", "6060:1/TCP"))
+	teardown(t, host, br, "1")
+	teardown(t, host, br, "2")
+	mustSetupPod(t, host, br, "y", newNS(t), podWith(t, "y", "8080:1/TCP", "7070:1/TCP", "9090:1/TCP"))
+	teardown(t, host, br, "x")
+	teardown(t, host, br, "y")
+	bare(t, host, run)
+}
+
+// TestHostPortOfRevisions: a new revision takes the ports over, and what is removed of the old one later
+// leaves them alone. A flow of UDP packets follows.
+func TestHostPortOfRevisions(t *testing.T) {
+	host, before, after := newNS(t), newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	p := podWith(t, "web", "8080:80/TCP", "5353:53/UDP")
+	mustSetupPod(t, host, br, "old", before, p)
+	serveTCP(t, before, ":80", "old")
+	serveUDP(t, before, ":53", "old")
+	serveTCP(t, after, ":80", "new")
+	serveUDP(t, after, ":53", "new")
+	rec, _ := br.load()
+	seen := " " + gatewayOf(rec.Subnet).String()
+	var flow net.Conn
+	in(t, host, func() (err error) { flow, err = net.Dial("udp", "127.0.0.1:5353"); return err })
+	defer flow.Close()
+	say := func(want string) {
+		t.Helper()
+		buf := make([]byte, 100)
+		_ = flow.SetDeadline(time.Now().Add(2 * time.Second))
+		if _, err := flow.Write([]byte("?")); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := flow.Read(buf); err != nil || string(buf[:n]) != want+seen {
+			t.Errorf("UDP: %q, %v", buf[:n], err)
+		}
+	}
+	say("old")
+	mustSetupPod(t, host, br, "new", after, p)
+	say("new")
+	teardown(t, host, br, "old")
+	if got, err := ask(host, "tcp", "127.0.0.1:8080"); got != "new"+seen {
+		t.Errorf("%q, %v", got, err)
+	}
+	say("new")
+	teardown(t, host, br, "new")
+	bare(t, host, run)
+}
+
+// TestHostPortsAreMended: rules that somebody removed come back with the next change, and a claim that a
+// power cut tore counts for nothing.
+func TestHostPortsAreMended(t *testing.T) {
+	host, a, b := newNS(t), newNS(t), newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	mustSetupPod(t, host, br, "a", a, podWith(t, "a", "8080:80/TCP"))
+	serveTCP(t, a, ":80", "a")
+	rec, _ := br.load()
+	in(t, host, func() error { return removeTables(rec.Bridge) })
+	if _, err := ask(host, "tcp", "127.0.0.1:8080"); err == nil {
+		t.Fatal("the rules are still there")
+	}
+	if err := os.WriteFile(br.dir+"/"+portDir+"/torn", []byte(`{"pod":"defa`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustSetupPod(t, host, br, "b", b, podWith(t, "b", "8081:80/TCP"))
+	if got, err := ask(host, "tcp", "127.0.0.1:8080"); err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, id := range []string{"a", "b", "torn"} {
+		teardown(t, host, br, id)
+	}
+	bare(t, host, run)
+}
+
+func TestHostPortString(t *testing.T) {
+	for want, p := range map[string]pod.HostPort{
+		"80/TCP":          {Protocol: v1.ProtocolTCP, Port: 80, ContainerPort: 1},
+		"10.0.0.1:53/UDP": {Protocol: v1.ProtocolUDP, HostIP: "10.0.0.1", Port: 53},
+	} {
+		if p.String() != want {
+			t.Errorf("%s, want %s", p, want)
+		}
+	}
+}
+
+// BenchmarkSetupHostPort is Setup for a pod with a host port beside 50 others that have one.
+func BenchmarkSetupHostPort(b *testing.B) {
+	host, ns := newNS(b), newNS(b)
+	br := newBridge(b, b.TempDir())
+	for i := range 50 {
+		mustSetupPod(b, host, br, fmt.Sprint(i), newNS(b), podWith(b, fmt.Sprint(i), fmt.Sprintf("%d:80/TCP", 9000+i)))
+	}
+	p := podWith(b, "x", "8080:80/TCP")
+	in(b, host, func() error {
+		for b.Loop() {
+			if _, err := br.Setup(context.Background(), "x", path(ns), p); err != nil {
+				return err
+			}
+			b.StopTimer()
+			if err := br.Teardown(context.Background(), "x"); err != nil {
+				return err
+			}
+			b.StartTimer()
+		}
+		return nil
+	})
+	for i := range 50 {
+		teardown(b, host, br, fmt.Sprint(i))
+	}
+}

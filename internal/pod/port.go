@@ -1,0 +1,50 @@
+package pod
+
+import (
+	"cmp"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// HostPort is a port of the machine's that a pod wants for one of its own.
+type HostPort struct {
+	Protocol v1.Protocol `json:"protocol"`
+	// HostIP is the machine's address that it is for; "" means all of them.
+	HostIP string `json:"hostIP,omitempty"`
+	Port   uint16 `json:"port"`
+	// ContainerPort is where it leads to.
+	ContainerPort uint16 `json:"containerPort"`
+}
+
+func (p HostPort) String() string {
+	if p.HostIP == "" {
+		return fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+	}
+	return fmt.Sprintf("%s:%d/%s", p.HostIP, p.Port, p.Protocol)
+}
+
+// HostPorts are those of all containers that run as long as the pod does: sidecars too, other init
+// containers not.
+func HostPorts(p *v1.Pod) []HostPort {
+	var out []HostPort
+	add := func(c *v1.Container) {
+		for _, port := range c.Ports {
+			if port.HostPort != 0 {
+				out = append(out, HostPort{
+					Protocol: cmp.Or(port.Protocol, v1.ProtocolTCP), HostIP: port.HostIP,
+					Port: uint16(port.HostPort), ContainerPort: uint16(port.ContainerPort),
+				})
+			}
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	return out
+}
