@@ -20,6 +20,7 @@ type runFlags struct {
 	relistPeriod     time.Duration
 	events           string
 	maxRestartPeriod time.Duration
+	seccompDefault   bool
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
@@ -27,6 +28,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&r.relistPeriod, "relist-period", time.Second, "how often containers are listed when no event stream is heard")
 	f.StringVar(&r.events, "events", "auto", "whether to listen to containerd's event stream: auto, on or off")
 	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
+	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
 	fromEnvironment(f)
 }
 
@@ -44,6 +46,7 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	if err := r.sources.options(c, &o); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
+	o.Connect.SeccompDefault = r.seccompDefault
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
 	return o, nil
 }

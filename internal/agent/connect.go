@@ -57,7 +57,9 @@ type ConnectOptions struct {
 	Owner string
 	// Sandboxes may be nil where no sandbox is made.
 	Sandboxes containerd.Sandboxes
-	Log       *slog.Logger
+	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
+	SeccompDefault bool
+	Log            *slog.Logger
 }
 
 // Connection is a containerd in use. Podrun's own stays while there is one.
@@ -168,7 +170,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	}
 	r, err := containerd.New(ctx, containerd.Options{
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
-		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, Log: o.Log,
+		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, Log: o.Log,
 	})
 	if err != nil {
 		return fail(err)

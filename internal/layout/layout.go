@@ -34,6 +34,9 @@ func (d Dirs) Instances(uid pod.UID) string { return filepath.Join(d.Pod(uid), "
 // Manifests is the directory of the manifests that URLs served last.
 func (d Dirs) Manifests() string { return filepath.Join(d.Root, "manifests") }
 
+// Seccomp is the directory of the node's own seccomp profiles, which manifests name as Localhost.
+func (d Dirs) Seccomp() string { return filepath.Join(d.Root, "seccomp") }
+
 // EmptyDir is where an emptyDir volume's content is; the kubelet's name for it.
 func (d Dirs) EmptyDir(uid pod.UID, volume string) string {
 	return filepath.Join(d.Pod(uid), "volumes", "kubernetes.io~empty-dir", volume)

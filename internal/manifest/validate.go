@@ -23,6 +23,7 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 	volumes, more := validateVolumes(s.Volumes, path.Child("volumes"))
 	errs = append(errs, more...)
 	errs = append(errs, validateContainers(s, volumes, path.Child("containers"))...)
+	errs = append(errs, validatePodSecurity(s, path)...)
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
 	errs = append(errs, supported(s.DNSPolicy, path.Child("dnsPolicy"),

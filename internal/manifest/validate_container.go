@@ -43,6 +43,7 @@ func validateContainers(s *v1.PodSpec, volumes sets.Set[string], path *field.Pat
 		errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
 		errs = append(errs, validateMounts(c.VolumeMounts, volumes, at.Child("volumeMounts"))...)
 		errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
+		errs = append(errs, validateSecurity(c.SecurityContext, hostUsers(s), at.Child("securityContext"))...)
 	}
 	return errs
 }

@@ -27,12 +27,13 @@ type Input struct {
 	Namespaces Namespaces
 	// Hostname is what the container sees as the machine's name.
 	Hostname string
-	// User is the process's user and groups; the zero value is root.
+	// User is who UserName's name stands for in the image, with its groups there; the zero value is root.
 	User specs.User
 	// Mounts are in the order that the manifest has them.
 	Mounts []runtime.Mount
 	// CgroupV2 says that the machine has the unified hierarchy.
 	CgroupV2 bool
+	Machine  Machine
 }
 
 // Namespaces are the paths of the namespaces that a sandbox pinned. With host networking, Network and
@@ -64,22 +65,19 @@ func Build(in Input) (*specs.Spec, error) {
 		Root:    &specs.Root{Path: "rootfs"},
 		Process: &specs.Process{
 			Terminal: in.Container.TTY,
-			User:     in.User,
 			Args:     args,
 			Env:      env,
 			Cwd:      workingDir(in),
-			Capabilities: &specs.LinuxCapabilities{
-				Bounding: capabilities(), Effective: capabilities(), Permitted: capabilities(),
-			},
 		},
 		Mounts: mounts(in.Mounts),
 		Linux: &specs.Linux{
-			CgroupsPath:   path.Join(CgroupParent(in.Pod), in.ID),
-			Namespaces:    namespaces,
-			Resources:     resources(in.Container),
-			MaskedPaths:   maskedPaths(),
-			ReadonlyPaths: readonlyPaths(),
+			CgroupsPath: path.Join(CgroupParent(in.Pod), in.ID),
+			Namespaces:  namespaces,
+			Resources:   resources(in.Container),
 		},
+	}
+	if err := secure(spec, in); err != nil {
+		return nil, err
 	}
 	if !in.Pod.Spec.HostNetwork {
 		spec.Hostname = in.Hostname
@@ -109,26 +107,4 @@ func namespaces(in Input) ([]specs.LinuxNamespace, error) {
 		}
 	}
 	return append(out, pinned...), nil
-}
-
-// capabilities are those of a container that asks for none.
-func capabilities() []string {
-	return []string{
-		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID",
-		"CAP_SETUID", "CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL",
-		"CAP_AUDIT_WRITE",
-	}
-}
-
-// maskedPaths tell about the machine, or change it, whatever the container's rights.
-func maskedPaths() []string {
-	return []string{
-		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
-		"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
-		"/sys/devices/virtual/powercap", "/sys/firmware",
-	}
-}
-
-func readonlyPaths() []string {
-	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }

@@ -3,6 +3,7 @@ package ocispec
 import (
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,7 @@ func TestBuild(t *testing.T) {
 			}
 		}),
 	}
+	maps.Copy(cases, securityCases())
 	for name, in := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -75,6 +75,12 @@ var table = map[string]map[string]rule{
 	"PodSecurityContext": podSecurity,
 	"SecurityContext":    security,
 	"Container":          container,
+	"Capabilities":       {"add": limited("Linux' names, with or without CAP_, or ALL"), "drop": limited("Linux' names, with or without CAP_, or ALL")},
+	"SeccompProfile": {
+		"type":             yes("without a profile a container is Unconfined, or RuntimeDefault with --seccomp-default"),
+		"localhostProfile": yes("a file below seccomp in the root directory"),
+	},
+	"AppArmorProfile": {"type": yes(""), "localhostProfile": yes("a profile that is loaded")},
 	"ContainerPort": {
 		"name": yes(""), "containerPort": yes(""), "protocol": yes(""),
 		"hostPort": yes("while another pod or a process of the machine has it, the pod waits"),
@@ -121,16 +127,16 @@ var container = map[string]rule{
 var podSecurity = map[string]rule{
 	"seLinuxOptions":           no(),
 	"windowsOptions":           never("podrun runs Linux containers"),
-	"runAsUser":                no(),
-	"runAsGroup":               no(),
-	"runAsNonRoot":             only("", "false"),
-	"supplementalGroups":       no(),
-	"supplementalGroupsPolicy": no(),
+	"runAsUser":                yes(""),
+	"runAsGroup":               yes(""),
+	"runAsNonRoot":             yes(""),
+	"supplementalGroups":       yes(""),
+	"supplementalGroupsPolicy": yes(""),
 	"fsGroup":                  no(),
 	"sysctls":                  no(),
 	"fsGroupChangePolicy":      no(),
-	"seccompProfile":           no(),
-	"appArmorProfile":          no(),
+	"seccompProfile":           yes(""),
+	"appArmorProfile":          yes("a container that asks for a profile does not start where AppArmor is not in use"),
 	"seLinuxChangePolicy":      no(),
 }
 
@@ -161,18 +167,18 @@ var volume = map[string]rule{
 
 // security is a container's security context.
 var security = map[string]rule{
-	"capabilities":             no(),
-	"privileged":               only("", "false"),
+	"capabilities":             yes(""),
+	"privileged":               yes(""),
 	"seLinuxOptions":           no(),
 	"windowsOptions":           never("podrun runs Linux containers"),
-	"runAsUser":                no(),
-	"runAsGroup":               no(),
-	"runAsNonRoot":             only("", "false"),
-	"readOnlyRootFilesystem":   only("", "false"),
-	"allowPrivilegeEscalation": only("", "true"),
+	"runAsUser":                yes(""),
+	"runAsGroup":               yes(""),
+	"runAsNonRoot":             yes(""),
+	"readOnlyRootFilesystem":   yes(""),
+	"allowPrivilegeEscalation": yes(""),
 	"procMount":                only("", "Default"),
-	"seccompProfile":           no(),
-	"appArmorProfile":          no(),
+	"seccompProfile":           yes(""),
+	"appArmorProfile":          yes("a container that asks for a profile does not start where AppArmor is not in use"),
 }
 
 // annotations are those that mean something, by name or by prefix with its slash. Others are kept as

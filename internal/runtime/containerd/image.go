@@ -19,7 +19,9 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -174,7 +176,7 @@ func (r *Runtime) userOf(ctx context.Context, i images.Image, known *image) (spe
 	if json.Unmarshal([]byte(i.Labels[labelUser]), &kept) == nil && kept.Digest == digest {
 		return specs.User{UID: kept.UID, GID: kept.GID, AdditionalGids: kept.Groups}, nil
 	}
-	user, err := r.lookUpUser(ctx, digest, known)
+	user, err := r.lookUpUser(ctx, digest, known, known.config.User)
 	if err != nil {
 		return specs.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.config.User, i.Name, err)
 	}
@@ -188,7 +190,28 @@ func (r *Runtime) userOf(ctx context.Context, i images.Image, known *image) (spe
 	return user, nil
 }
 
-func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image) (user specs.User, err error) {
+// userNamed is who name, in the form of an image's USER, stands for in an image that is running or about to.
+func (r *Runtime) userNamed(ctx context.Context, i runtime.Image, known *image, name string) (specs.User, error) {
+	if name == ocispec.UserName(&v1.Pod{}, &v1.Container{}, known.config.User) {
+		return known.user, nil
+	}
+	_, digest, _ := strings.Cut(i.ID, "@")
+	key := digest + " " + name
+	r.lookingUp.Lock() // one looks, the others hear of it
+	defer r.lookingUp.Unlock()
+	if user, ok := r.users.get(key); ok {
+		return user, nil
+	}
+	user, err := r.lookUpUser(ctx, digest, known, name)
+	if err != nil {
+		return specs.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, i.Name, err)
+	}
+	r.users.put(key, user)
+	return user, nil
+}
+
+// lookUpUser looks for the user name, which may be a number, in the image's files.
+func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image, name string) (user specs.User, err error) {
 	ctx, release, err := r.client.WithLease(ctx) // else the view might be collected while it is used
 	if err != nil {
 		return user, err
@@ -197,7 +220,7 @@ func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image) (
 	defer cancel()
 	defer func() { _ = release(clean) }() // it expires by itself
 	snapshots := r.client.SnapshotService(r.Snapshotter)
-	key := "podrun-user-" + digest
+	key := "podrun-user-" + digest + "-" + name
 	mounts, err := snapshots.View(ctx, key, known.chainID)
 	if errdefs.IsAlreadyExists(err) {
 		mounts, err = snapshots.Mounts(ctx, key)
@@ -210,7 +233,6 @@ func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image) (
 			err = errors.Join(err, gone)
 		}
 	}()
-	name := known.config.User
 	if name == "" {
 		name = "0"
 	}

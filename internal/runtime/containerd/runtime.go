@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
@@ -23,6 +24,7 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/log"
 	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -72,7 +74,9 @@ type Options struct {
 	// Owner is the kind of run, "serve" or "once"; it is written to what is made.
 	Owner     string
 	Sandboxes Sandboxes
-	Log       *slog.Logger
+	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
+	SeccompDefault bool
+	Log            *slog.Logger
 }
 
 // Runtime is a connection to one containerd. Its methods may be used at the same time.
@@ -89,6 +93,9 @@ type Runtime struct {
 	known *known
 	// images has what is known of images by the digest of their target.
 	images *memo[string, *image]
+	// users has whom users' names stand for, by image and name.
+	users     *memo[string, specs.User]
+	lookingUp sync.Mutex
 	// sandboxes has the sandboxes' records by ID; of a record only what never changes is used.
 	sandboxes *memo[string, sandbox.Record]
 	// shims has the addresses of shims by sandbox ID.
@@ -140,7 +147,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	r := &Runtime{
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  &known{instances: map[string]instance{}},
-		images: newMemo[string, *image](), sandboxes: newMemo[string, sandbox.Record](),
+		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
 		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](),
 	}
 	if err := r.detect(r.context(ctx)); err != nil {

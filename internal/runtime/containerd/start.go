@@ -119,11 +119,20 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 			return nil, err
 		}
 	}
+	machine, err := r.machineFor(s.Pod, s.Container)
+	if err != nil {
+		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
+	}
+	user, err := r.userNamed(ctx, s.Image, l.image, ocispec.UserName(s.Pod, s.Container, l.image.config.User))
+	if err != nil {
+		return nil, err
+	}
 	spec, err := ocispec.Build(ocispec.Input{
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
 		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS},
-		Hostname:   hostname, User: l.image.user, Mounts: s.Mounts, CgroupV2: unified(),
+		Hostname:   hostname, User: user, Mounts: s.Mounts, CgroupV2: unified(),
+		Machine: machine,
 	})
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// processStatus is a line of a process's status on the host, without its name.
+func processStatus(t *testing.T, pid int, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	t.Fatalf("no %s in the status of %d", name, pid)
+	return ""
+}
+
+// mainProcess runs a manifest of one pod that stays, and returns the pod and its container's process.
+func (n *node) mainProcess(m, name string, args ...string) (*v1.Pod, int) {
+	n.t.Helper()
+	if r := n.once(m, args...); r.code != 0 {
+		n.t.Fatal(r)
+	}
+	p := n.pod(name + "-n")
+	return p, n.mainPID(p, "c")
+}
+
+func TestRestricted(t *testing.T) {
+	n := newNode(t)
+	_, pid := n.mainProcess(inContainer(manifest("a", "Always", forever,
+		"securityContext: {runAsUser: 1000, runAsGroup: 3000, runAsNonRoot: true, supplementalGroups: [4000], seccompProfile: {type: RuntimeDefault}}"),
+		"securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}}"), "a")
+	if got := n.ok("exec", "a", "--", "id"); got != "uid=1000 gid=3000 groups=3000,4000\n" {
+		t.Errorf("id: %q", got)
+	}
+	if got := n.run("exec", "a", "--", "touch", "/tmp/x"); got.code == 0 || !strings.Contains(got.stderr, "Read-only file system") {
+		t.Errorf("the root filesystem: %v", got)
+	}
+	if got := n.run("exec", "a", "--", "unshare", "-U", "true"); got.code == 0 {
+		t.Errorf("the seccomp profile lets unshare through")
+	}
+	for name, want := range map[string]string{
+		"Uid": "1000 1000 1000 1000", "Gid": "3000 3000 3000 3000", "Groups": "3000 4000", "NoNewPrivs": "1", "Seccomp": "2",
+		"CapBnd": "0000000000000400", "CapPrm": "0000000000000000", "CapEff": "0000000000000000", "CapInh": "0000000000000000",
+	} {
+		if got := processStatus(t, pid, name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestSecurityDefaults(t *testing.T) {
+	n := newNode(t)
+	_, pid := n.mainProcess(manifest("a", "Always", forever), "a")
+	for name, want := range map[string]string{
+		"Uid": "0 0 0 0", "NoNewPrivs": "0", "Seccomp": "0", "CapBnd": "00000000a80425fb", "CapEff": "00000000a80425fb",
+	} {
+		if got := processStatus(t, pid, name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if r := n.run("exec", "a", "--", "sh", "-c", "echo 1 >/proc/sys/kernel/panic"); r.code == 0 {
+		t.Error("/proc/sys can be written to")
+	}
+	if got := n.ok("exec", "a", "--", "sh", "-c", "wc -c </proc/keys"); strings.TrimSpace(got) != "0" {
+		t.Errorf("/proc/keys is not masked: %q", got)
+	}
+	// The node's own default, and a container that does without it.
+	_, pid = n.mainProcess(manifest("b", "Always", forever), "b", "--seccomp-default")
+	if got := processStatus(t, pid, "Seccomp"); got != "2" {
+		t.Errorf("--seccomp-default: %s", got)
+	}
+	_, pid = n.mainProcess(manifest("c", "Always", forever, "securityContext: {seccompProfile: {type: Unconfined}}"), "c", "--seccomp-default")
+	if got := processStatus(t, pid, "Seccomp"); got != "0" {
+		t.Errorf("Unconfined with --seccomp-default: %s", got)
+	}
+}
+
+func TestPrivileged(t *testing.T) {
+	n := newNode(t)
+	_, pid := n.mainProcess(inContainer(manifest("a", "Always", forever), "securityContext: {privileged: true}"), "a")
+	if got, want := processStatus(t, pid, "CapEff"), processStatus(t, os.Getpid(), "CapEff"); got != want {
+		t.Errorf("capabilities %s, want %s", got, want)
+	}
+	if got := processStatus(t, pid, "Seccomp"); got != "0" {
+		t.Errorf("seccomp %s", got)
+	}
+	devices, err := filepath.Glob("/dev/loop[0-9]*")
+	must(t, err)
+	for _, device := range append(devices, "/dev/kmsg") {
+		if _, err := os.Stat(device); err == nil {
+			n.ok("exec", "a", "--", "test", "-e", device)
+		}
+	}
+	n.ok("exec", "a", "--", "sh", "-c", "mount -t tmpfs none /tmp && umount /tmp && test -w /proc/sys/kernel/panic && ! grep -q ' /sys sysfs ro' /proc/mounts")
+}
+
+func TestLocalhostSeccomp(t *testing.T) {
+	n := newNode(t)
+	m := manifest("a", "Always", forever, "securityContext: {seccompProfile: {type: Localhost, localhostProfile: deny/mkdir.json}}")
+	r := n.once(m, "--timeout=3s")
+	if r.code != 124 || !strings.Contains(r.stderr, "deny/mkdir.json is not there") {
+		t.Fatalf("without the profile: %v", r)
+	}
+	must(t, os.MkdirAll(n.path("root", "seccomp", "deny"), 0o755))
+	must(t, os.WriteFile(n.path("root", "seccomp", "deny", "mkdir.json"), []byte(
+		`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 95}]}`), 0o644))
+	if _, pid := n.mainProcess(m, "a"); processStatus(t, pid, "Seccomp") != "2" {
+		t.Error("no filter")
+	}
+	if r := n.run("exec", "a", "--", "mkdir", "/tmp/x"); r.code == 0 || !strings.Contains(r.stderr, "not supported") {
+		t.Errorf("mkdir: %v", r)
+	}
+}
+
+func TestRefusedUsers(t *testing.T) {
+	n := newNode(t)
+	n.ok("images", "load", setup.tuned)
+	for name, c := range map[string]struct{ manifest, want string }{
+		"root":     {manifest("a", "Never", "true", "securityContext: {runAsNonRoot: true}"), "the image runs as root"},
+		"apparmor": {manifest("b", "Never", "true", "securityContext: {appArmorProfile: {type: Localhost, localhostProfile: nosuch}}"), "AppArmor"},
+	} {
+		r := n.once(c.manifest, "--timeout=2s")
+		if r.code != 124 || !strings.Contains(r.stderr, c.want) || !strings.Contains(r.stderr, "CreateContainerConfigError") {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+	// The image's own user is a number, and with a group of the manifest's the image's user stays.
+	m := strings.Replace(manifest("c", "Never", "id", "securityContext: {runAsNonRoot: true, runAsGroup: 9}"), box, tuned, 1)
+	if r := n.once(m, "--logs=all"); r.code != 0 || !strings.Contains(r.stdout, "uid=65534(nobody) gid=9") {
+		t.Errorf("the image's user: %v", r)
+	}
+}

@@ -1,0 +1,134 @@
+package manifest
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// hostUsers reports that the pod's users are the machine's.
+func hostUsers(s *v1.PodSpec) bool { return s.HostUsers == nil || *s.HostUsers }
+
+func validatePodSecurity(s *v1.PodSpec, at *field.Path) field.ErrorList {
+	sc := s.SecurityContext
+	at = at.Child("securityContext")
+	errs := validateID(sc.RunAsUser, validation.IsValidUserID, at.Child("runAsUser"))
+	errs = append(errs, validateID(sc.RunAsGroup, validation.IsValidGroupID, at.Child("runAsGroup"))...)
+	errs = append(errs, validateID(sc.FSGroup, validation.IsValidGroupID, at.Child("fsGroup"))...)
+	for i, group := range sc.SupplementalGroups {
+		errs = append(errs, invalid(at.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
+	}
+	if policy := sc.SupplementalGroupsPolicy; policy != nil {
+		errs = append(errs, oneOf(*policy, at.Child("supplementalGroupsPolicy"),
+			v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)...)
+	}
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	return append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
+}
+
+// validateSecurity judges a container's security context.
+func validateSecurity(sc *v1.SecurityContext, hostUsers bool, at *field.Path) field.ErrorList {
+	if sc == nil {
+		return nil
+	}
+	errs := validateID(sc.RunAsUser, validation.IsValidUserID, at.Child("runAsUser"))
+	errs = append(errs, validateID(sc.RunAsGroup, validation.IsValidGroupID, at.Child("runAsGroup"))...)
+	if mount := sc.ProcMount; mount != nil {
+		errs = append(errs, oneOf(*mount, at.Child("procMount"), v1.DefaultProcMount, v1.UnmaskedProcMount)...)
+		if hostUsers && *mount == v1.UnmaskedProcMount {
+			errs = append(errs, field.Invalid(at.Child("procMount"), *mount, "needs hostUsers: false"))
+		}
+	}
+	if c := sc.Capabilities; c != nil {
+		errs = append(errs, validateCapabilities(c.Add, at.Child("capabilities", "add"))...)
+		errs = append(errs, validateCapabilities(c.Drop, at.Child("capabilities", "drop"))...)
+	}
+	if escalation := sc.AllowPrivilegeEscalation; escalation != nil && !*escalation {
+		switch {
+		case sc.Privileged != nil && *sc.Privileged:
+			errs = append(errs, field.Invalid(at, "allowPrivilegeEscalation: false", "cannot be beside privileged: true"))
+		case sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN"):
+			errs = append(errs, field.Invalid(at, "allowPrivilegeEscalation: false", "cannot be beside the capability CAP_SYS_ADMIN"))
+		}
+	}
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	return append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
+}
+
+// validateCapabilities is stricter than Kubernetes, which takes any name: a misspelt one would be left to
+// a container that was to lose it.
+func validateCapabilities(names []v1.Capability, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range names {
+		upper := strings.ToUpper(string(name))
+		if upper != "ALL" && !pod.IsCapability("CAP_"+strings.TrimPrefix(upper, "CAP_")) {
+			errs = append(errs, field.Invalid(at.Index(i), name, "there is no such capability"))
+		}
+	}
+	return errs
+}
+
+func validateID(id *int64, judge func(int64) []string, at *field.Path) field.ErrorList {
+	if id == nil {
+		return nil
+	}
+	return invalid(at, *id, judge(*id))
+}
+
+func validateSeccomp(p *v1.SeccompProfile, at *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := supported(p.Type, at.Child("type"), v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
+	local := at.Child("localhostProfile")
+	switch {
+	case p.Type != v1.SeccompProfileTypeLocalhost:
+		if p.LocalhostProfile != nil {
+			errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "only for type Localhost"))
+		}
+	case p.LocalhostProfile == nil:
+		errs = append(errs, field.Required(local, "type Localhost needs it"))
+	case path.IsAbs(*p.LocalhostProfile):
+		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must be a relative path"))
+	case slices.Contains(strings.Split(*p.LocalhostProfile, "/"), ".."):
+		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must not contain '..'"))
+	}
+	return errs
+}
+
+func validateAppArmor(p *v1.AppArmorProfile, at *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := supported(p.Type, at.Child("type"), v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
+	local := at.Child("localhostProfile")
+	const longest = 4095 // the kernel's PATH_MAX without the NUL
+	switch name := p.LocalhostProfile; {
+	case p.Type != v1.AppArmorProfileTypeLocalhost:
+		if name != nil && len(errs) == 0 {
+			errs = append(errs, field.Invalid(local, *name, "only for type Localhost"))
+		}
+	case name == nil || *name == "":
+		errs = append(errs, field.Required(local, "type Localhost needs it"))
+	case strings.TrimSpace(*name) != *name:
+		errs = append(errs, field.Invalid(local, *name, "must not have leading or trailing whitespace"))
+	case len(*name) > longest:
+		errs = append(errs, field.TooLong(local, "", longest))
+	}
+	return errs
+}
+
+// oneOf reports a value that is not one of those; an empty one is none of them.
+func oneOf[T ~string](value T, at *field.Path, values ...T) field.ErrorList {
+	if slices.Contains(values, value) {
+		return nil
+	}
+	slices.Sort(values)
+	return field.ErrorList{field.NotSupported(at, value, values)}
+}

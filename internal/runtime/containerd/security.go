@@ -1,0 +1,112 @@
+package containerd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	contribapparmor "github.com/containerd/containerd/v2/contrib/apparmor"
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/containerd/v2/pkg/apparmor"
+	"github.com/containerd/containerd/v2/pkg/cap"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/pod"
+)
+
+// machineFor looks up what the container asks of the machine. An error says that it cannot have it.
+func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (ocispec.Machine, error) {
+	m := ocispec.Machine{SeccompByDefault: r.SeccompDefault, DefaultSeccomp: seccomp.DefaultProfile}
+	sc := pod.Security(p, c)
+	var err error
+	if pod.Privileged(c) || addsAll(sc.Capabilities) {
+		if m.Capabilities, err = cap.Current(); err != nil {
+			return m, fmt.Errorf("looking for the capabilities of this machine: %w", err)
+		}
+	}
+	if pod.Privileged(c) {
+		if m.Devices, err = oci.HostDevices(); err != nil {
+			return m, fmt.Errorf("looking for the devices of this machine: %w", err)
+		}
+		m.AppArmorProfile, err = appArmor(unconfined(), apparmor.HostSupports())
+		return m, err
+	}
+	if s := sc.SeccompProfile; s != nil && s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
+		if m.LocalhostSeccomp, err = r.localhostSeccomp(*s.LocalhostProfile); err != nil {
+			return m, err
+		}
+	}
+	m.AppArmorProfile, err = appArmor(sc.AppArmorProfile, apparmor.HostSupports())
+	return m, err
+}
+
+func addsAll(c *v1.Capabilities) bool {
+	return c != nil && slices.ContainsFunc(c.Add, func(name v1.Capability) bool { return strings.EqualFold(string(name), "ALL") })
+}
+
+// localhostSeccomp reads a profile of the node's administrator; name is a path that leads downwards only,
+// which validation has seen to.
+func (r *Runtime) localhostSeccomp(name string) (*specs.LinuxSeccomp, error) {
+	path := filepath.Join(r.Dirs.Seccomp(), name)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("seccomp profile %s is not there", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the seccomp profile: %w", err)
+	}
+	var profile specs.LinuxSeccomp
+	if err := json.Unmarshal(text, &profile); err != nil {
+		return nil, fmt.Errorf("seccomp profile %s: %w", path, err)
+	}
+	if profile.DefaultAction == "" { // as with {}: it would be a container without a filter
+		return nil, fmt.Errorf("seccomp profile %s: defaultAction is missing", path)
+	}
+	return &profile, nil
+}
+
+// appArmorDefault is the name under which podrun loads the profile of RuntimeDefault.
+const appArmorDefault = "podrun-default"
+
+func unconfined() *v1.AppArmorProfile {
+	return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}
+}
+
+// appArmor returns the name of the profile to run under. Where AppArmor is in use a container without one
+// gets the default, as in Kubernetes; where it is not, none may be asked for.
+func appArmor(profile *v1.AppArmorProfile, inUse bool) (string, error) {
+	if !inUse {
+		if profile == nil || profile.Type == v1.AppArmorProfileTypeUnconfined {
+			return "", nil
+		}
+		return "", fmt.Errorf("appArmorProfile %s: AppArmor is not in use on this machine", profile.Type)
+	}
+	switch {
+	case profile == nil || profile.Type == v1.AppArmorProfileTypeRuntimeDefault:
+		if err := contribapparmor.LoadDefaultProfile(appArmorDefault); err != nil {
+			return "", fmt.Errorf("loading the AppArmor profile %s: %w", appArmorDefault, err)
+		}
+		return appArmorDefault, nil
+	case profile.Type == v1.AppArmorProfileTypeLocalhost && profile.LocalhostProfile != nil:
+		loaded, err := os.ReadFile("/sys/kernel/security/apparmor/profiles")
+		if err != nil {
+			return "", fmt.Errorf("looking for AppArmor profiles: %w", err)
+		}
+		for line := range strings.Lines(string(loaded)) {
+			if strings.HasPrefix(line, *profile.LocalhostProfile+" (") {
+				return *profile.LocalhostProfile, nil
+			}
+		}
+		return "", fmt.Errorf("AppArmor profile %q is not loaded", *profile.LocalhostProfile)
+	default:
+		return "unconfined", nil
+	}
+}
