@@ -65,6 +65,8 @@ var meant = []meaning{
 		"No process can be given one; the container would fail to start."),
 	on(ofPodrun, `spec\.containers[]\.ports[]\.hostIP`, `must be an IP address`, "podrun refuses a `hostIP` that is no address",
 		"No port can be forwarded from it; the kubelet fails to start the pod."),
+	on(ofPodrun, `spec\.containers[]\.securityContext\.capabilities\.(add|drop)[]`, `no such capability`, "podrun refuses a capability that does not exist",
+		"Misspelt under `drop`, it would silently stay. Names are taken with `CAP_` too, which Kubernetes' runtimes do not know."),
 	on(ofPodrun, `spec\.volumes[]\.hostPath\.type`, `Unsupported value`, "podrun judges `hostPath.type` without a path too",
 		"All errors at once; Kubernetes looks no further when the path is missing.").where(`spec\.volumes[]\.hostPath\.path`),
 	on(ofKubernetes, `spec\.containers[]\.volumeMounts[]\.name`, `Not found`, "Kubernetes does not find the volume of a mount when the volume is wrong",

@@ -71,6 +71,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"data", testData},
 		{"odd names", testOddNames},
 		{"containers of a pod share namespaces", testShared},
+		{"security contexts", testSecurity},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {
