@@ -117,9 +117,13 @@ func (a *app) printLogs(r agent.Result, which string) {
 		return
 	}
 	for _, p := range r.Pods {
-		for _, s := range p.Status.ContainerStatuses {
-			t := s.State.Terminated
-			failed := t != nil && t.ExitCode != 0
+		for _, r := range roles(p) {
+			if r.status == nil {
+				continue
+			}
+			s, t := *r.status, r.status.State.Terminated
+			// A sidecar was told to end; how it did so is no result.
+			failed := t != nil && t.ExitCode != 0 && !(r.init && sidecar(r.container))
 			if which == "failed" && !failed {
 				continue
 			}

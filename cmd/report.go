@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,7 +79,7 @@ func podTook(p *v1.Pod) time.Duration {
 		return 0
 	}
 	var last time.Time
-	for _, s := range p.Status.ContainerStatuses {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if t := s.State.Terminated; t != nil && t.FinishedAt.After(last) {
 			last = t.FinishedAt.Time
 		}
@@ -89,7 +90,7 @@ func podTook(p *v1.Pod) time.Duration {
 // endings says how each container ended.
 func endings(p *v1.Pod) string {
 	var lines []string
-	for _, s := range p.Status.ContainerStatuses {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if t := s.State.Terminated; t != nil {
 			lines = append(lines, fmt.Sprintf("%s: %s, exit code %d%s", s.Name, t.Reason, t.ExitCode, detail(t.Message)))
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -183,7 +184,7 @@ func children(pid int) []int {
 // a cgroup named after the container.
 func (n *node) mainPID(p *v1.Pod, container string) int {
 	n.t.Helper()
-	for _, s := range p.Status.ContainerStatuses {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if s.Name != container {
 			continue
 		}

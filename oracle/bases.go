@@ -17,6 +17,7 @@ const full = `{"apiVersion":"v1","kind":"Pod",
  "enableServiceLinks":false,"priorityClassName":"p","priority":1,"preemptionPolicy":"Never","os":{"name":"linux"},
  "tolerations":[{"key":"k","operator":"Equal","value":"v","effect":"NoExecute","tolerationSeconds":1},{"operator":"Exists"}],
  "volumes":[{"name":"e","emptyDir":{}},{"name":"h","hostPath":{"path":"/h","type":"Directory"}}],
+ "initContainers":[{"name":"a","image":"i:3"},{"name":"b","image":"i:4","restartPolicy":"Always"}],
  "containers":[
   {"name":"c","image":"i:1","imagePullPolicy":"Never","command":["a"],"args":["b"],"workingDir":"/w",
    "env":[{"name":"A","value":"1"},{"name":"B","value":"$(A)"}],
@@ -24,7 +25,8 @@ const full = `{"apiVersion":"v1","kind":"Pod",
    "resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m","memory":"1Mi"}},
    "volumeMounts":[{"name":"e","mountPath":"/e"},{"name":"h","mountPath":"/h","readOnly":true}],
    "terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","securityContext":{"privileged":false}},
-  {"name":"d","image":"i:2"}]}}`
+  {"name":"d","image":"i:2","restartPolicy":"Never",
+   "restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[1,2]}}]}]}}`
 
 // tree is a decoded document to change. Numbers and what is put in stay as they are written.
 type tree struct{ value any }

@@ -2,7 +2,7 @@ package manifest
 
 import (
 	"fmt"
-	"slices"
+	"math"
 	"strconv"
 	"strings"
 
@@ -22,7 +22,7 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 	s := &p.Spec
 	volumes, more := validateVolumes(s.Volumes, path.Child("volumes"))
 	errs = append(errs, more...)
-	errs = append(errs, validateContainers(s, volumes, path.Child("containers"))...)
+	errs = append(errs, validateContainers(s, volumes, path)...)
 	errs = append(errs, validatePodSecurity(s, path)...)
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
@@ -30,6 +30,10 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 		v1.DNSClusterFirst, v1.DNSClusterFirstWithHostNet, v1.DNSDefault, v1.DNSNone)...)
 	if s.NodeName != "" && s.NodeName != node {
 		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", node)))
+	}
+	if s.ActiveDeadlineSeconds != nil {
+		errs = append(errs, invalid(path.Child("activeDeadlineSeconds"), *s.ActiveDeadlineSeconds,
+			validation.IsInRange(int(*s.ActiveDeadlineSeconds), 1, math.MaxInt32))...)
 	}
 	if s.PriorityClassName != "" {
 		errs = append(errs, invalid(path.Child("priorityClassName"), s.PriorityClassName,
@@ -198,8 +202,7 @@ func supported[T ~string](value T, path *field.Path, values ...T) field.ErrorLis
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	slices.Sort(values)
-	return field.ErrorList{field.NotSupported(path, value, values)}
+	return oneOf(value, path, values...)
 }
 
 // invalid makes an error of each message.

@@ -10,40 +10,111 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podrun.io/podrun/internal/pod"
 )
 
-func validateContainers(s *v1.PodSpec, volumes sets.Set[string], path *field.Path) field.ErrorList {
+// validateContainers judges init containers and the others.
+func validateContainers(s *v1.PodSpec, volumes sets.Set[string], spec *field.Path) field.ErrorList {
+	path := spec.Child("containers")
 	if len(s.Containers) == 0 {
-		return field.ErrorList{field.Required(path, "")}
+		return append(validateInits(s, sets.New[string](), volumes, spec.Child("initContainers")), field.Required(path, ""))
 	}
 	var errs field.ErrorList
 	names, hostPorts := sets.New[string](), sets.New[string]()
 	for i := range s.Containers {
-		c, at := &s.Containers[i], path.Index(i)
-		switch {
-		case c.Name == "":
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		case names.Has(c.Name):
-			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
-		default:
-			errs = append(errs, invalid(at.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
+		errs = append(errs, validateName(s.Containers[i].Name, names, path.Index(i).Child("name"))...)
+		errs = append(errs, validateContainer(s, &s.Containers[i], volumes, hostPorts, path.Index(i))...)
+		errs = append(errs, validateRules(s.Containers[i].RestartPolicyRules, path.Index(i).Child("restartPolicyRules"))...)
+	}
+	return append(errs, validateInits(s, names, volumes, spec.Child("initContainers"))...)
+}
+
+// validateInits judges init containers; names are those of the pod's other containers.
+func validateInits(s *v1.PodSpec, names, volumes sets.Set[string], path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range s.InitContainers {
+		c, at := &s.InitContainers[i], path.Index(i)
+		errs = append(errs, validateName(c.Name, names, at.Child("name"))...)
+		// Init containers run one by one, so they may use the same port.
+		errs = append(errs, validateContainer(s, c, volumes, sets.New[string](), at)...)
+		if c.RestartPolicy != nil {
+			errs = append(errs, validateRules(c.RestartPolicyRules, at.Child("restartPolicyRules"))...)
 		}
-		names.Insert(c.Name)
-		switch {
-		case c.Image == "":
-			errs = append(errs, field.Required(at.Child("image"), ""))
-		case strings.TrimSpace(c.Image) != c.Image:
-			errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+		if pod.IsSidecar(c) {
+			continue
 		}
-		errs = append(errs, supported(c.ImagePullPolicy, at.Child("imagePullPolicy"),
-			v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
-		errs = append(errs, supported(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
-			v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)...)
-		errs = append(errs, validatePorts(c.Ports, s.HostNetwork, hostPorts, at.Child("ports"))...)
-		errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
-		errs = append(errs, validateMounts(c.VolumeMounts, volumes, at.Child("volumeMounts"))...)
-		errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
-		errs = append(errs, validateSecurity(c.SecurityContext, hostUsers(s), at.Child("securityContext"))...)
+		for name, given := range map[string]bool{
+			"lifecycle": c.Lifecycle != nil, "livenessProbe": c.LivenessProbe != nil,
+			"readinessProbe": c.ReadinessProbe != nil, "startupProbe": c.StartupProbe != nil,
+		} {
+			if given {
+				errs = append(errs, field.Forbidden(at.Child(name), "may not be set for init containers without restartPolicy=Always"))
+			}
+		}
+	}
+	return errs
+}
+
+// validateName adds the name to those that are taken.
+func validateName(name string, taken sets.Set[string], path *field.Path) field.ErrorList {
+	defer taken.Insert(name)
+	switch {
+	case name == "":
+		return field.ErrorList{field.Required(path, "")}
+	case taken.Has(name):
+		return field.ErrorList{field.Duplicate(path, name)}
+	}
+	return invalid(path, name, validation.IsDNS1123Label(name))
+}
+
+// validateContainer judges what all kinds of containers have, but for the name.
+func validateContainer(s *v1.PodSpec, c *v1.Container, volumes, hostPorts sets.Set[string], at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case c.Image == "":
+		errs = append(errs, field.Required(at.Child("image"), ""))
+	case strings.TrimSpace(c.Image) != c.Image:
+		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	}
+	errs = append(errs, supported(c.ImagePullPolicy, at.Child("imagePullPolicy"),
+		v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
+	errs = append(errs, supported(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
+		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, validatePorts(c.Ports, s.HostNetwork, hostPorts, at.Child("ports"))...)
+	errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
+	errs = append(errs, validateMounts(c.VolumeMounts, volumes, at.Child("volumeMounts"))...)
+	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
+	errs = append(errs, validateSecurity(c.SecurityContext, hostUsers(s), at.Child("securityContext"))...)
+	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
+		errs = append(errs, field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
+	}
+	if c.RestartPolicy != nil {
+		errs = append(errs, oneOf(*c.RestartPolicy, at.Child("restartPolicy"),
+			v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever, v1.ContainerRestartPolicyOnFailure)...)
+	}
+	return errs
+}
+
+func validateRules(rules []v1.ContainerRestartRule, path *field.Path) field.ErrorList {
+	const mostRules, mostCodes = 20, 255
+	var errs field.ErrorList
+	if len(rules) > mostRules {
+		errs = append(errs, field.TooMany(path, len(rules), mostRules))
+	}
+	for i, rule := range rules {
+		at := path.Index(i)
+		errs = append(errs, oneOf(rule.Action, at.Child("action"), v1.ContainerRestartRuleActionRestart,
+			v1.ContainerRestartRuleActionRestartAllContainers)...)
+		if rule.ExitCodes == nil {
+			errs = append(errs, field.Required(at.Child("exitCodes"), "must be specified"))
+			continue
+		}
+		errs = append(errs, oneOf(rule.ExitCodes.Operator, at.Child("exitCodes", "operator"),
+			v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn)...)
+		if n := len(rule.ExitCodes.Values); n > mostCodes {
+			errs = append(errs, field.TooMany(at.Child("exitCodes", "values"), n, mostCodes))
+		}
 	}
 	return errs
 }

@@ -38,18 +38,6 @@ func doubled(first time.Duration, n int, limit time.Duration) time.Duration {
 	return min(d, limit)
 }
 
-// shouldRestart says whether a container that ended with code is to run again.
-func shouldRestart(policy v1.RestartPolicy, code int) bool {
-	switch policy {
-	case v1.RestartPolicyNever:
-		return false
-	case v1.RestartPolicyOnFailure:
-		return code != 0
-	default:
-		return true
-	}
-}
-
 // The reasons of an image that cannot be had.
 const (
 	ReasonErrImagePull      = "ErrImagePull"
@@ -73,9 +61,9 @@ const ReasonFailedSandbox = "FailedCreatePodSandBox"
 
 // waitingForSandbox words a failure of the sandbox. As in Kubernetes the containers are merely being
 // created, unless it is known what is missing.
-func waitingForSandbox(f Failure) Waiting {
+func waitingForSandbox(f Failure, notYet Waiting) Waiting {
 	if f.Reason == ReasonFailedSandbox {
-		return Waiting{Reason: creating.Reason, Message: f.Message}
+		return Waiting{Reason: notYet.Reason, Message: f.Message}
 	}
 	return Waiting{Reason: f.Reason, Message: f.Message}
 }

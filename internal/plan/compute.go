@@ -29,14 +29,12 @@ func Compute(in Input) Plan {
 	case j.again():
 		j.plan.Again = true
 		j.end(in.Observed, "starting anew")
-		j.waitAll(creating)
+		j.waitAll(j.notYet())
 	default:
 		j.keep()
 	}
 	return j.plan
 }
-
-var creating = Waiting{Reason: "ContainerCreating"}
 
 // judge carries one judgement from its input to its plan.
 type judge struct {
@@ -54,9 +52,20 @@ func (j *judge) wakeIn(d time.Duration) {
 }
 
 func (j *judge) waitAll(w Waiting) {
-	for _, c := range j.in.Pod.Spec.Containers {
+	for _, c := range pod.AllContainers(j.in.Pod) {
 		j.plan.Waiting[c.Name] = w
 	}
+}
+
+// notYet is why a container waits that nothing keeps from its start but what must come before.
+func (j *judge) notYet() Waiting { return NotYet(j.in.Pod) }
+
+// NotYet is why a container of p waits whose turn has not come.
+func NotYet(p *v1.Pod) Waiting {
+	if len(p.Spec.InitContainers) > 0 {
+		return Waiting{Reason: "PodInitializing"}
+	}
+	return Waiting{Reason: "ContainerCreating"}
 }
 
 // end stops all of o and, once nothing of it lives, removes it, the records last: as long as one is left,
@@ -85,47 +94,12 @@ func (j *judge) end(o pod.Observed, why string) bool {
 	return true
 }
 
-// stopAll stops what lives of o and reports whether anything does.
-func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
-	for _, c := range o.Containers {
-		if c.State == pod.Running || c.State == pod.Unknown {
-			alive = true
-			j.stop(c, why)
-		}
-	}
-	return alive
-}
-
-// stop brings one living instance to its end: asked first, killed when its grace is over.
-func (j *judge) stop(c pod.Container, why string) {
-	s := j.in.Signalled[c.ID]
-	switch {
-	case !s.Killed.IsZero():
-		if left := rekill - j.in.Now.Sub(s.Killed); left > 0 {
-			j.wakeIn(left)
-			return
-		}
-		j.do(Kill{ID: c.ID, Container: c.Name, Why: "still alive after kill"})
-	case c.Grace <= 0:
-		j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
-	case s.Asked.IsZero():
-		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: c.Grace, Why: why})
-		j.wakeIn(c.Grace)
-	default:
-		if left := c.Grace - j.in.Now.Sub(s.Asked); left > 0 {
-			j.wakeIn(left)
-			return
-		}
-		j.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
-	}
-}
-
 // keep brings the pod to what is wanted. Revisions of before are stopped first and wholly; they are
 // cleared away last, because nobody waits for that.
 func (j *judge) keep() {
 	mine, old := j.in.Observed.Split(j.in.Pod.UID)
 	if j.stopAll(old, "manifest changed") {
-		j.waitAll(creating)
+		j.waitAll(j.notYet())
 		return
 	}
 	j.run(mine)
@@ -134,7 +108,10 @@ func (j *judge) keep() {
 
 // run brings the wanted revision to life.
 func (j *judge) run(o pod.Observed) {
-	if j.completed(o) {
+	if why, over := j.over(o); over {
+		if j.stopAll(o, why) {
+			return
+		}
 		j.plan.Completed = true
 		j.reapAll(o)
 		for _, s := range o.Sandboxes {
@@ -146,8 +123,10 @@ func (j *judge) run(o pod.Observed) {
 	if !ready {
 		return
 	}
-	for i := range j.in.Pod.Spec.Containers {
-		j.container(o, sandbox, &j.in.Pod.Spec.Containers[i])
+	if j.initialize(o, sandbox) {
+		for i := range j.in.Pod.Spec.Containers {
+			j.container(o, sandbox, &j.in.Pod.Spec.Containers[i])
+		}
 	}
 	for _, a := range j.plan.Actions {
 		if _, soon := a.(EnsureImage); soon {
@@ -167,7 +146,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 		}
 		attempt = max(attempt, s.Attempt+1)
 	}
-	j.waitAll(creating)
+	j.waitAll(j.notYet())
 	if j.stopAll(o, "sandbox lost") {
 		return pod.Sandbox{}, false
 	}
@@ -175,15 +154,15 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 		j.do(RemoveSandbox{ID: s.ID, Why: "not ready"})
 	}
 	if f, failed := j.in.Failures[""]; failed {
-		j.waitAll(waitingForSandbox(f))
+		j.waitAll(waitingForSandbox(f, j.notYet()))
 		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
 			j.wakeIn(left)
 			return pod.Sandbox{}, false
 		}
 	}
 	// Images first: those that must be pulled come meanwhile.
-	for i := range j.in.Pod.Spec.Containers {
-		j.ensureEarly(o, &j.in.Pod.Spec.Containers[i])
+	for _, c := range pod.AllContainers(j.in.Pod) {
+		j.ensureEarly(o, c)
 	}
 	j.do(CreateSandbox{Attempt: attempt})
 	return pod.Sandbox{}, false
@@ -192,7 +171,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 // ensureEarly plans for the image of a container that will be started as soon as there is a sandbox.
 func (j *judge) ensureEarly(o pod.Observed, c *v1.Container) {
 	last, found := o.Newest(j.in.Pod.UID, c.Name)
-	due := !found || last.State == pod.Exited && shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode)
+	due := !found || last.State == pod.Exited && (j.isInit(c.Name) || j.restarts(c, last))
 	_, failed := j.in.Failures[c.Name]
 	if image := j.in.Images[c.Name]; due && !failed && !image.Ready && !image.Pulling {
 		j.do(EnsureImage{Container: c.Name})
@@ -215,9 +194,12 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 	case last.State == pod.Created:
 		// Left by a start that was cut off before the process ran: no attempt was used.
 		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt, Backoff: last.Backoff, Why: "its start was cut off"})
+	case last.State == pod.Running && j.in.Signalled[last.ID] != (Signals{}):
+		// Asked to end while it was not wanted: nobody knows what it still does.
+		j.stop(last, time.Time{}, "was asked to end")
 	case last.State == pod.Running && last.SandboxID != sandbox.ID:
-		j.stop(last, "sandbox replaced")
-	case last.State == pod.Exited && shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode):
+		j.stop(last, time.Time{}, "sandbox replaced")
+	case last.State == pod.Exited && j.restarts(c, last):
 		j.restart(c, last)
 	}
 }
@@ -244,7 +226,7 @@ func (j *judge) restart(c *v1.Container, last pod.Container) {
 
 // start plans the start, or what must come before it.
 func (j *judge) start(c *v1.Container, s StartContainer) {
-	j.plan.Waiting[c.Name] = creating
+	j.plan.Waiting[c.Name] = j.notYet()
 	if f, failed := j.in.Failures[c.Name]; failed {
 		j.plan.Waiting[c.Name] = waitingAfter(f, c)
 		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
@@ -286,17 +268,6 @@ func (j *judge) reapAll(o pod.Observed) {
 	}
 }
 
-// completed reports that no container of the wanted revision runs or will run again.
-func (j *judge) completed(o pod.Observed) bool {
-	for _, c := range j.in.Pod.Spec.Containers {
-		last, _, found := o.Last(j.in.Pod.UID, c.Name)
-		if !found || last.State != pod.Exited || shouldRestart(j.in.Pod.Spec.RestartPolicy, last.ExitCode) {
-			return false
-		}
-	}
-	return true
-}
-
 // again reports that what is left of the wanted revision is not of this run: it is cleared away whole and
 // the pod starts anew. A job that a reboot cut off runs again from its beginning.
 func (j *judge) again() bool {
@@ -304,7 +275,7 @@ func (j *judge) again() bool {
 	if mine.Empty() {
 		return false
 	}
-	if j.in.Replaced || j.in.Earlier && (len(mine.Containers) == 0 || j.completed(mine)) {
+	if j.in.Replaced || j.in.Earlier && (len(mine.Containers) == 0 || j.ended(mine)) {
 		return true
 	}
 	onceEver := j.in.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver
@@ -318,7 +289,7 @@ func (j *judge) again() bool {
 		}
 		rebooted = rebooted || c.Boot != j.in.Boot
 	}
-	for _, c := range j.in.Pod.Spec.Containers {
+	for _, c := range pod.AllContainers(j.in.Pod) {
 		last, lost, _ := mine.Last(j.in.Pod.UID, c.Name)
 		rebooted = rebooted || lost && last.Boot != j.in.Boot
 	}

@@ -43,6 +43,7 @@ func situation(dice *rand.Rand) Input {
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 	if dice.IntN(5) > 0 {
 		in.Pod = wanted(policies[dice.IntN(3)], []string{"a", "b"}[:1+dice.IntN(2)]...)
+		withInit(in.Pod, []string{"i", "S", "T"}[:dice.IntN(4)]...)
 	}
 	for i := range dice.IntN(3) {
 		s := sandbox(i, dice.IntN(2) == 0)
@@ -50,7 +51,11 @@ func situation(dice *rand.Rand) Input {
 		in.Observed.Sandboxes = append(in.Observed.Sandboxes, s)
 	}
 	for i := range dice.IntN(6) {
-		c := ctr([]string{"a", "b"}[dice.IntN(2)], i, pod.State(1+dice.IntN(3)), code(dice.IntN(2)), step(dice.IntN(9)))
+		n := dice.IntN(5)
+		c := ctr([]string{"a", "b", "i", "s", "t"}[n], i, pod.State(1+dice.IntN(3)), code(dice.IntN(2)), step(dice.IntN(9)))
+		if n > 2 {
+			c.Sidecar = n - 1
+		}
 		c.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))
 		c.SandboxID = fmt.Sprint("s", dice.IntN(3))
 		if dice.IntN(4) == 0 {
@@ -64,7 +69,7 @@ func situation(dice *rand.Rand) Input {
 	}
 	for _, uid := range in.Observed.Data {
 		for i := range dice.IntN(3) {
-			c := ctr([]string{"a", "b"}[i], dice.IntN(6), pod.State(2+dice.IntN(2)), code(dice.IntN(2)))
+			c := ctr([]string{"a", "i"}[i], dice.IntN(6), pod.State(2+dice.IntN(2)), code(dice.IntN(2)))
 			c.UID = uid
 			if dice.IntN(4) == 0 {
 				c.Boot = "boot-0"
@@ -98,7 +103,12 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 		}
 		mine, _ := in.Observed.Split("u1")
 		c := byID[id]
-		healthy := in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
+		over := false
+		if in.Pod != nil { // what lives on after all has ended is a sidecar, or one instance too many
+			j := judge{in: in}
+			_, over = j.over(mine)
+		}
+		healthy := !over && in.Signalled[c.ID] == (Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
 		if healthy {
 			t.Fatalf("%s: it is healthy and wanted", a)
 		}
@@ -129,6 +139,10 @@ func apply(in *Input, p Plan) {
 			}
 			mine, _ := o.Split(in.Pod.UID)
 			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))
+			c.Sidecar = pod.SidecarOrder(in.Pod, a.Container)
+			if in.Pod.Spec.InitContainers != nil && c.Sidecar == 0 && (&judge{in: *in}).isInit(c.Name) {
+				c.State, c.FinishedAt = pod.Exited, in.Now // an init container succeeds at once
+			}
 			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now
 			o.Containers = append(o.Containers, c)
 		case Terminate, Kill:

@@ -84,11 +84,7 @@ var ready = map[string]Image{"a": {Ready: true}, "b": {Ready: true}}
 func TestCompute(t *testing.T) {
 	always, never, onFailure := v1.RestartPolicyAlways, v1.RestartPolicyNever, v1.RestartPolicyOnFailure
 	data := pod.UID("u1")
-	tests := []struct {
-		name string
-		in   Input
-		want string
-	}{
+	compare(t, []planCase{
 		{"first images and a sandbox", Input{Pod: wanted(always, "a"), Observed: observed()}, `
 ensure image of a
 create sandbox attempt 0
@@ -251,7 +247,18 @@ again`},
 		{"but for once-ever", Input{Pod: onceEver(wanted(never, "a")), Observed: observed(data, remembered(ctr("a", 0, pod.Exited, otherBoot)))}, `
 completed`},
 		{"nothing is concluded from what cannot be told", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), ctr("a", 0, pod.Unknown))}, ``},
-	}
+	})
+}
+
+// planCase is a judgement, its plan a line an action.
+type planCase struct {
+	name string
+	in   Input
+	want string
+}
+
+func compare(t *testing.T, tests []planCase) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +280,7 @@ func text(p Plan, want *v1.Pod) string {
 		lines = append(lines, "wake "+p.Wake.String())
 	}
 	if want != nil {
-		for _, c := range want.Spec.Containers {
+		for _, c := range pod.AllContainers(want) {
 			if w, ok := p.Waiting[c.Name]; ok {
 				line := c.Name + " waits: " + w.Reason
 				if w.Message != "" && w.Reason != "CrashLoopBackOff" {

@@ -132,8 +132,8 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 }
 
 func (w *worker) container(name string) *v1.Container {
-	for i := range w.pod.Spec.Containers {
-		if c := &w.pod.Spec.Containers[i]; c.Name == name {
+	for _, c := range pod.AllContainers(w.pod) {
+		if c.Name == name {
 			return c
 		}
 	}

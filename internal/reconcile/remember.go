@@ -19,7 +19,7 @@ func (w *worker) remember(seen pod.Observed, p plan.Plan) {
 		return
 	}
 	var newest []pod.Container
-	for _, c := range w.pod.Spec.Containers {
+	for _, c := range pod.AllContainers(w.pod) {
 		if last, found := lastRun(mine, c.Name); found {
 			newest = append(newest, last)
 		}

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // conditions are the five that Kubernetes shows. Their times come from what was seen, so that they are
 // the same after podrun itself was restarted.
-func conditions(s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
+func conditions(p *v1.Pod, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 	var seen time.Time
 	if s.StartTime != nil {
 		seen = s.StartTime.Time
@@ -24,11 +25,11 @@ func conditions(s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 		sandboxAt = mine.Sandboxes[0].CreatedAt
 	}
 	done := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
-	ready, reason, message := readiness(s, done)
+	ready, reason, message := readiness(p, s, done)
 	changed := lastChange(s, seen)
 	return []v1.PodCondition{
 		condition(v1.PodReadyToStartContainers, sandbox, sandboxAt, "", ""),
-		condition(v1.PodInitialized, true, seen, completedReason(s.Phase), ""),
+		initialization(p, s, seen),
 		condition(v1.PodReady, ready, changed, reason, message),
 		condition(v1.ContainersReady, ready, changed, reason, message),
 		condition(v1.PodScheduled, true, seen, "", ""),
@@ -43,15 +44,31 @@ func condition(kind v1.PodConditionType, is bool, at time.Time, reason, message 
 	return v1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.Time{Time: at.Truncate(time.Second)}, Reason: reason, Message: message}
 }
 
-func completedReason(phase v1.PodPhase) string {
-	if phase == v1.PodSucceeded {
-		return "PodCompleted"
+// initialization tells whether the init containers have done their work, and which have not.
+func initialization(p *v1.Pod, s v1.PodStatus, seen time.Time) v1.PodCondition {
+	done := lastEnd(s.InitContainerStatuses, seen)
+	switch {
+	case s.Phase == v1.PodSucceeded:
+		return condition(v1.PodInitialized, true, done, "PodCompleted", "")
+	case initialized(p, s):
+		return condition(v1.PodInitialized, true, done, "", "")
 	}
-	return ""
+	return condition(v1.PodInitialized, false, seen, "ContainersNotInitialized",
+		fmt.Sprintf("containers with incomplete status: %s", incomplete(p, s)))
+}
+
+// lastEnd is when the last of those that succeeded ended.
+func lastEnd(all []v1.ContainerStatus, at time.Time) time.Time {
+	for _, c := range all {
+		if t := c.State.Terminated; t != nil && t.ExitCode == 0 && t.FinishedAt.After(at) {
+			at = t.FinishedAt.Time
+		}
+	}
+	return at
 }
 
 // readiness tells whether all containers are ready and, if not, why in Kubernetes' words.
-func readiness(s v1.PodStatus, done bool) (ready bool, reason, message string) {
+func readiness(p *v1.Pod, s v1.PodStatus, done bool) (ready bool, reason, message string) {
 	switch {
 	case s.Phase == v1.PodSucceeded:
 		return false, "PodCompleted", ""
@@ -59,6 +76,11 @@ func readiness(s v1.PodStatus, done bool) (ready bool, reason, message string) {
 		return false, "PodFailed", ""
 	}
 	var unready []string
+	for i, c := range s.InitContainerStatuses {
+		if pod.IsSidecar(&p.Spec.InitContainers[i]) && !c.Ready {
+			unready = append(unready, c.Name)
+		}
+	}
 	for _, c := range s.ContainerStatuses {
 		if !c.Ready {
 			unready = append(unready, c.Name)
@@ -72,7 +94,7 @@ func readiness(s v1.PodStatus, done bool) (ready bool, reason, message string) {
 
 // lastChange is when a container last started or ended.
 func lastChange(s v1.PodStatus, at time.Time) time.Time {
-	for _, c := range s.ContainerStatuses {
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
 		for _, t := range []*v1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
 			if t != nil && t.FinishedAt.After(at) {
 				at = t.FinishedAt.Time

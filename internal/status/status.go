@@ -38,12 +38,20 @@ func Of(in Input) v1.PodStatus {
 	if seen, err := time.Parse(time.RFC3339Nano, in.Pod.Annotations[manifest.AnnotationSeen]); err == nil {
 		s.StartTime = &metav1.Time{Time: seen}
 	}
-	for _, c := range in.Pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(c, mine, in))
+	for i := range in.Pod.Spec.InitContainers {
+		c := &in.Pod.Spec.InitContainers[i]
+		one := containerStatus(c, mine, in)
+		if !pod.IsSidecar(c) {
+			one.Ready = one.State.Terminated != nil && one.State.Terminated.ExitCode == 0
+		}
+		s.InitContainerStatuses = append(s.InitContainerStatuses, one)
 	}
-	s.Phase = phase(in.Pod.Spec.RestartPolicy, s.ContainerStatuses)
+	for i := range in.Pod.Spec.Containers {
+		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(&in.Pod.Spec.Containers[i], mine, in))
+	}
+	s.Phase = phase(in.Pod, s, in.Plan.Completed)
 	setIPs(&s, in, mine)
-	s.Conditions = conditions(s, mine)
+	s.Conditions = conditions(in.Pod, s, mine)
 	return s
 }
 
@@ -63,13 +71,13 @@ func setIPs(s *v1.PodStatus, in Input, mine pod.Observed) {
 	}
 }
 
-func containerStatus(c v1.Container, mine pod.Observed, in Input) v1.ContainerStatus {
+func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Image}
 	last, lost, found := mine.Last(in.Pod.UID, c.Name)
 	waiting, isWaiting := in.Plan.Waiting[c.Name]
 	if !found {
 		if !isWaiting {
-			waiting = plan.Waiting{Reason: "ContainerCreating"}
+			waiting = plan.NotYet(in.Pod)
 		}
 		s.State.Waiting = &v1.ContainerStateWaiting{Reason: waiting.Reason, Message: waiting.Message}
 		started := false
@@ -80,7 +88,8 @@ func containerStatus(c v1.Container, mine pod.Observed, in Input) v1.ContainerSt
 	s.ImageID = last.ImageID
 	s.ContainerID = containerID(last)
 	running := last.State == pod.Running && !lost
-	s.Started, s.Ready = &running, running
+	started := running && in.Probed[last.ID].IsStarted(c)
+	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c)
 	switch {
 	case running:
 		s.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}
@@ -146,36 +155,4 @@ func seconds(t time.Time) metav1.Time {
 		return metav1.Time{}
 	}
 	return metav1.Time{Time: t.Truncate(time.Second)}
-}
-
-// phase sums the containers up as the kubelet does.
-func phase(policy v1.RestartPolicy, containers []v1.ContainerStatus) v1.PodPhase {
-	var waiting, running, stopped, succeeded int
-	for _, c := range containers {
-		switch {
-		case c.State.Running != nil:
-			running++
-		case c.State.Terminated != nil:
-			stopped++
-			if c.State.Terminated.ExitCode == 0 {
-				succeeded++
-			}
-		case c.LastTerminationState.Terminated != nil:
-			stopped++
-		default:
-			waiting++
-		}
-	}
-	switch {
-	case waiting > 0:
-		return v1.PodPending
-	case running > 0 || policy == v1.RestartPolicyAlways:
-		return v1.PodRunning
-	case stopped == succeeded:
-		return v1.PodSucceeded
-	case policy == v1.RestartPolicyNever:
-		return v1.PodFailed
-	default:
-		return v1.PodRunning
-	}
 }

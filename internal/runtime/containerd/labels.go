@@ -30,6 +30,7 @@ const (
 	labelImage      = "podrun.io/image"
 	labelImageID    = "podrun.io/image-id"
 	labelOwner      = "podrun.io/owner"
+	labelSidecar    = "podrun.io/sidecar"
 	labelStopSignal = "podrun.io/stop-signal"
 	// labelGeneration is on instances only whose start had been cut off before; see supersede.
 	labelGeneration = "podrun.io/generation"
@@ -107,6 +108,9 @@ func (r *Runtime) startLabels(l *launch) map[string]string {
 		labelImageID:      s.Image.ID,
 		labelOwner:        r.Owner,
 		labelStopSignal:   l.image.config.StopSignal,
+	}
+	if order := pod.SidecarOrder(s.Pod, s.Container.Name); order > 0 {
+		labels[labelSidecar] = strconv.Itoa(order)
 	}
 	if l.generation > 0 {
 		labels[labelGeneration] = strconv.Itoa(l.generation)
@@ -193,11 +197,12 @@ func record(c containers.Container) pod.Container {
 	l := c.Labels
 	attempt, _ := strconv.Atoi(l[labelAttempt]) // ours has checked it
 	backoff, _ := strconv.Atoi(l[labelBackoff]) // absent: 0
+	sidecar, _ := strconv.Atoi(l[labelSidecar]) // absent: 0
 	grace, _ := time.ParseDuration(l[labelGrace])
 	return pod.Container{
 		ID: c.ID, Name: l[labelContainer], UID: pod.UID(l[labelPodUID]), SandboxID: l[labelSandbox],
 		Attempt: attempt, Backoff: backoff, Boot: l[labelBoot], Grace: grace,
-		Image: l[labelImage], ImageID: l[labelImageID],
+		Image: l[labelImage], ImageID: l[labelImageID], Sidecar: sidecar,
 	}
 }
 

@@ -38,6 +38,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
 		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff,
 		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: time.Now(), Image: s.Container.Image, ImageID: s.Image.ID,
+		Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name),
 	}}
 	if g := s.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		c.Grace = time.Duration(*g) * time.Second

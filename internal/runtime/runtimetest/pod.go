@@ -355,3 +355,25 @@ func testExecCancelled(t *testing.T, s subject) {
 	}
 	s.remove(t, p)
 }
+
+// testSidecar holds that an instance tells for itself whether it is a sidecar: its manifest may be another
+// by the time it is to be stopped.
+func testSidecar(t *testing.T, s subject) {
+	p := s.newPod("sidecar-node", "uid-sidecar", "main")
+	main := p.Spec.Containers[0]
+	once, beside := main, main
+	once.Name, beside.Name, beside.RestartPolicy = "init", "beside", new(v1.ContainerRestartPolicyAlways)
+	p.Spec.InitContainers = []v1.Container{once, beside}
+	start := s.ready(t, p)
+	for place, c := range map[int]*v1.Container{0: &p.Spec.Containers[0], 2: &p.Spec.InitContainers[1]} {
+		start.Container = c
+		if got := s.start(t, start); got.Sidecar != place {
+			t.Errorf("%s: sidecar %d, want %d", c.Name, got.Sidecar, place)
+		}
+	}
+	start.Container = &p.Spec.InitContainers[0]
+	if got := s.start(t, start); got.Sidecar != 0 {
+		t.Errorf("an init container: %+v", got)
+	}
+	s.remove(t, p)
+}

@@ -72,6 +72,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"odd names", testOddNames},
 		{"containers of a pod share namespaces", testShared},
 		{"security contexts", testSecurity},
+		{"a sidecar's place", testSidecar},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {

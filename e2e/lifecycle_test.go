@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// initContainer is a line of a pod's spec for manifest: an init container in the test image that shares the
+// directory /data with all others of withData.
+func initContainer(name, script string, more ...string) string {
+	return "- {name: " + name + ", image: " + box + ", command: [sh, -c, " + asJSON(script) + "], volumeMounts: [{name: data, mountPath: /data}]" +
+		strings.Join(append([]string{""}, more...), ", ") + "}"
+}
+
+// withData is a pod with init containers whose container shares /data with them.
+func withData(name, policy, script string, inits ...string) string {
+	spec := append([]string{"volumes: [{name: data, emptyDir: {}}]", "initContainers:"}, inits...)
+	return inContainer(manifest(name, policy, script, spec...), "volumeMounts: [{name: data, mountPath: /data}]")
+}
+
+func TestInitContainers(t *testing.T) {
+	n := newNode(t)
+	r := n.once(withData("job", "OnFailure", "cat /data/order; echo main",
+		initContainer("one", "echo one >>/data/order; [ -e /data/again ] || { touch /data/again; exit 1; }"),
+		initContainer("two", "echo two >>/data/order")))
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	if got := n.ok("logs", "job", "-c", "c"); got != "one\none\ntwo\nmain\n" {
+		t.Errorf("order: %q", got)
+	}
+	s := n.pod("job-n").Status
+	if s.InitContainerStatuses[0].RestartCount != 1 || s.InitContainerStatuses[1].RestartCount != 0 || s.Phase != v1.PodSucceeded {
+		t.Errorf("status: %s", asJSON(s))
+	}
+	r = n.once(withData("bad", "Never", "echo main", initContainer("one", "echo why it failed; exit 3")))
+	if r.code != 1 || !strings.Contains(r.stdout, "why it failed") {
+		t.Error(r)
+	}
+	if s := n.pod("bad-n").Status; s.Phase != v1.PodFailed || s.InitContainerStatuses[0].State.Terminated.ExitCode != 3 {
+		t.Errorf("status: %s", asJSON(s))
+	}
+}
+
+func TestSidecarOfAJob(t *testing.T) {
+	n := newNode(t)
+	sidecar := initContainer("side", `trap "echo TERM after $(cat /data/main) >>/data/log; cat /data/log; exit 0" TERM; echo up >/data/log; while :; do sleep 0.05; done`, "restartPolicy: Always")
+	r := n.once(withData("job", "Never", "cat /data/log; echo main >/data/main", sidecar,
+		initContainer("check", "until [ -e /data/log ]; do sleep 0.02; done")))
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	s := n.pod("job-n").Status
+	if side := s.InitContainerStatuses[0]; s.Phase != v1.PodSucceeded || side.State.Terminated == nil || side.RestartCount != 0 {
+		t.Errorf("status: %s", asJSON(s))
+	}
+	if got := n.ok("logs", "job", "-c", "c"); got != "up\n" {
+		t.Errorf("the sidecar was not up first: %q", got)
+	}
+	if got := n.ok("logs", "job", "-c", "side"); !strings.Contains(got, "TERM after") {
+		t.Errorf("the sidecar was not asked to end: %q", got)
+	}
+}
+
+func TestSidecarOfAService(t *testing.T) {
+	n := newNode(t)
+	log := n.path("order")
+	say := func(who string) string {
+		return `trap "echo ` + who + ` >>/order/log; exit 0" TERM; while :; do sleep 0.05; done`
+	}
+	mount := ", volumeMounts: [{name: order, mountPath: /order}]"
+	m := manifest("web", "Always", say("main"), "volumes: [{name: order, hostPath: {path: "+log+", type: DirectoryOrCreate}}]", "initContainers:",
+		"- {name: s1, image: "+box+", restartPolicy: Always, command: [sh, -c, "+asJSON(say("s1"))+"]"+mount+"}",
+		"- {name: s2, image: "+box+", restartPolicy: Always, command: [sh, -c, "+asJSON(say("s2"))+"]"+mount+"}")
+	m = strings.Replace(m, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 20", 1)
+	n.write("web.yaml", inContainer(m, "volumeMounts: [{name: order, mountPath: /order}]"))
+	n.serve()
+	p := n.ready("web-n")
+	main := p.Status.ContainerStatuses[0]
+	n.kill(p, "s1")
+	p = n.awaitPod("web-n", "to have its sidecar back", func(p *v1.Pod) error {
+		if s := p.Status.InitContainerStatuses[0]; s.RestartCount != 1 || s.State.Running == nil {
+			return errors.New(asJSON(s))
+		}
+		return isReady(p)
+	})
+	if got := p.Status.ContainerStatuses[0]; got.ContainerID != main.ContainerID || got.RestartCount != 0 {
+		t.Errorf("the main container did not stay: %s", asJSON(got))
+	}
+	n.remove("web.yaml")
+	n.gone("web-n")
+	got, err := os.ReadFile(filepath.Join(log, "log"))
+	must(t, err)
+	if string(got) != "main\ns2\ns1\n" {
+		t.Errorf("ended in the order %q", got)
+	}
+}

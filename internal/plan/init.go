@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// initialize brings the init containers as far as they can come now, one after the other, and keeps the
+// sidecars among them running. It reports whether the pod's other containers may run. What counts is what
+// ran in this sandbox: in a new one everything is initialized anew.
+func (j *judge) initialize(o pod.Observed, sandbox pod.Sandbox) bool {
+	inits := j.in.Pod.Spec.InitContainers
+	if len(inits) > 0 && j.stopStrangers(o, sandbox) {
+		return false
+	}
+	furthest := j.furthest(o, sandbox)
+	for i := range inits {
+		c := &inits[i]
+		switch {
+		case pod.IsSidecar(c):
+			j.container(o, sandbox, c)
+			// Whoever came after it once does not wait for it again.
+			if i >= furthest && !j.sidecarStarted(o, sandbox, c) {
+				j.waitFrom(i + 1)
+				return false
+			}
+		case i < furthest || j.initDone(o, sandbox, c):
+		default:
+			j.initContainer(o, sandbox, c)
+			j.waitFrom(i + 1)
+			return false
+		}
+	}
+	return true
+}
+
+// stopStrangers stops what still lives in another sandbox than this and reports whether anything does.
+func (j *judge) stopStrangers(o pod.Observed, sandbox pod.Sandbox) (alive bool) {
+	for _, c := range o.Containers {
+		if c.State == pod.Running && c.SandboxID != sandbox.ID {
+			alive = true
+			j.stop(c, time.Time{}, "sandbox replaced")
+		}
+	}
+	return alive
+}
+
+// furthest is the index of the last init container that ran in the sandbox; behind the last once one of
+// the pod's other containers did.
+func (j *judge) furthest(o pod.Observed, sandbox pod.Sandbox) int {
+	ran := func(c *v1.Container) bool {
+		last, _, found := o.Last(j.in.Pod.UID, c.Name)
+		return found && last.State != pod.Created && last.SandboxID == sandbox.ID
+	}
+	inits := j.in.Pod.Spec.InitContainers
+	for i := range j.in.Pod.Spec.Containers {
+		if ran(&j.in.Pod.Spec.Containers[i]) {
+			return len(inits)
+		}
+	}
+	for i := len(inits) - 1; i >= 0; i-- {
+		if ran(&inits[i]) {
+			return i
+		}
+	}
+	return 0
+}
+
+// waitFrom says of the init containers from the i-th on, and of all others, that they wait for those before.
+func (j *judge) waitFrom(i int) {
+	for _, c := range pod.AllContainers(j.in.Pod)[i:] {
+		j.plan.Waiting[c.Name] = j.notYet()
+	}
+}
+
+func (j *judge) sidecarStarted(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) bool {
+	last, lost, found := o.Last(j.in.Pod.UID, c.Name)
+	return found && !lost && last.State == pod.Running && last.SandboxID == sandbox.ID && j.in.Probed[last.ID].IsStarted(c)
+}
+
+func (j *judge) initDone(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) bool {
+	last, _, found := o.Last(j.in.Pod.UID, c.Name)
+	return found && last.State == pod.Exited && last.ExitCode == 0 && last.SandboxID == sandbox.ID
+}
+
+// initContainer runs an init container that has not succeeded in this sandbox.
+func (j *judge) initContainer(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
+	last, _, found := o.Last(j.in.Pod.UID, c.Name)
+	if found && last.State == pod.Exited && last.ExitCode == 0 {
+		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Why: "new sandbox"})
+		return
+	}
+	j.container(o, sandbox, c)
+}
+
+func (j *judge) isInit(name string) bool {
+	return slices.ContainsFunc(j.in.Pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
+}
+
+// initFailed reports that an init container failed for good.
+func (j *judge) initFailed(o pod.Observed) bool {
+	return slices.ContainsFunc(j.in.Pod.Spec.InitContainers, func(c v1.Container) bool {
+		last, _, found := o.Last(j.in.Pod.UID, c.Name)
+		return found && last.State == pod.Exited && last.ExitCode != 0 && !j.restarts(&c, last)
+	})
+}

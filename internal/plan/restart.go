@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// restarts says whether an ended instance of c is to be followed by another. An init container that
+// succeeded is not asked about: it is done whatever its policy.
+func (j *judge) restarts(c *v1.Container, last pod.Container) bool {
+	return ShouldRestart(j.in.Pod, c, last.ExitCode)
+}
+
+// ShouldRestart says whether a container that ended with code is to run again: the first rule that matches
+// the code says so, else the container's own policy, else the pod's, as Kubernetes has it since 1.35.
+func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
+	policy := p.Spec.RestartPolicy
+	if c.RestartPolicy != nil {
+		policy = v1.RestartPolicy(*c.RestartPolicy)
+		if matchesRule(c.RestartPolicyRules, code) {
+			return true
+		}
+	}
+	switch policy {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return code != 0
+	default:
+		return true
+	}
+}
+
+func matchesRule(rules []v1.ContainerRestartRule, code int) bool {
+	return slices.ContainsFunc(rules, func(r v1.ContainerRestartRule) bool {
+		if r.Action != v1.ContainerRestartRuleActionRestart || r.ExitCodes == nil {
+			return false
+		}
+		in := slices.Contains(r.ExitCodes.Values, int32(code))
+		switch r.ExitCodes.Operator {
+		case v1.ContainerRestartRuleOnExitCodesOpIn:
+			return in
+		case v1.ContainerRestartRuleOnExitCodesOpNotIn:
+			return !in
+		}
+		return false
+	})
+}
+
+// ended reports that nothing but sidecars of the wanted revision lives, and that nothing will run again.
+func (j *judge) ended(o pod.Observed) bool {
+	_, over := j.over(o)
+	return over
+}
+
+// over reports that the wanted revision has come to its end, and why: nothing but its sidecars lives, and
+// nothing of it will run again.
+func (j *judge) over(o pod.Observed) (why string, over bool) {
+	if j.initFailed(o) {
+		return "initialization failed", true
+	}
+	for i := range j.in.Pod.Spec.Containers {
+		c := &j.in.Pod.Spec.Containers[i]
+		last, _, found := o.Last(j.in.Pod.UID, c.Name)
+		if !found || last.State != pod.Exited || j.restarts(c, last) {
+			return "", false
+		}
+	}
+	return "pod completed", true
+}

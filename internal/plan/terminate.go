@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// leastGrace is what a sidecar is given to end however long the others took, as by the kubelet.
+const leastGrace = 2 * time.Second
+
+// stopAll stops what lives of o and reports whether anything does. All are asked at once but the sidecars:
+// the last of them is asked when nothing else lives, then the one before it, each within what is left of
+// its grace period.
+func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
+	begun := j.begun(o)
+	for _, c := range o.Containers {
+		if !lives(c) {
+			continue
+		}
+		alive = true
+		if !j.holdsOn(o, c, begun) {
+			j.stop(c, begun, why)
+		}
+	}
+	return alive
+}
+
+// holdsOn reports that a sidecar has to go on for those that need it, though everything is to end.
+func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
+	if c.Sidecar == 0 || c.Grace <= 0 || j.in.Signalled[c.ID] != (Signals{}) || !needed(o, c) {
+		return false
+	}
+	if begun.IsZero() {
+		return true // those that need it are asked by this same plan
+	}
+	left := c.Grace - j.in.Now.Sub(begun)
+	if left > 0 {
+		j.wakeIn(left)
+	}
+	return left > 0
+}
+
+func lives(c pod.Container) bool { return c.State == pod.Running || c.State == pod.Unknown }
+
+// needed reports that a container lives that the sidecar has to outlive.
+func needed(o pod.Observed, sidecar pod.Container) bool {
+	for _, c := range o.Containers {
+		if lives(c) && (c.Sidecar == 0 || c.Sidecar > sidecar.Sidecar) {
+			return true
+		}
+	}
+	return false
+}
+
+// begun is when the first of o was asked to end; zero when none was.
+func (j *judge) begun(o pod.Observed) time.Time {
+	var first time.Time
+	for _, c := range o.Containers {
+		s := j.in.Signalled[c.ID]
+		for _, at := range []time.Time{s.Asked, s.Killed} {
+			if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// stop brings one living instance to its end: asked first, killed when its grace is over. begun is when
+// the grace period of a sidecar began.
+func (j *judge) stop(c pod.Container, begun time.Time, why string) {
+	s, grace := j.in.Signalled[c.ID], c.Grace
+	if c.Sidecar > 0 && !begun.IsZero() {
+		asked := s.Asked
+		if asked.IsZero() {
+			asked = j.in.Now
+		}
+		grace = max(c.Grace-asked.Sub(begun), min(leastGrace, c.Grace))
+	}
+	switch {
+	case !s.Killed.IsZero():
+		if left := rekill - j.in.Now.Sub(s.Killed); left > 0 {
+			j.wakeIn(left)
+			return
+		}
+		j.do(Kill{ID: c.ID, Container: c.Name, Why: "still alive after kill"})
+	case c.Grace <= 0:
+		j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
+	case s.Asked.IsZero():
+		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
+		j.wakeIn(grace)
+	default:
+		if left := grace - j.in.Now.Sub(s.Asked); left > 0 {
+			j.wakeIn(left)
+			return
+		}
+		j.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
+	}
+}

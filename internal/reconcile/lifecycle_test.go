@@ -1,0 +1,157 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// withInit gives a pod init containers; a name in capitals makes a sidecar.
+func withInit(p *v1.Pod, names ...string) *v1.Pod {
+	for _, n := range names {
+		name := strings.ToLower(n)
+		c := v1.Container{Name: name, Image: name + ":1", ImagePullPolicy: v1.PullIfNotPresent}
+		if n != name {
+			c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+	return p
+}
+
+func (h *house) wantPhase(name string, phase v1.PodPhase) {
+	h.t.Helper()
+	if got := h.board.get(name).Status.Phase; got != phase {
+		h.t.Errorf("%s is %s, want %s", name, got, phase)
+	}
+}
+
+func conditionOf(p *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return v1.PodCondition{}
+}
+
+func TestInitContainersThenTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"i:1": {Run: time.Second}, "j:1": {Run: time.Second}, "a:1": {}})
+		h := start(t, rt)
+		defer h.stop()
+		h.want(withInit(newPod("web", "u1", v1.RestartPolicyAlways, "a"), "i", "j"))
+		h.wantLiving("u1-i-0")
+		h.wantPhase("web", v1.PodPending)
+		if c := conditionOf(h.board.get("web"), v1.PodInitialized); c.Status != v1.ConditionFalse || c.Reason != "ContainersNotInitialized" || c.Message != "containers with incomplete status: [i j]" {
+			t.Errorf("condition: %+v", c)
+		}
+		after(1100 * time.Millisecond)
+		h.wantLiving("u1-j-0")
+		after(time.Second)
+		h.wantLiving("u1-a-0")
+		h.wantPhase("web", v1.PodRunning)
+		rt.Exit("u1-a-0", 1)
+		after(time.Second)
+		h.wantLiving("u1-a-1")
+		s := h.board.get("web").Status
+		if c := conditionOf(h.board.get("web"), v1.PodInitialized); c.Status != v1.ConditionTrue {
+			t.Errorf("condition: %+v", c)
+		}
+		for _, c := range s.InitContainerStatuses {
+			if c.RestartCount != 0 || !c.Ready || c.State.Terminated == nil || c.State.Terminated.Reason != "Completed" {
+				t.Errorf("an init container: %+v", c)
+			}
+		}
+		rt.LoseSandbox("u1-sandbox-0")
+		after(100 * time.Millisecond)
+		h.wantLiving("u1-i-1")
+		after(15 * time.Second) // its back-off goes on
+		h.wantLiving("u1-a-2")
+	})
+}
+
+func TestAnInitContainerThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"i:1": {Run: time.Second, Exit: 3}, "a:1": {}, "s:1": {}})
+		h := start(t, rt)
+		defer h.stop()
+		h.want(withInit(newPod("web", "u1", v1.RestartPolicyAlways, "a"), "i"), withInit(newPod("job", "u2", v1.RestartPolicyNever, "a"), "S", "i"))
+		after(5 * time.Second)
+		s := h.board.get("web").Status
+		if i := s.InitContainerStatuses[0]; i.RestartCount != 1 || i.State.Waiting == nil || i.State.Waiting.Reason != "CrashLoopBackOff" || s.Phase != v1.PodPending {
+			t.Errorf("tried again: %+v", s)
+		}
+		s = h.board.get("job").Status
+		if s.Phase != v1.PodFailed || s.InitContainerStatuses[1].State.Terminated == nil || s.ContainerStatuses[0].State.Waiting == nil || s.ContainerStatuses[0].State.Waiting.Reason != "PodInitializing" {
+			t.Errorf("failed: %+v", s)
+		}
+		h.wantLiving("") // nor does the sidecar
+	})
+}
+
+func TestSidecarsLastAsLongAsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"s:1": {}, "t:1": {}, "a:1": {Run: 20 * time.Second}})
+		h := start(t, rt)
+		defer h.stop()
+		h.want(withInit(newPod("job", "u1", v1.RestartPolicyNever, "a"), "S", "T"))
+		h.wantLiving("u1-a-0 u1-s-0 u1-t-0")
+		rt.Exit("u1-s-0", 0)
+		after(time.Second)
+		h.wantLiving("u1-a-0 u1-s-1 u1-t-0")
+		h.wantPhase("job", v1.PodRunning)
+		after(20 * time.Second)
+		h.wantLiving("")
+		h.wantPhase("job", v1.PodSucceeded)
+		var ended []string
+		for _, call := range rt.Calls() {
+			if id, ok := strings.CutPrefix(call, "SignalContainer "); ok {
+				ended = append(ended, strings.TrimSpace(id))
+			}
+		}
+		if got := strings.Join(ended, ", "); got != "u1-t-0, u1-s-1" {
+			t.Errorf("ended: %s", got)
+		}
+	})
+}
+
+func TestSidecarsEndLastWithinTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"s:1": {}, "t:1": {}, "a:1": {}})
+		rt.IgnoreTerm("a")
+		rt.IgnoreTerm("t")
+		h := start(t, rt)
+		defer h.stop()
+		h.want(withInit(newPod("web", "u1", v1.RestartPolicyAlways, "a"), "S", "T"))
+		h.want()
+		after(10 * time.Second)
+		h.wantLiving("u1-a-0 u1-s-0 u1-t-0")
+		rt.Exit("u1-a-0", 0)
+		after(19 * time.Second)
+		h.wantLiving("u1-s-0 u1-t-0")
+		after(1100 * time.Millisecond)
+		h.wantLiving("")
+		h.wantEmpty()
+	})
+}
+
+func TestSidecarsOfAnOldRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"s:1": {}, "a:1": {}})
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		defer h.stop()
+		h.want(withInit(newPod("web", "u1", v1.RestartPolicyAlways, "a"), "S"))
+		h.want(newPod("web", "u2", v1.RestartPolicyAlways, "a")) // it knows nothing of the sidecar
+		after(29 * time.Second)
+		h.wantLiving("u1-a-0 u1-s-0")
+		after(2 * time.Second)
+		h.wantLiving("u2-a-0")
+	})
+}

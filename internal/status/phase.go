@@ -1,0 +1,86 @@
+package status
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+)
+
+// phase sums the containers up as the kubelet's getPhase does. completed is the planner's word that nothing
+// of the pod runs or will run again.
+func phase(p *v1.Pod, s v1.PodStatus, completed bool) v1.PodPhase {
+	if completed {
+		return result(p, s)
+	}
+	waiting, running := false, false
+	for i, c := range s.ContainerStatuses {
+		t := c.State.Terminated
+		switch {
+		case c.State.Running != nil, c.LastTerminationState.Terminated != nil && t == nil:
+			running = true // or between two instances
+		case t == nil:
+			waiting = true
+		case plan.ShouldRestart(p, &p.Spec.Containers[i], int(t.ExitCode)):
+			running = true
+		}
+	}
+	for i, c := range s.InitContainerStatuses {
+		running = running || pod.IsSidecar(&p.Spec.InitContainers[i]) && c.State.Running != nil
+	}
+	switch {
+	case waiting || !initialized(p, s):
+		return v1.PodPending
+	case running:
+		return v1.PodRunning
+	}
+	return result(p, s)
+}
+
+// result is the phase of a pod that has come to its end.
+func result(p *v1.Pod, s v1.PodStatus) v1.PodPhase {
+	failed := func(c v1.ContainerStatus) bool {
+		t := c.State.Terminated
+		return t == nil || t.ExitCode != 0
+	}
+	for i, c := range s.InitContainerStatuses {
+		if !pod.IsSidecar(&p.Spec.InitContainers[i]) && failed(c) && !begun(s) {
+			return v1.PodFailed
+		}
+	}
+	for _, c := range s.ContainerStatuses {
+		if failed(c) {
+			return v1.PodFailed
+		}
+	}
+	return v1.PodSucceeded
+}
+
+// begun reports that a container ran that waits for all init containers.
+func begun(s v1.PodStatus) bool {
+	for _, c := range s.ContainerStatuses {
+		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// initialized reports that nothing is left to be waited for before the pod's containers run; once one of
+// them did, it stays so.
+func initialized(p *v1.Pod, s v1.PodStatus) bool { return begun(s) || len(incomplete(p, s)) == 0 }
+
+// incomplete are the init containers that have not succeeded, and the sidecars that have not started up.
+func incomplete(p *v1.Pod, s v1.PodStatus) []string {
+	var names []string
+	for i, c := range s.InitContainerStatuses {
+		done := c.Ready
+		if pod.IsSidecar(&p.Spec.InitContainers[i]) {
+			done = c.Started != nil && *c.Started
+		}
+		if !done {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
