@@ -21,6 +21,7 @@ type runFlags struct {
 	events           string
 	maxRestartPeriod time.Duration
 	seccompDefault   bool
+	podMaxPids       int64
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
@@ -29,6 +30,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&r.events, "events", "auto", "whether to listen to containerd's event stream: auto, on or off")
 	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
 	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
+	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	fromEnvironment(f)
 }
 
@@ -42,11 +44,14 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	if err := positive(map[string]time.Duration{"relist-period": r.relistPeriod, "max-container-restart-period": r.maxRestartPeriod}); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
+	if r.podMaxPids == 0 || r.podMaxPids < -1 {
+		return agent.Options{}, usage(c, fmt.Errorf("--pod-max-pids %d: must be positive, or -1 for any number", r.podMaxPids))
+	}
 	o := a.agentOptions()
 	if err := r.sources.options(c, &o); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
-	o.Connect.SeccompDefault = r.seccompDefault
+	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
 	return o, nil
 }

@@ -228,7 +228,7 @@ func TestMemoryLimitKills(t *testing.T) {
 	if r := n.once(m); r.code != 1 {
 		t.Fatal(r)
 	}
-	if s := n.pod("a-n").Status.ContainerStatuses[0].State.Terminated; s.ExitCode != 137 {
+	if s := n.pod("a-n").Status.ContainerStatuses[0].State.Terminated; s.ExitCode != 137 || s.Reason != "OOMKilled" {
 		t.Errorf("terminated: %s", asJSON(s))
 	}
 }

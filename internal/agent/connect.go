@@ -59,7 +59,9 @@ type ConnectOptions struct {
 	Sandboxes containerd.Sandboxes
 	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
 	SeccompDefault bool
-	Log            *slog.Logger
+	// PodMaxPids is the most processes that a pod may have; 0: any number.
+	PodMaxPids int64
+	Log        *slog.Logger
 }
 
 // Connection is a containerd in use. Podrun's own stays while there is one.
@@ -170,7 +172,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	}
 	r, err := containerd.New(ctx, containerd.Options{
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
-		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, Log: o.Log,
+		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
 	})
 	if err != nil {
 		return fail(err)

@@ -1,10 +1,13 @@
 package manifest
 
 import (
+	"maps"
+
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // setDefaults fills in what a manifest leaves out, as the API server would.
@@ -30,6 +33,34 @@ func setDefaults(p *v1.Pod) {
 	}
 	for i := range s.Containers {
 		defaultContainer(&s.Containers[i], s.HostNetwork)
+	}
+	defaultPodResources(p)
+}
+
+// defaultPodResources completes the pod's own requests where it has limits: with what its containers ask
+// for together, else with the limit.
+func defaultPodResources(p *v1.Pod) {
+	own := p.Spec.Resources
+	if own == nil {
+		return
+	}
+	roundUp(own.Limits)
+	roundUp(own.Requests)
+	if len(own.Limits) == 0 {
+		return
+	}
+	requests := v1.ResourceList{}
+	maps.Copy(requests, own.Requests)
+	of := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
+	for _, list := range []v1.ResourceList{of, own.Limits} {
+		for name, quantity := range list {
+			if _, given := requests[name]; !given && resourcehelper.IsSupportedPodLevelResource(name) {
+				requests[name] = quantity.DeepCopy()
+			}
+		}
+	}
+	if len(requests) > 0 {
+		own.Requests = requests
 	}
 }
 

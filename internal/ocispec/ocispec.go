@@ -64,16 +64,17 @@ func Build(in Input) (*specs.Spec, error) {
 		Version: version,
 		Root:    &specs.Root{Path: "rootfs"},
 		Process: &specs.Process{
-			Terminal: in.Container.TTY,
-			Args:     args,
-			Env:      env,
-			Cwd:      workingDir(in),
+			Terminal:    in.Container.TTY,
+			Args:        args,
+			Env:         env,
+			Cwd:         workingDir(in),
+			OOMScoreAdj: new(oomScoreAdj(in)),
 		},
 		Mounts: mounts(in.Mounts),
 		Linux: &specs.Linux{
 			CgroupsPath: path.Join(CgroupParent(in.Pod), in.ID),
 			Namespaces:  namespaces,
-			Resources:   resources(in.Container),
+			Resources:   resources(in),
 		},
 	}
 	if err := secure(spec, in); err != nil {

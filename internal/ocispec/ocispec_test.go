@@ -33,6 +33,7 @@ func input(change ...func(in *Input)) Input {
 		},
 		Namespaces: Namespaces{Network: "/run/sandboxes/s/net", IPC: "/run/sandboxes/s/ipc", UTS: "/run/sandboxes/s/uts"},
 		Hostname:   "web-node",
+		Machine:    Machine{Memory: 1 << 30, LowestOOMScoreAdj: -1000, SwapLimits: true},
 	}
 	for _, f := range change {
 		f(&in)
@@ -70,6 +71,7 @@ func TestBuild(t *testing.T) {
 		}),
 	}
 	maps.Copy(cases, securityCases())
+	maps.Copy(cases, resourceCases())
 	for name, in := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +194,7 @@ func TestCPU(t *testing.T) {
 		{"", "2", 2048, 200_000}, {"", "1m", 2, 1000}, {"", "100u", 2, 1000}, {"100m", "2", 102, 200_000}, {"0", "1", 2, 100_000},
 		{"", "0", 2, 0}, {"1500m", "1500m", 1536, 150_000},
 	} {
-		got := resources(&v1.Container{Resources: requirements(c.request, "", c.limit, "")}).CPU
+		got := resources(Input{Pod: &v1.Pod{}, Container: &v1.Container{Resources: requirements(c.request, "", c.limit, "")}}).CPU
 		quota := int64(0)
 		if got.Quota != nil {
 			quota = *got.Quota

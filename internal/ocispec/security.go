@@ -25,6 +25,12 @@ type Machine struct {
 	DefaultSeccomp func(*specs.Spec) *specs.LinuxSeccomp
 	// LocalhostSeccomp is the profile that the container names.
 	LocalhostSeccomp *specs.LinuxSeccomp
+	// Memory is what the machine has, in bytes.
+	Memory int64
+	// LowestOOMScoreAdj is the lowest oom_score_adj that a process can be given here.
+	LowestOOMScoreAdj int
+	// SwapLimits says that a cgroup's use of swap can be limited.
+	SwapLimits bool
 	// AppArmorProfile is the name of the profile to run under; "" where AppArmor is not in use.
 	AppArmorProfile string
 }

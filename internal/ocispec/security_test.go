@@ -12,6 +12,7 @@ import (
 // machine is one with two devices, 15 capabilities, and profiles that can be told apart.
 func machine() Machine {
 	return Machine{
+		Memory: 1 << 30, LowestOOMScoreAdj: -1000,
 		Capabilities: append(defaultCapabilities(), "CAP_SYS_ADMIN"),
 		Devices:      []specs.LinuxDevice{{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}},
 		DefaultSeccomp: func(s *specs.Spec) *specs.LinuxSeccomp {

@@ -5,19 +5,28 @@ import (
 )
 
 // QOS is the quality-of-service class of p, by Kubernetes' rules: Guaranteed when every container
-// limits CPU and memory and requests just that, BestEffort when none requests or limits either.
+// limits CPU and memory and requests just that, BestEffort when none requests or limits either. Resources
+// of the pod's own count in place of its containers'.
 func QOS(p *v1.Pod) v1.PodQOSClass {
+	var all []v1.ResourceRequirements
+	if own := p.Spec.Resources; own != nil && len(own.Limits)+len(own.Requests) > 0 {
+		all = append(all, *own)
+	} else {
+		for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for _, c := range containers {
+				all = append(all, c.Resources)
+			}
+		}
+	}
 	guaranteed, bestEffort := true, true
-	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range containers {
-			for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-				limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
-				if !limit.IsZero() || !request.IsZero() {
-					bestEffort = false
-				}
-				if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
-					guaranteed = false
-				}
+	for _, r := range all {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			limit, request := r.Limits[name], r.Requests[name]
+			if !limit.IsZero() || !request.IsZero() {
+				bestEffort = false
+			}
+			if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
+				guaranteed = false
 			}
 		}
 	}

@@ -65,7 +65,7 @@ var table = map[string]map[string]rule{
 		"hostUsers":                     only("", "true"),
 		"schedulingGates":               never("needs an API server through which the gate would be lifted"),
 		"resourceClaims":                never("needs an API server and a scheduler that allocate devices"),
-		"resources":                     no(),
+		"resources":                     yes("cpu and memory of all containers together"),
 		"hostnameOverride":              no(),
 		"schedulingGroup":               never("needs a scheduler"),
 		"evictionResponders":            never("needs an API server; podrun evicts no pod"),

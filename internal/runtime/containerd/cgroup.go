@@ -5,15 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/cap"
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 )
@@ -21,13 +27,6 @@ import (
 // hierarchies are where the cgroup hierarchies are mounted: one for v2, several for v1.
 func hierarchies() ([]*mountinfo.Info, error) {
 	return mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
-}
-
-// unified reports that all controllers are in the v2 hierarchy.
-func unified() bool {
-	const cgroup2 = 0x63677270
-	var st syscall.Statfs_t
-	return syscall.Statfs("/sys/fs/cgroup", &st) == nil && st.Type == cgroup2
 }
 
 // oomKilled reports that the kernel killed a process in the container's cgroup for want of memory. It
@@ -61,19 +60,100 @@ func oomKills(text string) bool {
 	return false
 }
 
+// limitPod makes the cgroup of a pod that asks for something, above its containers'.
+func (r *Runtime) limitPod(p *v1.Pod) error {
+	if !r.classed.Load() {
+		if err := r.cgroups.Set(ocispec.CgroupBestEffort, ocispec.ClassResources()); err != nil {
+			return err
+		}
+		r.classed.Store(true)
+	}
+	resources := ocispec.PodResources(p, r.PodMaxPids)
+	if resources == nil {
+		return nil
+	}
+	if err := r.cgroups.Set(ocispec.CgroupParent(p), resources); err != nil {
+		return err
+	}
+	r.weighBurstable(ocispec.CgroupParent(p))
+	return nil
+}
+
+// weighBurstable gives all burstable pods together the weight that they ask for, when the cgroup of one of
+// them has come or gone.
+func (r *Runtime) weighBurstable(path string) {
+	if filepath.Dir(path) != ocispec.CgroupBurstable {
+		return
+	}
+	if err := r.cgroups.SumWeights(ocispec.CgroupBurstable, "pod"); err != nil {
+		r.Log.Debug("burstable pods keep the weight that they had", "why", err)
+	}
+}
+
+// limits are what this machine can give to all containers.
+type limits struct {
+	memory            int64
+	lowestOOMScoreAdj int
+	swap              bool
+}
+
+// machineLimits looks at the machine; what cannot be told is taken as not there.
+func machineLimits(owner string, log *slog.Logger) limits {
+	const lowest = -1000
+	out := limits{lowestOOMScoreAdj: lowest, swap: swapLimits()}
+	var info syscall.Sysinfo_t
+	if syscall.Sysinfo(&info) == nil {
+		out.memory = int64(info.Totalram) * int64(info.Unit)
+	}
+	have, err := cap.Current()
+	if err != nil || slices.Contains(have, "CAP_SYS_RESOURCE") {
+		return out
+	}
+	text, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return out
+	}
+	if own, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		out.lowestOOMScoreAdj = own
+		if owner != "" { // commands that start nothing need not say it
+			log.Info("without CAP_SYS_RESOURCE no container gets a lower oom_score_adj than podrun's own", "lowest", own)
+		}
+	}
+	return out
+}
+
+// swapLimits reports that version 2's cgroups can limit swap. The root has no file for it.
+func swapLimits() bool {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil || !cgroup.Unified() {
+		return false
+	}
+	path := strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")
+	_, err = os.Stat(filepath.Join("/sys/fs/cgroup", path, "memory.swap.max"))
+	return err == nil
+}
+
 // removeCgroups removes the cgroups of a revision of a pod, which are empty by then.
-func removeCgroups(uid pod.UID) error {
+func (r *Runtime) removeCgroups(uid pod.UID) error {
 	mounts, err := hierarchies()
 	if err != nil {
 		return fmt.Errorf("looking for the cgroup hierarchies: %w", err)
 	}
 	var all []error
+	removed := map[string]bool{}
 	for _, m := range mounts {
 		for _, path := range ocispec.CgroupParents(string(uid)) {
+			if _, err := os.Lstat(filepath.Join(m.Mountpoint, path)); err != nil {
+				continue
+			}
+			removed[path] = true
 			if err := removeTree(filepath.Join(m.Mountpoint, path)); err != nil {
 				all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))
 			}
 		}
+	}
+	for path := range removed {
+		r.weighBurstable(path)
 	}
 	return errors.Join(all...)
 }

@@ -15,6 +15,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
@@ -31,6 +32,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
@@ -76,7 +78,9 @@ type Options struct {
 	Sandboxes Sandboxes
 	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
 	SeccompDefault bool
-	Log            *slog.Logger
+	// PodMaxPids is the most processes that a pod may have; 0: any number.
+	PodMaxPids int64
+	Log        *slog.Logger
 }
 
 // Runtime is a connection to one containerd. Its methods may be used at the same time.
@@ -89,6 +93,10 @@ type Runtime struct {
 	sandboxStore bool
 	runcOptions  typeurl.Any
 	silence      *log.Entry
+	cgroups      *cgroup.Tree
+	limits       limits
+	// classed says that the cgroups of the classes of pods are made.
+	classed atomic.Bool
 
 	known *known
 	// images has what is known of images by the digest of their target.
@@ -144,7 +152,12 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to containerd at %s: %w", o.Address, err)
 	}
+	cgroups, err := cgroup.Open()
+	if err != nil {
+		return nil, err
+	}
 	r := &Runtime{
+		cgroups: cgroups, limits: machineLimits(o.Owner, o.Log),
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  &known{instances: map[string]instance{}},
 		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
@@ -254,6 +267,9 @@ func isInterrupted(ctx context.Context, err error) bool {
 
 // CreateSandbox implements runtime.Sandboxes.
 func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+	if err := r.limitPod(p); err != nil {
+		return err
+	}
 	_, err := r.Sandboxes.Create(ctx, p, attempt, r.Owner)
 	return err
 }

@@ -24,7 +24,10 @@ import (
 
 // machineFor looks up what the container asks of the machine. An error says that it cannot have it.
 func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (ocispec.Machine, error) {
-	m := ocispec.Machine{SeccompByDefault: r.SeccompDefault, DefaultSeccomp: seccomp.DefaultProfile}
+	m := ocispec.Machine{
+		SeccompByDefault: r.SeccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
+		Memory: r.limits.memory, LowestOOMScoreAdj: r.limits.lowestOOMScoreAdj, SwapLimits: r.limits.swap,
+	}
 	sc := pod.Security(p, c)
 	var err error
 	if pod.Privileged(c) || addsAll(sc.Capabilities) {

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 
+	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -131,7 +132,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
 		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS},
-		Hostname:   hostname, User: user, Mounts: s.Mounts, CgroupV2: unified(),
+		Hostname:   hostname, User: user, Mounts: s.Mounts, CgroupV2: cgroup.Unified(),
 		Machine: machine,
 	})
 	if err != nil {

@@ -1,0 +1,88 @@
+package cgroup
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// value reads a file of a cgroup, by its place in version 1 or 2.
+func value(t *testing.T, tree *Tree, path, controller, v1, v2 string) string {
+	t.Helper()
+	file := filepath.Join(tree.unified, path, v2)
+	if tree.unified == "" {
+		file = filepath.Join(tree.mounts[controller], path, v1)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func TestSetAndSum(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	tree, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := "/podrun-test-" + strings.ToLower(rand.Text())
+	a, b, other := top+"/poda", top+"/podb", top+"/other"
+	t.Cleanup(func() {
+		for _, path := range []string{a, b, other, top} {
+			for _, mount := range append([]string{tree.unified}, mounts(tree)...) {
+				if mount != "" {
+					_ = syscall.Rmdir(filepath.Join(mount, path))
+				}
+			}
+		}
+	})
+	shares := func(n uint64) *specs.LinuxResources { return &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: &n}} }
+	limited := shares(1024)
+	limited.CPU.Quota, limited.CPU.Period = new(int64(50_000)), new(uint64(100_000))
+	limited.Memory = &specs.LinuxMemory{Limit: new(int64(64 << 20))}
+	limited.Pids = &specs.LinuxPids{Limit: new(int64(100))}
+	for range 2 { // what is there may be set again
+		for path, r := range map[string]*specs.LinuxResources{a: limited, b: shares(2048), other: shares(4096)} {
+			if err := tree.Set(path, r); err != nil {
+				if strings.Contains(err.Error(), "read-only") {
+					t.Skip("cgroups are read-only here")
+				}
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := value(t, tree, a, "memory", "memory.limit_in_bytes", "memory.max"); got != "67108864" {
+		t.Errorf("memory %s", got)
+	}
+	if got := value(t, tree, a, "pids", "pids.max", "pids.max"); got != "100" {
+		t.Errorf("pids %s", got)
+	}
+	if got := value(t, tree, a, "cpu", "cpu.cfs_quota_us", "cpu.max"); !strings.HasPrefix(got, "50000") {
+		t.Errorf("quota %s", got)
+	}
+	if err := tree.SumWeights(top, "pod"); err != nil {
+		t.Fatal(err)
+	}
+	if got := value(t, tree, top, "cpu", "cpu.shares", "cpu.weight"); tree.unified == "" && got != "3074" {
+		t.Errorf("sum of weights %s", got)
+	}
+	if err := tree.SumWeights(top+"/nowhere", "pod"); err != nil {
+		t.Errorf("a cgroup that is not there: %v", err)
+	}
+}
+
+func mounts(t *Tree) []string {
+	var out []string
+	for _, mount := range t.mounts {
+		out = append(out, mount)
+	}
+	return out
+}

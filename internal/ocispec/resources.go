@@ -1,0 +1,186 @@
+package ocispec
+
+import (
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// The kernel's limits of cpu.shares, and the period that CPU limits are counted in, in microseconds.
+const (
+	minShares, maxShares = 2, 262144
+	cpuPeriod            = 100_000
+	minQuota             = 1_000
+)
+
+// How willing the kernel is to end a process when memory is short, by Kubernetes' rules: a burstable pod's
+// is between the others'.
+const (
+	oomGuaranteed   = -997
+	oomBestEffort   = 1000
+	oomBurstableMin = 3
+	oomBurstableMax = 999
+)
+
+// nodeCritical is the priority class of what the machine needs most.
+const nodeCritical = "system-node-critical"
+
+// resources are in the terms of cgroup v1; the runtime converts them for v2.
+func resources(in Input) *specs.LinuxResources {
+	c := in.Container
+	out := &specs.LinuxResources{
+		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
+		CPU:     &specs.LinuxCPU{Shares: new(shares(c.Resources))},
+	}
+	setQuota(out.CPU, limitOf(in.Pod, c, v1.ResourceCPU))
+	if limit := limitOf(in.Pod, c, v1.ResourceMemory); limit.Sign() > 0 {
+		out.Memory = &specs.LinuxMemory{Limit: new(limit.Value())}
+	}
+	if in.CgroupV2 {
+		// All of a container is killed or none of it, so that none goes on in part.
+		out.Unified = map[string]string{"memory.oom.group": "1"}
+		if out.Memory != nil && in.Machine.SwapLimits {
+			out.Memory.Swap = out.Memory.Limit // memory and swap together: no swap
+		}
+	}
+	return out
+}
+
+// limitOf is the container's limit; without one it has the pod's.
+func limitOf(p *v1.Pod, c *v1.Container, name v1.ResourceName) resource.Quantity {
+	limit, ok := c.Resources.Limits[name]
+	if !ok && p.Spec.Resources != nil {
+		limit = p.Spec.Resources.Limits[name]
+	}
+	return limit
+}
+
+func setQuota(cpu *specs.LinuxCPU, limit resource.Quantity) {
+	if limit.Sign() > 0 {
+		cpu.Quota = new(max(limit.MilliValue()*cpuPeriod/1000, minQuota))
+		cpu.Period = new(uint64(cpuPeriod))
+	}
+}
+
+// shares is the container's weight when CPU is scarce: what it asks for, else its limit.
+func shares(r v1.ResourceRequirements) uint64 {
+	cpu, ok := r.Requests[v1.ResourceCPU]
+	if !ok {
+		cpu = r.Limits[v1.ResourceCPU]
+	}
+	return sharesOf(cpu)
+}
+
+func sharesOf(cpu resource.Quantity) uint64 {
+	return uint64(min(max(cpu.MilliValue()*1024/1000, minShares), maxShares))
+}
+
+// PodResources are those of the pod's own cgroup: its containers' together, or the pod's own where it has
+// any. A limit of the containers counts only where each has one. It is nil where there is nothing to set.
+// MaxPids is the most processes that a pod may have; 0: any number.
+func PodResources(p *v1.Pod, maxPids int64) *specs.LinuxResources {
+	var out *specs.LinuxResources
+	if pod.QOS(p) != v1.PodQOSBestEffort {
+		out = podLimits(p)
+	}
+	if maxPids > 0 {
+		if out == nil {
+			out = &specs.LinuxResources{}
+		}
+		out.Pids = &specs.LinuxPids{Limit: new(maxPids)}
+	}
+	return out
+}
+
+func podLimits(p *v1.Pod) *specs.LinuxResources {
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
+	out := &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(sharesOf(*requests.Cpu()))}}
+	if limitsAll(p, v1.ResourceCPU) {
+		setQuota(out.CPU, *limits.Cpu())
+	}
+	if memory := limits.Memory(); limitsAll(p, v1.ResourceMemory) && memory.Sign() > 0 {
+		out.Memory = &specs.LinuxMemory{Limit: new(memory.Value())}
+	}
+	return out
+}
+
+// limitsAll reports that none of the pod's containers may use any amount of it.
+func limitsAll(p *v1.Pod, name v1.ResourceName) bool {
+	limits := func(r v1.ResourceRequirements) bool {
+		limit := r.Limits[name]
+		return !limit.IsZero()
+	}
+	if p.Spec.Resources != nil && limits(*p.Spec.Resources) {
+		return true
+	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if !limits(c.Resources) {
+			return false
+		}
+	}
+	return true
+}
+
+// ClassResources are those of the cgroup of all best-effort pods: they get CPU time that nobody else wants.
+func ClassResources() *specs.LinuxResources {
+	return &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(uint64(minShares))}}
+}
+
+// oomScoreAdj is Kubernetes', but never below lowest.
+func oomScoreAdj(in Input) int {
+	return max(wantedOOMScoreAdj(in.Pod, in.Container, in.Machine.Memory), in.Machine.LowestOOMScoreAdj)
+}
+
+// wantedOOMScoreAdj makes the burstable container that asks for the larger part of the machine's memory, in
+// bytes, the safer one. A sidecar is as safe as the safest of the containers that it serves.
+func wantedOOMScoreAdj(p *v1.Pod, c *v1.Container, memory int64) int {
+	qos := pod.QOS(p)
+	switch {
+	case p.Spec.PriorityClassName == nodeCritical || qos == v1.PodQOSGuaranteed:
+		return oomGuaranteed
+	case qos == v1.PodQOSBestEffort:
+		return oomBestEffort
+	case memory <= 0:
+		return oomBurstableMax
+	}
+	score := func(c *v1.Container) int64 {
+		return 1000 - 1000*(c.Resources.Requests.Memory().Value()+shareOfPod(p))/memory
+	}
+	wanted := score(c)
+	if isSidecar(p, c.Name) {
+		for i := range p.Spec.Containers {
+			wanted = min(wanted, score(&p.Spec.Containers[i]))
+		}
+	}
+	return int(min(max(wanted, oomBurstableMin), oomBurstableMax))
+}
+
+// shareOfPod is what each container has of the memory that the pod asks for beyond its containers.
+func shareOfPod(p *v1.Pod) int64 {
+	if p.Spec.Resources == nil || p.Spec.Resources.Requests.Memory().IsZero() {
+		return 0
+	}
+	of := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
+	number := len(p.Spec.Containers)
+	for i := range p.Spec.InitContainers {
+		if isSidecar(p, p.Spec.InitContainers[i].Name) {
+			number++
+		}
+	}
+	return max(p.Spec.Resources.Requests.Memory().Value()-of.Memory().Value(), 0) / int64(max(number, 1))
+}
+
+func isSidecar(p *v1.Pod, name string) bool {
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == name {
+			return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
+}

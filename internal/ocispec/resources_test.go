@@ -1,0 +1,123 @@
+package ocispec
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+)
+
+// of is a pod of containers with these resources; own are the pod's.
+func of(own *v1.ResourceRequirements, containers ...v1.ResourceRequirements) *v1.Pod {
+	p := &v1.Pod{}
+	p.Spec.Resources = own
+	for i, r := range containers {
+		p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: fmt.Sprint(i), Resources: r})
+	}
+	return p
+}
+
+func resourceCases() map[string]Input {
+	guaranteed := requirements("500m", "64Mi", "500m", "64Mi")
+	return map[string]Input{
+		"guaranteed-v2": input(func(in *Input) { in.CgroupV2, in.Container.Resources = true, guaranteed }),
+		"pod-limits":    input(func(in *Input) { in.Pod.Spec.Resources = &guaranteed }),
+		"oom-score-clamped": input(func(in *Input) {
+			in.Container.Resources, in.Machine.LowestOOMScoreAdj = guaranteed, 666
+		}),
+	}
+}
+
+func TestPodResources(t *testing.T) {
+	t.Parallel()
+	none := requirements("", "", "", "")
+	sidecar := of(nil, requirements("100m", "", "1", "10Mi"))
+	sidecar.Spec.InitContainers = []v1.Container{
+		{Name: "side", Resources: requirements("100m", "", "1", "20Mi"), RestartPolicy: new(v1.ContainerRestartPolicyAlways)},
+		{Name: "init", Resources: requirements("500m", "", "1", "5Mi")},
+	}
+	for _, c := range []struct {
+		name string
+		pod  *v1.Pod
+		pids int64
+		want string
+	}{
+		{"nothing", of(nil, none, none), 0, "nothing"},
+		{"processes only", of(nil, none), 50, "pids 50"},
+		{"all limited", of(nil, requirements("1", "", "1", "10Mi"), requirements("100m", "5Mi", "500m", "20Mi")), 9,
+			"shares 1126 quota 150000 memory 31457280 pids 9"},
+		{"one without limits", of(nil, requirements("1", "", "1", "10Mi"), requirements("100m", "", "", "")), 0, "shares 1126"},
+		{"one without a memory limit", of(nil, requirements("1", "", "1", "10Mi"), requirements("1", "", "1", "")), 0, "shares 2048 quota 200000"},
+		{"the pod's own", of(new(requirements("2", "1Gi", "3", "2Gi")), none, requirements("1", "", "", "")), 0,
+			"shares 2048 quota 300000 memory 2147483648"},
+		{"the pod's own memory limit", of(new(requirements("", "", "", "1Gi")), none), 0, "shares 2 memory 1073741824"},
+		{"a sidecar and an init container", sidecar, 0, "shares 614 quota 200000 memory 31457280"},
+	} {
+		if got := said(PodResources(c.pod, c.pids)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// said is what resources say.
+func said(r *specs.LinuxResources) string {
+	if r == nil {
+		return "nothing"
+	}
+	out := ""
+	add := func(format string, args ...any) {
+		if out != "" {
+			out += " "
+		}
+		out += fmt.Sprintf(format, args...)
+	}
+	if r.CPU != nil {
+		add("shares %d", *r.CPU.Shares)
+		if r.CPU.Quota != nil {
+			add("quota %d", *r.CPU.Quota)
+		}
+	}
+	if r.Memory != nil {
+		add("memory %d", *r.Memory.Limit)
+	}
+	if r.Pids != nil {
+		add("pids %d", *r.Pids.Limit)
+	}
+	return out
+}
+
+func TestOOMScoreAdj(t *testing.T) {
+	t.Parallel()
+	none := requirements("", "", "", "")
+	critical := of(nil, none)
+	critical.Spec.PriorityClassName = nodeCritical
+	sidecar := of(nil, requirements("", "500Mi", "", ""), requirements("", "100Mi", "", ""))
+	sidecar.Spec.InitContainers = []v1.Container{{Name: "side", RestartPolicy: new(v1.ContainerRestartPolicyAlways)}, {Name: "init"}}
+	for _, c := range []struct {
+		name      string
+		pod       *v1.Pod
+		container *v1.Container
+		want      int
+	}{
+		{"best effort", of(nil, none), nil, 1000},
+		{"guaranteed", of(nil, requirements("1", "1Gi", "1", "1Gi")), nil, -997},
+		{"critical", critical, nil, -997},
+		{"half of the memory", of(nil, requirements("", "500Mi", "", "")), nil, 500},
+		{"all of the memory", of(nil, requirements("", "1000Mi", "", "")), nil, 3},
+		{"more than there is", of(nil, requirements("", "5000Mi", "", "")), nil, 3},
+		{"no memory", of(nil, requirements("1", "", "", "")), nil, 999},
+		{"a sidecar", sidecar, &sidecar.Spec.InitContainers[0], 500},
+		{"an init container beside", sidecar, &sidecar.Spec.InitContainers[1], 999},
+		{"the pod's own", of(new(requirements("", "500Mi", "", "")), requirements("", "100Mi", "", ""), none), nil, 700},
+		{"the pod's own, guaranteed", of(new(requirements("1", "1Gi", "1", "1Gi")), none), nil, -997},
+	} {
+		container := c.container
+		if container == nil {
+			container = &c.pod.Spec.Containers[0]
+		}
+		if got := wantedOOMScoreAdj(c.pod, container, 1000<<20); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
