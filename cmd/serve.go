@@ -20,6 +20,7 @@ type runFlags struct {
 	relistPeriod     time.Duration
 	events           string
 	maxRestartPeriod time.Duration
+	network          networkFlags
 	seccompDefault   bool
 	podMaxPids       int64
 }
@@ -31,6 +32,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
 	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
+	r.network.add(f)
 	fromEnvironment(f)
 }
 
@@ -52,6 +54,9 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 		return agent.Options{}, usage(c, err)
 	}
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
+	if err := r.network.options(&o); err != nil {
+		return agent.Options{}, usage(c, err)
+	}
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
 	return o, nil
 }

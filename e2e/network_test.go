@@ -101,3 +101,71 @@ func TestHostPortOfAProcess(t *testing.T) {
 	must(t, busy.Close())
 	n.ready("web-n")
 }
+
+func TestNamesAndResolvers(t *testing.T) {
+	n := newNode(t)
+	n.write("db.yaml", manifest("db", "Always", forever, "hostname: db-0", "subdomain: db", "setHostnameAsFQDN: true",
+		"hostAliases: [{ip: 192.0.2.10, hostnames: [ntp.example, time.example]}]",
+		"dnsPolicy: None", "dnsConfig: {nameservers: [192.0.2.53], searches: [example.org], options: [{name: ndots, value: \"2\"}]}"))
+	n.write("app.yaml", manifest("app", "Always", forever)+"---\n"+
+		strings.Replace(manifest("far", "Always", forever), "name: far", "name: far\n  namespace: other", 1)+"---\n"+
+		manifest("host", "Always", forever, "hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet"))
+	n.serve("--cluster-dns=10.96.0.10", "--cluster-domain=cluster.test")
+	db := n.ready("db-n").Status.PodIP
+	app := n.ready("app-n").Status.PodIP
+	far := n.ready("far-n").Status.PodIP
+	host := n.ready("host-n").Status.PodIP
+	sh := func(pod, line string) string { return n.ok("exec", pod, "--", "sh", "-c", line) }
+	if got := sh("db", "hostname; hostname -f; cat /etc/hostname"); got != "db-0.db.default.svc.cluster.test\ndb-0.db.default.svc.cluster.test\ndb-0.db.default.svc.cluster.test\n" {
+		t.Errorf("hostname %q", got)
+	}
+	if got, want := sh("db", "cat /etc/resolv.conf"), "nameserver 192.0.2.53\nsearch example.org\noptions ndots:2\n"; got != want {
+		t.Errorf("dnsPolicy None: %q", got)
+	}
+	for pod, namespace := range map[string]string{"app": "default", "host": "default"} {
+		if got := sh(pod, "cat /etc/resolv.conf"); !strings.HasPrefix(got, "nameserver 10.96.0.10\nsearch "+namespace+".svc.cluster.test svc.cluster.test cluster.test") {
+			t.Errorf("%s's resolver: %q", pod, got)
+		}
+	}
+	// ping needs no answer to say which address a name has.
+	finds := func(pod, name, want string) {
+		t.Helper()
+		n.await(pod+" to find "+name, func() error {
+			args := []string{"exec", pod, "--", "sh", "-c", "ping -c1 -W1 " + name + " | head -1"}
+			if pod == "far" {
+				args = append([]string{"exec", "-n", "other"}, args[1:]...)
+			}
+			if got := n.run(args...).stdout; !strings.Contains(got, "("+want+")") {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+	}
+	for _, name := range []string{"db", "db-n", "db-0", "db-0.db", "db.default", "db-0.db.default.svc.cluster.test"} {
+		finds("app", name, db)
+	}
+	finds("host", "app", app)
+	finds("app", "host", host)
+	finds("app", "far.other", far)
+	finds("far", "db-0.db.default", db)
+	finds("db", "time.example", "192.0.2.10")
+	if got := n.run("exec", "app", "--", "ping", "-c1", "-W1", "far"); got.code == 0 {
+		t.Errorf("found in another namespace: %v", got)
+	}
+	// Names stay while serve is away, and follow a pod that comes with another address.
+	n.end(syscall.SIGKILL)
+	finds("app", "db", db)
+	n.serve("--cluster-dns=10.96.0.10", "--cluster-domain=cluster.test")
+	n.write("db.yaml", manifest("db", "Always", forever, "hostname: other"))
+	n.awaitPod("db-n", "to be edited", func(p *v1.Pod) error {
+		if p.Spec.Hostname != "other" || p.Status.PodIP == db {
+			return errors.New("not yet")
+		}
+		return isReady(p)
+	})
+	finds("app", "other", n.pod("db-n").Status.PodIP)
+	finds("app", "db", n.pod("db-n").Status.PodIP)
+	if got := n.run("exec", "app", "--", "grep", "-c", "db-0", "/etc/hosts"); strings.TrimSpace(got.stdout) != "0" {
+		t.Errorf("a name that is not there any more: %v", got)
+	}
+}

@@ -54,6 +54,7 @@ var rooms = map[string]room{
 	"internal/sandbox":             {imports: "pod layout host network runtime"},
 	"internal/volume":              {imports: "pod layout host runtime"},
 	"internal/image":               {imports: "pod runtime"},
+	"internal/names":               {imports: "pod sandbox"},
 	"internal/embedded":            {imports: "layout host"},
 	"internal/runtime":             {imports: "pod"},
 	"internal/runtime/fake":        {imports: "pod runtime"},

@@ -81,8 +81,6 @@ var meant = []meaning{
 		follows).where(`spec\.os\.name`),
 	on(ofKubernetes, `spec\.serviceAccountName`, ``, "Kubernetes judges `spec.serviceAccount` as `serviceAccountName`",
 		"podrun refuses it under the name that was written.").where(`spec\.serviceAccount`),
-	on(ofKubernetes, `spec\.dnsConfig`, `Required value`, "Kubernetes misses `dnsConfig` beside `dnsPolicy: None`",
-		follows).where(`spec\.dnsPolicy`),
 	on(ofKubernetes, `spec\.(?:initC|c)ontainers[]\.resources\.requests[]`, ``, "Kubernetes reports a bad limit under `requests` too",
 		"A limit is the request's default; podrun names what was written.").where(`spec\.(?:initC|c)ontainers[]\.resources\.limits[]`),
 	on(ofKubernetes, `spec\.(?:initC|c)ontainers[]\.resources\.limits`, `Limit must be set`, "Kubernetes misses the limit of a resource that podrun refuses",

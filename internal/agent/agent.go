@@ -17,6 +17,7 @@ import (
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/names"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
@@ -40,6 +41,10 @@ type Options struct {
 	Events string
 	// MaxBackoff is the longest crash back-off.
 	MaxBackoff time.Duration
+	// ClusterDNS are the servers of pods with dnsPolicy ClusterFirst; none: the host's.
+	ClusterDNS []string
+	// ClusterDomain ends pods' full names.
+	ClusterDomain string
 	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
 	Listen string
 	Log    *slog.Logger
@@ -71,6 +76,8 @@ type house struct {
 	bridge   *network.Bridge
 	relister *relist.Relister
 	tailer   *logs.Tailer
+	volumes  *volume.Volumes
+	names    *names.Names
 	loop     reconcile.Options
 }
 
@@ -86,7 +93,8 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		return nil, err
 	}
 	bridge := network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe})
-	r, conn, err := o.connect(ctx, owner, bridge)
+	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: bridge, ClusterDomain: o.ClusterDomain})
+	r, conn, err := o.connect(ctx, owner, store)
 	if err != nil {
 		return nil, err
 	}
@@ -94,23 +102,28 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if o.Events == "off" {
 		listing.Bell = nil
 	}
+	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, bridge: bridge, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
+	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
+	h.volumes = volume.New(volume.Options{
+		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of,
+	})
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
-		Volumes: volume.New(volume.Options{Dirs: o.Dirs}), Logs: h.tailer, Publisher: publisher,
-		Owner: owner, Boot: boot, HostIP: hostIP(o.Log), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
+		Volumes: h.volumes, Logs: h.tailer, Publisher: overhearing{publisher, h.names},
+		Owner: owner, Boot: boot, HostIP: nodeIP, MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
 }
 
 // connect returns the runtime to use.
-func (o Options) connect(ctx context.Context, owner string, bridge *network.Bridge) (backend, *Connection, error) {
+func (o Options) connect(ctx context.Context, owner string, store *sandbox.Store) (backend, *Connection, error) {
 	if o.backend != nil {
 		return o.backend, nil, nil
 	}
 	connect := o.Connect
 	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
-	connect.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: bridge})
+	connect.Sandboxes, connect.ClusterDomain = store, o.ClusterDomain
 	conn, err := Connect(ctx, connect)
 	if err != nil {
 		return nil, nil, err
@@ -165,6 +178,7 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
+	running.Go(func() { h.ended("names", h.names.Run(beneath, h.volumes)) })
 	if h.conn != nil {
 		running.Go(func() { h.conn.keep(beneath) })
 	}

@@ -55,6 +55,8 @@ type ConnectOptions struct {
 	Dirs                                layout.Dirs
 	// Owner is the kind of run, "serve" or "once"; commands that make nothing have none.
 	Owner string
+	// ClusterDomain ends pods' full names.
+	ClusterDomain string
 	// Sandboxes may be nil where no sandbox is made.
 	Sandboxes containerd.Sandboxes
 	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
@@ -173,6 +175,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	r, err := containerd.New(ctx, containerd.Options{
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
 		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
+		ClusterDomain: o.ClusterDomain,
 	})
 	if err != nil {
 		return fail(err)

@@ -119,7 +119,7 @@ func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
 			case len(bad) > 0:
 				return d, &ManifestError{errors.Join(bad...)}
 			case d.Complete && len(d.Pods) == 0:
-				return d, &ManifestError{fmt.Errorf("no pod in %s", names(all))}
+				return d, &ManifestError{fmt.Errorf("no pod in %s", sourceNames(all))}
 			case d.Complete:
 				return d, nil
 			}

@@ -62,7 +62,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	}
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
-	h.o.Log.Info("serving", "manifests", names(all), "node", o.NodeName)
+	h.o.Log.Info("serving", "manifests", sourceNames(all), "node", o.NodeName)
 	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
 		var told teller
 		shown := problemFile{path: o.Dirs.ManifestProblems()}

@@ -90,8 +90,8 @@ func from(running map[pod.Key]manifest.Origin, path string) bool {
 	return false
 }
 
-// names are those of sources, for people.
-func names(all []manifest.Source) string {
+// sourceNames are those of sources, for people.
+func sourceNames(all []manifest.Source) string {
 	var out []string
 	for _, s := range all {
 		out = append(out, s.Name())

@@ -27,8 +27,7 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 	errs = append(errs, validatePodResources(p, path.Child("resources"))...)
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
-	errs = append(errs, supported(s.DNSPolicy, path.Child("dnsPolicy"),
-		v1.DNSClusterFirst, v1.DNSClusterFirstWithHostNet, v1.DNSDefault, v1.DNSNone)...)
+	errs = append(errs, validateNames(s, path)...)
 	if s.NodeName != "" && s.NodeName != node {
 		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", node)))
 	}

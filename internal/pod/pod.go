@@ -5,7 +5,6 @@ package pod
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -184,15 +183,4 @@ type Instance struct {
 	UID       UID
 	Container string
 	Attempt   int
-}
-
-// Hostname is the name that p's containers see as the machine's: its own, cut to what the kernel and
-// DNS allow. It does not apply to a pod with host networking.
-func Hostname(p *v1.Pod) string {
-	const longest = 63
-	name := p.Name
-	if len(name) > longest {
-		name = name[:longest]
-	}
-	return strings.TrimRight(name, "-.")
 }

@@ -48,13 +48,16 @@ type Network interface {
 type Options struct {
 	Dirs    layout.Dirs
 	Network Network
-	Log     *slog.Logger
+	// ClusterDomain ends pods' full names.
+	ClusterDomain string
+	Log           *slog.Logger
 }
 
 // Store keeps the sandboxes of one run directory, together with all other processes of that directory.
 type Store struct {
 	dir     string
 	network Network
+	cluster string
 	log     *slog.Logger
 	machine func() (machine, error)
 	// step is told each step of Create and Remove as it is done, for the tests that cut it short.
@@ -69,6 +72,7 @@ func New(o Options) *Store {
 	return &Store{
 		dir:     o.Dirs.Sandboxes(),
 		network: o.Network,
+		cluster: o.ClusterDomain,
 		log:     o.Log,
 		machine: sync.OnceValues(thisMachine),
 		step:    func(string) {},
@@ -130,7 +134,11 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 
 // build makes the pins, the network and the record, in the empty directory of id.
 func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error {
-	if err := pin(s.path(id), e.pins(), pod.Hostname(p), s.step); err != nil {
+	hostname, err := pod.KernelName(p, s.cluster)
+	if err != nil {
+		return err
+	}
+	if err := pin(s.path(id), e.pins(), hostname, s.step); err != nil {
 		return err
 	}
 	if err := s.connect(ctx, id, p, e); err != nil {

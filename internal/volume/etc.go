@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -61,74 +61,122 @@ func readOnlyRoot(c *v1.Container) bool {
 }
 
 func (v *Volumes) contents(p *v1.Pod, sandbox pod.Sandbox) (map[string][]byte, error) {
-	resolv, err := v.resolvConf(p.Spec.HostNetwork)
+	resolv, err := v.resolvConf(p)
 	if err != nil {
 		return nil, err
 	}
-	if !p.Spec.HostNetwork {
-		name := pod.Hostname(p)
-		return map[string][]byte{
-			"hosts": podHosts(sandbox.IPs, name), "hostname": []byte(name + "\n"), "resolv.conf": resolv,
-		}, nil
-	}
-	name, err := os.Hostname()
+	hosts, err := v.hosts(p, sandbox)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := v.hostFile("etc/hosts")
+	name, err := pod.KernelName(p, v.clusterDomain)
+	if p.Spec.HostNetwork {
+		name, err = os.Hostname()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
-		"hosts": append([]byte(header), hosts...), "hostname": []byte(name + "\n"), "resolv.conf": resolv,
-	}, nil
+	return map[string][]byte{"hosts": hosts, "hostname": []byte(name + "\n"), "resolv.conf": resolv}, nil
 }
 
-// podHosts is /etc/hosts of a pod with a network of its own.
-func podHosts(ips []string, hostname string) []byte {
+// RefreshHosts brings /etc/hosts of a pod that has one up to date. It makes nothing, because the pod may be
+// on its way out.
+func (v *Volumes) RefreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
+	if err := v.refreshHosts(p, sandbox); err != nil {
+		return fmt.Errorf("refreshing /etc/hosts of %s: %w", pod.KeyOf(p), err)
+	}
+	return nil
+}
+
+func (v *Volumes) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
+	hosts, err := v.hosts(p, sandbox)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	root, err := os.OpenRoot(v.dirs.Etc(p.UID))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile("hosts", os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return rewrite(f, hosts)
+}
+
+// hosts is the pod's /etc/hosts. With host networking it begins as the host's.
+func (v *Volumes) hosts(p *v1.Pod, sandbox pod.Sandbox) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header)
+	if p.Spec.HostNetwork {
+		hosts, err := v.hostFile("etc/hosts")
+		if err != nil {
+			return nil, err
+		}
+		b.Write(hosts)
+		if len(hosts) > 0 && hosts[len(hosts)-1] != '\n' {
+			b.WriteByte('\n')
+		}
+	} else {
+		writeOwnHosts(&b, p, sandbox.IPs, v.clusterDomain)
+	}
+	taken := map[string]bool{"localhost": true}
+	if len(p.Spec.HostAliases) > 0 {
+		b.WriteString("# hostAliases of the manifest\n")
+	}
+	for _, alias := range p.Spec.HostAliases {
+		fmt.Fprintf(&b, "%s\t%s\n", alias.IP, strings.Join(alias.Hostnames, "\t"))
+		for _, name := range alias.Hostnames {
+			taken[name] = true
+		}
+	}
+	if v.neighbours != nil {
+		writeNeighbours(&b, v.neighbours(p), taken)
+	}
+	return b.Bytes(), nil
+}
+
+// writeOwnHosts writes the hosts of a pod with a network of its own.
+func writeOwnHosts(b *bytes.Buffer, p *v1.Pod, ips []string, cluster string) {
 	b.WriteString("127.0.0.1\tlocalhost\n")
 	b.WriteString("::1\tlocalhost ip6-localhost ip6-loopback\n")
 	b.WriteString("fe00::\tip6-localnet\n")
 	b.WriteString("ff00::\tip6-mcastprefix\n")
 	b.WriteString("ff02::1\tip6-allnodes\n")
 	b.WriteString("ff02::2\tip6-allrouters\n")
+	name := pod.Hostname(p)
+	if domain := pod.Domain(p, cluster); domain != "" {
+		name = name + "." + domain + "\t" + name // the full one first: it is what hostname -f finds
+	}
 	for _, ip := range ips {
-		fmt.Fprintf(&b, "%s\t%s\n", ip, hostname)
+		fmt.Fprintf(b, "%s\t%s\n", ip, name)
 	}
-	return b.Bytes()
 }
 
-// resolvConf is the host's resolv.conf. A resolver on the host's loopback is out of a pod's reach; where
-// that is all there is, systemd-resolved's own list of resolvers is taken, if it runs.
-func (v *Volumes) resolvConf(hostNetwork bool) ([]byte, error) {
-	conf, err := v.hostFile("etc/resolv.conf")
-	if err != nil || hostNetwork || !onlyLoopback(conf) {
-		return conf, err
-	}
-	behind, err := v.hostFile("run/systemd/resolve/resolv.conf")
-	if err != nil || len(behind) == 0 {
-		return conf, err
-	}
-	return behind, nil
-}
-
-// onlyLoopback reports that a resolv.conf names resolvers, all of them on the loopback.
-func onlyLoopback(conf []byte) bool {
-	found := false
-	for line := range strings.Lines(string(conf)) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 || fields[0] != "nameserver" {
+// writeNeighbours writes other pods' names, but for those that the pod itself means otherwise.
+func writeNeighbours(b *bytes.Buffer, all []pod.HostEntry, taken map[string]bool) {
+	said := false
+	for _, n := range all {
+		names := slices.DeleteFunc(slices.Clone(n.Names), func(name string) bool { return taken[name] })
+		if len(names) == 0 {
 			continue
 		}
-		addr, err := netip.ParseAddr(fields[1])
-		if err != nil || !addr.Unmap().IsLoopback() {
-			return false
+		if !said {
+			b.WriteString("# pods of this machine\n")
+			said = true
 		}
-		found = true
+		fmt.Fprintf(b, "%s\t%s\n", n.IP, strings.Join(names, "\t"))
 	}
-	return found
 }
 
 // hostFile reads a file of the host; a missing one is empty.
@@ -150,6 +198,11 @@ func refresh(root *os.Root, name string, want []byte) error {
 		return err
 	}
 	defer f.Close()
+	return rewrite(f, want)
+}
+
+// rewrite gives an open file other content if it differs.
+func rewrite(f *os.File, want []byte) error {
 	have, err := io.ReadAll(f)
 	if err != nil || bytes.Equal(have, want) {
 		return err

@@ -26,13 +26,22 @@ type Options struct {
 	Dirs layout.Dirs
 	// HostRoot is where the host's own /etc is read; "" means "/".
 	HostRoot string
+	// ClusterDNS are the servers for pods with dnsPolicy ClusterFirst; none: those of the host.
+	ClusterDNS []string
+	// ClusterDomain ends pods' full names.
+	ClusterDomain string
+	// Neighbours tells what names a pod can find others by; nil: none.
+	Neighbours func(p *v1.Pod) []pod.HostEntry
 }
 
 // Volumes readies the mounts of one root directory's pods.
 type Volumes struct {
-	dirs layout.Dirs
-	host string
-	mu   sync.Mutex // held while a pod's own directory is written
+	dirs          layout.Dirs
+	host          string
+	clusterDNS    []string
+	clusterDomain string
+	neighbours    func(p *v1.Pod) []pod.HostEntry
+	mu            sync.Mutex // held while a pod's own directory is written
 }
 
 // New returns the volumes; it touches nothing yet.
@@ -40,7 +49,9 @@ func New(o Options) *Volumes {
 	if o.HostRoot == "" {
 		o.HostRoot = "/"
 	}
-	return &Volumes{dirs: o.Dirs, host: o.HostRoot}
+	return &Volumes{
+		dirs: o.Dirs, host: o.HostRoot, clusterDNS: o.ClusterDNS, clusterDomain: o.ClusterDomain, neighbours: o.Neighbours,
+	}
 }
 
 // reasonFailed is how a status shows that a volume is not ready.

@@ -72,7 +72,9 @@ type Options struct {
 	RuntimeName string
 	// HostsDir has the registries' settings; DefaultHostsDir if empty.
 	HostsDir string
-	Dirs     layout.Dirs
+	// ClusterDomain ends pods' full names.
+	ClusterDomain string
+	Dirs          layout.Dirs
 	// Owner is the kind of run, "serve" or "once"; it is written to what is made.
 	Owner     string
 	Sandboxes Sandboxes

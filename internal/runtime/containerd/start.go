@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/ocispec"
@@ -114,11 +115,9 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if l.image, err = r.imageFor(ctx, s.Image); err != nil {
 		return nil, err
 	}
-	hostname := pod.Hostname(s.Pod)
-	if s.Pod.Spec.HostNetwork {
-		if hostname, err = os.Hostname(); err != nil {
-			return nil, err
-		}
+	hostname, err := r.hostname(s.Pod)
+	if err != nil {
+		return nil, err
 	}
 	machine, err := r.machineFor(s.Pod, s.Container)
 	if err != nil {
@@ -143,6 +142,14 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	}
 	l.shim = r.sharedShim(ctx, s.Sandbox)
 	return l, r.makeLogs(instanceOf(s))
+}
+
+// hostname is what p's containers see as the machine's name.
+func (r *Runtime) hostname(p *v1.Pod) (string, error) {
+	if p.Spec.HostNetwork {
+		return os.Hostname()
+	}
+	return pod.KernelName(p, r.ClusterDomain)
 }
 
 // makeLogs makes the files that the shim will append to.

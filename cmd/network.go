@@ -1,0 +1,38 @@
+package cmd
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"podrun.io/podrun/internal/agent"
+)
+
+// networkFlags say how pods are connected and find others.
+type networkFlags struct {
+	clusterDNS    []string
+	clusterDomain string
+}
+
+func (n *networkFlags) add(f *pflag.FlagSet) {
+	f.StringSliceVar(&n.clusterDNS, "cluster-dns", nil, "DNS servers of pods with dnsPolicy ClusterFirst, by address (default: the host's)")
+	f.StringVar(&n.clusterDomain, "cluster-domain", "cluster.local", "domain of pods' full names")
+}
+
+func (n *networkFlags) options(o *agent.Options) error {
+	for _, text := range n.clusterDNS {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("--cluster-dns %q: must be an IP address", text)
+		}
+		o.ClusterDNS = append(o.ClusterDNS, addr.String())
+	}
+	o.ClusterDomain = strings.Trim(n.clusterDomain, ".")
+	if bad := validation.IsDNS1123Subdomain(o.ClusterDomain); o.ClusterDomain != "" && len(bad) > 0 {
+		return fmt.Errorf("--cluster-domain %q: %s", n.clusterDomain, strings.Join(bad, "; "))
+	}
+	return nil
+}

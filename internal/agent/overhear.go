@@ -1,0 +1,27 @@
+package agent
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/names"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
+)
+
+// overhearing tells the pods' names of every pod that is published.
+type overhearing struct {
+	reconcile.Publisher
+	names *names.Names
+}
+
+func (o overhearing) Publish(p *v1.Pod, settled bool) error {
+	if settled {
+		o.names.Heard(pod.KeyOf(p), p.Status.PodIPs)
+	}
+	return o.Publisher.Publish(p, settled)
+}
+
+func (o overhearing) Gone(key pod.Key) error {
+	o.names.Heard(key, nil)
+	return o.Publisher.Gone(key)
+}

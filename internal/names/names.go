@@ -1,0 +1,230 @@
+// Package names lets the pods of a machine find each other by name: it keeps their /etc/hosts up to date, so
+// that names go on working while nothing of podrun runs. It makes no files, and knows no DNS.
+package names
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sandbox"
+)
+
+// Sandboxes are all that there are on this machine; sandbox.Store has them.
+type Sandboxes interface {
+	List() ([]sandbox.Record, error)
+}
+
+// Manifests tells what a revision runs.
+type Manifests interface {
+	LoadPod(uid pod.UID) (*v1.Pod, error)
+}
+
+// Hosts writes /etc/hosts of a pod that has one.
+type Hosts interface {
+	RefreshHosts(p *v1.Pod, s pod.Sandbox) error
+}
+
+// Options are what Names need.
+type Options struct {
+	Sandboxes Sandboxes
+	Manifests Manifests
+	// ClusterDomain ends full names.
+	ClusterDomain string
+	// HostIP is the address of pods in the host's network; "" if it is not known.
+	HostIP string
+	Log    *slog.Logger
+}
+
+// Names knows the pods of one run directory.
+type Names struct {
+	o    Options
+	bell chan struct{}
+
+	mu    sync.Mutex
+	peers []peer // in order of their keys
+}
+
+// peer is a pod that has an address.
+type peer struct {
+	pod     *v1.Pod
+	sandbox pod.Sandbox
+	ips     []string
+}
+
+// New returns the names; nobody is known yet.
+func New(o Options) *Names { return &Names{o: o, bell: make(chan struct{}, 1)} }
+
+// settle is how long after a change the files are written: many pods that start together then cost one
+// writing.
+const settle = 200 * time.Millisecond
+
+// Run keeps the files up to date until ctx ends.
+func (n *Names) Run(ctx context.Context, hosts Hosts) error {
+	written := map[pod.UID]string{}
+	for {
+		pause := settle
+		if err := n.refresh(hosts, written); err != nil {
+			n.o.Log.Warn("pods may not find each other by name", "why", err)
+			pause = 10 * time.Second
+			n.ring()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.bell:
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Heard tells that a pod was seen with these addresses, none if it is gone.
+func (n *Names) Heard(key pod.Key, ips []v1.PodIP) {
+	var have []string
+	n.mu.Lock()
+	for _, p := range n.peers {
+		if pod.KeyOf(p.pod) == key {
+			have = p.ips
+		}
+	}
+	n.mu.Unlock()
+	if !slices.EqualFunc(have, ips, func(a string, b v1.PodIP) bool { return a == b.IP }) {
+		n.ring()
+	}
+}
+
+func (n *Names) ring() {
+	select {
+	case n.bell <- struct{}{}:
+	default:
+	}
+}
+
+// Of returns the other pods as p may call them: those of its namespace by their short names too.
+func (n *Names) Of(p *v1.Pod) []pod.HostEntry {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []pod.HostEntry
+	for _, other := range n.peers {
+		if pod.KeyOf(other.pod) == pod.KeyOf(p) {
+			continue
+		}
+		names := called(other.pod, p.Namespace, n.o.ClusterDomain)
+		for _, ip := range other.ips {
+			out = append(out, pod.HostEntry{IP: ip, Names: names})
+		}
+	}
+	return out
+}
+
+// refresh looks at all that there is and writes the files that it changes.
+func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
+	peers, err := n.look()
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.peers = peers
+	n.mu.Unlock()
+	there := map[pod.UID]bool{}
+	for _, p := range peers {
+		there[p.pod.UID] = true
+		now := fingerprint(n.Of(p.pod))
+		if was, ok := written[p.pod.UID]; ok && was == now {
+			continue
+		}
+		if err := hosts.RefreshHosts(p.pod, p.sandbox); err != nil {
+			return err
+		}
+		written[p.pod.UID] = now
+	}
+	maps.DeleteFunc(written, func(uid pod.UID, _ string) bool { return !there[uid] })
+	return nil
+}
+
+func fingerprint(entries []pod.HostEntry) string {
+	var b strings.Builder
+	for _, e := range entries {
+		b.WriteString(e.IP + " " + strings.Join(e.Names, " ") + "\n")
+	}
+	return b.String()
+}
+
+// look returns the pods that have an address, each by its newest sandbox.
+func (n *Names) look() ([]peer, error) {
+	records, err := n.o.Sandboxes.List()
+	if err != nil {
+		return nil, err
+	}
+	newest := map[pod.Key]sandbox.Record{}
+	for _, r := range records {
+		if was, ok := newest[r.Key]; r.Ready && (!ok || r.CreatedAt.After(was.CreatedAt)) {
+			newest[r.Key] = r
+		}
+	}
+	known := map[pod.UID]*v1.Pod{}
+	n.mu.Lock()
+	for _, p := range n.peers {
+		known[p.pod.UID] = p.pod
+	}
+	n.mu.Unlock()
+	var peers []peer
+	for _, r := range newest {
+		p := known[r.UID]
+		if p == nil {
+			if p, err = n.o.Manifests.LoadPod(r.UID); err != nil {
+				continue // on its way out
+			}
+		}
+		ips := r.IPs
+		if p.Spec.HostNetwork && n.o.HostIP != "" {
+			ips = []string{n.o.HostIP}
+		}
+		peers = append(peers, peer{pod: p, sandbox: r.Sandbox, ips: ips})
+	}
+	slices.SortFunc(peers, func(a, b peer) int {
+		return cmp.Or(strings.Compare(a.pod.Namespace, b.pod.Namespace), strings.Compare(a.pod.Name, b.pod.Name))
+	})
+	return peers, nil
+}
+
+// called are the names of p for a pod of the given namespace: the manifest's, the full one with the node's
+// name, the hostname, and <hostname>.<subdomain>; and all of them with p's namespace, as Kubernetes' DNS
+// would have it.
+func called(p *v1.Pod, from, cluster string) []string {
+	short := []string{strings.TrimSuffix(p.Name, "-"+p.Spec.NodeName), p.Name}
+	if !p.Spec.HostNetwork {
+		short = append(short, pod.Hostname(p))
+	}
+	var long []string
+	for _, name := range short {
+		long = append(long, name+"."+p.Namespace)
+	}
+	if domain := pod.Domain(p, cluster); domain != "" {
+		name := pod.Hostname(p) + "." + p.Spec.Subdomain
+		short = append(short, name)
+		long = append(long, name+"."+p.Namespace, name+"."+p.Namespace+".svc", pod.Hostname(p)+"."+domain)
+	}
+	if p.Namespace != from {
+		short = nil
+	}
+	var out []string
+	for _, name := range append(short, long...) {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+package names
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sandbox"
+)
+
+// machine is what there is: sandboxes, manifests and hosts files.
+type machine struct {
+	mu      sync.Mutex
+	records []sandbox.Record
+	pods    map[pod.UID]*v1.Pod
+	files   map[pod.UID]string
+	writes  int
+	fail    error
+	names   *Names
+}
+
+func newMachine() *machine {
+	m := &machine{pods: map[pod.UID]*v1.Pod{}, files: map[pod.UID]string{}}
+	m.names = New(Options{Sandboxes: m, Manifests: m, ClusterDomain: "cluster.local", HostIP: "192.0.2.2", Log: slog.New(slog.DiscardHandler)})
+	return m
+}
+
+func (m *machine) List() ([]sandbox.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]sandbox.Record(nil), m.records...), m.fail
+}
+
+func (m *machine) LoadPod(uid pod.UID) (*v1.Pod, error) {
+	if p := m.pods[uid]; p != nil {
+		return p, nil
+	}
+	return nil, errors.New("no such pod")
+}
+
+func (m *machine) RefreshHosts(p *v1.Pod, _ pod.Sandbox) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[p.UID] = fingerprint(m.names.Of(p))
+	m.writes++
+	return nil
+}
+
+// add starts a pod named <name>-n, in namespace default unless name says another.
+func (m *machine) add(name, ip string, spec v1.PodSpec) *v1.Pod {
+	namespace, short, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, short = "default", name
+	}
+	spec.NodeName = "n"
+	uid := pod.UID(fmt.Sprintf("%s-%d", name, len(m.pods)))
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: short + "-n", UID: uid}, Spec: spec}
+	r := sandbox.Record{Key: pod.KeyOf(p), Sandbox: pod.Sandbox{ID: string(uid), UID: uid, Ready: true, CreatedAt: time.Unix(int64(len(m.pods)), 0)}}
+	if ip != "" {
+		r.IPs = []string{ip}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pods[uid] = p
+	m.records = append(m.records, r)
+	return p
+}
+
+func TestNames(t *testing.T) {
+	m := newMachine()
+	a := m.add("a", "10.0.0.1", v1.PodSpec{})
+	b := m.add("b", "10.0.0.2", v1.PodSpec{Hostname: "h", Subdomain: "s"})
+	other := m.add("far/c", "10.0.0.3", v1.PodSpec{})
+	host := m.add("far/d", "", v1.PodSpec{HostNetwork: true})
+	m.add("lost", "", v1.PodSpec{})
+	delete(m.pods, "lost-4")                                                                       // its manifest has gone: it is on its way out
+	m.records = append(m.records, sandbox.Record{Key: pod.Key{Namespace: "default", Name: "e-n"}}) // half made
+	if err := m.names.refresh(m, map[pod.UID]string{}); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		aLong = "a.default a-n.default"
+		bLong = "b.default b-n.default h.default h.s.default h.s.default.svc h.s.default.svc.cluster.local"
+		far   = "10.0.0.3 c.far c-n.far\n"
+		farD  = "192.0.2.2 d.far d-n.far\n"
+	)
+	for p, want := range map[*v1.Pod]string{
+		a:     "10.0.0.2 b b-n h h.s " + bLong + "\n" + far + farD,
+		b:     "10.0.0.1 a a-n " + aLong + "\n" + far + farD,
+		other: "10.0.0.1 " + aLong + "\n10.0.0.2 " + bLong + "\n192.0.2.2 d d-n d.far d-n.far\n",
+		host:  "10.0.0.1 " + aLong + "\n10.0.0.2 " + bLong + "\n10.0.0.3 c c-n c.far c-n.far\n",
+	} {
+		if m.files[p.UID] != want {
+			t.Errorf("%s:\n%swant\n%s", p.Name, m.files[p.UID], want)
+		}
+	}
+}
+
+// TestRun: a change is in the files soon, many changes at once are written once, and a failure is made good.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		a := m.add("a", "10.0.0.1", v1.PodSpec{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.names.Run(ctx, m) }()
+		synctest.Wait()
+		if m.writes != 1 {
+			t.Fatalf("%d files written at first", m.writes)
+		}
+		for i := range 20 {
+			p := m.add(fmt.Sprintf("p%d", i), fmt.Sprintf("10.0.1.%d", i), v1.PodSpec{})
+			m.names.Heard(pod.KeyOf(p), []v1.PodIP{{IP: fmt.Sprintf("10.0.1.%d", i)}})
+		}
+		time.Sleep(2 * settle)
+		synctest.Wait()
+		if m.writes != 22 || strings.Count(m.files[a.UID], "\n") != 20 {
+			t.Errorf("%d files written; a's:\n%s", m.writes, m.files[a.UID])
+		}
+		m.names.Heard(pod.KeyOf(a), []v1.PodIP{{IP: "10.0.0.1"}}) // no news
+		time.Sleep(2 * settle)
+		synctest.Wait()
+		if m.writes != 22 {
+			t.Errorf("%d files written without news", m.writes)
+		}
+		// A new sandbox has a new address; List fails for a while.
+		m.mu.Lock()
+		m.fail = errors.New("busy")
+		m.records[3].IPs = []string{"10.0.2.2"}
+		m.mu.Unlock()
+		m.names.Heard(m.records[3].Key, []v1.PodIP{{IP: "10.0.2.2"}})
+		time.Sleep(time.Minute)
+		m.mu.Lock()
+		m.fail = nil
+		m.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !strings.Contains(m.files[a.UID], "10.0.2.2 p2 p2-n") {
+			t.Errorf("a's:\n%s", m.files[a.UID])
+		}
+		m.mu.Lock()
+		gone := m.records[3].Key
+		m.records = append(m.records[:3], m.records[4:]...)
+		m.mu.Unlock()
+		m.names.Heard(gone, nil)
+		time.Sleep(2 * settle)
+		synctest.Wait()
+		if strings.Contains(m.files[a.UID], "p2-n") {
+			t.Errorf("a's:\n%s", m.files[a.UID])
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

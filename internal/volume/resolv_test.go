@@ -1,0 +1,94 @@
+package volume
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+func TestResolvConf(t *testing.T) {
+	const host = "# ours\nsearch example.org\nnameserver 192.0.2.53\noptions timeout:1 rotate\n"
+	cluster := []string{"10.96.0.10"}
+	config := &v1.PodDNSConfig{
+		Nameservers: []string{"192.0.2.53", "2001:db8::1"}, Searches: []string{"example.org", "more.example"},
+		Options: []v1.PodDNSConfigOption{{Name: "timeout", Value: new("3")}, {Name: "edns0"}},
+	}
+	inCluster := "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local example.org\noptions ndots:5\n"
+	for name, c := range map[string]struct {
+		policy      v1.DNSPolicy
+		hostNetwork bool
+		servers     []string
+		config      *v1.PodDNSConfig
+		want        string
+	}{
+		"default":                      {v1.DNSDefault, false, cluster, nil, host},
+		"cluster first":                {v1.DNSClusterFirst, false, cluster, nil, inCluster},
+		"cluster first, no cluster":    {v1.DNSClusterFirst, false, nil, nil, host},
+		"cluster first, host network":  {v1.DNSClusterFirst, true, cluster, nil, host},
+		"cluster first all the same":   {v1.DNSClusterFirstWithHostNet, true, cluster, nil, inCluster},
+		"with host net but no cluster": {v1.DNSClusterFirstWithHostNet, true, nil, nil, host},
+		"default and more": {v1.DNSDefault, false, nil, config,
+			"nameserver 192.0.2.53\nnameserver 2001:db8::1\nsearch example.org more.example\noptions rotate timeout:3 edns0\n"},
+		"cluster first and more": {v1.DNSClusterFirst, false, cluster, config,
+			"nameserver 10.96.0.10\nnameserver 192.0.2.53\nnameserver 2001:db8::1\n" +
+				"search default.svc.cluster.local svc.cluster.local cluster.local example.org more.example\noptions ndots:5 timeout:3 edns0\n"},
+		"none": {v1.DNSNone, false, cluster, config,
+			"nameserver 192.0.2.53\nnameserver 2001:db8::1\nsearch example.org more.example\noptions timeout:3 edns0\n"},
+		"none, no cluster": {v1.DNSNone, false, nil, &v1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}}, "nameserver 192.0.2.1\n"},
+		"too many": {v1.DNSDefault, false, nil, &v1.PodDNSConfig{Nameservers: []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}, Searches: []string{strings.Repeat("a", 2040)}},
+			"nameserver 192.0.2.53\nnameserver 192.0.2.1\nnameserver 192.0.2.2\nsearch example.org\noptions timeout:1 rotate\n"},
+	} {
+		f := newFixture(t)
+		f.put(t, "etc/resolv.conf", host)
+		f.clusterDNS, f.clusterDomain = c.servers, "cluster.local"
+		p := podWith()
+		p.Spec.DNSPolicy, p.Spec.HostNetwork, p.Spec.DNSConfig = c.policy, c.hostNetwork, c.config
+		if got := f.etc(t, p, nil, "resolv.conf"); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestHostsOfNamedPods(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, "etc/hosts", "127.0.0.1 localhost") // the last line unfinished
+	f.clusterDomain = "cluster.local"
+	entries := []pod.HostEntry{{IP: "10.64.0.9", Names: []string{"db", "cache"}}, {IP: "10.64.0.10", Names: []string{"cache"}}}
+	f.neighbours = func(*v1.Pod) []pod.HostEntry { return entries }
+	p := podWith()
+	p.Spec.Hostname, p.Spec.Subdomain = "h", "s"
+	p.Spec.HostAliases = []v1.HostAlias{{IP: "192.0.2.7", Hostnames: []string{"cache", "store.example"}}}
+	want := "10.64.0.2\th.s.default.svc.cluster.local\th\n# hostAliases of the manifest\n192.0.2.7\tcache\tstore.example\n# pods of this machine\n10.64.0.9\tdb\n"
+	if got := f.etc(t, p, []string{"10.64.0.2"}, "hosts"); !strings.HasSuffix(got, "\n"+want) {
+		t.Errorf("hosts %s", got)
+	}
+	if got := f.etc(t, p, nil, "hostname"); got != "h\n" {
+		t.Errorf("hostname %q", got)
+	}
+	// What is there is refreshed, and nothing is made.
+	entries = entries[:0]
+	if err := f.RefreshHosts(p, pod.Sandbox{IPs: []string{"10.64.0.3"}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(layout.Dirs{Root: f.root}.Etc("u1") + "/hosts")
+	if err != nil || !strings.HasSuffix(string(b), "\n10.64.0.3\th.s.default.svc.cluster.local\th\n# hostAliases of the manifest\n192.0.2.7\tcache\tstore.example\n") {
+		t.Errorf("refreshed: %s, %v", b, err)
+	}
+	other := podWith()
+	other.UID = "u2"
+	if err := f.RefreshHosts(other, pod.Sandbox{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(layout.Dirs{Root: f.root}.Pod("u2")); !os.IsNotExist(err) {
+		t.Errorf("a pod's directory was made: %v", err)
+	}
+	p.Spec.HostNetwork = true
+	if got, want := f.etc(t, p, nil, "hosts"), header+"127.0.0.1 localhost\n# hostAliases of the manifest\n192.0.2.7\tcache\tstore.example\n"; got != want {
+		t.Errorf("hosts in the host's network %q", got)
+	}
+}
