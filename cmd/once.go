@@ -123,7 +123,7 @@ func (a *app) printLogs(r agent.Result, which string) {
 			}
 			s, t := *r.status, r.status.State.Terminated
 			// A sidecar was told to end; how it did so is no result.
-			failed := t != nil && t.ExitCode != 0 && !(r.init && sidecar(r.container))
+			failed := t != nil && t.ExitCode != 0 && (!r.init || !sidecar(r.container))
 			if which == "failed" && !failed {
 				continue
 			}

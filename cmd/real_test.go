@@ -111,7 +111,7 @@ func (r real) remove(dir string) {
 		if c.State == pod.Running {
 			r.end()
 		}
-		must(r.t, rt.ReapContainer(ctx, c.ID))
+		must(r.t, rt.ReapContainer(ctx, c.ID, ""))
 		must(r.t, rt.RemoveContainer(ctx, c.ID))
 	}
 	for _, s := range r.observed().Sandboxes {

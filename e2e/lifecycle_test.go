@@ -100,3 +100,41 @@ func TestSidecarOfAService(t *testing.T) {
 		t.Errorf("ended in the order %q", got)
 	}
 }
+
+func TestTerminationMessage(t *testing.T) {
+	n := newNode(t)
+	job := func(name, script string, lines ...string) string {
+		return inContainer(manifest(name, "Never", script), lines...)
+	}
+	for _, c := range []struct{ name, manifest, want string }{
+		{"file", job("file", "printf why >/dev/termination-log; exit 3"), "why"},
+		{"other", job("other", "echo why >/tmp/why; exit 3", "terminationMessagePath: /tmp/why", "terminationMessagePolicy: FallbackToLogsOnError"), "why\n"},
+		{"log", job("log", "echo one; echo two >&2; exit 3", "terminationMessagePolicy: FallbackToLogsOnError"), "two\n"},
+		{"fine", job("fine", "echo one", "terminationMessagePolicy: FallbackToLogsOnError"), ""},
+	} {
+		n.once(c.manifest)
+		got := n.pod(c.name + "-n").Status.ContainerStatuses[0].State.Terminated
+		if got == nil || !strings.HasSuffix(got.Message, c.want) || c.want == "" && got.Message != "" {
+			t.Errorf("%s: %s, want message %q", c.name, asJSON(got), c.want)
+		}
+	}
+}
+
+func TestTerminationMessagesOfACrashLoop(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", manifest("a", "Always", "echo run >/dev/termination-log; exit 1"))
+	n.serve()
+	p := n.awaitPod("a-n", "to wait after its second run", func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses[0]; s.RestartCount != 1 || s.State.Waiting == nil || s.State.Waiting.Reason != "CrashLoopBackOff" {
+			return errors.New(asJSON(s))
+		}
+		return nil
+	})
+	if last := p.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.Message != "run\n" {
+		t.Errorf("last state: %s", asJSON(last))
+	}
+	left, err := filepath.Glob(n.path("root", "pods", string(p.UID), "logs", "c", "*", "termination-log"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}

@@ -54,6 +54,11 @@ func (d Dirs) RawLog(uid pod.UID, container string, attempt int) string {
 	return filepath.Join(d.RawLogs(uid), container, strconv.Itoa(attempt))
 }
 
+// TerminationLog is the file that an instance writes its last words to.
+func (d Dirs) TerminationLog(uid pod.UID, container string, attempt int) string {
+	return filepath.Join(d.RawLog(uid, container, attempt), "termination-log")
+}
+
 // PodLogs is the directory of a revision's logs in CRI format.
 func (d Dirs) PodLogs(key pod.Key, uid pod.UID) string {
 	return filepath.Join(d.Log, key.Namespace+"_"+key.Name+"_"+string(uid))

@@ -155,13 +155,26 @@ func (w *worker) signal(ctx context.Context, id, signal string) error {
 }
 
 func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
+	message := ""
 	for _, c := range seen.Containers {
 		if c.ID == id {
 			if err := w.o.Logs.Finish(ctx, instance(w.key, c)); err != nil {
 				return err
 			}
+			if w.logIsMessage(c) {
+				message = w.o.Logs.End(ctx, instance(w.key, c))
+			}
 		}
 	}
 	delete(w.signalled, id)
-	return w.o.Containers.ReapContainer(ctx, id)
+	return w.o.Containers.ReapContainer(ctx, id, message)
+}
+
+// logIsMessage reports that the end of its log is what a failed instance has to say about its end.
+func (w *worker) logIsMessage(c pod.Container) bool {
+	if w.pod == nil || c.UID != w.pod.UID || c.ExitCode == 0 || c.Message != "" {
+		return false
+	}
+	spec := w.container(c.Name)
+	return spec != nil && spec.TerminationMessagePolicy == v1.TerminationMessageFallbackToLogsOnError
 }

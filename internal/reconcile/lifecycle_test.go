@@ -155,3 +155,20 @@ func TestSidecarsOfAnOldRevision(t *testing.T) {
 		h.wantLiving("u2-a-0")
 	})
 }
+
+func TestTheLogIsTheMessageOfAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second, Exit: 1}, "b:1": {Run: time.Second, Exit: 1}, "c:1": {Run: time.Second}}))
+		defer h.stop()
+		p := newPod("job", "u1", v1.RestartPolicyNever, "a", "b", "c")
+		p.Spec.Containers[0].TerminationMessagePolicy = v1.TerminationMessageFallbackToLogsOnError
+		p.Spec.Containers[2].TerminationMessagePolicy = v1.TerminationMessageFallbackToLogsOnError
+		h.want(p)
+		after(2 * time.Second)
+		for i, want := range []string{"the end of a", "", ""} {
+			if got := h.board.get("job").Status.ContainerStatuses[i].State.Terminated; got == nil || got.Message != want {
+				t.Errorf("container %d: %+v", i, got)
+			}
+		}
+	})
+}

@@ -70,7 +70,10 @@ type noLogs struct{}
 
 func (noLogs) Follow(pod.Instance)                        {}
 func (noLogs) Finish(context.Context, pod.Instance) error { return nil }
-func (noLogs) Forget(pod.UID)                             {}
+func (noLogs) End(_ context.Context, i pod.Instance) string {
+	return "the end of " + i.Container
+}
+func (noLogs) Forget(pod.UID) {}
 
 // start runs a loop and its relister on rt until the returned house is stopped.
 func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) *house {

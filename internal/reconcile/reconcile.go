@@ -34,6 +34,8 @@ type Logs interface {
 	Follow(i pod.Instance)
 	// Finish is called after an instance has ended, before its exit is reaped.
 	Finish(ctx context.Context, i pod.Instance) error
+	// End returns the end of what an instance wrote: 80 lines at most, and 2048 bytes.
+	End(ctx context.Context, i pod.Instance) string
 	// Forget lets go of a revision whose files are about to be removed.
 	Forget(uid pod.UID)
 }

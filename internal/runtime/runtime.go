@@ -80,8 +80,9 @@ type Containers interface {
 	// SignalContainer sends a signal to the instance's main process; for KILL, to all of its processes.
 	SignalContainer(ctx context.Context, id string, signal string) error
 	// ReapContainer records the exit of an Exited instance durably and frees what it held, but for its
-	// root filesystem and record.
-	ReapContainer(ctx context.Context, id string) error
+	// root filesystem and record. message is recorded as what it has to say about its end, unless it has
+	// left a message itself; "" is none.
+	ReapContainer(ctx context.Context, id, message string) error
 	// RemoveContainer removes an instance that is not Running, its root filesystem and its record. One that
 	// is only Created may be removed when nothing else of its pod lives; else start it again.
 	RemoveContainer(ctx context.Context, id string) error

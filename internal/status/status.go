@@ -4,6 +4,7 @@ package status
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -49,6 +50,7 @@ func Of(in Input) v1.PodStatus {
 	for i := range in.Pod.Spec.Containers {
 		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(&in.Pod.Spec.Containers[i], mine, in))
 	}
+	limitMessages(&s)
 	s.Phase = phase(in.Pod, s, in.Plan.Completed)
 	setIPs(&s, in, mine)
 	s.Conditions = conditions(in.Pod, s, mine)
@@ -155,4 +157,21 @@ func seconds(t time.Time) metav1.Time {
 		return metav1.Time{}
 	}
 	return metav1.Time{Time: t.Truncate(time.Second)}
+}
+
+// messagesLimit is how long the messages of a pod's containers may be together, in bytes, as in Kubernetes.
+const messagesLimit = 12 << 10
+
+// limitMessages gives each container its share.
+func limitMessages(s *v1.PodStatus) {
+	all := len(s.InitContainerStatuses) + len(s.ContainerStatuses)
+	for _, of := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for i := range of {
+			for _, t := range []*v1.ContainerStateTerminated{of[i].State.Terminated, of[i].LastTerminationState.Terminated} {
+				if t != nil && len(t.Message) > messagesLimit/all {
+					t.Message = strings.ToValidUTF8(t.Message[:messagesLimit/all], "")
+				}
+			}
+		}
+	}
 }

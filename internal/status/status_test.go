@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,24 @@ func TestRestartsAndPhases(t *testing.T) {
 				t.Errorf("phase %s, restarts %d, %q after %q", s.Phase, got.RestartCount, word(got.State), word(got.LastTerminationState))
 			}
 		})
+	}
+}
+
+func TestMessagesHaveALimitTogether(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{1: 4096, 3: 4096, 4: 3072, 6: 2048} {
+		p, seen := &v1.Pod{}, pod.Observed{}
+		p.UID, p.Spec.RestartPolicy = "u1", v1.RestartPolicyNever
+		for i := range n {
+			name := string(rune('a' + i))
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: name})
+			seen.Containers = append(seen.Containers, pod.Container{ID: name, Name: name, UID: "u1", State: pod.Exited, Message: strings.Repeat("x", 4096)})
+		}
+		for _, c := range Of(Input{Pod: p, Observed: seen, Plan: plan.Plan{Completed: true}}).ContainerStatuses {
+			if got := len(c.State.Terminated.Message); got != want {
+				t.Errorf("%d containers: message of %d bytes, want %d", n, got, want)
+			}
+		}
 	}
 }
 

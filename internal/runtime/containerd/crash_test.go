@@ -36,7 +36,7 @@ func TestLostExit(t *testing.T) {
 				lost.FinishedAt.Before(lost.StartedAt) || !lost.StartedAt.Equal(c.StartedAt) {
 				t.Errorf("%+v", lost)
 			}
-			if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+			if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
 				t.Fatal(err)
 			}
 			reaped := find(t, r.Runtime, r.key, "main", 0)
@@ -231,7 +231,7 @@ func TestListsAreTrue(t *testing.T) {
 	for attempt := range 15 {
 		c := r.run(t)
 		r.ended(t, attempt)
-		if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+		if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
 			t.Error(err)
 		}
 		if err := r.RemoveContainer(t.Context(), c.ID); err != nil {
@@ -333,7 +333,7 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 		if c.ExitCode != 5 || c.Reason != "Error" || c.Reaped {
 			t.Errorf("%+v", c)
 		}
-		if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+		if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
 			t.Error(err)
 		}
 	}

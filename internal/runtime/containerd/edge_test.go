@@ -111,7 +111,7 @@ func TestForeignContainersAreLeftAlone(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"signal": r.SignalContainer(t.Context(), "foreign", "KILL"),
-		"reap":   r.ReapContainer(t.Context(), "foreign"),
+		"reap":   r.ReapContainer(t.Context(), "foreign", ""),
 		"remove": r.RemoveContainer(t.Context(), "foreign"),
 	} {
 		if err == nil {
@@ -148,7 +148,7 @@ func TestOutOfMemory(t *testing.T) {
 		if c := r.ended(t, 0); c.ExitCode != 137 || c.Reason != "OOMKilled" || c.Reaped != reaped {
 			t.Errorf("%+v", c)
 		}
-		if err := r.ReapContainer(t.Context(), c.ID); err != nil {
+		if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

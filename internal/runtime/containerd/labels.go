@@ -40,6 +40,8 @@ const (
 	labelFinishedAt = "podrun.io/finished-at"
 	labelReason     = "podrun.io/reason"
 	labelMessage    = "podrun.io/message"
+	// labelMessageMore has what of the message does not fit in one label.
+	labelMessageMore = "podrun.io/message-2"
 )
 
 // labelUser is on images: who a container of the image runs as, by name looked up in it.
@@ -152,14 +154,17 @@ func (e exit) labels() map[string]string {
 		labelReason:     e.reason,
 	}
 	if e.message != "" {
-		labels[labelMessage] = cut(e.message, labelLimit-len(labelMessage))
+		message := strings.ToValidUTF8(e.message, "�")
+		labels[labelMessage] = cut(message, labelLimit-len(labelMessage))
+		if more := message[len(labels[labelMessage]):]; more != "" {
+			labels[labelMessageMore] = cut(more, labelLimit-len(labelMessageMore))
+		}
 	}
 	return labels
 }
 
-// cut shortens s to at most n bytes, at a character's end.
+// cut shortens s, which is UTF-8, to at most n bytes, at a character's end.
 func cut(s string, n int) string {
-	s = strings.ToValidUTF8(s, "�")
 	if len(s) <= n {
 		return s
 	}
@@ -179,7 +184,7 @@ func exitOf(labels map[string]string) (exit, bool) {
 	if err != nil {
 		return exit{}, false
 	}
-	return exit{code: code, at: at, reason: labels[labelReason], message: labels[labelMessage]}, true
+	return exit{code: code, at: at, reason: labels[labelReason], message: labels[labelMessage] + labels[labelMessageMore]}, true
 }
 
 // ours reports that podrun made the container.

@@ -225,7 +225,7 @@ func withExit(c pod.Container, e exit) pod.Container {
 func (r *Runtime) taskExit(c containers.Container, t *task.Process) exit {
 	code := int(t.ExitStatus)
 	oom := code == exitKilled && (r.known.oom(c.ID) || oomKilled(c))
-	return exit{code: code, at: t.ExitedAt.AsTime(), reason: reasonFor(code, oom)}
+	return exit{code: code, at: t.ExitedAt.AsTime(), reason: reasonFor(code, oom), message: r.lastWords(c)}
 }
 
 // observeWithoutTask tells an instance that never ran from one whose task is gone without a record of

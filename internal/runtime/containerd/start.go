@@ -119,6 +119,13 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, err
 	}
+	if err := r.makeLogs(instanceOf(s)); err != nil {
+		return nil, err
+	}
+	mounts, err := r.withTerminationLog(s)
+	if err != nil {
+		return nil, err
+	}
 	machine, err := r.machineFor(s.Pod, s.Container)
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
@@ -131,7 +138,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
 		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS},
-		Hostname:   hostname, User: user, Mounts: s.Mounts, CgroupV2: cgroup.Unified(),
+		Hostname:   hostname, User: user, Mounts: mounts, CgroupV2: cgroup.Unified(),
 		Machine: machine,
 	})
 	if err != nil {
@@ -141,7 +148,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
 	}
 	l.shim = r.sharedShim(ctx, s.Sandbox)
-	return l, r.makeLogs(instanceOf(s))
+	return l, nil
 }
 
 // hostname is what p's containers see as the machine's name.

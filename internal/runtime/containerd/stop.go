@@ -64,7 +64,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string)
 
 // ReapContainer implements runtime.Containers. The exit is written before the task is deleted: cut in
 // between, it is merely done again.
-func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
+func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	ctx = r.context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil || !there {
@@ -87,9 +87,15 @@ func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 		default:
 			return fmt.Errorf("container %s never ran", id)
 		}
+		if e.message == "" {
+			e.message = message
+		}
 		if err := r.writeExit(ctx, id, e); err != nil {
 			return err
 		}
+	}
+	if err := r.dropTerminationLog(c); err != nil {
+		return err
 	}
 	if t == nil {
 		return nil

@@ -90,7 +90,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 }
 
 // ReapContainer marks the exit as recorded.
-func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
+func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "ReapContainer", id); err != nil {
@@ -99,6 +99,9 @@ func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 	if c := r.containers[id]; c != nil {
 		if c.State == pod.Running {
 			return fmt.Errorf("reaping %s: it runs", id)
+		}
+		if !c.Reaped && c.Message == "" {
+			c.Message = message
 		}
 		c.Reaped = true
 	}

@@ -30,7 +30,7 @@ func testLife(t *testing.T, s subject) {
 	if c.StartedAt.Before(before.Add(-time.Second)) || c.StartedAt.After(time.Now().Add(time.Second)) {
 		t.Errorf("started at %s, asked at %s", c.StartedAt, before)
 	}
-	if err := s.ReapContainer(t.Context(), c.ID); err == nil {
+	if err := s.ReapContainer(t.Context(), c.ID, ""); err == nil {
 		t.Error("a running instance was reaped")
 	}
 
@@ -41,7 +41,7 @@ func testLife(t *testing.T, s subject) {
 	}
 
 	for range 2 {
-		must(t, s.ReapContainer(t.Context(), c.ID))
+		must(t, s.ReapContainer(t.Context(), c.ID, ""))
 		reaped := s.instance(t, start)
 		if !reaped.FinishedAt.Equal(c.FinishedAt) {
 			t.Errorf("finished at %s, reaped at %s", c.FinishedAt, reaped.FinishedAt)
@@ -119,7 +119,7 @@ func testNextAttempt(t *testing.T, s subject) {
 			t.Error("the second attempt sees what the first wrote")
 		}
 	}
-	must(t, s.ReapContainer(t.Context(), first.ID))
+	must(t, s.ReapContainer(t.Context(), first.ID, ""))
 	must(t, s.RemoveContainer(t.Context(), first.ID))
 
 	// Its predecessor's end leaves the running one alone; and a third joins it.
@@ -138,7 +138,7 @@ func testMissing(t *testing.T, s subject) {
 	const id = "0123456789abcdef0123456789abcdef"
 	for what, err := range map[string]error{
 		"signal":           s.SignalContainer(ctx, id, "TERM"),
-		"reap":             s.ReapContainer(ctx, id),
+		"reap":             s.ReapContainer(ctx, id, ""),
 		"remove":           s.RemoveContainer(ctx, id),
 		"remove a sandbox": s.RemoveSandbox(ctx, id),
 		"remove data":      s.RemoveData(ctx, key, "uid-none"),
@@ -184,7 +184,7 @@ func testStartError(t *testing.T, s subject) {
 		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" || c.StartedAt.IsZero() || c.FinishedAt.Before(c.StartedAt) {
 			t.Fatalf("%+v", c)
 		}
-		must(t, s.ReapContainer(t.Context(), c.ID))
+		must(t, s.ReapContainer(t.Context(), c.ID, ""))
 		if reaped := s.instance(t, start); !reaped.Reaped || reaped.Reason != "StartError" || reaped.ExitCode != 128 {
 			t.Errorf("reaped: %+v", reaped)
 		}

@@ -81,7 +81,7 @@ func testInspectIsList(t *testing.T, s subject) {
 	s.Exit(t, first.ID, 5)
 	s.ended(t, one)
 	same("one exited")
-	must(t, s.ReapContainer(t.Context(), first.ID))
+	must(t, s.ReapContainer(t.Context(), first.ID, ""))
 	same("one reaped")
 	one.Attempt = 1
 	s.start(t, one)

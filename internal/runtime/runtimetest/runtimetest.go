@@ -73,6 +73,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"containers of a pod share namespaces", testShared},
 		{"security contexts", testSecurity},
 		{"a sidecar's place", testSidecar},
+		{"a message at the end", testMessage},
+		{"a message of its own", testOwnMessage},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {
@@ -158,7 +160,7 @@ func (s subject) remove(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	for _, c := range s.look(t, p).Containers {
 		must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
-		eventually(t, "the instance can be reaped", func() bool { return s.ReapContainer(t.Context(), c.ID) == nil })
+		eventually(t, "the instance can be reaped", func() bool { return s.ReapContainer(t.Context(), c.ID, "") == nil })
 		must(t, s.RemoveContainer(t.Context(), c.ID))
 	}
 	o := s.look(t, p)
