@@ -103,7 +103,7 @@ func (a *app) snapshot(ctx context.Context, path, node string) manifest.Snapshot
 	if err == nil {
 		from := manifest.Origin{Source: manifest.SourceFile, Path: manifest.Stdin}
 		loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: from, NodeName: node})
-		s.Pods = loaded.Pods
+		s.Pods, s.Objects = loaded.Pods, loaded.Objects
 		if err != nil {
 			s.Problems = []manifest.Problem{{Origin: from, Err: err}}
 		}
@@ -123,7 +123,7 @@ func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
 		return []manifest.FieldError{field}, true
 	case errors.As(p.Err, &twice):
 		return []manifest.FieldError{{File: twice.Not.Path, Key: twice.Key,
-			Message: fmt.Sprintf("pod %s is also in %s, which is used", twice.Key, twice.Used.Path)}}, true
+			Message: twice.Message()}}, true
 	}
 	return nil, false
 }

@@ -24,6 +24,9 @@ var (
 	inItems    = regexp.MustCompile(`^items\[\d+\]\.`)
 	indices    = regexp.MustCompile(`\[[^\]]*\]`)
 	didYouMean = regexp.MustCompile(`did you mean "?([^"?]+)"?\?`)
+	// Kubernetes leaves these indices out.
+	mountIndex = regexp.MustCompile(`\.volumeMounts\[\d+\](\.(?:recursiveReadOnly|mountPropagation|subPath|subPathExpr))`)
+	itemIndex  = regexp.MustCompile(`\.downwardAPI\.items\[\d+\]`)
 	madeUID    = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
@@ -76,14 +79,22 @@ func compare(podrun, kube verdict) []difference {
 // outsideItems is the path inside a list's item.
 func outsideItems(path string) string { return inItems.ReplaceAllString(path, "") }
 
-// same reports that two paths name the same field, as far as the second one tells.
+// same reports that two paths name the same field, as far as the second one tells, podrun's first.
 func same(field, as string) bool {
+	if asKubernetes(field) == as {
+		return true
+	}
 	last, ok := strings.CutPrefix(as, anyField)
 	if !ok {
 		return field == as
 	}
 	return field == last || strings.HasSuffix(field, "."+last) || strings.HasSuffix(field, "["+last+"]") ||
 		strings.HasSuffix(indices.ReplaceAllString(field, ""), "."+last)
+}
+
+// asKubernetes is how Kubernetes spells a path.
+func asKubernetes(field string) string {
+	return itemIndex.ReplaceAllString(mountIndex.ReplaceAllString(field, ".volumeMounts$1"), ".downwardAPI")
 }
 
 // covered reports that a finding lies in a field that podrun refuses.

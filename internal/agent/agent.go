@@ -106,12 +106,12 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h := &house{o: o, runtime: r, conn: conn, bridge: bridge, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
-		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of,
+		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,
 	})
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
 		Volumes: h.volumes, Logs: h.tailer, Publisher: overhearing{publisher, h.names},
-		Owner: owner, Boot: boot, HostIP: nodeIP, MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
+		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
 }

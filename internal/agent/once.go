@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -115,6 +116,9 @@ func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
 			for _, p := range d.Problems {
 				bad = append(bad, p.Err)
 			}
+			if d.Complete {
+				bad = append(bad, missing(d)...)
+			}
 			switch {
 			case len(bad) > 0:
 				return d, &ManifestError{errors.Join(bad...)}
@@ -125,6 +129,19 @@ func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
 			}
 		}
 	}
+}
+
+// missing are the ConfigMaps and Secrets that would have to come before a pod could start. Under once they
+// never do.
+func missing(d manifest.Desired) []error {
+	var errs []error
+	for _, p := range d.Pods {
+		for _, r := range d.Missing(p) {
+			errs = append(errs, fmt.Errorf("%s: pod %s needs the %s %q, which no manifest has", manifest.OriginOf(p).Path, pod.KeyOf(p), r.Kind, r.Name))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
 }
 
 // ManifestError says that nothing was run because a manifest cannot be used. Its text is the errors, a

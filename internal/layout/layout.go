@@ -37,10 +37,41 @@ func (d Dirs) Manifests() string { return filepath.Join(d.Root, "manifests") }
 // Seccomp is the directory of the node's own seccomp profiles, which manifests name as Localhost.
 func (d Dirs) Seccomp() string { return filepath.Join(d.Root, "seccomp") }
 
-// EmptyDir is where an emptyDir volume's content is; the kubelet's name for it.
-func (d Dirs) EmptyDir(uid pod.UID, volume string) string {
-	return filepath.Join(d.Pod(uid), "volumes", "kubernetes.io~empty-dir", volume)
+// The kinds of volumes, by the kubelet's names for their directories.
+const (
+	KindEmptyDir    = "kubernetes.io~empty-dir"
+	KindConfigMap   = "kubernetes.io~configmap"
+	KindSecret      = "kubernetes.io~secret"
+	KindDownwardAPI = "kubernetes.io~downward-api"
+	KindProjected   = "kubernetes.io~projected"
+	KindNFS         = "kubernetes.io~nfs"
+	KindImage       = "kubernetes.io~image"
+)
+
+// Volumes is the directory of a revision's own volumes.
+func (d Dirs) Volumes(uid pod.UID) string { return filepath.Join(d.Pod(uid), "volumes") }
+
+// Volume is where one of a revision's own volumes is.
+func (d Dirs) Volume(uid pod.UID, kind, name string) string {
+	return filepath.Join(d.Volumes(uid), kind, name)
 }
+
+// SubPaths is the directory of the parts of volumes that a revision's containers mount.
+func (d Dirs) SubPaths(uid pod.UID) string { return filepath.Join(d.Pod(uid), "volume-subpaths") }
+
+// SubPath is where the part of a volume is that a container's mount, by its index, is of.
+func (d Dirs) SubPath(uid pod.UID, volume, container string, mount int) string {
+	return filepath.Join(d.SubPaths(uid), volume, container, strconv.Itoa(mount))
+}
+
+// EmptyDir is where an emptyDir volume's content is.
+func (d Dirs) EmptyDir(uid pod.UID, volume string) string { return d.Volume(uid, KindEmptyDir, volume) }
+
+// Claims is the directory of the volumes that outlive pods.
+func (d Dirs) Claims() string { return filepath.Join(d.Root, "claims") }
+
+// Claim is the directory of the volume that a PersistentVolumeClaim of that name stands for.
+func (d Dirs) Claim(namespace, name string) string { return filepath.Join(d.Claims(), namespace, name) }
 
 // Etc is the directory of the files that podrun provides in a pod's containers, such as hosts.
 func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Pod(uid), "etc") }

@@ -90,6 +90,9 @@ func changedFields(a, b *v1.Pod) []string {
 	tree := func(p *v1.Pod) map[string]any {
 		bare := v1.Pod{Spec: p.Spec}
 		bare.Labels, bare.Annotations = p.Labels, ownAnnotations(p)
+		if !sameConfig(a, b) {
+			bare.Annotations[AnnotationConfig] = p.Annotations[AnnotationConfig]
+		}
 		var tree map[string]any
 		text, err := json.Marshal(bare)
 		if err == nil {

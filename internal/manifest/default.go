@@ -79,12 +79,21 @@ func defaultVolume(v *v1.VolumeSource) {
 	}
 	if v.Projected != nil {
 		orElseNew(&v.Projected.DefaultMode, v1.ProjectedVolumeSourceDefaultMode)
+		for _, s := range v.Projected.Sources {
+			if s.DownwardAPI != nil {
+				defaultItems(s.DownwardAPI.Items)
+			}
+		}
 	}
 	if v.DownwardAPI != nil {
 		orElseNew(&v.DownwardAPI.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode)
-		for i := range v.DownwardAPI.Items {
-			defaultFieldRef(v.DownwardAPI.Items[i].FieldRef)
-		}
+		defaultItems(v.DownwardAPI.Items)
+	}
+}
+
+func defaultItems(items []v1.DownwardAPIVolumeFile) {
+	for i := range items {
+		defaultFieldRef(items[i].FieldRef)
 	}
 }
 

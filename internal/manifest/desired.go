@@ -57,6 +57,8 @@ type Snapshot struct {
 	Source string
 	// Pods include the last good ones of files that are bad now.
 	Pods []*v1.Pod
+	// Objects are the ConfigMaps and Secrets, the last good ones too.
+	Objects []Object
 	// Problems are the documents that cannot be used.
 	Problems []Problem
 	// Warnings are what is used all the same.
@@ -75,7 +77,9 @@ type Source interface {
 
 // Desired is the merged will of all sources.
 type Desired struct {
-	Pods     map[pod.Key]*v1.Pod
+	Pods map[pod.Key]*v1.Pod
+	// Objects are what the pods may refer to.
+	Objects  pod.Objects
 	Problems []Problem
 	// Warnings are what is used all the same.
 	Warnings []Problem

@@ -180,7 +180,7 @@ func NewStdin(r io.Reader, nodeName string) *Text {
 	}
 	loaded, err := Load(data, LoadOptions{Origin: origin, NodeName: nodeName})
 	seen(loaded.Pods, nil, time.Now())
-	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Problems: problems(origin, true, err)}}
+	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: problems(origin, true, err)}}
 }
 
 // Name is "-".

@@ -176,7 +176,7 @@ func (h *HTTP) hear(a answer, now time.Time) {
 	before := h.standing.good
 	h.standing.hear(a, now)
 	if good := h.standing.good; good != before {
-		h.log.Info("manifests read", "url", h.Name(), "pods", len(good.pods))
+		h.log.Info("manifests read", "url", h.Name(), "pods", len(good.Pods))
 		if err := h.cache.write(kept{marks: good.marks, Read: good.read, Body: good.body}); err != nil {
 			h.log.Warn("manifests will be missing if the server is, after a restart", "url", h.Name(), "why", err)
 		}
@@ -211,7 +211,7 @@ func (h *HTTP) report(now time.Time) {
 	}
 	using := "nothing"
 	if good := h.standing.good; good != nil {
-		using = fmt.Sprintf("%d pods read at %s", len(good.pods), good.read.Format(time.RFC3339))
+		using = fmt.Sprintf("%d pods read at %s", len(good.Pods), good.read.Format(time.RFC3339))
 	}
 	h.log.Warn("manifests cannot be read", "url", h.Name(), "why", why, "failures", o.polls, "since", o.since.Format(time.RFC3339), "using", using)
 	o.logged, o.why = now, why

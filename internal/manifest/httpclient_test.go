@@ -112,7 +112,7 @@ func TestHTTPSecretsAreNotShown(t *testing.T) {
 	var log strings.Builder
 	h := newHTTP(t, HTTPOptions{URL: secret, Headers: []string{"X-Key: hunter4"}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	said := fmt.Sprintf("%+v", poll(h))
-	p := h.standing.good.pods[0]
+	p := h.standing.good.Pods[0]
 	loaded, err := Load([]byte(text), LoadOptions{Origin: Origin{Source: SourceHTTP, Path: secret}, NodeName: "node1"})
 	if err != nil || p.UID != loaded.Pods[0].UID || p.Annotations[AnnotationHash] != loaded.Pods[0].Annotations[AnnotationHash] {
 		t.Errorf("UID %s, %v", p.UID, err)

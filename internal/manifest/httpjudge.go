@@ -64,7 +64,7 @@ func (a answer) refusal() error {
 
 // goodSet is an answer that could be used.
 type goodSet struct {
-	pods []*v1.Pod
+	Loaded
 	hash string // of the body
 	body []byte
 	// marks are the newest that came with this body.
@@ -133,41 +133,44 @@ func (s *standing) hear(a answer, now time.Time) {
 
 // take reads a body that is new.
 func (s *standing) take(a answer, hash string, now time.Time) {
-	pods, err := s.load(a.body)
+	loaded, err := s.load(a.body)
 	if err != nil {
 		s.err, s.bad = err, hash
 		return
 	}
 	var before []*v1.Pod
 	if s.good != nil {
-		before = s.good.pods
+		before = s.good.Pods
 	}
-	seen(pods, before, now)
-	s.good = &goodSet{pods: pods, hash: hash, body: a.body, marks: a.marks, read: now}
+	seen(loaded.Pods, before, now)
+	s.good = &goodSet{Loaded: loaded, hash: hash, body: a.body, marks: a.marks, read: now}
 	s.err, s.bad = nil, ""
 }
 
 // load reads a body's pods. Their identity is of the URL as given, all that is shown of the masked one.
-func (s *standing) load(body []byte) ([]*v1.Pod, error) {
+func (s *standing) load(body []byte) (Loaded, error) {
 	loaded, err := Load(body, LoadOptions{Origin: Origin{Source: SourceHTTP, Path: s.url}, NodeName: s.node})
 	if err == nil {
 		for _, p := range loaded.Pods {
 			p.Annotations[AnnotationManifest] = s.shown
 		}
-		return loaded.Pods, nil
+		for i := range loaded.Objects {
+			loaded.Objects[i].Origin.Path = s.shown
+		}
+		return loaded, nil
 	}
 	if docs, errs := document.Parse(body); len(docs) == 0 && len(errs) == 0 {
-		return nil, &InvalidError{Errors: []FieldError{{File: s.shown,
+		return Loaded{}, &InvalidError{Errors: []FieldError{{File: s.shown,
 			Message: "the answer is empty; to stop all pods, serve a List without items"}}}
 	}
 	var invalid *InvalidError
 	if !errors.As(err, &invalid) {
-		return nil, fmt.Errorf("%s: %w", s.shown, err)
+		return Loaded{}, fmt.Errorf("%s: %w", s.shown, err)
 	}
 	for i := range invalid.Errors {
 		invalid.Errors[i].File = s.shown
 	}
-	return nil, invalid
+	return Loaded{}, invalid
 }
 
 // snapshot is what the URL asks for as far as is known.
@@ -175,7 +178,7 @@ func (s *standing) snapshot() Snapshot {
 	if s.good == nil {
 		return Snapshot{Source: s.shown, Err: s.err}
 	}
-	snap := Snapshot{Source: s.shown, Pods: s.good.pods}
+	snap := Snapshot{Source: s.shown, Pods: s.good.Pods, Objects: s.good.Objects}
 	// What the cache has may be older than what runs.
 	blind := s.good.cached
 	switch {

@@ -1,9 +1,7 @@
 package manifest
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 
 	"podrun.io/podrun/internal/manifest/compat"
 	"podrun.io/podrun/internal/manifest/document"
@@ -33,6 +30,8 @@ type LoadOptions struct {
 // Loaded is what a manifest asks for.
 type Loaded struct {
 	Pods []*v1.Pod
+	// Objects are the ConfigMaps and Secrets.
+	Objects []Object
 }
 
 // FieldError is one thing wrong in a manifest.
@@ -132,10 +131,12 @@ func (l *loader) document(d *document.Document) {
 		l.failAt(o, "", "is not an object with apiVersion and kind", pod.Key{})
 		return
 	}
-	switch kind, ok := l.kind(o, "Pod", "PodList", "List"); {
+	switch kind, ok := l.kind(o, "Pod", "PodList", "List", kindConfigMap, kindSecret); {
 	case !ok:
 	case kind == "Pod":
 		l.pod(o)
+	case kind == kindConfigMap || kind == kindSecret:
+		l.object(o, kind)
 	default:
 		l.list(o, kind)
 	}
@@ -153,9 +154,6 @@ func (l *loader) kind(o object, kinds ...string) (string, bool) {
 	switch {
 	case o.value["kind"] == nil || isString && kind == "":
 		fail("kind", "Required value: one of %s", strings.Join(kinds, ", "))
-	case kind == "ConfigMap" || kind == "Secret":
-		fail("kind", "Unsupported value: %q: not supported yet", kind)
-		return "", false
 	case !slices.Contains(kinds, kind):
 		fail("kind", "Unsupported value: %s: supported values: %s",
 			document.Canonical(o.value["kind"]), strings.Join(kinds, ", "))
@@ -193,8 +191,18 @@ func (l *loader) list(o object, kind string) {
 		// The items of a PodList are pods without having to say so.
 		if kind == "PodList" && value["kind"] == nil && value["apiVersion"] == nil {
 			l.pod(one)
-		} else if _, ok := l.kind(one, "Pod"); ok {
+			continue
+		}
+		kinds := []string{"Pod"}
+		if kind == "List" {
+			kinds = []string{"Pod", kindConfigMap, kindSecret}
+		}
+		switch kind, ok := l.kind(one, kinds...); {
+		case !ok:
+		case kind == "Pod":
 			l.pod(one)
+		default:
+			l.object(one, kind)
 		}
 	}
 }
@@ -247,18 +255,7 @@ func places() []document.Place {
 // decodePod decodes what the check let through. An error would be a difference between the two.
 func decodePod(value map[string]any) (*v1.Pod, error) {
 	p := &v1.Pod{}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return p, fmt.Errorf("decoding: %w", err)
-	}
-	strict, err := kjson.UnmarshalStrict(bytes.TrimSpace(text), p)
-	if err != nil {
-		return p, fmt.Errorf("decoding: %w", err)
-	}
-	if len(strict) > 0 {
-		return p, fmt.Errorf("decoding: %w", strict[0])
-	}
-	return p, nil
+	return p, decodeInto(value, p)
 }
 
 // explained reports that one of the errors is the reason for whatever else is wrong at path.

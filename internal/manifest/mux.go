@@ -13,15 +13,20 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// DuplicateError says that a pod is offered twice, and that another offer is used.
+// DuplicateError says that a pod, ConfigMap or Secret is offered twice, and that another offer is used.
 type DuplicateError struct {
+	// Kind is ConfigMap or Secret; "" stands for pod.
+	Kind      string
 	Key       pod.Key
 	Used, Not Origin
 }
 
-func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("%s: pod %s is also in %s, which is used", e.Not.Path, e.Key, e.Used.Path)
+// Message is the error without the file.
+func (e *DuplicateError) Message() string {
+	return fmt.Sprintf("%s %s is also in %s, which is used", cmp.Or(e.Kind, "pod"), e.Key, e.Used.Path)
 }
+
+func (e *DuplicateError) Error() string { return e.Not.Path + ": " + e.Message() }
 
 // Word is what the sources have said so far.
 type Word struct {
@@ -71,6 +76,8 @@ func Merge(w Word) Desired {
 		}
 	}
 	d.Problems = append(d.Problems, w.partUIDs(d.Pods)...)
+	w.gather(&d)
+	w.markConfig(&d)
 	return d
 }
 

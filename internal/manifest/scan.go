@@ -42,8 +42,9 @@ type entry struct {
 	print print
 	hash  string
 	// pods are the last good ones.
-	pods []*v1.Pod
-	err  error
+	pods    []*v1.Pod
+	objects []Object
+	err     error
 	// loose: others can write it; nil if they cannot.
 	loose error
 	// first: it was there when the directory was first read; good: it could be used since. A file that
@@ -243,7 +244,7 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node})
 	if e.err = err; err == nil {
 		seen(loaded.Pods, e.pods, now)
-		e.pods, e.good = loaded.Pods, true
+		e.pods, e.objects, e.good = loaded.Pods, loaded.Objects, true
 	}
 	result.changed = true
 	return result
@@ -297,6 +298,7 @@ func (s *scanner) snapshot() Snapshot {
 	for _, path := range paths {
 		e := s.files[path]
 		snap.Pods = append(snap.Pods, e.pods...)
+		snap.Objects = append(snap.Objects, e.objects...)
 		if e.loose != nil && !s.strict {
 			snap.Warnings = append(snap.Warnings, Problem{Origin: Origin{Source: SourceFile, Path: path}, Err: e.loose})
 		}

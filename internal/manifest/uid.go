@@ -71,6 +71,9 @@ func SameRun(running, wanted *v1.Pod) bool {
 	if running.Name != wanted.Name || running.Namespace != wanted.Namespace || running.Spec.NodeName != wanted.Spec.NodeName {
 		return false
 	}
+	if !sameConfig(running, wanted) {
+		return false
+	}
 	// The same words mean the same, whatever an older podrun made of them.
 	if hash := running.Annotations[AnnotationHash]; hash != "" && hash == wanted.Annotations[AnnotationHash] {
 		return true
@@ -84,7 +87,7 @@ func SameRun(running, wanted *v1.Pod) bool {
 func ownAnnotations(p *v1.Pod) map[string]string {
 	own := map[string]string{}
 	for key, value := range p.Annotations {
-		if key != AnnotationManifest && !strings.HasPrefix(key, "kubernetes.io/config.") {
+		if key != AnnotationManifest && key != AnnotationConfig && !strings.HasPrefix(key, "kubernetes.io/config.") {
 			own[key] = value
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -112,55 +111,6 @@ func safeElement(s string) bool {
 		}
 	}
 	return true
-}
-
-// validateVolumes returns the names that mounts may use.
-func validateVolumes(volumes []v1.Volume, path *field.Path) (sets.Set[string], field.ErrorList) {
-	var errs field.ErrorList
-	names := sets.New[string]()
-	for i := range volumes {
-		at, name := path.Index(i), volumes[i].Name
-		switch {
-		case name == "":
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		case names.Has(name):
-			errs = append(errs, field.Duplicate(at.Child("name"), name))
-		default:
-			errs = append(errs, invalid(at.Child("name"), name, validation.IsDNS1123Label(name))...)
-		}
-		names.Insert(name)
-		errs = append(errs, validateSource(&volumes[i].VolumeSource, at)...)
-	}
-	return names, errs
-}
-
-func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if s.EmptyDir != nil && s.HostPath != nil {
-		errs = append(errs, field.Forbidden(path.Child("hostPath"), "may not specify more than 1 volume type"))
-	}
-	if s.HostPath == nil {
-		return errs
-	}
-	at := path.Child("hostPath")
-	if s.HostPath.Path == "" {
-		errs = append(errs, field.Required(at.Child("path"), ""))
-	}
-	for _, part := range strings.Split(s.HostPath.Path, "/") {
-		if part == ".." {
-			errs = append(errs, field.Invalid(at.Child("path"), s.HostPath.Path, "must not contain '..'"))
-			break
-		}
-	}
-	if s.HostPath.Type != nil {
-		switch *s.HostPath.Type {
-		case v1.HostPathUnset:
-		default:
-			errs = append(errs, supported(*s.HostPath.Type, at.Child("type"), v1.HostPathBlockDev, v1.HostPathCharDev,
-				v1.HostPathDirectory, v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)...)
-		}
-	}
-	return errs
 }
 
 func validateToleration(t *v1.Toleration, path *field.Path) field.ErrorList {

@@ -81,8 +81,9 @@ func validateContainer(s *v1.PodSpec, c *v1.Container, volumes, hostPorts sets.S
 	errs = append(errs, supported(c.TerminationMessagePolicy, at.Child("terminationMessagePolicy"),
 		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, s.HostNetwork, hostPorts, at.Child("ports"))...)
-	errs = append(errs, validateEnv(c.Env, at.Child("env"))...)
-	errs = append(errs, validateMounts(c.VolumeMounts, volumes, at.Child("volumeMounts"))...)
+	errs = append(errs, validateEnv(c.Env, volumes, at.Child("env"))...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
+	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
 	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
 	errs = append(errs, validateSecurity(c.SecurityContext, hostUsers(s), at.Child("securityContext"))...)
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
@@ -158,44 +159,6 @@ func validatePorts(ports []v1.ContainerPort, hostNetwork bool, taken sets.Set[st
 			errs = append(errs, field.Duplicate(at.Child("hostPort"), place))
 		}
 		taken.Insert(place)
-	}
-	return errs
-}
-
-func validateEnv(env []v1.EnvVar, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, e := range env {
-		at := path.Index(i).Child("name")
-		if e.Name == "" {
-			errs = append(errs, field.Required(at, ""))
-			continue
-		}
-		errs = append(errs, invalid(at, e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
-		if strings.ContainsRune(e.Value, 0) {
-			errs = append(errs, field.Invalid(path.Index(i).Child("value"), e.Value, "must not contain a NUL character"))
-		}
-	}
-	return errs
-}
-
-func validateMounts(mounts []v1.VolumeMount, volumes sets.Set[string], path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	places := sets.New[string]()
-	for i, m := range mounts {
-		at := path.Index(i)
-		switch {
-		case m.Name == "":
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		case !volumes.Has(m.Name):
-			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
-		}
-		if m.MountPath == "" {
-			errs = append(errs, field.Required(at.Child("mountPath"), ""))
-		}
-		if places.Has(m.MountPath) {
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
-		}
-		places.Insert(m.MountPath)
 	}
 	return errs
 }

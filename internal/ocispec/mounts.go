@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/runtime"
 )
@@ -41,14 +42,36 @@ func mounts(wanted []runtime.Mount) []specs.Mount {
 }
 
 func bind(m runtime.Mount) specs.Mount {
-	mode := "rw"
+	mode, propagation := "rw", "rprivate"
 	if m.ReadOnly {
 		mode = "ro"
 	}
-	return specs.Mount{
-		Destination: path.Join("/", m.ContainerPath), Type: "bind", Source: m.HostPath,
-		Options: []string{"rbind", "rprivate", mode},
+	switch m.Propagation {
+	case v1.MountPropagationHostToContainer:
+		propagation = "rslave"
+	case v1.MountPropagationBidirectional:
+		propagation = "rshared"
 	}
+	options := []string{"rbind", propagation, mode}
+	if m.RecursiveReadOnly {
+		options = append(options, "rro")
+	}
+	return specs.Mount{Destination: path.Join("/", m.ContainerPath), Type: "bind", Source: m.HostPath, Options: options}
+}
+
+// rootPropagation is that of the container's root: mounts can come and go through it only as far as it
+// lets them. "" is the runtime's default, which is private.
+func rootPropagation(all []runtime.Mount) string {
+	out := ""
+	for _, m := range all {
+		switch {
+		case m.Propagation == v1.MountPropagationBidirectional:
+			return "rshared"
+		case m.Propagation == v1.MountPropagationHostToContainer:
+			out = "rslave"
+		}
+	}
+	return out
 }
 
 func depth(p string) int {

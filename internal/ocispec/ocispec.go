@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -29,6 +30,8 @@ type Input struct {
 	Hostname string
 	// User is who UserName's name stands for in the image, with its groups there; the zero value is root.
 	User specs.User
+	// Env are the container's own variables, resolved.
+	Env []pod.Variable
 	// Mounts are in the order that the manifest has them.
 	Mounts []runtime.Mount
 	// CgroupV2 says that the machine has the unified hierarchy.
@@ -52,10 +55,6 @@ func Build(in Input) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, err := environment(in)
-	if err != nil {
-		return nil, err
-	}
 	namespaces, err := namespaces(in)
 	if err != nil {
 		return nil, err
@@ -66,15 +65,16 @@ func Build(in Input) (*specs.Spec, error) {
 		Process: &specs.Process{
 			Terminal:    in.Container.TTY,
 			Args:        args,
-			Env:         env,
+			Env:         environment(in),
 			Cwd:         workingDir(in),
 			OOMScoreAdj: new(oomScoreAdj(in)),
 		},
 		Mounts: mounts(in.Mounts),
 		Linux: &specs.Linux{
-			CgroupsPath: path.Join(CgroupParent(in.Pod), in.ID),
-			Namespaces:  namespaces,
-			Resources:   resources(in),
+			RootfsPropagation: rootPropagation(in.Mounts),
+			CgroupsPath:       path.Join(CgroupParent(in.Pod), in.ID),
+			Namespaces:        namespaces,
+			Resources:         resources(in),
 		},
 	}
 	if err := secure(spec, in); err != nil {

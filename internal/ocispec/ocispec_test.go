@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/env"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -37,6 +39,10 @@ func input(change ...func(in *Input)) Input {
 	}
 	for _, f := range change {
 		f(&in)
+	}
+	var err error
+	if in.Env, err = env.Resolve(pod.Inside{Pod: in.Pod, Container: in.Container}); err != nil {
+		panic(err) // a mistake in the case
 	}
 	return in
 }
@@ -65,6 +71,8 @@ func TestBuild(t *testing.T) {
 				{HostPath: "/pods/etc/resolv.conf", ContainerPath: "/etc/resolv.conf", Managed: true},
 				{HostPath: "/data/deep", ContainerPath: "/data/a/b", ReadOnly: true},
 				{HostPath: "/data", ContainerPath: "/data/"},
+				{HostPath: "/slave", ContainerPath: "/slave", Propagation: v1.MountPropagationHostToContainer},
+				{HostPath: "/all", ContainerPath: "/all", ReadOnly: true, RecursiveReadOnly: true},
 				{HostPath: "/mine/hosts", ContainerPath: "/etc/hosts", ReadOnly: true},
 				{HostPath: "/shm", ContainerPath: "/dev/shm"},
 			}
@@ -137,20 +145,6 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-func TestExpand(t *testing.T) {
-	t.Parallel()
-	vars := list{{"A", "1"}, {"EMPTY", ""}, {"odd name", "o"}, {"REF", "$(A)"}}
-	for in, want := range map[string]string{
-		"$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$$$(A)": "$1", "$$$$(A)": "$$(A)", "$(B)": "$(B)",
-		"$(EMPTY)": "", "$(odd name)": "o", "$A": "$A", "$": "$", "a$": "a$", "$(": "$(", "$(A": "$(A", "$()": "$()",
-		"$(REF)": "$(A)", "$($(A))": "$($(A))", "": "", ")$(A)": ")1", "€$(A)": "€1",
-	} {
-		if got := expand(in, vars); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for want, in := range map[string]Input{
@@ -158,9 +152,6 @@ func TestRefusals(t *testing.T) {
 		"the pod's uts namespace is missing":     input(func(in *Input) { in.Namespaces.UTS = "" }),
 		"the pod's ipc namespace is missing": input(func(in *Input) {
 			in.Pod.Spec.HostNetwork, in.Namespaces.IPC = true, ""
-		}),
-		"environment variable A: valueFrom is not supported": input(func(in *Input) {
-			in.Container.Env = []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{}}}
 		}),
 	} {
 		if _, err := Build(in); err == nil || err.Error() != want {

@@ -2,12 +2,12 @@ package ocispec
 
 import (
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	"podrun.io/podrun/internal/env"
+	"podrun.io/podrun/internal/pod"
 )
 
 // defaultPath is what a process gets when its image names none.
@@ -16,12 +16,8 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // commandLine is the container's command and args over the image's: a command of its own leaves the
 // image's CMD out.
 func commandLine(in Input) ([]string, error) {
-	vars, err := variables(in.Container.Env)
-	if err != nil {
-		return nil, err
-	}
-	entrypoint := expandAll(in.Container.Command, vars)
-	args := expandAll(in.Container.Args, vars)
+	entrypoint := expandAll(in.Container.Command, in.Env)
+	args := expandAll(in.Container.Args, in.Env)
 	if len(entrypoint) == 0 {
 		if !slices.Equal(in.Image.Entrypoint, []string{""}) { // [""] is how builders reset it
 			entrypoint = in.Image.Entrypoint
@@ -38,42 +34,25 @@ func commandLine(in Input) ([]string, error) {
 }
 
 // environment is the image's and then the container's own; a name given again takes the later value.
-func environment(in Input) ([]string, error) {
-	own, err := variables(in.Container.Env)
-	if err != nil {
-		return nil, err
-	}
-	env := list{}
-	env.set("PATH", defaultPath)
+func environment(in Input) []string {
+	all := list{}
+	all.set("PATH", defaultPath)
 	if in.Container.TTY {
-		env.set("TERM", "xterm")
+		all.set("TERM", "xterm")
 	}
-	env.set("HOSTNAME", in.Hostname)
+	all.set("HOSTNAME", in.Hostname)
 	for _, kv := range in.Image.Env {
 		name, value, _ := strings.Cut(kv, "=")
-		env.set(name, value)
+		all.set(name, value)
 	}
-	for _, e := range own {
-		env.set(e.name, e.value)
+	for _, v := range in.Env {
+		all.set(v.Name, v.Value)
 	}
-	out := make([]string, len(env))
-	for i, e := range env {
+	out := make([]string, len(all))
+	for i, e := range all {
 		out[i] = e.name + "=" + e.value
 	}
-	return out, nil
-}
-
-// variables are the container's own, each expanded with those before it. The image's are not seen, as
-// in Kubernetes.
-func variables(env []v1.EnvVar) (list, error) {
-	var vars list
-	for _, e := range env {
-		if e.ValueFrom != nil {
-			return nil, fmt.Errorf("environment variable %s: valueFrom is not supported", e.Name)
-		}
-		vars.set(e.Name, expand(e.Value, vars))
-	}
-	return vars, nil
+	return out
 }
 
 func workingDir(in Input) string {
@@ -99,49 +78,10 @@ func (l *list) set(name, value string) {
 	*l = append(*l, variable{name, value})
 }
 
-func (l list) get(name string) (string, bool) {
-	for _, v := range l {
-		if v.name == name {
-			return v.value, true
-		}
-	}
-	return "", false
-}
-
-func expandAll(in []string, vars list) []string {
+func expandAll(in []string, vars []pod.Variable) []string {
 	out := make([]string, len(in))
 	for i, s := range in {
-		out[i] = expand(s, vars)
+		out[i], _ = env.Expand(s, vars)
 	}
 	return out
-}
-
-// expand replaces $(NAME) by the variable's value and $$ by $. An unknown name stays as it is written.
-func expand(s string, vars list) string {
-	var out strings.Builder
-	for {
-		i := strings.IndexByte(s, '$')
-		if i < 0 || i == len(s)-1 {
-			out.WriteString(s)
-			return out.String()
-		}
-		out.WriteString(s[:i])
-		s = s[i:]
-		end := strings.IndexByte(s, ')')
-		switch {
-		case s[1] == '$':
-			out.WriteByte('$')
-			s = s[2:]
-		case s[1] == '(' && end > 0:
-			value, known := vars.get(s[2:end])
-			if !known {
-				value = s[:end+1]
-			}
-			out.WriteString(value)
-			s = s[end+1:]
-		default:
-			out.WriteByte('$')
-			s = s[1:]
-		}
-	}
 }

@@ -59,7 +59,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
 	case plan.RemoveData:
 		w.o.Logs.Forget(a.UID)
-		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Data.RemoveData(ctx, w.key, a.UID) })
+		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeData(ctx, a.UID) })
 	default:
 		return fmt.Errorf("no way to do %T", a)
 	}
@@ -116,13 +116,17 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 	image := w.images[a.Container].ready
 	delete(w.images, a.Container)
 	sandbox := mine.Sandboxes[0]
-	mounts, err := w.o.Volumes.Setup(ctx, w.pod, c, sandbox)
+	in, err := w.inside(c, sandbox)
+	if err != nil {
+		return err
+	}
+	mounts, err := w.o.Volumes.Setup(ctx, in)
 	if err != nil {
 		return err
 	}
 	return within(ctx, w.slots.make, func(ctx context.Context) error {
 		err := w.o.Containers.StartContainer(ctx, runtime.Start{
-			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, Image: image, Mounts: mounts,
+			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, Image: image, Env: in.Env, Mounts: mounts,
 		})
 		if err == nil {
 			w.o.Logs.Follow(pod.Instance{Key: w.key, UID: w.pod.UID, Container: c.Name, Attempt: a.Attempt})

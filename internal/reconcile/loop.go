@@ -66,7 +66,7 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 	l.last, l.blame = d, d.Blame()
 	for key, p := range d.Pods {
 		delete(l.strays, key)
-		l.worker(ctx, key).set(p, l.blame.Of(p))
+		l.worker(ctx, key).set(p, l.blame.Of(p), d.Objects)
 	}
 	for key, w := range l.workers {
 		if d.Pods[key] == nil {
@@ -118,7 +118,7 @@ func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 func (l *Loop) retire(ctx context.Context, w *worker) {
 	delete(l.workers, w.key)
 	if p := l.last.Pods[w.key]; p != nil {
-		l.worker(ctx, w.key).set(p, l.blame.Of(p))
+		l.worker(ctx, w.key).set(p, l.blame.Of(p), l.last.Objects)
 	}
 }
 
@@ -129,7 +129,7 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	}
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
 	for _, w := range l.workers {
-		w.set(nil, "")
+		w.set(nil, "", pod.Objects{})
 	}
 	for len(l.workers) > 0 {
 		select {

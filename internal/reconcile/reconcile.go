@@ -22,10 +22,17 @@ type Looker interface {
 	Seen(key pod.Key) pod.Observed
 }
 
-// Volumes readies what a container mounts.
+// Volumes readies what containers mount.
 type Volumes interface {
-	// Setup checks or makes the sources of c's mounts. A *runtime.ReasonError says why one cannot be had.
-	Setup(ctx context.Context, p *v1.Pod, c *v1.Container, s pod.Sandbox) ([]runtime.Mount, error)
+	// Setup checks or makes the sources of in.Container's mounts. A *runtime.ReasonError says why one
+	// cannot be had.
+	Setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, error)
+	// Files reads files in a pod's volumes; those that are not there are left out.
+	Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error)
+	// Refresh brings what a running pod's volumes show of its manifest and of objects up to date.
+	Refresh(ctx context.Context, in pod.Inside) error
+	// Teardown takes down what was mounted for a revision; what is busy is an error.
+	Teardown(ctx context.Context, uid pod.UID) error
 }
 
 // Logs turns what containers write into their logs.
@@ -72,6 +79,8 @@ type Options struct {
 	Boot string
 	// HostIP is the node's address for statuses.
 	HostIP string
+	// Node is what the machine has for pods.
+	Node v1.ResourceList
 	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
 	MaxBackoff time.Duration
 	// Parallel bounds how many containers are made at once, and as many are cleared away; 0 means 4.

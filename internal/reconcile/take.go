@@ -14,12 +14,13 @@ import (
 // take makes what was set last the pod that this worker works for.
 func (w *worker) take(seen pod.Observed) {
 	w.mu.Lock()
-	want, bad, desired, turn := w.want, w.bad, w.desired, w.turn
+	want, bad, desired, turn, known := w.want, w.bad, w.desired, w.turn, w.known
 	w.mu.Unlock()
 	if turn == w.took {
 		return
 	}
 	w.took = turn
+	w.learn(known)
 	before := w.pod
 	w.pod, w.problem = w.choose(want, desired, seen), bad
 	w.unsure = w.pod == nil && desired != nil && !desired.Complete
@@ -30,6 +31,7 @@ func (w *worker) take(seen pod.Observed) {
 		w.stopPulls()
 		clear(w.failures)
 	}
+	w.stale = w.stale || before != w.pod
 }
 
 // choose settles under which UID the wanted pod runs: that of what runs already, if it needs no new
@@ -87,6 +89,7 @@ func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
 	}
 	kept := want.DeepCopy()
 	kept.UID = running.UID
+	manifest.KeepConfig(kept, running)
 	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {
 		metaAnnotation(kept, manifest.AnnotationSeen, seen)
 	}

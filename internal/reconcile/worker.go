@@ -30,15 +30,18 @@ type worker struct {
 	bad     string            // what is wrong with want's manifest now
 	turn    int               // counts what was set
 	desired *manifest.Desired // to be asked whether a pod without a manifest stays
+	known   pod.Objects       // what manifests have of ConfigMaps and Secrets
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
-	shown     *v1.Pod // what was published last came of it
-	saved     *v1.Pod // what was kept on disk last for a pod that ran already
-	problem   string  // what is wrong with its manifest
-	unsure    bool    // not known what to keep, nor that it may go
-	earlier   bool    // a completed pod is of an earlier run
-	replaced  bool    // what is there under pod's UID is of another manifest
+	shown     *v1.Pod     // what was published last came of it
+	saved     *v1.Pod     // what was kept on disk last for a pod that ran already
+	problem   string      // what is wrong with its manifest
+	objects   pod.Objects // what pod may refer to
+	stale     bool        // volumes may show what objects or pod were before
+	unsure    bool        // not known what to keep, nor that it may go
+	earlier   bool        // a completed pod is of an earlier run
+	replaced  bool        // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
 	noted     []pod.Container // the newest instances, as noted down last
@@ -52,6 +55,8 @@ type worker struct {
 const (
 	firstTrouble   = 500 * time.Millisecond
 	longestTrouble = 30 * time.Second
+	// refreshAgain is when volumes that could not be brought up to date are tried again.
+	refreshAgain = time.Second
 )
 
 func newWorker(key pod.Key, o *Options, s slots) *worker {
@@ -63,10 +68,10 @@ func newWorker(key pod.Key, o *Options, s slots) *worker {
 }
 
 // set says what is wanted from now on; nil: nothing. bad is what is wrong with its manifest since p was
-// read.
-func (w *worker) set(p *v1.Pod, bad string) {
+// read. objects are what it may refer to.
+func (w *worker) set(p *v1.Pod, bad string, objects pod.Objects) {
 	w.mu.Lock()
-	w.want, w.bad, w.desired = p, bad, nil
+	w.want, w.bad, w.desired, w.known = p, bad, nil, objects
 	w.turn++
 	w.mu.Unlock()
 	w.ring()
@@ -76,7 +81,7 @@ func (w *worker) set(p *v1.Pod, bad string) {
 // whose manifest only cannot be read stays.
 func (w *worker) release(d manifest.Desired) {
 	w.mu.Lock()
-	w.want, w.bad, w.desired = nil, "", &d
+	w.want, w.bad, w.desired, w.known = nil, "", &d, d.Objects
 	w.turn++
 	w.mu.Unlock()
 	w.ring()
@@ -146,6 +151,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		if w.take(seen); w.unsure {
 			return 0, false
 		}
+		w.refresh(ctx, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
 			w.earlier, w.replaced = false, false
@@ -155,6 +161,9 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble, w.said = 0, ""
+			if w.stale && (p.Wake == 0 || p.Wake > refreshAgain) {
+				p.Wake = refreshAgain
+			}
 			return p.Wake, p.Gone
 		}
 		var err error

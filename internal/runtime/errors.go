@@ -26,3 +26,6 @@ func (e *ReasonError) Unwrap() error { return e.Err }
 
 // ReasonHostPortConflict is the reason of a sandbox that waits for a port of the machine's.
 const ReasonHostPortConflict = "HostPortConflict"
+
+// ReasonFailedMount is how a status shows that a volume is not ready.
+const ReasonFailedMount = "FailedMount"

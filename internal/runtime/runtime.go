@@ -58,6 +58,8 @@ type Start struct {
 	Backoff   int
 	// Image is the resolved image to run, as Images returned it.
 	Image Image
+	// Env are the container's own variables, resolved; its command line may refer to them.
+	Env []pod.Variable
 	// Mounts are in order, sources on the host checked and ready.
 	Mounts []Mount
 }
@@ -66,6 +68,10 @@ type Start struct {
 type Mount struct {
 	HostPath, ContainerPath string
 	ReadOnly                bool
+	// RecursiveReadOnly makes what is mounted below HostPath read-only too.
+	RecursiveReadOnly bool
+	// Propagation says whether mounts on either side come to be on the other; "" is None.
+	Propagation v1.MountPropagationMode
 	// Managed marks a file that podrun provides itself, such as /etc/hosts. A mount of the user's own
 	// at the same place replaces it.
 	Managed bool

@@ -1,15 +1,15 @@
 // Package volume readies what a container mounts: its volumes, and the files under /etc that podrun
-// provides. It checks and makes sources on the host; it mounts nothing and removes nothing. A pod's
-// volumes go with its data directory, which this room does not own.
+// provides. It checks, makes and fills sources on the host, and takes down what it mounted itself. It
+// removes nothing else: a pod's volumes go with its data directory, which this room does not own.
 package volume
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,15 +32,18 @@ type Options struct {
 	ClusterDomain string
 	// Neighbours tells what names a pod can find others by; nil: none.
 	Neighbours func(p *v1.Pod) []pod.HostEntry
+	Log        *slog.Logger
 }
 
-// Volumes readies the mounts of one root directory's pods.
+// Volumes readies the mounts of one root directory's pods. What concerns one pod is not called twice at
+// the same time.
 type Volumes struct {
 	dirs          layout.Dirs
 	host          string
 	clusterDNS    []string
 	clusterDomain string
 	neighbours    func(p *v1.Pod) []pod.HostEntry
+	log           *slog.Logger
 	mu            sync.Mutex // held while a pod's own directory is written
 }
 
@@ -49,49 +52,51 @@ func New(o Options) *Volumes {
 	if o.HostRoot == "" {
 		o.HostRoot = "/"
 	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Volumes{
 		dirs: o.Dirs, host: o.HostRoot, clusterDNS: o.ClusterDNS, clusterDomain: o.ClusterDomain, neighbours: o.Neighbours,
+		log: o.Log,
 	}
 }
 
-// reasonFailed is how a status shows that a volume is not ready.
-const reasonFailed = "FailedMount"
-
-// Setup readies all that c mounts and returns the mounts in the order to make them: an outer directory
-// before what is mounted in it. It may be called at every start; what containers wrote into an emptyDir
-// stays. The error is a *runtime.ReasonError; it may be gone when asked again.
-func (v *Volumes) Setup(ctx context.Context, p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]runtime.Mount, error) {
-	mounts, err := v.setup(ctx, p, c, sandbox)
+// Setup readies all that in.Container mounts and returns the mounts in the order to make them: an outer
+// directory before what is mounted in it. It may be called at every start; what containers wrote into an
+// emptyDir stays. The error is a *runtime.ReasonError; it may be gone when asked again.
+func (v *Volumes) Setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, error) {
+	mounts, err := v.setup(ctx, in)
 	if err != nil {
-		return nil, &runtime.ReasonError{Reason: reasonFailed, Err: err}
+		return nil, &runtime.ReasonError{Reason: runtime.ReasonFailedMount, Err: err}
 	}
 	return mounts, nil
 }
 
-func (v *Volumes) setup(ctx context.Context, p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]runtime.Mount, error) {
+func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if len(c.VolumeDevices) > 0 {
-		return nil, fmt.Errorf("volume device %q: volumeDevices are not supported", c.VolumeDevices[0].Name)
+	if len(in.Container.VolumeDevices) > 0 {
+		return nil, fmt.Errorf("volume device %q: volumeDevices are not supported", in.Container.VolumeDevices[0].Name)
 	}
 	var own []runtime.Mount
-	sources := map[string]string{} // by volume, readied once however often it is mounted
-	for _, m := range c.VolumeMounts {
-		if err := checkMount(m); err != nil {
-			return nil, err
-		}
-		source, ok := sources[m.Name]
+	sources := map[string]source{} // by volume, readied once however often it is mounted
+	for i, m := range in.Container.VolumeMounts {
+		s, ok := sources[m.Name]
 		if !ok {
 			var err error
-			if source, err = v.ready(p, m.Name); err != nil {
+			if s, err = v.ready(ctx, in, m.Name); err != nil {
 				return nil, fmt.Errorf("MountVolume.SetUp failed for volume %q: %w", m.Name, err)
 			}
-			sources[m.Name] = source
+			sources[m.Name] = s
 		}
-		own = append(own, runtime.Mount{HostPath: source, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly})
+		mount, err := v.mountOf(in, i, s)
+		if err != nil {
+			return nil, fmt.Errorf("mount of volume %q at %s: %w", m.Name, m.MountPath, err)
+		}
+		own = append(own, mount)
 	}
-	mounts, err := v.managed(p, c, sandbox)
+	mounts, err := v.managed(in.Pod, in.Container, in.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -103,81 +108,71 @@ func (v *Volumes) setup(ctx context.Context, p *v1.Pod, c *v1.Container, sandbox
 	return mounts, nil
 }
 
-// checkMount refuses what is not supported, rather than leave it out.
-func checkMount(m v1.VolumeMount) error {
-	switch {
-	case m.SubPath != "" || m.SubPathExpr != "":
-		return fmt.Errorf("mount of volume %q at %s: subPath is not supported", m.Name, m.MountPath)
-	case m.MountPropagation != nil && *m.MountPropagation != v1.MountPropagationNone:
-		return fmt.Errorf("mount of volume %q at %s: mountPropagation %s is not supported", m.Name, m.MountPath, *m.MountPropagation)
-	case m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled:
-		return fmt.Errorf("mount of volume %q at %s: recursiveReadOnly %s is not supported", m.Name, m.MountPath, *m.RecursiveReadOnly)
-	}
-	return nil
+// source is a volume that is ready.
+type source struct {
+	path string
+	// readOnly: nothing may be written to it, whatever a mount says.
+	readOnly bool
+	// filled: its files are podrun's, so that a subPath is never made.
+	filled bool
 }
 
-// ready makes or checks the source of the pod's volume and returns its path on the host.
-func (v *Volumes) ready(p *v1.Pod, name string) (string, error) {
+// mountOf is the container's mount number i, of a volume that is ready.
+func (v *Volumes) mountOf(in pod.Inside, i int, s source) (runtime.Mount, error) {
+	m := in.Container.VolumeMounts[i]
+	out := runtime.Mount{HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly}
+	if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
+		out.RecursiveReadOnly = m.ReadOnly
+	}
+	if m.MountPropagation != nil {
+		out.Propagation = *m.MountPropagation
+	}
+	sub, err := subPath(in, m)
+	if err != nil || sub == "" {
+		return out, err
+	}
+	file, err := openSubPath(s, sub)
+	if err != nil {
+		return out, err
+	}
+	defer file.Close()
+	out.HostPath, err = v.pin(in, i, file)
+	return out, err
+}
+
+// ready makes or checks the pod's volume.
+func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source, error) {
+	volume, err := volumeOf(in.Pod, name)
+	if err != nil {
+		return source{}, err
+	}
+	from := volume.VolumeSource
+	switch {
+	case from.HostPath != nil:
+		path, err := readyHostPath(from.HostPath)
+		return source{path: path}, err
+	case from == (v1.VolumeSource{}): // Kubernetes takes a volume without a source for an emptyDir
+		path, err := v.readyEmptyDir(in.Pod, name, &v1.EmptyDirVolumeSource{})
+		return source{path: path}, err
+	case from.EmptyDir != nil:
+		path, err := v.readyEmptyDir(in.Pod, name, from.EmptyDir)
+		return source{path: path}, err
+	case isFilled(volume):
+		path, err := v.readyFilled(in, volume)
+		return source{path: path, readOnly: true, filled: true}, err
+	}
+	return source{}, errors.New("its kind is not supported")
+}
+
+func volumeOf(p *v1.Pod, name string) (*v1.Volume, error) {
 	i := slices.IndexFunc(p.Spec.Volumes, func(o v1.Volume) bool { return o.Name == name })
 	if i < 0 {
-		return "", errors.New("the pod has no such volume")
-	}
-	source := p.Spec.Volumes[i].VolumeSource
-	switch {
-	case source.HostPath != nil:
-		return readyHostPath(source.HostPath)
-	case source == (v1.VolumeSource{}): // Kubernetes takes a volume without a source for an emptyDir
-		return v.readyEmptyDir(p, name, &v1.EmptyDirVolumeSource{})
-	case source.EmptyDir != nil:
-		return v.readyEmptyDir(p, name, source.EmptyDir)
-	}
-	return "", errors.New("only emptyDir and hostPath volumes are supported")
-}
-
-// readyEmptyDir makes the directory unless it is there.
-func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSource) (string, error) {
-	if e.Medium != v1.StorageMediumDefault {
-		return "", fmt.Errorf("emptyDir: medium %q is not supported", e.Medium)
+		return nil, errors.New("the pod has no such volume")
 	}
 	if !isComponent(name) {
-		return "", fmt.Errorf("emptyDir: %q cannot be a directory's name", name)
+		return nil, fmt.Errorf("%q cannot be a directory's name", name)
 	}
-	dir := v.dirs.EmptyDir(p.UID, name)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	root, err := v.openPod(p.UID)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	within, err := filepath.Rel(v.dirs.Pod(p.UID), dir)
-	if err != nil {
-		return "", err
-	}
-	info, err := root.Lstat(within)
-	if err == nil && !info.IsDir() {
-		return "", fmt.Errorf("emptyDir: %s is not a directory", dir)
-	}
-	if err == nil || !errors.Is(err, os.ErrNotExist) {
-		return dir, err
-	}
-	return dir, makeShared(root, within)
-}
-
-// makeShared makes a directory that every user may write to. It gets its name last, so that one with
-// that name has its mode, and whatever mode its users gave it later stays.
-func makeShared(root *os.Root, dir string) error {
-	if err := root.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	fresh := filepath.Join(filepath.Dir(dir), ".new")
-	if err := root.Mkdir(fresh, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	if err := root.Chmod(fresh, 0o777); err != nil { // apart, because the umask takes bits of Mkdir's away
-		return err
-	}
-	return root.Rename(fresh, dir)
+	return &p.Spec.Volumes[i], nil
 }
 
 // openPod opens the revision's own directory, making it if need be. What is done through it cannot be

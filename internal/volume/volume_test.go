@@ -31,6 +31,11 @@ func newFixture(t *testing.T) fixture {
 	return f
 }
 
+// Setup readies the mounts of a container that refers to nothing.
+func (f fixture) Setup(ctx context.Context, p *v1.Pod, c *v1.Container, s pod.Sandbox) ([]runtime.Mount, error) {
+	return f.Volumes.Setup(ctx, pod.Inside{Pod: p, Container: c, Sandbox: s})
+}
+
 func (f fixture) put(t *testing.T, name, content string) {
 	t.Helper()
 	path := filepath.Join(f.host, name)
@@ -156,7 +161,6 @@ func TestEmptyDirNotLedAstray(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	propagation, recursive := v1.MountPropagationHostToContainer, v1.RecursiveReadOnlyEnabled
 	bad := podWith(emptyDir("v"))
 	bad.UID = "../../escape"
 	for name, c := range map[string]struct {
@@ -165,12 +169,9 @@ func TestRefused(t *testing.T) {
 		want      string
 	}{
 		"no such volume":  {podWith(), mounting(mountV), "no such volume"},
-		"another kind":    {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}), mounting(mountV), "only emptyDir and hostPath"},
-		"memory":          {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}), mounting(mountV), `medium "Memory" is not supported`},
-		"subPath":         {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPath: "x"}), "subPath is not supported"},
-		"subPathExpr":     {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPathExpr: "$(X)"}), "subPath is not supported"},
-		"propagation":     {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", MountPropagation: &propagation}), "mountPropagation HostToContainer"},
-		"recursive":       {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", RecursiveReadOnly: &recursive}), "recursiveReadOnly Enabled"},
+		"another kind":    {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}), mounting(mountV), "its kind is not supported"},
+		"medium":          {podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}}), mounting(mountV), `medium "Tape" is not supported`},
+		"subPathExpr":     {podWith(emptyDir("v")), mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPathExpr: "$(X)"}), "the container has no variable $(X)"},
 		"device":          {podWith(), &v1.Container{VolumeDevices: []v1.VolumeDevice{{Name: "d"}}}, "volumeDevices are not supported"},
 		"uid as a path":   {bad, mounting(mountV), "cannot be a directory's name"},
 		"name as a path":  {podWith(emptyDir("../../x")), mounting(v1.VolumeMount{Name: "../../x", MountPath: "/v"}), "cannot be a directory's name"},

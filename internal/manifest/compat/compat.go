@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/manifest/document"
 )
@@ -111,6 +112,15 @@ func Check(value any) []document.Error {
 	c := checker{}
 	c.walk(value, reflect.TypeFor[v1.Pod](), "")
 	c.annotations(value)
+	return c.errs
+}
+
+// CheckMeta refuses what podrun does not support of the metadata of a ConfigMap or Secret.
+func CheckMeta(value any) []document.Error {
+	c := checker{}
+	if object, ok := value.(map[string]any); ok {
+		c.walk(object["metadata"], reflect.TypeFor[metav1.ObjectMeta](), "metadata")
+	}
 	return c.errs
 }
 

@@ -177,7 +177,7 @@ func TestEmptyValuesPass(t *testing.T) {
 	}
 	for path, value := range map[string]any{
 		"spec.containers[0].livenessProbe": map[string]any{},
-		"spec.volumes[0].configMap":        map[string]any{},
+		"spec.volumes[0].iscsi":            map[string]any{},
 		"spec.securityContext.fsGroup":     json.Number("0"),
 		"spec.hostUsers":                   false,
 	} {

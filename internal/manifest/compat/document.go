@@ -13,7 +13,7 @@ Generated from the table that ` + "`podrun validate`, `serve` and `once`" + ` us
 error that names file, line and field; it is never ignored. Leaving a field out, or giving it an empty
 value that means the same, is always accepted. What lies under a field that is not supported is not listed.
 
-Documents of kind Pod, PodList and List (apiVersion v1) are read; any other kind is an error.
+Documents of kind Pod, PodList, List, ConfigMap and Secret (apiVersion v1) are read; any other kind is an error.
 
 | Field | Supported | Remarks |
 | --- | --- | --- |

@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// shell is what a line of sh in the pod's container says, without the last line end.
+func (n *node) shell(pod, line string) string {
+	n.t.Helper()
+	return strings.TrimSuffix(n.ok("exec", pod, "--", "sh", "-c", line), "\n")
+}
+
+// says waits until a line of sh in the pod's container says what is wanted.
+func (n *node) says(pod, line, want string) {
+	n.t.Helper()
+	n.await(fmt.Sprintf("%s in %s to say %q", line, pod, want), func() error {
+		r := n.run("exec", pod, "--", "sh", "-c", line)
+		if r.code != 0 || strings.TrimSuffix(r.stdout, "\n") != want {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+}
+
+const settings = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {greeting: %s, web.conf: "listen 80"}
+binaryData: {raw: AP8=}
+`
+
+const password = `apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {password: %s}
+`
+
+const configured = `apiVersion: v1
+kind: Pod
+metadata: {name: a, labels: {app: web}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: podrun.example/box:1
+    command: [sh, -c, 'echo "$0" >/args; exec sleep 1d', '$(GREETING) $(NAME) $$(NAME) $(NONE)']
+    resources: {limits: {memory: 64Mi}, requests: {cpu: 250m}}
+    envFrom:
+    - {prefix: C_, configMapRef: {name: settings}}
+    - {configMapRef: {name: nowhere, optional: true}}
+    env:
+    - {name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+    - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+    - {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+    - {name: APP, valueFrom: {fieldRef: {fieldPath: "metadata.labels['app']"}}}
+    - {name: MEMORY, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}
+    - {name: CPU, valueFrom: {resourceFieldRef: {resource: requests.cpu, divisor: 1m}}}
+    - {name: GREETING, valueFrom: {configMapKeyRef: {name: settings, key: greeting}}}
+    - {name: BOTH, value: $(GREETING)-$(C_greeting)}
+    - {name: C_greeting, value: mine}
+    volumeMounts:
+    - {name: config, mountPath: /config}
+    - {name: secret, mountPath: /secret}
+    - {name: all, mountPath: /all}
+    - {name: config, mountPath: /etc/web.conf, subPath: web.conf}
+  volumes:
+  - {name: config, configMap: {name: settings}}
+  - {name: secret, secret: {secretName: login, defaultMode: 0400}}
+  - name: all
+    projected:
+      sources:
+      - configMap: {name: settings, items: [{key: greeting, path: deep/greeting}]}
+      - secret: {name: login}
+      - downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}
+`
+
+// waits waits until the pod's container does not run and its state says why.
+func (n *node) waits(pod, reason, message string) {
+	n.t.Helper()
+	n.awaitPod(pod, "to wait: "+message, func(p *v1.Pod) error {
+		for _, s := range p.Status.ContainerStatuses {
+			if w := s.State.Waiting; w != nil && w.Reason == reason && strings.Contains(w.Message, message) {
+				return nil
+			}
+		}
+		return errors.New(asJSON(p.Status))
+	})
+}
+
+// TestConfiguration: a pod waits for its ConfigMap and Secret, finds them inside, and follows their edits.
+func TestConfiguration(t *testing.T) {
+	n := newNode(t)
+	const word, newWord = "tHe-wOrd-31415", "aN0ther-27182"
+	n.write("a.yaml", configured)
+	n.serve()
+	n.waits("a-n", "CreateContainerConfigError", `configmap "settings" not found`)
+	n.write("settings.yaml", fmt.Sprintf(settings, "hello"))
+	n.waits("a-n", "FailedMount", `secret "login" not found`)
+	n.write("login.yaml", fmt.Sprintf(password, word))
+	p := n.ready("a-n")
+	for line, want := range map[string]string{
+		"cat /args":                            "hello a-n $(NAME) $(NONE)",
+		"echo $NODE $APP":                      "n web",
+		"echo $MEMORY $CPU":                    "64 250",
+		"echo $BOTH $C_greeting":               "hello-hello mine",
+		"echo $IP":                             p.Status.PodIP,
+		"cat /config/web.conf /etc/web.conf":   "listen 80listen 80",
+		"hexdump -e '/1 \"%02x\"' /config/raw": "00ff",
+		"cat /secret/password; stat -Lc %a /secret/password":        word + "400",
+		"stat -fc %T /secret /all":                                  "tmpfs\ntmpfs",
+		"cat /all/deep/greeting /all/labels /all/password":          `helloapp="web"` + word,
+		"touch /config/x /secret/x /all/x 2>&1 | grep -c Read-only": "3",
+		"ls /all": "deep\nlabels\npassword",
+	} {
+		if got := n.shell("a", line); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	pid := n.mainPID(p, "c")
+	n.write("settings.yaml", fmt.Sprintf(settings, "bye"))
+	n.says("a", "cat /config/greeting /all/deep/greeting; echo $GREETING", "byebyehello")
+	n.write("login.yaml", fmt.Sprintf(password, newWord))
+	n.says("a", "cat /secret/password /all/password", newWord+newWord)
+	// What is gone stays until it is known what to show instead.
+	n.remove("settings.yaml")
+	n.write("b.yaml", manifest("b", "Always", forever))
+	n.ready("b-n")
+	if got := n.shell("a", "cat /config/greeting"); got != "bye" {
+		t.Errorf("without its ConfigMap: %q", got)
+	}
+	if now := n.ready("a-n"); now.UID != p.UID || n.mainPID(now, "c") != pid {
+		t.Error("an edit of what a pod refers to replaced it")
+	}
+	for _, text := range []string{word, newWord} {
+		n.nowhere(text)
+	}
+}
+
+// nowhere looks for a text in all that the node keeps on disk, and in what it says.
+func (n *node) nowhere(text string) {
+	n.t.Helper()
+	for _, args := range [][]string{{"describe", "pod", "a"}, {"get", "pods", "-o", "yaml"}, {"logs", "a"}} {
+		if r := n.run(args...); strings.Contains(r.String(), text) {
+			n.t.Errorf("podrun %s shows a Secret", strings.Join(args, " "))
+		}
+	}
+	err := filepath.WalkDir(n.dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if path == n.manifests || strings.HasSuffix(path, "kubernetes.io~secret") || strings.HasSuffix(path, "kubernetes.io~projected") || d.Name() == "sandboxes" {
+			return fs.SkipDir
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if bytes.Contains(data, []byte(text)) {
+			n.t.Errorf("a Secret is in %s", path)
+		}
+		return err
+	})
+	must(n.t, err)
+}

@@ -1,0 +1,133 @@
+package env
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Field is the value of one of the pod's fields that the downward API has.
+func Field(in pod.Inside, path string) (string, error) {
+	p := in.Pod
+	if field, key, ok := Subscript(path); ok {
+		switch field {
+		case "metadata.labels":
+			return p.Labels[key], nil
+		case "metadata.annotations":
+			return p.Annotations[key], nil
+		}
+	}
+	switch path {
+	case "metadata.name":
+		return p.Name, nil
+	case "metadata.namespace":
+		return p.Namespace, nil
+	case "metadata.uid":
+		return string(p.UID), nil
+	case "metadata.labels":
+		return Lines(p.Labels), nil
+	case "metadata.annotations":
+		return Lines(p.Annotations), nil
+	case "spec.nodeName":
+		return p.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return p.Spec.ServiceAccountName, nil
+	case "status.hostIP":
+		return first(in.HostIPs, path)
+	case "status.hostIPs":
+		return strings.Join(in.HostIPs, ","), nil
+	case "status.podIP":
+		return first(in.IPs(), path)
+	case "status.podIPs":
+		return strings.Join(in.IPs(), ","), nil
+	}
+	return "", fmt.Errorf("unsupported fieldPath: %s", path)
+}
+
+func first(ips []string, path string) (string, error) {
+	if len(ips) == 0 {
+		return "", fmt.Errorf("%s is not known yet", path)
+	}
+	return ips[0], nil
+}
+
+// Subscript splits a path such as metadata.labels['a'].
+func Subscript(path string) (field, key string, ok bool) {
+	rest, ok := strings.CutSuffix(path, "']")
+	if !ok {
+		return path, "", false
+	}
+	field, key, ok = strings.Cut(rest, "['")
+	return field, key, ok && field != ""
+}
+
+// Lines is a map as the downward API writes it: a line of key="value" each, in the order of the keys.
+func Lines(m map[string]string) string {
+	lines := make([]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		lines = append(lines, key+"="+strconv.Quote(m[key]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Resource is a limit or request of the container's, or of another's of its pod, as a number of divisors,
+// rounded up. A limit that is not set is what the machine has.
+func Resource(in pod.Inside, ref *v1.ResourceFieldSelector) (string, error) {
+	c := in.Container
+	if ref.ContainerName != "" && (c == nil || ref.ContainerName != c.Name) {
+		if c = containerOf(in.Pod, ref.ContainerName); c == nil {
+			return "", fmt.Errorf("container %s not found", ref.ContainerName)
+		}
+	}
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	resource := v1.ResourceName(name)
+	if c == nil || !known(resource) {
+		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+	}
+	switch kind {
+	case "limits":
+		limit, set := c.Resources.Limits[resource]
+		if !set || limit.IsZero() {
+			limit = in.Node[resource]
+		}
+		return divide(resource, limit, ref.Divisor), nil
+	case "requests":
+		return divide(resource, c.Resources.Requests[resource], ref.Divisor), nil
+	}
+	return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+}
+
+func known(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage ||
+		strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+func containerOf(p *v1.Pod, name string) *v1.Container {
+	for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range all {
+			if all[i].Name == name {
+				return &all[i]
+			}
+		}
+	}
+	return nil
+}
+
+// divide counts in thousandths for processors and in whole ones for all else, as Kubernetes does.
+func divide(name v1.ResourceName, value, divisor resource.Quantity) string {
+	if divisor.IsZero() {
+		divisor = resource.MustParse("1")
+	}
+	if name == v1.ResourceCPU {
+		return strconv.FormatInt(int64(math.Ceil(float64(value.MilliValue())/float64(divisor.MilliValue()))), 10)
+	}
+	return strconv.FormatInt(int64(math.Ceil(float64(value.Value())/float64(divisor.Value()))), 10)
+}

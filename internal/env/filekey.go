@@ -1,0 +1,60 @@
+package env
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// fileKey finds the variable in the file's lines. A file that is not there is one without variables.
+func fileKey(files map[pod.FileKey]string, ref *v1.FileKeySelector) (value string, found bool, err error) {
+	text, there := files[pod.FileKey{Volume: ref.VolumeName, Path: ref.Path}]
+	if there {
+		value, found, err = lookUp(text, ref.Key)
+	}
+	if err != nil || found || isTrue(ref.Optional) {
+		return value, found, err
+	}
+	if !there {
+		return "", false, fmt.Errorf("couldn't find file %s in volume %s", ref.Path, ref.VolumeName)
+	}
+	return "", false, fmt.Errorf("environment variable key %q not found in file %s of volume %s", ref.Key, ref.Path, ref.VolumeName)
+}
+
+// lookUp reads lines of KEY='value'; a value may go over lines until its closing quote. Blank lines and
+// those that begin with # are left out, and the last one of a name counts. It is the form of KEP-3721.
+func lookUp(text, key string) (value string, found bool, err error) {
+	for n, rest := 1, text; rest != ""; n++ {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		line = strings.TrimSuffix(line, "\r")
+		if trimmed := strings.TrimSpace(line); trimmed == "" || strings.HasPrefix(trimmed, "#") {
+			continue
+		}
+		name, quoted, ok := strings.Cut(line, "=")
+		if !ok || !strings.HasPrefix(quoted, "'") {
+			return "", false, fmt.Errorf("line %d of the file is not of the form KEY='value'", n)
+		}
+		quoted = quoted[1:]
+		begin := n
+		for !strings.Contains(quoted, "'") {
+			if rest == "" {
+				return "", false, fmt.Errorf("the value that begins in line %d of the file has no closing quote", begin)
+			}
+			line, rest, _ = strings.Cut(rest, "\n")
+			quoted += "\n" + line
+			n++
+		}
+		content, after, _ := strings.Cut(quoted, "'")
+		if after = strings.TrimSpace(after); after != "" && !strings.HasPrefix(after, "#") {
+			return "", false, fmt.Errorf("line %d of the file has text after the closing quote", n)
+		}
+		if strings.TrimSpace(name) == key {
+			value, found = content, true
+		}
+	}
+	return value, found, nil
+}

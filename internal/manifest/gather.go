@@ -1,0 +1,39 @@
+package manifest
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// gather puts the ConfigMaps and Secrets of all sources together. One that is offered twice is taken from
+// the first source, there from the first file by name.
+func (w Word) gather(d *Desired) {
+	d.Objects = pod.Objects{ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{}}
+	type name struct {
+		kind string
+		key  pod.Key
+	}
+	used := map[name]Origin{}
+	for _, source := range w.Order {
+		objects := slices.Clone(w.Last[source].Objects)
+		slices.SortStableFunc(objects, func(a, b Object) int { return cmp.Compare(a.Origin.Path, b.Origin.Path) })
+		for _, o := range objects {
+			n := name{o.kind(), o.key()}
+			if first, twice := used[n]; twice {
+				err := &DuplicateError{Kind: n.kind, Key: n.key, Used: first, Not: o.Origin}
+				d.Problems = append(d.Problems, Problem{Origin: o.Origin, Err: err})
+				continue
+			}
+			used[n] = o.Origin
+			if o.Secret != nil {
+				d.Objects.Secrets[n.key] = o.Secret
+			} else {
+				d.Objects.ConfigMaps[n.key] = o.ConfigMap
+			}
+		}
+	}
+}

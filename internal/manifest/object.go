@@ -1,0 +1,199 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"podrun.io/podrun/internal/manifest/compat"
+	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/pod"
+)
+
+// The kinds of objects that pods refer to.
+const (
+	kindConfigMap = "ConfigMap"
+	kindSecret    = "Secret"
+)
+
+// Object is a ConfigMap or a Secret; the other one is nil.
+type Object struct {
+	ConfigMap *v1.ConfigMap
+	Secret    *v1.Secret
+	Origin    Origin
+}
+
+// kind is the object's, and key its name.
+func (o Object) kind() string {
+	if o.Secret != nil {
+		return kindSecret
+	}
+	return kindConfigMap
+}
+
+func (o Object) key() pod.Key {
+	if o.Secret != nil {
+		return pod.Key{Namespace: o.Secret.Namespace, Name: o.Secret.Name}
+	}
+	return pod.Key{Namespace: o.ConfigMap.Namespace, Name: o.ConfigMap.Name}
+}
+
+// object reads a ConfigMap or a Secret. What is wrong with a Secret is told without its values.
+func (l *loader) object(o object, kind string) {
+	secret := kind == kindSecret
+	t := reflect.TypeFor[v1.ConfigMap]()
+	if secret {
+		t = reflect.TypeFor[v1.Secret]()
+	}
+	errs := document.Check(o.value, t, "", nil)
+	errs = append(errs, compat.CheckMeta(o.value)...)
+	read := Object{Origin: l.Origin}
+	var more field.ErrorList
+	var err error
+	if secret {
+		read.Secret = &v1.Secret{}
+		err = decodeInto(o.value, read.Secret)
+		setSecretDefaults(read.Secret)
+		more = validateSecret(read.Secret)
+	} else {
+		read.ConfigMap = &v1.ConfigMap{}
+		err = decodeInto(o.value, read.ConfigMap)
+		orElse(&read.ConfigMap.Namespace, v1.NamespaceDefault)
+		more = validateConfigMap(read.ConfigMap)
+	}
+	if err != nil && len(errs) == 0 {
+		errs = append(errs, document.Error{Message: err.Error()})
+	}
+	for _, e := range more {
+		if !explained(errs, e.Field) {
+			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
+		}
+	}
+	for _, e := range errs {
+		l.failAt(o, e.Path, discreet(e, secret), pod.Key{})
+	}
+	if len(errs) > 0 {
+		return
+	}
+	for _, other := range l.loaded.Objects {
+		if other.kind() == kind && other.key() == read.key() {
+			l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", read.key().Name), pod.Key{})
+			return
+		}
+	}
+	l.loaded.Objects = append(l.loaded.Objects, read)
+}
+
+// discreet is an error's message without a Secret's content.
+func discreet(e document.Error, secret bool) string {
+	if what, _, shown := strings.Cut(e.Message, ", not "); secret && shown && (within(e.Path, "data") || within(e.Path, "stringData")) {
+		return what
+	}
+	return e.Message
+}
+
+// decodeInto decodes what the check let through.
+func decodeInto(value map[string]any, into any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("decoding: %w", err)
+	}
+	strict, err := kjson.UnmarshalStrict(bytes.TrimSpace(text), into)
+	if err != nil {
+		return fmt.Errorf("decoding: %w", err)
+	}
+	if len(strict) > 0 {
+		return fmt.Errorf("decoding: %w", strict[0])
+	}
+	return nil
+}
+
+// setSecretDefaults fills in what is left out, and moves stringData into data as the API server does.
+func setSecretDefaults(s *v1.Secret) {
+	orElse(&s.Namespace, v1.NamespaceDefault)
+	orElse(&s.Type, v1.SecretTypeOpaque)
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	for key, value := range s.StringData {
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+}
+
+// maxObject is the most that a ConfigMap or a Secret may hold, in bytes.
+const maxObject = v1.MaxSecretSize
+
+func validateConfigMap(m *v1.ConfigMap) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&m.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
+		errs = append(errs, configKey(field.NewPath("data").Key(key), key)...)
+		if _, twice := m.BinaryData[key]; twice {
+			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
+		}
+		size += len(m.Data[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.BinaryData)) {
+		errs = append(errs, configKey(field.NewPath("binaryData").Key(key), key)...)
+		size += len(m.BinaryData[key])
+	}
+	if size > maxObject {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", maxObject))
+	}
+	return errs
+}
+
+func configKey(path *field.Path, key string) field.ErrorList {
+	return invalid(path, key, validation.IsConfigMapKey(key))
+}
+
+func validateSecret(s *v1.Secret) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&s.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	path := field.NewPath("data")
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		errs = append(errs, configKey(path.Key(key), key)...)
+		size += len(s.Data[key])
+	}
+	if size > maxObject {
+		errs = append(errs, field.TooLong(path, "", maxObject))
+	}
+	for _, key := range secretKeys()[s.Type] {
+		if _, found := s.Data[key]; !found {
+			errs = append(errs, field.Required(path.Key(key), ""))
+		}
+	}
+	if s.Type == v1.SecretTypeBasicAuth && s.Data[v1.BasicAuthUsernameKey] == nil && s.Data[v1.BasicAuthPasswordKey] == nil {
+		errs = append(errs, field.Required(path.Key(v1.BasicAuthUsernameKey), ""), field.Required(path.Key(v1.BasicAuthPasswordKey), ""))
+	}
+	for _, key := range []string{v1.DockerConfigKey, v1.DockerConfigJsonKey} {
+		if text, found := s.Data[key]; found && slices.Contains(secretKeys()[s.Type], key) && !json.Valid(text) {
+			errs = append(errs, field.Invalid(path.Key(key), "<secret contents redacted>", "is not JSON"))
+		}
+	}
+	if s.Type == v1.SecretTypeServiceAccountToken && s.Annotations[v1.ServiceAccountNameKey] == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(v1.ServiceAccountNameKey), ""))
+	}
+	return errs
+}
+
+// secretKeys are the keys that Secrets of some types must have.
+func secretKeys() map[v1.SecretType][]string {
+	return map[v1.SecretType][]string{
+		v1.SecretTypeDockercfg:        {v1.DockerConfigKey},
+		v1.SecretTypeDockerConfigJson: {v1.DockerConfigJsonKey},
+		v1.SecretTypeSSHAuth:          {v1.SSHAuthPrivateKey},
+		v1.SecretTypeTLS:              {v1.TLSCertKey, v1.TLSPrivateKeyKey},
+	}
+}

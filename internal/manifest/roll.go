@@ -1,0 +1,153 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/pod"
+)
+
+const (
+	// AnnotationRestart with the value "true" makes an edit of a ConfigMap or Secret that a pod refers to
+	// as much as an edit of the pod.
+	AnnotationRestart = "podrun.io/restart-on-change"
+	// AnnotationConfig is on pods with AnnotationRestart: a hash of all that they refer to.
+	AnnotationConfig = "podrun.io/config.hash"
+)
+
+// Ref is a ConfigMap or Secret that a pod refers to.
+type Ref struct {
+	Kind string // ConfigMap or Secret
+	Name string
+	// Optional: the pod runs without it too.
+	Optional bool
+}
+
+// Refs are all that a pod refers to, in the order of kinds and names.
+func Refs(p *v1.Pod) []Ref {
+	all := map[Ref]bool{}
+	add := func(kind, name string, optional *bool) {
+		all[Ref{Kind: kind, Name: name, Optional: optional != nil && *optional}] = true
+	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for _, from := range c.EnvFrom {
+			if r := from.ConfigMapRef; r != nil {
+				add(kindConfigMap, r.Name, r.Optional)
+			}
+			if r := from.SecretRef; r != nil {
+				add(kindSecret, r.Name, r.Optional)
+			}
+		}
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
+				add(kindConfigMap, e.ValueFrom.ConfigMapKeyRef.Name, e.ValueFrom.ConfigMapKeyRef.Optional)
+			}
+			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+				add(kindSecret, e.ValueFrom.SecretKeyRef.Name, e.ValueFrom.SecretKeyRef.Optional)
+			}
+		}
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.ConfigMap != nil {
+			add(kindConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
+		}
+		if v.Secret != nil {
+			add(kindSecret, v.Secret.SecretName, v.Secret.Optional)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			if s.ConfigMap != nil {
+				add(kindConfigMap, s.ConfigMap.Name, s.ConfigMap.Optional)
+			}
+			if s.Secret != nil {
+				add(kindSecret, s.Secret.Name, s.Secret.Optional)
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(all), func(a, b Ref) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(fmt.Sprint(a.Optional), fmt.Sprint(b.Optional)))
+	})
+}
+
+// Missing are the objects that a pod cannot start without and that no manifest has.
+func (d Desired) Missing(p *v1.Pod) []Ref {
+	var missing []Ref
+	for _, r := range Refs(p) {
+		if content(d.Objects, p.Namespace, r) == nil && !r.Optional {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// content is an object's in one form, nil if there is no such object.
+func content(all pod.Objects, namespace string, r Ref) map[string]any {
+	key := pod.Key{Namespace: namespace, Name: r.Name}
+	data := map[string]any{}
+	switch m, s := all.ConfigMaps[key], all.Secrets[key]; {
+	case r.Kind == kindConfigMap && m != nil:
+		for name, value := range m.Data {
+			data[name] = value
+		}
+		for name, value := range m.BinaryData {
+			data[name] = string(value)
+		}
+	case r.Kind == kindSecret && s != nil:
+		for name, value := range s.Data {
+			data[name] = string(value)
+		}
+	default:
+		return nil
+	}
+	return data
+}
+
+// markConfig notes on the pods that ask for it what they refer to, which is then a part of their identity.
+// While that is not sure, a pod that runs gets no mark and so stays as it is.
+func (w Word) markConfig(d *Desired) {
+	for key, p := range d.Pods {
+		if p.Annotations[AnnotationRestart] != "true" {
+			continue
+		}
+		_, runs := w.Running[key]
+		if len(d.Missing(p)) > 0 || runs && !d.Complete {
+			continue
+		}
+		all := []any{}
+		for _, r := range Refs(p) {
+			one := []any{r.Kind, r.Name, nil}
+			if data := content(d.Objects, p.Namespace, r); data != nil {
+				one[2] = data
+			}
+			all = append(all, one)
+		}
+		marked := p.DeepCopy()
+		hash := digest(document.Canonical(all))
+		marked.Annotations[AnnotationConfig] = hash
+		if regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(string(p.UID)) { // else the manifest gives it
+			marked.UID = pod.UID(digest([]byte(p.UID), "\nconfig:", hash))
+		}
+		d.Pods[key] = marked
+	}
+}
+
+// sameConfig reports that what a running pod refers to is what it was started with, as far as is known.
+func sameConfig(running, wanted *v1.Pod) bool {
+	now := wanted.Annotations[AnnotationConfig]
+	return now == "" || now == running.Annotations[AnnotationConfig]
+}
+
+// KeepConfig puts the mark of what a running pod was started with on its new manifest, if that has none.
+func KeepConfig(kept, running *v1.Pod) {
+	if was := running.Annotations[AnnotationConfig]; was != "" && kept.Annotations[AnnotationConfig] == "" {
+		kept.Annotations[AnnotationConfig] = was
+	}
+}

@@ -1,0 +1,173 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// mountSource is what file systems in memory that podrun mounted are called in the table of mounts.
+const mountSource = "podrun"
+
+// readyEmptyDir makes the directory unless it is there, and mounts memory on it where that is its medium.
+func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSource) (string, error) {
+	dir, err := v.makeDir(p.UID, layout.KindEmptyDir, name)
+	if err != nil {
+		return "", fmt.Errorf("emptyDir: %w", err)
+	}
+	switch {
+	case e.Medium == v1.StorageMediumDefault:
+	case e.Medium == v1.StorageMediumMemory:
+		options := "mode=0777"
+		if size := memorySize(p, e); size > 0 {
+			options += ",size=" + strconv.FormatInt(size, 10)
+		}
+		err = v.mountMemory(p.UID, dir, "tmpfs", options)
+	case strings.HasPrefix(string(e.Medium), string(v1.StorageMediumHugePages)):
+		err = v.mountHugePages(p, dir, e)
+	default:
+		err = fmt.Errorf("medium %q is not supported", e.Medium)
+	}
+	if err != nil {
+		return "", fmt.Errorf("emptyDir: %w", err)
+	}
+	return dir, nil
+}
+
+// memorySize is the most bytes that a volume in memory may take, as the kubelet has it: its own limit, or
+// all that the pod's containers may take if that is less; 0: no limit of the pod's.
+func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
+	var most int64
+	for i := range p.Spec.Containers {
+		limit, ok := p.Spec.Containers[i].Resources.Limits[v1.ResourceMemory]
+		if !ok || limit.IsZero() {
+			most = 0
+			break
+		}
+		most += limit.Value()
+	}
+	if e.SizeLimit == nil || e.SizeLimit.Sign() <= 0 {
+		return most
+	}
+	if own := e.SizeLimit.Value(); most == 0 || own < most {
+		return own
+	}
+	return most
+}
+
+// mountHugePages mounts the pages of the size that the medium names, or, where it names none, of the one
+// size that the pod asks for.
+func (v *Volumes) mountHugePages(p *v1.Pod, dir string, e *v1.EmptyDirVolumeSource) error {
+	size, err := pageSize(p, e.Medium)
+	if err != nil {
+		return err
+	}
+	options := "mode=0777,pagesize=" + strconv.FormatInt(size.Value(), 10)
+	if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
+		options += ",size=" + strconv.FormatInt(e.SizeLimit.Value(), 10)
+	}
+	return v.mountMemory(p.UID, dir, "hugetlbfs", options)
+}
+
+func pageSize(p *v1.Pod, medium v1.StorageMedium) (resource.Quantity, error) {
+	if text, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
+		size, err := resource.ParseQuantity(text)
+		if err != nil || size.Sign() <= 0 {
+			return size, fmt.Errorf("medium %q names no size of pages", medium)
+		}
+		return size, nil
+	}
+	var found []resource.Quantity
+	for i := range p.Spec.Containers {
+		for name := range p.Spec.Containers[i].Resources.Requests {
+			text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+			size, err := resource.ParseQuantity(text)
+			if ok && err == nil && (len(found) == 0 || found[0].Cmp(size) != 0) {
+				found = append(found, size)
+			}
+		}
+	}
+	if len(found) != 1 {
+		return resource.Quantity{}, fmt.Errorf("medium %q needs containers that ask for huge pages of one size, or a size as in HugePages-2Mi", medium)
+	}
+	return found[0], nil
+}
+
+// mountMemory mounts a file system in memory on dir, a directory of the pod's, unless one is there.
+func (v *Volumes) mountMemory(uid pod.UID, dir, kind, options string) error {
+	mounted, err := mountinfo.Mounted(dir)
+	if err != nil || mounted {
+		return err
+	}
+	root, err := v.openPod(uid)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	within, err := filepath.Rel(v.dirs.Pod(uid), dir)
+	if err != nil {
+		return err
+	}
+	target, err := root.Open(within)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	// By its descriptor: a symbolic link that is put in its place leads nowhere.
+	at := "/proc/self/fd/" + strconv.Itoa(int(target.Fd()))
+	if err := unix.Mount(mountSource, at, kind, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mounting %s on %s: %w", kind, dir, err)
+	}
+	return nil
+}
+
+// makeDir makes a volume's directory, which every user may write to, unless it is there.
+func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
+	dir := v.dirs.Volume(uid, kind, name)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	root, err := v.openPod(uid)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	within, err := filepath.Rel(v.dirs.Pod(uid), dir)
+	if err != nil {
+		return "", err
+	}
+	info, err := root.Lstat(within)
+	if err == nil && !info.IsDir() {
+		return "", fmt.Errorf("%s is not a directory", dir)
+	}
+	if err == nil || !errors.Is(err, os.ErrNotExist) {
+		return dir, err
+	}
+	return dir, makeShared(root, within)
+}
+
+// makeShared makes a directory that every user may write to. It gets its name last, so that one with
+// that name has its mode, and whatever mode its users gave it later stays.
+func makeShared(root *os.Root, dir string) error {
+	if err := root.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	fresh := filepath.Join(filepath.Dir(dir), ".new")
+	if err := root.Mkdir(fresh, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := root.Chmod(fresh, 0o777); err != nil { // apart, because the umask takes bits of Mkdir's away
+		return err
+	}
+	return root.Rename(fresh, dir)
+}

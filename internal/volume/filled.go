@@ -1,0 +1,113 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// readyFilled makes a volume of files that podrun writes, and fills it. What has been filled before
+// stays as it is while what it is of is missing: nobody knows for how long.
+func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) {
+	files, missing := fill(in, volume)
+	var absent *absentError
+	kind, memory := filledKind(volume)
+	if missing != nil && !(errors.As(missing, &absent) && isWritten(v.dirs.Volume(in.Pod.UID, kind, volume.Name))) {
+		return "", missing
+	}
+	dir, err := v.makeDir(in.Pod.UID, kind, volume.Name)
+	if err != nil {
+		return "", err
+	}
+	if memory {
+		if err := v.mountSecret(in.Pod.UID, dir); err != nil {
+			return "", err
+		}
+	}
+	if missing != nil {
+		v.log.Warn("a volume shows what it had before", "pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "why", missing)
+		return dir, nil
+	}
+	return dir, v.write(in.Pod, dir, files)
+}
+
+// mountSecret mounts memory that is not swapped out, where the kernel has that.
+func (v *Volumes) mountSecret(uid pod.UID, dir string) error {
+	const options = "mode=0777"
+	if err := v.mountMemory(uid, dir, "tmpfs", options+",noswap"); err == nil {
+		return nil
+	}
+	return v.mountMemory(uid, dir, "tmpfs", options)
+}
+
+// write brings the files of a volume up to date.
+func (v *Volumes) write(p *v1.Pod, dir string, files payload) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return writeAtomically(root, files, fsGroup(p))
+}
+
+// Refresh brings the volumes of in.Pod that are filled already up to date. A file of the new content and
+// one of the old are never seen together by who enters ..data once. What cannot be had now leaves what
+// was there before.
+func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
+	var errs []error
+	for i := range in.Pod.Spec.Volumes {
+		volume := &in.Pod.Spec.Volumes[i]
+		if !isFilled(volume) || !isComponent(volume.Name) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		kind, _ := filledKind(volume)
+		dir := v.dirs.Volume(in.Pod.UID, kind, volume.Name)
+		if !isWritten(dir) {
+			continue // a start readies it
+		}
+		files, err := fill(in, volume)
+		if err == nil {
+			err = v.write(in.Pod, dir, files)
+		}
+		var absent *absentError
+		switch {
+		case errors.As(err, &absent):
+			v.log.Debug("a volume shows what it had before", "pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "why", err)
+		case err != nil:
+			errs = append(errs, fmt.Errorf("volume %q: %w", volume.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Files implements reconcile.Volumes: it reads files of emptyDirs.
+func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error) {
+	out := map[pod.FileKey]string{}
+	for _, key := range keys {
+		volume, err := volumeOf(p, key.Volume)
+		if err != nil {
+			return nil, fmt.Errorf("volume %q: %w", key.Volume, err)
+		}
+		if volume.EmptyDir == nil {
+			return nil, fmt.Errorf("volume %q is not an emptyDir", key.Volume)
+		}
+		text, err := readWithin(v.dirs.EmptyDir(p.UID, key.Volume), strings.TrimLeft(key.Path, "/"))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s of volume %q: %w", key.Path, key.Volume, err)
+		}
+		out[key] = text
+	}
+	return out, nil
+}

@@ -1,0 +1,108 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Teardown unmounts what was mounted for a revision's volumes, and nothing else: not what somebody put
+// into one, nor what is in use. Then it is an error, to be tried again.
+func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
+	if !isComponent(string(uid)) {
+		return fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
+	}
+	parent, err := filepath.EvalSymlinks(v.dirs.Pods())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(parent, string(uid))
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		return fmt.Errorf("looking for a pod's mounts: %w", err)
+	}
+	var errs []error
+	for _, m := range slices.Backward(mounts) { // the latest first: several may be on one place
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		switch {
+		case isPin(dir, m.Mountpoint):
+			err = unmountTree(m.Mountpoint)
+		case isOwnMount(dir, m):
+			err = unmount(m.Mountpoint)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// unmount unmounts what is on a path now, if anything is; never by force.
+func unmount(path string) error {
+	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmounting %s: %w", path, err)
+	}
+	return nil
+}
+
+// unmountTree unmounts a bind of podrun's with what came into it with its source; the source keeps it.
+func unmountTree(path string) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
+	if err != nil {
+		return fmt.Errorf("looking for mounts on %s: %w", path, err)
+	}
+	if len(mounts) == 0 {
+		return nil
+	}
+	if err := unix.Mount("", path, "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("parting %s from its source: %w", path, err)
+	}
+	for _, m := range slices.Backward(mounts) {
+		if err := unmount(m.Mountpoint); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isPin reports the place of a part of a volume.
+func isPin(podDir, path string) bool {
+	within, err := filepath.Rel(podDir, path)
+	parts := strings.Split(within, "/")
+	return err == nil && len(parts) == 4 && parts[0] == filepath.Base(layout.Dirs{}.SubPaths(""))
+}
+
+// isOwnMount reports a mount of podrun's: on the very place of a volume, and of a kind that is mounted
+// there.
+func isOwnMount(podDir string, m *mountinfo.Info) bool {
+	within, err := filepath.Rel(podDir, m.Mountpoint)
+	if err != nil {
+		return false
+	}
+	parts := strings.Split(within, "/")
+	if len(parts) != 3 || parts[0] != "volumes" {
+		return false
+	}
+	switch parts[1] {
+	case layout.KindNFS:
+		return m.FSType == "nfs" || m.FSType == "nfs4"
+	case layout.KindImage:
+		return m.Source == mountSource || m.FSType == "overlay"
+	}
+	return m.Source == mountSource && (m.FSType == "tmpfs" || m.FSType == "hugetlbfs")
+}
