@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
@@ -65,6 +66,25 @@ func (n *node) links() []string {
 	return []string{name}
 }
 
+// tablesOf are the nftables tables of the node's bridge.
+func tablesOf(links []string) ([]string, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.ListTables()
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, table := range all {
+		if len(links) > 0 && strings.HasPrefix(table.Name, links[0]) {
+			found = append(found, table.Name)
+		}
+	}
+	return found, nil
+}
+
 // leftovers returns an error that names all that is left of the node.
 func (n *node) leftovers(links []string) error {
 	var left []error
@@ -84,10 +104,15 @@ func (n *node) leftovers(links []string) error {
 			left = append(left, fmt.Errorf("network link %s", link))
 		}
 	}
+	tables, err := tablesOf(links)
+	left = append(left, err)
+	for _, table := range tables {
+		left = append(left, fmt.Errorf("nftables table %s", table))
+	}
 	for _, group := range n.cgroups() {
 		left = append(left, fmt.Errorf("cgroup %s", group))
 	}
-	for _, dir := range []string{n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started")} {
+	for _, dir := range []string{n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started"), n.path("run", "network")} {
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && path != dir {
 				left = append(left, fmt.Errorf("file %s", path))

@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -168,4 +172,72 @@ func TestNamesAndResolvers(t *testing.T) {
 	if got := n.run("exec", "app", "--", "grep", "-c", "db-0", "/etc/hosts"); strings.TrimSpace(got.stdout) != "0" {
 		t.Errorf("a name that is not there any more: %v", got)
 	}
+}
+
+// TestCycles: pods that come and go leave rules, addresses, links, mounts, cgroups and serve's files as they
+// were. PODRUN_E2E_CYCLES says how many pods; 1000 take some minutes.
+func TestCycles(t *testing.T) {
+	const batch = 10
+	cycles := 3 * batch
+	if text := os.Getenv("PODRUN_E2E_CYCLES"); text != "" {
+		var err error
+		cycles, err = strconv.Atoi(text)
+		must(t, err)
+	}
+	n := newNode(t)
+	port := freePort(t)
+	n.write("stays.yaml", manifest("stays", "Always", forever))
+	n.serve()
+	n.ready("stays-n")
+	bridge := n.links()[0]
+	files := func() int {
+		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.serving.Process.Pid))
+		must(t, err)
+		return len(open)
+	}
+	one := func() {
+		all := web("p0", port)
+		for i := 1; i < batch; i++ {
+			all += "---\n" + manifest(fmt.Sprintf("p%d", i), "Always", forever)
+		}
+		n.write("all.yaml", all)
+		for i := range batch {
+			n.ready(fmt.Sprintf("p%d-n", i))
+		}
+		n.remove("all.yaml")
+		for i := range batch {
+			n.gone(fmt.Sprintf("p%d-n", i))
+		}
+	}
+	one()
+	before := files()
+	for done := batch; done < cycles; done += batch {
+		one()
+	}
+	n.await("all to be as it was", func() error {
+		var left []error
+		for dir, want := range map[string]int{
+			n.path("run", "network", "ips"): 1, "/sys/class/net/" + bridge + "/brif": 1, n.path("root", "pods"): 1,
+			n.path("run", "sandboxes"): 2, n.path("run", "network", "ports"): 0, n.path("run", "status"): 1,
+			n.path("log"): 0, n.path("run", "started"): 1,
+		} {
+			if entries, err := os.ReadDir(dir); len(entries) != want || err != nil && want > 0 {
+				left = append(left, fmt.Errorf("%d entries in %s, want %d: %v", len(entries), dir, want, entries))
+			}
+		}
+		if tables, err := tablesOf([]string{bridge}); err != nil || len(tables) != 1 {
+			left = append(left, fmt.Errorf("tables %v, %v", tables, err))
+		}
+		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.path("run", "sandboxes")))
+		if err != nil || len(mounts) != 4 { // the directory itself and three namespaces
+			left = append(left, fmt.Errorf("%d mounts, %v", len(mounts), err))
+		}
+		if groups := n.cgroups(); len(groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return !strings.Contains(g, string(n.pod("stays-n").UID)) }) {
+			left = append(left, fmt.Errorf("cgroups %v", groups))
+		}
+		if now := files(); now > before+5 {
+			left = append(left, fmt.Errorf("serve has %d files open, and had %d", now, before))
+		}
+		return errors.Join(left...)
+	})
 }

@@ -163,6 +163,9 @@ func (h *house) sweep(ctx context.Context) {
 	if err := h.conn.Runtime.Sweep(ctx); err != nil {
 		h.o.Log.Warn("leftovers stay", "why", err)
 	}
+	if err := h.bridge.Mend(); err != nil {
+		h.o.Log.Warn("pods may not be reached, or reach nobody", "why", err)
+	}
 	if err := status.Sweep(h.o.Dirs); err != nil {
 		h.o.Log.Warn("leftovers stay", "why", err)
 	}

@@ -39,8 +39,9 @@ type Bridge struct {
 	log  *slog.Logger
 	boot func() (string, error)
 	keep bool
-	// unmasked says once that pods cannot be masqueraded, unrouted that host ports are not on the loopback.
-	unmasked, unrouted sync.Once
+	// unmasked says once that pods cannot be masqueraded, unrouted that host ports are not on the loopback,
+	// blocked that a firewall is in the way.
+	unmasked, unrouted, blocked sync.Once
 }
 
 // NewBridge returns the network; it touches nothing yet.
@@ -80,6 +81,50 @@ func (b *Bridge) removeIdle() error {
 	}
 	defer outside.Close()
 	return b.dismantle(outside)
+}
+
+// Mend makes rules anew that somebody may have removed or that a firewall that was started meanwhile needs.
+// Without a bridge there is nothing to mend.
+func (b *Bridge) Mend() error {
+	if err := b.mend(); err != nil {
+		return fmt.Errorf("mending the pods' network: %w", err)
+	}
+	return nil
+}
+
+func (b *Bridge) mend() error {
+	lock, err := host.LockExisting(b.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	rec, err := b.current()
+	if err != nil || rec.Bridge == "" {
+		return err
+	}
+	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer outside.Close()
+	link, err := outside.LinkByName(rec.Bridge)
+	if isNotFound(err) {
+		return nil // it is made, with all rules, for the next pod
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := b.complete(outside, rec, link); err != nil {
+		return err
+	}
+	held, err := b.claims()
+	if err != nil || len(held) == 0 {
+		return err
+	}
+	return b.publish(held, "")
 }
 
 // Setup connects the network namespace at the path netns: lo up, eth0 with an address of its own and a
@@ -216,6 +261,9 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 			b.log.Warn("cannot masquerade with nftables: pods reach only each other and this machine", "why", err)
 		})
 	}
+	if err := letThrough(rec.Bridge); err != nil {
+		b.blocked.Do(func() { b.log.Warn("a firewall may keep pods from reaching more than this machine", "why", err) })
+	}
 	if err := outside.LinkSetUp(link); err != nil {
 		return 0, err
 	}
@@ -281,6 +329,9 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 		}
 		if err := removeTables(rec.Bridge); err != nil {
 			b.log.Debug("nftables tables not removed", "bridge", rec.Bridge, "why", err)
+		}
+		if err := removePassage(rec.Bridge); err != nil {
+			b.log.Debug("rules in the machine's firewall not removed", "bridge", rec.Bridge, "why", err)
 		}
 	}
 	return b.removeRecords()

@@ -158,7 +158,7 @@ func (r *Runtime) saved(only *pod.Key) (map[pod.UID]savedPod, error) {
 	out := map[pod.UID]savedPod{}
 	for _, e := range entries {
 		uid := pod.UID(e.Name())
-		if !e.IsDir() {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), coming) || strings.HasPrefix(e.Name(), going) {
 			continue
 		}
 		if known, ok := r.manifests.get(uid); ok && only != nil && known.key != *only {

@@ -1,0 +1,145 @@
+package network
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// The chains in which iptables' rules for forwarded packets are, as nftables has them, and the one that
+// Docker leaves to others. Docker sets the first one's policy to drop, for every packet on the machine.
+const (
+	iptablesTable = "filter"
+	forwardChain  = "FORWARD"
+	dockerChain   = "DOCKER-USER"
+)
+
+// blockingError says that a firewall of the machine's drops what it does not know.
+type blockingError struct{ table, chain, bridge string }
+
+func (e *blockingError) Error() string {
+	return fmt.Sprintf("chain %s of nftables' table %s drops what is forwarded; allow it by: "+
+		"nft insert rule %s %s iifname %s accept; nft insert rule %s %s oifname %s accept",
+		e.chain, e.table, e.table, e.chain, e.bridge, e.table, e.chain, e.bridge)
+}
+
+// letThrough lets packets from and to the bridge pass the machine's own firewall where its policy is to
+// drop: with rules in iptables' chains, as iptables itself would write them. Any other firewall is left
+// alone, and a *blockingError says what is needed.
+func letThrough(bridge string) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	chains, err := c.ListChains()
+	if err != nil {
+		return fmt.Errorf("listing nftables' chains: %w", err)
+	}
+	var blocked error
+	for _, chain := range chains {
+		if !drops(chain) {
+			continue
+		}
+		if chain.Table.Family == nftables.TableFamilyIPv4 && chain.Table.Name == iptablesTable && chain.Name == forwardChain {
+			if err := accept(c, bestChain(chains, chain), bridge); err != nil {
+				return err
+			}
+			continue
+		}
+		family := map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyINet: "inet"}[chain.Table.Family]
+		if family != "" {
+			blocked = errors.Join(blocked, &blockingError{table: family + " " + chain.Table.Name, chain: chain.Name, bridge: bridge})
+		}
+	}
+	return blocked
+}
+
+// drops reports a chain that drops forwarded packets that none of its rules knows.
+func drops(c *nftables.Chain) bool {
+	return c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookForward && c.Type == nftables.ChainTypeFilter &&
+		c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+}
+
+// bestChain is Docker's chain for others, where there is one: Docker keeps it before its own.
+func bestChain(all []*nftables.Chain, forward *nftables.Chain) *nftables.Chain {
+	for _, c := range all {
+		if c.Name == dockerChain && c.Table.Name == forward.Table.Name && c.Table.Family == forward.Table.Family {
+			return c
+		}
+	}
+	return forward
+}
+
+// accept puts rules that accept what comes from the bridge and what goes to it before the chain's others,
+// unless they are there.
+func accept(c *nftables.Conn, chain *nftables.Chain, bridge string) error {
+	rules, err := ours(c, chain, bridge)
+	if err != nil || len(rules) == 2 {
+		return err
+	}
+	for _, r := range rules {
+		if err := c.DelRule(r); err != nil {
+			return err
+		}
+	}
+	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+		c.InsertRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: []expr.Any{
+			&expr.Meta{Key: key, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: append([]byte(bridge), 0)},
+			&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept},
+		}})
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("letting pods through chain %s: %w", chain.Name, err)
+	}
+	return nil
+}
+
+// ours are the rules of a chain that name the bridge.
+func ours(c *nftables.Conn, chain *nftables.Chain, bridge string) ([]*nftables.Rule, error) {
+	rules, err := c.GetRules(chain.Table, chain)
+	if err != nil {
+		return nil, fmt.Errorf("listing the rules of chain %s: %w", chain.Name, err)
+	}
+	var found []*nftables.Rule
+	for _, r := range rules {
+		if len(r.Exprs) < 2 {
+			continue
+		}
+		meta, isMeta := r.Exprs[0].(*expr.Meta)
+		name, isCmp := r.Exprs[1].(*expr.Cmp)
+		if isMeta && isCmp && (meta.Key == expr.MetaKeyIIFNAME || meta.Key == expr.MetaKeyOIFNAME) &&
+			bytes.Equal(bytes.TrimRight(name.Data, "\x00"), []byte(bridge)) {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// removePassage removes what letThrough added.
+func removePassage(bridge string) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: iptablesTable}
+	for _, name := range []string{forwardChain, dockerChain} {
+		rules, err := ours(c, &nftables.Chain{Name: name, Table: table}, bridge)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range rules {
+			if err := c.DelRule(r); err != nil {
+				return err
+			}
+		}
+	}
+	return c.Flush()
+}

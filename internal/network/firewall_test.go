@@ -1,0 +1,128 @@
+package network
+
+import (
+	"bytes"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netns"
+
+	"podrun.io/podrun/internal/layout"
+)
+
+// command runs a command of the machine's in a namespace.
+func command(t testing.TB, ns netns.NsHandle, line string) string {
+	t.Helper()
+	var out []byte
+	in(t, ns, func() (err error) {
+		out, err = exec.Command("sh", "-ec", line).CombinedOutput()
+		if err != nil {
+			t.Logf("%s: %s", line, out)
+		}
+		return err
+	})
+	return string(out)
+}
+
+func needIPTables(t testing.TB, host netns.NsHandle) {
+	t.Helper()
+	if err := try(host, exec.Command("iptables-nft", "-S").Run); err != nil {
+		t.Skipf("needs iptables-nft: %v", err)
+	}
+}
+
+// TestForwardDrop: Docker makes the machine drop what it does not know; pods reach the world and are
+// reached all the same, and iptables goes on understanding its own rules.
+func TestForwardDrop(t *testing.T) {
+	for name, c := range map[string]struct{ firewall, before, after string }{
+		"policy": {"iptables-nft -P FORWARD DROP; iptables-nft -A FORWARD -i other -j ACCEPT",
+			"-A FORWARD -o BRIDGE -j ACCEPT\n-A FORWARD -i BRIDGE -j ACCEPT\n-A FORWARD -i other -j ACCEPT", "-A FORWARD -i other -j ACCEPT"},
+		"Docker's": {"iptables-nft -P FORWARD DROP; iptables-nft -N DOCKER-USER; iptables-nft -A FORWARD -j DOCKER-USER; iptables-nft -A DOCKER-USER -j RETURN",
+			"-A FORWARD -j DOCKER-USER\n-A DOCKER-USER -o BRIDGE -j ACCEPT\n-A DOCKER-USER -i BRIDGE -j ACCEPT\n-A DOCKER-USER -j RETURN",
+			"-A FORWARD -j DOCKER-USER\n-A DOCKER-USER -j RETURN"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, pod, outside := newNS(t), newNS(t), newNS(t)
+			needIPTables(t, host)
+			joinOutside(t, host, outside)
+			command(t, host, c.firewall)
+			run := t.TempDir()
+			br := newBridge(t, run)
+			mustSetupPod(t, host, br, "web", pod, podWith(t, "web", "8080:80/TCP"))
+			rec, _ := br.load()
+			rules := func() string {
+				_, rules, _ := strings.Cut(command(t, host, "iptables-nft -S"), "-A ")
+				return strings.TrimSpace("-A " + rules)
+			}
+			if got, want := rules(), strings.ReplaceAll(c.before, "BRIDGE", rec.Bridge); got != want {
+				t.Errorf("rules\n%s\nwant\n%s", got, want)
+			}
+			serveTCP(t, outside, ":90", "world")
+			if got, err := ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
+				t.Errorf("a pod asks the world: %q, %v", got, err)
+			}
+			serveTCP(t, pod, ":80", "web")
+			if got, err := ask(outside, "tcp", "192.0.2.2:8080"); got != "web 192.0.2.1" {
+				t.Errorf("the world asks a pod: %q, %v", got, err)
+			}
+			in(t, host, br.Mend)
+			if got := strings.Count(rules(), rec.Bridge); got != 2 {
+				t.Errorf("mended, and %d rules: %s", got, rules())
+			}
+			teardown(t, host, br, "web")
+			if got := rules(); got != c.after {
+				t.Errorf("rules afterwards\n%s", got)
+			}
+		})
+	}
+}
+
+// TestOtherFirewall: a firewall that is nobody's but the machine's owner's is left alone, and podrun says
+// what it needs.
+func TestOtherFirewall(t *testing.T) {
+	host, pod := newNS(t), newNS(t)
+	if err := try(host, exec.Command("nft", "list", "ruleset").Run); err != nil {
+		t.Skipf("needs nft: %v", err)
+	}
+	const table = "table inet mine {\n\tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n"
+	command(t, host, "nft -f - <<'EOF'\n"+table+"EOF")
+	var said bytes.Buffer
+	br := NewBridge(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	mustSetup(t, host, br, "a", pod)
+	rec, _ := br.load()
+	for _, want := range []string{"chain forward of nftables' table inet mine drops", "nft insert rule inet mine forward iifname " + rec.Bridge + " accept"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("no %q in %s", want, said.String())
+		}
+	}
+	teardown(t, host, br, "a")
+	if got := command(t, host, "nft list ruleset"); got != table {
+		t.Errorf("afterwards:\n%s", got)
+	}
+}
+
+// TestMend: whoever flushes all rules of the machine is outlived.
+func TestMend(t *testing.T) {
+	host, pod, outside := newNS(t), newNS(t), newNS(t)
+	joinOutside(t, host, outside)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	in(t, host, br.Mend) // nothing is there, and nothing is made
+	bare(t, host, run)
+	mustSetupPod(t, host, br, "web", pod, podWith(t, "web", "8080:80/TCP"))
+	rec, _ := br.load()
+	in(t, host, func() error { return removeTables(rec.Bridge) })
+	in(t, host, br.Mend)
+	serveTCP(t, outside, ":90", "world")
+	if got, err := ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
+		t.Errorf("a pod asks the world: %q, %v", got, err)
+	}
+	serveTCP(t, pod, ":80", "web")
+	if got, err := ask(outside, "tcp", "192.0.2.2:8080"); got != "web 192.0.2.1" {
+		t.Errorf("the world asks a pod: %q, %v", got, err)
+	}
+	teardown(t, host, br, "web")
+	bare(t, host, run)
+}
