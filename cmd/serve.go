@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/pod"
 )
 
 // runFlags are those of serve and once.
@@ -23,6 +24,7 @@ type runFlags struct {
 	network          networkFlags
 	seccompDefault   bool
 	podMaxPids       int64
+	allowedSysctls   []string
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
@@ -31,6 +33,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&r.events, "events", "auto", "whether to listen to containerd's event stream: auto, on or off")
 	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
 	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
+	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set beside the safe ones (kernel.msg*,net.core.somaxconn)")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	r.network.add(f)
 	fromEnvironment(f)
@@ -49,10 +52,16 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	if r.podMaxPids == 0 || r.podMaxPids < -1 {
 		return agent.Options{}, usage(c, fmt.Errorf("--pod-max-pids %d: must be positive, or -1 for any number", r.podMaxPids))
 	}
+	for _, name := range r.allowedSysctls {
+		if pod.SysctlNamespace(name) == "" {
+			return agent.Options{}, usage(c, fmt.Errorf("--allowed-unsafe-sysctls %q: is the whole machine's, not a pod's", name))
+		}
+	}
 	o := a.agentOptions()
 	if err := r.sources.options(c, &o); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
+	o.Connect.AllowedSysctls = r.allowedSysctls
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	if err := r.network.options(&o); err != nil {
 		return agent.Options{}, usage(c, err)

@@ -63,7 +63,9 @@ type ConnectOptions struct {
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
-	Log        *slog.Logger
+	// AllowedSysctls are kernel parameters that pods may set beside the safe ones.
+	AllowedSysctls []string
+	Log            *slog.Logger
 }
 
 // Connection is a containerd in use. Podrun's own stays while there is one.
@@ -175,7 +177,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	r, err := containerd.New(ctx, containerd.Options{
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
 		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
-		ClusterDomain: o.ClusterDomain,
+		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls,
 	})
 	if err != nil {
 		return fail(err)

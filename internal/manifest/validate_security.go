@@ -28,8 +28,54 @@ func validatePodSecurity(s *v1.PodSpec, at *field.Path) field.ErrorList {
 		errs = append(errs, oneOf(*policy, at.Child("supplementalGroupsPolicy"),
 			v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)...)
 	}
+	errs = append(errs, validateSysctls(s, at.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	return append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
+}
+
+// validateSysctls leaves it to the node which of them a pod may set.
+func validateSysctls(s *v1.PodSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, sysctl := range s.SecurityContext.Sysctls {
+		at := at.Index(i).Child("name")
+		switch name := sysctl.Name; {
+		case name == "":
+			errs = append(errs, field.Required(at, ""))
+		case !isSysctlName(name):
+			errs = append(errs, field.Invalid(at, name, "must be lower-case names joined by dots or slashes, of 253 characters at most"))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		seen[sysctl.Name] = true
+		switch ns := pod.SysctlNamespace(sysctl.Name); {
+		case ns == "Net" && s.HostNetwork:
+			errs = append(errs, field.Invalid(at, sysctl.Name, "is the machine's with hostNetwork"))
+		case ns == "IPC" && s.HostIPC:
+			errs = append(errs, field.Invalid(at, sysctl.Name, "is the machine's with hostIPC"))
+		}
+	}
+	return errs
+}
+
+// isSysctlName reports that name is made of parts that begin and end with a letter or digit: none can
+// lead out of /proc/sys.
+func isSysctlName(name string) bool {
+	if len(name) > 253 {
+		return false
+	}
+	for _, part := range strings.Split(strings.ReplaceAll(name, "/", "."), ".") {
+		for i, r := range part {
+			letter := r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
+			if !letter && (r != '-' && r != '_' || i == 0 || i == len(part)-1) {
+				return false
+			}
+		}
+		if part == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // validateSecurity judges a container's security context.

@@ -14,7 +14,7 @@ import (
 
 // mounts are the ones every container has and then wanted, parents before children. One place has one
 // mount: the user's own replaces podrun's, and either replaces a default.
-func mounts(wanted []runtime.Mount) []specs.Mount {
+func mounts(wanted []runtime.Mount, shm string) []specs.Mount {
 	at := map[string]specs.Mount{}
 	var order []string
 	put := func(m specs.Mount) {
@@ -25,6 +25,9 @@ func mounts(wanted []runtime.Mount) []specs.Mount {
 	}
 	for _, m := range defaultMounts() {
 		put(m)
+	}
+	if shm != "" {
+		put(specs.Mount{Destination: "/dev/shm", Type: "bind", Source: shm, Options: []string{"rbind", "rprivate", "nosuid", "noexec", "nodev", "rw"}})
 	}
 	for _, managed := range []bool{true, false} {
 		for _, m := range wanted {

@@ -6,6 +6,7 @@ package ocispec
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -41,7 +42,11 @@ type Input struct {
 
 // Namespaces are the paths of the namespaces that a sandbox pinned. With host networking, Network and
 // UTS are the host's and not used.
-type Namespaces struct{ Network, IPC, UTS string }
+type Namespaces struct {
+	Network, IPC, UTS string
+	// Shm is the directory that all containers of the pod have as /dev/shm; "" for one of each one's own.
+	Shm string
+}
 
 // version is the oldest that has all that is used here, so that every runtime takes it.
 const version = "1.0.2"
@@ -69,7 +74,7 @@ func Build(in Input) (*specs.Spec, error) {
 			Cwd:         workingDir(in),
 			OOMScoreAdj: new(oomScoreAdj(in)),
 		},
-		Mounts: mounts(in.Mounts),
+		Mounts: mounts(in.Mounts, in.Namespaces.Shm),
 		Linux: &specs.Linux{
 			RootfsPropagation: rootPropagation(in.Mounts),
 			CgroupsPath:       path.Join(CgroupParent(in.Pod), in.ID),
@@ -90,12 +95,18 @@ func Build(in Input) (*specs.Spec, error) {
 }
 
 func namespaces(in Input) ([]specs.LinuxNamespace, error) {
-	out := []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}}
+	out := []specs.LinuxNamespace{{Type: specs.MountNamespace}}
+	if !in.Pod.Spec.HostPID {
+		out = slices.Insert(out, 0, specs.LinuxNamespace{Type: specs.PIDNamespace})
+	}
 	if in.CgroupV2 {
 		// Under v1 a cgroup namespace shows the container the wrong hierarchy in /proc/self/cgroup.
 		out = append(out, specs.LinuxNamespace{Type: specs.CgroupNamespace})
 	}
-	pinned := []specs.LinuxNamespace{{Type: specs.IPCNamespace, Path: in.Namespaces.IPC}}
+	var pinned []specs.LinuxNamespace
+	if !in.Pod.Spec.HostIPC {
+		pinned = append(pinned, specs.LinuxNamespace{Type: specs.IPCNamespace, Path: in.Namespaces.IPC})
+	}
 	if !in.Pod.Spec.HostNetwork {
 		pinned = append(pinned,
 			specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: in.Namespaces.Network},

@@ -57,6 +57,11 @@ func TestBuild(t *testing.T) {
 			in.Pod.Spec.HostNetwork = true
 			in.Hostname, in.Namespaces = "node", Namespaces{IPC: "/run/sandboxes/s/ipc"}
 		}),
+		"host-pid-ipc": input(func(in *Input) {
+			in.Pod.Spec.HostPID, in.Pod.Spec.HostIPC = true, true
+			in.Namespaces.IPC, in.Namespaces.Shm = "", "/dev/shm"
+		}),
+		"shared-memory": input(func(in *Input) { in.Namespaces.Shm = "/run/sandboxes/s/shm" }),
 		"limits": input(func(in *Input) {
 			in.Container.Resources = requirements("250m", "64Mi", "1500m", "128Mi")
 		}),

@@ -35,6 +35,9 @@ func pin(dir string, names []string, hostname string, step func(string)) error {
 				return fmt.Errorf("setting the hostname %q: %w", hostname, err)
 			}
 		}
+		if want&unix.CLONE_NEWNET != 0 {
+			unprivileged()
+		}
 		for _, name := range names {
 			if err := pinOne(filepath.Join(dir, name), name, step); err != nil {
 				return fmt.Errorf("pinning the %s namespace: %w", name, err)

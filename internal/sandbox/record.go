@@ -27,6 +27,8 @@ type Record struct {
 	Owner string
 	// Net, IPC and UTS are the namespaces' paths; "" means the host's.
 	Net, IPC, UTS string
+	// Shm is the directory of the shared memory that all containers have; "" where each has its own.
+	Shm string
 }
 
 // entry is a sandbox on disk, as intent and as record.
@@ -38,16 +40,25 @@ type entry struct {
 	Owner       string    `json:"owner"`
 	CreatedAt   time.Time `json:"createdAt"`
 	HostNetwork bool      `json:"hostNetwork,omitempty"`
+	HostIPC     bool      `json:"hostIPC,omitempty"`
+	Shm         bool      `json:"shm,omitempty"`
 	Boot        string    `json:"boot"`
 	IPs         []string  `json:"ips,omitempty"` // of the record only
 }
 
 // pins are the namespaces that the sandbox has for itself.
 func (e entry) pins() []string {
-	if e.HostNetwork {
-		return []string{pinIPC}
+	var out []string
+	if !e.HostNetwork {
+		out = append(out, pinNet)
 	}
-	return allPins[:]
+	if !e.HostIPC {
+		out = append(out, pinIPC)
+	}
+	if !e.HostNetwork {
+		out = append(out, pinUTS)
+	}
+	return out
 }
 
 func (e entry) key() pod.Key { return pod.Key{Namespace: e.Namespace, Name: e.Name} }
@@ -145,7 +156,14 @@ func (s *Store) record(id string, e entry, ready bool) Record {
 		Key:     e.key(),
 		Owner:   e.Owner,
 	}
-	r.IPC = s.file(id, pinIPC)
+	if !e.HostIPC {
+		r.IPC = s.file(id, pinIPC)
+	} else {
+		r.Shm = hostShm
+	}
+	if e.Shm {
+		r.Shm = s.file(id, shmName)
+	}
 	if !e.HostNetwork {
 		r.Net, r.UTS = s.file(id, pinNet), s.file(id, pinUTS)
 	}
@@ -171,7 +189,7 @@ func (p place) ready(e entry, now machine) bool {
 			return false
 		}
 	}
-	return true
+	return !e.Shm || mountedShm(p)
 }
 
 // machine is what readiness is judged by.

@@ -107,7 +107,8 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 	}
 	e := entry{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: attempt, Owner: owner,
-		CreatedAt: time.Now().UTC(), HostNetwork: p.Spec.HostNetwork, Boot: now.boot,
+		CreatedAt: time.Now().UTC(), HostNetwork: p.Spec.HostNetwork,
+		HostIPC: p.Spec.HostIPC, Shm: sharesMemory(p), Boot: now.boot,
 	}
 	lock, err := s.claim(id, e)
 	if err != nil {
@@ -145,6 +146,15 @@ func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error
 		return err
 	}
 	s.step("network")
+	if err := s.tune(id, p); err != nil {
+		return err
+	}
+	if e.Shm {
+		if err := mountShm(s.file(id, shmName)); err != nil {
+			return err
+		}
+		s.step("shared memory")
+	}
 	return s.write(id, *e)
 }
 
@@ -221,6 +231,10 @@ func (s *Store) clear(ctx context.Context, id string) error {
 		}
 	}
 	s.step("network removed")
+	if err := unmountShm(s.file(id, shmName)); err != nil {
+		return err
+	}
+	s.step("shared memory removed")
 	for _, name := range allPins {
 		if err := unpin(s.file(id, name)); err != nil {
 			return err

@@ -82,7 +82,9 @@ type Options struct {
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
-	Log        *slog.Logger
+	// AllowedSysctls are kernel parameters that pods may set beside the safe ones; see pod.SafeSysctl.
+	AllowedSysctls []string
+	Log            *slog.Logger
 }
 
 // Runtime is a connection to one containerd. Its methods may be used at the same time.
@@ -269,6 +271,9 @@ func isInterrupted(ctx context.Context, err error) bool {
 
 // CreateSandbox implements runtime.Sandboxes.
 func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+	if err := r.allowSysctls(p); err != nil {
+		return err
+	}
 	if err := r.limitPod(p); err != nil {
 		return err
 	}

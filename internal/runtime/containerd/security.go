@@ -20,6 +20,7 @@ import (
 
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // machineFor looks up what the container asks of the machine. An error says that it cannot have it.
@@ -112,4 +113,18 @@ func appArmor(profile *v1.AppArmorProfile, inUse bool) (string, error) {
 	default:
 		return "unconfined", nil
 	}
+}
+
+// allowSysctls refuses a pod that sets a kernel parameter that is not safe and not allowed on this node.
+func (r *Runtime) allowSysctls(p *v1.Pod) error {
+	if p.Spec.SecurityContext == nil {
+		return nil
+	}
+	for _, s := range p.Spec.SecurityContext.Sysctls {
+		if !pod.SafeSysctl(s.Name, r.AllowedSysctls) {
+			return &runtime.ReasonError{Reason: "SysctlForbidden",
+				Err: fmt.Errorf("sysctl %s is not safe, and not among this node's --allowed-unsafe-sysctls", s.Name)}
+		}
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"errors"
+	"os"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,64 @@ func testSecurity(t *testing.T, s subject) {
 	}
 	if o := s.look(t, p); len(o.Containers) != 1 {
 		t.Errorf("it left something: %+v", o.Containers)
+	}
+	s.remove(t, p)
+}
+
+func testHostNamespaces(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("web-node", "uid-host", "main")
+	p.Spec.HostPID, p.Spec.HostIPC = true, true
+	c := s.start(t, s.ready(t, p))
+	for _, ns := range []string{"pid", "ipc", "net"} {
+		own, err := os.Readlink("/proc/self/ns/" + ns)
+		must(t, err)
+		if got := s.output(t, c.ID, "readlink /proc/self/ns/"+ns); (got == own) != (ns != "net") {
+			t.Errorf("%s: %s, the host's is %s", ns, got, own)
+		}
+	}
+	if !s.look(t, p).Sandboxes[0].Ready {
+		t.Error("the sandbox is not ready")
+	}
+	s.remove(t, p)
+}
+
+func testSysctls(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("web-node", "uid-sysctl", "one", "two")
+	p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{
+		{Name: "net.ipv4.ip_local_port_range", Value: "20000 30000"}, {Name: "kernel.shm_rmid_forced", Value: "1"},
+	}}
+	start := s.ready(t, p)
+	one := s.start(t, start)
+	if got := s.output(t, one.ID, "cd /proc/sys; cat net/ipv4/ip_local_port_range kernel/shm_rmid_forced net/ipv4/ip_unprivileged_port_start"); got != "20000\t30000\n1\n0" {
+		t.Errorf("%q", got)
+	}
+	// Both containers have the same shared memory.
+	start.Container = &p.Spec.Containers[1]
+	two := s.start(t, start)
+	s.output(t, one.ID, "echo shared >/dev/shm/x")
+	if got := s.output(t, two.ID, "cat /dev/shm/x"); got != "shared" {
+		t.Errorf("/dev/shm: %q", got)
+	}
+	s.remove(t, p)
+	for value, want := range map[string]string{"net.core.somaxconn": "SysctlForbidden", "kernel.panic": "SysctlForbidden"} {
+		p.Spec.SecurityContext.Sysctls[1] = v1.Sysctl{Name: value, Value: "1"}
+		must(t, s.SavePod(p, "serve"))
+		var reason *runtime.ReasonError
+		if err := s.CreateSandbox(t.Context(), p, 0); !errors.As(err, &reason) || reason.Reason != want {
+			t.Errorf("%s: %v", value, err)
+		}
+		s.remove(t, p)
+	}
+	p.Spec.SecurityContext.Sysctls[1] = v1.Sysctl{Name: "net.ipv4.tcp_syncookies", Value: "x"}
+	must(t, s.SavePod(p, "serve"))
+	if err := s.CreateSandbox(t.Context(), p, 0); err == nil || len(s.look(t, p).Sandboxes) > 0 {
+		t.Errorf("a bad value: %v, %+v", err, s.look(t, p).Sandboxes)
 	}
 	s.remove(t, p)
 }

@@ -75,6 +75,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"a sidecar's place", testSidecar},
 		{"a message at the end", testMessage},
 		{"a message of its own", testOwnMessage},
+		{"namespaces of the host's", testHostNamespaces},
+		{"kernel parameters", testSysctls},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {

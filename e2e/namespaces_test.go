@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestHostNamespaces(t *testing.T) {
+	n := newNode(t)
+	m := manifest("a", "Always", "sleep 4321", "hostPID: true", "hostIPC: true")
+	if r := n.once(m); r.code != 0 {
+		t.Fatal(r)
+	}
+	for _, ns := range []string{"pid", "ipc"} {
+		own, err := os.Readlink("/proc/self/ns/" + ns)
+		must(t, err)
+		if got := n.ok("exec", "a", "--", "readlink", "/proc/self/ns/"+ns); strings.TrimSpace(got) != own {
+			t.Errorf("%s: %s, want %s", ns, got, own)
+		}
+	}
+	if got := n.ok("exec", "a", "--", "ps", "-o", "pid,args"); !strings.Contains(got, fmt.Sprintf("%6d ", os.Getpid())) && !strings.Contains(got, fmt.Sprintf("%d ", os.Getpid())) {
+		t.Errorf("the test's own process is not seen:\n%s", got)
+	}
+	n.ok("exec", "a", "--", "sh", "-c", "echo hello >/dev/shm/"+strings.TrimPrefix(n.dir, "/tmp/"))
+	shm := "/dev/shm/" + strings.TrimPrefix(n.dir, "/tmp/")
+	if got, err := os.ReadFile(shm); err != nil || string(got) != "hello\n" {
+		t.Errorf("the host's shared memory: %q, %v", got, err)
+	}
+	must(t, os.Remove(shm))
+	n.ok("down", "a")
+}
+
+func TestSysctls(t *testing.T) {
+	n := newNode(t)
+	before, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	must(t, err)
+	n.mainProcess(manifest("a", "Always", forever, "securityContext: {runAsUser: 1000, sysctls: [{name: net.ipv4.ip_local_port_range, value: 20000 30000}]}"), "a")
+	if got := n.ok("exec", "a", "--", "cat", "/proc/sys/net/ipv4/ip_local_port_range"); got != "20000\t30000\n" {
+		t.Errorf("inside: %q", got)
+	}
+	if after, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err != nil || string(after) != string(before) {
+		t.Errorf("the machine's changed from %q to %q, %v", before, after, err)
+	}
+	// A low port without any right.
+	if r := n.run("exec", "a", "--", "sh", "-c", "nc -l -p 80 & sleep 0.2; kill $!"); strings.Contains(r.stderr, "ermission") {
+		t.Errorf("port 80: %v", r)
+	}
+	unsafe := manifest("b", "Always", forever, "securityContext: {sysctls: [{name: net.core.somaxconn, value: '77'}]}")
+	if r := n.once(unsafe, "--timeout=2s"); r.code != 124 || !strings.Contains(r.stderr, "SysctlForbidden") {
+		t.Errorf("an unsafe one: %v", r)
+	}
+	if r := n.once(unsafe, "--allowed-unsafe-sysctls=net.core.*"); r.code != 0 {
+		t.Errorf("an unsafe one that is allowed: %v", r)
+	}
+	if got := n.ok("exec", "b", "--", "cat", "/proc/sys/net/core/somaxconn"); got != "77\n" {
+		t.Errorf("inside: %q", got)
+	}
+	if r := n.once(unsafe, "--allowed-unsafe-sysctls=vm.*"); r.code != 2 || !strings.Contains(r.stderr, "whole machine's") {
+		t.Errorf("one that is no pod's: %v", r)
+	}
+}
