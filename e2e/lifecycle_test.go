@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -136,5 +137,79 @@ func TestTerminationMessagesOfACrashLoop(t *testing.T) {
 	left, err := filepath.Glob(n.path("root", "pods", string(p.UID), "logs", "c", "*", "termination-log"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+func TestActiveDeadline(t *testing.T) {
+	n := newNode(t)
+	r := n.once(manifest("job", "Never", forever, "activeDeadlineSeconds: 1"))
+	if s := n.pod("job-n").Status; r.code != 1 || s.Phase != v1.PodFailed || s.Reason != "DeadlineExceeded" {
+		t.Errorf("%v\n%s", r, asJSON(s))
+	}
+	// A service that is given a deadline while it runs, and podrun restarted meanwhile.
+	n.write("web.yaml", manifest("web", "Always", forever))
+	n.serve()
+	pid := n.mainPID(n.ready("web-n"), "c")
+	n.write("web.yaml", manifest("web", "Always", forever, "activeDeadlineSeconds: 3600"))
+	p := n.awaitPod("web-n", "to have a deadline", func(p *v1.Pod) error {
+		if p.Spec.ActiveDeadlineSeconds == nil {
+			return errors.New("it has none")
+		}
+		return isReady(p)
+	})
+	if again := n.mainPID(p, "c"); again != pid {
+		t.Errorf("process %d became %d", pid, again)
+	}
+	n.end(syscall.SIGKILL)
+	n.write("web.yaml", manifest("web", "Always", forever, "activeDeadlineSeconds: 1"))
+	n.serve()
+	n.awaitPod("web-n", "to have failed", func(p *v1.Pod) error {
+		if p.Status.Phase != v1.PodFailed || p.Status.Reason != "DeadlineExceeded" || p.Status.ContainerStatuses[0].State.Terminated == nil {
+			return errors.New(asJSON(p.Status))
+		}
+		return nil
+	})
+}
+
+func TestLabelsChangeInPlace(t *testing.T) {
+	n := newNode(t)
+	good := manifest("a", "Always", forever)
+	n.write("a.yaml", good)
+	n.serve()
+	before := n.ready("a-n")
+	pid := n.mainPID(before, "c")
+	n.write("a.yaml", strings.Replace(good, "  name: a\n", "  name: a\n  labels: {edit: one}\n  annotations: {note: two}\n", 1))
+	same := func() {
+		t.Helper()
+		p := n.awaitPod("a-n", "to have the label", func(p *v1.Pod) error {
+			if p.Labels["edit"] != "one" || p.Annotations["note"] != "two" {
+				return errors.New(asJSON(p.ObjectMeta))
+			}
+			return isReady(p)
+		})
+		const hash = "kubernetes.io/config.hash"
+		if p.UID != before.UID || p.Annotations[hash] == before.Annotations[hash] || n.mainPID(p, "c") != pid {
+			t.Errorf("before: %s\nafter: %s", asJSON(before.ObjectMeta), asJSON(p.ObjectMeta))
+		}
+	}
+	same()
+	n.end(syscall.SIGKILL)
+	n.serve()
+	same()
+}
+
+func TestRestartRules(t *testing.T) {
+	n := newNode(t)
+	rules := []string{"restartPolicy: Never", "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]", "volumeMounts: [{name: data, mountPath: /data}]"}
+	job := func(name, script string) string {
+		return inContainer(manifest(name, "Never", script, "volumes: [{name: data, emptyDir: {}}]"), rules...)
+	}
+	r := n.once(job("again", "[ -e /data/ran ] && exit 0; touch /data/ran; exit 42"))
+	if s := n.pod("again-n").Status; r.code != 0 || s.Phase != v1.PodSucceeded || s.ContainerStatuses[0].RestartCount != 1 {
+		t.Errorf("%v\n%s", r, asJSON(s))
+	}
+	r = n.once(job("not", "exit 1"))
+	if s := n.pod("not-n").Status; r.code != 1 || s.Phase != v1.PodFailed || s.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("%v\n%s", r, asJSON(s))
 	}
 }

@@ -153,10 +153,10 @@ func (e *ManifestError) Unwrap() error { return e.Err }
 
 // Done reports that a pod has come to its result: a job has ended, a service is ready.
 func Done(p *v1.Pod) bool {
-	if p.Spec.RestartPolicy != v1.RestartPolicyAlways {
-		return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+		return true
 	}
-	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+	return p.Spec.RestartPolicy == v1.RestartPolicyAlways && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -84,14 +85,13 @@ func (d Desired) excuse(p *v1.Pod) error {
 	return errors.New("nothing is removed until every source of manifests can be read")
 }
 
-// changedFields are the first fields in which two manifests differ.
+// changedFields are the first fields that make new containers necessary.
 func changedFields(a, b *v1.Pod) []string {
 	const most = 3
 	tree := func(p *v1.Pod) map[string]any {
-		bare := v1.Pod{Spec: p.Spec}
-		bare.Labels, bare.Annotations = p.Labels, ownAnnotations(p)
+		bare := essence(p)
 		if !sameConfig(a, b) {
-			bare.Annotations[AnnotationConfig] = p.Annotations[AnnotationConfig]
+			metav1.SetMetaDataAnnotation(&bare.ObjectMeta, AnnotationConfig, p.Annotations[AnnotationConfig])
 		}
 		var tree map[string]any
 		text, err := json.Marshal(bare)

@@ -65,8 +65,8 @@ func tolerateAll(p *v1.Pod) {
 	p.Spec.Tolerations = append(p.Spec.Tolerations, all)
 }
 
-// SameRun reports that a running pod can stay as it is under a new manifest: the two differ in nothing
-// that its containers could notice. The UID that it runs under stays with it.
+// SameRun reports that the containers of a running pod can stay under a new manifest: the two differ in
+// nothing that needs new ones. The UID that it runs under stays with it.
 func SameRun(running, wanted *v1.Pod) bool {
 	if running.Name != wanted.Name || running.Namespace != wanted.Namespace || running.Spec.NodeName != wanted.Spec.NodeName {
 		return false
@@ -78,18 +78,30 @@ func SameRun(running, wanted *v1.Pod) bool {
 	if hash := running.Annotations[AnnotationHash]; hash != "" && hash == wanted.Annotations[AnnotationHash] {
 		return true
 	}
-	return equality.Semantic.DeepEqual(running.Labels, wanted.Labels) &&
-		equality.Semantic.DeepEqual(ownAnnotations(running), ownAnnotations(wanted)) &&
-		equality.Semantic.DeepEqual(running.Spec, wanted.Spec)
+	return equality.Semantic.DeepEqual(essence(running), essence(wanted))
 }
 
-// ownAnnotations are those that the manifest gave.
-func ownAnnotations(p *v1.Pod) map[string]string {
-	own := map[string]string{}
+// essence is what of a pod cannot change without new containers: all but its labels, most annotations, and
+// what its keeper looks at anew each time.
+func essence(p *v1.Pod) *v1.Pod {
+	e := &v1.Pod{Spec: p.Spec} // shallow: only what is replaced below may be written to
+	e.Spec.ActiveDeadlineSeconds = nil
 	for key, value := range p.Annotations {
-		if key != AnnotationManifest && key != AnnotationConfig && !strings.HasPrefix(key, "kubernetes.io/config.") {
-			own[key] = value
+		prefix, _, _ := strings.Cut(key, "/")
+		if builtIn[key] || builtIn[prefix+"/"] {
+			if e.Annotations == nil {
+				e.Annotations = map[string]string{}
+			}
+			e.Annotations[key] = value
 		}
 	}
-	return own
+	return e
+}
+
+// builtIn are annotations, by name or by prefix with its slash, that containers or their network are made
+// with.
+var builtIn = map[string]bool{
+	"kubernetes.io/ingress-bandwidth":                 true,
+	"kubernetes.io/egress-bandwidth":                  true,
+	"container.apparmor.security.beta.kubernetes.io/": true,
 }

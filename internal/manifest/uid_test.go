@@ -104,8 +104,10 @@ func TestSameRun(t *testing.T) {
 		{"a default spelled out", one("/a.yaml", text+"  \n#\n"), true},
 		{"other words", one("/a.yaml", strings.Replace(text, "image:", "imagePullPolicy: IfNotPresent, image:", 1)), true},
 		{"another image", one("/a.yaml", podText("a", "i:2")), false},
-		{"a label", one("/a.yaml", strings.Replace(text, "name: a", "name: a, labels: {x: z}", 1)), false},
-		{"an annotation", one("/a.yaml", strings.Replace(text, "name: a", "name: a, annotations: {x: z}", 1)), false},
+		{"a label", one("/a.yaml", strings.Replace(text, "name: a", "name: a, labels: {x: z}", 1)), true},
+		{"an annotation", one("/a.yaml", strings.Replace(text, "name: a", "name: a, annotations: {x: z}", 1)), true},
+		{"a deadline", one("/a.yaml", strings.Replace(text, "spec: {", "spec: {activeDeadlineSeconds: 9, ", 1)), true},
+		{"a grace period", one("/a.yaml", strings.Replace(text, "spec: {", "spec: {terminationGracePeriodSeconds: 9, ", 1)), false},
 		{"another pod", one("/a.yaml", podText("b", "i:1")), false},
 	}
 	for _, c := range cases {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -108,6 +109,9 @@ func (j *judge) keep() {
 
 // run brings the wanted revision to life.
 func (j *judge) run(o pod.Observed) {
+	if j.late(o) {
+		j.plan.Failure = &Waiting{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+	}
 	if why, over := j.over(o); over {
 		if j.stopAll(o, why) {
 			return
@@ -118,6 +122,9 @@ func (j *judge) run(o pod.Observed) {
 			j.do(RemoveSandbox{ID: s.ID, Why: "pod completed"})
 		}
 		return
+	}
+	if deadline, has := j.deadline(); has {
+		j.wakeIn(deadline.Sub(j.in.Now))
 	}
 	sandbox, ready := j.sandbox(o)
 	if !ready {
@@ -275,11 +282,15 @@ func (j *judge) again() bool {
 	if mine.Empty() {
 		return false
 	}
-	if j.in.Replaced || j.in.Earlier && (len(mine.Containers) == 0 || j.ended(mine)) {
+	_, over := j.ended(mine)
+	if !slices.ContainsFunc(mine.Containers, lives) {
+		over = over || j.late(mine) // what is late and lives has to be ended first
+	}
+	if j.in.Replaced || j.in.Earlier && (len(mine.Containers) == 0 || over) {
 		return true
 	}
 	onceEver := j.in.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver
-	if j.in.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways || onceEver {
+	if j.in.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over || onceEver {
 		return false
 	}
 	rebooted := false

@@ -45,6 +45,9 @@ func situation(dice *rand.Rand) Input {
 		in.Pod = wanted(policies[dice.IntN(3)], []string{"a", "b"}[:1+dice.IntN(2)]...)
 		withInit(in.Pod, []string{"i", "S", "T"}[:dice.IntN(4)]...)
 	}
+	if in.Pod != nil && dice.IntN(3) == 0 {
+		in.Pod.Spec.ActiveDeadlineSeconds, in.Since = new(int64(30+dice.IntN(60))), now.Add(-time.Minute)
+	}
 	for i := range dice.IntN(3) {
 		s := sandbox(i, dice.IntN(2) == 0)
 		s.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))

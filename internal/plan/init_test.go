@@ -228,3 +228,51 @@ func TestRestartRules(t *testing.T) {
 		}
 	}
 }
+
+func TestDeadline(t *testing.T) {
+	always, never := v1.RestartPolicyAlways, v1.RestartPolicyNever
+	box := sandbox(0, true)
+	limit := func(p *v1.Pod, seconds int64) *v1.Pod {
+		p.Spec.ActiveDeadlineSeconds = &seconds
+		return p
+	}
+	since := now.Add(-time.Minute)
+	compare(t, []planCase{
+		{"not yet", Input{Pod: limit(wanted(always, "a"), 70), Since: since, Observed: observed(box, ctr("a", 0, pod.Running))}, `
+wake 10s`},
+		{"not begun", Input{Pod: limit(wanted(always, "a"), 70), Images: ready, Observed: observed()}, `
+create sandbox attempt 0
+a waits: ContainerCreating`},
+		{"passed", Input{Pod: limit(wanted(always, "a"), 60), Since: since, Observed: observed(box, ctr("a", 0, pod.Running))}, `
+terminate a a0 grace 30s (deadline exceeded)
+wake 30s
+DeadlineExceeded`},
+		{"nothing starts then", Input{Pod: limit(wanted(always, "a"), 60), Since: since, Images: ready, Observed: observed(box, ctr("a", 0, pod.Exited, code(143), reaped))}, `
+remove sandbox s0 (pod completed)
+completed
+DeadlineExceeded`},
+		{"nor what has not yet", Input{Pod: limit(withInit(wanted(always, "a"), "i"), 60), Since: since, Observed: observed(box, failed("i", 1))}, `
+remove sandbox s0 (pod completed)
+completed
+DeadlineExceeded`},
+		{"it succeeded when it was told to end", Input{Pod: limit(wanted(never, "a"), 59), Since: since, Observed: observed(ctr("a", 0, pod.Exited, reaped, ran(time.Second, 500*time.Millisecond)))}, `
+completed
+DeadlineExceeded`},
+		{"it had ended before", Input{Pod: limit(wanted(never, "a"), 50), Since: since, Observed: observed(ctr("a", 0, pod.Exited, reaped, ran(time.Second, 20*time.Second)))}, `
+completed`},
+		{"once runs it again", Input{Pod: limit(wanted(always, "a"), 50), Since: since, Earlier: true, Observed: observed(pod.UID("u1"), ctr("a", 0, pod.Exited, reaped))}, `
+remove data of u1
+remove a a0 (starting anew)
+a waits: ContainerCreating
+again`},
+		{"but says first that one still running is late", Input{Pod: limit(wanted(always, "a"), 50), Since: since, Earlier: true, Observed: observed(box, pod.UID("u1"), ctr("a", 0, pod.Running))}, `
+terminate a a0 grace 30s (deadline exceeded)
+wake 30s
+DeadlineExceeded`},
+		{"so does a reboot", Input{Pod: limit(wanted(always, "a"), 50), Since: since, Observed: observed(pod.UID("u1"), ctr("a", 0, pod.Exited, reaped, otherBoot))}, `
+remove data of u1
+remove a a0 (starting anew)
+a waits: ContainerCreating
+again`},
+	})
+}

@@ -24,6 +24,8 @@ type Input struct {
 	Failures map[string]Failure
 	// Probed tells, per instance ID, what probes have found.
 	Probed map[string]pod.Probed
+	// Since is when the wanted revision's run began; zero: it has not. It outlives podrun.
+	Since time.Time
 	// Boot is the kernel's boot id now.
 	Boot string
 	// Earlier says that a completed pod belongs to an earlier run and is to be run again.
@@ -66,6 +68,8 @@ type Plan struct {
 	Waiting map[string]Waiting
 	// Completed says that no container runs or will run again.
 	Completed bool
+	// Failure is why the pod as a whole has failed; nil: it has not, or its containers tell.
+	Failure *Waiting
 	// Again says that what is there under the wanted UID is being ended, so that the pod can start anew.
 	Again bool
 	// Gone says that the pod is not wanted and nothing is left of it.

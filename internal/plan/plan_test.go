@@ -295,6 +295,9 @@ func text(p Plan, want *v1.Pod) string {
 			lines = append(lines, name)
 		}
 	}
+	if p.Failure != nil {
+		lines = append(lines, p.Failure.Reason)
+	}
 	return strings.Join(lines, "\n")
 }
 

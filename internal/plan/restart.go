@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -50,15 +51,17 @@ func matchesRule(rules []v1.ContainerRestartRule, code int) bool {
 	})
 }
 
-// ended reports that nothing but sidecars of the wanted revision lives, and that nothing will run again.
-func (j *judge) ended(o pod.Observed) bool {
-	_, over := j.over(o)
-	return over
-}
-
-// over reports that the wanted revision has come to its end, and why: nothing but its sidecars lives, and
+// over reports that the wanted revision has come to its end, and why: what lives of it is to end, and
 // nothing of it will run again.
 func (j *judge) over(o pod.Observed) (why string, over bool) {
+	if why, ended := j.ended(o); ended {
+		return why, true
+	}
+	return "deadline exceeded", j.late(o)
+}
+
+// ended reports that nothing but sidecars of the wanted revision lives, and that nothing will run again.
+func (j *judge) ended(o pod.Observed) (why string, ended bool) {
 	if j.initFailed(o) {
 		return "initialization failed", true
 	}
@@ -70,4 +73,32 @@ func (j *judge) over(o pod.Observed) (why string, over bool) {
 		}
 	}
 	return "pod completed", true
+}
+
+// deadline is when the pod may be active no longer.
+func (j *judge) deadline() (at time.Time, has bool) {
+	seconds := j.in.Pod.Spec.ActiveDeadlineSeconds
+	if seconds == nil || j.in.Since.IsZero() {
+		return time.Time{}, false
+	}
+	return j.in.Since.Add(time.Duration(*seconds) * time.Second), true
+}
+
+// late reports that the pod had not come to its end when its deadline passed. It goes by what is recorded,
+// so that the answer stays, whatever the containers said when they were ended.
+func (j *judge) late(o pod.Observed) bool {
+	deadline, has := j.deadline()
+	if !has || j.in.Now.Before(deadline) {
+		return false
+	}
+	if _, ended := j.ended(o); !ended {
+		return true
+	}
+	for _, c := range pod.AllContainers(j.in.Pod) {
+		last, _, found := o.Last(j.in.Pod.UID, c.Name)
+		if found && pod.SidecarOrder(j.in.Pod, c.Name) == 0 && last.FinishedAt.After(deadline) {
+			return true
+		}
+	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -170,5 +171,87 @@ func TestTheLogIsTheMessageOfAFailure(t *testing.T) {
 				t.Errorf("container %d: %+v", i, got)
 			}
 		}
+	})
+}
+
+func TestDeadlineIsNotStretchedByARestartOfPodrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		p := func() *v1.Pod {
+			p := web()
+			p.Spec.ActiveDeadlineSeconds = new(int64(30))
+			return p
+		}
+		h := start(t, rt)
+		h.want(p())
+		after(20 * time.Second)
+		h.stop()
+		after(5 * time.Second)
+		h = start(t, rt)
+		h.want(p())
+		after(4900 * time.Millisecond)
+		h.wantLiving("u1-a-0")
+		after(200 * time.Millisecond)
+		h.wantLiving("")
+		failed := func() {
+			t.Helper()
+			if s := h.board.get("web").Status; s.Phase != v1.PodFailed || s.Reason != "DeadlineExceeded" || s.Message == "" {
+				t.Errorf("status: %+v", s)
+			}
+		}
+		failed()
+		h.stop()
+		h = start(t, rt)
+		defer h.stop()
+		h.want(p())
+		after(time.Hour)
+		failed()
+		h.wantLiving("")
+	})
+}
+
+func TestADeadlineThatComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.want(web())
+		after(20 * time.Second)
+		p := web()
+		p.UID = "u2" // what another manifest gives it
+		p.Spec.ActiveDeadlineSeconds = new(int64(30))
+		h.want(p)
+		h.wantLiving("u1-a-0")
+		after(10100 * time.Millisecond)
+		h.wantLiving("")
+		h.wantPhase("web", v1.PodFailed)
+	})
+}
+
+func TestLabelsChangeInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		h.want(web())
+		edited := func() *v1.Pod {
+			p := web()
+			p.UID, p.Labels = "u2", map[string]string{"edit": "1"}
+			p.Annotations["note"], p.Annotations[manifest.AnnotationHash] = "1", "h2"
+			return p
+		}
+		check := func() {
+			t.Helper()
+			h.wantLiving("u1-a-0")
+			p := h.board.get("web")
+			if p.UID != "u1" || p.Labels["edit"] != "1" || p.Annotations["note"] != "1" || p.Annotations[manifest.AnnotationHash] != "h2" {
+				t.Errorf("uid %s, labels %v, annotations %v", p.UID, p.Labels, p.Annotations)
+			}
+		}
+		h.want(edited())
+		check()
+		h.stop()
+		h = start(t, rt)
+		defer h.stop()
+		h.want(edited())
+		check()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -195,8 +196,12 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	for name, i := range w.images {
 		images[name] = plan.Image{Pulling: i.cancel != nil, Ready: i.cancel == nil}
 	}
+	var since time.Time
+	if w.pod != nil && slices.Contains(seen.Data, w.pod.UID) {
+		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
+	}
 	return plan.Input{
-		Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Since: since, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }

@@ -52,6 +52,12 @@ func Of(in Input) v1.PodStatus {
 	}
 	limitMessages(&s)
 	s.Phase = phase(in.Pod, s, in.Plan.Completed)
+	if f := in.Plan.Failure; f != nil {
+		s.Reason, s.Message = f.Reason, f.Message
+		if in.Plan.Completed {
+			s.Phase = v1.PodFailed
+		}
+	}
 	setIPs(&s, in, mine)
 	s.Conditions = conditions(in.Pod, s, mine)
 	return s

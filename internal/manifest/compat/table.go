@@ -32,7 +32,7 @@ var table = map[string]map[string]rule{
 		"ephemeralContainers":           never("cannot be part of a manifest, as in Kubernetes"),
 		"restartPolicy":                 yes(""),
 		"terminationGracePeriodSeconds": yes(""),
-		"activeDeadlineSeconds":         no(),
+		"activeDeadlineSeconds":         yes(""),
 		"dnsPolicy":                     yes("ClusterFirst is Default without --cluster-dns"),
 		"nodeSelector":                  no(),
 		"serviceAccountName":            never("there is no API server and so no service account"),
