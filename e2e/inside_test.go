@@ -52,7 +52,7 @@ spec:
   containers:
   - name: c
     image: podrun.example/box:1
-    command: [sh, -c, 'echo "$0" >/args; exec sleep 1d', '$(GREETING) $(NAME) $$(NAME) $(NONE)']
+    command: [sh, -c, 'echo "$0" >/dev/shm/args; exec sleep 1d', '$(GREETING) $(NAME) $$(NAME) $(NONE) $(PASSWORD)']
     resources: {limits: {memory: 64Mi}, requests: {cpu: 250m}}
     envFrom:
     - {prefix: C_, configMapRef: {name: settings}}
@@ -65,6 +65,8 @@ spec:
     - {name: MEMORY, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}
     - {name: CPU, valueFrom: {resourceFieldRef: {resource: requests.cpu, divisor: 1m}}}
     - {name: GREETING, valueFrom: {configMapKeyRef: {name: settings, key: greeting}}}
+    - {name: PASSWORD, valueFrom: {secretKeyRef: {name: login, key: password}}}
+    - {name: LOGIN, value: me:$(PASSWORD)}
     - {name: BOTH, value: $(GREETING)-$(C_greeting)}
     - {name: C_greeting, value: mine}
     volumeMounts:
@@ -104,17 +106,19 @@ func TestConfiguration(t *testing.T) {
 	n.serve()
 	n.waits("a-n", "CreateContainerConfigError", `configmap "settings" not found`)
 	n.write("settings.yaml", fmt.Sprintf(settings, "hello"))
-	n.waits("a-n", "FailedMount", `secret "login" not found`)
+	n.waits("a-n", "CreateContainerConfigError", `secret "login" not found`)
 	n.write("login.yaml", fmt.Sprintf(password, word))
 	p := n.ready("a-n")
 	for line, want := range map[string]string{
-		"cat /args":                            "hello a-n $(NAME) $(NONE)",
-		"echo $NODE $APP":                      "n web",
-		"echo $MEMORY $CPU":                    "64 250",
-		"echo $BOTH $C_greeting":               "hello-hello mine",
-		"echo $IP":                             p.Status.PodIP,
-		"cat /config/web.conf /etc/web.conf":   "listen 80listen 80",
-		"hexdump -e '/1 \"%02x\"' /config/raw": "00ff",
+		"cat /dev/shm/args":            "hello a-n $(NAME) $(NONE) " + word,
+		"echo $LOGIN $PODRUN_WITHHELD": "me:" + word,
+		`tr "\\0" "\\n" </proc/1/environ | grep -E "LOGIN|WITHHELD"`: "LOGIN=me:" + word,
+		"echo $NODE $APP":                                           "n web",
+		"echo $MEMORY $CPU":                                         "64 250",
+		"echo $BOTH $C_greeting":                                    "hello-hello mine",
+		"echo $IP":                                                  p.Status.PodIP,
+		"cat /config/web.conf /etc/web.conf":                        "listen 80listen 80",
+		"hexdump -e '/1 \"%02x\"' /config/raw":                      "00ff",
 		"cat /secret/password; stat -Lc %a /secret/password":        word + "400",
 		"stat -fc %T /secret /all":                                  "tmpfs\ntmpfs",
 		"cat /all/deep/greeting /all/labels /all/password":          `helloapp="web"` + word,
@@ -157,7 +161,7 @@ func (n *node) nowhere(text string) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if path == n.manifests || strings.HasSuffix(path, "kubernetes.io~secret") || strings.HasSuffix(path, "kubernetes.io~projected") || d.Name() == "sandboxes" {
+		if path == n.manifests || strings.HasSuffix(path, "kubernetes.io~secret") || strings.HasSuffix(path, "kubernetes.io~projected") || d.Name() == "sandboxes" || d.Name() == "withheld" {
 			return fs.SkipDir
 		}
 		if err != nil || !d.Type().IsRegular() {

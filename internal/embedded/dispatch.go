@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
+
+	"podrun.io/podrun/internal/withheld"
 )
 
 const (
@@ -19,10 +21,13 @@ const (
 	shimPlugin = "io.containerd.ttrpc.v1.task"
 )
 
-// Dispatch runs what the binary was called as, if that is the shim, and says whether it was. It must come
+// Dispatch runs what the binary was called as, if that is the shim or the stand-in for runc, and says whether it was. It must come
 // first in main and in every TestMain whose test binary starts an embedded containerd. The shim reads the
 // process's own arguments and standard streams; on an error it ends the process itself.
 func Dispatch(ctx context.Context, args []string) (exit int, handled bool) {
+	if exit, handled = withheld.Dispatch(args); handled {
+		return exit, true
+	}
 	if len(args) == 0 || !strings.HasPrefix(filepath.Base(args[0]), shimPrefix) {
 		return 0, false
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 )
 
@@ -46,7 +47,7 @@ func Serve(ctx context.Context, o Options) error {
 	// The roots of images and containers get the mode bits that this leaves.
 	unix.Umask(0o022)
 	captureLog(o.Log)
-	if err := linkShim(o.Dirs.Shim()); err != nil {
+	if err := host.LinkSelf(o.Dirs.Shim()); err != nil {
 		return fmt.Errorf("making the shim %s: %w", o.Dirs.Shim(), err)
 	}
 	snapshotter, err := chooseSnapshotter(o)

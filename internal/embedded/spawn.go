@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// self is this very program.
+const self = "/proc/self/exe"
+
 // dropEnv are variables that speak of the process that starts the daemon and not of the machine.
 var dropEnv = map[string]bool{
 	"NOTIFY_SOCKET": true, "LISTEN_FDS": true, "LISTEN_PID": true, "LISTEN_FDNAMES": true,

@@ -56,6 +56,12 @@ func (d Dirs) Volume(uid pod.UID, kind, name string) string {
 	return filepath.Join(d.Volumes(uid), kind, name)
 }
 
+// Withheld is the directory, in memory, of what a revision's processes get and no disk may have.
+func (d Dirs) Withheld(uid pod.UID) string { return filepath.Join(d.Pod(uid), "withheld") }
+
+// StandIn is what runs runc for containers with something withheld: podrun's own binary.
+func (d Dirs) StandIn() string { return filepath.Join(d.Root, "bin", "podrun-runc") }
+
 // SubPaths is the directory of the parts of volumes that a revision's containers mount.
 func (d Dirs) SubPaths(uid pod.UID) string { return filepath.Join(d.Pod(uid), "volume-subpaths") }
 

@@ -177,7 +177,7 @@ func (h *HTTP) hear(a answer, now time.Time) {
 	h.standing.hear(a, now)
 	if good := h.standing.good; good != before {
 		h.log.Info("manifests read", "url", h.Name(), "pods", len(good.Pods))
-		if err := h.cache.write(kept{marks: good.marks, Read: good.read, Body: good.body}); err != nil {
+		if err := h.cache.write(keep(good)); err != nil {
 			h.log.Warn("manifests will be missing if the server is, after a restart", "url", h.Name(), "why", err)
 		}
 		good.body = nil

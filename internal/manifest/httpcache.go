@@ -7,11 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"podrun.io/podrun/internal/manifest/document"
 )
 
-// cache keeps a URL's last good answer on disk. It holds Secrets, so that only its owner may read it.
+// cache keeps a URL's last good answer on disk, but for its Secrets, which no disk may have. Only its owner
+// may read it all the same.
 type cache struct {
 	dir string // empty: no cache
 	key string // the digest of the URL
@@ -25,6 +29,39 @@ type kept struct {
 	marks
 	Read time.Time `json:"read"`
 	Body []byte    `json:"body"`
+}
+
+// keep is what is kept of a good answer. Without its Secrets it is another: the next answer must come whole.
+func keep(good *goodSet) kept {
+	k := kept{marks: good.marks, Read: good.read, Body: good.body}
+	if slices.ContainsFunc(good.Objects, func(o Object) bool { return o.Secret != nil }) {
+		k.marks, k.Body = marks{}, withoutSecrets(good.body)
+	}
+	return k
+}
+
+// withoutSecrets is a good body without its Secrets, in another form: what is left means the same.
+func withoutSecrets(body []byte) []byte {
+	isSecret := func(value any) bool {
+		object, _ := value.(map[string]any)
+		return object["kind"] == kindSecret
+	}
+	docs, _ := document.Parse(body)
+	var out []byte
+	for _, d := range docs {
+		if isSecret(d.Value) {
+			continue
+		}
+		if object, ok := d.Value.(map[string]any); ok && object["kind"] == "List" {
+			items, _ := object["items"].([]any)
+			object["items"] = slices.DeleteFunc(items, isSecret)
+		}
+		out = append(append(out, document.Canonical(d.Value)...), '\n')
+	}
+	if len(out) == 0 {
+		return []byte(`{"apiVersion":"v1","kind":"List","items":[]}`)
+	}
+	return out
 }
 
 func (c cache) path() string { return filepath.Join(c.dir, c.key+".json") }

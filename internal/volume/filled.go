@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,7 +28,7 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 		return "", err
 	}
 	if memory {
-		if err := v.mountSecret(in.Pod.UID, dir); err != nil {
+		if err := v.mountSecret(in.Pod.UID, dir, "mode=0777"); err != nil {
 			return "", err
 		}
 	}
@@ -38,12 +40,28 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 }
 
 // mountSecret mounts memory that is not swapped out, where the kernel has that.
-func (v *Volumes) mountSecret(uid pod.UID, dir string) error {
-	const options = "mode=0777"
+func (v *Volumes) mountSecret(uid pod.UID, dir, options string) error {
 	if err := v.mountMemory(uid, dir, "tmpfs", options+",noswap"); err == nil {
 		return nil
 	}
 	return v.mountMemory(uid, dir, "tmpfs", options)
+}
+
+// readyWithheld mounts the memory for variables that no disk may have, if there are any.
+func (v *Volumes) readyWithheld(in pod.Inside) error {
+	if !slices.ContainsFunc(in.Env, func(v pod.Variable) bool { return v.Secret }) {
+		return nil
+	}
+	root, err := v.openPod(in.Pod.UID)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	dir := v.dirs.Withheld(in.Pod.UID)
+	if err := root.Mkdir(filepath.Base(dir), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return v.mountSecret(in.Pod.UID, dir, "mode=0700")
 }
 
 // write brings the files of a volume up to date.

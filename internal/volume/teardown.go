@@ -95,6 +95,10 @@ func isOwnMount(podDir string, m *mountinfo.Info) bool {
 		return false
 	}
 	parts := strings.Split(within, "/")
+	memory := m.Source == mountSource && (m.FSType == "tmpfs" || m.FSType == "hugetlbfs")
+	if within == filepath.Base(layout.Dirs{}.Withheld("")) {
+		return memory
+	}
 	if len(parts) != 3 || parts[0] != "volumes" {
 		return false
 	}
@@ -104,5 +108,5 @@ func isOwnMount(podDir string, m *mountinfo.Info) bool {
 	case layout.KindImage:
 		return m.Source == mountSource || m.FSType == "overlay"
 	}
-	return m.Source == mountSource && (m.FSType == "tmpfs" || m.FSType == "hugetlbfs")
+	return memory
 }

@@ -79,6 +79,9 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, er
 	if len(in.Container.VolumeDevices) > 0 {
 		return nil, fmt.Errorf("volume device %q: volumeDevices are not supported", in.Container.VolumeDevices[0].Name)
 	}
+	if err := v.readyWithheld(in); err != nil {
+		return nil, err
+	}
 	var own []runtime.Mount
 	sources := map[string]source{} // by volume, readied once however often it is mounted
 	for i, m := range in.Container.VolumeMounts {

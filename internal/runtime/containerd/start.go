@@ -42,6 +42,7 @@ type launch struct {
 	generation int
 	image      *image
 	spec       []byte
+	options    typeurl.Any // runc's
 	// shim serves the sandbox already; without an address the task gets one through its group.
 	shim shim
 }
@@ -107,7 +108,7 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // prepare does all that needs nothing of containerd's, as a rule.
 func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) (*launch, error) {
-	l := &launch{Start: s, id: containerID(instanceOf(s), generation), generation: generation}
+	l := &launch{Start: s, id: containerID(instanceOf(s), generation), generation: generation, options: r.runcOptions}
 	home, err := r.sandboxRecord(s.Sandbox.ID)
 	if err != nil {
 		return nil, err
@@ -134,15 +135,19 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, err
 	}
-	spec, err := ocispec.Build(ocispec.Input{
+	input := ocispec.Input{
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
 		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, Shm: home.Shm},
 		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(),
 		Machine: machine,
-	})
+	}
+	spec, err := ocispec.Build(input)
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
+	}
+	if spec, err = r.withhold(l, input, spec); err != nil {
+		return nil, err
 	}
 	if l.spec, err = json.Marshal(spec); err != nil {
 		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
@@ -212,7 +217,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 func (r *Runtime) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
 		ID: l.id, Image: l.Image.Name, Labels: r.startLabels(l),
-		Runtime:     containers.RuntimeInfo{Name: r.RuntimeName, Options: r.runcOptions},
+		Runtime:     containers.RuntimeInfo{Name: r.RuntimeName, Options: l.options},
 		Spec:        encoded{specType, l.spec},
 		Snapshotter: r.Snapshotter, SnapshotKey: l.id,
 	}

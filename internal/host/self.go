@@ -1,4 +1,4 @@
-package embedded
+package host
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 
 const self = "/proc/self/exe"
 
-// linkShim makes path this very program under the shim's name: a hard link, as the shim runs itself again
-// by the name of its file, which a symbolic link would lose. Where a link is not possible it is a copy.
-// Running shims keep the program that they were started from.
-func linkShim(path string) error {
+// LinkSelf makes path this very program under another name: a hard link, as a program that runs itself
+// again does so by the name of its file, which a symbolic link would lose. Where a link is not possible it is a copy.
+// What runs keeps the program that it was started from.
+func LinkSelf(path string) error {
 	now, err := os.Stat(self)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func linkShim(path string) error {
 		// Another file system, a removed program or a kernel that forbids it.
 		if err := copyProgram(tmp); err != nil {
 			os.Remove(tmp)
-			return fmt.Errorf("copying the shim: %w", err)
+			return fmt.Errorf("copying the program: %w", err)
 		}
 	}
 	return os.Rename(tmp, path)
