@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/manifest"
 )
 
 // sourceFlags say where manifests are read, and for which node.
@@ -19,6 +20,7 @@ type sourceFlags struct {
 	nodeName                  string
 	fileCheckFrequency        time.Duration
 	strictPermissions         bool
+	podSecurity               string
 	url                       string
 	urlHeaders                []string
 	caFile, certFile, keyFile string
@@ -30,12 +32,18 @@ func (s *sourceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.nodeName, "node-name", "", "suffix of the pods' names (default: the hostname, in lower case)")
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second, "how often manifests are read again though nothing was notified")
 	f.BoolVar(&s.strictPermissions, "strict-permissions", false, "refuse manifests that others than root and their owner can write, instead of warning")
+	addPodSecurity(f, &s.podSecurity)
 	f.StringVar(&s.url, "manifest-url", "", "http or https URL that serves manifests")
 	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil, "header 'Name: value' to send with each request to the URL; never shown; repeatable")
 	f.StringVar(&s.caFile, "manifest-url-ca-file", "", "authorities to trust for the URL, in PEM (default: the system's)")
 	f.StringVar(&s.certFile, "manifest-url-cert-file", "", "client certificate to show to the URL's server, in PEM")
 	f.StringVar(&s.keyFile, "manifest-url-key-file", "", "key of the client certificate, in PEM")
 	f.DurationVar(&s.httpCheckFrequency, "http-check-frequency", 20*time.Second, "how often the URL is asked, give or take a tenth")
+}
+
+// addPodSecurity adds the flag that says what pods may ask for.
+func addPodSecurity(f *pflag.FlagSet, level *string) {
+	f.StringVar(level, "pod-security", "privileged", "what pods may ask for, by Kubernetes' Pod Security Standards: privileged (anything), baseline or restricted")
 }
 
 // options puts the flags into what the agent wants.
@@ -50,11 +58,15 @@ func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
 	if err != nil {
 		return err
 	}
+	policy, err := manifest.NewPolicy(s.podSecurity)
+	if err != nil {
+		return fmt.Errorf("--pod-security %w", err)
+	}
 	o.NodeName = node
 	o.Sources = agent.SourceOptions{
 		Manifests: s.manifests, Default: !c.Flags().Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
-		StrictPermissions: s.strictPermissions,
-		URL:               s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
+		StrictPermissions: s.strictPermissions, Policy: policy,
+		URL: s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
 		HTTPCheckFrequency: s.httpCheckFrequency,
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	var output, node string
+	var output, node, podSecurity string
 	c := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
 		Short: "Check manifests as serve would",
@@ -30,11 +30,16 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			return a.validate(c.Context(), paths, node, output)
+			policy, err := manifest.NewPolicy(podSecurity)
+			if err != nil {
+				return usage(c, fmt.Errorf("--pod-security %w", err))
+			}
+			return a.validate(c.Context(), paths, manifest.FileOptions{NodeName: node, Policy: policy}, output)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
 	c.Flags().StringVar(&node, "node-name", "", "the node's name (default: the host's, lower case)")
+	addPodSecurity(c.Flags(), &podSecurity)
 	return c
 }
 
@@ -53,12 +58,12 @@ type validPod struct {
 	File      string `json:"file"`
 }
 
-func (a *app) validate(ctx context.Context, paths []string, node, output string) error {
+func (a *app) validate(ctx context.Context, paths []string, o manifest.FileOptions, output string) error {
 	word := manifest.Word{Last: map[string]manifest.Snapshot{}}
 	shown := map[string]string{manifest.Stdin: "stdin"}
 	var unreadable []error
 	for _, path := range paths {
-		s := a.snapshot(ctx, path, node)
+		s := a.snapshot(ctx, path, o)
 		if s.Err != nil {
 			unreadable = append(unreadable, s.Err)
 			continue
@@ -94,15 +99,16 @@ func (a *app) validate(ctx context.Context, paths []string, node, output string)
 }
 
 // snapshot reads one path as a source would.
-func (a *app) snapshot(ctx context.Context, path, node string) manifest.Snapshot {
+func (a *app) snapshot(ctx context.Context, path string, o manifest.FileOptions) manifest.Snapshot {
 	if path != manifest.Stdin {
-		return manifest.Read(ctx, path, node)
+		o.Path = path
+		return manifest.Read(ctx, o)
 	}
 	data, err := io.ReadAll(a.in)
 	s := manifest.Snapshot{Source: manifest.Stdin, Err: err}
 	if err == nil {
 		from := manifest.Origin{Source: manifest.SourceFile, Path: manifest.Stdin}
-		loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: from, NodeName: node})
+		loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: from, NodeName: o.NodeName, Policy: o.Policy})
 		s.Pods, s.Objects = loaded.Pods, loaded.Objects
 		if err != nil {
 			s.Problems = []manifest.Problem{{Origin: from, Err: err}}

@@ -140,3 +140,32 @@ func TestRefusedUsers(t *testing.T) {
 		t.Errorf("the image's user: %v", r)
 	}
 }
+
+func TestPodSecurity(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", manifest("a", "Always", forever))
+	n.serve("--pod-security=baseline")
+	uid := n.ready("a-n").UID
+	// What asks for more does not start, and an edit that asks for more leaves what runs.
+	n.write("b.yaml", inContainer(manifest("b", "Always", forever), "securityContext: {privileged: true}"))
+	n.write("a.yaml", manifest("a", "Always", forever, "hostPID: true"))
+	n.await("both to be refused", func() error {
+		log, err := os.ReadFile(n.path("serve.log"))
+		must(t, err)
+		for _, file := range []string{"a.yaml", "b.yaml"} {
+			if !strings.Contains(string(log), file+":") || !strings.Contains(string(log), "--pod-security baseline does not allow it") {
+				return fmt.Errorf("%s is not refused", file)
+			}
+		}
+		return nil
+	})
+	if p := n.pod("a-n"); p == nil || p.UID != uid || isReady(p) != nil {
+		t.Errorf("the pod that ran: %s", asJSON(p))
+	}
+	if p := n.pod("b-n"); p != nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Running != nil {
+		t.Errorf("the pod that asks for more runs: %s", asJSON(p.Status))
+	}
+	if r := n.once(inContainer(manifest("c", "Never", "true"), "securityContext: {privileged: true}"), "--pod-security=baseline"); r.code != 2 {
+		t.Errorf("once: %v", r)
+	}
+}

@@ -31,6 +31,8 @@ type FileOptions struct {
 	// Path is a directory or a file; it need not exist yet.
 	Path     string
 	NodeName string
+	// Policy refuses pods that ask for more; nil: none.
+	Policy *Policy
 	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
 	Optional bool
 	// StrictPermissions refuses what others than root and its owner can write, instead of warning.
@@ -59,6 +61,7 @@ func NewFile(o FileOptions) *File {
 		path = abs
 	}
 	s := newScanner(path, o.NodeName)
+	s.policy = o.Policy
 	s.optional, s.strict = o.Optional, o.StrictPermissions
 	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s}
 }
@@ -134,8 +137,8 @@ func (f *File) wait(ctx context.Context, rings <-chan string, next, rest time.Du
 
 // Read reads a path once, as a file source does first, waiting a little for files that are being
 // written.
-func Read(ctx context.Context, path, nodeName string) Snapshot {
-	f := NewFile(FileOptions{Path: path, NodeName: nodeName})
+func Read(ctx context.Context, o FileOptions) Snapshot {
+	f := NewFile(o)
 	began := time.Now()
 	for {
 		now := time.Now()
@@ -172,13 +175,13 @@ func (w *watches) follow(paths []string) (polled bool) {
 type Text struct{ snapshot Snapshot }
 
 // NewStdin reads r to its end.
-func NewStdin(r io.Reader, nodeName string) *Text {
+func NewStdin(r io.Reader, nodeName string, policy *Policy) *Text {
 	origin := Origin{Source: SourceFile, Path: Stdin}
 	data, err := io.ReadAll(io.LimitReader(r, maxRead))
 	if err != nil {
 		return &Text{Snapshot{Source: Stdin, Err: err}}
 	}
-	loaded, err := Load(data, LoadOptions{Origin: origin, NodeName: nodeName})
+	loaded, err := Load(data, LoadOptions{Origin: origin, NodeName: nodeName, Policy: policy})
 	seen(loaded.Pods, nil, time.Now())
 	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: problems(origin, true, err)}}
 }

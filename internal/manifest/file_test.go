@@ -341,17 +341,17 @@ func TestReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a.yaml"), podText("a", "i:1"))
 	put(t, filepath.Join(dir, "b.yaml"), "{")
-	if got := says(Read(t.Context(), dir, "node1")); got != "a=i:1 blind b.yaml" {
+	if got := says(Read(t.Context(), FileOptions{Path: dir, NodeName: "node1"})); got != "a=i:1 blind b.yaml" {
 		t.Errorf("read %q", got)
 	}
-	if got := says(Read(t.Context(), filepath.Join(dir, "none"), "node1")); got != "error" {
+	if got := says(Read(t.Context(), FileOptions{Path: filepath.Join(dir, "none"), NodeName: "node1"})); got != "error" {
 		t.Errorf("read %q", got)
 	}
-	text := NewStdin(strings.NewReader(podText("a", "i:1")), "node1")
+	text := NewStdin(strings.NewReader(podText("a", "i:1")), "node1", nil)
 	if got := says(text.snapshot); got != "a=i:1" {
 		t.Errorf("read %q", got)
 	}
-	if got := NewStdin(strings.NewReader("{"), "node1").snapshot.Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
+	if got := NewStdin(strings.NewReader("{"), "node1", nil).snapshot.Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
 		t.Errorf("error %q", got)
 	}
 }

@@ -30,6 +30,8 @@ type HTTPOptions struct {
 	// CheckFrequency is DefaultHTTPCheckFrequency if it is 0.
 	CheckFrequency time.Duration
 	NodeName       string
+	// Policy refuses pods that ask for more; nil: none.
+	Policy *Policy
 	// CacheDir keeps the last good set over a reboot; empty: it is not kept.
 	CacheDir string
 	// CacheReadOnly uses what is kept there and writes nothing.
@@ -78,7 +80,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		log:      o.Log,
 		client:   newHTTPClient(*u, header, d),
 		cache:    cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: digest([]byte(o.URL))},
-		standing: standing{url: o.URL, shown: maskURL(o.URL), node: o.NodeName},
+		standing: standing{url: o.URL, shown: maskURL(o.URL), node: o.NodeName, policy: o.Policy},
 	}, nil
 }
 

@@ -25,6 +25,8 @@ type LoadOptions struct {
 	Origin Origin
 	// NodeName becomes the pods' suffix, in lower case.
 	NodeName string
+	// Policy refuses pods that ask for more; nil: none.
+	Policy *Policy
 }
 
 // Loaded is what a manifest asks for.
@@ -230,6 +232,12 @@ func (l *loader) pod(o object) {
 		l.failAt(o, e.Path, e.Message, key)
 	}
 	if len(errs) > 0 {
+		return
+	}
+	if forbidden := l.Policy.judge(p); len(forbidden) > 0 {
+		for _, e := range forbidden {
+			l.failAt(o, e.Field, e.ErrorBody(), key)
+		}
 		return
 	}
 	line := o.doc.LineOf(o.at("metadata.name"))

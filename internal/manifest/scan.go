@@ -18,6 +18,7 @@ import (
 // scanner reads a directory's manifests, or one file, again and again, and remembers the last good
 // pods of each. It owns no goroutine and no clock.
 type scanner struct {
+	policy     *Policy
 	path, node string
 	files      map[string]*entry
 	err        error
@@ -241,7 +242,7 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 		return result
 	}
 	e.hash = digest(data)
-	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node})
+	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node, Policy: s.policy})
 	if e.err = err; err == nil {
 		seen(loaded.Pods, e.pods, now)
 		e.pods, e.objects, e.good = loaded.Pods, loaded.Objects, true

@@ -1,0 +1,51 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// Policy is how much a pod may ask for: a level of Kubernetes' Pod Security Standards, judged by
+// Kubernetes' own rules. A nil Policy allows all.
+type Policy struct {
+	level     api.Level
+	evaluator policy.Evaluator
+}
+
+// NewPolicy returns the policy of a level: privileged, baseline or restricted.
+func NewPolicy(level string) (*Policy, error) {
+	parsed, err := api.ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("%q: must be privileged, baseline or restricted", level)
+	}
+	if parsed == api.LevelPrivileged {
+		return nil, nil
+	}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Pod Security Standards: %w", err)
+	}
+	return &Policy{level: parsed, evaluator: evaluator}, nil
+}
+
+// judge returns what a pod asks for beyond the policy.
+func (p *Policy) judge(pod *v1.Pod) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	level := api.LevelVersion{Level: p.level, Version: api.LatestVersion()}
+	for _, result := range p.evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
+		if result.Allowed {
+			continue
+		}
+		why := strings.TrimSuffix(fmt.Sprintf("%s (%s)", result.ForbiddenReason, result.ForbiddenDetail), " ()")
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf("--pod-security %s does not allow it: %s", p.level, why)))
+	}
+	return errs
+}
