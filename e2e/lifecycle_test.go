@@ -213,3 +213,29 @@ func TestRestartRules(t *testing.T) {
 		t.Errorf("%v\n%s", r, asJSON(s))
 	}
 }
+
+func TestAPodThatCannotRunNowWaits(t *testing.T) {
+	n := newNode(t)
+	dir := n.path("mounted-later")
+	n.write("a.yaml", inContainer(manifest("a", "Always", forever, "volumes: [{name: v, hostPath: {path: "+dir+", type: Directory}}]"), "volumeMounts: [{name: v, mountPath: /v}]"))
+	n.write("b.yaml", manifest("b", "Always", forever, "nodeSelector: {kubernetes.io/hostname: elsewhere}"))
+	n.write("c.yaml", inContainer(manifest("c", "Always", forever), "resources: {requests: {memory: 100Ti}}"))
+	n.serve()
+	waits := func(reason string) func(p *v1.Pod) error {
+		return func(p *v1.Pod) error {
+			if w := p.Status.ContainerStatuses[0].State.Waiting; p.Status.Phase != v1.PodPending || p.Status.Reason != reason && (w == nil || w.Reason != reason) {
+				return errors.New(asJSON(p.Status))
+			}
+			return nil
+		}
+	}
+	n.awaitPod("a-n", "to wait for its directory", waits("FailedMount"))
+	n.awaitPod("b-n", "to wait for another node", waits("NodeAffinity"))
+	n.awaitPod("c-n", "to wait for memory", waits("OutOfmemory"))
+	must(t, os.Mkdir(dir, 0o755))
+	n.write("b.yaml", manifest("b", "Always", forever, "nodeSelector: {kubernetes.io/hostname: \"n\", kubernetes.io/os: linux}"))
+	n.write("c.yaml", inContainer(manifest("c", "Always", forever), "resources: {requests: {memory: 1Mi}}"))
+	for _, name := range []string{"a-n", "b-n", "c-n"} {
+		n.ready(name)
+	}
+}

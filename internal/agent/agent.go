@@ -111,7 +111,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
 		Volumes: h.volumes, Logs: h.tailer, Publisher: overhearing{publisher, h.names},
-		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
+		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
 }

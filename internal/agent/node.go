@@ -21,3 +21,8 @@ func nodeResources(o Options) v1.ResourceList {
 	}
 	return list
 }
+
+// nodeLabels are those that the kubelet gives every node.
+func nodeLabels(o Options) map[string]string {
+	return map[string]string{v1.LabelHostname: o.NodeName, v1.LabelOSStable: goruntime.GOOS, v1.LabelArchStable: goruntime.GOARCH}
+}

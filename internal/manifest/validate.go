@@ -34,6 +34,7 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 		errs = append(errs, invalid(path.Child("activeDeadlineSeconds"), *s.ActiveDeadlineSeconds,
 			validation.IsInRange(int(*s.ActiveDeadlineSeconds), 1, math.MaxInt32))...)
 	}
+	errs = append(errs, metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
 	if s.PriorityClassName != "" {
 		errs = append(errs, invalid(path.Child("priorityClassName"), s.PriorityClassName,
 			validation.IsDNS1123Subdomain(s.PriorityClassName))...)

@@ -160,6 +160,10 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 	for _, s := range o.Sandboxes {
 		j.do(RemoveSandbox{ID: s.ID, Why: "not ready"})
 	}
+	if why := j.admit(); why != nil {
+		j.plan.Failure = why
+		return pod.Sandbox{}, false
+	}
 	if f, failed := j.in.Failures[""]; failed {
 		j.waitAll(waitingForSandbox(f, j.notYet()))
 		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -274,5 +275,33 @@ remove data of u1
 remove a a0 (starting anew)
 a waits: ContainerCreating
 again`},
+	})
+}
+
+func TestAdmission(t *testing.T) {
+	always := v1.RestartPolicyAlways
+	selecting := func(p *v1.Pod) *v1.Pod {
+		p.Spec.NodeSelector = map[string]string{"disk": "ssd", "arch": "arm"}
+		return p
+	}
+	asking := func(p *v1.Pod, memory string) *v1.Pod {
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}
+		return p
+	}
+	labels, node := map[string]string{"disk": "hdd", "arch": "arm"}, v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
+	compare(t, []planCase{
+		{"another label", Input{Pod: selecting(wanted(always, "a")), NodeLabels: labels, Observed: observed()}, `
+a waits: ContainerCreating
+NodeAffinity`},
+		{"the right labels", Input{Pod: selecting(wanted(always, "a")), NodeLabels: map[string]string{"disk": "ssd", "arch": "arm", "x": "y"}, Images: ready, Observed: observed()}, `
+create sandbox attempt 0
+a waits: ContainerCreating`},
+		{"too much memory", Input{Pod: asking(wanted(always, "a"), "1025Mi"), Node: node, Observed: observed()}, `
+a waits: ContainerCreating
+OutOfmemory`},
+		{"all of the memory", Input{Pod: asking(wanted(always, "a"), "1Gi"), Node: node, Images: ready, Observed: observed()}, `
+create sandbox attempt 0
+a waits: ContainerCreating`},
+		{"what runs stays", Input{Pod: selecting(wanted(always, "a")), NodeLabels: labels, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running))}, ``},
 	})
 }

@@ -28,6 +28,9 @@ type Input struct {
 	Since time.Time
 	// Boot is the kernel's boot id now.
 	Boot string
+	// Node is what the machine has for pods, NodeLabels what nodeSelector chooses by.
+	Node       v1.ResourceList
+	NodeLabels map[string]string
 	// Earlier says that a completed pod belongs to an earlier run and is to be run again.
 	Earlier bool
 	// Replaced says that what is there under the wanted UID was made for another manifest, as when the
@@ -68,7 +71,7 @@ type Plan struct {
 	Waiting map[string]Waiting
 	// Completed says that no container runs or will run again.
 	Completed bool
-	// Failure is why the pod as a whole has failed; nil: it has not, or its containers tell.
+	// Failure is why the pod as a whole has failed, or cannot start now; nil: its containers tell.
 	Failure *Waiting
 	// Again says that what is there under the wanted UID is being ended, so that the pod can start anew.
 	Again bool

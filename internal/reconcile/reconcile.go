@@ -81,6 +81,8 @@ type Options struct {
 	HostIP string
 	// Node is what the machine has for pods.
 	Node v1.ResourceList
+	// NodeLabels are what a pod's nodeSelector chooses by.
+	NodeLabels map[string]string
 	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
 	MaxBackoff time.Duration
 	// Parallel bounds how many containers are made at once, and as many are cleared away; 0 means 4.

@@ -201,7 +201,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
 	}
 	return plan.Input{
-		Since: since, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Since: since, Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }

@@ -34,7 +34,7 @@ var table = map[string]map[string]rule{
 		"terminationGracePeriodSeconds": yes(""),
 		"activeDeadlineSeconds":         yes(""),
 		"dnsPolicy":                     yes("ClusterFirst is Default without --cluster-dns"),
-		"nodeSelector":                  no(),
+		"nodeSelector":                  limited("the labels kubernetes.io/hostname, kubernetes.io/os and kubernetes.io/arch; with any other, or another value, the pod waits"),
 		"serviceAccountName":            never("there is no API server and so no service account"),
 		"serviceAccount":                never("there is no API server and so no service account"),
 		"automountServiceAccountToken":  only("there is no token to mount", "false"),
