@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -226,11 +228,11 @@ func TestCycles(t *testing.T) {
 			}
 		}
 		if tables, err := tablesOf([]string{bridge}); err != nil || len(tables) != 1 {
-			left = append(left, fmt.Errorf("tables %v, %v", tables, err))
+			left = append(left, fmt.Errorf("tables %v: %w", tables, err))
 		}
 		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.path("run", "sandboxes")))
 		if err != nil || len(mounts) != 4 { // the directory itself and three namespaces
-			left = append(left, fmt.Errorf("%d mounts, %v", len(mounts), err))
+			left = append(left, fmt.Errorf("%d mounts: %w", len(mounts), err))
 		}
 		if groups := n.cgroups(); len(groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return !strings.Contains(g, string(n.pod("stays-n").UID)) }) {
 			left = append(left, fmt.Errorf("cgroups %v", groups))
@@ -240,4 +242,50 @@ func TestCycles(t *testing.T) {
 		}
 		return errors.Join(left...)
 	})
+}
+
+// TestCNI: a user's configuration connects pods, and releases them however podrun ends.
+func TestCNI(t *testing.T) {
+	const plugins = "/usr/lib/cni"
+	if _, err := os.Stat(plugins + "/bridge"); err != nil {
+		t.Skipf("needs CNI's plugins (containernetworking-plugins): %v", err)
+	}
+	n := newNode(t)
+	bridge := "pe" + strings.TrimPrefix(filepath.Base(n.dir), "pe")[:8]
+	must(t, os.Mkdir(n.path("net.d"), 0o755))
+	must(t, os.WriteFile(n.path("net.d", "10-mine.conflist"), fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":%q,"plugins":[{"type":"bridge","bridge":%q,
+		"isGateway":true,"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.97.211.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
+		bridge, bridge, n.path("ipam")), 0o644))
+	t.Cleanup(func() {
+		if link, err := netlink.LinkByName(bridge); err == nil { // the plugin leaves it
+			must(t, netlink.LinkDel(link))
+		}
+	})
+	flag := "--cni-conf-dir=" + n.path("net.d")
+	n.write("a.yaml", manifest("a", "Always", forever)+"---\n"+manifest("b", "Always", forever))
+	n.serve(flag)
+	a, b := n.ready("a-n").Status.PodIP, n.ready("b-n").Status.PodIP
+	if !strings.HasPrefix(a, "10.97.211.") || !strings.HasPrefix(b, "10.97.211.") || a == b {
+		t.Fatalf("addresses %s and %s", a, b)
+	}
+	n.await("an answer of the other pod", func() error {
+		if got := n.run("exec", "a", "--", "ping", "-c1", "-W5", "b"); !strings.Contains(got.stdout, "1 packets received") {
+			return errors.New(got.String())
+		}
+		return nil
+	})
+	n.end(syscall.SIGKILL)
+	n.ok("down", "a") // which has no flags of CNI's
+	leases := func() string {
+		files, err := filepath.Glob(n.path("ipam", bridge, "10.*"))
+		must(t, err)
+		return strings.Join(files, " ")
+	}
+	if want := n.path("ipam", bridge, b); leases() != want {
+		t.Errorf("leases %s, want %s", leases(), want)
+	}
+	n.ok("down", "--all")
+	if leases() != "" {
+		t.Errorf("leases %s", leases())
+	}
 }

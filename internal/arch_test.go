@@ -79,6 +79,7 @@ var only = map[string]string{
 	"github.com/prometheus/":                           "internal/metrics",
 	"github.com/fsnotify/fsnotify":                     "internal/watch",
 	"github.com/vishvananda/":                          "internal/network",
+	"github.com/containernetworking/":                  "internal/network",
 	"github.com/google/nftables":                       "internal/network",
 	"github.com/google/go-containerregistry/":          "internal/testimage",
 	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd internal/image",

@@ -45,6 +45,10 @@ type Options struct {
 	ClusterDNS []string
 	// ClusterDomain ends pods' full names.
 	ClusterDomain string
+	// CNIConfDir has the configuration of CNI's plugins, which are in CNIBinDirs; without any, podrun's own
+	// bridge connects pods.
+	CNIConfDir string
+	CNIBinDirs []string
 	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
 	Listen string
 	Log    *slog.Logger
@@ -73,7 +77,7 @@ type house struct {
 	o        Options
 	runtime  backend
 	conn     *Connection // nil where the runtime was given
-	bridge   *network.Bridge
+	network  *network.Network
 	relister *relist.Relister
 	tailer   *logs.Tailer
 	volumes  *volume.Volumes
@@ -92,8 +96,10 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if err != nil {
 		return nil, err
 	}
-	bridge := network.NewBridge(network.Options{Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe})
-	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: bridge, ClusterDomain: o.ClusterDomain})
+	pods := network.New(network.Options{
+		Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
+	})
+	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain})
 	r, conn, err := o.connect(ctx, owner, store)
 	if err != nil {
 		return nil, err
@@ -103,7 +109,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		listing.Bell = nil
 	}
 	nodeIP := hostIP(o.Log)
-	h := &house{o: o, runtime: r, conn: conn, bridge: bridge, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,
@@ -150,7 +156,7 @@ func (h *house) close() {
 	if h.loop.Owner == ownerOnce {
 		return // a serve beside it may keep the network
 	}
-	if err := h.bridge.Close(); err != nil {
+	if err := h.network.Close(); err != nil {
 		h.o.Log.Warn("the pods' network stays", "why", err)
 	}
 }
@@ -163,7 +169,7 @@ func (h *house) sweep(ctx context.Context) {
 	if err := h.conn.Runtime.Sweep(ctx); err != nil {
 		h.o.Log.Warn("leftovers stay", "why", err)
 	}
-	if err := h.bridge.Mend(); err != nil {
+	if err := h.network.Mend(); err != nil {
 		h.o.Log.Warn("pods may not be reached, or reach nobody", "why", err)
 	}
 	if err := status.Sweep(h.o.Dirs); err != nil {

@@ -112,6 +112,12 @@ func (d Dirs) Sandboxes() string { return filepath.Join(d.Run, "sandboxes") }
 // Network is the directory of the bridge's address records.
 func (d Dirs) Network() string { return filepath.Join(d.Run, "network") }
 
+// CNI is the directory of what CNI's plugins were asked for; it outlives a reboot, as their records do.
+func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
+
+// CNICache is where CNI's own library keeps what the plugins answered.
+func (d Dirs) CNICache() string { return filepath.Join(d.CNI(), "cache") }
+
 // Statuses is the directory of the status files.
 func (d Dirs) Statuses() string { return filepath.Join(d.Run, "status") }
 

@@ -42,7 +42,7 @@ func (b *Bridge) current() (record, error) {
 	if err != nil || rec.Boot == boot {
 		return rec, err
 	}
-	return record{}, errors.Join(b.removeAddresses(), b.removeClaims())
+	return record{}, b.removeAddresses()
 }
 
 // load returns the record, or none; one that cannot be read is none, as a power cut may leave it.
@@ -160,8 +160,15 @@ func (b *Bridge) Holders() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims, err := b.claims()
-	return slices.AppendSeq(slices.Collect(maps.Values(held)), maps.Keys(claims)), err
+	ids := slices.Collect(maps.Values(held))
+	ports, err := os.ReadDir(filepath.Join(b.dir, portDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range ports {
+		ids = append(ids, e.Name())
+	}
+	return ids, nil
 }
 
 // idle reports that nobody has an address or a port. The caller holds the lock.

@@ -1,5 +1,5 @@
-// Package network connects pods by a bridge of podrun's own, through netlink in-process: no CNI plugin,
-// no command is run. It owns the bridge, the pods' addresses and host ports, and nftables tables of its
+// Package network connects pods by a bridge of podrun's own, through netlink in-process: no command is
+// run; or, where a user's CNI configuration says so, by CNI's plugins. It owns the bridge, the pods' addresses and host ports, and nftables tables of its
 // own; it does not make or remove network namespaces. All processes of one run directory share one bridge, and with the last
 // address everything goes.
 package network
@@ -23,13 +23,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Options are what a Bridge needs.
+// Options are what a Network, or a Bridge alone, needs.
 type Options struct {
 	Dirs layout.Dirs
 	Log  *slog.Logger
 	// Keep leaves the bridge when its last pod goes, so that the next one need not wait for it. Close
 	// takes it away.
 	Keep bool
+	// ConfDir has a user's CNI configuration; "" means none. BinDirs have the plugins.
+	ConfDir string
+	BinDirs []string
 }
 
 // Bridge is the network of one run directory.

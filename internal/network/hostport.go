@@ -23,7 +23,9 @@ type claim struct {
 	// Pod is whose they are. A pod's new revision takes over what its old one, which has ended, held.
 	Pod string `json:"pod"`
 	// Addr is where they lead to; none with host networking, where nothing is to be led.
-	Addr  netip.Addr     `json:"addr,omitzero"`
+	Addr netip.Addr `json:"addr,omitzero"`
+	// Boot is the kernel's boot id; with another one the rules are gone and the pod too.
+	Boot  string         `json:"boot"`
 	Ports []pod.HostPort `json:"ports"`
 }
 
@@ -75,6 +77,9 @@ func (b *Bridge) hold(id string, c claim) error {
 		}
 	}
 	if err := b.takeOver(id, c, held); err != nil {
+		return err
+	}
+	if c.Boot, err = b.boot(); err != nil {
 		return err
 	}
 	text, err := json.Marshal(c)
@@ -132,9 +137,13 @@ func (b *Bridge) letGo(id string) error {
 	return nil
 }
 
-// claims returns who has which ports. A file that cannot be read is of a write that was cut off by a
+// claims returns who has which ports in this boot. A file that cannot be read is of a write that was cut off by a
 // power cut, before which it counted for nothing.
 func (b *Bridge) claims() (map[string]claim, error) {
+	boot, err := b.boot()
+	if err != nil {
+		return nil, err
+	}
 	dir := filepath.Join(b.dir, portDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -147,7 +156,7 @@ func (b *Bridge) claims() (map[string]claim, error) {
 			return nil, err
 		}
 		var c claim
-		if json.Unmarshal(text, &c) == nil {
+		if json.Unmarshal(text, &c) == nil && c.Boot == boot {
 			held[e.Name()] = c
 		}
 	}
@@ -195,9 +204,6 @@ func forwardings(c claim) []forwarding {
 	}
 	return out
 }
-
-// removeClaims drops all ports of another boot, whose rules are gone.
-func (b *Bridge) removeClaims() error { return os.RemoveAll(filepath.Join(b.dir, portDir)) }
 
 // meeting returns the first port of mine that is among theirs too: the same number of the same protocol
 // at addresses of which one is the other or means all.

@@ -377,6 +377,27 @@ func TestHostPortsAreMended(t *testing.T) {
 	bare(t, host, run)
 }
 
+// TestHostPortWithoutBridge: pods of the host's network, alone on the machine, and over a reboot.
+func TestHostPortWithoutBridge(t *testing.T) {
+	host := newNS(t)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	mustSetupPod(t, host, br, "1", netns.None(), podWith(t, "one", "80:80/TCP"))
+	var taken *PortTakenError
+	if _, err := setupPod(host, br, "2", netns.None(), podWith(t, "two", "80:80/TCP")); !errors.As(err, &taken) {
+		t.Errorf("error %v", err)
+	}
+	later := newBridge(t, run)
+	later.boot = func() (string, error) { return "later", nil }
+	mustSetupPod(t, host, later, "2", netns.None(), podWith(t, "two", "80:80/TCP"))
+	if ids, err := later.Holders(); err != nil || len(ids) != 2 {
+		t.Errorf("held: %v, %v", ids, err)
+	}
+	teardown(t, host, later, "1")
+	teardown(t, host, later, "2")
+	bare(t, host, run)
+}
+
 func TestHostPortString(t *testing.T) {
 	for want, p := range map[string]pod.HostPort{
 		"80/TCP":          {Protocol: v1.ProtocolTCP, Port: 80, ContainerPort: 1},

@@ -1,0 +1,214 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+	types "github.com/containernetworking/cni/pkg/types/100"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/pod"
+)
+
+// plugins connects pods by the CNI plugins of a user's configuration. What it connected it keeps a record
+// of, which outlives a reboot as the plugins' own records do, so that all is released as it was taken
+// whatever becomes of the configuration.
+type plugins struct {
+	confDir string
+	binDirs []string
+	records string // directory; a file per id
+	cache   string // directory of CNI's library
+}
+
+// attachment is the record of one pod's connection: written before the plugins are called.
+type attachment struct {
+	Conflist     json.RawMessage `json:"conflist"`
+	BinDirs      []string        `json:"binDirs"`
+	NetNS        string          `json:"netns"`
+	Args         [][2]string     `json:"args"`
+	Capabilities map[string]any  `json:"capabilities,omitempty"`
+}
+
+// portMapping is a host port as the portMappings capability has it.
+type portMapping struct {
+	HostPort      uint16 `json:"hostPort"`
+	ContainerPort uint16 `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP,omitempty"`
+}
+
+// configuration returns the first configuration of the directory, by file name, as containerd takes it;
+// nil when there is none.
+func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
+	if c.confDir == "" {
+		return nil, nil
+	}
+	files, err := libcni.ConfFiles(c.confDir, []string{".conflist", ".conf", ".json"})
+	if err != nil {
+		return nil, fmt.Errorf("reading CNI's configuration: %w", err)
+	}
+	files = slices.DeleteFunc(files, isForeign)
+	if len(files) == 0 {
+		return nil, nil
+	}
+	slices.Sort(files)
+	list, err := readConfiguration(files[0])
+	if err != nil {
+		return nil, fmt.Errorf("CNI's configuration %s cannot be used: %w", files[0], err)
+	}
+	return list, nil
+}
+
+// isForeign tells the files that podman and nerdctl keep for their own networks in the directory that all
+// share: nobody meant them for pods.
+func isForeign(file string) bool {
+	name := filepath.Base(file)
+	return strings.HasPrefix(name, "87-podman") || strings.HasPrefix(name, "nerdctl-")
+}
+
+func readConfiguration(file string) (*libcni.NetworkConfigList, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(file, ".conflist") {
+		list, err := libcni.NetworkConfFromBytes(text)
+		if err == nil && len(list.Plugins) == 0 {
+			err = errors.New("it names no plugin")
+		}
+		return list, err
+	}
+	one, err := libcni.NetworkPluginConfFromBytes(text)
+	if err != nil {
+		return nil, err
+	}
+	if one.Network.Type == "" {
+		return nil, errors.New(`it names no plugin; a list of plugins must have a name that ends in ".conflist"`)
+	}
+	return libcni.ConfListFromConf(one)
+}
+
+// setup connects p by the configuration's plugins.
+func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *libcni.NetworkConfigList) ([]netip.Addr, error) {
+	a := attachment{Conflist: list.Bytes, BinDirs: c.binDirs, NetNS: netns, Args: [][2]string{
+		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", p.Namespace}, {"K8S_POD_NAME", p.Name},
+		{"K8S_POD_INFRA_CONTAINER_ID", id}, {"K8S_POD_UID", string(p.UID)},
+	}}
+	if ports := portMappings(p); len(ports) > 0 {
+		if !slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool { return c.Network.Capabilities["portMappings"] }) {
+			return nil, fmt.Errorf("CNI's network %s cannot have host ports: none of its plugins has the capability portMappings, as portmap has", list.Name)
+		}
+		a.Capabilities = map[string]any{"portMappings": ports}
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.records, 0o700); err != nil {
+		return nil, err
+	}
+	if err := host.WriteFile(c.record(id), text, 0o600); err != nil {
+		return nil, err
+	}
+	result, err := c.library(a.BinDirs).AddNetworkList(ctx, list, a.runtime(id, netns))
+	if err != nil {
+		return nil, fmt.Errorf("CNI's network %s: %w", list.Name, err)
+	}
+	got, err := types.NewResultFromResult(result)
+	if err != nil {
+		return nil, fmt.Errorf("CNI's network %s: %w", list.Name, err)
+	}
+	return addressesOf(got, list.Name)
+}
+
+// addressesOf are the pod's, IPv4 first.
+func addressesOf(r *types.Result, network string) ([]netip.Addr, error) {
+	var addrs []netip.Addr
+	for _, ip := range r.IPs {
+		if i := ip.Interface; i != nil && *i < len(r.Interfaces) && *i >= 0 && r.Interfaces[*i].Sandbox == "" {
+			continue // the machine's end
+		}
+		if addr, ok := netip.AddrFromSlice(ip.Address.IP); ok {
+			addrs = append(addrs, addr.Unmap())
+		}
+	}
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("CNI's network %s gave the pod no address", network)
+	}
+	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return cmp.Compare(a.BitLen(), b.BitLen()) })
+	return addrs, nil
+}
+
+// teardown releases what setup took for id, by the configuration of then; without a record there is nothing.
+func (c *plugins) teardown(ctx context.Context, id string) error {
+	text, err := os.ReadFile(c.record(id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var a attachment
+	if json.Unmarshal(text, &a) == nil { // else a power cut tore it: the plugins had not been called for long
+		list, err := libcni.NetworkConfFromBytes(a.Conflist)
+		if err != nil {
+			return err
+		}
+		netns := a.NetNS
+		if _, err := os.Stat(netns); err != nil {
+			netns = "" // gone with a reboot: what is left are addresses and rules
+		}
+		if err := c.library(a.BinDirs).DelNetworkList(ctx, list, a.runtime(id, netns)); err != nil {
+			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
+		}
+	}
+	return os.Remove(c.record(id))
+}
+
+// holders are the ids that are connected.
+func (c *plugins) holders() ([]string, error) {
+	entries, err := os.ReadDir(c.records)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), recordSuffix); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+func (c *plugins) library(binDirs []string) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(binDirs, c.cache, nil)
+}
+
+const recordSuffix = ".json"
+
+func (c *plugins) record(id string) string { return filepath.Join(c.records, id+recordSuffix) }
+
+func (a attachment) runtime(id, netns string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: id, NetNS: netns, IfName: podLink, Args: a.Args, CapabilityArgs: a.Capabilities}
+}
+
+func portMappings(p *v1.Pod) []portMapping {
+	var out []portMapping
+	for _, port := range pod.HostPorts(p) {
+		out = append(out, portMapping{
+			HostPort: port.Port, ContainerPort: port.ContainerPort,
+			Protocol: strings.ToLower(string(port.Protocol)), HostIP: port.HostIP,
+		})
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Network connects pods: by a user's CNI configuration where there is one, else by podrun's own bridge. It
+// is looked for at each pod's start; a pod is released by what connected it.
+type Network struct {
+	bridge  *Bridge
+	plugins *plugins
+}
+
+// New returns the network; it touches nothing yet.
+func New(o Options) *Network {
+	return &Network{
+		bridge:  NewBridge(o),
+		plugins: &plugins{confDir: o.ConfDir, binDirs: o.BinDirs, records: o.Dirs.CNI(), cache: o.Dirs.CNICache()},
+	}
+}
+
+// Setup connects p by the namespace at the path netns and returns its addresses; see Bridge.Setup.
+func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
+	if netns == "" {
+		return n.bridge.Setup(ctx, id, netns, p)
+	}
+	list, err := n.plugins.configuration()
+	if err != nil {
+		return nil, err
+	}
+	if list == nil {
+		return n.bridge.Setup(ctx, id, netns, p)
+	}
+	addrs, err := n.plug(ctx, id, netns, p, list)
+	if err != nil {
+		return nil, fmt.Errorf("connecting the pod's network: %w", err)
+	}
+	return addrs, nil
+}
+
+// plug connects p by CNI's plugins. The host ports are the machine's whoever forwards them.
+func (n *Network) plug(ctx context.Context, id, path string, p *v1.Pod, list *libcni.NetworkConfigList) ([]netip.Addr, error) {
+	c := claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
+	if err := n.bridge.reserve(ctx, id, c); err != nil {
+		return nil, err
+	}
+	for _, port := range c.Ports {
+		if err := probePort(port); err != nil {
+			return nil, err
+		}
+	}
+	if err := loopbackUp(path); err != nil {
+		return nil, err
+	}
+	return n.plugins.setup(ctx, id, path, p, list)
+}
+
+// Teardown releases whatever Setup took for id.
+func (n *Network) Teardown(ctx context.Context, id string) error {
+	if err := n.plugins.teardown(ctx, id); err != nil {
+		return fmt.Errorf("releasing the pod's network: %w", err)
+	}
+	return n.bridge.Teardown(ctx, id)
+}
+
+// Holders are the ids for which something is taken.
+func (n *Network) Holders() ([]string, error) {
+	plugged, err := n.plugins.holders()
+	if err != nil {
+		return nil, err
+	}
+	bridged, err := n.bridge.Holders()
+	return slices.Concat(plugged, bridged), err
+}
+
+// Mend makes podrun's own rules anew; see Bridge.Mend.
+func (n *Network) Mend() error { return n.bridge.Mend() }
+
+// Close takes podrun's own bridge away if no pod has an address in it.
+func (n *Network) Close() error { return n.bridge.Close() }
+
+func loopbackUp(path string) error {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	defer ns.Close()
+	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("entering %s: %w", path, err)
+	}
+	defer inside.Close()
+	if err := inside.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopback}}); err != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
+	return nil
+}
