@@ -95,6 +95,8 @@ var meant = []meaning{
 		"Kubernetes spells the path wrongly."),
 	on(ofKubernetes, `spec\.resources\.containers[][]\.limits`, ``, "Kubernetes names such a limit as if it were under `spec.resources`",
 		misread).where(`spec\.(?:initC|c)ontainers[]\.resources\.limits[]`),
+	on(ofKubernetes, `spec\.(?:initC|c)ontainers[]\.(liveness|readiness|startup)Probe\..*`, ``, "Kubernetes judges a probe's numbers though its action is missing",
+		"podrun names what is missing first.").where(`spec\.(?:initC|c)ontainers[]\.(liveness|readiness|startup)Probe`),
 	on(ofKubernetes, `spec\.nodeName`, `schedulingGates`, "Kubernetes refuses `nodeName` beside `schedulingGates`",
 		follows).where(`spec\.schedulingGates`),
 	on(ofKubernetes, `metadata\.annotations.*`, `seccomp|localhost|'\.\.'|tolerations`, "Kubernetes names an annotation's path without brackets, or not at all",

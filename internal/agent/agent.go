@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/names"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
@@ -66,6 +67,7 @@ type backend interface {
 	runtime.Sandboxes
 	runtime.Containers
 	runtime.Images
+	runtime.Execer
 	runtime.Data
 }
 
@@ -82,6 +84,7 @@ type house struct {
 	tailer   *logs.Tailer
 	volumes  *volume.Volumes
 	names    *names.Names
+	prober   *probe.Prober
 	loop     reconcile.Options
 }
 
@@ -110,13 +113,14 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	}
 	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
+	h.prober = probe.New(probe.Options{Exec: r, Log: o.Log})
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,
 	})
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
-		Volumes: h.volumes, Logs: h.tailer, Publisher: overhearing{publisher, h.names},
+		Volumes: h.volumes, Logs: h.tailer, Prober: h.prober, Publisher: overhearing{publisher, h.names},
 		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
@@ -186,6 +190,9 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	events := make(chan relist.Event)
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
+	found := make(chan pod.Key)
+	h.loop.Found = found
+	running.Go(func() { h.ended("probe", h.prober.Run(beneath, found)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
 	running.Go(func() { h.ended("names", h.names.Run(beneath, h.volumes)) })
 	if h.conn != nil {

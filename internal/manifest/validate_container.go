@@ -24,6 +24,7 @@ func validateContainers(s *v1.PodSpec, volumes sets.Set[string], spec *field.Pat
 	for i := range s.Containers {
 		errs = append(errs, validateName(s.Containers[i].Name, names, path.Index(i).Child("name"))...)
 		errs = append(errs, validateContainer(s, &s.Containers[i], volumes, hostPorts, path.Index(i))...)
+		errs = append(errs, validateWatched(s, &s.Containers[i], path.Index(i))...)
 		errs = append(errs, validateRules(s.Containers[i].RestartPolicyRules, path.Index(i).Child("restartPolicyRules"))...)
 	}
 	return append(errs, validateInits(s, names, volumes, spec.Child("initContainers"))...)
@@ -41,6 +42,7 @@ func validateInits(s *v1.PodSpec, names, volumes sets.Set[string], path *field.P
 			errs = append(errs, validateRules(c.RestartPolicyRules, at.Child("restartPolicyRules"))...)
 		}
 		if pod.IsSidecar(c) {
+			errs = append(errs, validateWatched(s, c, at)...)
 			continue
 		}
 		for name, given := range map[string]bool{

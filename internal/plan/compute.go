@@ -131,9 +131,7 @@ func (j *judge) run(o pod.Observed) {
 		return
 	}
 	if j.initialize(o, sandbox) {
-		for i := range j.in.Pod.Spec.Containers {
-			j.container(o, sandbox, &j.in.Pod.Spec.Containers[i])
-		}
+		j.containers(o, sandbox)
 	}
 	for _, a := range j.plan.Actions {
 		if _, soon := a.(EnsureImage); soon {
@@ -189,9 +187,29 @@ func (j *judge) ensureEarly(o pod.Observed, c *v1.Container) {
 	}
 }
 
+// containers brings all but the init containers to what is wanted. Those that have not run yet wait while
+// the postStart hook of one before them is due or runs, as in Kubernetes.
+func (j *judge) containers(o pod.Observed, sandbox pod.Sandbox) {
+	hooking := false
+	for i := range j.in.Pod.Spec.Containers {
+		c := &j.in.Pod.Spec.Containers[i]
+		last, _, found := o.Last(j.in.Pod.UID, c.Name)
+		ran := found && last.State != pod.Created
+		if hooking && !ran {
+			j.plan.Waiting[c.Name] = j.notYet()
+			continue
+		}
+		j.container(o, sandbox, c)
+		_, failed := j.in.Failures[c.Name]
+		due := c.Lifecycle != nil && c.Lifecycle.PostStart != nil && !ran && !failed
+		hooking = hooking || due || last.State == pod.Running && j.in.Probed[last.ID].Starting
+	}
+}
+
 // container brings one container to what its restart policy wants.
 func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
 	last, lost, found := o.Last(j.in.Pod.UID, c.Name)
+	bad := j.in.Probed[last.ID].Failed
 	switch {
 	case !found:
 		j.start(c, StartContainer{Container: c.Name, Why: "first start"})
@@ -205,6 +223,11 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 	case last.State == pod.Created:
 		// Left by a start that was cut off before the process ran: no attempt was used.
 		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt, Backoff: last.Backoff, Why: "its start was cut off"})
+	case last.State == pod.Running && bad != nil:
+		if bad.Grace != nil {
+			last.Grace = *bad.Grace
+		}
+		j.stop(last, time.Time{}, bad.Why)
 	case last.State == pod.Running && j.in.Signalled[last.ID] != (Signals{}):
 		// Asked to end while it was not wanted: nobody knows what it still does.
 		j.stop(last, time.Time{}, "was asked to end")

@@ -39,7 +39,7 @@ func FuzzCompute(f *testing.F) {
 
 func situation(dice *rand.Rand) Input {
 	in := Input{Now: now, Boot: boot, Earlier: dice.IntN(4) == 0, Replaced: dice.IntN(8) == 0,
-		Images: map[string]Image{}, Signalled: map[string]Signals{}, Failures: map[string]Failure{}}
+		Images: map[string]Image{}, Signalled: map[string]Signals{}, Failures: map[string]Failure{}, Probed: map[string]pod.Probed{}}
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 	if dice.IntN(5) > 0 {
 		in.Pod = wanted(policies[dice.IntN(3)], []string{"a", "b"}[:1+dice.IntN(2)]...)
@@ -59,6 +59,7 @@ func situation(dice *rand.Rand) Input {
 		if n > 2 {
 			c.Sidecar = n - 1
 		}
+		c.PreStop = dice.IntN(4) == 0
 		c.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))
 		c.SandboxID = fmt.Sprint("s", dice.IntN(3))
 		if dice.IntN(4) == 0 {
@@ -66,6 +67,9 @@ func situation(dice *rand.Rand) Input {
 		}
 		c.Reaped = c.State == pod.Exited && dice.IntN(2) == 0
 		in.Observed.Containers = append(in.Observed.Containers, c)
+		if dice.IntN(4) == 0 {
+			in.Probed[c.ID] = pod.Probed{Failed: &pod.Failed{Why: "failed liveness probe"}}
+		}
 	}
 	for i := range dice.IntN(3) {
 		in.Observed.Data = append(in.Observed.Data, pod.UID(fmt.Sprint("u", i)))
@@ -92,6 +96,8 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 	for _, a := range p.Actions {
 		var id string
 		switch a := a.(type) {
+		case RunPreStop:
+			id = a.ID
 		case Terminate:
 			id = a.ID
 		case Kill:
@@ -111,7 +117,7 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 			j := judge{in: in}
 			_, over = j.over(mine)
 		}
-		healthy := !over && in.Signalled[c.ID] == (Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
+		healthy := !over && in.Probed[c.ID].Failed == nil && in.Signalled[c.ID] == (Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
 		if healthy {
 			t.Fatalf("%s: it is healthy and wanted", a)
 		}
@@ -148,6 +154,8 @@ func apply(in *Input, p Plan) {
 			}
 			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now
 			o.Containers = append(o.Containers, c)
+		case RunPreStop:
+			in.Signalled[a.ID] = Signals{Asked: in.Now, Hooked: in.Now}
 		case Terminate, Kill:
 			end(o, a, in.Now)
 		case Reap:

@@ -49,8 +49,15 @@ type Image struct {
 	Ready bool
 }
 
-// Signals is when an instance was asked to terminate and when it was killed; zero: not.
-type Signals struct{ Asked, Killed time.Time }
+// Signals is how far an instance has been brought to its end; a zero time: not yet.
+type Signals struct {
+	// Asked is when its grace period began: with its preStop hook, if it has one, else with its stop signal.
+	Asked time.Time
+	// Hooked is when its preStop hook ended.
+	Hooked time.Time
+	// Told is when it was sent its stop signal, Killed when it was sent KILL.
+	Told, Killed time.Time
+}
 
 // Failure is an attempt to make something that left nothing behind.
 type Failure struct {
@@ -102,6 +109,12 @@ type (
 		Attempt, Backoff int
 		Why              string
 	}
+	// RunPreStop begins an instance's preStop hook, and its grace period with it.
+	RunPreStop struct {
+		ID, Container string
+		Grace         time.Duration
+		Why           string
+	}
 	// Terminate asks an instance to end.
 	Terminate struct {
 		ID, Container string
@@ -122,6 +135,7 @@ func (CreateSandbox) action()   {}
 func (RemoveSandbox) action()   {}
 func (EnsureImage) action()     {}
 func (StartContainer) action()  {}
+func (RunPreStop) action()      {}
 func (Terminate) action()       {}
 func (Kill) action()            {}
 func (Reap) action()            {}
@@ -133,6 +147,9 @@ func (a RemoveSandbox) String() string { return fmt.Sprintf("remove sandbox %s (
 func (a EnsureImage) String() string   { return "ensure image of " + a.Container }
 func (a StartContainer) String() string {
 	return fmt.Sprintf("start %s attempt %d back-off %d (%s)", a.Container, a.Attempt, a.Backoff, a.Why)
+}
+func (a RunPreStop) String() string {
+	return fmt.Sprintf("run preStop hook of %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)
 }
 func (a Terminate) String() string {
 	return fmt.Sprintf("terminate %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)

@@ -12,20 +12,26 @@ import (
 // restarts says whether an ended instance of c is to be followed by another. An init container that
 // succeeded is not asked about: it is done whatever its policy.
 func (j *judge) restarts(c *v1.Container, last pod.Container) bool {
-	return ShouldRestart(j.in.Pod, c, last.ExitCode)
+	// One that had to be ended has not completed, whatever code it made of that.
+	return ShouldRestart(j.in.Pod, c, last.ExitCode) ||
+		j.in.Probed[last.ID].Failed != nil && policyOf(j.in.Pod, c) != v1.RestartPolicyNever
+}
+
+// policyOf is the container's own policy, else the pod's.
+func policyOf(p *v1.Pod, c *v1.Container) v1.RestartPolicy {
+	if c.RestartPolicy != nil {
+		return v1.RestartPolicy(*c.RestartPolicy)
+	}
+	return p.Spec.RestartPolicy
 }
 
 // ShouldRestart says whether a container that ended with code is to run again: the first rule that matches
 // the code says so, else the container's own policy, else the pod's, as Kubernetes has it since 1.35.
 func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
-	policy := p.Spec.RestartPolicy
-	if c.RestartPolicy != nil {
-		policy = v1.RestartPolicy(*c.RestartPolicy)
-		if matchesRule(c.RestartPolicyRules, code) {
-			return true
-		}
+	if c.RestartPolicy != nil && matchesRule(c.RestartPolicyRules, code) {
+		return true
 	}
-	switch policy {
+	switch policyOf(p, c) {
 	case v1.RestartPolicyNever:
 		return false
 	case v1.RestartPolicyOnFailure:

@@ -6,7 +6,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// leastGrace is what a sidecar is given to end however long the others took, as by the kubelet.
+// leastGrace is what an instance is given to end however long its preStop hook took, or, for a sidecar, the
+// others, as by the kubelet.
 const leastGrace = 2 * time.Second
 
 // stopAll stops what lives of o and reports whether anything does. All are asked at once but the sidecars:
@@ -19,8 +20,12 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 			continue
 		}
 		alive = true
-		if !j.holdsOn(o, c, begun) {
+		switch {
+		case !j.holdsOn(o, c, begun):
 			j.stop(c, begun, why)
+		case c.PreStop && j.in.Signalled[c.ID].Asked.IsZero():
+			// Hooks do not wait for their turn, only the signal does.
+			j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: c.Grace, Why: why})
 		}
 	}
 	return alive
@@ -28,7 +33,8 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 
 // holdsOn reports that a sidecar has to go on for those that need it, though everything is to end.
 func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
-	if c.Sidecar == 0 || c.Grace <= 0 || j.in.Signalled[c.ID] != (Signals{}) || !needed(o, c) {
+	s := j.in.Signalled[c.ID]
+	if c.Sidecar == 0 || c.Grace <= 0 || !s.Told.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
 		return false
 	}
 	if begun.IsZero() {
@@ -67,7 +73,8 @@ func (j *judge) begun(o pod.Observed) time.Time {
 	return first
 }
 
-// stop brings one living instance to its end: asked first, killed when its grace is over. begun is when
+// stop brings one living instance to its end: after its preStop hook it is asked, and when its grace is over
+// it is killed. The hook is paid from the grace period, but for a last rest. begun is when
 // the grace period of a sidecar began.
 func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 	s, grace := j.in.Signalled[c.ID], c.Grace
@@ -87,11 +94,27 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		j.do(Kill{ID: c.ID, Container: c.Name, Why: "still alive after kill"})
 	case c.Grace <= 0:
 		j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
+	case s.Asked.IsZero() && c.PreStop:
+		j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
+		j.wakeIn(grace)
 	case s.Asked.IsZero():
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
 		j.wakeIn(grace)
+	case c.PreStop && s.Told.IsZero():
+		left := grace - j.in.Now.Sub(s.Asked)
+		if s.Hooked.IsZero() && left > 0 {
+			j.wakeIn(left)
+			return
+		}
+		left = max(left, leastGrace)
+		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
+		j.wakeIn(left)
 	default:
-		if left := grace - j.in.Now.Sub(s.Asked); left > 0 {
+		left := grace - j.in.Now.Sub(s.Asked)
+		if c.PreStop {
+			left = max(left, leastGrace-j.in.Now.Sub(s.Told))
+		}
+		if left > 0 {
 			j.wakeIn(left)
 			return
 		}

@@ -82,6 +82,8 @@ type Container struct {
 	// Sidecar is the place among the pod's init containers, from 1, of an instance that runs as a sidecar;
 	// 0 for any other container.
 	Sidecar int
+	// PreStop says that a hook is to be run before the instance is sent its stop signal.
+	PreStop bool
 	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.
 	Reaped bool
 }

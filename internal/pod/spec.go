@@ -1,6 +1,10 @@
 package pod
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // IsSidecar reports that an init container is a sidecar: it runs beside the containers after it, as
 // Kubernetes' IsRestartableInitContainer says.
@@ -30,12 +34,32 @@ func AllContainers(p *v1.Pod) []*v1.Container {
 	return all
 }
 
-// Probed is what the probes of one instance have found so far; nil: nothing yet, or there is no such probe.
-type Probed struct{ Started, Ready *bool }
+// Probed is what the hooks and probes of one instance have come to so far.
+type Probed struct {
+	// Starting says that its postStart hook is still running: it counts as not started up.
+	Starting bool
+	// Started and Ready are what the probes say; nil: nothing yet, or there is no such probe.
+	Started, Ready *bool
+	// Since is when that changed last.
+	Since time.Time
+	// Failed says that the instance has to end; nil: it need not.
+	Failed *Failed
+}
 
-// IsStarted reports that a running instance of c has started up: what its startup probe says, at once if
-// it has none.
+// Failed is why an instance has to end and, unless its policy is Never, be followed by another.
+type Failed struct {
+	// Why is in Kubernetes' words: "failed liveness probe", "FailedPostStartHook", …; Message what was heard.
+	Why, Message string
+	// Grace is the termination grace period that the probe asks for; nil: the instance's.
+	Grace *time.Duration
+}
+
+// IsStarted reports that a running instance of c has started up: its postStart hook is done and
+// its startup probe, if it has one, has succeeded.
 func (p Probed) IsStarted(c *v1.Container) bool {
+	if p.Starting {
+		return false
+	}
 	if c.StartupProbe == nil {
 		return true
 	}

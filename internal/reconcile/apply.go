@@ -46,6 +46,8 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return nil // an earlier failure is forgotten when the container starts, not when a pull begins
 	case plan.StartContainer:
 		return w.failed(a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
+	case plan.RunPreStop:
+		return w.preStop(ctx, seen, a)
 	case plan.Terminate:
 		return w.signal(ctx, a.ID, "")
 	case plan.Kill:
@@ -54,6 +56,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
 	case plan.RemoveContainer:
 		delete(w.signalled, a.ID)
+		w.hooks.end(a.ID)
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Containers.RemoveContainer(ctx, a.ID) })
 	case plan.RemoveSandbox:
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
@@ -129,6 +132,9 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, Image: image, Env: in.Env, Mounts: mounts,
 		})
 		if err == nil {
+			if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+				w.hooks.due[c.Name] = a.Attempt
+			}
 			w.o.Logs.Follow(pod.Instance{Key: w.key, UID: w.pod.UID, Container: c.Name, Attempt: a.Attempt})
 		}
 		return err
@@ -148,11 +154,14 @@ func (w *worker) signal(ctx context.Context, id, signal string) error {
 	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
 		return err
 	}
-	s := w.signalled[id]
-	if signal == "" {
-		s.Asked = time.Now()
-	} else {
-		s.Killed = time.Now()
+	s, now := w.signalled[id], time.Now()
+	switch {
+	case signal != "":
+		s.Killed = now
+	case s.Asked.IsZero():
+		s.Asked, s.Told = now, now
+	default:
+		s.Told = now
 	}
 	w.signalled[id] = s
 	return nil
@@ -171,6 +180,7 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 		}
 	}
 	delete(w.signalled, id)
+	w.hooks.end(id)
 	return w.o.Containers.ReapContainer(ctx, id, message)
 }
 

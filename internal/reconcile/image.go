@@ -54,7 +54,7 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 	i := &image{cancel: cancel}
 	w.images[container] = i
 	w.log.Info("pulling image", "container", container, "image", ref)
-	w.pulling.Go(func() {
+	w.beside.Go(func() {
 		defer cancel()
 		ready, err := w.o.Images.Pull(pctx, ref)
 		select {

@@ -55,6 +55,8 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 			l.want(work, d)
 		case e := <-events:
 			l.hear(work, e)
+		case key := <-l.o.Found:
+			l.ring(key)
 		case w := <-l.finished:
 			l.retire(work, w)
 		}
@@ -74,6 +76,13 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 		}
 	}
 	l.settleStrays(ctx)
+}
+
+// ring has a pod judged again, if it has a worker.
+func (l *Loop) ring(key pod.Key) {
+	if w := l.workers[key]; w != nil {
+		w.ring()
+	}
 }
 
 func (l *Loop) hear(ctx context.Context, e relist.Event) {
@@ -134,9 +143,9 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	for len(l.workers) > 0 {
 		select {
 		case e := <-events:
-			if w := l.workers[e.Pod]; w != nil {
-				w.ring()
-			}
+			l.ring(e.Pod)
+		case key := <-l.o.Found:
+			l.ring(key)
 		case w := <-l.finished:
 			delete(l.workers, w.key)
 		}

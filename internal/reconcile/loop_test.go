@@ -18,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
@@ -84,6 +85,9 @@ func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) 
 	looker := relist.New(relist.Options{Lister: rt, Bell: rt, Log: log})
 	h.o = reconcile.Options{Looker: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
 		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Takes: func(pod.Observed) bool { return true }}
+	found := make(chan pod.Key)
+	prober := probe.New(probe.Options{Exec: rt, Log: log})
+	h.o.Prober, h.o.Found = prober, found
 	for _, option := range options {
 		option(&h.o)
 	}
@@ -97,6 +101,7 @@ func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) 
 		}
 	})
 	running.Go(func() { _ = looker.Run(lctx, events) })
+	running.Go(func() { _ = prober.Run(lctx, found) })
 	h.stop = func() { cancel(); running.Wait() }
 	return h
 }

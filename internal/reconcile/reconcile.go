@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -47,6 +48,16 @@ type Logs interface {
 	Forget(uid pod.UID)
 }
 
+// Prober asks instances how they are and runs their hooks.
+type Prober interface {
+	// Set says which instances of a pod there are to be asked, all of them; it does not block.
+	Set(key pod.Key, targets []probe.Target)
+	// Found returns what was found of them, by their IDs; the map is the caller's.
+	Found(key pod.Key) map[string]pod.Probed
+	// Hook runs a hook and returns when it is done or ctx has ended.
+	Hook(ctx context.Context, t probe.Target, hook *v1.LifecycleHandler) error
+}
+
 // Publisher hears how pods are. It must not block for long.
 type Publisher interface {
 	// Publish hears a pod with its status; settled: nothing is left to do for it now.
@@ -64,7 +75,10 @@ type Options struct {
 	Data       runtime.Data
 	Volumes    Volumes
 	Logs       Logs
+	Prober     Prober
 	Publisher  Publisher
+	// Found tells of which pods something new was found by probes.
+	Found <-chan pod.Key
 	// Owner is the kind of run that is written down with each pod: "serve" or "once".
 	Owner string
 	// Takes says which pods that nobody wants are this loop's to end; nil: none.

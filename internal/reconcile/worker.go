@@ -48,9 +48,11 @@ type worker struct {
 	noted     []pod.Container // the newest instances, as noted down last
 	images    map[string]*image
 	pulled    chan pullResult
-	pulling   sync.WaitGroup
-	trouble   int    // failed rounds in a row
-	said      string // the last trouble that was logged
+	hooks     hooks
+	hooked    chan hookResult
+	beside    sync.WaitGroup // pulls and hooks
+	trouble   int            // failed rounds in a row
+	said      string         // the last trouble that was logged
 }
 
 const (
@@ -65,6 +67,7 @@ func newWorker(key pod.Key, o *Options, s slots) *worker {
 		key: key, o: o, slots: s, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
 		earlier: o.Rerun, signalled: map[string]plan.Signals{}, failures: map[string]plan.Failure{},
 		images: map[string]*image{}, pulled: make(chan pullResult),
+		hooks: newHooks(), hooked: make(chan hookResult),
 	}
 }
 
@@ -99,8 +102,10 @@ func (w *worker) ring() {
 // run works until ctx ends, or until the pod is neither wanted nor there any more; then it offers itself
 // to finished.
 func (w *worker) run(ctx context.Context, finished chan<- *worker) {
-	defer w.pulling.Wait()
+	defer w.beside.Wait()
 	defer w.stopPulls()
+	defer w.hooks.keep(nil)
+	defer w.o.Prober.Set(w.key, nil)
 	look := true
 	for ctx.Err() == nil {
 		wake, gone := w.round(ctx, look)
@@ -128,6 +133,8 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-w.bell:
 	case r := <-w.pulled:
 		w.keepPull(r)
+	case r := <-w.hooked:
+		w.keepHook(r)
 	}
 	return false
 }
@@ -153,6 +160,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			return 0, false
 		}
 		w.refresh(ctx, seen)
+		w.probe(ctx, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
 			w.earlier, w.replaced = false, false
@@ -202,6 +210,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	}
 	return plan.Input{
 		Since: since, Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Probed: w.probed(),
 		Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }
@@ -219,7 +228,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 		if w.problem != "" {
 			metaAnnotation(out, manifest.AnnotationError, w.problem)
 		}
-		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, HostIP: w.o.HostIP, Now: time.Now()})
+		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(), HostIP: w.o.HostIP, Now: time.Now()})
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 
 // conditions are the five that Kubernetes shows. Their times come from what was seen, so that they are
 // the same after podrun itself was restarted.
-func conditions(p *v1.Pod, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
+func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
+	p := in.Pod
 	var seen time.Time
 	if s.StartTime != nil {
 		seen = s.StartTime.Time
@@ -26,7 +27,7 @@ func conditions(p *v1.Pod, s v1.PodStatus, mine pod.Observed) []v1.PodCondition 
 	}
 	done := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
 	ready, reason, message := readiness(p, s, done)
-	changed := lastChange(s, seen)
+	changed := lastFound(in.Probed, mine, lastChange(s, seen))
 	return []v1.PodCondition{
 		condition(v1.PodReadyToStartContainers, sandbox, sandboxAt, "", ""),
 		initialization(p, s, seen),
@@ -90,6 +91,16 @@ func readiness(p *v1.Pod, s v1.PodStatus, done bool) (ready bool, reason, messag
 		return true, "", ""
 	}
 	return false, "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
+}
+
+// lastFound is when hooks or probes changed something last.
+func lastFound(found map[string]pod.Probed, mine pod.Observed, at time.Time) time.Time {
+	for _, c := range mine.Containers {
+		if since := found[c.ID].Since; since.After(at) {
+			at = since
+		}
+	}
+	return at
 }
 
 // lastChange is when a container last started or ended.

@@ -59,7 +59,7 @@ func Of(in Input) v1.PodStatus {
 		}
 	}
 	setIPs(&s, in, mine)
-	s.Conditions = conditions(in.Pod, s, mine)
+	s.Conditions = conditions(in, s, mine)
 	return s
 }
 

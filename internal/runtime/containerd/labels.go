@@ -30,6 +30,7 @@ const (
 	labelImage      = "podrun.io/image"
 	labelImageID    = "podrun.io/image-id"
 	labelOwner      = "podrun.io/owner"
+	labelPreStop    = "podrun.io/pre-stop"
 	labelSidecar    = "podrun.io/sidecar"
 	labelStopSignal = "podrun.io/stop-signal"
 	// labelGeneration is on instances only whose start had been cut off before; see supersede.
@@ -113,6 +114,14 @@ func (r *Runtime) startLabels(l *launch) map[string]string {
 	}
 	if order := pod.SidecarOrder(s.Pod, s.Container.Name); order > 0 {
 		labels[labelSidecar] = strconv.Itoa(order)
+	}
+	if hooks := s.Container.Lifecycle; hooks != nil {
+		if hooks.PreStop != nil {
+			labels[labelPreStop] = "yes"
+		}
+		if hooks.StopSignal != nil {
+			labels[labelStopSignal] = string(*hooks.StopSignal)
+		}
 	}
 	if l.generation > 0 {
 		labels[labelGeneration] = strconv.Itoa(l.generation)
@@ -208,6 +217,7 @@ func record(c containers.Container) pod.Container {
 		ID: c.ID, Name: l[labelContainer], UID: pod.UID(l[labelPodUID]), SandboxID: l[labelSandbox],
 		Attempt: attempt, Backoff: backoff, Boot: l[labelBoot], Grace: grace,
 		Image: l[labelImage], ImageID: l[labelImageID], Sidecar: sidecar,
+		PreStop: l[labelPreStop] != "",
 	}
 }
 

@@ -38,7 +38,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
 		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff,
 		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: time.Now(), Image: s.Container.Image, ImageID: s.Image.ID,
-		Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name),
+		Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
 	}}
 	if g := s.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		c.Grace = time.Duration(*g) * time.Second
@@ -215,15 +215,33 @@ func (r *Runtime) Reboot(boot string) {
 	}
 }
 
-// Exec is done at once by a fake: it succeeds in a running instance.
+// Exec runs what OnExec was given; without it, it succeeds at once in a running instance.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, _ runtime.ExecIO) (int, error) {
+	run, err := r.beginExec(ctx, id, cmd)
+	if run == nil || err != nil {
+		return 0, err
+	}
+	return run(ctx, id, cmd)
+}
+
+func (r *Runtime) beginExec(ctx context.Context, id string, cmd []string) (Command, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Exec", fmt.Sprint(id, cmd)); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if c := r.containers[id]; c == nil || c.State != pod.Running {
-		return 0, fmt.Errorf("exec in %s: %w", id, runtime.ErrNotFound)
+		return nil, fmt.Errorf("exec in %s: %w", id, runtime.ErrNotFound)
 	}
-	return 0, nil
+	return r.onExec, nil
+}
+
+// Command is what an exec'd command does. When ctx ends it is killed.
+type Command func(ctx context.Context, id string, cmd []string) (int, error)
+
+// OnExec makes f what every exec'd command does.
+func (r *Runtime) OnExec(f Command) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onExec = f
 }

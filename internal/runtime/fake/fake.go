@@ -36,6 +36,7 @@ type Runtime struct {
 	ignoreTerm map[string]bool
 	// scripts say how containers behave once started, by image.
 	scripts map[string]Script
+	onExec  Command
 }
 
 // Script is how an image's process behaves.

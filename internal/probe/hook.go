@@ -1,0 +1,71 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Hook runs a hook and returns when it is done or ctx has ended. Of HTTP only that an answer came counts,
+// whatever its status, as for the kubelet.
+func (p *Prober) Hook(ctx context.Context, t Target, hook *v1.LifecycleHandler) error {
+	switch {
+	case hook.Exec != nil:
+		return p.hookExec(ctx, &t, hook.Exec)
+	case hook.HTTPGet != nil:
+		return p.hookHTTP(ctx, &t, hook.HTTPGet)
+	case hook.Sleep != nil:
+		if !pause(ctx, time.Duration(hook.Sleep.Seconds)*time.Second) {
+			return ctx.Err()
+		}
+		return nil
+	default:
+		return errors.New("a hook without an action")
+	}
+}
+
+func (p *Prober) hookExec(ctx context.Context, t *Target, action *v1.ExecAction) error {
+	out := limitedBuffer{left: heard}
+	code, err := p.exec.Exec(ctx, t.ID, action.Command, runtime.ExecIO{Stdout: &out, Stderr: &out})
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %s", code, out.text())
+	}
+	if err != nil {
+		return fmt.Errorf("command %q: %w", action.Command, err)
+	}
+	return nil
+}
+
+func (p *Prober) hookHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction) error {
+	request, err := newRequest(ctx, t, action, hookAgent)
+	if err != nil {
+		return err
+	}
+	err = p.fetch(request)
+	if request.URL.Scheme == "https" && err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		// Kubernetes once spoke HTTP here whatever the manifest said, and still falls back to it.
+		request = request.Clone(ctx)
+		request.URL.Scheme = "http"
+		request.Header.Del("Authorization")
+		err = p.fetch(request)
+	}
+	return err
+}
+
+func (p *Prober) fetch(request *http.Request) error {
+	response, err := p.client().Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, heard))
+	return err
+}

@@ -1,0 +1,92 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// agents are what probes and hooks call themselves: servers that know the kubelet's tell them by it.
+const (
+	probeAgent = "kube-probe/1.36"
+	hookAgent  = "kube-lifecycle/1.36"
+)
+
+// anyCertificate trusts everybody.
+func anyCertificate() *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a probe asks whether something answers, not who
+}
+
+// askHTTP succeeds with any status from 200 to 399. A redirect to another host is not followed, and is a
+// success.
+func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction) answer {
+	request, err := newRequest(ctx, t, action, probeAgent)
+	if err != nil {
+		return answer{unknown, err.Error()}
+	}
+	response, err := k.client().Do(request)
+	if err != nil {
+		return answer{failed, err.Error()}
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, heard))
+	switch {
+	case err != nil:
+		return answer{failed, err.Error()}
+	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest:
+		return answer{failed, fmt.Sprintf("HTTP probe failed with statuscode: %d", response.StatusCode)}
+	}
+	return answer{succeeded, string(body)}
+}
+
+func (k *asker) client() *http.Client {
+	return &http.Client{Transport: k.transport, CheckRedirect: sameHost}
+}
+
+// sameHost follows ten redirects at most, and none to another host.
+func sameHost(request *http.Request, via []*http.Request) error {
+	switch {
+	case request.URL.Hostname() != via[0].URL.Hostname():
+		return http.ErrUseLastResponse
+	case len(via) >= 10:
+		return errors.New("stopped after 10 redirects")
+	}
+	return nil
+}
+
+// newRequest makes the request that an action describes.
+func newRequest(ctx context.Context, t *Target, action *v1.HTTPGetAction, agent string) (*http.Request, error) {
+	address, err := t.address(action.Host, action.Port)
+	if err != nil {
+		return nil, err
+	}
+	where, err := url.Parse(action.Path)
+	if err != nil {
+		where = &url.URL{Path: action.Path} // taken as it is
+	}
+	where.Scheme, where.Host = strings.ToLower(string(action.Scheme)), address
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range action.HTTPHeaders {
+		request.Header.Add(h.Name, h.Value)
+	}
+	request.Host = request.Header.Get("Host")
+	if _, given := request.Header["User-Agent"]; !given {
+		request.Header.Set("User-Agent", agent)
+	}
+	if accept, given := request.Header["Accept"]; !given {
+		request.Header.Set("Accept", "*/*")
+	} else if accept[0] == "" {
+		request.Header.Del("Accept")
+	}
+	return request, nil
+}

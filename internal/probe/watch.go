@@ -1,0 +1,145 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// watch is one probe of one instance.
+type watch struct {
+	kind string
+	spec *v1.Probe
+	tally
+}
+
+// watch asks one probe again and again, until ctx ends or it is known what the probe was to tell:
+// a startup probe that has succeeded is not asked again, nor one that has failed for good.
+func (p *Prober) watch(ctx context.Context, out chan<- pod.Key, i *instance, w watch) {
+	if w.kind != startup && !await(ctx, i.started) || !pause(ctx, p.delay(i, w)) {
+		return
+	}
+	every := time.NewTicker(max(time.Duration(w.spec.PeriodSeconds)*time.Second, time.Second))
+	defer every.Stop()
+	for {
+		a := p.askPatiently(ctx, i, w.spec)
+		if ctx.Err() != nil {
+			return
+		}
+		p.say(i, w, a)
+		if w.add(a.outcome, w.spec) {
+			if p.note(i, w.kind, a) {
+				select {
+				case out <- i.key:
+				case <-ctx.Done():
+					// What was found is there for whoever looks.
+				}
+			}
+			if w.kind == startup || w.kind == liveness && a.outcome == failed {
+				return
+			}
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// delay is the pause before the first question. The liveness of what ran before podrun is not asked for all
+// at once.
+func (p *Prober) delay(i *instance, w watch) time.Duration {
+	left := time.Duration(w.spec.InitialDelaySeconds)*time.Second - time.Since(i.StartedAt)
+	if w.kind == liveness && i.StartedAt.Before(p.began) {
+		left = max(left, rand.N(max(time.Duration(w.spec.PeriodSeconds)*time.Second, time.Second)))
+	}
+	return left
+}
+
+// attempts are how often a question is put that could not even be asked, as by the kubelet.
+const attempts = 3
+
+func (p *Prober) askPatiently(ctx context.Context, i *instance, spec *v1.Probe) (a answer) {
+	for range attempts {
+		a = p.ask(ctx, &i.Target, spec)
+		if a.outcome != unknown || ctx.Err() != nil {
+			break
+		}
+	}
+	return a
+}
+
+// say logs an answer. Only the first bad one is worth a line of its own.
+func (p *Prober) say(i *instance, w watch, a answer) {
+	level := slog.LevelDebug
+	if a.outcome != w.last && a.outcome != succeeded {
+		level = slog.LevelWarn
+	}
+	p.log.Log(context.Background(), level, "probed", "pod", i.key.String(), "container", i.Container.Name,
+		"probe", w.kind, "outcome", a.outcome.String(), "why", a.message)
+}
+
+// note writes down what a probe has come to, and reports whether that is new.
+func (p *Prober) note(i *instance, kind string, a answer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	good, f := a.outcome == succeeded, &i.found
+	switch {
+	case kind == readiness:
+		if f.Ready != nil && *f.Ready == good {
+			return false
+		}
+		f.Ready, f.Since = &good, time.Now()
+		return true
+	case kind == startup:
+		f.Started, f.Since = &good, time.Now()
+		if good {
+			close(i.started)
+			return true
+		}
+	case good:
+		return false
+	}
+	f.Failed = &pod.Failed{Why: fmt.Sprintf("failed %s probe", kind), Message: a.message, Grace: grace(i.Container, kind)}
+	return true
+}
+
+// grace is the termination grace period of a probe's own, if it has one.
+func grace(c *v1.Container, kind string) *time.Duration {
+	seconds := probesOf(c)[kind].TerminationGracePeriodSeconds
+	if seconds == nil {
+		return nil
+	}
+	return new(time.Duration(*seconds) * time.Second)
+}
+
+func await(ctx context.Context, event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pause waits and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

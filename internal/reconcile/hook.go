@@ -1,0 +1,212 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/probe"
+)
+
+// hook is one of an instance's hooks, running or done. It runs beside the worker, so that the pod's other
+// containers are served meanwhile and a grace period that runs out is noticed.
+type hook struct {
+	id, container string
+	pre           bool
+	cancel        context.CancelFunc
+	done          bool
+	at            time.Time // when it was done
+	failed        *pod.Failed
+}
+
+type hookResult struct {
+	of  *hook
+	err error
+}
+
+// hooks are those of one worker.
+type hooks struct {
+	// due has the attempts of containers that were started and whose postStart hook has not begun.
+	due map[string]int
+	// post and pre are by instance ID.
+	post, pre map[string]*hook
+}
+
+func newHooks() hooks {
+	return hooks{due: map[string]int{}, post: map[string]*hook{}, pre: map[string]*hook{}}
+}
+
+// end gives up the hooks of an instance that has ended.
+func (h *hooks) end(id string) {
+	for _, all := range []map[string]*hook{h.post, h.pre} {
+		if all[id] != nil {
+			all[id].cancel()
+		}
+	}
+}
+
+// keep forgets the hooks of instances that are not there any more.
+func (h *hooks) keep(there []pod.Container) {
+	for _, all := range []map[string]*hook{h.post, h.pre} {
+		for id, hook := range all {
+			if !slices.ContainsFunc(there, func(c pod.Container) bool { return c.ID == id }) {
+				hook.cancel()
+				delete(all, id)
+			}
+		}
+	}
+}
+
+// probe begins the postStart hooks that are due and says which instances are to be asked how they are.
+func (w *worker) probe(ctx context.Context, seen pod.Observed) {
+	w.hooks.keep(seen.Containers)
+	var targets []probe.Target
+	if w.pod != nil {
+		mine, _ := seen.Split(w.pod.UID)
+		for i := range mine.Containers {
+			c := &mine.Containers[i]
+			spec := w.container(c.Name)
+			if spec == nil || c.State == pod.Created {
+				continue
+			}
+			if attempt, due := w.hooks.due[c.Name]; due && attempt == c.Attempt {
+				delete(w.hooks.due, c.Name)
+				if c.State == pod.Running {
+					w.runHook(ctx, &hook{id: c.ID, container: c.Name}, w.target(w.pod, spec, seen, c), spec.Lifecycle.PostStart)
+				}
+			}
+			probed := spec.StartupProbe != nil || spec.LivenessProbe != nil || spec.ReadinessProbe != nil
+			if h := w.hooks.post[c.ID]; probed && (h == nil || h.done) {
+				targets = append(targets, w.target(w.pod, spec, seen, c))
+			}
+		}
+	}
+	w.o.Prober.Set(w.key, targets)
+}
+
+func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
+	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: c.StartedAt, Extent: probe.Everything}
+	switch {
+	case c.State == pod.Exited:
+		t.Extent = probe.Nothing
+	case w.signalled[c.ID] != (plan.Signals{}):
+		t.Extent = probe.Readiness
+	}
+	for _, s := range seen.Sandboxes {
+		if s.ID == c.SandboxID && len(s.IPs) > 0 {
+			t.Address = s.IPs[0]
+		}
+	}
+	if p.Spec.HostNetwork {
+		t.Address = w.o.HostIP
+	}
+	return t
+}
+
+// probed is what hooks and probes have come to, by instance ID.
+func (w *worker) probed() map[string]pod.Probed {
+	found := w.o.Prober.Found(w.key)
+	if found == nil && len(w.hooks.post) > 0 {
+		found = map[string]pod.Probed{}
+	}
+	for id, h := range w.hooks.post {
+		p := found[id]
+		p.Starting = !h.done
+		if h.at.After(p.Since) {
+			p.Since = h.at
+		}
+		if h.failed != nil {
+			p.Failed = h.failed
+		}
+		found[id] = p
+	}
+	return found
+}
+
+// runHook runs a hook beside the worker.
+func (w *worker) runHook(ctx context.Context, h *hook, t probe.Target, action *v1.LifecycleHandler) {
+	hctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	h.cancel = cancel
+	if h.pre {
+		w.hooks.pre[h.id] = h
+	} else {
+		w.hooks.post[h.id] = h
+	}
+	w.beside.Go(func() {
+		defer cancel()
+		err := w.o.Prober.Hook(hctx, t, action)
+		select {
+		case w.hooked <- hookResult{of: h, err: err}:
+		case <-hctx.Done():
+		}
+	})
+}
+
+// keepHook takes a hook's result, unless the hook has been given up meanwhile.
+func (w *worker) keepHook(r hookResult) {
+	h := r.of
+	if w.hooks.post[h.id] != h && w.hooks.pre[h.id] != h {
+		return
+	}
+	h.done, h.at = true, time.Now()
+	if h.pre {
+		delete(w.hooks.pre, h.id)
+		s := w.signalled[h.id]
+		s.Hooked = time.Now()
+		w.signalled[h.id] = s
+	}
+	if r.err == nil {
+		return
+	}
+	reason := "FailedPostStartHook"
+	if h.pre {
+		reason = "FailedPreStopHook"
+	}
+	w.log.Warn("hook failed", "container", h.container, "reason", reason, "why", r.err)
+	if !h.pre {
+		h.failed = &pod.Failed{Why: reason, Message: r.err.Error()}
+	}
+}
+
+// preStop begins the hook of an instance, which may be of a revision that is not wanted any more.
+func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreStop) error {
+	s := w.signalled[a.ID]
+	s.Asked = time.Now()
+	for i := range seen.Containers {
+		c := &seen.Containers[i]
+		if c.ID != a.ID {
+			continue
+		}
+		p, spec, err := w.manifestOf(c)
+		if err != nil {
+			w.log.Warn("preStop hook left out", "container", c.Name, "why", err)
+			s.Hooked = s.Asked
+			break
+		}
+		w.runHook(ctx, &hook{id: c.ID, container: c.Name, pre: true}, w.target(p, spec, seen, c), spec.Lifecycle.PreStop)
+	}
+	w.signalled[a.ID] = s
+	return nil
+}
+
+// manifestOf returns what an instance with a preStop hook was started from.
+func (w *worker) manifestOf(c *pod.Container) (*v1.Pod, *v1.Container, error) {
+	p := w.pod
+	if p == nil || p.UID != c.UID {
+		var err error
+		if p, err = w.o.Data.LoadPod(c.UID); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, spec := range pod.AllContainers(p) {
+		if spec.Name == c.Name && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
+			return p, spec, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("the manifest kept for %s has no such hook", c.UID)
+}

@@ -1,0 +1,200 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// execProbe runs the command every second; two failures count.
+func execProbe(cmd string) *v1.Probe {
+	p := &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 2}
+	p.Exec = &v1.ExecAction{Command: []string{cmd}}
+	return p
+}
+
+func execHook(cmd string) *v1.LifecycleHandler {
+	return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{cmd}}}
+}
+
+// commands are what exec'd commands come to: an exit code, or no end for a negative one.
+func commands(codes map[string]func() int) fake.Command {
+	return func(ctx context.Context, _ string, cmd []string) (int, error) {
+		code := codes[cmd[0]]()
+		if code < 0 {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		return code, nil
+	}
+}
+
+func always(code int) func() int { return func() int { return code } }
+
+// from gives before until d has passed since now, and then code.
+func from(d time.Duration, before, code int) func() int {
+	at := time.Now().Add(d)
+	return func() int {
+		if time.Now().Before(at) {
+			return before
+		}
+		return code
+	}
+}
+
+func (h *house) wantState(name string, started, ready bool, restarts int32) {
+	h.t.Helper()
+	p := h.board.get(name)
+	c := p.Status.ContainerStatuses[0]
+	if *c.Started != started || c.Ready != ready || c.RestartCount != restarts {
+		h.t.Errorf("started %v ready %v restarts %d, want %v %v %d", *c.Started, c.Ready, c.RestartCount, started, ready, restarts)
+	}
+	if is := conditionOf(p, v1.PodReady).Status == v1.ConditionTrue; is != ready {
+		h.t.Errorf("the pod is ready: %v", is)
+	}
+}
+
+func TestProbesAreHeardOfAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.OnExec(commands(map[string]func() int{"started": from(5500*time.Millisecond, 1, 0), "ready": from(8500*time.Millisecond, 1, 0)}))
+		h := start(t, rt)
+		defer h.stop()
+		p := web()
+		p.Spec.Containers[0].StartupProbe = execProbe("started")
+		p.Spec.Containers[0].StartupProbe.FailureThreshold = 10
+		p.Spec.Containers[0].ReadinessProbe = execProbe("ready")
+		h.want(p)
+		h.wantState("web", false, false, 0)
+		after(5600 * time.Millisecond)
+		h.wantState("web", false, false, 0)
+		after(500 * time.Millisecond)
+		h.wantState("web", true, false, 0)
+		after(3 * time.Second)
+		h.wantState("web", true, true, 0)
+		since := conditionOf(h.board.get("web"), v1.PodReady).LastTransitionTime
+		if ago := time.Since(since.Time); ago > 2*time.Second {
+			t.Errorf("ready since %s", ago)
+		}
+	})
+}
+
+func TestLivenessRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		rt.OnExec(commands(map[string]func() int{"live": from(10500*time.Millisecond, 0, 1)}))
+		h := start(t, rt)
+		defer h.stop()
+		p := web()
+		p.Spec.Containers[0].LivenessProbe = execProbe("live")
+		p.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = new(int64(4))
+		h.want(p)
+		after(11 * time.Second)
+		h.wantLiving("u1-a-0") // one failure is not enough
+		after(time.Second)
+		probes := len(execs(rt))
+		after(3900 * time.Millisecond)
+		h.wantLiving("u1-a-0") // deaf to TERM
+		if n := len(execs(rt)); n != probes {
+			t.Errorf("probed %d times while it was ended", n-probes)
+		}
+		after(200 * time.Millisecond)
+		h.wantLiving("u1-a-1")
+		h.wantState("web", true, true, 1)
+		after(7 * time.Second)
+		if s := h.board.get("web").Status.ContainerStatuses[0]; s.State.Waiting == nil || s.State.Waiting.Reason != "CrashLoopBackOff" {
+			t.Errorf("after the second time: %+v", s.State)
+		}
+	})
+}
+
+func execs(rt *fake.Runtime) []string { return callsOf(rt, "Exec ") }
+
+// callsOf are the calls of one kind.
+func callsOf(rt *fake.Runtime, kind string) []string {
+	var out []string
+	for _, call := range rt.Calls() {
+		if what, ok := strings.CutPrefix(call, kind); ok {
+			out = append(out, strings.TrimSpace(what))
+		}
+	}
+	return out
+}
+
+func TestProbesThatHangOrCannotBeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.OnExec(func(ctx context.Context, _ string, cmd []string) (int, error) {
+			if cmd[0] == "hang" {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return 0, errors.New("no such command")
+		})
+		h := start(t, rt)
+		defer h.stop()
+		hanging, missing := newPod("hanging", "u1", v1.RestartPolicyAlways, "a"), newPod("missing", "u2", v1.RestartPolicyAlways, "a")
+		hanging.Spec.Containers[0].LivenessProbe, missing.Spec.Containers[0].LivenessProbe = execProbe("hang"), execProbe("missing")
+		h.want(hanging, missing)
+		after(3500 * time.Millisecond)
+		h.wantLiving("u1-a-1 u2-a-0")
+	})
+}
+
+func TestPostStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.OnExec(func(ctx context.Context, _ string, cmd []string) (int, error) {
+			time.Sleep(5 * time.Second)
+			return len(cmd) - 1, nil
+		})
+		h := start(t, rt)
+		defer h.stop()
+		p, failing := newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"), newPod("failing", "u2", v1.RestartPolicyNever, "b")
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("good")}
+		failing.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("bad")}
+		failing.Spec.Containers[0].Lifecycle.PostStart.Exec.Command = []string{"bad", "1"}
+		h.want(p, failing)
+		h.wantLiving("u1-a-0 u2-b-0")
+		h.wantState("web", false, false, 0)
+		after(5100 * time.Millisecond)
+		h.wantLiving("u1-a-0 u1-b-0")
+		h.wantState("web", true, true, 0)
+		h.wantPhase("failing", v1.PodFailed)
+	})
+}
+
+func TestPreStopIsPaidFromTheGracePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("b")
+		rt.OnExec(commands(map[string]func() int{"hang": always(-1)}))
+		h := start(t, rt)
+		defer h.stop()
+		p := newPod("web", "u1", v1.RestartPolicyAlways, "a", "b")
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 10}}}
+		p.Spec.Containers[1].Lifecycle = &v1.Lifecycle{PreStop: execHook("hang")}
+		h.want(p)
+		h.wantLiving("u1-a-0 u1-b-0")
+		h.want()
+		after(9900 * time.Millisecond)
+		h.wantLiving("u1-a-0 u1-b-0")
+		after(200 * time.Millisecond)
+		h.wantLiving("u1-b-0")
+		after(21800 * time.Millisecond)
+		h.wantLiving("u1-b-0")
+		after(200 * time.Millisecond)
+		h.wantEmpty()
+		if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0, u1-b-0, u1-b-0 SIGKILL" {
+			t.Errorf("signals: %s", got)
+		}
+	})
+}
