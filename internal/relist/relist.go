@@ -48,12 +48,22 @@ type Relister struct {
 	// found are the differences that Look found, until Run sends them.
 	found []Event
 	bell  chan struct{}
+	// looks are the newest looks that go on.
+	looks map[pod.Key]moment
+	// owed says that a ring was passed over for a look that then failed.
+	owed bool
 }
 
-// record is the newest sight of a pod and the turn in which looking began.
+// moment is when looking began. Turns number all looks and lists, in the order in which they began.
+type moment struct {
+	turn uint64
+	at   time.Time
+}
+
+// record is the newest sight of a pod.
 type record struct {
 	seen pod.Observed
-	turn uint64
+	moment
 }
 
 // New makes a Relister; Run feeds it.
@@ -64,7 +74,7 @@ func New(o Options) *Relister {
 	if o.Observer == nil {
 		o.Observer = blind{}
 	}
-	return &Relister{o: o, pods: map[pod.Key]record{}, good: time.Now(), bell: make(chan struct{}, 1)}
+	return &Relister{o: o, pods: map[pod.Key]record{}, looks: map[pod.Key]moment{}, good: time.Now(), bell: make(chan struct{}, 1)}
 }
 
 // Run lists and listens until ctx ends, and sends every difference. It blocks when out is not read.
@@ -86,13 +96,19 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 		case <-stream.changed:
 			timer.Reset(0)
 		case <-r.bell:
-			events = r.takeFound()
+			var owed bool
+			if events, owed = r.takeFound(); owed {
+				timer.Reset(r.o.Period)
+			}
 		case ring := <-stream.rings:
 			if !ring.At.IsZero() {
 				r.o.Observer.Rang(time.Since(ring.At))
 			}
 			if ring.All {
 				timer.Reset(0)
+				continue
+			}
+			if r.knows(ring) {
 				continue
 			}
 			var ok bool
@@ -121,52 +137,76 @@ func (r *Relister) period(s *stream) time.Duration {
 	return r.o.Period
 }
 
+// knows reports an echo of something that a look shows that began since. Only of those: when the clock is set
+// back meanwhile, this errs.
+func (r *Relister) knows(ring runtime.Ring) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	look, looking := r.looks[ring.Key]
+	return ring.Echo && (r.pods[ring.Key].at.After(ring.At) || looking && look.at.After(ring.At))
+}
+
 // answer inspects the pod that a ring names. A failed inspection keeps the old record; the full list
 // that follows within a period looks again.
 func (r *Relister) answer(ctx context.Context, key pod.Key) (events []Event, ok bool) {
-	turn := r.begin()
-	seen, err := r.inspect(ctx, key)
+	seen, began, err := r.inspect(ctx, key)
 	if err != nil {
 		r.failed(fmt.Errorf("inspecting %s: %w", key, err))
 		return nil, false
 	}
-	return r.keep(seen, turn), true
-}
-
-func (r *Relister) takeFound() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	events := r.found
-	r.found = nil
-	return events
+	return r.keep(seen, began), true
+}
+
+func (r *Relister) takeFound() (events []Event, owed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events, owed = r.found, r.owed
+	r.found, r.owed = nil, false
+	return events, owed
 }
 
 // Look inspects one pod now and returns what it saw. What changed is told like any other change.
 func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
-	turn := r.begin()
-	seen, err := r.inspect(ctx, key)
-	if err != nil {
-		return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, err)
-	}
+	seen, began, err := r.inspect(ctx, key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if events := r.keepLocked(seen, turn); len(events) > 0 {
+	if err != nil {
+		r.owed = true
+		r.ring()
+		return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, err)
+	}
+	if events := r.keep(seen, began); len(events) > 0 {
 		r.found = append(r.found, events...)
-		select {
-		case r.bell <- struct{}{}:
-		default:
-		}
+		r.ring()
 	}
 	return r.pods[key].seen, nil
 }
 
-func (r *Relister) inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
-	began := time.Now()
-	seen, err := r.o.Lister.Inspect(ctx, key)
-	if ctx.Err() == nil {
-		r.o.Observer.Inspected(time.Since(began), err)
+// ring wakes Run.
+func (r *Relister) ring() {
+	select {
+	case r.bell <- struct{}{}:
+	default:
 	}
-	return seen, err
+}
+
+func (r *Relister) inspect(ctx context.Context, key pod.Key) (pod.Observed, moment, error) {
+	began := r.begin()
+	r.mu.Lock()
+	r.looks[key] = began
+	r.mu.Unlock()
+	seen, err := r.o.Lister.Inspect(ctx, key)
+	r.mu.Lock()
+	if r.looks[key] == began {
+		delete(r.looks, key)
+	}
+	r.mu.Unlock()
+	if ctx.Err() == nil {
+		r.o.Observer.Inspected(time.Since(began.at), err)
+	}
+	return seen, began, err
 }
 
 // Seen returns the newest sight of a pod without looking.
@@ -189,11 +229,11 @@ func (r *Relister) Healthy() error {
 	return nil
 }
 
-func (r *Relister) begin() uint64 {
+func (r *Relister) begin() moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn++
-	return r.turn
+	return moment{turn: r.turn, at: time.Now()}
 }
 
 func (r *Relister) failed(err error) {
@@ -206,16 +246,11 @@ func (r *Relister) failed(err error) {
 	}
 }
 
-// keep records a sight and returns the difference, unless a later look has been recorded meanwhile.
-func (r *Relister) keep(seen pod.Observed, turn uint64) []Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.keepLocked(seen, turn)
-}
-
-func (r *Relister) keepLocked(seen pod.Observed, turn uint64) []Event {
+// keep records a sight and returns the difference, unless a later look has been recorded meanwhile. The
+// caller holds mu.
+func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	old, known := r.pods[seen.Key]
-	if known && old.turn > turn {
+	if known && old.turn > began.turn {
 		return nil
 	}
 	if !known {
@@ -223,16 +258,16 @@ func (r *Relister) keepLocked(seen pod.Observed, turn uint64) []Event {
 	}
 	// An empty sight is kept too, until a list that began later agrees: a list that began before must
 	// not bring the pod back.
-	r.pods[seen.Key] = record{seen: seen, turn: turn}
+	r.pods[seen.Key] = record{seen: seen, moment: began}
 	return Diff(old.seen, seen)
 }
 
 // list looks at everything.
 func (r *Relister) list(ctx context.Context) []Event {
-	turn, began := r.begin(), time.Now()
+	began := r.begin()
 	all, err := r.o.Lister.List(ctx)
 	if ctx.Err() == nil {
-		r.o.Observer.Relisted(began, time.Since(began), err)
+		r.o.Observer.Relisted(began.at, time.Since(began.at), err)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -248,13 +283,13 @@ func (r *Relister) list(ctx context.Context) []Event {
 	r.err, r.good, r.listed = nil, time.Now(), true
 	var events []Event
 	for _, seen := range all {
-		events = append(events, r.keepLocked(seen, turn)...)
+		events = append(events, r.keep(seen, began)...)
 	}
 	for key, rec := range r.pods {
-		if rec.turn >= turn { // listed now, or looked at since
+		if rec.turn >= began.turn { // listed now, or looked at since
 			continue
 		}
-		events = append(events, r.keepLocked(pod.Observed{Key: key}, turn)...)
+		events = append(events, r.keep(pod.Observed{Key: key}, began)...)
 		delete(r.pods, key)
 	}
 	return events

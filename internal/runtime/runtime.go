@@ -30,6 +30,8 @@ type Ring struct {
 	All bool
 	// At is when the runtime says that it happened; zero where it does not say. Good for measuring only.
 	At time.Time
+	// Echo means that podrun's own doing may have caused it: it tells nothing to who has looked since.
+	Echo bool
 }
 
 // Doorbell turns the runtime's event stream into rings.

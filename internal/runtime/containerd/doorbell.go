@@ -100,7 +100,8 @@ func (r *Runtime) ring(e *events.Envelope) (runtime.Ring, bool) {
 		r.known.sawOOM(id)
 	}
 	key, ok := r.known.key(id)
-	return runtime.Ring{Key: key, All: !ok, At: e.Timestamp}, true
+	own := e.Topic == "/tasks/start" || e.Topic == "/tasks/delete" || e.Topic == "/containers/delete"
+	return runtime.Ring{Key: key, All: !ok, At: e.Timestamp, Echo: own}, true
 }
 
 // eventID is the container that the event is about; "" for one about an exec'd process.

@@ -45,16 +45,16 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 	for _, o := range seen {
 		out = append(out, *o)
 	}
-	r.known.prune(time.Now())
+	r.known.listed(time.Now())
 	return out, nil
 }
 
 // Inspect implements runtime.Lister.
 func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	ctx = r.context(ctx)
-	found, err := r.client.ContainerService().List(ctx, keyFilter(key))
+	found, err := r.containersOf(ctx, key)
 	if err != nil {
-		return pod.Observed{}, mapped("listing the containers of "+key.String(), err)
+		return pod.Observed{}, err
 	}
 	byID := make(map[string]*task.Process, len(found))
 	for _, c := range found {
@@ -78,6 +78,32 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		return *o, nil
 	}
 	return pod.Observed{Key: key}, nil
+}
+
+// containersOf returns the pod's containers. Once everything has been listed it asks for the known ones by ID:
+// for a list, containerd reads every container that it has.
+func (r *Runtime) containersOf(ctx context.Context, key pod.Key) ([]containers.Container, error) {
+	service := r.client.ContainerService()
+	ids, whole := r.known.of(key)
+	if !whole {
+		found, err := service.List(ctx, keyFilter(key))
+		if err != nil {
+			return nil, mapped("listing the containers of "+key.String(), err)
+		}
+		return found, nil
+	}
+	var found []containers.Container
+	for _, id := range ids {
+		c, err := service.Get(ctx, id)
+		if isNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, mapped("looking at container "+id, err)
+		}
+		found = append(found, c)
+	}
+	return found, nil
 }
 
 // task returns the instance's task, nil when it has none.

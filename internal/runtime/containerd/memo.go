@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -34,10 +35,15 @@ func (m *memo[K, V]) drop(key K) {
 	delete(m.of, key)
 }
 
-// known is what was seen of instances: it gives containerd's events, which carry IDs only, their pods.
+// known is what was seen of instances: it gives containerd's events, which carry IDs only, their pods, and
+// a look at one pod the IDs to ask for.
 type known struct {
 	mu        sync.Mutex
 	instances map[string]instance
+	ids       map[pod.Key][]string
+	// whole says that everything has been listed once: from then on nothing is there that is not known, but
+	// what others make between two lists.
+	whole bool
 }
 
 type instance struct {
@@ -51,10 +57,17 @@ type instance struct {
 // come after it has gone.
 const forgetAfter = time.Minute
 
+func newKnown() *known {
+	return &known{instances: map[string]instance{}, ids: map[pod.Key][]string{}}
+}
+
 func (k *known) saw(id string, key pod.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.instances[id]
+	if i.key != key {
+		k.ids[key] = append(k.ids[key], id)
+	}
 	i.key, i.at = key, time.Now()
 	k.instances[id] = i
 }
@@ -74,19 +87,32 @@ func (k *known) key(id string) (pod.Key, bool) {
 	return i.key, ok && i.key != pod.Key{}
 }
 
+// of returns the IDs of a pod's instances; whole is false when there may be more.
+func (k *known) of(key pod.Key) (ids []string, whole bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.ids[key]), k.whole
+}
+
 func (k *known) oom(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.instances[id].oom
 }
 
-// prune forgets what has not been seen for a while. Every list sees all that is there.
-func (k *known) prune(now time.Time) {
+// listed forgets what has not been seen for a while, after a list, which sees all that is there.
+func (k *known) listed(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.whole = true
 	for id, i := range k.instances {
-		if now.Sub(i.at) > forgetAfter {
-			delete(k.instances, id)
+		if now.Sub(i.at) <= forgetAfter {
+			continue
+		}
+		delete(k.instances, id)
+		k.ids[i.key] = slices.DeleteFunc(k.ids[i.key], func(other string) bool { return other == id })
+		if len(k.ids[i.key]) == 0 {
+			delete(k.ids, i.key)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	r := &Runtime{
 		cgroups: cgroups, limits: machineLimits(o.Owner, o.Log),
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
-		known:  &known{instances: map[string]instance{}},
+		known:  newKnown(),
 		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
 		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](),
 	}
