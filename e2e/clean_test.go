@@ -112,7 +112,10 @@ func (n *node) leftovers(links []string) error {
 	for _, group := range n.cgroups() {
 		left = append(left, fmt.Errorf("cgroup %s", group))
 	}
-	for _, dir := range []string{n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started"), n.path("run", "network")} {
+	for _, dir := range []string{
+		n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started"),
+		n.path("run", "etc"), n.path("run", "network"),
+	} {
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && path != dir {
 				left = append(left, fmt.Errorf("file %s", path))

@@ -28,21 +28,14 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]ru
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	root, err := v.openPod(p.UID)
+	root, err := v.openEtc(p.UID)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	dir, err := filepath.Rel(v.dirs.Pod(p.UID), v.dirs.Etc(p.UID))
-	if err != nil {
-		return nil, err
-	}
-	if err := root.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
 	var mounts []runtime.Mount
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
-		if err := refresh(root, filepath.Join(dir, name), contents[name]); err != nil {
+		if err := refresh(root, name, contents[name]); err != nil {
 			return nil, fmt.Errorf("writing the pod's /etc/%s: %w", name, err)
 		}
 		mounts = append(mounts, runtime.Mount{
@@ -53,6 +46,19 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]ru
 		})
 	}
 	return mounts, nil
+}
+
+// openEtc opens the directory of the files, making it if need be. It is on the run directory's file system,
+// because the files are made anew after a boot.
+func (v *Volumes) openEtc(uid pod.UID) (*os.Root, error) {
+	if !isComponent(string(uid)) {
+		return nil, fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
+	}
+	dir := v.dirs.Etc(uid)
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
 }
 
 func readOnlyRoot(c *v1.Container) bool {

@@ -10,14 +10,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
 // TestEtcNotLedAstray: the same for the files under /etc.
 func TestEtcNotLedAstray(t *testing.T) {
 	f := newFixture(t)
-	etc := layout.Dirs{Root: f.root}.Etc("u1")
+	etc := f.dirs().Etc("u1")
 	outside := filepath.Join(t.TempDir(), "precious")
 	if err := errors.Join(os.WriteFile(outside, []byte("mine"), 0o600), os.MkdirAll(etc, 0o755), os.Symlink(outside, etc+"/hosts")); err != nil {
 		t.Fatal(err)
@@ -125,7 +124,7 @@ func TestEtcKeepsItsInode(t *testing.T) {
 	f := newFixture(t)
 	p := podWith()
 	stat := func() (st syscall.Stat_t) {
-		if err := syscall.Stat(layout.Dirs{Root: f.root}.Etc("u1")+"/hosts", &st); err != nil {
+		if err := syscall.Stat(f.dirs().Etc("u1")+"/hosts", &st); err != nil {
 			t.Fatal(err)
 		}
 		return st

@@ -27,7 +27,7 @@ type fixture struct {
 func newFixture(t *testing.T) fixture {
 	t.Helper()
 	f := fixture{root: filepath.Join(t.TempDir(), "root"), host: t.TempDir()}
-	f.Volumes = New(Options{Dirs: layout.Dirs{Root: f.root}, HostRoot: f.host})
+	f.Volumes = New(Options{Dirs: f.dirs(), HostRoot: f.host})
 	return f
 }
 
@@ -35,6 +35,8 @@ func newFixture(t *testing.T) fixture {
 func (f fixture) Setup(ctx context.Context, p *v1.Pod, c *v1.Container, s pod.Sandbox) ([]runtime.Mount, error) {
 	return f.Volumes.Setup(ctx, pod.Inside{Pod: p, Container: c, Sandbox: s})
 }
+
+func (f fixture) dirs() layout.Dirs { return layout.Dirs{Root: f.root, Run: f.root + "-run"} }
 
 func (f fixture) put(t *testing.T, name, content string) {
 	t.Helper()
@@ -87,7 +89,7 @@ func TestMountsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirs := layout.Dirs{Root: f.root}
+	dirs := f.dirs()
 	want := []runtime.Mount{
 		{HostPath: dirs.EmptyDir("u1", "a"), ContainerPath: "/data"},
 		{HostPath: dirs.EmptyDir("u1", "a"), ContainerPath: "/again"},
@@ -104,7 +106,7 @@ func TestMountsInOrder(t *testing.T) {
 func TestEmptyDirIsSharedAndKept(t *testing.T) {
 	f := newFixture(t)
 	p := podWith(emptyDir("v"))
-	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	dir := f.dirs().EmptyDir("u1", "v")
 	// What a setup that was cut off left.
 	if err := os.MkdirAll(filepath.Join(filepath.Dir(dir), ".new"), 0o700); err != nil {
 		t.Fatal(err)
@@ -138,7 +140,7 @@ func TestEmptyDirIsSharedAndKept(t *testing.T) {
 
 // TestEmptyDirNotLedAstray: symbolic links in the pod's directory lead nothing out of it.
 func TestEmptyDirNotLedAstray(t *testing.T) {
-	dirs := func(f fixture) layout.Dirs { return layout.Dirs{Root: f.root} }
+	dirs := func(f fixture) layout.Dirs { return f.dirs() }
 	for name, link := range map[string]func(f fixture) string{
 		"the pod's directory":     func(f fixture) string { return dirs(f).Pod("u1") },
 		"its volumes' directory":  func(f fixture) string { return filepath.Dir(filepath.Dir(dirs(f).EmptyDir("u1", "v"))) },

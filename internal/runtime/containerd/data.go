@@ -239,8 +239,10 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := os.RemoveAll(dirs[0]); err != nil {
 		return fmt.Errorf("removing a pod's logs: %w", err)
 	}
-	if err := os.RemoveAll(r.Dirs.StartedOf(uid)); err != nil {
-		return fmt.Errorf("removing the marks of a pod's starts: %w", err)
+	for _, dir := range []string{r.Dirs.StartedOf(uid), r.Dirs.Etc(uid)} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing what a pod has in the run directory: %w", err)
+		}
 	}
 	if err := r.removeAllButManifest(ctx, uid); err != nil {
 		return fmt.Errorf("removing a pod's data: %w", err)
