@@ -82,13 +82,10 @@ func (d Dirs) Claim(namespace, name string) string { return filepath.Join(d.Clai
 // Etc is the directory of the files that podrun provides in a pod's containers, such as hosts.
 func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Run, "etc", string(uid)) }
 
-// RawLogs is the directory of the files that a revision's containers write to; see RawLog.
-func (d Dirs) RawLogs(uid pod.UID) string { return filepath.Join(d.Pod(uid), "logs") }
-
 // RawLog is the directory that holds what one instance wrote: stdout.raw, stderr.raw and how far both
 // have been turned into CRI format.
 func (d Dirs) RawLog(uid pod.UID, container string, attempt int) string {
-	return filepath.Join(d.RawLogs(uid), container+"."+strconv.Itoa(attempt))
+	return filepath.Join(d.Pod(uid), "log."+container+"."+strconv.Itoa(attempt))
 }
 
 // TerminationLog is the file that an instance writes its last words to.

@@ -21,7 +21,7 @@ var hostile = []string{
 // paths are all that are made of a pod's own words.
 func paths(d layout.Dirs, p *v1.Pod) []string {
 	key := pod.KeyOf(p)
-	all := []string{d.Pod(p.UID), d.Manifest(p.UID), d.Etc(p.UID), d.RawLogs(p.UID), d.PodLogs(key, p.UID), d.Status(key)}
+	all := []string{d.Pod(p.UID), d.Manifest(p.UID), d.Etc(p.UID), d.PodLogs(key, p.UID), d.Status(key)}
 	for _, c := range p.Spec.Containers {
 		all = append(all, d.RawLog(p.UID, c.Name, 0), d.ContainerLog(key, p.UID, c.Name, 0))
 	}

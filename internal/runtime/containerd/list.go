@@ -70,6 +70,9 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 	if err != nil {
 		return pod.Observed{}, err
 	}
+	for _, s := range sandboxes {
+		r.sandboxes.put(s.ID, s) // a start is next, as a rule
+	}
 	seen, err := r.gather(ctx, found, byID, sandboxes, &key)
 	if err != nil {
 		return pod.Observed{}, err
