@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -75,7 +74,7 @@ func TestHostsOfNamedPods(t *testing.T) {
 	if err := f.RefreshHosts(p, pod.Sandbox{IPs: []string{"10.64.0.3"}}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(layout.Dirs{Root: f.root}.Etc("u1") + "/hosts")
+	b, err := os.ReadFile(f.dirs().Etc("u1") + "/hosts")
 	if err != nil || !strings.HasSuffix(string(b), "\n10.64.0.3\th.s.default.svc.cluster.local\th\n# hostAliases of the manifest\n192.0.2.7\tcache\tstore.example\n") {
 		t.Errorf("refreshed: %s, %v", b, err)
 	}
@@ -84,7 +83,7 @@ func TestHostsOfNamedPods(t *testing.T) {
 	if err := f.RefreshHosts(other, pod.Sandbox{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(layout.Dirs{Root: f.root}.Pod("u2")); !os.IsNotExist(err) {
+	if _, err := os.Stat(f.dirs().Etc("u2")); !os.IsNotExist(err) {
 		t.Errorf("a pod's directory was made: %v", err)
 	}
 	p.Spec.HostNetwork = true
