@@ -211,7 +211,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	return plan.Input{
 		Since: since, Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(),
-		Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
+		Boot:   w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }
 

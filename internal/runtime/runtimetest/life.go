@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -257,6 +259,28 @@ func testInterruptedStart(t *testing.T, s subject) {
 		cancel()
 		if c := s.start(t, start); c.State != pod.Running {
 			t.Errorf("cut off after %s, started again: %+v", delay, c)
+		}
+	}
+	s.remove(t, p)
+}
+
+// testLifecycle holds that an instance tells for itself whether a hook comes before its stop signal, and that
+// its own stop signal goes before the image's.
+func testLifecycle(t *testing.T, s subject) {
+	p := s.newPod("hook-node", "uid-hook", "main")
+	c := &p.Spec.Containers[0]
+	c.Command = []string{"sh", "-c", "trap 'exit 9' USR1; touch /up; while :; do sleep 0.02; done"}
+	c.Lifecycle = &v1.Lifecycle{StopSignal: new(v1.SIGUSR1), PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{}}}
+	start := s.ready(t, p)
+	running := s.start(t, start)
+	if !running.PreStop {
+		t.Errorf("the hook is not told: %+v", running)
+	}
+	if s.Runs {
+		eventually(t, "the trap is set", func() bool { return s.exec(t, running.ID, "test -e /up") == 0 })
+		must(t, s.SignalContainer(t.Context(), running.ID, ""))
+		if ended := s.ended(t, start); ended.ExitCode != 9 || !ended.PreStop {
+			t.Errorf("after its stop signal: %+v", ended)
 		}
 	}
 	s.remove(t, p)

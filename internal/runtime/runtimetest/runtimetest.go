@@ -77,6 +77,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"a message of its own", testOwnMessage},
 		{"namespaces of the host's", testHostNamespaces},
 		{"kernel parameters", testSysctls},
+		{"hooks and stop signals", testLifecycle},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	v1 "k8s.io/api/core/v1"
+)
+
+// unready waits until the pod's container runs and is not ready.
+func (n *node) unready(name string) *v1.Pod {
+	n.t.Helper()
+	return n.awaitPod(name, "to run, not ready", func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses; len(s) == 1 && s[0].State.Running != nil && isReady(p) != nil {
+			return nil
+		}
+		return errors.New(asJSON(p.Status))
+	})
+}
+
+func TestProbes(t *testing.T) {
+	n := newNode(t)
+	script := "mkdir /www && echo ok >/www/live && until [ -e /go ]; do sleep 0.02; done; exec httpd -f -p 8080 -h /www"
+	n.write("web.yaml", inContainer(manifest("web", "Always", script),
+		"ports: [{name: http, containerPort: 8080}]",
+		"startupProbe: {tcpSocket: {port: http}, periodSeconds: 1, failureThreshold: 100}",
+		"readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1, failureThreshold: 1}",
+		"livenessProbe: {httpGet: {path: /live, port: http}, periodSeconds: 1, failureThreshold: 2}"))
+	n.serve()
+	if s := n.unready("web-n").Status.ContainerStatuses[0]; s.Started == nil || *s.Started {
+		t.Errorf("before it has started up: %s", asJSON(s))
+	}
+	n.ok("exec", "web", "--", "touch", "/go")
+	n.awaitPod("web-n", "to have started up", func(p *v1.Pod) error {
+		if s := p.Status.ContainerStatuses[0]; s.Started != nil && *s.Started && !s.Ready {
+			return nil
+		}
+		return errors.New(asJSON(p.Status.ContainerStatuses))
+	})
+	n.ok("exec", "web", "--", "touch", "/ready")
+	n.ready("web-n")
+	n.ok("exec", "web", "--", "rm", "/ready")
+	n.unready("web-n")
+	n.ok("exec", "web", "--", "touch", "/ready")
+	if p := n.ready("web-n"); p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("restarted for its readiness: %s", asJSON(p.Status))
+	}
+
+	// Adopted, it is probed on; then its liveness fails.
+	n.end(syscall.SIGKILL)
+	n.serve()
+	n.ok("exec", "web", "--", "rm", "/www/live")
+	s := n.restarted("web-n", 1).Status.ContainerStatuses[0]
+	if s.LastTerminationState.Terminated == nil || *s.Started || s.Ready {
+		t.Errorf("after its liveness failed: %s", asJSON(s))
+	}
+	log, err := os.ReadFile(n.log.Name())
+	must(t, err)
+	if !strings.Contains(string(log), "HTTP probe failed with statuscode: 404") {
+		t.Error("serve does not say why")
+	}
+}
+
+func TestGRPCProbe(t *testing.T) {
+	n := newNode(t)
+	listener, err := net.Listen("tcp", ":0")
+	must(t, err)
+	state, server := health.NewServer(), grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(server, state)
+	go server.Serve(listener)
+	defer server.Stop()
+	state.SetServingStatus("web", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	n.write("web.yaml", inContainer(manifest("web", "Always", forever, "hostNetwork: true"),
+		fmt.Sprintf("readinessProbe: {grpc: {port: %d, service: web}, periodSeconds: 1}", listener.Addr().(*net.TCPAddr).Port)))
+	n.serve()
+	n.unready("web-n")
+	state.SetServingStatus("web", grpc_health_v1.HealthCheckResponse_SERVING)
+	n.ready("web-n")
+}
+
+// hooked is a pod that writes into a directory of the host's what happens to it.
+func hooked(name, dir, script string, hooks ...string) string {
+	return inContainer(manifest(name, "Always", script, "volumes: [{name: data, hostPath: {path: "+dir+"}}]", "os: {name: linux}"),
+		append([]string{"volumeMounts: [{name: data, mountPath: /data}]", "lifecycle:"}, strings.Split(strings.TrimRight(indented(2, hooks), "\n"), "\n")...)...)
+}
+
+func TestHooks(t *testing.T) {
+	n := newNode(t)
+	data := n.path("data")
+	must(t, os.Mkdir(data, 0o755))
+	told := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told <- r.URL.Path }))
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	must(t, err)
+	slow := strings.Replace(hooked("web", data, `trap "echo USR1 >>/data/log; exit 0" USR1; echo up >>/data/log; while :; do sleep 0.02; done`,
+		`postStart: {exec: {command: [sh, -c, "until [ -e /data/log ]; do sleep 0.02; done; echo postStart >>/data/log"]}}`,
+		`preStop: {exec: {command: [sh, -c, "sleep 0.3; echo preStop >>/data/log"]}}`, "stopSignal: SIGUSR1"),
+		"terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 30", 1)
+	n.write("web.yaml", slow)
+	n.write("http.yaml", hooked("http", data, forever,
+		fmt.Sprintf("postStart: {httpGet: {host: %s, port: %s, path: /hello}}", at.Hostname(), at.Port()),
+		fmt.Sprintf("preStop: {httpGet: {host: %s, port: %s, path: /bye}}", at.Hostname(), at.Port())))
+	n.serve()
+	n.ready("web-n")
+	n.ready("http-n")
+	// The hooks are those of the manifest that runs, also when another podrun ends the pod.
+	n.end(syscall.SIGKILL)
+	n.remove("web.yaml")
+	n.remove("http.yaml")
+	n.serve()
+	n.gone("web-n")
+	n.gone("http-n")
+	log, err := os.ReadFile(filepath.Join(data, "log"))
+	must(t, err)
+	if got := strings.Fields(string(log)); strings.Join(got, " ") != "up postStart preStop USR1" {
+		t.Errorf("in this order: %q", got)
+	}
+	if first, second := <-told, <-told; first != "/hello" || second != "/bye" {
+		t.Errorf("asked for %s and %s", first, second)
+	}
+}
+
+func TestHooksThatFail(t *testing.T) {
+	n := newNode(t)
+	data := n.path("data")
+	must(t, os.Mkdir(data, 0o755))
+	n.write("bad.yaml", hooked("bad", data, "trap '' TERM; while :; do sleep 0.02; done", `postStart: {exec: {command: ["false"]}}`))
+	n.write("slow.yaml", hooked("slow", data, `trap "echo TERM >>/data/slow; exit 0" TERM; while :; do sleep 0.02; done`,
+		`preStop: {exec: {command: [sleep, "1000"]}}`))
+	n.serve()
+	n.restarted("bad-n", 1) // it ends, though it does not listen
+	n.ready("slow-n")
+	began := time.Now()
+	n.remove("slow.yaml")
+	n.gone("slow-n")
+	if took := time.Since(began); took < time.Second || took > 20*time.Second {
+		t.Errorf("gone after %s", took)
+	}
+	if log, err := os.ReadFile(filepath.Join(data, "slow")); string(log) != "TERM\n" {
+		t.Errorf("after the hook had taken too long: %q, %v", log, err)
+	}
+}
