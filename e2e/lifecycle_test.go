@@ -239,3 +239,39 @@ func TestAPodThatCannotRunNowWaits(t *testing.T) {
 		n.ready(name)
 	}
 }
+
+func TestResourcesChangeInPlace(t *testing.T) {
+	n := newNode(t)
+	sized := func(memory string) string {
+		return inContainer(manifest("a", "Always", forever), "resources: {limits: {cpu: 500m, memory: "+memory+"}}")
+	}
+	limit := func() string {
+		return n.ok("exec", "a", "--", "sh", "-c", "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max")
+	}
+	n.write("a.yaml", sized("32Mi"))
+	n.serve()
+	before := n.ready("a-n")
+	pid := n.mainPID(before, "c")
+	for _, c := range []struct{ memory, want string }{{"64Mi", "67108864\n"}, {"24Mi", "25165824\n"}} {
+		n.write("a.yaml", sized(c.memory))
+		n.await("the limit of "+c.memory, func() error {
+			if got := limit(); got != c.want {
+				return errors.New(got)
+			}
+			return nil
+		})
+	}
+	p := n.ready("a-n")
+	if p.UID != before.UID || n.mainPID(p, "c") != pid || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("before: %s\nafter: %s", asJSON(before.Status), asJSON(p.Status))
+	}
+	// What it crashed for want of, it has when it comes back.
+	n.end(syscall.SIGKILL)
+	n.write("a.yaml", sized("128Mi"))
+	n.kill(p, "c")
+	n.serve()
+	n.restarted("a-n", 1)
+	if got := limit(); got != "134217728\n" {
+		t.Errorf("after a restart: %q", got)
+	}
+}

@@ -62,7 +62,11 @@ func Unified() bool {
 func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
 	var err error
 	if t.unified != "" {
-		_, err = cgroup2.NewManager(t.unified, path, cgroup2.ToResources(resources))
+		converted := cgroup2.ToResources(resources)
+		if cpu := resources.CPU; cpu != nil && cpu.Quota != nil && *cpu.Quota < 0 {
+			converted.CPU.Max = cgroup2.NewCPUMax(nil, cpu.Period) // version 1 says none by -1
+		}
+		_, err = cgroup2.NewManager(t.unified, path, converted)
 	} else {
 		err = t.setV1(path, resources)
 	}

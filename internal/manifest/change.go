@@ -90,6 +90,10 @@ func changedFields(a, b *v1.Pod) []string {
 	const most = 3
 	tree := func(p *v1.Pod) map[string]any {
 		bare := essence(p)
+		bare.Status = v1.PodStatus{}
+		if pod.QOS(a) != pod.QOS(b) {
+			bare.Spec = p.Spec // their resources are not in the essence
+		}
 		if !sameConfig(a, b) {
 			metav1.SetMetaDataAnnotation(&bare.ObjectMeta, AnnotationConfig, p.Annotations[AnnotationConfig])
 		}

@@ -3,11 +3,14 @@ package manifest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // setIdentity gives a valid pod the name, UID and marks that it has on this node. written is the
@@ -86,6 +89,9 @@ func SameRun(running, wanted *v1.Pod) bool {
 func essence(p *v1.Pod) *v1.Pod {
 	e := &v1.Pod{Spec: p.Spec} // shallow: only what is replaced below may be written to
 	e.Spec.ActiveDeadlineSeconds = nil
+	e.Status.QOSClass = pod.QOS(p) // another class is another place among the cgroups
+	e.Spec.Containers, e.Spec.InitContainers = sizeless(p.Spec.Containers), sizeless(p.Spec.InitContainers)
+	e.Spec.Resources = withoutSize(p.Spec.Resources)
 	for key, value := range p.Annotations {
 		prefix, _, _ := strings.Cut(key, "/")
 		if builtIn[key] || builtIn[prefix+"/"] {
@@ -96,6 +102,27 @@ func essence(p *v1.Pod) *v1.Pod {
 		}
 	}
 	return e
+}
+
+// sizeless are the containers without the CPU and memory that can be changed while they run.
+func sizeless(containers []v1.Container) []v1.Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		out[i].Resources = *withoutSize(&out[i].Resources)
+	}
+	return out
+}
+
+func withoutSize(r *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if r == nil {
+		return &v1.ResourceRequirements{}
+	}
+	r = r.DeepCopy()
+	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
+		delete(list, v1.ResourceCPU)
+		delete(list, v1.ResourceMemory)
+	}
+	return r
 }
 
 // builtIn are annotations, by name or by prefix with its slash, that containers or their network are made

@@ -107,6 +107,7 @@ func TestSameRun(t *testing.T) {
 		{"a label", one("/a.yaml", strings.Replace(text, "name: a", "name: a, labels: {x: z}", 1)), true},
 		{"an annotation", one("/a.yaml", strings.Replace(text, "name: a", "name: a, annotations: {x: z}", 1)), true},
 		{"a deadline", one("/a.yaml", strings.Replace(text, "spec: {", "spec: {activeDeadlineSeconds: 9, ", 1)), true},
+		{"another class", one("/a.yaml", strings.Replace(text, "image:", "resources: {requests: {cpu: 1}}, image:", 1)), false},
 		{"a grace period", one("/a.yaml", strings.Replace(text, "spec: {", "spec: {terminationGracePeriodSeconds: 9, ", 1)), false},
 		{"another pod", one("/a.yaml", podText("b", "i:1")), false},
 	}
@@ -114,6 +115,12 @@ func TestSameRun(t *testing.T) {
 		if got := SameRun(running, c.wanted); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
+	}
+	burstable := func(cpu string) *v1.Pod {
+		return one("/a.yaml", strings.Replace(text, "image:", "resources: {requests: {cpu: "+cpu+"}}, image:", 1))
+	}
+	if !SameRun(burstable("1"), burstable("2")) {
+		t.Error("CPU alone must not replace a pod")
 	}
 	// The same words keep a pod whose defaults an older version saw otherwise.
 	old := one("/a.yaml", text)

@@ -1,6 +1,7 @@
 package ocispec
 
 import (
+	"math"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -49,6 +50,33 @@ func resources(in Input) *specs.LinuxResources {
 		}
 	}
 	return out
+}
+
+// Update is what brings a running container's cgroup to what the manifest says. Unlike a spec's resources
+// it names the limits that there are not.
+func Update(in Input) *specs.LinuxResources {
+	all := resources(in)
+	out := &specs.LinuxResources{CPU: all.CPU, Memory: all.Memory}
+	nameMissing(out, -1)
+	return out
+}
+
+// PodUpdate is the same for the pod's own cgroup.
+func PodUpdate(p *v1.Pod, maxPids int64) *specs.LinuxResources {
+	out := PodResources(p, maxPids)
+	if out != nil && out.CPU != nil {
+		nameMissing(out, math.MaxInt64)
+	}
+	return out
+}
+
+func nameMissing(r *specs.LinuxResources, unlimited int64) {
+	if r.CPU.Quota == nil {
+		r.CPU.Quota, r.CPU.Period = new(int64(-1)), new(uint64(cpuPeriod))
+	}
+	if r.Memory == nil {
+		r.Memory = &specs.LinuxMemory{Limit: &unlimited}
+	}
 }
 
 // limitOf is the container's limit; without one it has the pod's.

@@ -233,9 +233,29 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 		j.stop(last, time.Time{}, "was asked to end")
 	case last.State == pod.Running && last.SandboxID != sandbox.ID:
 		j.stop(last, time.Time{}, "sandbox replaced")
+	case last.State == pod.Running && !lost:
+		j.resize(c, last)
 	case last.State == pod.Exited && j.restarts(c, last):
 		j.restart(c, last)
 	}
+}
+
+// FailureResize before a container's name is the key of a failure to give it other resources.
+const FailureResize = "resize "
+
+// resize plans for the CPU and memory of a running instance, if they are not what is wanted.
+func (j *judge) resize(c *v1.Container, last pod.Container) {
+	to := pod.ResourcesOf(j.in.Pod, c)
+	if to == last.Resources {
+		return
+	}
+	if f, failed := j.in.Failures[FailureResize+c.Name]; failed {
+		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
+			j.wakeIn(left)
+			return
+		}
+	}
+	j.do(Resize{ID: last.ID, Container: c.Name, To: to})
 }
 
 func (j *judge) restart(c *v1.Container, last pod.Container) {

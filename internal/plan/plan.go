@@ -123,6 +123,8 @@ type (
 	}
 	// Kill ends an instance at once.
 	Kill struct{ ID, Container, Why string }
+	// Resize gives a running instance the CPU and memory that the manifest says now.
+	Resize struct{ ID, Container, To string }
 	// Reap records an instance's exit and frees what it held.
 	Reap struct{ ID, Container string }
 	// RemoveContainer removes an instance's last traces.
@@ -138,6 +140,7 @@ func (StartContainer) action()  {}
 func (RunPreStop) action()      {}
 func (Terminate) action()       {}
 func (Kill) action()            {}
+func (Resize) action()          {}
 func (Reap) action()            {}
 func (RemoveContainer) action() {}
 func (RemoveData) action()      {}
@@ -154,8 +157,9 @@ func (a RunPreStop) String() string {
 func (a Terminate) String() string {
 	return fmt.Sprintf("terminate %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)
 }
-func (a Kill) String() string { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
-func (a Reap) String() string { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
+func (a Kill) String() string   { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
+func (a Resize) String() string { return fmt.Sprintf("resize %s %s to %q", a.Container, a.ID, a.To) }
+func (a Reap) String() string   { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
 func (a RemoveContainer) String() string {
 	return fmt.Sprintf("remove %s %s (%s)", a.Container, a.ID, a.Why)
 }

@@ -84,6 +84,8 @@ type Container struct {
 	Sidecar int
 	// PreStop says that a hook is to be run before the instance is sent its stop signal.
 	PreStop bool
+	// Resources is what of CPU and memory the instance runs with, as ResourcesOf spells it.
+	Resources string
 	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.
 	Reaped bool
 }

@@ -48,6 +48,8 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return w.failed(a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
 	case plan.RunPreStop:
 		return w.preStop(ctx, seen, a)
+	case plan.Resize:
+		return w.failed(plan.FailureResize+a.Container, "FailedResize", w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container)))
 	case plan.Terminate:
 		return w.signal(ctx, a.ID, "")
 	case plan.Kill:

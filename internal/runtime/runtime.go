@@ -85,6 +85,9 @@ type Containers interface {
 	// StartError means that the instance exists, is Exited with code 128 and counts as an attempt;
 	// after any other error there is no instance.
 	StartContainer(ctx context.Context, s Start) error
+	// ResizeContainer gives a running instance of the pod's container, and the pod with it, the CPU and
+	// memory that the manifest says. One that does not run is left alone.
+	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
 	// SignalContainer sends a signal to the instance's main process; for KILL, to all of its processes.
 	SignalContainer(ctx context.Context, id string, signal string) error
 	// ReapContainer records the exit of an Exited instance durably and frees what it held, but for its

@@ -248,6 +248,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		return fmt.Errorf("removing a pod's data: %w", err)
 	}
 	r.manifests.drop(uid)
+	r.sizes.drop(uid)
 	if err := os.Rename(r.Dirs.Pod(uid), r.besides(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a pod's directory: %w", err)
 	}

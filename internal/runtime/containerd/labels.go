@@ -31,6 +31,7 @@ const (
 	labelImageID    = "podrun.io/image-id"
 	labelOwner      = "podrun.io/owner"
 	labelPreStop    = "podrun.io/pre-stop"
+	labelResources  = "podrun.io/resources"
 	labelSidecar    = "podrun.io/sidecar"
 	labelStopSignal = "podrun.io/stop-signal"
 	// labelGeneration is on instances only whose start had been cut off before; see supersede.
@@ -110,6 +111,7 @@ func (r *Runtime) startLabels(l *launch) map[string]string {
 		labelImage:        s.Container.Image,
 		labelImageID:      s.Image.ID,
 		labelOwner:        r.Owner,
+		labelResources:    pod.ResourcesOf(s.Pod, s.Container),
 		labelStopSignal:   l.image.config.StopSignal,
 	}
 	if order := pod.SidecarOrder(s.Pod, s.Container.Name); order > 0 {
@@ -216,7 +218,7 @@ func record(c containers.Container) pod.Container {
 	return pod.Container{
 		ID: c.ID, Name: l[labelContainer], UID: pod.UID(l[labelPodUID]), SandboxID: l[labelSandbox],
 		Attempt: attempt, Backoff: backoff, Boot: l[labelBoot], Grace: grace,
-		Image: l[labelImage], ImageID: l[labelImageID], Sidecar: sidecar,
+		Image: l[labelImage], ImageID: l[labelImageID], Sidecar: sidecar, Resources: l[labelResources],
 		PreStop: l[labelPreStop] != "",
 	}
 }

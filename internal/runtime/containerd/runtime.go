@@ -114,6 +114,8 @@ type Runtime struct {
 	shims *memo[string, shim]
 	// manifests has what was read of the revisions' manifests.
 	manifests *memo[pod.UID, savedPod]
+	// sizes has what the pods' cgroups were given last, as sizeOf spells it.
+	sizes *memo[pod.UID, string]
 }
 
 var (
@@ -165,7 +167,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  newKnown(),
 		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
-		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](),
+		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](), sizes: newMemo[pod.UID, string](),
 	}
 	if err := r.detect(r.context(ctx)); err != nil {
 		c.Close()
@@ -277,6 +279,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	if err := r.limitPod(p); err != nil {
 		return err
 	}
+	r.sizes.put(p.UID, sizeOf(p))
 	_, err := r.Sandboxes.Create(ctx, p, attempt, r.Owner)
 	return err
 }

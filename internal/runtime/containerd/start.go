@@ -120,6 +120,9 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, err
 	}
+	if err := r.fitPod(s.Pod); err != nil {
+		return nil, err
+	}
 	if err := r.makeLogs(instanceOf(s)); err != nil {
 		return nil, err
 	}

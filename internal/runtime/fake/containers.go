@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -38,7 +40,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
 		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff,
 		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: time.Now(), Image: s.Container.Image, ImageID: s.Image.ID,
-		Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
+		Resources: pod.ResourcesOf(s.Pod, s.Container), Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
 	}}
 	if g := s.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		c.Grace = time.Duration(*g) * time.Second
@@ -69,6 +71,20 @@ func (r *Runtime) end(c *container, code int, reason, message string) {
 	}
 	c.State, c.PID, c.ExitCode, c.Reason, c.Message, c.FinishedAt = pod.Exited, 0, code, reason, message, time.Now()
 	r.ring(c.key)
+}
+
+// ResizeContainer notes the resources down.
+func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, spec *v1.Container) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "ResizeContainer", id); err != nil {
+		return err
+	}
+	if c := r.containers[id]; c != nil && c.State == pod.Running {
+		c.Resources = pod.ResourcesOf(p, spec)
+		r.ring(c.key)
+	}
+	return nil
 }
 
 // SignalContainer ends the instance, unless it ignores the signal.

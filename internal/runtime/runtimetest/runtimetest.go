@@ -73,6 +73,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"containers of a pod share namespaces", testShared},
 		{"security contexts", testSecurity},
 		{"a sidecar's place", testSidecar},
+		{"other resources while it runs", testResize},
 		{"a message at the end", testMessage},
 		{"a message of its own", testOwnMessage},
 		{"namespaces of the host's", testHostNamespaces},

@@ -1,0 +1,66 @@
+package runtimetest
+
+import (
+	"bytes"
+	"cmp"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// limits asks a container's cgroup, of either version, for its memory limit, CPU time and weight.
+const limits = `cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us cpu/cpu.shares 2>/dev/null || cat memory.max cpu.max cpu.weight`
+
+// testResize makes a container larger, then smaller, then without a limit, in a pod with another one.
+func testResize(t *testing.T, s subject) {
+	p := s.newPod("resize-node", "uid-resize", "main", "other")
+	main := &p.Spec.Containers[0]
+	size := func(memory, cpu string) {
+		main.Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")}, Limits: v1.ResourceList{}}
+		if memory != "" {
+			main.Resources.Limits[v1.ResourceMemory] = resource.MustParse(memory)
+		}
+		if cpu != "" {
+			main.Resources.Limits[v1.ResourceCPU] = resource.MustParse(cpu)
+		}
+	}
+	p.Spec.Containers[1].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("32Mi"), v1.ResourceCPU: resource.MustParse("100m")}
+	size("64Mi", "500m")
+	start := s.ready(t, p)
+	c := s.start(t, start)
+	second := start
+	second.Container = &p.Spec.Containers[1]
+	s.start(t, second)
+	for _, tt := range []struct{ memory, cpu, quota string }{{"64Mi", "500m", "50000"}, {"96Mi", "2", "200000"}, {"48Mi", "200m", "20000"}, {"", "", "-1"}, {"64Mi", "1", "100000"}} {
+		size(tt.memory, tt.cpu)
+		for range 2 {
+			must(t, s.ResizeContainer(t.Context(), c.ID, p, main))
+		}
+		if got := s.instance(t, start); got.Resources != pod.ResourcesOf(p, main) || got.ID != c.ID || got.PID != c.PID {
+			t.Errorf("resized: %+v", got)
+		}
+		if !s.Runs {
+			continue
+		}
+		var out bytes.Buffer
+		code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", limits}, runtime.ExecIO{Stdout: &out})
+		got := strings.Fields(out.String())
+		if err != nil || code != 0 || len(got) < 3 {
+			t.Fatal(code, err, out.String())
+		}
+		memory := resource.MustParse(cmp.Or(tt.memory, "0"))
+		if limited := got[0] == memory.AsDec().String(); limited != (tt.memory != "") || got[1] != tt.quota && (tt.quota != "-1" || got[1] != "max") {
+			t.Errorf("memory %s and CPU %s: %q", tt.memory, tt.cpu, got)
+		}
+	}
+	must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
+	s.ended(t, start)
+	must(t, s.ResizeContainer(t.Context(), c.ID, p, main))
+	must(t, s.ResizeContainer(t.Context(), "missing", p, main))
+	s.remove(t, p)
+}
