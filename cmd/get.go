@@ -37,14 +37,18 @@ func (f *getFlags) add(c *cobra.Command) {
 func (a *app) getCommand() *cobra.Command {
 	var f getFlags
 	c := &cobra.Command{
-		Use:   "get pods [NAME...]",
-		Short: "List pods",
+		Use:   "get pods [NAME...] | get volumes",
+		Short: "List pods or volumes",
 		Long: "get pods lists the pods as serve saw them last; it also works while serve is down. NAME is a pod's\n" +
-			"full name, or its name in the manifest.",
-		Example: "  podrun get pods\n  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n" +
+			"full name, or its name in the manifest.\n\n" +
+			"get volumes lists what persistentVolumeClaims stand for, and which pods have them.",
+		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n" +
 			"  podrun get pods -o jsonpath='{.items[*].metadata.name}'",
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if isVolumes(args[0]) {
+				return a.getVolumes(c, f, args[1:])
+			}
 			names, err := podNames(args)
 			if err != nil {
 				return usage(c, err)
@@ -72,7 +76,7 @@ func (a *app) psCommand() *cobra.Command {
 func podNames(args []string) ([]string, error) {
 	if !strings.Contains(args[0], "/") {
 		if !isPods(args[0]) {
-			return nil, fmt.Errorf("unknown resource type %q: podrun has pods", args[0])
+			return nil, fmt.Errorf("unknown resource type %q: podrun has pods and volumes", args[0])
 		}
 		return args[1:], nil
 	}

@@ -146,12 +146,34 @@ func missing(found bool, optional *bool, kind, where, key string) error {
 // Expand replaces $(NAME) by the variable's value and $$ by $. An unknown name stays as it is written.
 // secret: a Secret's value was put in.
 func Expand(s string, vars []pod.Variable) (out string, secret bool) {
+	out = expand(s, func(name string) (string, bool) {
+		v, known := get(vars, name)
+		secret = secret || v.Secret
+		return v.Value, known
+	})
+	return out, secret
+}
+
+// Unknown is the first reference in s to a variable that is not there; "" if there is none.
+func Unknown(s string, vars []pod.Variable) string {
+	unknown := ""
+	expand(s, func(name string) (string, bool) {
+		_, known := get(vars, name)
+		if !known && unknown == "" {
+			unknown = "$(" + name + ")"
+		}
+		return "", known
+	})
+	return unknown
+}
+
+func expand(s string, value func(name string) (string, bool)) string {
 	var b strings.Builder
 	for {
 		i := strings.IndexByte(s, '$')
 		if i < 0 || i == len(s)-1 {
 			b.WriteString(s)
-			return b.String(), secret
+			return b.String()
 		}
 		b.WriteString(s[:i])
 		s = s[i:]
@@ -161,11 +183,11 @@ func Expand(s string, vars []pod.Variable) (out string, secret bool) {
 			b.WriteByte('$')
 			s = s[2:]
 		case s[1] == '(' && end > 0:
-			value := s[:end+1]
-			if v, known := get(vars, s[2:end]); known {
-				value, secret = v.Value, secret || v.Secret
+			text, known := value(s[2:end])
+			if !known {
+				text = s[:end+1]
 			}
-			b.WriteString(value)
+			b.WriteString(text)
 			s = s[end+1:]
 		default:
 			b.WriteByte('$')

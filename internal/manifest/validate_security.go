@@ -28,6 +28,9 @@ func validatePodSecurity(s *v1.PodSpec, at *field.Path) field.ErrorList {
 		errs = append(errs, oneOf(*policy, at.Child("supplementalGroupsPolicy"),
 			v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)...)
 	}
+	if policy := sc.FSGroupChangePolicy; policy != nil {
+		errs = append(errs, oneOf(*policy, at.Child("fsGroupChangePolicy"), v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)...)
+	}
 	errs = append(errs, validateSysctls(s, at.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	return append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)

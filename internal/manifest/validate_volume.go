@@ -51,6 +51,16 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 		return slices.Concat(named(s.Secret.SecretName, at.Child("secretName")), validateMode(s.Secret.DefaultMode, at.Child("defaultMode")),
 			validateItems(s.Secret.Items, at.Child("items")))
 	})
+	judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList {
+		errs := slices.Concat(named(s.NFS.Server, at.Child("server")), named(s.NFS.Path, at.Child("path")))
+		if s.NFS.Path != "" && !strings.HasPrefix(s.NFS.Path, "/") {
+			errs = append(errs, field.Invalid(at.Child("path"), s.NFS.Path, "must be an absolute path"))
+		}
+		return errs
+	})
+	judge("persistentVolumeClaim", s.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
+		return validateClaim(s.PersistentVolumeClaim, at)
+	})
 	judge("downwardAPI", s.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		return append(validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode")), validateDownward(s.DownwardAPI.Items, at)...)
 	})
@@ -99,6 +109,14 @@ func validateHostPath(h *v1.HostPathVolumeSource, at *field.Path) field.ErrorLis
 			v1.HostPathDirectory, v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)...)
 	}
 	return errs
+}
+
+// validateClaim judges the name as that of a directory too.
+func validateClaim(c *v1.PersistentVolumeClaimVolumeSource, path *field.Path) field.ErrorList {
+	if c.ClaimName == "" {
+		return field.ErrorList{field.Required(path.Child("claimName"), "")}
+	}
+	return invalid(path.Child("claimName"), c.ClaimName, validation.IsDNS1123Subdomain(c.ClaimName))
 }
 
 func hasDots(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -26,16 +27,25 @@ func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSour
 	if err != nil {
 		return "", fmt.Errorf("emptyDir: %w", err)
 	}
+	mode := "mode=0777"
+	if group := fsGroup(p); group != nil {
+		mode = fmt.Sprintf("mode=02777,gid=%d", *group)
+		if e.Medium == v1.StorageMediumDefault {
+			if err := v.groupDir(p.UID, dir, *group); err != nil {
+				return "", fmt.Errorf("emptyDir: %w", err)
+			}
+		}
+	}
 	switch {
 	case e.Medium == v1.StorageMediumDefault:
 	case e.Medium == v1.StorageMediumMemory:
-		options := "mode=0777"
+		options := mode
 		if size := memorySize(p, e); size > 0 {
 			options += ",size=" + strconv.FormatInt(size, 10)
 		}
 		err = v.mountMemory(p.UID, dir, "tmpfs", options)
 	case strings.HasPrefix(string(e.Medium), string(v1.StorageMediumHugePages)):
-		err = v.mountHugePages(p, dir, e)
+		err = v.mountHugePages(p, dir, e, mode)
 	default:
 		err = fmt.Errorf("medium %q is not supported", e.Medium)
 	}
@@ -68,12 +78,12 @@ func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
 
 // mountHugePages mounts the pages of the size that the medium names, or, where it names none, of the one
 // size that the pod asks for.
-func (v *Volumes) mountHugePages(p *v1.Pod, dir string, e *v1.EmptyDirVolumeSource) error {
+func (v *Volumes) mountHugePages(p *v1.Pod, dir string, e *v1.EmptyDirVolumeSource, mode string) error {
 	size, err := pageSize(p, e.Medium)
 	if err != nil {
 		return err
 	}
-	options := "mode=0777,pagesize=" + strconv.FormatInt(size.Value(), 10)
+	options := mode + ",pagesize=" + strconv.FormatInt(size.Value(), 10)
 	if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 {
 		options += ",size=" + strconv.FormatInt(e.SizeLimit.Value(), 10)
 	}
@@ -130,6 +140,31 @@ func (v *Volumes) mountMemory(uid pod.UID, dir, kind, options string) error {
 		return fmt.Errorf("mounting %s on %s: %w", kind, dir, err)
 	}
 	return nil
+}
+
+// groupDir gives an emptyDir's own directory to the group, unless it is the group's. What is in it came
+// from the pod itself.
+func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
+	root, err := v.openPod(uid)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	within, err := filepath.Rel(v.dirs.Pod(uid), dir)
+	if err != nil {
+		return err
+	}
+	info, err := root.Lstat(within)
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int64(st.Gid) == group {
+		return nil
+	}
+	if err := root.Chmod(within, info.Mode()|os.ModeSetgid); err != nil {
+		return err
+	}
+	return root.Lchown(within, -1, int(group)) // last: it tells that all is done
 }
 
 // makeDir makes a volume's directory, which every user may write to, unless it is there.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,11 +21,11 @@ func subPath(in pod.Inside, m v1.VolumeMount) (string, error) {
 		var secret bool
 		sub, secret = env.Expand(m.SubPathExpr, in.Env)
 		shown := m.SubPathExpr
-		switch left := regexp.MustCompile(`\$\([^)]*\)`).FindString(sub); {
+		switch unknown := env.Unknown(m.SubPathExpr, in.Env); {
 		case secret:
 			return "", fmt.Errorf("subPathExpr %q: a Secret's value may not become a path", shown)
-		case left != "":
-			return "", fmt.Errorf("subPathExpr %q: the container has no variable %s", shown, left)
+		case unknown != "":
+			return "", fmt.Errorf("subPathExpr %q: the container has no variable %s", shown, unknown)
 		case sub == "":
 			return "", fmt.Errorf("subPathExpr %q is empty when its variables are put in", shown)
 		}
@@ -98,7 +97,7 @@ func makeSubPath(root *os.Root, sub string) error {
 			return err
 		}
 		mode := info.Mode() & (os.ModePerm | os.ModeSetgid)
-		if err := root.Mkdir(at, mode); err != nil {
+		if err := root.Mkdir(at, mode.Perm()); err != nil {
 			return err
 		}
 		if err := root.Chmod(at, mode); err != nil { // the umask takes bits of Mkdir's away

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	if !isComponent(string(uid)) {
 		return fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
 	}
+	v.mu.Lock()
+	maps.DeleteFunc(v.owned, func(key ownKey, _ bool) bool { return key.uid == uid })
+	v.mu.Unlock()
 	parent, err := filepath.EvalSymlinks(v.dirs.Pods())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

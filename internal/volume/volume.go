@@ -44,7 +44,8 @@ type Volumes struct {
 	clusterDomain string
 	neighbours    func(p *v1.Pod) []pod.HostEntry
 	log           *slog.Logger
-	mu            sync.Mutex // held while a pod's own directory is written
+	mu            sync.Mutex // held while a pod's own directory is written, and for:
+	owned         map[ownKey]bool
 }
 
 // New returns the volumes; it touches nothing yet.
@@ -57,7 +58,7 @@ func New(o Options) *Volumes {
 	}
 	return &Volumes{
 		dirs: o.Dirs, host: o.HostRoot, clusterDNS: o.ClusterDNS, clusterDomain: o.ClusterDomain, neighbours: o.Neighbours,
-		log: o.Log,
+		log: o.Log, owned: map[ownKey]bool{},
 	}
 }
 
@@ -160,6 +161,12 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 	case from.EmptyDir != nil:
 		path, err := v.readyEmptyDir(in.Pod, name, from.EmptyDir)
 		return source{path: path}, err
+	case from.PersistentVolumeClaim != nil:
+		path, err := v.readyClaim(in.Pod, from.PersistentVolumeClaim.ClaimName)
+		return source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly}, err
+	case from.NFS != nil:
+		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
+		return source{path: path, readOnly: from.NFS.ReadOnly}, err
 	case isFilled(volume):
 		path, err := v.readyFilled(in, volume)
 		return source{path: path, readOnly: true, filled: true}, err

@@ -176,10 +176,10 @@ func TestEmptyValuesPass(t *testing.T) {
 		}
 	}
 	for path, value := range map[string]any{
-		"spec.affinity":                map[string]any{},
-		"spec.volumes[0].iscsi":        map[string]any{},
-		"spec.securityContext.fsGroup": json.Number("0"),
-		"spec.hostUsers":               false,
+		"spec.affinity":         map[string]any{},
+		"spec.volumes[0].iscsi": map[string]any{},
+		"spec.volumes[0].csi":   map[string]any{},
+		"spec.hostUsers":        false,
 	} {
 		if got := errorsOf(path, value); len(got) != 1 {
 			t.Errorf("%s: %q", path, got)

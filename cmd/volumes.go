@@ -1,0 +1,134 @@
+package cmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
+
+	"podrun.io/podrun/internal/volume"
+)
+
+func (a *app) volumesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "volumes",
+		Short: "Remove volumes that outlive pods",
+		Long: "volumes are what a pod's persistentVolumeClaims stand for: directories that outlive the pod.\n" +
+			"podrun get volumes lists them.",
+		Example: "  podrun get volumes -A\n  podrun volumes rm data",
+		Args:    arguments(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var namespace string
+	rm := &cobra.Command{
+		Use:     "rm NAME...",
+		Short:   "Remove volumes with all that is in them",
+		Long:    "rm removes volumes with all that is in them. One that a pod has is not removed.",
+		Example: "  podrun volumes rm data -n default",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, names []string) error {
+			if err := needRoot(c); err != nil {
+				return err
+			}
+			store := volume.New(volume.Options{Dirs: a.dirs(), Log: a.log})
+			var errs []error
+			for _, name := range names {
+				err := store.RemoveClaim(namespace, name)
+				if err == nil {
+					_, err = fmt.Fprintf(a.out, "volume %s/%s removed\n", namespace, name)
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		},
+	}
+	rm.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the volumes")
+	c.AddCommand(rm)
+	return c
+}
+
+func isVolumes(kind string) bool { return kind == "volumes" || kind == "volume" }
+
+// getVolumes lists the volumes that outlive pods.
+func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
+	if f.watch || len(names) > 0 {
+		return usage(c, errors.New("volumes are listed all at once"))
+	}
+	all, err := volume.New(volume.Options{Dirs: a.dirs(), Log: a.log}).Claims()
+	if err != nil {
+		return err
+	}
+	shown := []volume.Claim{}
+	for _, claim := range all {
+		if f.allNamespaces || claim.Namespace == f.namespace {
+			shown = append(shown, claim)
+		}
+	}
+	switch f.output {
+	case "json", "yaml":
+		text, err := json.MarshalIndent(map[string]any{"items": shown}, "", "    ")
+		if err == nil && f.output == "yaml" {
+			text, err = yaml.JSONToYAML(text)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, strings.TrimSpace(string(text)))
+		return err
+	case "name":
+		for _, claim := range shown {
+			if _, err := fmt.Fprintln(a.out, "volume/"+claim.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "", "wide":
+		return a.printVolumes(f, shown)
+	}
+	return usage(c, fmt.Errorf("output %q: must be wide, json, yaml or name", f.output))
+}
+
+func (a *app) printVolumes(f getFlags, claims []volume.Claim) error {
+	if len(claims) == 0 {
+		_, err := fmt.Fprintln(a.errOut, "No volumes found")
+		return err
+	}
+	rows := [][]string{{"NAME", "AGE", "PODS"}}
+	for _, claim := range claims {
+		pods := strings.Join(claim.Pods, ",")
+		if pods == "" {
+			pods = "<none>"
+		}
+		rows = append(rows, []string{claim.Name, duration.HumanDuration(time.Since(claim.Made)), pods})
+	}
+	for i := range rows {
+		if f.output == "wide" {
+			rows[i] = append(rows[i], append([]string{"PATH"}, paths(claims)...)[i])
+		}
+		if f.allNamespaces {
+			rows[i] = append([]string{append([]string{"NAMESPACE"}, namespaces(claims)...)[i]}, rows[i]...)
+		}
+	}
+	return (&table{out: a.out}).print(rows...)
+}
+
+func paths(claims []volume.Claim) []string {
+	var out []string
+	for _, claim := range claims {
+		out = append(out, claim.Path)
+	}
+	return out
+}
+
+func namespaces(claims []volume.Claim) []string {
+	var out []string
+	for _, claim := range claims {
+		out = append(out, claim.Namespace)
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const mounting = `apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  terminationGracePeriodSeconds: 0
+  securityContext: {fsGroup: 4242}
+  initContainers:
+  - name: first
+    image: podrun.example/box:1
+    command: [sh, -c, "echo \"FROM_FILE='from a file'\" >/disk/vars"]
+    volumeMounts: [{name: disk, mountPath: /disk}]
+  containers:
+  - name: c
+    image: podrun.example/box:1
+    command: [sleep, 1d]
+    env:
+    - {name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+    - {name: VALUE, valueFrom: {fileKeyRef: {volumeName: disk, path: vars, key: FROM_FILE}}}
+    volumeMounts: &mounts
+    - {name: memory, mountPath: /memory}
+    - {name: disk, mountPath: /disk}
+    - {name: disk, mountPath: /part, subPathExpr: made/$(NAME)}
+    - {name: disk, mountPath: /etc/hosts, subPath: vars}
+    - {name: claim, mountPath: /claim}
+    - {name: host, mountPath: /host, readOnly: true, recursiveReadOnly: Enabled}
+    - {name: live, mountPath: /live, mountPropagation: HostToContainer}
+    - {name: host, mountPath: /apart, readOnly: true}
+  - name: d
+    image: podrun.example/box:1
+    command: [sleep, 1d]
+    env: [{name: NAME, value: d}]
+    volumeMounts: *mounts
+  volumes:
+  - {name: memory, emptyDir: {medium: Memory, sizeLimit: 10Mi}}
+  - {name: disk, emptyDir: {}}
+  - {name: claim, persistentVolumeClaim: {claimName: data}}
+  - {name: host, hostPath: {path: HOST, type: Directory}}
+  - {name: live, hostPath: {path: LIVE}}
+`
+
+// TestKindsOfVolumes: what is shared, sized, owned, kept apart and kept, in real containers.
+func TestKindsOfVolumes(t *testing.T) {
+	n := newNode(t)
+	host, live := n.path("host"), n.path("live")
+	must(t, errors.Join(os.MkdirAll(host+"/sub", 0o755), os.MkdirAll(live, 0o755)))
+	for _, at := range []string{host + "/sub", live} {
+		must(t, unix.Mount("tmpfs", at, "tmpfs", 0, ""))
+		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	}
+	must(t, unix.Mount("", live, "", unix.MS_SHARED, ""))
+	text := strings.NewReplacer("HOST", host, "LIVE", live).Replace(mounting)
+	n.write("a.yaml", text)
+	n.serve()
+	p := n.ready("a-n")
+	in := func(container, line string) string {
+		t.Helper()
+		return strings.TrimSuffix(n.ok("exec", "a", "-c", container, "--", "sh", "-c", line), "\n")
+	}
+	in("c", "echo shared >/memory/x; echo kept >/claim/x; echo mine >/part/x")
+	for _, c := range []struct{ container, line, want string }{
+		{"d", "cat /memory/x /claim/x", "shared\nkept"},
+		{"d", "df -m /memory | tail -n1 | awk '{print $2}'", "10"},
+		{"c", "dd if=/dev/zero of=/memory/full bs=1M count=20 2>/dev/null || echo full; rm /memory/full", "full"},
+		{"d", "cat /disk/made/a-n/x; ls /part | wc -l; ls /disk/made", "mine\n0\na-n\nd"},
+		{"c", "cat /etc/hosts; echo $VALUE", "FROM_FILE='from a file'\nfrom a file"},
+		{"c", "stat -c %g /memory /disk /claim /disk/vars; id -G | tr ' ' '\\n' | grep 4242", "4242\n4242\n4242\n4242\n4242"},
+		{"c", "touch /host/x /host/sub/x /apart/x 2>&1 | grep -c Read-only; touch /apart/sub/x && echo written", "3\nwritten"},
+	} {
+		if got := in(c.container, c.line); got != c.want {
+			t.Errorf("%s: %q, want %q", c.line, got, c.want)
+		}
+	}
+	// A mount of the machine's comes after the container.
+	must(t, os.Mkdir(live+"/later", 0o755))
+	must(t, unix.Mount("tmpfs", live+"/later", "tmpfs", 0, ""))
+	defer unix.Unmount(live+"/later", unix.MNT_DETACH)
+	must(t, os.WriteFile(live+"/later/x", []byte("seen"), 0o644))
+	n.says("a", "cat /live/later/x", "seen")
+
+	// What containers share outlives each of them.
+	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGKILL))
+	n.restarted("a-n", 1)
+	n.says("a", "cat /memory/x /part/x", "shared\nmine")
+
+	n.remove("a.yaml")
+	n.gone("a-n")
+	if got := n.ok("get", "volumes"); !strings.Contains(got, "data") || !strings.Contains(got, "<none>") {
+		t.Errorf("get volumes: %s", got)
+	}
+	n.write("b.yaml", strings.Replace(text, "name: a}", "name: b}", 1))
+	n.ready("b-n")
+	if got := n.shell("b", "cat /claim/x"); got != "kept" {
+		t.Errorf("the next pod finds %q", got)
+	}
+	if r := n.run("volumes", "rm", "data"); r.code == 0 || !strings.Contains(r.stderr, "in use by pod b-n") {
+		t.Errorf("volumes rm of one in use: %v", r)
+	}
+	n.remove("b.yaml")
+	n.gone("b-n")
+	n.ok("volumes", "rm", "data")
+	if _, err := os.Stat(n.path("root", "claims", "default")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left: %v", err)
+	}
+}
+
+// TestEscapes: what a container puts into a volume neither shows another what is outside, nor makes podrun
+// delete it.
+func TestEscapes(t *testing.T) {
+	n := newNode(t)
+	precious := n.path("precious")
+	must(t, os.MkdirAll(precious+"/sub", 0o755))
+	must(t, os.WriteFile(precious+"/sub/file", []byte("mine"), 0o644))
+	n.write("a.yaml", manifest("a", "Always", `ln -s `+precious+` /v/out; ln -s ../../../../../../../.. /v/up; ln -s /proc/1/root /v/proc; ln -s out /v/chain; mkdir /v/nested; exec sleep 1d`,
+		"volumes: [{name: v, emptyDir: {}}, {name: shared, hostPath: {path: "+n.path("shared")+"}}]")+"    volumeMounts: [{name: shared, mountPath: /v}]\n")
+	n.serve()
+	n.ready("a-n")
+	n.await("the links", func() error { _, err := os.Lstat(n.path("shared", "nested")); return err })
+	for i, sub := range []string{"out", "out/sub/file", "up", "up/etc/passwd", "proc", "proc/etc", "chain/sub"} {
+		name := "e" + string(rune('0'+i))
+		n.write(name+".yaml", manifest(name, "Always", forever, "volumes: [{name: v, hostPath: {path: "+n.path("shared")+"}}]")+
+			"    volumeMounts: [{name: v, mountPath: /v, subPath: "+sub+"}]\n")
+		n.waits(name+"-n", "FailedMount", "subPath")
+		n.remove(name + ".yaml")
+	}
+	// A pod's own emptyDir full of links and with a foreign mount in it.
+	n.write("b.yaml", manifest("b", "Always", `ln -s `+precious+` /v/out; mkdir /v/nested; exec sleep 1d`,
+		"volumes: [{name: v, emptyDir: {}}, {name: m, emptyDir: {medium: Memory}}]")+"    volumeMounts: [{name: v, mountPath: /v}, {name: m, mountPath: /m}]\n")
+	p := n.ready("b-n")
+	nested := n.path("root", "pods", string(p.UID), "volumes", "kubernetes.io~empty-dir", "v", "nested")
+	n.await("the directory", func() error { _, err := os.Lstat(nested); return err })
+	must(t, unix.Mount(precious, nested, "", unix.MS_BIND, ""))
+	n.remove("b.yaml")
+	n.said("not removing")
+	if b, err := os.ReadFile(precious + "/sub/file"); err != nil || string(b) != "mine" {
+		t.Fatalf("outside: %q, %v", b, err)
+	}
+	must(t, unix.Unmount(nested, 0))
+	n.gone("b-n")
+	n.remove("a.yaml")
+	n.gone("a-n")
+	if b, err := os.ReadFile(filepath.Join(precious, "sub", "file")); err != nil || string(b) != "mine" {
+		t.Errorf("outside: %q, %v", b, err)
+	}
+}
+
+// TestRestartOnChange: the pod that asks for it is replaced when its ConfigMap is edited.
+func TestRestartOnChange(t *testing.T) {
+	n := newNode(t)
+	n.write("m.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {k: one}\n")
+	text := strings.Replace(manifest("a", "Always", forever), "  name: a\n", "  name: a\n  annotations: {podrun.io/restart-on-change: \"true\"}\n", 1) +
+		"    env: [{name: K, valueFrom: {configMapKeyRef: {name: m, key: k}}}]\n"
+	n.write("a.yaml", text)
+	n.serve()
+	p := n.ready("a-n")
+	n.write("m.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {k: two}\n")
+	n.says("a", "echo $K", "two")
+	if now := n.ready("a-n"); now.UID == p.UID {
+		t.Error("the pod has not been replaced")
+	}
+	// Neither podrun's end nor the ConfigMap's is a change.
+	p = n.ready("a-n")
+	pid := n.mainPID(p, "c")
+	n.end(syscall.SIGKILL)
+	n.serve()
+	n.remove("m.yaml")
+	n.write("b.yaml", manifest("b", "Always", forever))
+	n.ready("b-n")
+	if now := n.ready("a-n"); n.mainPID(now, "c") != pid {
+		t.Error("the pod has been replaced for nothing")
+	}
+}

@@ -1,0 +1,221 @@
+package volume
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// A PersistentVolumeClaim is a directory of its name that outlives pods. There is nothing to bind: whoever
+// names it has it.
+
+// ErrInUse says that a pod has the volume.
+var ErrInUse = errors.New("in use")
+
+// ErrNoVolume says that there is no such volume.
+var ErrNoVolume = errors.New("no such volume")
+
+// Claim is a volume that outlives pods.
+type Claim struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Path      string    `json:"path"`
+	Made      time.Time `json:"made"`
+	// Pods are those that have it in their manifest.
+	Pods []string `json:"pods"`
+}
+
+// readyClaim makes the directory unless it is there.
+func (v *Volumes) readyClaim(p *v1.Pod, claim string) (string, error) {
+	if !isComponent(p.Namespace) || !isComponent(claim) || strings.HasPrefix(claim, ".") {
+		return "", fmt.Errorf("the claim %q cannot be a directory's name", claim)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := os.MkdirAll(v.dirs.Claims(), 0o711); err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(v.dirs.Claims())
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	within := filepath.Join(p.Namespace, claim)
+	switch info, err := root.Lstat(within); {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := makeShared(root, within); err != nil {
+			return "", err
+		}
+	case err != nil:
+		return "", err
+	case !info.IsDir():
+		return "", fmt.Errorf("%s is not a directory", v.dirs.Claim(p.Namespace, claim))
+	}
+	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(p, within, root)
+}
+
+// ownOnce gives a claim to the pod's group, once in a pod's life as far as this process knows.
+func (v *Volumes) ownOnce(p *v1.Pod, within string, root *os.Root) error {
+	key := ownKey{p.UID, within}
+	if fsGroup(p) == nil || v.owned[key] {
+		return nil
+	}
+	claim, err := root.OpenRoot(within)
+	if err != nil {
+		return err
+	}
+	defer claim.Close()
+	if err := giveTo(claim, p); err != nil {
+		return fmt.Errorf("giving it to the group %d: %w", *fsGroup(p), err)
+	}
+	v.owned[key] = true
+	return nil
+}
+
+// ownKey is a volume that was given to a revision's group.
+type ownKey struct {
+	uid    pod.UID
+	volume string
+}
+
+// Claims lists the volumes that outlive pods, in the order of namespace and name.
+func (v *Volumes) Claims() ([]Claim, error) {
+	users, err := v.users()
+	if err != nil {
+		return nil, err
+	}
+	claims := []Claim{}
+	spaces, err := os.ReadDir(v.dirs.Claims())
+	if errors.Is(err, fs.ErrNotExist) {
+		return claims, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing volumes: %w", err)
+	}
+	for _, space := range spaces {
+		if !space.IsDir() {
+			continue
+		}
+		entries, err := os.ReadDir(filepath.Join(v.dirs.Claims(), space.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("listing volumes: %w", err)
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+				continue
+			}
+			key := pod.Key{Namespace: space.Name(), Name: e.Name()}
+			claims = append(claims, Claim{Namespace: key.Namespace, Name: key.Name, Made: info.ModTime(),
+				Path: v.dirs.Claim(key.Namespace, key.Name), Pods: users[key]})
+		}
+	}
+	slices.SortFunc(claims, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return claims, nil
+}
+
+// users are the names of the pods that are there, by the claims that they have.
+func (v *Volumes) users() (map[pod.Key][]string, error) {
+	entries, err := os.ReadDir(v.dirs.Pods())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	users := map[pod.Key][]string{}
+	for _, e := range entries {
+		data, err := os.ReadFile(v.dirs.Manifest(pod.UID(e.Name())))
+		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
+			continue
+		}
+		var kept struct {
+			Pod *v1.Pod `json:"pod"`
+		}
+		if err == nil {
+			err = json.Unmarshal(data, &kept)
+		}
+		if err != nil || kept.Pod == nil {
+			return nil, fmt.Errorf("reading the manifest of revision %s: %w", e.Name(), cmp.Or(err, errors.New("there is no pod in it")))
+		}
+		for _, volume := range kept.Pod.Spec.Volumes {
+			if c := volume.PersistentVolumeClaim; c != nil {
+				key := pod.Key{Namespace: kept.Pod.Namespace, Name: c.ClaimName}
+				users[key] = append(users[key], kept.Pod.Name)
+			}
+		}
+	}
+	return users, nil
+}
+
+// RemoveClaim removes a volume with all that is in it. ErrInUse: a pod has it; ErrNoVolume: it is not there.
+func (v *Volumes) RemoveClaim(namespace, name string) error {
+	dir := v.dirs.Claim(namespace, name)
+	fail := func(err error) error { return fmt.Errorf("removing volume %s/%s: %w", namespace, name, err) }
+	if !isComponent(namespace) || !isComponent(name) || strings.HasPrefix(name, ".") {
+		return fail(ErrNoVolume)
+	}
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return fail(ErrNoVolume)
+	}
+	free := func() error {
+		users, err := v.users()
+		if pods := users[pod.Key{Namespace: namespace, Name: name}]; len(pods) > 0 {
+			return fmt.Errorf("%w by pod %s", ErrInUse, strings.Join(pods, ", "))
+		}
+		return err
+	}
+	if err := errors.Join(free(), notMounted(dir)); err != nil {
+		return fail(err)
+	}
+	going := filepath.Join(filepath.Dir(dir), ".going-"+name)
+	if err := removeTree(going); err != nil {
+		return fail(err)
+	}
+	if err := os.Rename(dir, going); err != nil {
+		return fail(err)
+	}
+	// A pod that came meanwhile has it, or an empty one in its place, which a rename replaces.
+	if err := free(); err != nil {
+		return fail(errors.Join(err, os.Rename(going, dir)))
+	}
+	if err := removeTree(going); err != nil {
+		return fail(err)
+	}
+	if err := os.Remove(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) && !isNotEmpty(err) {
+		return fail(err)
+	}
+	return nil
+}
+
+// removeTree removes a directory that nothing is mounted in. Links in it are removed, not followed.
+func removeTree(dir string) error {
+	if err := notMounted(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// notMounted refuses a directory that is or holds a mount: removal would go on into what is mounted.
+func notMounted(dir string) error {
+	real, err := filepath.EvalSymlinks(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(real, filepath.Base(dir))))
+	if err == nil && len(mounts) > 0 {
+		err = fmt.Errorf("%s is mounted", mounts[0].Mountpoint)
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+func claimed(name string) v1.Volume {
+	return v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	f := newFixture(t)
+	p := podWith(claimed("data"))
+	mounts, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := f.root + "/claims/default/data"
+	if mounts[0].HostPath != dir || mode(t, dir).Perm() != 0o777 {
+		t.Errorf("%+v, %v", mounts[0], mode(t, dir))
+	}
+	write(t, dir+"/file", "kept")
+	precious := filepath.Join(t.TempDir(), "precious")
+	write(t, precious+"/file", "mine")
+	if err := os.Symlink(precious, dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Teardown(t.Context(), p.UID); err != nil {
+		t.Error(err)
+	}
+	manifest := f.root + "/pods/u1/pod.json"
+	write(t, manifest, `{"pod":{"metadata":{"name":"web-node1","namespace":"default"},"spec":{"containers":null,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]}}}`)
+	if all, err := f.Claims(); err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := f.RemoveClaim("default", "data"); !errors.Is(err, ErrInUse) {
+		t.Errorf("a volume in use: %v", err)
+	}
+	write(t, manifest, "{")
+	if err := f.RemoveClaim("default", "data"); err == nil {
+		t.Error("removed though it is not known whether it is in use")
+	}
+	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "kept" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RemoveClaim("default", "data"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left: %v", err)
+	}
+	if b, err := os.ReadFile(precious + "/file"); err != nil || string(b) != "mine" {
+		t.Errorf("outside: %q, %v", b, err)
+	}
+	for _, name := range []string{"data", "..", ".", "../default", "", ".going-data"} {
+		if err := f.RemoveClaim("default", name); !errors.Is(err, ErrNoVolume) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestMountedClaimStays(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	dir := f.root + "/claims/default/data/sub"
+	write(t, dir+"/x", "")
+	outside := t.TempDir()
+	write(t, outside+"/file", "mine")
+	if err := unix.Mount(outside, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, 0)
+	if err := f.RemoveClaim("default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "mine" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+func TestBadClaims(t *testing.T) {
+	for _, name := range []string{"..", "a/b", "", ".going-x"} {
+		f := newFixture(t)
+		if _, err := f.Setup(t.Context(), podWith(claimed(name)), mounting(mountV), pod.Sandbox{}); err == nil {
+			t.Errorf("%q: no error", name)
+		}
+	}
+	f := newFixture(t)
+	outside := t.TempDir()
+	if err := errors.Join(os.MkdirAll(f.root+"/claims/default", 0o755), os.Symlink(outside, f.root+"/claims/default/data")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Setup(t.Context(), podWith(claimed("data")), mounting(mountV), pod.Sandbox{}); err == nil {
+		t.Error("a link in place of a claim is followed")
+	}
+}
+
+func TestClaimsGroup(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	dir := f.root + "/claims/default/data"
+	write(t, dir+"/sub/file", "")
+	outside := filepath.Join(t.TempDir(), "precious")
+	write(t, outside, "")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Symlink(outside, dir+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	group := func(path string) uint32 {
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Gid
+	}
+	p := podWith(claimed("data"))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
+	setup := func() {
+		t.Helper()
+		if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setup()
+	for _, path := range []string{dir, dir + "/sub", dir + "/sub/file", dir + "/link"} {
+		if group(path) != 4242 {
+			t.Errorf("%s belongs to group %d", path, group(path))
+		}
+	}
+	if group(outside) == 4242 || mode(t, outside).Perm() != 0o644 {
+		t.Error("a link led the group outside")
+	}
+	if m := mode(t, dir+"/sub"); m&groupDir != groupDir {
+		t.Errorf("directory %v", m)
+	}
+	if m := mode(t, dir+"/sub/file").Perm(); m != 0o664 {
+		t.Errorf("file %v", m)
+	}
+	// A later container of the pod leaves it alone; a later pod does not, unless it is told to look at the root only.
+	reset := func() {
+		if err := os.Lchown(dir+"/sub/file", 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reset()
+	setup()
+	if group(dir+"/sub/file") != 0 {
+		t.Error("given to the group again for the same pod")
+	}
+	if err := f.Teardown(t.Context(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+	policy := v1.FSGroupChangeOnRootMismatch
+	p.Spec.SecurityContext.FSGroupChangePolicy = &policy
+	setup()
+	if group(dir+"/sub/file") != 0 {
+		t.Error("given to the group though the root is right")
+	}
+	if err := errors.Join(f.Teardown(t.Context(), p.UID), os.Lchown(dir, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	setup()
+	if group(dir+"/sub/file") != 4242 {
+		t.Error("not given to the group though the root is wrong")
+	}
+}

@@ -1,0 +1,291 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+func memory(name, limit string) v1.Volume {
+	e := &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}
+	if limit != "" {
+		e.SizeLimit = new(resource.MustParse(limit))
+	}
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: e}}
+}
+
+func (f fixture) mustSetup(t *testing.T, p *v1.Pod, c *v1.Container) string {
+	t.Helper()
+	mounts, err := f.Setup(t.Context(), p, c, pod.Sandbox{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Teardown(context.Background(), p.UID) })
+	for _, m := range mounts {
+		if m.ContainerPath == "/v" {
+			return m.HostPath
+		}
+	}
+	t.Fatal("not mounted")
+	return ""
+}
+
+// left are the mounts below the fixture's root.
+func (f fixture) left(t *testing.T) []string {
+	t.Helper()
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(f.root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range mounts {
+		out = append(out, m.Mountpoint)
+	}
+	return out
+}
+
+func TestMemory(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct {
+		limit, containers string
+		want              uint64
+	}{{"1Mi", "", 1 << 20}, {"1Mi", "64Mi", 1 << 20}, {"64Mi", "1Mi", 1 << 20}, {"", "2Mi", 2 << 20}} {
+		f := newFixture(t)
+		p := podWith(memory("v", c.limit))
+		p.Spec.Containers = []v1.Container{{Name: "c"}}
+		if c.containers != "" {
+			p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.containers)}
+		}
+		dir := f.mustSetup(t, p, mounting(mountV))
+		write(t, dir+"/file", "shared")
+		if again := f.mustSetup(t, p, mounting(mountV)); again != dir || len(f.left(t)) != 1 {
+			t.Errorf("mounted again: %v", f.left(t))
+		}
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC || fs.Blocks*uint64(fs.Bsize) != c.want {
+			t.Errorf("%+v: %d bytes of type %x, %v", c, fs.Blocks*uint64(fs.Bsize), fs.Type, err)
+		}
+		if mode(t, dir).Perm() != 0o777 {
+			t.Errorf("mode %v", mode(t, dir))
+		}
+		if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) > 0 {
+			t.Errorf("%v, %v", err, f.left(t))
+		}
+	}
+}
+
+func TestPageSize(t *testing.T) {
+	for _, c := range []struct {
+		medium v1.StorageMedium
+		asks   []v1.ResourceName
+		want   string
+	}{
+		{"HugePages-2Mi", nil, "2Mi"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "cpu"}, "1Gi"},
+		{"HugePages", nil, "error"}, {"HugePages", []v1.ResourceName{"hugepages-1Gi", "hugepages-2Mi"}, "error"}, {"HugePages-x", nil, "error"},
+	} {
+		p := podWith()
+		for _, name := range c.asks {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{name: resource.MustParse("1")}}})
+		}
+		size, err := pageSize(p, c.medium)
+		got := size.String()
+		if err != nil {
+			got = "error"
+		}
+		if got != c.want {
+			t.Errorf("%s of %v: %s, %v", c.medium, c.asks, got, err)
+		}
+	}
+}
+
+func partOf(sub string) *v1.Container {
+	return mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPath: sub})
+}
+
+func TestSubPath(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(emptyDir("v"))
+	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	write(t, dir+"/file", "text")
+	write(t, dir+"/deep/er/x", "x")
+	if err := errors.Join(os.Symlink("deep/er", dir+"/in"), os.Symlink("../deep", dir+"/deep/up")); err != nil {
+		t.Fatal(err)
+	}
+	for sub, want := range map[string]string{"file": "", "deep/er": "x", "in": "x", "deep/up/er": "x", "made/for/it": "", "in/made": ""} {
+		at := f.mustSetup(t, p, partOf(sub))
+		if want != "" {
+			if _, err := os.Stat(filepath.Join(at, want)); err != nil {
+				t.Errorf("%s: %v", sub, err)
+			}
+		}
+		var there, source unix.Stat_t
+		if err := errors.Join(unix.Stat(at, &there), unix.Stat(filepath.Join(dir, sub), &source)); err != nil || there.Ino != source.Ino {
+			t.Errorf("%s is not what is mounted: %v", sub, err)
+		}
+		if len(f.left(t)) != 1 {
+			t.Errorf("%s: mounts %v", sub, f.left(t))
+		}
+	}
+	if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) > 0 {
+		t.Errorf("%v, %v", err, f.left(t))
+	}
+	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "text" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestSubPathEscapes: nothing that a container puts into its volume makes another see what is outside.
+func TestSubPathEscapes(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(emptyDir("v"))
+	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	outside := t.TempDir()
+	write(t, dir+"/file", "")
+	for name, to := range map[string]string{
+		"absolute": outside, "up": "../../../..", "proc": "/proc/self/root", "chain": "absolute", "loop": "loop", "dangling": "../nothing",
+	} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sub := range []string{"absolute", "absolute/made", "up", "up/made", "proc", "proc/etc", "chain/x", "loop", "dangling", "dangling/made", "file/x", "../x", "/etc", "a/../../x"} {
+		if mounts, err := f.Setup(t.Context(), p, partOf(sub), pod.Sandbox{}); err == nil {
+			t.Errorf("%s: %+v", sub, mounts)
+		}
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 || len(f.left(t)) > 0 {
+		t.Errorf("outside: %v, %v; mounts %v", left, err, f.left(t))
+	}
+}
+
+// TestSubPathRace: a directory that is exchanged for a link out of the volume, again and again, is never followed.
+func TestSubPathRace(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(emptyDir("v"))
+	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	outside := t.TempDir()
+	write(t, outside+"/sub/precious", "")
+	write(t, dir+"/real/sub/x", "")
+	if err := os.Symlink(outside, dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, dir+"/real", unix.AT_FDCWD, dir+"/link", unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = f.Teardown(context.Background(), p.UID) })
+	in, refused := 0, 0
+	for i := 0; i < 3000 && (in < 20 || refused < 20 || i < 300); i++ {
+		mounts, err := f.Setup(t.Context(), p, partOf("real/sub"), pod.Sandbox{})
+		if err != nil {
+			refused++
+			continue
+		}
+		in++
+		for _, m := range mounts {
+			if m.ContainerPath != "/v" {
+				continue
+			}
+			if _, err := os.Lstat(m.HostPath + "/precious"); err == nil {
+				t.Fatal("what is outside is mounted")
+			}
+		}
+	}
+	close(stop)
+	<-done
+	if in == 0 || refused == 0 {
+		t.Logf("%d went in, %d were refused: no race was met", in, refused)
+	}
+}
+
+func TestSubPathExpr(t *testing.T) {
+	needRoot(t)
+	for expr, want := range map[string]string{
+		"$(NAME)/x": "web/x", "$$(NAME)": "$(NAME)", "$(NONE)": "error", "$(UP)": "error", "$(ABSOLUTE)": "error", "$(EMPTY)": "error",
+		"$(PASS)": "error", "`id`": "`id`",
+	} {
+		f := newFixture(t)
+		p := podWith(emptyDir("v"))
+		c := mounting(v1.VolumeMount{Name: "v", MountPath: "/v", SubPathExpr: expr})
+		in := pod.Inside{Pod: p, Container: c, Env: []pod.Variable{{Name: "NAME", Value: "web"}, {Name: "UP", Value: "a/../../b"},
+			{Name: "ABSOLUTE", Value: "/etc"}, {Name: "EMPTY"}, {Name: "PASS", Value: "w0rd", Secret: true}}}
+		t.Cleanup(func() { _ = f.Teardown(context.Background(), p.UID) })
+		_, err := f.Volumes.Setup(t.Context(), in)
+		_, made := os.Stat(filepath.Join(layout.Dirs{Root: f.root}.EmptyDir("u1", "v"), want))
+		if (want == "error") != (err != nil) || err == nil && made != nil || err != nil && strings.Contains(err.Error(), "w0rd") {
+			t.Errorf("%s: %v, %v", expr, err, made)
+		}
+	}
+}
+
+// TestTeardownLeavesForeignMounts: only podrun's own mounts go; what hides under them or beside them stays.
+func TestTeardownLeavesForeignMounts(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(memory("v", "1Mi"), emptyDir("disk"))
+	c := mounting(mountV, v1.VolumeMount{Name: "disk", MountPath: "/d"}, v1.VolumeMount{Name: "disk", MountPath: "/s", SubPath: "part"})
+	dir := f.mustSetup(t, p, c)
+	disk := layout.Dirs{Root: f.root}.EmptyDir("u1", "disk")
+	precious := t.TempDir()
+	write(t, precious+"/file", "mine")
+	bind := func(at string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(at, 0o755), unix.Mount(precious, at, "", unix.MS_BIND, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nested, beside := dir+"/nested", disk+"/part/nested"
+	bind(nested)
+	bind(beside)
+	err := f.Teardown(t.Context(), p.UID)
+	if err == nil || !strings.Contains(err.Error(), "unmounting "+dir) {
+		t.Errorf("a busy mount: %v", err)
+	}
+	if left := fmt.Sprint(f.left(t)); !strings.Contains(left, nested) || !strings.Contains(left, beside) || strings.Contains(left, "volume-subpaths") {
+		t.Errorf("mounts: %s", left)
+	}
+	if err := errors.Join(unix.Unmount(nested, 0), unix.Unmount(beside, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) > 0 {
+		t.Errorf("%v, %v", err, f.left(t))
+	}
+	if b, err := os.ReadFile(precious + "/file"); err != nil || string(b) != "mine" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+func TestTeardownOfNothing(t *testing.T) {
+	f := newFixture(t)
+	for range 2 {
+		if err := f.Teardown(t.Context(), "u1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := f.Teardown(t.Context(), "../.."); err == nil {
+		t.Error("a path is taken for a UID")
+	}
+}
