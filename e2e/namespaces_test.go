@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -60,4 +61,45 @@ func TestSysctls(t *testing.T) {
 	if r := n.once(unsafe, "--allowed-unsafe-sysctls=vm.*"); r.code != 2 || !strings.Contains(r.stderr, "whole machine's") {
 		t.Errorf("one that is no pod's: %v", r)
 	}
+}
+
+func TestShareProcessNamespace(t *testing.T) {
+	n := newNode(t)
+	m := manifest("a", "Always", forever, "shareProcessNamespace: true") +
+		fmt.Sprintf("  - name: d\n    image: %s\n    command: [sh, -c, %s]\n", box, asJSON("exec sleep 2345"))
+	n.write("a.yaml", m)
+	n.serve()
+	p := n.ready("a-n")
+	if got := n.ok("exec", "a", "-c", "c", "--", "ps", "-o", "pid,args"); !strings.Contains(got, "    1 /pause") || !strings.Contains(got, "sleep 2345") {
+		t.Errorf("processes:\n%s", got)
+	}
+	// One container sees the other's files, but none sees the host's through the first process.
+	n.ok("exec", "a", "-c", "c", "--", "sh", "-c", "for p in /proc/[0-9]*; do grep -qa '^sleep.2345' $p/cmdline && exec ls $p/root/bin/busybox; done; exit 1")
+	if r := n.run("exec", "a", "-c", "c", "--", "sh", "-c", "ls -d /proc/1/root/* /proc/1/root/../*"); strings.Contains(r.stdout, "etc") {
+		t.Errorf("the first process's files: %v", r)
+	}
+	// podrun's death leaves it all; the first process's death restarts all.
+	n.end(syscall.SIGKILL)
+	n.serve()
+	if q := n.ready("a-n"); q.Status.ContainerStatuses[0].ContainerID != p.Status.ContainerStatuses[0].ContainerID {
+		t.Error("it was not taken over")
+	}
+	killed := false
+	for _, pid := range pids() {
+		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if strings.Contains(string(groups), "/pod"+string(p.UID)+"/pause-") {
+			if size := processStatus(t, pid, "VmRSS"); len(size) > len("999 kB") {
+				t.Errorf("it takes %s", size)
+			}
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+			killed = true
+		}
+	}
+	if !killed {
+		t.Fatal("no first process")
+	}
+	n.restarted("a-n", 1)
+	n.ready("a-n")
+	n.remove("a.yaml")
+	n.gone("a-n")
 }

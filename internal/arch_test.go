@@ -53,7 +53,7 @@ var rooms = map[string]room{
 	"internal/reconcile":           {imports: "pod env plan manifest relist runtime status probe"},
 	"internal/logs":                {imports: "pod layout watch runtime host"},
 	"internal/network":             {imports: "layout host pod"},
-	"internal/sandbox":             {imports: "pod layout host network runtime"},
+	"internal/sandbox":             {imports: "pod layout host cgroup ocispec network runtime"},
 	"internal/volume":              {imports: "pod env layout host runtime"},
 	"internal/image":               {imports: "pod runtime"},
 	"internal/names":               {imports: "pod sandbox"},

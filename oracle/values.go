@@ -155,6 +155,7 @@ var patches = []struct {
 	{"sysctls, too long", minimal, []string{"spec.securityContext", `{"sysctls":[{"name":"` + repeat("a", 253) + `"},{"name":"` + repeat("b", 254) + `"}]}`}},
 	{"sysctls of the host's network", minimal, []string{"spec.hostNetwork", "true", "spec.securityContext", `{"sysctls":[{"name":"net.a"},{"name":"net/b"},{"name":"kernel.sem"}]}`}},
 	{"sysctls of the host's IPC", minimal, []string{"spec.hostIPC", "true", "spec.securityContext", `{"sysctls":[{"name":"net.a"},{"name":"kernel.sem"},{"name":"fs.mqueue.a"},{"name":"kernel.shm_rmid_forced"}]}`}},
+	{"host PID and a shared process namespace", minimal, []string{"spec.shareProcessNamespace", "true", "spec.hostPID", "true"}},
 	{"host PID and IPC", minimal, []string{"spec.hostIPC", "true", "spec.hostPID", "true"}},
 	{"escalation and privileged", minimal, []string{"spec.containers[0].securityContext", `{"privileged":true,"allowPrivilegeEscalation":false}`}},
 	{"escalation and CAP_SYS_ADMIN", minimal, []string{"spec.containers[0].securityContext", `{"capabilities":{"add":["CAP_SYS_ADMIN"]},"allowPrivilegeEscalation":false}`}},

@@ -43,8 +43,11 @@ func Open() (*Tree, error) {
 	t := &Tree{mounts: map[string]string{}}
 	for _, m := range found {
 		for _, controller := range strings.Split(m.VFSOptions, ",") {
-			// Where several controllers share a mount there is a link of each one's name beside it.
-			t.mounts[controller] = filepath.Join(filepath.Dir(m.Mountpoint), controller)
+			t.mounts[controller] = m.Mountpoint
+			if !strings.HasPrefix(controller, "name=") {
+				// Where several controllers share a mount there is a link of each one's name beside it.
+				t.mounts[controller] = filepath.Join(filepath.Dir(m.Mountpoint), controller)
+			}
 		}
 	}
 	return t, nil

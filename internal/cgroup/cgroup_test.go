@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,4 +86,54 @@ func mounts(t *Tree) []string {
 		out = append(out, mount)
 	}
 	return out
+}
+
+func TestEnterAndRemove(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	tree, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/podrun-test-" + strings.ToLower(rand.Text())
+	pid, failed := 0, make(chan error, 1)
+	var fork func()
+	fork = func() {
+		runtime.LockOSThread() // for good: the thread ends in that cgroup
+		if syscall.Gettid() == syscall.Getpid() {
+			defer runtime.UnlockOSThread() // the first thread cannot end
+			other := make(chan struct{})
+			go func() { fork(); close(other) }()
+			<-other
+			return
+		}
+		attributes := &syscall.SysProcAttr{}
+		born, err := tree.Enter(path)
+		if born != nil {
+			defer born.Close()
+			attributes.UseCgroupFD, attributes.CgroupFD = true, int(born.Fd())
+		}
+		if err == nil {
+			pid, err = syscall.ForkExec("/bin/sleep", []string{"sleep", "1000"}, &syscall.ProcAttr{Sys: attributes})
+		}
+		failed <- err
+	}
+	go fork()
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // what is gone is success
+		if err := tree.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(pid, 0); err == nil {
+		t.Error("the process lives")
+	}
+	for _, dir := range tree.dirs(path) {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s is still there", dir)
+		}
+	}
 }

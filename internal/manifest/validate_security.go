@@ -31,6 +31,9 @@ func validatePodSecurity(s *v1.PodSpec, at *field.Path) field.ErrorList {
 	if policy := sc.FSGroupChangePolicy; policy != nil {
 		errs = append(errs, oneOf(*policy, at.Child("fsGroupChangePolicy"), v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)...)
 	}
+	if share := s.ShareProcessNamespace; share != nil && *share && s.HostPID {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "shareProcessNamespace"), true, "cannot be beside hostPID"))
+	}
 	errs = append(errs, validateSysctls(s, at.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	return append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)

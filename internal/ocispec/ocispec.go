@@ -44,6 +44,8 @@ type Input struct {
 // UTS are the host's and not used.
 type Namespaces struct {
 	Network, IPC, UTS string
+	// PID is used where the pod's containers share one.
+	PID string
 	// Shm is the directory that all containers of the pod have as /dev/shm; "" for one of each one's own.
 	Shm string
 }
@@ -96,7 +98,9 @@ func Build(in Input) (*specs.Spec, error) {
 
 func namespaces(in Input) ([]specs.LinuxNamespace, error) {
 	out := []specs.LinuxNamespace{{Type: specs.MountNamespace}}
-	if !in.Pod.Spec.HostPID {
+	share := in.Pod.Spec.ShareProcessNamespace
+	shared := share != nil && *share
+	if !in.Pod.Spec.HostPID && !shared {
 		out = slices.Insert(out, 0, specs.LinuxNamespace{Type: specs.PIDNamespace})
 	}
 	if in.CgroupV2 {
@@ -104,6 +108,9 @@ func namespaces(in Input) ([]specs.LinuxNamespace, error) {
 		out = append(out, specs.LinuxNamespace{Type: specs.CgroupNamespace})
 	}
 	var pinned []specs.LinuxNamespace
+	if shared {
+		pinned = append(pinned, specs.LinuxNamespace{Type: specs.PIDNamespace, Path: in.Namespaces.PID})
+	}
 	if !in.Pod.Spec.HostIPC {
 		pinned = append(pinned, specs.LinuxNamespace{Type: specs.IPCNamespace, Path: in.Namespaces.IPC})
 	}

@@ -61,6 +61,9 @@ func TestBuild(t *testing.T) {
 			in.Pod.Spec.HostPID, in.Pod.Spec.HostIPC = true, true
 			in.Namespaces.IPC, in.Namespaces.Shm = "", "/dev/shm"
 		}),
+		"shared-processes": input(func(in *Input) {
+			in.Pod.Spec.ShareProcessNamespace, in.Namespaces.PID = new(true), "/run/sandboxes/s/pid"
+		}),
 		"shared-memory": input(func(in *Input) { in.Namespaces.Shm = "/run/sandboxes/s/shm" }),
 		"limits": input(func(in *Input) {
 			in.Container.Resources = requirements("250m", "64Mi", "1500m", "128Mi")
@@ -154,6 +157,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for want, in := range map[string]Input{
 		"the pod's network namespace is missing": input(func(in *Input) { in.Namespaces.Network = "" }),
+		"the pod's pid namespace is missing":     input(func(in *Input) { in.Pod.Spec.ShareProcessNamespace = new(true) }),
 		"the pod's uts namespace is missing":     input(func(in *Input) { in.Namespaces.UTS = "" }),
 		"the pod's ipc namespace is missing": input(func(in *Input) {
 			in.Pod.Spec.HostNetwork, in.Namespaces.IPC = true, ""

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -128,7 +130,7 @@ func TestCutChild(t *testing.T) {
 			select {}
 		}
 	}
-	made, err := s.Create(t.Context(), testPod("web"), 0, "serve")
+	made, err := s.Create(t.Context(), sharingPod(run), 0, "serve")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,14 +139,43 @@ func TestCutChild(t *testing.T) {
 	}
 }
 
+// sharingPod is one whose containers share all that they can. Its UID is its directory's, because cgroups
+// are the machine's.
+func sharingPod(run string) *v1.Pod {
+	p := testPod("web")
+	p.UID = pod.UID("test-" + strings.ReplaceAll(strings.Trim(run, "/"), "/", "-"))
+	p.Spec.ShareProcessNamespace = new(true)
+	p.Spec.Containers = make([]v1.Container, 2)
+	return p
+}
+
+// endCgroup checks that the pod's first process and its cgroup are gone, and removes what the test made.
+func endCgroup(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
+		left, err := filepath.Glob(pattern + ocispec.CgroupParent(p) + "/*/cgroup.procs")
+		if err != nil || len(left) > 0 {
+			t.Errorf("left of the first process: %v, %v", left, err)
+		}
+	}
+	tree, err := cgroup.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Remove(ocispec.CgroupParent(p)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCutAnywhere: after a kill -9 at any step, List shows what is left, Create makes it good and Remove
 // removes it all.
 func TestCutAnywhere(t *testing.T) {
 	needRoot(t)
-	p := testPod("web")
 	steps := 0
 	for n := 1; ; n++ {
 		run := t.TempDir()
+		p := sharingPod(run)
+		t.Cleanup(func() { endCgroup(t, p) })
 		s, net := newStore(t, run)
 		out, killed := cutAfter(t, run, n)
 		if !killed {
@@ -176,7 +207,7 @@ func TestCutAnywhere(t *testing.T) {
 		}
 		bare(t, run, net)
 	}
-	if steps < 18 {
+	if steps < 26 {
 		t.Fatalf("only %d steps were cut", steps)
 	}
 }

@@ -48,13 +48,18 @@ func pin(dir string, names []string, hostname string, step func(string)) error {
 }
 
 func pinOne(path, name string, step func(string)) error {
+	return pinNamespace(path, "/proc/thread-self/ns/"+name, name, step)
+}
+
+// pinNamespace mounts the namespace that is seen at source.
+func pinNamespace(path, source, name string, step func(string)) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
 		return err
 	}
 	f.Close()
 	step(name + " file")
-	if err := unix.Mount("/proc/thread-self/ns/"+name, path, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(source, path, "", unix.MS_BIND, ""); err != nil {
 		return &os.PathError{Op: "mount", Path: path, Err: err}
 	}
 	step(name + " pin")

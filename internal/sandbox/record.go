@@ -27,6 +27,8 @@ type Record struct {
 	Owner string
 	// Net, IPC and UTS are the namespaces' paths; "" means the host's.
 	Net, IPC, UTS string
+	// PID is the path of the process namespace that all containers share; "" where each has its own.
+	PID string
 	// Shm is the directory of the shared memory that all containers have; "" where each has its own.
 	Shm string
 }
@@ -42,8 +44,13 @@ type entry struct {
 	HostNetwork bool      `json:"hostNetwork,omitempty"`
 	HostIPC     bool      `json:"hostIPC,omitempty"`
 	Shm         bool      `json:"shm,omitempty"`
-	Boot        string    `json:"boot"`
-	IPs         []string  `json:"ips,omitempty"` // of the record only
+	// PauseCgroup is where the first process of the pod's process namespace is; empty: there is none.
+	PauseCgroup string `json:"pauseCgroup,omitempty"`
+	// PausePID and PauseStart tell that process; of the record only.
+	PausePID   int      `json:"pausePID,omitempty"`
+	PauseStart uint64   `json:"pauseStart,omitempty"`
+	Boot       string   `json:"boot"`
+	IPs        []string `json:"ips,omitempty"` // of the record only
 }
 
 // pins are the namespaces that the sandbox has for itself.
@@ -161,6 +168,9 @@ func (s *Store) record(id string, e entry, ready bool) Record {
 	} else {
 		r.Shm = hostShm
 	}
+	if e.PauseCgroup != "" {
+		r.PID = s.file(id, pinPID)
+	}
 	if e.Shm {
 		r.Shm = s.file(id, shmName)
 	}
@@ -189,7 +199,7 @@ func (p place) ready(e entry, now machine) bool {
 			return false
 		}
 	}
-	return !e.Shm || mountedShm(p)
+	return (!e.Shm || mountedShm(p)) && (e.PauseCgroup == "" || e.paused())
 }
 
 // machine is what readiness is judged by.

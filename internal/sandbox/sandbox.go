@@ -1,11 +1,13 @@
 // Package sandbox makes and removes what a pod's containers share: namespaces pinned by bind mounts, so
-// that no process has to live for them, and the pod's addresses. It knows no container runtime, starts
-// no process and does not own how a pod is connected; that is Network's.
+// that no process has to live for them but for that of a shared process namespace, and the pod's addresses.
+// It knows no container runtime and does not own how a pod is connected; that is Network's.
 //
 // On disk, below one directory that is its own private bind mount while it has any sandbox:
 //
 //	<id>.intent         a symbolic link whose target is the identity as JSON: made first, removed last
 //	<id>/net ipc uts    the pins
+//	<id>/shm            the pod's shared memory, where it has several containers
+//	<id>/pause pid      of a shared process namespace: the mark of its first process, made before it, and the pin
 //	<id>/sandbox.json   the record: made last, removed first
 //
 // So whatever the moment at which a process dies, List shows what it left and Remove removes it.
@@ -29,6 +31,7 @@ import (
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -110,6 +113,9 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 		CreatedAt: time.Now().UTC(), HostNetwork: p.Spec.HostNetwork,
 		HostIPC: p.Spec.HostIPC, Shm: sharesMemory(p), Boot: now.boot,
 	}
+	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
+		e.PauseCgroup = ocispec.CgroupParent(p) + "/" + pauseName + "-" + id
+	}
 	lock, err := s.claim(id, e)
 	if err != nil {
 		return pod.Sandbox{}, err
@@ -154,6 +160,11 @@ func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error
 			return err
 		}
 		s.step("shared memory")
+	}
+	if e.PauseCgroup != "" {
+		if err := s.startPause(id, e); err != nil {
+			return err
+		}
 	}
 	return s.write(id, *e)
 }
@@ -225,6 +236,9 @@ func (s *Store) clear(ctx context.Context, id string) error {
 		}
 	}
 	s.step("record removed")
+	if err := s.endPause(id); err != nil {
+		return err
+	}
 	if s.network != nil {
 		if err := s.network.Teardown(ctx, id); err != nil {
 			return err

@@ -42,7 +42,7 @@ var table = map[string]map[string]rule{
 		"hostNetwork":                   yes(""),
 		"hostPID":                       yes(""),
 		"hostIPC":                       yes(""),
-		"shareProcessNamespace":         only("", "false"),
+		"shareProcessNamespace":         yes(""),
 		"securityContext":               yes(""),
 		"imagePullSecrets":              no(),
 		"hostname":                      yes(""),

@@ -141,7 +141,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	input := ocispec.Input{
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
-		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, Shm: home.Shm},
+		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, PID: home.PID, Shm: home.Shm},
 		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(),
 		Machine: machine,
 	}

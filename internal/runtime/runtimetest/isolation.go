@@ -3,6 +3,10 @@ package runtimetest
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -102,4 +106,58 @@ func testSysctls(t *testing.T, s subject) {
 		t.Errorf("a bad value: %v, %+v", err, s.look(t, p).Sandboxes)
 	}
 	s.remove(t, p)
+}
+
+func testSharedProcesses(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("web-node", "uid-processes", "one", "two")
+	p.Spec.ShareProcessNamespace = new(true)
+	start := s.ready(t, p)
+	one := s.start(t, start)
+	start.Container = &p.Spec.Containers[1]
+	two := s.start(t, start)
+	if got := s.output(t, one.ID, "cat /proc/1/comm; grep -E 'Uid|CapBnd|NoNewPrivs' /proc/1/status; ls /proc/1/root 2>/dev/null | wc -l"); got !=
+		"pause\nUid:\t65535\t65535\t65535\t65535\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n0" {
+		t.Errorf("the first process: %q", got)
+	}
+	// An orphan's end is seen to.
+	s.output(t, one.ID, "(sh -c 'sleep 0.05 & echo $! >/dev/shm/orphan')")
+	eventually(t, "an orphan is reaped", func() bool {
+		return s.exec(t, two.ID, "! test -e /proc/$(cat /dev/shm/orphan)") == 0
+	})
+	// A container ends alone, with all of its processes.
+	s.output(t, two.ID, "sleep 1234 >/dev/null 2>&1 & true")
+	must(t, s.SignalContainer(t.Context(), two.ID, "KILL"))
+	s.ended(t, start)
+	eventually(t, "its processes are gone", func() bool { return s.exec(t, one.ID, "! ps | grep -q '[s]leep 1234'") == 0 })
+	if c := s.look(t, p); !c.Sandboxes[0].Ready {
+		t.Error("the sandbox is not ready")
+	}
+	// With the first process all others go, and the sandbox is no longer ready.
+	s.killPause(t, p)
+	start.Container = &p.Spec.Containers[0]
+	s.ended(t, start)
+	if c := s.look(t, p); c.Sandboxes[0].Ready {
+		t.Error("a sandbox without its first process is ready")
+	}
+	s.remove(t, p)
+}
+
+// killPause kills the first process of the pod's process namespace, wherever the machine keeps its cgroups.
+func (s subject) killPause(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	must(t, err)
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(text), "/pod"+string(p.UID)+"/pause-") {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			must(t, err)
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+			return
+		}
+	}
+	t.Fatal("no first process")
 }

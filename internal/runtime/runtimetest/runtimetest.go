@@ -79,6 +79,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"namespaces of the host's", testHostNamespaces},
 		{"kernel parameters", testSysctls},
 		{"hooks and stop signals", testLifecycle},
+		{"a shared process namespace", testSharedProcesses},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
 	} {
