@@ -134,7 +134,7 @@ func TestTerminationMessagesOfACrashLoop(t *testing.T) {
 	if last := p.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.Message != "run\n" {
 		t.Errorf("last state: %s", asJSON(last))
 	}
-	left, err := filepath.Glob(n.path("root", "pods", string(p.UID), "logs", "c", "*", "termination-log"))
+	left, err := filepath.Glob(n.path("root", "pods", string(p.UID), "log.c.*", "termination-log"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v, %v", left, err)
 	}
