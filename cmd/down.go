@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -13,12 +14,14 @@ import (
 func (a *app) downCommand() *cobra.Command {
 	var all bool
 	var namespace string
+	var seconds int
 	c := &cobra.Command{
 		Use:         "down [POD… | --all]",
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Stop and remove pods gracefully",
 		Long: "down stops the named pods, or all of podrun's, within their grace periods, and removes them with\n" +
-			"everything that was made for them. While serve runs it refuses, since serve would start them again.",
+			"everything that was made for them. One that takes too long can be hurried: interrupt down, and call it\n" +
+			"again with a shorter --grace-period. While serve runs it refuses, since serve would start them again.",
 		Example: "  # remove what once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
@@ -27,7 +30,14 @@ func (a *app) downCommand() *cobra.Command {
 			if err := needRoot(c); err != nil {
 				return err
 			}
-			removed, err := agent.Down(c.Context(), a.agentOptions(), func(pods []*v1.Pod) ([]*v1.Pod, error) {
+			var grace *time.Duration
+			if c.Flags().Changed("grace-period") {
+				if seconds < 0 {
+					return usage(c, errors.New("--grace-period must not be less than 0"))
+				}
+				grace = new(time.Duration(seconds) * time.Second)
+			}
+			removed, err := agent.Down(c.Context(), a.agentOptions(), grace, func(pods []*v1.Pod) ([]*v1.Pod, error) {
 				if all {
 					return pods, nil
 				}
@@ -42,6 +52,7 @@ func (a *app) downCommand() *cobra.Command {
 			return a.agentError(c, err)
 		},
 	}
+	c.Flags().IntVar(&seconds, "grace-period", 0, "most seconds that a pod is given to end, 0 being none at all (default: as its manifest says)")
 	c.Flags().BoolVar(&all, "all", false, "all pods of all namespaces")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the named pods")
 	return c

@@ -275,3 +275,18 @@ func TestResourcesChangeInPlace(t *testing.T) {
 		t.Errorf("after a restart: %q", got)
 	}
 }
+
+func TestDownInAHurry(t *testing.T) {
+	n := newNode(t)
+	deaf := strings.Replace(manifest("a", "Always", `trap "" TERM; while :; do sleep 1; done`), "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1)
+	if r := n.once(deaf); r.code != 0 {
+		t.Fatal(r)
+	}
+	if r := n.run("down", "--grace-period=-1", "--all"); r.code != 2 {
+		t.Error(r)
+	}
+	n.ok("down", "--grace-period=0", "--all")
+	if p := n.pod("a-n"); p != nil {
+		t.Errorf("still there: %s", asJSON(p.Status))
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,8 +16,9 @@ import (
 )
 
 // Down stops and removes the pods that pick chooses among those that are there, gracefully, and returns
-// what it removed. It refuses while serve runs, which would start them again.
-func Down(ctx context.Context, o Options, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
+// what it removed. It refuses while serve runs, which would start them again. With grace, none is given
+// longer than that to end.
+func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
 	unlock, err := lockServe(o.Dirs)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,7 @@ func Down(ctx context.Context, o Options, pick func([]*v1.Pod) ([]*v1.Pod, error
 	defer stop()
 	h.run(work, func(ctx context.Context, out chan<- manifest.Desired) {
 		defer stop()
-		send(ctx, out, manifest.Desired{Complete: true})
+		send(ctx, out, manifest.Desired{Complete: true, Grace: grace})
 		board.waitGone(ctx, len(chosen))
 	})
 	if err := ctx.Err(); err != nil {

@@ -3,6 +3,7 @@ package manifest
 import (
 	"context"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -83,6 +84,8 @@ type Desired struct {
 	Problems []Problem
 	// Warnings are what is used all the same.
 	Warnings []Problem
+	// Grace is the longest that a pod which is not wanted may take to end; nil: as its manifest had it.
+	Grace *time.Duration
 	// Complete says that every source has been read at least once. While it is false nobody may
 	// remove anything on the ground that it is not wanted.
 	Complete bool

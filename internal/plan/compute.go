@@ -21,6 +21,9 @@ const rekill = 5 * time.Second
 
 // Compute judges. The same input gives the same plan.
 func Compute(in Input) Plan {
+	if in.MaxGrace != nil {
+		in.Observed.Containers = hurried(in.Observed.Containers, *in.MaxGrace)
+	}
 	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}}
 	switch {
 	case in.Pod == nil:

@@ -323,3 +323,22 @@ wake 2s`},
 wake 30s`},
 	})
 }
+
+func TestAShorterGraceArrivesMeanwhile(t *testing.T) {
+	box, running := sandbox(0, true), ctr("a", 0, pod.Running)
+	compare(t, []planCase{
+		{"before it is asked", Input{MaxGrace: new(5 * time.Second), Observed: observed(box, running)}, `
+terminate a a0 grace 5s (not wanted)
+wake 5s`},
+		{"after", Input{MaxGrace: new(15 * time.Second), Observed: observed(box, running), Signalled: map[string]Signals{"a0": asked(10 * time.Second)}}, `
+wake 5s`},
+		{"too late", Input{MaxGrace: new(5 * time.Second), Observed: observed(box, running), Signalled: map[string]Signals{"a0": asked(10 * time.Second)}}, `
+kill a a0 (grace period over)`},
+		{"none", Input{MaxGrace: new(time.Duration(0)), Observed: observed(box, running, ctr("s", 0, pod.Running, sidecar(1)))}, `
+kill a a0 (not wanted)
+kill s s0 (not wanted)`},
+		{"a longer one counts for nothing", Input{MaxGrace: new(time.Hour), Observed: observed(box, running)}, `
+terminate a a0 grace 30s (not wanted)
+wake 30s`},
+	})
+}

@@ -26,6 +26,9 @@ type Input struct {
 	Probed map[string]pod.Probed
 	// Since is when the wanted revision's run began; zero: it has not. It outlives podrun.
 	Since time.Time
+	// MaxGrace is the longest grace period that anything is given to end; nil: its own. It may get shorter
+	// while something is being ended.
+	MaxGrace *time.Duration
 	// Boot is the kernel's boot id now.
 	Boot string
 	// Node is what the machine has for pods, NodeLabels what nodeSelector chooses by.

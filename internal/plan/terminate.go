@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"podrun.io/podrun/internal/pod"
@@ -120,4 +121,13 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		}
 		j.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
 	}
+}
+
+// hurried are the containers with no longer a grace period than limit.
+func hurried(all []pod.Container, limit time.Duration) []pod.Container {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Grace = min(all[i].Grace, limit)
+	}
+	return all
 }

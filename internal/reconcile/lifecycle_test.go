@@ -282,3 +282,24 @@ func TestResourcesChangeInPlace(t *testing.T) {
 		}
 	})
 }
+
+func TestAShorterGraceArrivesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		defer h.stop()
+		h.want(web())
+		h.want()
+		after(10 * time.Second)
+		h.wantLiving("u1-a-0")
+		d := desired()
+		d.Grace = new(12 * time.Second)
+		h.desired <- d
+		after(time.Second)
+		h.wantLiving("u1-a-0")
+		after(1100 * time.Millisecond)
+		h.wantLiving("")
+		h.wantEmpty()
+	})
+}

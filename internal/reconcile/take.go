@@ -21,6 +21,10 @@ func (w *worker) take(seen pod.Observed) {
 	}
 	w.took = turn
 	w.learn(known)
+	w.maxGrace = nil
+	if desired != nil {
+		w.maxGrace = desired.Grace
+	}
 	before := w.pod
 	w.pod, w.problem = w.choose(want, desired, seen), bad
 	w.unsure = w.pod == nil && desired != nil && !desired.Complete

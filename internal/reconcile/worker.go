@@ -35,14 +35,15 @@ type worker struct {
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
-	shown     *v1.Pod     // what was published last came of it
-	saved     *v1.Pod     // what was kept on disk last for a pod that ran already
-	problem   string      // what is wrong with its manifest
-	objects   pod.Objects // what pod may refer to
-	stale     bool        // volumes may show what objects or pod were before
-	unsure    bool        // not known what to keep, nor that it may go
-	earlier   bool        // a completed pod is of an earlier run
-	replaced  bool        // what is there under pod's UID is of another manifest
+	shown     *v1.Pod        // what was published last came of it
+	saved     *v1.Pod        // what was kept on disk last for a pod that ran already
+	maxGrace  *time.Duration // the longest that ending it may take
+	problem   string         // what is wrong with its manifest
+	objects   pod.Objects    // what pod may refer to
+	stale     bool           // volumes may show what objects or pod were before
+	unsure    bool           // not known what to keep, nor that it may go
+	earlier   bool           // a completed pod is of an earlier run
+	replaced  bool           // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
 	noted     []pod.Container // the newest instances, as noted down last
@@ -209,7 +210,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
 	}
 	return plan.Input{
-		Since: since, Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Since: since, MaxGrace: w.maxGrace, Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(),
 		Boot:   w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
