@@ -25,11 +25,16 @@ func phase(p *v1.Pod, s v1.PodStatus, completed bool) v1.PodPhase {
 			running = true
 		}
 	}
+	initializing := false // anew, in a new sandbox
 	for i, c := range s.InitContainerStatuses {
-		running = running || pod.IsSidecar(&p.Spec.InitContainers[i]) && c.State.Running != nil
+		if pod.IsSidecar(&p.Spec.InitContainers[i]) {
+			running = running || c.State.Running != nil
+			continue
+		}
+		initializing = initializing || c.State.Running != nil
 	}
 	switch {
-	case waiting || !initialized(p, s):
+	case initializing || waiting || !initialized(p, s):
 		return v1.PodPending
 	case running:
 		return v1.PodRunning

@@ -59,6 +59,52 @@ func TestRestartsAndPhases(t *testing.T) {
 	}
 }
 
+// TestPhasesOfInitialization words a pod with an init container i, a sidecar s and a container c.
+func TestPhasesOfInitialization(t *testing.T) {
+	t.Parallel()
+	c := func(name string, state pod.State, code int) pod.Container {
+		return pod.Container{ID: name, Name: name, UID: "u1", State: state, ExitCode: code}
+	}
+	yet := plan.Waiting{Reason: "PodInitializing"}
+	const initialize, running, succeeded, failed = v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed
+	for _, tt := range []struct {
+		name        string
+		seen        []pod.Container
+		waiting     string // the names of those that wait
+		completed   bool
+		probed      map[string]pod.Probed
+		phase       v1.PodPhase
+		initialized v1.ConditionStatus
+		ready       string // the ready condition's reason
+	}{
+		{"nothing yet", nil, "isc", false, nil, initialize, "False", "ContainersNotReady"},
+		{"the init container runs", []pod.Container{c("i", pod.Running, 0)}, "sc", false, nil, initialize, "False", "ContainersNotReady"},
+		{"it failed", []pod.Container{c("i", pod.Exited, 1)}, "isc", false, nil, initialize, "False", "ContainersNotReady"},
+		{"it failed for good", []pod.Container{c("i", pod.Exited, 1)}, "", true, nil, failed, "False", "PodFailed"},
+		{"the sidecar runs, but has not started up", []pod.Container{c("i", pod.Exited, 0), c("s", pod.Running, 0)}, "c", false, nil, initialize, "False", "ContainersNotReady"},
+		{"it has", []pod.Container{c("i", pod.Exited, 0), c("s", pod.Running, 0)}, "c", false, map[string]pod.Probed{"s": {Started: new(true)}}, initialize, "True", "ContainersNotReady"},
+		{"all run", []pod.Container{c("i", pod.Exited, 0), c("s", pod.Running, 0), c("c", pod.Running, 0)}, "", false, map[string]pod.Probed{"s": {Started: new(true)}}, running, "True", ""},
+		{"the sidecar died", []pod.Container{c("i", pod.Exited, 0), c("s", pod.Exited, 1), c("c", pod.Running, 0)}, "s", false, nil, running, "True", "ContainersNotReady"},
+		{"the container died", []pod.Container{c("i", pod.Exited, 0), c("s", pod.Running, 0), c("c", pod.Exited, 1)}, "c", false, map[string]pod.Probed{"s": {Started: new(true)}}, running, "True", "ContainersNotReady"},
+		{"only the sidecar is left", []pod.Container{c("i", pod.Exited, 0), c("s", pod.Running, 0), c("c", pod.Exited, 0)}, "", false, nil, running, "True", "ContainersNotReady"},
+		{"completed", []pod.Container{c("i", pod.Exited, 0), c("s", pod.Exited, 143), c("c", pod.Exited, 0)}, "", true, nil, succeeded, "True", "PodCompleted"},
+		{"initialized anew", []pod.Container{c("i", pod.Running, 0), c("s", pod.Exited, 143), c("c", pod.Exited, 143)}, "sc", false, nil, initialize, "True", "ContainersNotReady"},
+	} {
+		p := &v1.Pod{}
+		p.UID, p.Spec.RestartPolicy = "u1", v1.RestartPolicyOnFailure
+		p.Spec.InitContainers = []v1.Container{{Name: "i"}, {Name: "s", RestartPolicy: new(v1.ContainerRestartPolicyAlways), StartupProbe: &v1.Probe{}}}
+		p.Spec.Containers = []v1.Container{{Name: "c"}}
+		in := Input{Pod: p, Observed: pod.Observed{Containers: tt.seen}, Probed: tt.probed, Plan: plan.Plan{Completed: tt.completed, Waiting: map[string]plan.Waiting{}}}
+		for _, name := range strings.Split(tt.waiting, "") {
+			in.Plan.Waiting[name] = yet
+		}
+		s := Of(in)
+		if s.Phase != tt.phase || s.Conditions[1].Status != tt.initialized || s.Conditions[2].Reason != tt.ready {
+			t.Errorf("%s: %s, initialized %s, ready %s", tt.name, s.Phase, s.Conditions[1].Status, s.Conditions[2].Reason)
+		}
+	}
+}
+
 func TestMessagesHaveALimitTogether(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{1: 4096, 3: 4096, 4: 3072, 6: 2048} {
