@@ -75,8 +75,8 @@ func TestOnceTakesNoBadManifest(t *testing.T) {
 
 func TestOnceRefusesWhatIsNotSupported(t *testing.T) {
 	n := newNode(t)
-	r := n.once(inContainer(manifest("job", "Never", "true"), "livenessProbe: {tcpSocket: {port: 80}}"))
-	if r.code != 2 || !strings.Contains(r.stderr, "livenessProbe") {
+	r := n.once(manifest("job", "Never", "true", "runtimeClassName: other"))
+	if r.code != 2 || !strings.Contains(r.stderr, "runtimeClassName") {
 		t.Error(r)
 	}
 }
