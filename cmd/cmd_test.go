@@ -185,7 +185,10 @@ func TestExecOnTerminal(t *testing.T) {
 	}
 }
 
-type fakeStore struct{ archive string }
+type fakeStore struct {
+	imageStore
+	archive string
+}
 
 func (f *fakeStore) Load(_ context.Context, archive io.Reader) ([]string, error) {
 	b, err := io.ReadAll(archive)

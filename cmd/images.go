@@ -16,9 +16,9 @@ import (
 func (a *app) imagesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "images",
-		Short:   "List, load and prune images",
+		Short:   "List, pull, load, save and remove images",
 		Long:    "images lists the images in podrun's containerd namespace.",
-		Example: "  podrun images\n  podrun images load web.tar\n  podrun images prune",
+		Example: "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n  podrun images load web.tar\n  podrun images prune",
 		Args:    arguments(cobra.NoArgs),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			return a.listImages(ctx, s)
@@ -52,7 +52,7 @@ func (a *app) imagesCommand() *cobra.Command {
 			return err
 		}),
 	}
-	c.AddCommand(load, prune)
+	c.AddCommand(a.listImagesCommand(), a.pullCommand(), load, a.saveCommand(), a.removeImagesCommand(), prune)
 	return c
 }
 
@@ -61,6 +61,8 @@ type imageStore interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)
 	ListImages(ctx context.Context) ([]containerd.StoredImage, error)
 	PruneImages(ctx context.Context) ([]string, error)
+	RemoveImage(ctx context.Context, ref string, force bool) (string, error)
+	Save(ctx context.Context, refs []string, archive io.Writer) error
 }
 
 func (a *app) withImages(do func(context.Context, imageStore, []string) error) func(*cobra.Command, []string) error {

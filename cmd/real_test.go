@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -58,7 +59,7 @@ func startReal(t *testing.T, line string) real {
 	conn, err := agent.Connect(ctx, o)
 	must(t, err)
 	r := real{t: t, app: a, conn: conn}
-	r.inst = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "0123", Container: "app"}
+	r.inst = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: pod.UID("uid-" + rand.Text()), Container: "app"} // cgroups are the whole machine's
 	r.pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node1", UID: r.inst.UID},
 		Spec: v1.PodSpec{NodeName: "node1", HostNetwork: true, Containers: []v1.Container{
 			{Name: "app", Image: "busybox:1", Command: []string{"sh", "-c", line}}}}}

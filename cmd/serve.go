@@ -25,6 +25,9 @@ type runFlags struct {
 	seccompDefault   bool
 	podMaxPids       int64
 	allowedSysctls   []string
+	registry         registryFlags
+	preferLocal      bool
+	imageDir         string
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
@@ -36,6 +39,9 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set beside the safe ones (kernel.msg*,net.core.somaxconn)")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	r.network.add(f)
+	r.registry.add(f)
+	f.BoolVar(&r.preferLocal, "prefer-local", false, "start from an image that is present when one with imagePullPolicy Always cannot be pulled")
+	f.StringVar(&r.imageDir, "image-dir", "", "directory of OCI and Docker archives to load at the start (default: images in the root directory)")
 	fromEnvironment(f)
 }
 
@@ -63,6 +69,8 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	}
 	o.Connect.AllowedSysctls = r.allowedSysctls
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
+	r.registry.options(&o.Connect)
+	o.PreferLocal, o.ImageDir = r.preferLocal, r.imageDir
 	if err := r.network.options(&o); err != nil {
 		return agent.Options{}, usage(c, err)
 	}

@@ -50,6 +50,10 @@ type Options struct {
 	// bridge connects pods.
 	CNIConfDir string
 	CNIBinDirs []string
+	// PreferLocal starts pods from images that are present when those that are always pulled cannot be.
+	PreferLocal bool
+	// ImageDir has archives of images that are loaded at the start; empty: the root directory's.
+	ImageDir string
 	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
 	Listen string
 	Log    *slog.Logger
@@ -121,7 +125,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
 		Volumes: h.volumes, Logs: h.tailer, Prober: h.prober, Publisher: overhearing{publisher, h.names},
-		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
+		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
 }

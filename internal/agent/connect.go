@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
@@ -52,7 +54,11 @@ type ConnectOptions struct {
 	Running bool
 
 	Namespace, Snapshotter, RuntimeName string
-	Dirs                                layout.Dirs
+	// RegistryConfig is a docker config.json with credentials of registries; empty: docker's own, if there.
+	RegistryConfig string
+	// RegistryHostsDir has the registries' settings; empty: /etc/containerd/certs.d.
+	RegistryHostsDir string
+	Dirs             layout.Dirs
 	// Owner is the kind of run, "serve" or "once"; commands that make nothing have none.
 	Owner string
 	// ClusterDomain ends pods' full names.
@@ -125,6 +131,22 @@ func (c *Connection) keep(ctx context.Context) {
 	}
 }
 
+// credentials is the config.json to use. One that was named must be there.
+func (o ConnectOptions) credentials() image.Credentials {
+	if o.RegistryConfig != "" {
+		return image.Credentials{Path: o.RegistryConfig}
+	}
+	dir := os.Getenv("DOCKER_CONFIG")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return image.Credentials{}
+		}
+		dir = filepath.Join(home, ".docker")
+	}
+	return image.Credentials{Path: filepath.Join(dir, "config.json"), Optional: true}
+}
+
 // Locate returns the address of the containerd to use, Embedded for podrun's own: the one asked for,
 // else the environment's, else podrun's own if it runs, else the machine's, else podrun's own.
 func Locate(o ConnectOptions) string {
@@ -177,6 +199,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	r, err := containerd.New(ctx, containerd.Options{
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
 		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
+		HostsDir: o.RegistryHostsDir, Credentials: o.credentials(),
 		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls,
 	})
 	if err != nil {

@@ -56,6 +56,9 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	}
 	defer h.close()
 	h.loop.Rerun = true
+	if h.conn != nil {
+		o.loadImages(ctx, h.conn.Runtime)
+	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var result Result

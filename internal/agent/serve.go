@@ -48,6 +48,9 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	}
 	defer h.close()
 	h.sweep(ctx)
+	if h.conn != nil {
+		o.loadImages(ctx, h.conn.Runtime)
+	}
 	running, err := h.origins(ctx)
 	if err != nil {
 		return err

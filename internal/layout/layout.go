@@ -109,6 +109,12 @@ func (d Dirs) Sandboxes() string { return filepath.Join(d.Run, "sandboxes") }
 // Network is the directory of the bridge's address records.
 func (d Dirs) Network() string { return filepath.Join(d.Run, "network") }
 
+// Images is the directory of the archives of images that are loaded at the start.
+func (d Dirs) Images() string { return filepath.Join(d.Root, "images") }
+
+// LoadedImages is the file that says which archives have been loaded, as JSON.
+func (d Dirs) LoadedImages() string { return filepath.Join(d.Root, "loaded-images.json") }
+
 // CNI is the directory of what CNI's plugins were asked for; it outlives a reboot, as their records do.
 func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
 

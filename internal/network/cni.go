@@ -95,7 +95,7 @@ func readConfiguration(file string) (*libcni.NetworkConfigList, error) {
 	if one.Network.Type == "" {
 		return nil, errors.New(`it names no plugin; a list of plugins must have a name that ends in ".conflist"`)
 	}
-	return libcni.ConfListFromConf(one)
+	return libcni.ConfListFromConf(one) //nolint:staticcheck // the old form, which containerd and many a machine still have
 }
 
 // setup connects p by the configuration's plugins.

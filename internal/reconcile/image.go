@@ -57,6 +57,12 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 	w.beside.Go(func() {
 		defer cancel()
 		ready, err := w.o.Images.Pull(pctx, ref)
+		if err != nil && pctx.Err() == nil && w.o.PreferLocal {
+			if present, missing := w.o.Images.Resolve(pctx, ref); missing == nil {
+				w.log.Warn("the image cannot be pulled; starting from the one that is present", "container", container, "image", ref, "why", err)
+				ready, err = present, nil
+			}
+		}
 		select {
 		case w.pulled <- pullResult{container: container, of: i, ready: ready, err: err}:
 		case <-pctx.Done():

@@ -99,6 +99,8 @@ type Options struct {
 	NodeLabels map[string]string
 	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
 	MaxBackoff time.Duration
+	// PreferLocal starts from an image that is present when one that is always pulled cannot be.
+	PreferLocal bool
 	// Parallel bounds how many containers are made at once, and as many are cleared away; 0 means 4.
 	Parallel int
 	Log      *slog.Logger

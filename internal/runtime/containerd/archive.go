@@ -11,7 +11,11 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
+	imagearchive "github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
+	"github.com/containerd/platforms"
+
+	"podrun.io/podrun/internal/runtime"
 )
 
 // StoredImage is an image in podrun's namespace of containerd.
@@ -134,4 +138,55 @@ func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 		}
 	}
 	return unused, nil
+}
+
+// ErrImageUsed says that a container, running or not, is made of an image.
+var ErrImageUsed = errors.New("a container is made of it")
+
+// RemoveImage removes an image and returns its full name; ErrImageUsed unless by force. The space is free
+// when it returns.
+func (r *Runtime) RemoveImage(ctx context.Context, ref string, force bool) (string, error) {
+	stored, err := r.stored(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if stored.Used && !force {
+		return "", fmt.Errorf("image %s: %w", stored.Name, ErrImageUsed)
+	}
+	err = r.client.ImageService().Delete(r.context(ctx), stored.Name, images.SynchronousDelete())
+	if err != nil && !isNotFound(err) {
+		return "", mapped("removing image "+stored.Name, err)
+	}
+	return stored.Name, nil
+}
+
+// Save writes images, for this machine's platform, as an archive that is OCI's and Docker's at once.
+func (r *Runtime) Save(ctx context.Context, refs []string, archive io.Writer) error {
+	opts := []imagearchive.ExportOpt{imagearchive.WithPlatform(platforms.Default())}
+	for _, ref := range refs {
+		stored, err := r.stored(ctx, ref)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, imagearchive.WithImage(r.client.ImageService(), stored.Name))
+	}
+	return mapped("saving images", r.client.Export(r.context(ctx), archive, opts...))
+}
+
+// stored finds an image by a reference as it may be written.
+func (r *Runtime) stored(ctx context.Context, ref string) (StoredImage, error) {
+	all, err := r.ListImages(ctx)
+	if err != nil {
+		return StoredImage{}, err
+	}
+	full, err := fullName(ref)
+	if err != nil {
+		full = ref
+	}
+	for _, i := range all {
+		if i.Name == full || i.Name == ref {
+			return i, nil
+		}
+	}
+	return StoredImage{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/mount"
-	"github.com/containerd/containerd/v2/core/remotes/docker"
-	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
@@ -32,12 +30,6 @@ type image struct {
 	// user is who the image's USER names, with its groups.
 	user specs.User
 }
-
-const (
-	reasonErrImagePull     = "ErrImagePull"
-	reasonInvalidImageName = "InvalidImageName"
-	pullLayersAtOnce       = 4
-)
 
 // fullName is the reference as a registry knows it: busybox is docker.io/library/busybox:latest.
 func fullName(ref string) (string, error) {
@@ -81,33 +73,6 @@ func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error
 		return runtime.Image{Name: found.Name, ID: imageID(found)}, nil
 	}
 	return runtime.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
-}
-
-// Pull implements runtime.Images.
-func (r *Runtime) Pull(ctx context.Context, ref string) (runtime.Image, error) {
-	ctx = r.context(ctx)
-	name, err := fullName(ref)
-	if err != nil {
-		return runtime.Image{}, &runtime.ReasonError{
-			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
-		}
-	}
-	hosts := dockerconfig.HostOptions{HostDir: dockerconfig.HostDirFromRoot(r.HostsDir)}
-	pulled, err := r.client.Pull(ctx, name,
-		client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)})),
-		client.WithPullUnpack, client.WithPullSnapshotter(r.Snapshotter),
-		client.WithMaxConcurrentDownloads(pullLayersAtOnce))
-	if err == nil {
-		_, err = r.ready(ctx, pulled.Metadata())
-	}
-	if err != nil {
-		err = mapped("pulling image "+name, err)
-		if isInterrupted(ctx, err) {
-			return runtime.Image{}, err
-		}
-		return runtime.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
-	}
-	return runtime.Image{Name: pulled.Name(), ID: imageID(pulled.Metadata())}, nil
 }
 
 // imageFor is what a start needs of an image that Resolve or Pull returned.

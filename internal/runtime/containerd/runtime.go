@@ -34,6 +34,7 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/host"
+	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -72,6 +73,8 @@ type Options struct {
 	RuntimeName string
 	// HostsDir has the registries' settings; DefaultHostsDir if empty.
 	HostsDir string
+	// Credentials say who podrun is to registries.
+	Credentials registry.Credentials
 	// ClusterDomain ends pods' full names.
 	ClusterDomain string
 	Dirs          layout.Dirs
@@ -102,7 +105,8 @@ type Runtime struct {
 	// classed says that the cgroups of the classes of pods are made.
 	classed atomic.Bool
 
-	known *known
+	flights registry.Flights
+	known   *known
 	// images has what is known of images by the digest of their target.
 	images *memo[string, *image]
 	// users has whom users' names stand for, by image and name.

@@ -1,0 +1,125 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+func (a *app) listImagesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List images",
+		Example: "  podrun images list",
+		Args:    arguments(cobra.NoArgs),
+		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
+			return a.listImages(ctx, s)
+		}),
+	}
+}
+
+func (a *app) pullCommand() *cobra.Command {
+	var registry registryFlags
+	c := &cobra.Command{
+		Use:   "pull IMAGE...",
+		Short: "Pull images from their registries",
+		Long: "pull fetches images whether or not they are present, and prints each with its digest. What an interrupted\n" +
+			"pull has fetched is not fetched again.",
+		Example: "  podrun images pull docker.io/library/nginx:1.29",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, refs []string) error {
+			if err := needRoot(c); err != nil {
+				return err
+			}
+			o := a.connection()
+			registry.options(&o)
+			conn, err := agent.Connect(c.Context(), o)
+			if err != nil {
+				return unreachable(c.Context(), err)
+			}
+			defer conn.Close()
+			for _, ref := range refs {
+				pulled, err := conn.Runtime.Pull(c.Context(), ref)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(a.out, pulled.ID)
+			}
+			return nil
+		},
+	}
+	registry.add(c.Flags())
+	fromEnvironment(c.Flags())
+	return c
+}
+
+func (a *app) saveCommand() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:     "save IMAGE...",
+		Short:   "Save images to an archive",
+		Long:    "save writes images, for this machine's platform, to an archive that load, docker and others can read.",
+		Example: "  podrun images save -o web.tar web:1",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
+			if file == "" || file == "-" {
+				return imageError(s.Save(ctx, refs, a.out))
+			}
+			// Under another name first: whoever finds the file finds it whole.
+			f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+			if err != nil {
+				return err
+			}
+			defer os.Remove(f.Name())
+			err = errors.Join(s.Save(ctx, refs, f), f.Chmod(0o644), f.Close())
+			if err == nil {
+				err = os.Rename(f.Name(), file)
+			}
+			return imageError(err)
+		}),
+	}
+	c.Flags().StringVarP(&file, "output", "o", "", "file to write (default: standard output)")
+	return c
+}
+
+func (a *app) removeImagesCommand() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:     "rm IMAGE...",
+		Short:   "Remove images",
+		Example: "  podrun images rm web:1",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
+			var all error
+			for _, ref := range refs {
+				name, err := s.RemoveImage(ctx, ref, force)
+				if err == nil {
+					fmt.Fprintln(a.out, name)
+				}
+				all = errors.Join(all, err)
+			}
+			return imageError(all)
+		}),
+	}
+	c.Flags().BoolVar(&force, "force", false, "remove them though containers are made of them; those run on")
+	return c
+}
+
+// imageError gives an error of the image store its hint.
+func imageError(err error) error {
+	switch {
+	case errors.Is(err, containerd.ErrImageUsed):
+		return &failure{code: exitFailed, err: err, hint: "--force removes it all the same; containers that run go on"}
+	case errors.Is(err, runtime.ErrNotFound):
+		return &failure{code: exitFailed, err: err, hint: "podrun images lists those that are present"}
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
+	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+const (
+	reasonErrImagePull     = "ErrImagePull"
+	reasonInvalidImageName = "InvalidImageName"
+	pullLayersAtOnce       = 4
+)
+
+// Pull implements runtime.Images. What an interrupted pull fetched is not fetched again.
+func (r *Runtime) Pull(ctx context.Context, ref string) (runtime.Image, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return runtime.Image{}, &runtime.ReasonError{
+			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
+		}
+	}
+	return r.flights.Pull(ctx, named.String(), func(ctx context.Context) (runtime.Image, error) {
+		ctx = r.context(ctx)
+		pulled, err := r.pull(ctx, named)
+		if err != nil && r.dropSpoilt(ctx, err) {
+			return r.pull(ctx, named)
+		}
+		return pulled, err
+	})
+}
+
+// dropSpoilt removes what an earlier pull fetched in part, if the error says that it cannot be completed: its
+// digest is wrong, or the registry has nothing to go on with. containerd itself would go on with it for
+// ever. It reports whether anything was removed.
+func (r *Runtime) dropSpoilt(ctx context.Context, err error) bool {
+	var answer remotes.ErrUnexpectedStatus
+	outOfRange := errors.As(err, &answer) && answer.StatusCode == http.StatusRequestedRangeNotSatisfiable
+	if ctx.Err() != nil || !outOfRange && !errdefs.IsFailedPrecondition(err) {
+		return false
+	}
+	named := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindAllString(err.Error(), -1)
+	begun, err := r.client.ContentStore().ListStatuses(ctx)
+	if err != nil {
+		return false
+	}
+	dropped := false
+	for _, status := range begun {
+		_, digest, _ := strings.Cut(status.Ref, "-") // as layer-sha256:…
+		if slices.Contains(named, digest) && r.client.ContentStore().Abort(ctx, status.Ref) == nil {
+			r.Log.Info("what was fetched in part is spoilt and fetched again", "digest", digest)
+			dropped = true
+		}
+	}
+	return dropped
+}
+
+func (r *Runtime) pull(ctx context.Context, named reference.Named) (runtime.Image, error) {
+	hosts := dockerconfig.HostOptions{
+		HostDir: dockerconfig.HostDirFromRoot(r.HostsDir),
+		Credentials: func(host string) (string, string, error) {
+			return r.Credentials.For(host, reference.Path(named))
+		},
+	}
+	pulled, err := r.client.Pull(ctx, named.String(),
+		client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)})),
+		client.WithPullUnpack, client.WithPullSnapshotter(r.Snapshotter),
+		client.WithMaxConcurrentDownloads(pullLayersAtOnce))
+	if err == nil {
+		_, err = r.ready(ctx, pulled.Metadata())
+	}
+	if err != nil {
+		err = mapped("pulling image "+named.String(), err)
+		if isInterrupted(ctx, err) {
+			return runtime.Image{}, err
+		}
+		return runtime.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
+	}
+	return runtime.Image{Name: pulled.Name(), ID: imageID(pulled.Metadata())}, nil
+}

@@ -1,0 +1,277 @@
+package containerd_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+
+	"podrun.io/podrun/internal/image"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/testimage"
+)
+
+// hub is a registry that can be told to misbehave.
+type hub struct {
+	*httptest.Server
+	inner http.Handler
+	ref   string // an image that it has
+
+	mu    sync.Mutex
+	asked map[string]int // requests for what a pull needs, by kind
+	// between stands before the registry for the pulls; true: it has answered.
+	between func(w http.ResponseWriter, r *http.Request) bool
+}
+
+// newHub makes a registry with one image in it, which r does not have.
+func newHub(t *testing.T, d daemon, r *containerd.Runtime) (h *hub, digest string) {
+	t.Helper()
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	h = &hub{inner: inner, asked: map[string]int{}}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		h.mu.Lock()
+		between := h.between
+		for _, kind := range []string{"manifests", "blobs"} {
+			if q.Method == http.MethodGet && strings.Contains(q.URL.Path, "/"+kind+"/") {
+				h.asked[kind]++
+			}
+		}
+		h.mu.Unlock()
+		if between == nil || !between(w, q) {
+			inner.ServeHTTP(w, q)
+		}
+	}))
+	t.Cleanup(h.Close)
+	h.ref = strings.TrimPrefix(h.URL, "http://") + "/team/busybox:1"
+	digest = push(t, d, r, h.ref)
+	h.asked = map[string]int{}
+	return h, digest
+}
+
+func (h *hub) misbehave(between func(w http.ResponseWriter, r *http.Request) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.between = between
+}
+
+func (h *hub) count(kind string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.asked[kind]
+}
+
+// failing pulls and returns the failure's words.
+func failing(t *testing.T, r *containerd.Runtime, ref string) string {
+	t.Helper()
+	_, err := r.Pull(t.Context(), ref)
+	var why *runtime.ReasonError
+	if !errors.As(err, &why) || why.Reason != "ErrImagePull" {
+		t.Fatalf("%s: %v", ref, err)
+	}
+	return err.Error()
+}
+
+func TestPullByDigestAndMirror(t *testing.T) {
+	d := embeddedDaemon(t)
+	o := options(t, d)
+	o.HostsDir = t.TempDir()
+	r := connectWith(t, d, o)
+	h, digest := newHub(t, d, r)
+	byDigest := strings.TrimSuffix(h.ref, ":1") + "@" + digest
+	if got, err := r.Pull(t.Context(), byDigest); err != nil || got.Name != byDigest || got.ID != byDigest {
+		t.Errorf("%+v, %v", got, err)
+	}
+	wrong := strings.Replace(byDigest, "sha256:", "sha256:0123", 1)
+	if text := failing(t, r, wrong[:len(byDigest)]); !strings.Contains(text, "not found") {
+		t.Errorf("another digest: %s", text)
+	}
+	dir := filepath.Join(o.HostsDir, "images.example")
+	settings := fmt.Sprintf("server = \"https://images.example\"\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", h.URL)
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(settings), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Pull(t.Context(), "images.example/team/busybox:1"); err != nil || got.ID != "images.example/team/busybox@"+digest {
+		t.Errorf("by a mirror: %+v, %v", got, err)
+	}
+}
+
+func TestPullWithCredentials(t *testing.T) {
+	d := embeddedDaemon(t)
+	o := options(t, d)
+	file := filepath.Join(t.TempDir(), "config.json")
+	o.Credentials = image.Credentials{Path: file}
+	r := connectWith(t, d, o)
+	h, _ := newHub(t, d, r)
+	h.misbehave(func(w http.ResponseWriter, q *http.Request) bool {
+		user, password, _ := q.BasicAuth()
+		if user == "me" && password == "s3cret" {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="hub"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
+		return true
+	})
+	keep := func(user string) {
+		t.Helper()
+		text := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, strings.TrimPrefix(h.URL, "http://"), base64.StdEncoding.EncodeToString([]byte(user)))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := failing(t, r, h.ref); !strings.Contains(text, "no such file") {
+		t.Errorf("without the file: %s", text)
+	}
+	keep("me:wrong")
+	if text := failing(t, r, h.ref); !strings.Contains(text, "401") && !strings.Contains(text, "authorization failed") || strings.Contains(text, "wrong") {
+		t.Errorf("with a wrong password: %s", text)
+	}
+	keep("me:s3cret") // and it counts at once
+	if _, err := r.Pull(t.Context(), h.ref); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPullOnce: however many want an image at once, it is fetched once.
+func TestPullOnce(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := connect(t, d)
+	h, digest := newHub(t, d, r)
+	all := make(chan struct{})
+	var together sync.Once
+	var wanting sync.WaitGroup
+	var started sync.WaitGroup
+	h.misbehave(func(_ http.ResponseWriter, q *http.Request) bool {
+		together.Do(func() { <-all }) // the first waits until all want it
+		return false
+	})
+	for range 8 {
+		started.Add(1)
+		wanting.Go(func() {
+			started.Done()
+			if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+	started.Wait()
+	close(all)
+	wanting.Wait()
+	if blobs := h.count("blobs"); blobs != 2 { // the config and the layer
+		t.Errorf("%d blobs were fetched", blobs)
+	}
+}
+
+// TestPullFaults: what a registry and the net do wrong is told in its own words, harms nothing, and the
+// next pull makes it good.
+func TestPullFaults(t *testing.T) {
+	answer := func(code int, text string) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(code)
+			fmt.Fprint(w, text)
+			return true
+		}
+	}
+	// onBlobs answers for the layer and leaves all else to the registry.
+	var h *hub
+	onBlobs := func(do func(http.ResponseWriter)) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, q *http.Request) bool {
+			if q.Method != http.MethodGet || !strings.Contains(q.URL.Path, "/blobs/") {
+				return false
+			}
+			do(w)
+			return true
+		}
+	}
+	for name, c := range map[string]struct {
+		between func(http.ResponseWriter, *http.Request) bool
+		want    string
+	}{
+		"down":     {answer(500, "out of cheese"), "500"},
+		"too many": {answer(429, `{"errors":[{"code":"TOOMANYREQUESTS","message":"slow down, friend"}]}`), "429"},
+		"denied":   {answer(403, `{"errors":[{"code":"DENIED","message":"not for you"}]}`), "403"},
+		"corrupt":  {onBlobs(func(w http.ResponseWriter) { fmt.Fprint(w, "garbage") }), ""},
+		"changed on the way": {func(w http.ResponseWriter, q *http.Request) bool {
+			if q.Method != http.MethodGet || !strings.Contains(q.URL.Path, "/blobs/") {
+				return false
+			}
+			answer := httptest.NewRecorder()
+			h.inner.ServeHTTP(answer, q)
+			body := answer.Body.Bytes()
+			body[len(body)/2] ^= 1
+			_, _ = w.Write(body)
+			return true
+		}, "unexpected commit digest"},
+		"cut off": {onBlobs(func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "1000000")
+			fmt.Fprint(w, "begun")
+			panic(http.ErrAbortHandler)
+		}), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := embeddedDaemon(t)
+			r := connect(t, d)
+			var digest string
+			h, digest = newHub(t, d, r)
+			h.misbehave(c.between)
+			text := failing(t, r, h.ref)
+			t.Log(text)
+			if !strings.Contains(text, c.want) {
+				t.Errorf("no %q", c.want)
+			}
+			if _, err := r.Resolve(t.Context(), h.ref); !errors.Is(err, runtime.ErrNotFound) {
+				t.Errorf("there all the same: %v", err)
+			}
+			h.misbehave(nil)
+			if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestSaveAndRemoveImages(t *testing.T) {
+	r := newRig(t, embeddedDaemon(t), "sleep 1000")
+	r.run(t)
+	loadFile(t, r.Runtime, archive(t, "other:1", testimage.Env("A=b")))
+	file := filepath.Join(t.TempDir(), "saved.tar")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Save(t.Context(), []string{"other:1", imageRef}, f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Save(t.Context(), []string{"none:1"}, io.Discard); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("saving nothing: %v", err)
+	}
+	if name, err := r.RemoveImage(t.Context(), "other:1", false); err != nil || name != "docker.io/library/other:1" {
+		t.Errorf("%q, %v", name, err)
+	}
+	if _, err := r.RemoveImage(t.Context(), "other:1", false); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, containerd.ErrImageUsed) {
+		t.Errorf("one that is used: %v", err)
+	}
+	if _, err := r.RemoveImage(t.Context(), imageRef, true); err != nil {
+		t.Error(err)
+	}
+	if names := loadFile(t, r.Runtime, file); len(names) != 2 || names[0] != "docker.io/library/other:1" {
+		t.Errorf("loaded again: %q", names)
+	}
+	if _, err := r.Resolve(t.Context(), "other:1"); err != nil {
+		t.Error(err)
+	}
+}
