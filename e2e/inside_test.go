@@ -134,6 +134,8 @@ func TestConfiguration(t *testing.T) {
 	n.says("a", "cat /config/greeting /all/deep/greeting; echo $GREETING", "byebyehello")
 	n.write("login.yaml", fmt.Sprintf(password, newWord))
 	n.says("a", "cat /secret/password /all/password", newWord+newWord)
+	n.write("a.yaml", strings.Replace(configured, "app: web", "app: site", 1))
+	n.says("a", "cat /all/labels", `app="site"`)
 	// What is gone stays until it is known what to show instead.
 	n.remove("settings.yaml")
 	n.write("b.yaml", manifest("b", "Always", forever))

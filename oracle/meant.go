@@ -73,7 +73,7 @@ var meant = []meaning{
 		follows).where(`spec\.volumes.*`),
 	on(ofPodrun, `spec\.volumes[]\.emptyDir\.medium`, `Unsupported value`, "podrun refuses an unknown `emptyDir.medium`",
 		"The kubelet takes it and then never starts the pod."),
-	on(ofPodrun, `spec\.volumes[]\.persistentVolumeClaim\.claimName`, `RFC 1123`, "podrun judges a claim's name",
+	on(ofPodrun, `spec\.volumes[]\.persistentVolumeClaim\.claimName`, `RFC 1123|253 characters`, "podrun judges a claim's name",
 		"It is a directory's name. In Kubernetes no claim of such a name can exist, and the pod would wait for ever."),
 	on(ofKubernetes, `spec\.volumes[]\.projected\.path`, ``, "Kubernetes says `projected.path` for the path of a projected token or certificate",
 		misread).where(`spec\.volumes[]\.projected\.sources[]\.(serviceAccountToken|clusterTrustBundle|podCertificate).*`),
