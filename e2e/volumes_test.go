@@ -182,3 +182,28 @@ func TestRestartOnChange(t *testing.T) {
 		t.Error("the pod has been replaced for nothing")
 	}
 }
+
+// TestImageVolumes: an image's files, whole and in part, read-only; a pod waits for one that is missing.
+func TestImageVolumes(t *testing.T) {
+	n := newNode(t)
+	with := func(name, spec, mount string) string {
+		return manifest(name, "Always", forever, "volumes: [{name: v, image: "+spec+"}]") + "    volumeMounts: [{name: v, mountPath: /v" + mount + "}]\n"
+	}
+	n.write("a.yaml", with("a", "{reference: podrun.example/box:1}", ""))
+	n.write("b.yaml", with("b", "{reference: podrun.example/box:1, pullPolicy: Never}", ", subPath: bin"))
+	n.write("c.yaml", with("c", "{reference: podrun.example/box:1}", ", subPath: none"))
+	n.write("d.yaml", with("d", "{reference: podrun.example/none:1, pullPolicy: Never}", ""))
+	n.serve()
+	n.waits("c-n", "FailedMount", `subPath "none" is not in the volume`)
+	n.waits("d-n", "ErrImageNeverPull", `image "podrun.example/none:1" of volume "v"`)
+	for pod, line := range map[string]string{"a": "/v/bin/busybox echo runs; touch /v/x || echo kept", "b": "/v/busybox echo runs; touch /v/x || echo kept"} {
+		n.ready(pod + "-n")
+		if got := n.shell(pod, line+" 2>/dev/null"); got != "runs\nkept" {
+			t.Errorf("%s: %q", pod, got)
+		}
+	}
+	p := n.pod("a-n")
+	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGKILL))
+	n.restarted("a-n", 1)
+	n.says("a", "/v/bin/busybox echo again", "again")
+}

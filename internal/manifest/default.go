@@ -71,6 +71,9 @@ func defaultVolume(v *v1.VolumeSource) {
 	if v.HostPath != nil {
 		orElseNew(&v.HostPath.Type, v1.HostPathUnset)
 	}
+	if v.Image != nil {
+		orElse(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+	}
 	if v.Secret != nil {
 		orElseNew(&v.Secret.DefaultMode, v1.SecretVolumeSourceDefaultMode)
 	}

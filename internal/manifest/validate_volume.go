@@ -71,6 +71,13 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 	judge("projected", s.Projected != nil, func(at *field.Path) field.ErrorList {
 		return append(validateMode(s.Projected.DefaultMode, at.Child("defaultMode")), validateProjections(s.Projected.Sources, at)...)
 	})
+	judge("image", s.Image != nil, func(at *field.Path) field.ErrorList {
+		errs := named(s.Image.Reference, at.Child("reference"))
+		if strings.TrimSpace(s.Image.Reference) != s.Image.Reference {
+			errs = append(errs, field.Invalid(at.Child("reference"), s.Image.Reference, "must not have leading or trailing whitespace"))
+		}
+		return append(errs, supported(s.Image.PullPolicy, at.Child("pullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
+	})
 	return errs
 }
 

@@ -27,6 +27,8 @@ type Inside struct {
 	Node v1.ResourceList
 	// Files has what fileKeyRef reads.
 	Files map[FileKey]string
+	// Shown has where the files of image volumes are, by the volume's name.
+	Shown map[string]string
 	// Env are the container's variables, resolved, each name once.
 	Env []Variable
 }

@@ -125,6 +125,9 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 	if err != nil {
 		return err
 	}
+	if in.Shown, err = w.imageVolumes(ctx, c); err != nil {
+		return err
+	}
 	mounts, err := w.o.Volumes.Setup(ctx, in)
 	if err != nil {
 		return err

@@ -76,6 +76,7 @@ func (w *worker) keepPull(r pullResult) {
 		return
 	}
 	delete(w.images, r.container)
+	w.pulledVolume()
 	if r.err == nil {
 		w.images[r.container] = &image{ready: r.ready}
 	}

@@ -113,6 +113,9 @@ type Images interface {
 	Resolve(ctx context.Context, ref string) (Image, error)
 	// Pull fetches the image and makes it ready to run.
 	Pull(ctx context.Context, ref string) (Image, error)
+	// Show makes the files of an image visible, read-only, as a volume of a revision's, and returns where.
+	// They are until the revision's data is removed.
+	Show(ctx context.Context, image Image, uid pod.UID, volume string) (path string, err error)
 }
 
 // ExecIO is where an exec'd process reads and writes.

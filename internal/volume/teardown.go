@@ -110,7 +110,7 @@ func isOwnMount(podDir string, m *mountinfo.Info) bool {
 	case layout.KindNFS:
 		return m.FSType == "nfs" || m.FSType == "nfs4"
 	case layout.KindImage:
-		return m.Source == mountSource || m.FSType == "overlay"
+		return false // the runtime's
 	}
 	return memory
 }

@@ -167,6 +167,8 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 	case from.NFS != nil:
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)
 		return source{path: path, readOnly: from.NFS.ReadOnly}, err
+	case from.Image != nil && in.Shown[name] != "":
+		return source{path: in.Shown[name], readOnly: true, filled: true}, nil
 	case isFilled(volume):
 		path, err := v.readyFilled(in, volume)
 		return source{path: path, readOnly: true, filled: true}, err

@@ -142,6 +142,7 @@ var table = map[string]map[string]rule{
 		"bindMountOptions":  no(),
 	},
 	"Volume":                            volume,
+	"ImageVolumeSource":                 {"reference": yes(""), "pullPolicy": yes("")},
 	"NFSVolumeSource":                   {"server": yes(""), "path": yes(""), "readOnly": yes("")},
 	"PersistentVolumeClaimVolumeSource": {"claimName": yes("unique in the pod's namespace"), "readOnly": yes("")},
 	"EmptyDirVolumeSource": {
@@ -198,7 +199,7 @@ var volume = map[string]rule{
 	"name": yes(""), "emptyDir": yes(""), "hostPath": yes(""),
 	"secret": yes(""), "configMap": yes(""), "downwardAPI": yes(""), "projected": yes(""),
 	"nfs": yes("mounted with the machine's mount command"), "persistentVolumeClaim": yes("a directory of that name that outlives the pod; see podrun get volumes"),
-	"image":                no(),
+	"image":                yes("read-only"),
 	"iscsi":                never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),
 	"fc":                   never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),
 	"gcePersistentDisk":    never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),

@@ -221,6 +221,9 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		return err
 	}
 	ctx = r.context(ctx)
+	if err := r.hide(ctx, uid); err != nil {
+		return err
+	}
 	dirs := []string{r.Dirs.PodLogs(key, uid), r.Dirs.Pod(uid)}
 	for _, dir := range dirs {
 		if err := notMounted(dir); err != nil {

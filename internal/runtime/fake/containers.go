@@ -168,6 +168,19 @@ func (r *Runtime) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	return r.images[ref], nil
 }
 
+// Show says where the files would be.
+func (r *Runtime) Show(ctx context.Context, image runtime.Image, uid pod.UID, volume string) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "Show", image.Name); err != nil {
+		return "", err
+	}
+	if _, ok := r.images[image.Name]; !ok {
+		return "", fmt.Errorf("image %s: %w", image.Name, runtime.ErrNotFound)
+	}
+	return "/fake/" + string(uid) + "/" + volume, nil
+}
+
 // AddImage puts an image there and says how its process behaves.
 func (r *Runtime) AddImage(ref string, s Script) {
 	r.mu.Lock()

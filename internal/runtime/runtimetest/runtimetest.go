@@ -69,6 +69,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"sandboxes", testSandboxes},
 		{"host ports", testHostPorts},
 		{"data", testData},
+		{"variables", testEnv},
+		{"images as volumes", testShow},
 		{"odd names", testOddNames},
 		{"containers of a pod share namespaces", testShared},
 		{"security contexts", testSecurity},

@@ -1,0 +1,99 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// labelRoot keeps a snapshot from containerd's collector.
+const labelRoot = "containerd.io/gc.root"
+
+// shownKey names the view of an image that a volume is, and its prefix all of a revision's.
+func shownKey(uid pod.UID, volume string) string {
+	return "podrun-volume-" + string(uid) + "-" + volume
+}
+
+// Show implements runtime.Images.
+func (r *Runtime) Show(ctx context.Context, i runtime.Image, uid pod.UID, volume string) (string, error) {
+	if err := checkUID(uid); err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(volume, "/\x00") || strings.Trim(volume, ".") == "" {
+		return "", fmt.Errorf("volume %q cannot be a directory's name", volume)
+	}
+	dir := r.Dirs.Volume(uid, layout.KindImage, volume)
+	if mounted, err := mountinfo.Mounted(dir); mounted || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return dir, err
+	}
+	ctx = r.context(ctx)
+	known, err := r.imageFor(ctx, i)
+	if err != nil {
+		return "", err
+	}
+	store := r.client.SnapshotService(r.Snapshotter)
+	key := shownKey(uid, volume)
+	labels := snapshots.WithLabels(map[string]string{labelRoot: time.Now().UTC().Format(time.RFC3339)})
+	mounts, err := store.View(ctx, key, known.chainID, labels)
+	if errdefs.IsAlreadyExists(err) {
+		mounts, err = store.Mounts(ctx, key)
+	}
+	if err != nil {
+		return "", mapped("showing image "+i.Name, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
+	}
+	for i := range mounts {
+		if !slices.Contains(mounts[i].Options, "ro") {
+			mounts[i].Options = append(slices.Clone(mounts[i].Options), "ro")
+		}
+	}
+	if err := mount.All(mounts, dir); err != nil {
+		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
+	}
+	return dir, nil
+}
+
+// hide takes down what Show made for a revision.
+func (r *Runtime) hide(ctx context.Context, uid pod.UID) error {
+	parent := filepath.Dir(r.Dirs.Volume(uid, layout.KindImage, "x"))
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was shown
+	}
+	if err != nil {
+		return err
+	}
+	store := r.client.SnapshotService(r.Snapshotter)
+	for _, e := range entries {
+		dir := filepath.Join(parent, e.Name())
+		mounted, err := mountinfo.Mounted(dir)
+		if err == nil && mounted {
+			err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+		}
+		if err != nil {
+			return fmt.Errorf("unmounting %s: %w", dir, err)
+		}
+		if err := store.Remove(ctx, shownKey(uid, e.Name())); err != nil && !isNotFound(err) {
+			return mapped("removing a view of an image", err)
+		}
+	}
+	return nil
+}
