@@ -56,7 +56,7 @@ func (d description) line(indent int, name, value string) {
 	}
 	pad := strings.Repeat(" ", indent)
 	const width = 20
-	value = strings.ReplaceAll(strings.TrimRight(value, "\n"), "\n", "\n"+strings.Repeat(" ", max(width, indent)))
+	value = strings.ReplaceAll(strings.TrimRight(plain(value), "\n"), "\n", "\n"+strings.Repeat(" ", max(width, indent)))
 	fmt.Fprintf(d.out, "%s%-*s%s\n", pad, width-indent, name+":", value)
 }
 

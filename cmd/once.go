@@ -128,7 +128,7 @@ func (a *app) printLogs(r agent.Result, which string) {
 				continue
 			}
 			if failed {
-				fmt.Fprintf(a.errOut, "%s/%s container %s failed: %s, exit code %d%s\n", p.Namespace, p.Name, s.Name, t.Reason, t.ExitCode, detail(t.Message))
+				fmt.Fprintf(a.errOut, "%s/%s container %s failed: %s, exit code %d%s\n", p.Namespace, p.Name, s.Name, t.Reason, t.ExitCode, plain(detail(t.Message)))
 			}
 			a.printLog(p, s, which == "all")
 		}

@@ -23,6 +23,8 @@ type table struct {
 func (t *table) print(rows ...[]string) error {
 	for _, row := range rows {
 		for i, cell := range row {
+			row[i] = plain(cell)
+			cell = row[i]
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
 			}

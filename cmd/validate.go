@@ -172,7 +172,7 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 		}
 	} else {
 		for _, e := range f.Errors {
-			if _, err := fmt.Fprintln(a.out, e); err != nil {
+			if _, err := fmt.Fprintln(a.out, plain(e.Error())); err != nil {
 				return err
 			}
 		}

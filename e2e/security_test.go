@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,5 +169,53 @@ func TestPodSecurity(t *testing.T) {
 	}
 	if r := n.once(inContainer(manifest("c", "Never", "true"), "securityContext: {privileged: true}"), "--pod-security=baseline"); r.code != 2 {
 		t.Errorf("once: %v", r)
+	}
+}
+
+// Who may not read a manifest may not read what podrun writes about its pods.
+func TestFileModes(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", manifest("a", "Always", "echo hello; "+forever))
+	n.serve()
+	n.ready("a-n")
+	n.await("its log", func() error {
+		if got := n.ok("logs", "a"); got != "hello\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	seen := 0
+	for _, top := range []string{"root", "run", "log"} {
+		must(t, filepath.WalkDir(n.path(top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return nil // gone meanwhile
+			}
+			info, err := d.Info()
+			if err != nil {
+				return nil
+			}
+			switch rel, _ := filepath.Rel(n.dir, path); {
+			case rel == "root/containerd", rel == "root/bin", rel == "run/containerd":
+				return filepath.SkipDir // no pods' content: containerd's own, and podrun's program
+			case strings.HasPrefix(rel, "run/sandboxes/") && slices.Contains([]string{"net", "ipc", "uts"}, d.Name()):
+				return nil // pins: the kernel asks for rights, not for a mode
+			case rel == "run/etc":
+				return filepath.SkipDir // what every process of the pod reads, whoever it is
+			case d.IsDir() && info.Mode().Perm()&0o001 == 0:
+				seen++
+				return filepath.SkipDir // nobody else gets further
+			case d.IsDir() && info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
+				t.Errorf("others can write to %s (%v)", rel, info.Mode())
+			case info.Mode().IsRegular() && info.Mode().Perm()&0o006 != 0, info.Mode()&os.ModeSocket != 0 && info.Mode().Perm()&0o077 != 0:
+				t.Errorf("others can read or write %s (%v)", rel, info.Mode())
+			}
+			if !d.IsDir() {
+				seen++
+			}
+			return nil
+		}))
+	}
+	if seen < 6 {
+		t.Errorf("only %d files", seen)
 	}
 }

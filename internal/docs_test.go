@@ -1,6 +1,7 @@
 package internal_test
 
 import (
+	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -77,5 +78,41 @@ func TestMakeTargetsAreDocumented(t *testing.T) {
 	targets, told := names(`(?m)^([a-z0-9]+):.*## `, makefile), names("(?m)^\\| `make ([a-z0-9]+)`", guide)
 	if !slices.Equal(targets, told) {
 		t.Errorf("Makefile has %v, CONTRIBUTING.md %v", targets, told)
+	}
+}
+
+// Every line of the threat model names tests, and each of them is there.
+func TestSecurityIsTested(t *testing.T) {
+	text, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test {
+				known[f.Name.Name] = true
+			}
+		}
+	}
+	name := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`")
+	lines := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| ---") || strings.HasPrefix(line, "| What") {
+			continue
+		}
+		lines++
+		tests := name.FindAllStringSubmatch(line, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test: %s", line)
+		}
+		for _, m := range tests {
+			if !known[m[1]] {
+				t.Errorf("there is no %s: %s", m[1], line)
+			}
+		}
+	}
+	if lines < 20 {
+		t.Errorf("only %d lines", lines)
 	}
 }
