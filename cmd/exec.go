@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -115,9 +114,9 @@ func (a *app) execIn(ctx context.Context, e runtime.Execer, id string, command [
 	return e.Exec(ctx, id, command, streams)
 }
 
-// terminalOf returns in if it is a terminal, else nil.
-func terminalOf(in io.Reader) *os.File {
-	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+// terminalOf returns a stream if it is a terminal, else nil.
+func terminalOf(stream any) *os.File {
+	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
 	}
 	return nil

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,9 @@ func (a *app) onceCommand() *cobra.Command {
 			"unless --rm.\n\n" +
 			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage or a manifest that cannot be\n" +
 			"used (nothing was started); 3 containerd out of reach; 124 --timeout passed; 130 interrupted. Pods that\n" +
-			"were not done are stopped then.",
+			"were not done are stopped then: with their grace period, and at a second interrupt at once.\n\n" +
+			"A pod with the annotation podrun.io/after starts when the pods that it names have succeeded or, with\n" +
+			"restartPolicy Always, are ready. Should one of them fail, it is not started.",
 		Example: "  # a job from standard input, with its whole output\n  podrun once --manifests - --logs all <job.yaml\n\n" +
 			"  # in CI: at most ten minutes, a JUnit report, nothing left behind\n  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
 		Args: arguments(cobra.NoArgs),
@@ -65,14 +68,27 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	if err := needRoot(c); err != nil {
 		return err
 	}
-	began := time.Now()
-	lines := progress{a: a, began: began, told: map[pod.Key]string{}}
+	lines := newProgress(a.errOut, agent.Done)
+	a.errOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.hurry
+	ticking, stop := sync.WaitGroup{}, make(chan struct{})
+	ticking.Go(func() { lines.tick(stop) })
+	finish := sync.OnceFunc(func() {
+		close(stop)
+		ticking.Wait()
+		lines.finish()
+	})
+	defer finish()
+	saying := context.AfterFunc(c.Context(), func() {
+		fmt.Fprintln(lines, "interrupted: stopping the pods; interrupt again to kill them at once")
+	})
+	defer saying()
 	var reportError error
 	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
 		Timeout: f.timeout, Remove: f.remove, Progress: lines.tell,
 		Finished: func(r agent.Result) {
+			finish()
 			a.printLogs(r, f.logs)
-			reportError = a.writeReport(r, f.report, time.Since(began))
+			reportError = a.writeReport(r, f.report, time.Since(lines.began))
 		},
 	})
 	if err == nil {
@@ -87,28 +103,14 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	case result.TimedOut:
 		return &failure{code: exitTimeout, err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
 	case result.Failed():
+		for _, p := range result.Pods {
+			if result.Stranded()[pod.KeyOf(p)] {
+				fmt.Fprintf(a.errOut, "%s/%s was not started: it %s\n", p.Namespace, p.Name, p.Status.Message)
+			}
+		}
 		return &failure{code: exitFailed}
 	}
 	return nil
-}
-
-// progress prints a line per pod whenever its state changes.
-type progress struct {
-	a     *app
-	began time.Time
-	mu    sync.Mutex
-	told  map[pod.Key]string
-}
-
-func (l *progress) tell(p *v1.Pod) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	state := summarize(p).text
-	if l.told[pod.KeyOf(p)] == state {
-		return
-	}
-	l.told[pod.KeyOf(p)] = state
-	fmt.Fprintf(l.a.errOut, "%6.1fs %s/%s %s\n", time.Since(l.began).Seconds(), p.Namespace, p.Name, state)
 }
 
 // printLogs prints what the chosen containers wrote and, for failed ones, why they ended.

@@ -64,7 +64,7 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 			one.Failure = &junitMessage{Message: summarize(p).text, Text: endings(p)}
 		case !agent.Done(p):
 			suite.Errors++
-			one.Error = &junitMessage{Message: "not done: " + summarize(p).text}
+			one.Error = &junitMessage{Message: "not done: " + summarize(p).text, Text: p.Status.Message}
 		}
 		suite.Cases = append(suite.Cases, one)
 	}

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ type app struct {
 	out, errOut io.Writer
 	// log is there when a command runs.
 	log *slog.Logger
+	// hurry is closed when a person who has asked for the end asks again.
+	hurry chan struct{}
 	globals
 }
 
@@ -47,13 +50,40 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	if code, is := embedded.Dispatch(ctx, os.Args); is {
 		return code
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	a := &app{in: in, out: out, errOut: errOut, hurry: make(chan struct{})}
+	ctx, stop := a.heed(ctx)
 	defer stop()
-	a := &app{in: in, out: out, errOut: errOut}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	return a.exit(err)
+}
+
+// heed returns a context that ends at the first SIGINT or SIGTERM; at the second one hurry is closed, and
+// the third one ends the process.
+func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	var heeding sync.WaitGroup
+	heeding.Go(func() {
+		for _, then := range []func(){cancel, func() { close(a.hurry) }} {
+			select {
+			case <-signals:
+				then()
+			case <-ended:
+				return
+			}
+		}
+		signal.Stop(signals)
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		close(ended)
+		heeding.Wait()
+		cancel()
+	}
 }
 
 const (
@@ -164,16 +194,23 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
 		return usage(c, fmt.Errorf("--log-level %q: must be debug, info, warn or error", a.logLevel))
 	}
-	options := &slog.HandlerOptions{Level: level}
-	switch a.logFormat {
-	case "text":
-		a.log = slog.New(slog.NewTextHandler(a.errOut, options))
-	case "json":
-		a.log = slog.New(slog.NewJSONHandler(a.errOut, options))
-	default:
+	if a.logFormat != "text" && a.logFormat != "json" {
 		return usage(c, fmt.Errorf("--log-format %q: must be text or json", a.logFormat))
 	}
+	a.log = slog.New(a.logHandler(a.errOut))
 	return nil
+}
+
+// logHandler writes the log to w, as the flags say. They have been checked.
+func (a *app) logHandler(w io.Writer) slog.Handler {
+	var o slog.HandlerOptions
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(a.logLevel))
+	o.Level = level
+	if a.logFormat == "json" {
+		return slog.NewJSONHandler(w, &o)
+	}
+	return slog.NewTextHandler(w, &o)
 }
 
 // usageTemplate is cobra's with the examples last, where a reader's eye is.

@@ -129,6 +129,7 @@ func (a *app) serveCommand() *cobra.Command {
 			if err := needRoot(c); err != nil {
 				return err
 			}
+			o.Hurry = a.hurry
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},
 	}

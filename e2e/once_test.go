@@ -3,8 +3,10 @@ package e2e
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -188,4 +190,74 @@ func TestOnFailureRestartsUntilSuccess(t *testing.T) {
 	if s.RestartCount != 1 || s.LastTerminationState.Terminated == nil || s.LastTerminationState.Terminated.ExitCode != 1 {
 		t.Errorf("status: %s", asJSON(s))
 	}
+}
+
+// after is a manifest that starts after others.
+func after(manifest, names string) string {
+	return strings.Replace(manifest, "metadata:\n", "metadata:\n  annotations: {podrun.io/after: "+asJSON(names)+"}\n", 1)
+}
+
+func TestOnceInOrder(t *testing.T) {
+	n := newNode(t)
+	data := n.path("data")
+	must(t, os.Mkdir(data, 0o755))
+	says := func(name, policy, script string) string {
+		return inContainer(manifest(name, policy, "echo "+name+" >>/data/log; "+script, "volumes: [{name: data, hostPath: {path: "+data+"}}]"),
+			"volumeMounts: [{name: data, mountPath: /data}]")
+	}
+	// By name they would come in the opposite order.
+	all := after(says("a", "Never", "true"), "b, default/c") + "---\n" + after(says("b", "Always", forever), "c") + "---\n" + says("c", "OnFailure", "sleep 0.5; echo end >>/data/log")
+	if r := n.once(all); r.code != 0 {
+		t.Fatal(r)
+	}
+	log, err := os.ReadFile(filepath.Join(data, "log"))
+	must(t, err)
+	if got := strings.Fields(string(log)); strings.Join(got, " ") != "c end b a" {
+		t.Errorf("in this order: %q", got)
+	}
+	// What comes after a failure is not started, nor what comes after that.
+	report := n.path("report.xml")
+	r := n.once(after(says("q", "Never", "true"), "r")+"---\n"+after(says("r", "Never", "true"), "s")+"---\n"+says("s", "Never", "exit 3"), "--report="+report)
+	if r.code != 1 || !strings.Contains(r.stderr, "default/q-n was not started: it starts after default/r-n") {
+		t.Error(r)
+	}
+	if p := n.pod("q-n"); p != nil {
+		t.Errorf("left of a pod that was not started: %s", asJSON(p.Status))
+	}
+	xml, err := os.ReadFile(report)
+	must(t, err)
+	if !strings.Contains(string(xml), `failures="1" errors="2"`) {
+		t.Errorf("report: %s", xml)
+	}
+	for names, want := range map[string]string{
+		"b": "pods wait for each other: default/a-n after default/b-n after default/a-n", "nobody": "no manifest of this run makes pod default/nobody-n",
+	} {
+		r := n.once(after(manifest("a", "Never", "true"), names) + "---\n" + after(manifest("b", "Never", "true"), "a"))
+		if r.code != 2 || !strings.Contains(r.stderr, want) {
+			t.Errorf("after %s: %v", names, r)
+		}
+	}
+}
+
+func TestOnceInterruptedTwice(t *testing.T) {
+	n := newNode(t)
+	cmd := n.command(context.Background(), "once", "--manifests=-", "--node-name=n")
+	deaf := strings.Replace(manifest("deaf", "Never", "trap '' TERM; while :; do sleep 0.05; done"), "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(deaf), n.log
+	must(t, cmd.Start())
+	n.awaitPod("deaf-n", "to be ready", isReady)
+	must(t, cmd.Process.Signal(os.Interrupt))
+	n.await("the pod to be asked", func() error {
+		log, err := os.ReadFile(n.log.Name())
+		if err == nil && !strings.Contains(string(log), "stopping") {
+			err = errors.New("not said")
+		}
+		return err
+	})
+	must(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // the code is what counts
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit %d, want 130", code)
+	}
+	n.gone("deaf-n")
 }

@@ -42,7 +42,7 @@ var rooms = map[string]room{
 	"internal/host":                {},
 	"internal/cgroup":              {},
 	"internal/watch":               {},
-	"internal/manifest":            {imports: "pod env watch host manifest/document manifest/compat", pureFiles: "load.go policy.go validate_security.go validate_resources.go object.go gather.go roll.go validate_env.go validate_volume.go decode.go default.go validate.go uid.go merge.go change.go httpjudge.go httpmask.go"},
+	"internal/manifest":            {imports: "pod env watch host manifest/document manifest/compat", pureFiles: "load.go policy.go validate_security.go validate_resources.go object.go gather.go roll.go validate_env.go validate_volume.go decode.go default.go validate.go uid.go merge.go order.go change.go httpjudge.go httpmask.go"},
 	"internal/manifest/document":   {},
 	"internal/manifest/compat":     {imports: "manifest/document"},
 	"internal/manifest/verdict":    {imports: "manifest manifest/compat"},

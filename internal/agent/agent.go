@@ -56,7 +56,9 @@ type Options struct {
 	ImageDir string
 	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
 	Listen string
-	Log    *slog.Logger
+	// Hurry, once closed, has all that ends killed at once; may be nil.
+	Hurry <-chan struct{}
+	Log   *slog.Logger
 
 	// observer hears how listing goes; may be nil.
 	observer relist.Observer
@@ -195,7 +197,7 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
 	found := make(chan pod.Key)
-	h.loop.Found = found
+	h.loop.Found, h.loop.Hurry = found, h.o.Hurry
 	running.Go(func() { h.ended("probe", h.prober.Run(beneath, found)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
 	running.Go(func() { h.ended("names", h.names.Run(beneath, h.volumes)) })

@@ -94,9 +94,12 @@ func (b *board) result() (r Result, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all = true
-	for key, p := range b.pods {
+	for _, p := range b.pods {
 		r.Pods = append(r.Pods, p)
-		all = all && b.settled[key] && Done(p)
+	}
+	stranded := r.Stranded()
+	for key, p := range b.pods {
+		all = all && (b.settled[key] && Done(p) || stranded[key])
 	}
 	slices.SortFunc(r.Pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

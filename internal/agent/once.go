@@ -12,7 +12,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -39,6 +41,26 @@ type Result struct {
 // Failed reports that a pod failed.
 func (r Result) Failed() bool {
 	return slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+}
+
+// Stranded returns the pods that were not started because one that they were to start after has failed, or
+// was not started either.
+func (r Result) Stranded() map[pod.Key]bool {
+	lost, stranded := map[pod.Key]bool{}, map[pod.Key]bool{}
+	for _, p := range r.Pods {
+		lost[pod.KeyOf(p)] = p.Status.Phase == v1.PodFailed
+	}
+	for again := true; again; {
+		again = false
+		for _, p := range r.Pods {
+			key := pod.KeyOf(p)
+			waits := p.Status.Reason == plan.ReasonWaitingForPods && !lost[key]
+			if waits && slices.ContainsFunc(manifest.After(p), func(k pod.Key) bool { return lost[k] }) {
+				lost[key], stranded[key], again = true, true, true
+			}
+		}
+	}
+	return stranded
 }
 
 // Once runs the pods of all sources once and waits until each is done. When ctx ends first it stops the
@@ -90,8 +112,9 @@ func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
 	if remove || r.Interrupted {
 		return d
 	}
+	stranded := r.Stranded()
 	for _, p := range r.Pods {
-		if key := pod.KeyOf(p); !r.TimedOut || Done(p) {
+		if key := pod.KeyOf(p); !stranded[key] && (!r.TimedOut || Done(p)) {
 			d.Pods[key] = want.Pods[key]
 		}
 	}
@@ -115,7 +138,7 @@ func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
 		case <-ctx.Done():
 			return manifest.Desired{}, ctx.Err()
 		case d := <-in:
-			var bad []error
+			bad := strangers(d)
 			for _, p := range d.Problems {
 				bad = append(bad, p.Err)
 			}
@@ -147,6 +170,22 @@ func missing(d manifest.Desired) []error {
 	return errs
 }
 
+// strangers names what pods are to start after and that is nowhere: they would wait for ever.
+func strangers(d manifest.Desired) []error {
+	var bad []error
+	for _, p := range d.Pods {
+		for _, key := range manifest.After(p) {
+			if d.Complete && d.Pods[key] == nil {
+				bad = append(bad, &manifest.InvalidError{Errors: []manifest.FieldError{{
+					File: manifest.OriginOf(p).Path, Field: "metadata.annotations[" + manifest.AnnotationAfter + "]", Key: pod.KeyOf(p),
+					Message: fmt.Sprintf("Not found: %q: no manifest of this run makes pod %s", p.Annotations[manifest.AnnotationAfter], key),
+				}}})
+			}
+		}
+	}
+	return bad
+}
+
 // ManifestError says that nothing was run because a manifest cannot be used. Its text is the errors, a
 // line each.
 type ManifestError struct{ Err error }
@@ -156,10 +195,5 @@ func (e *ManifestError) Unwrap() error { return e.Err }
 
 // Done reports that a pod has come to its result: a job has ended, a service is ready.
 func Done(p *v1.Pod) bool {
-	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
-		return true
-	}
-	return p.Spec.RestartPolicy == v1.RestartPolicyAlways && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-	})
+	return p.Status.Phase == v1.PodFailed || reconcile.Arrived(p)
 }

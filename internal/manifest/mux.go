@@ -76,6 +76,7 @@ func Merge(w Word) Desired {
 		}
 	}
 	d.Problems = append(d.Problems, w.partUIDs(d.Pods)...)
+	d.Problems = append(d.Problems, circles(d.Pods)...)
 	w.gather(&d)
 	w.markConfig(&d)
 	return d

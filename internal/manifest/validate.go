@@ -86,15 +86,19 @@ func validateMeta(p *v1.Pod, node string, path *field.Path) field.ErrorList {
 
 // validateAnnotations judges those whose values have a form.
 func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if after, ok := annotations[AnnotationAfter]; ok {
+		errs = validateAfter(after, path.Key(AnnotationAfter))
+	}
 	cost, ok := annotations[v1.PodDeletionCost]
 	if !ok {
-		return nil
+		return errs
 	}
 	_, err := strconv.ParseInt(cost, 10, 32)
 	if err != nil || cost[0] == '+' || cost[0] == '0' && cost != "0" {
-		return field.ErrorList{field.Invalid(path.Key(v1.PodDeletionCost), cost, "must be a 32bit integer")}
+		errs = append(errs, field.Invalid(path.Key(v1.PodDeletionCost), cost, "must be a 32bit integer"))
 	}
-	return nil
+	return errs
 }
 
 // maxFileName is the longest name that Linux's file systems take.

@@ -10,10 +10,21 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
+// ReasonWaitingForPods is why a pod does not run whose predecessors have not come to their result. It is no
+// reason of Kubernetes'.
+const ReasonWaitingForPods = "WaitingForPods"
+
 // admit says why the pod cannot run on this machine as it is now; nil if it can. The reasons are the
 // kubelet's, but a pod is not rejected for good: it waits until the reason is gone. What runs is not asked.
 func (j *judge) admit() *Waiting {
 	p := j.in.Pod
+	if len(j.in.After) > 0 {
+		var names []string
+		for _, key := range j.in.After {
+			names = append(names, key.String())
+		}
+		return &Waiting{Reason: ReasonWaitingForPods, Message: "starts after " + strings.Join(names, ", ")}
+	}
 	var missing []string
 	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
 		if value, ok := j.in.NodeLabels[key]; !ok || value != p.Spec.NodeSelector[key] {

@@ -229,6 +229,9 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 	case last.State == pod.Running && bad != nil:
 		if bad.Grace != nil {
 			last.Grace = *bad.Grace
+			if most := j.in.MaxGrace; most != nil {
+				last.Grace = min(last.Grace, *most)
+			}
 		}
 		j.stop(last, time.Time{}, bad.Why)
 	case last.State == pod.Running && j.in.Signalled[last.ID] != (Signals{}):

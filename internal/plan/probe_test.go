@@ -117,3 +117,26 @@ start b attempt 1 back-off 1 (exit code 0)
 b waits: ContainerCreating`},
 	})
 }
+
+func TestAfter(t *testing.T) {
+	always, after := v1.RestartPolicyAlways, []pod.Key{{Namespace: "default", Name: "db-node"}, {Namespace: "default", Name: "job-node"}}
+	compare(t, []planCase{
+		{"it waits", Input{Pod: wanted(always, "a"), After: after, Observed: observed()}, `
+a waits: ContainerCreating
+WaitingForPods`},
+		{"what runs stays", Input{Pod: wanted(always, "a"), After: after, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running))}, ``},
+		{"and is restarted", Input{Pod: wanted(always, "a"), After: after, Images: ready, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Exited, reaped))}, `
+start a attempt 1 back-off 1 (exit code 0)
+a waits: ContainerCreating`},
+	})
+}
+
+func TestHurry(t *testing.T) {
+	compare(t, []planCase{
+		{"killed at once", Input{MaxGrace: new(time.Duration), Observed: observed(ctr("a", 0, pod.Running, preStop), ctr("s", 0, pod.Running, sidecar(1)))}, `
+kill a a0 (not wanted)
+kill s s0 (not wanted)`},
+		{"whatever it was given before", Input{MaxGrace: new(time.Duration), Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]Signals{"a0": asked(time.Second)}}, `
+kill a a0 (not wanted)`},
+	})
+}

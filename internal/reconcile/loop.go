@@ -16,6 +16,7 @@ import (
 type Loop struct {
 	o       Options
 	slots   slots
+	order   *order
 	workers map[pod.Key]*worker
 	// strays are pods that were seen and have no worker. An event that may not be acted on now must be
 	// remembered: no second one comes.
@@ -32,7 +33,7 @@ func NewLoop(o Options) *Loop {
 		o.Parallel = 4
 	}
 	l := &Loop{
-		o: o, slots: newSlots(o.Parallel), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
+		o: o, slots: newSlots(o.Parallel), order: newOrder(), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
 		finished: make(chan *worker),
 	}
 	for _, key := range o.Strays {
@@ -45,6 +46,7 @@ func NewLoop(o Options) *Loop {
 func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events <-chan relist.Event) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer l.running.Wait()
+	hurry := l.o.Hurry
 	defer stop()
 	for {
 		select {
@@ -57,6 +59,9 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 			l.hear(work, e)
 		case key := <-l.o.Found:
 			l.ring(key)
+		case <-hurry:
+			hurry = nil
+			l.ringAll()
 		case w := <-l.finished:
 			l.retire(work, w)
 		}
@@ -81,6 +86,12 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 // ring has a pod judged again, if it has a worker.
 func (l *Loop) ring(key pod.Key) {
 	if w := l.workers[key]; w != nil {
+		w.ring()
+	}
+}
+
+func (l *Loop) ringAll() {
+	for _, w := range l.workers {
 		w.ring()
 	}
 }
@@ -116,7 +127,7 @@ func (l *Loop) settleStrays(ctx context.Context) {
 func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 	w := l.workers[key]
 	if w == nil {
-		w = newWorker(key, &l.o, l.slots)
+		w = newWorker(key, &l.o, l.slots, l.order)
 		l.workers[key] = w
 		l.running.Go(func() { w.run(ctx, l.finished) })
 	}
@@ -140,8 +151,12 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	for _, w := range l.workers {
 		w.set(nil, "", pod.Objects{})
 	}
+	hurry := l.o.Hurry
 	for len(l.workers) > 0 {
 		select {
+		case <-hurry:
+			hurry = nil
+			l.ringAll()
 		case e := <-events:
 			l.ring(e.Pod)
 		case key := <-l.o.Found:

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -196,5 +197,35 @@ func TestPreStopIsPaidFromTheGracePeriod(t *testing.T) {
 		if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0, u1-b-0, u1-b-0 SIGKILL" {
 			t.Errorf("signals: %s", got)
 		}
+	})
+}
+
+func after1(p *v1.Pod, names string) *v1.Pod {
+	p.Annotations[manifest.AnnotationAfter] = names
+	p.Spec.NodeName = "n"
+	return p
+}
+
+func TestPodsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}, "j:1": {Run: 5 * time.Second}})
+		rt.OnExec(commands(map[string]func() int{"ready": from(8*time.Second, 1, 0)}))
+		h := start(t, rt)
+		defer h.stop()
+		db := after1(newPod("db-n", "u2", v1.RestartPolicyAlways, "b"), "job")
+		db.Spec.Containers[0].ReadinessProbe = execProbe("ready")
+		h.want(after1(newPod("web-n", "u1", v1.RestartPolicyAlways, "a"), "db, job"), db, newPod("job-n", "u3", v1.RestartPolicyNever, "j"))
+		h.wantLiving("u3-j-0")
+		if s := h.board.get("web-n").Status; s.Phase != v1.PodPending || s.Reason != "WaitingForPods" || s.Message != "starts after default/db-n, default/job-n" {
+			t.Errorf("status: %+v", s)
+		}
+		after(5100 * time.Millisecond)
+		h.wantLiving("u2-b-0")
+		after(4 * time.Second)
+		h.wantLiving("u1-a-0 u2-b-0")
+		rt.Exit("u2-b-0", 1)
+		rt.Exit("u1-a-0", 1)
+		synctest.Wait()
+		h.wantLiving("u1-a-1 u2-b-1") // what has started does not wait again
 	})
 }

@@ -87,6 +87,8 @@ type Options struct {
 	Strays []pod.Key
 	// Rerun makes pods that had completed before the loop began run again.
 	Rerun bool
+	// Hurry, once closed, has all that ends killed at once.
+	Hurry <-chan struct{}
 	// StopAll stops and removes every pod of the loop when it ends.
 	StopAll bool
 	// Boot is the kernel's boot id.

@@ -23,6 +23,7 @@ type worker struct {
 	key   pod.Key
 	o     *Options
 	slots slots
+	order *order
 	log   *slog.Logger
 	bell  chan struct{}
 
@@ -63,9 +64,9 @@ const (
 	refreshAgain = time.Second
 )
 
-func newWorker(key pod.Key, o *Options, s slots) *worker {
+func newWorker(key pod.Key, o *Options, s slots, turns *order) *worker {
 	return &worker{
-		key: key, o: o, slots: s, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
+		key: key, o: o, slots: s, order: turns, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
 		earlier: o.Rerun, signalled: map[string]plan.Signals{}, failures: map[string]plan.Failure{},
 		images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult),
@@ -103,6 +104,7 @@ func (w *worker) ring() {
 // run works until ctx ends, or until the pod is neither wanted nor there any more; then it offers itself
 // to finished.
 func (w *worker) run(ctx context.Context, finished chan<- *worker) {
+	defer w.order.forget(w)
 	defer w.beside.Wait()
 	defer w.stopPulls()
 	defer w.hooks.keep(nil)
@@ -200,6 +202,16 @@ func (w *worker) troubled(err error) time.Duration {
 	return min(firstTrouble<<min(w.trouble-1, 10), longestTrouble)
 }
 
+// longestGrace is the longest grace period that is given now; nil: each instance's own.
+func (w *worker) longestGrace() *time.Duration {
+	select {
+	case <-w.o.Hurry:
+		return new(time.Duration)
+	default:
+		return w.maxGrace
+	}
+}
+
 func (w *worker) input(seen pod.Observed) plan.Input {
 	images := map[string]plan.Image{}
 	for name, i := range w.images {
@@ -210,9 +222,9 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
 	}
 	return plan.Input{
-		Since: since, MaxGrace: w.maxGrace, Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
-		Probed: w.probed(),
-		Boot:   w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
+		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Probed: w.probed(), After: w.after(),
+		Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }
 
@@ -221,6 +233,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 	var err error
 	switch {
 	case p.Gone:
+		w.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
 	case w.pod != nil && (len(p.Actions) == 0 || w.shown != w.pod):
 		// What is between two states of rest is not worth a file each.
@@ -230,6 +243,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 			metaAnnotation(out, manifest.AnnotationError, w.problem)
 		}
 		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(), HostIP: w.o.HostIP, Now: time.Now()})
+		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
 	if err != nil {

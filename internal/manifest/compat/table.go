@@ -246,6 +246,7 @@ var annotations = map[string]rule{
 	"podrun.io/run-policy":                            only("a pod that has completed never runs again, not even after a reboot; by default it runs once per boot", "once-ever"),
 	"podrun.io/restart-on-change":                     only("an edit of a ConfigMap or Secret that the pod refers to replaces the pod; by default it changes the files in its volumes only", "true", "false"),
 	"podrun.io/config.hash":                           never("is podrun's to write; leave it out"),
+	"podrun.io/after":                                 yes("pods, with commas between, by their manifests' names or as namespace/name: this one starts when each of them has succeeded, or is ready if its restartPolicy is Always"),
 	"podrun.io/manifest":                              never("is podrun's to write; leave it out"),
 	"podrun.io/manifest-error":                        never("is podrun's to write; leave it out"),
 	"kubernetes.io/ingress-bandwidth":                 no(),

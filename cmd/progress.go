@@ -1,0 +1,177 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// progress shows how pods come along: on a terminal a line a pod that is kept up to date, else a line for
+// each change.
+type progress struct {
+	out   io.Writer
+	began time.Time
+	// size returns the terminal's size in characters; nil: out is none.
+	size func() (width, height int)
+	// done reports that a pod has come to its result.
+	done func(*v1.Pod) bool
+
+	mu    sync.Mutex
+	order []pod.Key
+	lines map[pod.Key]*progressLine
+	drawn int // lines on the screen that are to be drawn over
+}
+
+type progressLine struct {
+	state string
+	// took is until the state came about; over says that the pod has come to its result.
+	took time.Duration
+	over bool
+}
+
+// newProgress shows progress on out, which stays as it is where it is no terminal.
+func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
+	p := &progress{out: out, began: time.Now(), lines: map[pod.Key]*progressLine{}, done: done}
+	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
+		p.size = func() (int, int) {
+			width, height, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 80, 24
+			}
+			return width, height
+		}
+	}
+	return p
+}
+
+// tell takes note of a pod's status.
+func (l *progress) tell(p *v1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key, state := pod.KeyOf(p), summarize(p).text
+	line := l.lines[key]
+	if line == nil {
+		line = &progressLine{}
+		l.lines[key], l.order = line, append(l.order, key)
+	}
+	over := l.done(p)
+	if line.state == state && line.over == over {
+		return
+	}
+	said := line.state
+	line.state, line.took, line.over = state, time.Since(l.began), over
+	switch {
+	case l.size != nil:
+		l.draw()
+	case said != state:
+		fmt.Fprintf(l.out, "%6.1fs %s %s\n", line.took.Seconds(), key, state)
+	}
+}
+
+// tick lets the times of what is not over go on, a few times a second, until stop is closed.
+func (l *progress) tick(stop <-chan struct{}) {
+	if l.size == nil {
+		return
+	}
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			l.mu.Lock()
+			l.draw()
+			l.mu.Unlock()
+		case <-stop:
+			return
+		}
+	}
+}
+
+// draw writes all lines over those that were drawn last. The caller holds the lock.
+func (l *progress) draw() {
+	width, height := l.size()
+	var b strings.Builder
+	l.erase(&b)
+	keys := l.order
+	if most := max(height-2, 1); len(keys) > most {
+		keys = l.unfinished(most)
+	}
+	for _, key := range keys {
+		line := l.lines[key]
+		took := line.took
+		if !line.over {
+			took = time.Since(l.began)
+		}
+		b.WriteString(cutTo(fmt.Sprintf("%6.1fs %s %s", took.Seconds(), key, line.state), width-1) + "\n")
+	}
+	l.drawn = len(keys)
+	_, _ = io.WriteString(l.out, b.String()) // whoever closed the terminal does not want to know
+}
+
+// unfinished are the most that fit of the pods, those first that are not over.
+func (l *progress) unfinished(most int) []pod.Key {
+	var first, last []pod.Key
+	for _, key := range l.order {
+		if l.lines[key].over {
+			last = append(last, key)
+		} else {
+			first = append(first, key)
+		}
+	}
+	return append(first, last...)[:most]
+}
+
+// erase takes the lines that were drawn off the screen.
+func (l *progress) erase(b *strings.Builder) {
+	if l.drawn > 0 {
+		fmt.Fprintf(b, "\x1b[%dA\x1b[J", l.drawn)
+		l.drawn = 0
+	}
+}
+
+// Write puts text above the lines, as of the log. It implements io.Writer.
+func (l *progress) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size == nil {
+		return l.out.Write(text)
+	}
+	var b strings.Builder
+	l.erase(&b)
+	b.Write(text)
+	if _, err := io.WriteString(l.out, b.String()); err != nil {
+		return 0, err
+	}
+	if len(text) > 0 && text[len(text)-1] == '\n' {
+		l.draw()
+	}
+	return len(text), nil
+}
+
+// finish leaves the lines as they are; what is written from now on comes below them.
+func (l *progress) finish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size != nil {
+		l.draw()
+		l.drawn = 0
+		l.size = nil
+	}
+}
+
+// cutTo is the beginning of s that fits.
+func cutTo(s string, width int) string {
+	runes := []rune(s)
+	if width < 1 || len(runes) <= width {
+		return s
+	}
+	return string(runes[:width])
+}

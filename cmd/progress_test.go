@@ -1,0 +1,88 @@
+package cmd
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func podIn(name string, phase v1.PodPhase) *v1.Pod {
+	p := &v1.Pod{}
+	p.Namespace, p.Name, p.Status.Phase = "default", name, phase
+	return p
+}
+
+func succeeded(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded }
+
+func TestProgressInLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := newProgress(&out, succeeded)
+		l.tell(podIn("a", v1.PodPending))
+		l.tell(podIn("a", v1.PodPending))
+		time.Sleep(1500 * time.Millisecond)
+		l.tell(podIn("a", v1.PodSucceeded))
+		_, _ = l.Write([]byte("a word\n"))
+		l.finish()
+		if got, want := out.String(), "   0.0s default/a Pending\n   1.5s default/a Succeeded\na word\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// screen is what a terminal shows of text that moves the cursor up and clears below.
+func screen(text string) string {
+	var lines []string
+	for part := range strings.SplitAfterSeq(text, "\n") {
+		for strings.HasPrefix(part, "\x1b[") {
+			up := int(part[2] - '0')
+			lines = lines[:len(lines)-up]
+			part = strings.TrimPrefix(part[4:], "\x1b[J")
+		}
+		if part != "" {
+			lines = append(lines, part)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := newProgress(&out, succeeded)
+		width, height := 25, 24
+		l.size = func() (int, int) { return width, height }
+		stop := make(chan struct{})
+		go l.tick(stop)
+		shows := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if got := screen(out.String()); got != want {
+				t.Errorf("shows\n%swant\n%s", got, want)
+			}
+		}
+		l.tell(podIn("a", v1.PodPending))
+		l.tell(podIn("b", v1.PodRunning))
+		shows("   0.0s default/a Pending"[:24] + "\n   0.0s default/b Running"[:25] + "\n")
+		width = 80
+		time.Sleep(1100 * time.Millisecond)
+		l.tell(podIn("a", v1.PodSucceeded))
+		_, _ = l.Write([]byte("a word\n"))
+		time.Sleep(900 * time.Millisecond)
+		shows("a word\n   1.1s default/a Succeeded\n   2.0s default/b Running\n")
+		height = 3 // no room for all
+		time.Sleep(1010 * time.Millisecond)
+		shows("a word\n   3.0s default/b Running\n")
+		close(stop)
+		synctest.Wait()
+		l.finish()
+		_, _ = l.Write([]byte("the end\n"))
+		shows("a word\n   3.0s default/b Running\nthe end\n")
+	})
+}
