@@ -178,13 +178,17 @@ func (r *round) manifests() map[string]string {
 	service := func(file string) string {
 		return "echo start >> /t/" + file + `; trap "exit 0" TERM; while :; do sleep 1000 & wait; done`
 	}
-	duo := inContainer(manifest("duo", "Always", service("duo-n.c"), trace...), mount)
+	init := func(name, script string, more ...string) []string {
+		return append(append(slices.Clone(trace), "initContainers:", "- name: "+name, "  image: "+box, "  command: [sh, -c, "+asJSON(script)+"]", "  "+mount), more...)
+	}
+	duo := inContainer(manifest("duo", "Always", service("duo-n.c"), init("s", service("duo-n.s"), "  restartPolicy: Always")...), mount)
 	duo = inContainer(duo, "") + indented(2, []string{"- name: d", "  image: " + box, "  command: [sh, -c, " + asJSON(service("duo-n.d")) + "]", "  " + mount})
 	return map[string]string{
 		"web": inContainer(manifest("web", "Always", service("web-n.c"), trace...), mount),
 		"duo": duo,
 		"job": inContainer(manifest("job", "Never", fmt.Sprintf("echo start >> /t/job-n.c; sleep 1.%d; echo done >> /t/job-n.c; exit 3", r.dice.IntN(9)), trace...), mount),
-		"try": inContainer(manifest("try", "OnFailure", `echo start >> /t/try-n.c; sleep 1; [ $(grep -c start /t/try-n.c) -gt 1 ] || exit 7; echo done >> /t/try-n.c`, trace...), mount),
+		"try": inContainer(manifest("try", "OnFailure", `[ -e /t/try-n.i ] || exit 9; echo start >> /t/try-n.c; sleep 1; [ $(grep -c start /t/try-n.c) -gt 1 ] || exit 7; echo done >> /t/try-n.c`,
+			init("i", "sleep 0.2; echo done >> /t/try-n.i")...), mount),
 	}
 }
 
@@ -213,6 +217,17 @@ func (r *round) settle(when string) {
 	r.failf("waited in vain for what is wanted %s: %v", when, err)
 }
 
+// lasting are the pod's containers but those that run before the others and end.
+func lasting(p *v1.Pod) []v1.ContainerStatus {
+	all := slices.Clone(p.Status.ContainerStatuses)
+	for i, c := range p.Status.InitContainerStatuses {
+		if policy := p.Spec.InitContainers[i].RestartPolicy; policy != nil && *policy == v1.ContainerRestartPolicyAlways {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // look complains about what is not as wanted; else it returns what runs.
 func (r *round) look() (running string, err error) {
 	pods := r.pods()
@@ -237,7 +252,7 @@ func (r *round) look() (running string, err error) {
 			}
 			r.began[name] = now
 		}
-		for _, c := range p.Status.ContainerStatuses {
+		for _, c := range lasting(&p) {
 			if was := r.counts[p.Name+"/"+c.Name]; c.RestartCount < was && (isService(name) || r.fault != "reboot") {
 				r.failf("%s/%s: restart count was %d and is %d", p.Name, c.Name, was, c.RestartCount)
 			}
@@ -271,7 +286,7 @@ func (r *round) judgeTraces() {
 	pods := r.pods()
 	for name := range r.wanted {
 		p := pods[name+"-n"]
-		for _, c := range p.Status.ContainerStatuses {
+		for _, c := range lasting(&p) {
 			key := p.Name + "/" + c.Name
 			text, _ := os.ReadFile(r.path("trace", p.Name+"."+c.Name))
 			starts, done := strings.Count(string(text), "start"), strings.Count(string(text), "done")

@@ -103,7 +103,7 @@ func (r *round) hit(key string) { r.struck[key]++ }
 
 // hitPod notes that all of a pod's containers may have died.
 func (r *round) hitPod(pod string) {
-	for _, c := range []string{"c", "d"} {
+	for _, c := range []string{"c", "d", "s", "i"} {
 		r.hit(pod + "/" + c)
 	}
 }
@@ -159,7 +159,7 @@ func (r *round) killProcess(key string) {
 	names := map[int]string{}
 	for _, i := range r.instances() {
 		pod := podOf(pods, i.uid)
-		for _, c := range pods[pod].Status.ContainerStatuses {
+		for _, c := range slices.Concat(pods[pod].Status.InitContainerStatuses, pods[pod].Status.ContainerStatuses) {
 			if strings.HasSuffix(c.ContainerID, i.id) && c.State.Running != nil {
 				names[i.pid] = pod + "/" + c.Name
 			}
@@ -192,7 +192,8 @@ func (r *round) removeContainer() {
 			return err
 		}
 		key := labels["io.kubernetes.pod.name"] + "/" + labels["io.kubernetes.container.name"]
-		for _, s := range pods[labels["io.kubernetes.pod.name"]].Status.ContainerStatuses {
+		status := pods[labels["io.kubernetes.pod.name"]].Status
+		for _, s := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
 			if s.Name == labels["io.kubernetes.container.name"] && s.State.Terminated == nil {
 				r.hit(key)
 			}
