@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -206,4 +209,70 @@ func TestImageVolumes(t *testing.T) {
 	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGKILL))
 	n.restarted("a-n", 1)
 	n.says("a", "/v/bin/busybox echo again", "again")
+}
+
+// TestKilledWithVolumes: podrun is killed at random moments while pods with volumes of every kind come, change
+// and go. Nothing of them stays, and the next one finds its way.
+func TestKilledWithVolumes(t *testing.T) {
+	n := newNode(t)
+	precious := n.path("precious")
+	must(t, os.Mkdir(precious, 0o755))
+	must(t, os.WriteFile(precious+"/file", []byte("mine"), 0o644))
+	const volumes = `volumes: [{name: m, emptyDir: {medium: Memory}}, {name: c, configMap: {name: settings}}, {name: s, secret: {secretName: login}}, ` +
+		`{name: i, image: {reference: podrun.example/box:1}}, {name: p, persistentVolumeClaim: {claimName: data}}, {name: d, emptyDir: {}}, {name: h, hostPath: {path: HOST}}]`
+	const mounts = `volumeMounts: [{name: m, mountPath: /m}, {name: c, mountPath: /c}, {name: s, mountPath: /s}, {name: i, mountPath: /i, subPath: bin}, ` +
+		`{name: p, mountPath: /p, subPath: part}, {name: d, mountPath: /d}, {name: h, mountPath: /h, subPath: file}, {name: d, mountPath: /e, subPath: x/y}]`
+	text := func(name string) string {
+		return strings.Replace(inContainer(manifest(name, "Always", "ln -s "+precious+" /d/out; exec sleep 1d", volumes), mounts,
+			"env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: login, key: password}}}]"), "HOST", precious, 1)
+	}
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewSource(seed))
+	n.write("login.yaml", fmt.Sprintf(password, "w0rd"))
+	for i := range 12 {
+		n.write("settings.yaml", fmt.Sprintf(settings, fmt.Sprintf("round%d", i)))
+		for _, name := range []string{"a", "b"} {
+			if random.Intn(3) > 0 {
+				n.write(name+".yaml", text(name))
+			} else if _, err := os.Stat(filepath.Join(n.manifests, name+".yaml")); err == nil {
+				n.remove(name + ".yaml")
+			}
+		}
+		n.serve()
+		time.Sleep(time.Duration(random.Intn(400)) * time.Millisecond) // the moment is what is random
+		n.end(syscall.SIGKILL)
+	}
+	n.write("a.yaml", text("a"))
+	n.write("b.yaml", text("b"))
+	n.serve()
+	for _, name := range []string{"a", "b"} {
+		n.ready(name + "-n")
+		n.says(name, "cat /c/greeting /s/password /h; echo $PASSWORD; /i/busybox echo runs; touch /m/x /p/x /e/x && ls /d/x/y", "round11w0rdminew0rd\nruns\nx")
+	}
+	for _, name := range []string{"a", "b"} {
+		n.remove(name + ".yaml")
+		n.gone(name + "-n")
+	}
+	if left, err := filepath.Glob(n.path("root", "pods", "*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if b, err := os.ReadFile(precious + "/file"); err != nil || string(b) != "mine" {
+		t.Errorf("outside: %q, %v", b, err)
+	}
+}
+
+// TestOnceNeedsAll: under once nothing can come later, so that it is known at once what is missing.
+func TestOnceNeedsAll(t *testing.T) {
+	n := newNode(t)
+	job := inContainer(manifest("a", "Never", "echo $K"), "env: [{name: K, valueFrom: {configMapKeyRef: {name: m, key: k}}}]")
+	if r := n.once(job); r.code != 2 || !strings.Contains(r.stderr, `pod default/a-n needs the ConfigMap "m", which no manifest has`) {
+		t.Errorf("without its ConfigMap: %v", r)
+	}
+	if r := n.once(job + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {k: found}\n"); r.code != 0 {
+		t.Errorf("with its ConfigMap: %v", r)
+	}
+	if got := n.ok("logs", "a"); got != "found\n" {
+		t.Errorf("%q", got)
+	}
 }

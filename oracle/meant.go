@@ -75,6 +75,8 @@ var meant = []meaning{
 		"The kubelet takes it and then never starts the pod."),
 	on(ofPodrun, `spec\.volumes[]\.persistentVolumeClaim\.claimName`, `RFC 1123|253 characters`, "podrun judges a claim's name",
 		"It is a directory's name. In Kubernetes no claim of such a name can exist, and the pod would wait for ever."),
+	on(ofPodrun, `spec\.volumes[]\.image\.reference`, ``, "podrun needs the `reference` of an image volume, and in a form that can be one",
+		"The kubelet takes it and then never starts the pod."),
 	on(ofKubernetes, `spec\.volumes[]\.projected\.path`, ``, "Kubernetes says `projected.path` for the path of a projected token or certificate",
 		misread).where(`spec\.volumes[]\.projected\.sources[]\.(serviceAccountToken|clusterTrustBundle|podCertificate).*`),
 	on(ofKubernetes, `kind`, `invalid pod: \*core\.(ConfigMap|Secret)`, "podrun reads ConfigMaps and Secrets",
