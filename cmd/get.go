@@ -171,6 +171,18 @@ const watchPoll = 2 * time.Second
 
 // watch prints every pod, and again whenever it has changed, until ctx ends.
 func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) error {
+	shown := map[pod.Key]shownPod{}
+	return a.eachChange(ctx, func() (bool, error) {
+		pods, err := a.selected(f, names)
+		if err != nil && len(shown) == 0 {
+			return false, err
+		}
+		return false, v.changes(pods, shown)
+	})
+}
+
+// eachChange calls look now and whenever a status file may have changed, until it says that it is done.
+func (a *app) eachChange(ctx context.Context, look func() (done bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := watch.New(a.log)
 	var running sync.WaitGroup
@@ -179,20 +191,15 @@ func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) er
 	running.Go(func() { _ = w.Run(ctx) })
 	ticker := time.NewTicker(watchPoll)
 	defer ticker.Stop()
-	shown := map[pod.Key]shownPod{}
 	for {
 		// Again each time: the directory may not be there yet, or be a new one.
 		_ = w.Add(a.dirs().Statuses())
-		pods, err := a.selected(f, names)
-		if err != nil && len(shown) == 0 {
-			return err
-		}
-		if err := v.changes(pods, shown); err != nil {
+		if done, err := look(); done || err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return context.Canceled
+			return context.Cause(ctx)
 		case <-w.Events():
 		case <-ticker.C:
 		}

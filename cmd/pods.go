@@ -62,6 +62,11 @@ func within(pods []*v1.Pod, namespace string) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return p.Namespace != namespace })
 }
 
+// notFoundError says that there is no such pod.
+type notFoundError struct{ name string }
+
+func (e *notFoundError) Error() string { return fmt.Sprintf("pods %q not found", e.name) }
+
 // find returns the pod of a full name, else the one whose manifest gives it that name.
 func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 	name = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "pods/"), "pod/"), "po/")
@@ -76,7 +81,7 @@ func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 	}
 	switch len(short) {
 	case 0:
-		return nil, &failure{code: exitFailed, err: fmt.Errorf("pods %q not found", name)}
+		return nil, &failure{code: exitFailed, err: &notFoundError{name}}
 	case 1:
 		return short[0], nil
 	}

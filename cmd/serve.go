@@ -129,7 +129,7 @@ func (a *app) serveCommand() *cobra.Command {
 			if err := needRoot(c); err != nil {
 				return err
 			}
-			o.Hurry = a.hurry
+			o.Hurry, o.Notify = a.hurry, agent.NotifyFrom(os.Getenv)
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},
 	}

@@ -30,6 +30,7 @@ type node struct {
 	ended     chan error
 	log       *os.File // what serve says
 	uids      map[string]bool
+	env       []string // more of commands' environment
 	enter     []string // what commands are run by, as nsenter; nil: nothing
 }
 
@@ -88,7 +89,7 @@ func (n *node) command(ctx context.Context, args ...string) *exec.Cmd {
 	line := append(append(append([]string{}, n.enter...), setup.podrun), append(all, args[1:]...)...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	// Whoever runs the tests may have directories of their own in the environment.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/root"}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/root"}, n.env...)
 	return cmd
 }
 

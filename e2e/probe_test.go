@@ -154,3 +154,35 @@ func TestHooksThatFail(t *testing.T) {
 		t.Errorf("after the hook had taken too long: %q, %v", log, err)
 	}
 }
+
+func TestWait(t *testing.T) {
+	n := newNode(t)
+	n.write("web.yaml", inContainer(manifest("web", "Always", "sleep 0.5; touch /ready; "+forever), "readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}"))
+	n.write("job.yaml", manifest("job", "Never", "sleep 0.5"))
+	socket := &net.UnixAddr{Net: "unixgram", Name: n.path("notify")}
+	manager, err := net.ListenUnixgram("unixgram", socket)
+	must(t, err)
+	defer manager.Close()
+	n.env = []string{"NOTIFY_SOCKET=" + socket.Name}
+	n.serve()
+	n.env = nil // that was for serve alone
+	must(t, manager.SetReadDeadline(time.Now().Add(patience)))
+	said := make([]byte, 100)
+	length, err := manager.Read(said)
+	if err != nil || !strings.HasPrefix(string(said[:length]), "READY=1\n") {
+		t.Errorf("the service manager heard %q, %v", said[:length], err)
+	}
+	n.ok("wait", "web", "--for=condition=Ready", "--timeout=60s")
+	if err := isReady(n.pod("web-n")); err != nil {
+		t.Error(err)
+	}
+	n.ok("wait", "job", "--for=phase=Succeeded", "--timeout=60s")
+	if r := n.run("wait", "web", "--for=delete", "--timeout=100ms"); r.code != 1 || !strings.Contains(r.stderr, "timed out") {
+		t.Error(r)
+	}
+	n.remove("web.yaml")
+	n.ok("wait", "web", "--for=delete", "--timeout=60s")
+	if p := n.pod("web-n"); p != nil {
+		t.Errorf("still there: %s", asJSON(p.Status))
+	}
+}

@@ -56,6 +56,8 @@ type Options struct {
 	ImageDir string
 	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
 	Listen string
+	// Notify is how serve tells a service manager how it is.
+	Notify NotifyOptions
 	// Hurry, once closed, has all that ends killed at once; may be nil.
 	Hurry <-chan struct{}
 	Log   *slog.Logger
@@ -91,6 +93,7 @@ type house struct {
 	volumes  *volume.Volumes
 	names    *names.Names
 	prober   *probe.Prober
+	found    chan pod.Key // from the prober to the loop
 	loop     reconcile.Options
 }
 
@@ -119,14 +122,14 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	}
 	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
-	h.prober = probe.New(probe.Options{Exec: r, Log: o.Log})
+	h.prober, h.found = probe.New(probe.Options{Exec: r, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,
 	})
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
-		Volumes: h.volumes, Logs: h.tailer, Prober: h.prober, Publisher: overhearing{publisher, h.names},
+		Volumes: h.volumes, Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names},
 		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
@@ -196,9 +199,7 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	events := make(chan relist.Event)
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
-	found := make(chan pod.Key)
-	h.loop.Found, h.loop.Hurry = found, h.o.Hurry
-	running.Go(func() { h.ended("probe", h.prober.Run(beneath, found)) })
+	running.Go(func() { h.ended("probe", h.prober.Run(beneath, h.found)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
 	running.Go(func() { h.ended("names", h.names.Run(beneath, h.volumes)) })
 	if h.conn != nil {

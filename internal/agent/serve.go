@@ -66,13 +66,17 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
 	h.o.Log.Info("serving", "manifests", sourceNames(all), "node", o.NodeName)
+	tell := notifier{o.Notify, o.Log}
+	defer context.AfterFunc(ctx, func() { tell.say("STOPPING=1") })()
 	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
+		ready := false
 		var told teller
 		shown := problemFile{path: o.Dirs.ManifestProblems()}
 		in := make(chan manifest.Desired)
 		var reading sync.WaitGroup
 		defer reading.Wait()
 		reading.Go(func() { read(ctx, all, running, in, h.ended) })
+		reading.Go(func() { tell.keep(ctx, h.found) })
 		reading.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
 		for {
 			select {
@@ -86,6 +90,11 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 				}
 				select {
 				case out <- want:
+					// With a source that is away, as much is served as can be.
+					if !ready && (want.Complete || len(want.Problems) > 0) {
+						ready = true
+						tell.ready(len(want.Pods))
+					}
 				case <-ctx.Done():
 					return
 				}

@@ -1,0 +1,112 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+)
+
+// waited is what a pod is waited for to be; nil stands for a pod that is not there.
+type waited func(p *v1.Pod) bool
+
+func (a *app) waitCommand() *cobra.Command {
+	var namespace, what string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "wait POD… --for=CONDITION",
+		Short: "Wait until pods are ready, done or gone",
+		Long: "wait returns when it has seen each of the pods as --for says, and fails with exit code 1 when the time is\n" +
+			"out. A pod that is not there yet is waited for too. --for is one of\n\n" +
+			"  condition=NAME[=True|False]  a condition of the pod's: Ready, Initialized, ContainersReady, …\n" +
+			"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
+			"  delete                       the pod is gone",
+		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
+			"  podrun wait web db --for=delete",
+		Args: arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			is, err := waitedFor(what)
+			switch {
+			case err != nil:
+				return usage(c, err)
+			case timeout < 0:
+				return usage(c, fmt.Errorf("--timeout %s: must not be negative", timeout))
+			}
+			return a.wait(c.Context(), namespace, args, is, timeout)
+		},
+	}
+	c.Flags().StringVar(&what, "for", "", "what to wait for: condition=NAME[=VALUE], phase=NAME or delete")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait; 0: look once")
+	return c
+}
+
+var errTimedOut = errors.New("timed out")
+
+func (a *app) wait(ctx context.Context, namespace string, names []string, is waited, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
+	defer cancel()
+	left := names
+	err := a.eachChange(ctx, func() (bool, error) {
+		pods, err := readPods(a.dirs())
+		if err != nil {
+			return false, err
+		}
+		var not []string
+		for _, name := range left {
+			p, err := find(within(pods, namespace), name)
+			var absent *notFoundError
+			switch {
+			case err != nil && !errors.As(err, &absent):
+				return false, err
+			case !is(p):
+				not = append(not, name)
+			default:
+				fmt.Fprintf(a.out, "pod/%s condition met\n", name)
+			}
+		}
+		left = not
+		return len(left) == 0, nil
+	})
+	if errors.Is(err, errTimedOut) {
+		return &failure{code: exitFailed, err: fmt.Errorf("timed out waiting for %s", strings.Join(left, ", "))}
+	}
+	return err
+}
+
+// waitedFor reads --for.
+func waitedFor(text string) (waited, error) {
+	kind, rest, _ := strings.Cut(text, "=")
+	switch {
+	case text == "delete":
+		return func(p *v1.Pod) bool { return p == nil }, nil
+	case kind == "phase" && rest != "":
+		for _, phase := range []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed} {
+			if strings.EqualFold(string(phase), rest) {
+				return func(p *v1.Pod) bool { return p != nil && p.Status.Phase == phase }, nil
+			}
+		}
+		return nil, fmt.Errorf("--for %q: a phase is Pending, Running, Succeeded or Failed", text)
+	case kind == "condition" && rest != "":
+		name, value, given := strings.Cut(rest, "=")
+		if !given {
+			value = string(v1.ConditionTrue)
+		}
+		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
+	}
+	return nil, fmt.Errorf("--for %q: must be condition=NAME[=VALUE], phase=NAME or delete", text)
+}
+
+// hasCondition does not mind the case, as kubectl.
+func hasCondition(p *v1.Pod, name, value string) bool {
+	for _, c := range p.Status.Conditions {
+		if strings.EqualFold(string(c.Type), name) {
+			return strings.EqualFold(string(c.Status), value)
+		}
+	}
+	return false
+}

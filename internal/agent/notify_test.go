@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// listener hears what a service says.
+func listener(t *testing.T) (path string, next func() string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sd") // short: a socket's path is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path = filepath.Join(dir, "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return path, func() string {
+		t.Helper()
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 4096)
+		n, err := conn.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+}
+
+func TestServeTellsTheServiceManager(t *testing.T) {
+	s := newServing(t)
+	path, next := listener(t)
+	s.o.Notify = NotifyOptions{Socket: path, Watchdog: 60 * time.Millisecond}
+	s.write("web.yaml", webManifest)
+	s.start()
+	ready, alive := false, 0
+	for !ready || alive < 3 {
+		switch said := next(); {
+		case strings.HasPrefix(said, "READY=1\nSTATUS=Serving 1 pods"):
+			ready = true
+		case said == "WATCHDOG=1":
+			alive++
+		default:
+			t.Fatalf("said %q", said)
+		}
+	}
+	s.until("/readyz", 200)
+	s.stop()
+	for said := next(); said != "STOPPING=1"; said = next() {
+		if said != "WATCHDOG=1" {
+			t.Errorf("said %q", said)
+		}
+	}
+	if err := <-s.done; err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+}
+
+// Nobody listens: that is worth a word, and no more.
+func TestServeWithoutTheServiceManager(t *testing.T) {
+	s := newServing(t)
+	s.o.Notify = NotifyOptions{Socket: filepath.Join(t.TempDir(), "nobody"), Watchdog: time.Millisecond}
+	s.start()
+	s.until("/readyz", 200)
+	s.stop()
+	if err := <-s.done; err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+}
+
+func TestNotifyFrom(t *testing.T) {
+	me := strconv.Itoa(os.Getpid())
+	for _, tt := range []struct {
+		env  map[string]string
+		want NotifyOptions
+	}{
+		{nil, NotifyOptions{}},
+		{map[string]string{"NOTIFY_SOCKET": "@x"}, NotifyOptions{Socket: "@x"}},
+		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": me}, NotifyOptions{Socket: "/s", Watchdog: 30 * time.Second}},
+		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, NotifyOptions{Socket: "/s"}},
+		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "soon"}, NotifyOptions{Socket: "/s"}},
+	} {
+		if got := NotifyFrom(func(name string) string { return tt.env[name] }); got != tt.want {
+			t.Errorf("%v: %+v", tt.env, got)
+		}
+	}
+}
