@@ -25,6 +25,7 @@ type runFlags struct {
 	seccompDefault   bool
 	podMaxPids       int64
 	allowedSysctls   []string
+	nodeConfig       string
 	registry         registryFlags
 	preferLocal      bool
 	imageDir         string
@@ -37,6 +38,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
 	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
 	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set beside the safe ones (kernel.msg*,net.core.somaxconn)")
+	f.StringVar(&r.nodeConfig, "node-config", "", "file of what this node has for pods: runtime classes")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	r.network.add(f)
 	r.registry.add(f)
@@ -68,6 +70,13 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 		return agent.Options{}, usage(c, err)
 	}
 	o.Connect.AllowedSysctls = r.allowedSysctls
+	if r.nodeConfig != "" {
+		node, err := agent.ReadNodeConfig(r.nodeConfig)
+		if err != nil {
+			return agent.Options{}, usage(c, fmt.Errorf("--node-config: %w", err))
+		}
+		o.Connect.RuntimeClasses = node.Classes()
+	}
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	r.registry.options(&o.Connect)
 	o.PreferLocal, o.ImageDir = r.preferLocal, r.imageDir

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,4 +103,53 @@ func TestShareProcessNamespace(t *testing.T) {
 	n.ready("a-n")
 	n.remove("a.yaml")
 	n.gone("a-n")
+}
+
+func TestRuntimeClass(t *testing.T) {
+	n := newNode(t)
+	runc, err := exec.LookPath("runc")
+	must(t, err)
+	// A runtime that says that it ran.
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nexec %s \"$@\"\n", n.path("ran"), runc)
+	must(t, os.WriteFile(n.path("other"), []byte(script), 0o755))
+	must(t, os.WriteFile(n.path("node.yaml"), fmt.Appendf(nil, "runtimeClasses: {other: {binaryName: %s}}\n", n.path("other")), 0o644))
+	two := fmt.Sprintf("  - name: d\n    image: %s\n    command: [sh, -c, %s]\n", box, asJSON(forever))
+	n.mainProcess(manifest("a", "Always", forever)+two, "a", "--node-config="+n.path("node.yaml"))
+	if _, err := os.Stat(n.path("ran")); err == nil {
+		t.Error("a pod without a class has the other runtime")
+	}
+	p, _ := n.mainProcess(manifest("b", "Always", forever, "runtimeClassName: other")+two, "b", "--node-config="+n.path("node.yaml"))
+	ran, err := os.ReadFile(n.path("ran"))
+	must(t, err)
+	for _, s := range p.Status.ContainerStatuses {
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		if !strings.Contains(string(ran), "create") || !strings.Contains(string(ran), id) {
+			t.Errorf("%s was not made by it:\n%s", s.Name, ran)
+		}
+	}
+	n.ok("exec", "b", "-c", "d", "--", "true")
+	r := n.once(manifest("c", "Always", forever, "runtimeClassName: nosuch"), "--timeout=2s", "--node-config="+n.path("node.yaml"))
+	if r.code != 124 || !strings.Contains(r.stderr, `nosuch`) || !strings.Contains(r.stderr, "is not in this node's --node-config") {
+		t.Errorf("an unknown class: %v", r)
+	}
+	if r := n.once(manifest("c", "Never", "true"), "--node-config="+n.path("none.yaml")); r.code != 2 {
+		t.Errorf("a file that is not there: %v", r)
+	}
+}
+
+// Containers that share a shim have each what its own start needs.
+func TestSecretsOfTwoContainers(t *testing.T) {
+	n := newNode(t)
+	env := "    env: [{name: WORD, valueFrom: {secretKeyRef: {name: s, key: word}}}]\n"
+	m := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {word: xyzzy}\n---\n" +
+		manifest("a", "Never", "sleep 1; echo $WORD") + env +
+		fmt.Sprintf("  - name: d\n    image: %s\n    command: [sh, -c, 'sleep 1; echo $WORD']\n", box) + env
+	if r := n.once(m); r.code != 0 {
+		t.Fatal(r)
+	}
+	for _, c := range []string{"c", "d"} {
+		if got := n.ok("logs", "a", "-c", c); got != "xyzzy\n" {
+			t.Errorf("%s: %q", c, got)
+		}
+	}
 }

@@ -39,6 +39,10 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 		errs = append(errs, invalid(path.Child("priorityClassName"), s.PriorityClassName,
 			validation.IsDNS1123Subdomain(s.PriorityClassName))...)
 	}
+	if s.RuntimeClassName != nil {
+		errs = append(errs, invalid(path.Child("runtimeClassName"), *s.RuntimeClassName,
+			validation.IsDNS1123Subdomain(*s.RuntimeClassName))...)
+	}
 	if s.PreemptionPolicy != nil {
 		errs = append(errs, supported(*s.PreemptionPolicy, path.Child("preemptionPolicy"),
 			v1.PreemptLowerPriority, v1.PreemptNever)...)

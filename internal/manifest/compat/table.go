@@ -55,7 +55,7 @@ var table = map[string]map[string]rule{
 		"priority":                      yes("has no effect: no pod is preempted or evicted"),
 		"dnsConfig":                     yes(""),
 		"readinessGates":                never("there is no API server through which a gate could be set"),
-		"runtimeClassName":              no(),
+		"runtimeClassName":              yes("one that the node's --node-config names"),
 		"enableServiceLinks":            yes("has no effect: there are no Services"),
 		"preemptionPolicy":              yes("has no effect: no pod is preempted"),
 		"overhead":                      no(),

@@ -85,6 +85,8 @@ type Options struct {
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
+	// RuntimeClasses are those that pods may name.
+	RuntimeClasses map[string]RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones; see pod.SafeSysctl.
 	AllowedSysctls []string
 	Log            *slog.Logger
@@ -278,6 +280,9 @@ func isInterrupted(ctx context.Context, err error) bool {
 // CreateSandbox implements runtime.Sandboxes.
 func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
 	if err := r.allowSysctls(p); err != nil {
+		return err
+	}
+	if _, err := r.handlerOf(p); err != nil {
 		return err
 	}
 	if err := r.limitPod(p); err != nil {

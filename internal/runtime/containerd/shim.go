@@ -62,14 +62,22 @@ func (r *Runtime) sharedShim(ctx context.Context, sb pod.Sandbox) shim {
 
 // joinShim names the shim in the request; both in the field for it and in runc's options, where older
 // versions of containerd 2 look.
-func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, s shim) error {
+func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
+	s := l.shim
 	if s.address == "" {
 		return nil
 	}
 	request.TaskApiAddress, request.TaskApiVersion = s.address, shimVersion
-	options, err := typeurl.MarshalAny(&runcoptions.Options{
-		Root: r.Dirs.Runc(), TaskApiAddress: s.address, TaskApiVersion: shimVersion, //nolint:staticcheck // for older versions
-	})
+	if l.handler.options == nil {
+		return nil // not a runtime of runc's options
+	}
+	// The request's options are taken in place of the container's, so they begin with those.
+	own := &runcoptions.Options{}
+	if err := typeurl.UnmarshalTo(l.handler.options, own); err != nil {
+		return fmt.Errorf("decoding runc's options: %w", err)
+	}
+	own.TaskApiAddress, own.TaskApiVersion = s.address, shimVersion //nolint:staticcheck // for older versions
+	options, err := typeurl.MarshalAny(own)
 	if err != nil {
 		return fmt.Errorf("encoding runc's options: %w", err)
 	}

@@ -42,7 +42,7 @@ type launch struct {
 	generation int
 	image      *image
 	spec       []byte
-	options    typeurl.Any // runc's
+	handler    handler
 	// shim serves the sandbox already; without an address the task gets one through its group.
 	shim shim
 }
@@ -108,7 +108,11 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // prepare does all that needs nothing of containerd's, as a rule.
 func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) (*launch, error) {
-	l := &launch{Start: s, id: containerID(instanceOf(s), generation), generation: generation, options: r.runcOptions}
+	h, err := r.handlerOf(s.Pod)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{Start: s, id: containerID(instanceOf(s), generation), generation: generation, handler: h}
 	home, err := r.sandboxRecord(s.Sandbox.ID)
 	if err != nil {
 		return nil, err
@@ -220,7 +224,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 func (r *Runtime) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
 		ID: l.id, Image: l.Image.Name, Labels: r.startLabels(l),
-		Runtime:     containers.RuntimeInfo{Name: r.RuntimeName, Options: l.options},
+		Runtime:     containers.RuntimeInfo{Name: l.handler.name, Options: l.handler.options},
 		Spec:        encoded{specType, l.spec},
 		Snapshotter: r.Snapshotter, SnapshotKey: l.id,
 	}
@@ -257,7 +261,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	for _, m := range rootfs {
 		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
-	if err := r.joinShim(request, l.shim); err != nil {
+	if err := r.joinShim(request, l); err != nil {
 		return err
 	}
 	created, err := r.client.TaskService().Create(ctx, request)

@@ -24,8 +24,8 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 	if !slices.ContainsFunc(in.Env, isSecret) {
 		return full, nil
 	}
-	if !strings.Contains(filepath.Base(r.RuntimeName), "runc") {
-		r.Log.Warn("the container runtime keeps a Secret's value with the container", "container", l.Container.Name, "runtime", r.RuntimeName)
+	if l.handler.own || !strings.Contains(filepath.Base(l.handler.name), "runc") {
+		r.Log.Warn("the container runtime keeps a Secret's value with the container", "container", l.Container.Name, "runtime", l.handler.name)
 		return full, nil
 	}
 	dir := r.Dirs.Withheld(l.Pod.UID)
@@ -50,7 +50,7 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 		return nil, fmt.Errorf("decoding runc's options: %w", err)
 	}
 	options.BinaryName = r.Dirs.StandIn()
-	if l.options, err = typeurl.MarshalAny(options); err != nil {
+	if l.handler.options, err = typeurl.MarshalAny(options); err != nil {
 		return nil, fmt.Errorf("encoding runc's options: %w", err)
 	}
 	return public, nil
