@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 )
 
 const mounting = `apiVersion: v1
@@ -275,4 +276,27 @@ func TestOnceNeedsAll(t *testing.T) {
 	if got := n.ok("logs", "a"); got != "found\n" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestSizeLimit: a pod that fills its emptyDir beyond the limit fails, and stays so.
+func TestSizeLimit(t *testing.T) {
+	n := newNode(t)
+	with := func(name, script string) string {
+		return inContainer(manifest(name, "Always", script, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]"), "volumeMounts: [{name: v, mountPath: /v}]")
+	}
+	n.write("a.yaml", with("a", "dd if=/dev/zero of=/v/x bs=1M count=2; "+forever))
+	n.write("b.yaml", with("b", "dd if=/dev/zero of=/v/x bs=1k count=9; "+forever))
+	n.serve()
+	n.ready("b-n")
+	evicted := func(p *v1.Pod) error {
+		if p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, `EmptyDir volume "v" exceeds the limit "1Mi"`) {
+			return nil
+		}
+		return errors.New(asJSON(p.Status))
+	}
+	n.awaitPod("a-n", "to be evicted", evicted)
+	n.end(syscall.SIGKILL)
+	n.serve()
+	n.ready("b-n")
+	n.awaitPod("a-n", "to stay evicted", evicted)
 }

@@ -56,6 +56,9 @@ func (d Dirs) Volume(uid pod.UID, kind, name string) string {
 	return filepath.Join(d.Volumes(uid), kind, name)
 }
 
+// Evicted is the file that says why a revision was ended for what it took.
+func (d Dirs) Evicted(uid pod.UID) string { return filepath.Join(d.Pod(uid), "evicted") }
+
 // Withheld is the directory, in memory, of what a revision's processes get and no disk may have.
 func (d Dirs) Withheld(uid pod.UID) string { return filepath.Join(d.Pod(uid), "withheld") }
 

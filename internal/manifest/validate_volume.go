@@ -94,9 +94,6 @@ func validateEmptyDir(e *v1.EmptyDirVolumeSource, path *field.Path) field.ErrorL
 	if e.Medium != v1.StorageMediumDefault && e.Medium != v1.StorageMediumMemory && !huge {
 		errs = append(errs, field.NotSupported(path.Child("medium"), e.Medium, []v1.StorageMedium{v1.StorageMediumMemory, v1.StorageMediumHugePages}))
 	}
-	if e.SizeLimit != nil && e.SizeLimit.Sign() > 0 && e.Medium == v1.StorageMediumDefault {
-		errs = append(errs, field.Forbidden(path.Child("sizeLimit"), "not supported yet on disk: give a medium, or leave it out"))
-	}
 	if e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
 		errs = append(errs, field.Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity"))
 	}

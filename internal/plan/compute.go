@@ -115,6 +115,9 @@ func (j *judge) run(o pod.Observed) {
 	if j.late(o) {
 		j.plan.Failure = &Waiting{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
 	}
+	if j.in.Evicted != "" {
+		j.plan.Failure = &Waiting{Reason: "Evicted", Message: j.in.Evicted}
+	}
 	if why, over := j.over(o); over {
 		if j.stopAll(o, why) {
 			return

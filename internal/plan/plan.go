@@ -20,6 +20,8 @@ type Input struct {
 	Images map[string]Image
 	// Signalled tells, per instance ID, what was sent to it.
 	Signalled map[string]Signals
+	// Evicted is why the pod has to end though it would run on; "" if it need not.
+	Evicted string
 	// Failures tells, per container name, the last attempt that made no instance; under "" the sandbox's.
 	Failures map[string]Failure
 	// Probed tells, per instance ID, what probes have found.

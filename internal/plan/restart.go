@@ -60,6 +60,9 @@ func matchesRule(rules []v1.ContainerRestartRule, code int) bool {
 // over reports that the wanted revision has come to its end, and why: what lives of it is to end, and
 // nothing of it will run again.
 func (j *judge) over(o pod.Observed) (why string, over bool) {
+	if j.in.Evicted != "" {
+		return "evicted", true
+	}
 	if why, ended := j.ended(o); ended {
 		return why, true
 	}

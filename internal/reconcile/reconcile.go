@@ -32,6 +32,9 @@ type Volumes interface {
 	Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error)
 	// Refresh brings what a running pod's volumes show of its manifest and of objects up to date.
 	Refresh(ctx context.Context, in pod.Inside) error
+	// Exceeded says which volume of the pod has outgrown its limit, and goes on saying so; "" if none has.
+	// measure: it is looked at anew.
+	Exceeded(p *v1.Pod, measure bool) (why string, err error)
 	// Teardown takes down what was mounted for a revision; what is busy is an error.
 	Teardown(ctx context.Context, uid pod.UID) error
 }

@@ -41,6 +41,7 @@ type worker struct {
 	maxGrace  *time.Duration // the longest that ending it may take
 	problem   string         // what is wrong with its manifest
 	objects   pod.Objects    // what pod may refer to
+	measured  time.Time      // when the volumes were looked at last
 	stale     bool           // volumes may show what objects or pod were before
 	unsure    bool           // not known what to keep, nor that it may go
 	earlier   bool           // a completed pod is of an earlier run
@@ -173,8 +174,11 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble, w.said = 0, ""
-			if w.stale && (p.Wake == 0 || p.Wake > refreshAgain) {
-				p.Wake = refreshAgain
+			if w.stale {
+				p.Wake = sooner(p.Wake, refreshAgain)
+			}
+			if w.pod != nil && !p.Completed && hasLimits(w.pod) {
+				p.Wake = sooner(p.Wake, measurePeriod)
 			}
 			return p.Wake, p.Gone
 		}
@@ -224,7 +228,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	return plan.Input{
 		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(), After: w.after(),
-		Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
+		Evicted: w.evicted(seen), Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }
 

@@ -289,3 +289,51 @@ func TestTeardownOfNothing(t *testing.T) {
 		t.Error("a path is taken for a UID")
 	}
 }
+
+func TestExceeded(t *testing.T) {
+	f := newFixture(t)
+	p := podWith(emptyDir("v"), emptyDir("free"))
+	p.Spec.Volumes[0].EmptyDir.SizeLimit = new(resource.MustParse("64Ki"))
+	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	exceeded := func(measure bool) string {
+		t.Helper()
+		why, err := f.Exceeded(p, measure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return why
+	}
+	outside := filepath.Join(t.TempDir(), "large")
+	large := make([]byte, 48<<10)
+	for _, path := range []string{outside, dir + "/one", layout.Dirs{Root: f.root}.EmptyDir("u1", "free") + "/any"} {
+		write(t, path, string(large))
+	}
+	if err := errors.Join(os.Symlink(outside, dir+"/link"), os.Link(dir+"/one", dir+"/same"), os.Truncate(layout.Dirs{Root: f.root}.EmptyDir("u1", "free")+"/any", 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	sparse, err := os.Create(dir + "/sparse")
+	if err := errors.Join(err, sparse.Truncate(1<<30), sparse.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if why := exceeded(true); why != "" {
+		t.Errorf("links and holes are counted: %s", why)
+	}
+	write(t, dir+"/deep/two", string(large))
+	if why := exceeded(false); why != "" {
+		t.Errorf("said without looking: %s", why)
+	}
+	const want = `Usage of EmptyDir volume "v" exceeds the limit "64Ki".`
+	if why := exceeded(true); why != want {
+		t.Errorf("%q", why)
+	}
+	// It stays so, for the next podrun too.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if why := exceeded(false); why != want {
+		t.Errorf("%q", why)
+	}
+	if why, err := f.Exceeded(podWith(emptyDir("v")), true); why != "" || err != nil {
+		t.Errorf("without a limit: %q, %v", why, err)
+	}
+}

@@ -147,7 +147,7 @@ var table = map[string]map[string]rule{
 	"PersistentVolumeClaimVolumeSource": {"claimName": yes("unique in the pod's namespace"), "readOnly": yes("")},
 	"EmptyDirVolumeSource": {
 		"medium":    yes(""),
-		"sizeLimit": limited("not supported yet on disk: only with a medium"),
+		"sizeLimit": yes("on disk a pod that exceeds it fails, as soon as that is seen: every 10 s"),
 		"mode":      no(),
 	},
 	"HostPathVolumeSource": {"path": yes(""), "type": yes("")},
