@@ -227,7 +227,7 @@ func TestCycles(t *testing.T) {
 				left = append(left, fmt.Errorf("%d entries in %s, want %d: %v", len(entries), dir, want, entries))
 			}
 		}
-		if tables, err := tablesOf([]string{bridge}); err != nil || len(tables) != 1 {
+		if tables, err := tablesOf([]string{bridge}); err != nil || slices.Contains(tables, bridge+"-ports") || len(tables) == 0 {
 			left = append(left, fmt.Errorf("tables %v: %w", tables, err))
 		}
 		mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.path("run", "sandboxes")))

@@ -27,8 +27,18 @@ const (
 type record struct {
 	Bridge string       `json:"bridge"`
 	Subnet netip.Prefix `json:"subnet"`
-	MTU    int          `json:"mtu"`
-	Boot   string       `json:"boot"`
+	// Subnet6 is for IPv6, where the machine has any; a pod has the same place in it as in Subnet.
+	Subnet6 netip.Prefix `json:"subnet6,omitzero"`
+	MTU     int          `json:"mtu"`
+	Boot    string       `json:"boot"`
+}
+
+// subnets are the network's, IPv4 first.
+func (r record) subnets() []netip.Prefix {
+	if !r.Subnet6.IsValid() {
+		return []netip.Prefix{r.Subnet}
+	}
+	return []netip.Prefix{r.Subnet, r.Subnet6}
 }
 
 // current returns the record of this boot. One of another boot is worthless and goes with its

@@ -142,11 +142,11 @@ func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]neti
 		}
 		return nil, nil
 	}
-	addr, err := b.setup(ctx, id, netns, c)
+	addrs, err := b.setup(ctx, id, netns, c)
 	if err != nil {
 		return nil, fmt.Errorf("connecting the pod's network: %w", err)
 	}
-	return []netip.Addr{addr}, nil
+	return addrs, nil
 }
 
 // reserve takes c's ports for a pod in the host's network.
@@ -168,23 +168,23 @@ func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	return b.hold(id, c)
 }
 
-func (b *Bridge) setup(ctx context.Context, id, netns string, c claim) (netip.Addr, error) {
+func (b *Bridge) setup(ctx context.Context, id, netns string, c claim) ([]netip.Addr, error) {
 	if err := ctx.Err(); err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("opening netlink: %w", err)
+		return nil, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
 	p, err := b.take(outside, id, c)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	if err := connect(outside, p, netns); err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
-	return p.addr, nil
+	return p.addresses(), nil
 }
 
 // take reserves an address and c's ports for id and sees to the bridge. Once an address is taken the bridge stays, so
@@ -209,10 +209,13 @@ func (b *Bridge) take(outside *netlink.Handle, id string, c claim) (port, error)
 	if c.Addr, err = b.allocate(rec, id); err != nil {
 		return port{}, err
 	}
+	if rec.Subnet6.IsValid() {
+		c.Addr6 = counterpart(c.Addr, rec.Subnet6, rec.Subnet)
+	}
 	if err := b.hold(id, c); err != nil {
 		return port{}, err
 	}
-	return port{name: b.portName(id), bridge: index, mtu: rec.MTU, addr: c.Addr, subnet: rec.Subnet}, nil
+	return port{name: b.portName(id), bridge: index, mtu: rec.MTU, addr: c.Addr, subnet: rec.Subnet, addr6: c.Addr6, subnet6: rec.Subnet6}, nil
 }
 
 // ensure makes the bridge unless it is there and up; being up is its last step.
@@ -252,17 +255,19 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 
 // complete gives the bridge its address and turns forwarding and masquerading on.
 func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link) (int, error) {
-	gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(rec.Subnet), rec.Subnet.Bits())}
-	if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
-		return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
-	}
-	if err := forward(); err != nil {
-		b.log.Warn("cannot turn on IPv4 forwarding: pods reach only each other and this machine", "why", err)
-	}
-	if err := masquerade(rec.Bridge, rec.Subnet); err != nil {
-		b.unmasked.Do(func() {
-			b.log.Warn("cannot masquerade with nftables: pods reach only each other and this machine", "why", err)
-		})
+	for _, subnet := range rec.subnets() {
+		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDetection(subnet.Addr())}
+		if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
+			return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
+		}
+		if err := forward(outside, subnet.Addr()); err != nil {
+			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine", "subnet", subnet, "why", err)
+		}
+		if err := masquerade(rec.Bridge, subnet); err != nil {
+			b.unmasked.Do(func() {
+				b.log.Warn("cannot masquerade with nftables: pods reach only each other and this machine", "why", err)
+			})
+		}
 	}
 	if err := letThrough(rec.Bridge); err != nil {
 		b.blocked.Do(func() { b.log.Warn("a firewall may keep pods from reaching more than this machine", "why", err) })

@@ -44,13 +44,13 @@ func letThrough(bridge string) error {
 		if !drops(chain) {
 			continue
 		}
-		if chain.Table.Family == nftables.TableFamilyIPv4 && chain.Table.Name == iptablesTable && chain.Name == forwardChain {
+		if chain.Table.Family != nftables.TableFamilyINet && chain.Table.Name == iptablesTable && chain.Name == forwardChain {
 			if err := accept(c, bestChain(chains, chain), bridge); err != nil {
 				return err
 			}
 			continue
 		}
-		family := map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyINet: "inet"}[chain.Table.Family]
+		family := map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[chain.Table.Family]
 		if family != "" {
 			blocked = errors.Join(blocked, &blockingError{table: family + " " + chain.Table.Name, chain: chain.Name, bridge: bridge})
 		}
@@ -126,18 +126,20 @@ func removePassage(bridge string) error {
 	if err != nil {
 		return err
 	}
-	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: iptablesTable}
-	for _, name := range []string{forwardChain, dockerChain} {
-		rules, err := ours(c, &nftables.Chain{Name: name, Table: table}, bridge)
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for _, r := range rules {
-			if err := c.DelRule(r); err != nil {
+	for _, f := range families() {
+		table := &nftables.Table{Family: f.table, Name: iptablesTable}
+		for _, name := range []string{forwardChain, dockerChain} {
+			rules, err := ours(c, &nftables.Chain{Name: name, Table: table}, bridge)
+			if errors.Is(err, unix.ENOENT) {
+				continue
+			}
+			if err != nil {
 				return err
+			}
+			for _, r := range rules {
+				if err := c.DelRule(r); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -24,6 +24,8 @@ type claim struct {
 	Pod string `json:"pod"`
 	// Addr is where they lead to; none with host networking, where nothing is to be led.
 	Addr netip.Addr `json:"addr,omitzero"`
+	// Addr6 is the pod's IPv6 address, if it has one.
+	Addr6 netip.Addr `json:"addr6,omitzero"`
 	// Boot is the kernel's boot id; with another one the rules are gone and the pod too.
 	Boot  string         `json:"boot"`
 	Ports []pod.HostPort `json:"ports"`
@@ -53,7 +55,7 @@ func (b *Bridge) hold(id string, c claim) error {
 		if err != nil {
 			return err
 		}
-		if c.Addr.IsValid() && at.Is6() {
+		if c.Addr.IsValid() && !c.Addr6.IsValid() && at.Is6() {
 			return fmt.Errorf("host port %s: pods have no IPv6 address", p)
 		}
 	}
@@ -73,6 +75,11 @@ func (b *Bridge) hold(id string, c claim) error {
 		for _, p := range c.Ports {
 			if err := probePort(p); err != nil {
 				return err
+			}
+			if c.Addr6.IsValid() && p.HostIP == "" {
+				if err := probeAt(p, netip.IPv6Unspecified()); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -178,7 +185,7 @@ func (b *Bridge) publish(held map[string]claim, id string) error {
 		}
 	}
 	if id == "" || addPorts(rec.Bridge, fresh) != nil {
-		if err := publishPorts(rec.Bridge, rec.Subnet, all); err != nil {
+		if err := publishPorts(rec.Bridge, rec.subnets(), all); err != nil {
 			return fmt.Errorf("forwarding host ports with nftables: %w", err)
 		}
 	}
@@ -198,8 +205,17 @@ func forwardings(c claim) []forwarding {
 	var out []forwarding
 	for _, p := range c.Ports {
 		at, err := hostAddr(p)
-		if err == nil && c.Addr.IsValid() {
-			out = append(out, forwarding{protocol: protocolNumber(p.Protocol), at: at, port: p.Port, to: netip.AddrPortFrom(c.Addr, p.ContainerPort)})
+		if err != nil {
+			continue
+		}
+		for _, to := range []netip.Addr{c.Addr, c.Addr6} {
+			here := at
+			if p.HostIP == "" && to.Is6() {
+				here = netip.IPv6Unspecified()
+			}
+			if to.IsValid() && here.Is4() == to.Is4() {
+				out = append(out, forwarding{protocol: protocolNumber(p.Protocol), at: here, port: p.Port, to: netip.AddrPortFrom(to, p.ContainerPort)})
+			}
 		}
 	}
 	return out
@@ -253,15 +269,19 @@ func probePort(p pod.HostPort) error {
 	if err != nil {
 		return err
 	}
+	return probeAt(p, at)
+}
+
+func probeAt(p pod.HostPort, at netip.Addr) error {
 	kind := unix.SOCK_STREAM
 	if p.Protocol == v1.ProtocolUDP {
 		kind = unix.SOCK_DGRAM
 	}
-	family, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(p.Port), Addr: at.As16()})
+	domain, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(p.Port), Addr: at.As16()})
 	if at.Is4() {
-		family, address = unix.AF_INET, &unix.SockaddrInet4{Port: int(p.Port), Addr: at.As4()}
+		domain, address = unix.AF_INET, &unix.SockaddrInet4{Port: int(p.Port), Addr: at.As4()}
 	}
-	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, int(protocolNumber(p.Protocol)))
+	fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, int(protocolNumber(p.Protocol)))
 	if err != nil {
 		return nil // a kernel without this protocol has nobody who uses it
 	}
@@ -271,7 +291,12 @@ func probePort(p pod.HostPort) error {
 			return err
 		}
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1); err != nil {
+	if domain == unix.AF_INET {
+		err = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1)
+	} else { // the IPv4 port of the same number is another one's matter
+		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1), unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1))
+	}
+	if err != nil {
 		return err
 	}
 	err = unix.Bind(fd, address)

@@ -28,6 +28,9 @@ func podWith(t testing.TB, name string, ports ...string) *v1.Pod {
 	for _, text := range ports {
 		numbers, protocol, _ := strings.Cut(text, "/")
 		port := v1.ContainerPort{Protocol: v1.Protocol(protocol)}
+		if ip, rest, ok := strings.Cut(strings.TrimPrefix(numbers, "["), "]:"); ok {
+			port.HostIP, numbers = ip, rest
+		}
 		fields := strings.Split(numbers, ":")
 		if len(fields) == 3 {
 			port.HostIP, fields = fields[0], fields[1:]

@@ -27,6 +27,17 @@ type port struct {
 	mtu    int
 	addr   netip.Addr
 	subnet netip.Prefix
+	// addr6 and subnet6 are for IPv6, if the network has any.
+	addr6   netip.Addr
+	subnet6 netip.Prefix
+}
+
+// addresses are the pod's, IPv4 first.
+func (p port) addresses() []netip.Addr {
+	if !p.addr6.IsValid() {
+		return []netip.Addr{p.addr}
+	}
+	return []netip.Addr{p.addr, p.addr6}
 }
 
 // portName is the host's link of id. The run directory is part of it, because two podruns may run the
@@ -89,14 +100,32 @@ func configure(inside *netlink.Handle, p port) error {
 	if err := inside.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p.addr, p.subnet.Bits())}); err != nil {
 		return err
 	}
+	if p.addr6.IsValid() {
+		addr := &netlink.Addr{IPNet: ipNet(p.addr6, p.subnet6.Bits()), Flags: noDetection(p.addr6)}
+		if err := inside.AddrAdd(link, addr); err != nil {
+			return err
+		}
+	}
 	if err := inside.LinkSetUp(link); err != nil {
 		return err
 	}
-	return inside.RouteAdd(&netlink.Route{
-		LinkIndex: link.Attrs().Index,
-		Dst:       ipNet(netip.IPv4Unspecified(), 0),
-		Gw:        gatewayOf(p.subnet).AsSlice(),
-	})
+	if err := addDefaultRoute(inside, link, netip.IPv4Unspecified(), p.subnet); err != nil || !p.addr6.IsValid() {
+		return err
+	}
+	return addDefaultRoute(inside, link, netip.IPv6Unspecified(), p.subnet6)
+}
+
+func addDefaultRoute(inside *netlink.Handle, link netlink.Link, all netip.Addr, subnet netip.Prefix) error {
+	return inside.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(all, 0), Gw: gatewayOf(subnet).AsSlice()})
+}
+
+// noDetection makes an IPv6 address of use at once: nobody else can have it, so that the kernel need not
+// find out for a second.
+func noDetection(addr netip.Addr) int {
+	if addr.Is6() {
+		return unix.IFA_F_NODAD
+	}
+	return 0
 }
 
 // removeLink removes a link; a missing one is success.
@@ -119,9 +148,12 @@ func isNotFound(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// forward lets the kernel pass packets between the bridge and the other links.
-func forward() error {
-	const path = "/proc/sys/net/ipv4/ip_forward"
+// forward lets the kernel pass packets of addr's family between the bridge and the other links.
+func forward(outside *netlink.Handle, addr netip.Addr) error {
+	path := "/proc/sys/net/ipv4/ip_forward"
+	if addr.Is6() {
+		path = "/proc/sys/net/ipv6/conf/all/forwarding"
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -129,7 +161,28 @@ func forward() error {
 	if len(b) > 0 && b[0] == '1' {
 		return nil
 	}
+	if addr.Is6() {
+		if err := goOnAccepting(outside); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(path, []byte("1"), 0)
+}
+
+// goOnAccepting lets the link of the default route get its addresses and routes from a router's
+// advertisements (1) although the machine forwards (2): the kernel would take the machine for a router, and
+// in time it would have no way out. No other link: pods might advertise themselves.
+func goOnAccepting(outside *netlink.Handle) error {
+	link, _, err := defaultRoute(outside, netlink.FAMILY_V6)
+	if err != nil || link == nil {
+		return err
+	}
+	path := "/proc/sys/net/ipv6/conf/" + link.Attrs().Name + "/accept_ra"
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) == 0 || b[0] != '1' {
+		return err
+	}
+	return os.WriteFile(path, []byte("2"), 0)
 }
 
 func hardwareAddr(run string) net.HardwareAddr {

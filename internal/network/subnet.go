@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -52,7 +53,39 @@ func (b *Bridge) choose(outside *netlink.Handle, rec record) (record, error) {
 			return rec, err
 		}
 	}
-	return record{Bridge: name, Subnet: subnet, MTU: hostMTU(outside), Boot: boot}, nil
+	chosen := record{Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, MTU: hostMTU(outside), Boot: boot}
+	if rec.Bridge == "" && hasIPv6(outside) {
+		chosen.Subnet6 = subnet6(b.run, boot)
+	}
+	return chosen, nil
+}
+
+// hasIPv6 reports that the machine has a way out by IPv6, and that new network namespaces have any of it.
+func hasIPv6(outside *netlink.Handle) bool {
+	for _, name := range []string{"all", "default"} {
+		b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6")
+		if err != nil || len(b) == 0 || b[0] != '0' {
+			return false
+		}
+	}
+	link, _, err := defaultRoute(outside, netlink.FAMILY_V6)
+	return err == nil && link != nil
+}
+
+// subnet6 is a subnet that nobody else has: of the unique local addresses (RFC 4193), with an identifier
+// made of the machine's boot and the run directory.
+func subnet6(run, boot string) netip.Prefix {
+	sum := sha256.Sum256([]byte(run + "\x00" + boot))
+	base := [16]byte{0: 0xfd}
+	copy(base[1:6], sum[:])
+	return netip.PrefixFrom(netip.AddrFrom16(base), 64)
+}
+
+// counterpart is the address of subnet6 that has the same place in it as addr has in subnet.
+func counterpart(addr netip.Addr, subnet6, subnet netip.Prefix) netip.Addr {
+	base, in, first := subnet6.Addr().As16(), addr.As4(), subnet.Masked().Addr().As4()
+	binary.BigEndian.PutUint32(base[12:], binary.BigEndian.Uint32(in[:])-binary.BigEndian.Uint32(first[:]))
+	return netip.AddrFrom16(base)
 }
 
 // freeName is podrun0 for the default run directory and has its hash for another. When a link of that

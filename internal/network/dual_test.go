@@ -1,0 +1,152 @@
+package network
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// addIPv6 gives the way between the machine and outside IPv6: 2001:db8::2 and 2001:db8::1.
+func addIPv6(t *testing.T, host, outside netns.NsHandle) {
+	t.Helper()
+	for ns, text := range map[netns.NsHandle]string{host: "2001:db8::2", outside: "2001:db8::1"} {
+		in(t, ns, func() error {
+			link, err := netlink.LinkByName("up0")
+			if err != nil {
+				return err
+			}
+			addr := netip.MustParseAddr(text)
+			return netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(addr, 64), Flags: noDetection(addr)})
+		})
+	}
+	in(t, host, func() error {
+		link, err := netlink.LinkByName("up0")
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(netip.IPv6Unspecified(), 0), Gw: net.ParseIP("2001:db8::1")}),
+			os.WriteFile("/proc/sys/net/ipv6/conf/up0/accept_ra", []byte("1"), 0))
+	})
+}
+
+// serveTCP6 answers every connection to the port with word and who it saw.
+func serveTCP6(t testing.TB, ns netns.NsHandle, at, word string) {
+	t.Helper()
+	var l net.Listener
+	in(t, ns, func() (err error) { l, err = net.Listen("tcp6", at); return err })
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte(word + " " + c.RemoteAddr().(*net.TCPAddr).IP.String()))
+			c.Close()
+		}
+	}()
+}
+
+// TestDualStack: where the machine has a way out by IPv6, pods have it too.
+func TestDualStack(t *testing.T) {
+	host, web, other, outside := newNS(t), newNS(t), newNS(t), newNS(t)
+	joinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	run := t.TempDir()
+	br := newBridge(t, run)
+	setup := func(id string, ns netns.NsHandle, ports ...string) (four, six netip.Addr) {
+		t.Helper()
+		in(t, host, func() error {
+			addrs, err := br.Setup(t.Context(), id, path(ns), podWith(t, id, ports...))
+			if err == nil && (len(addrs) != 2 || !addrs[0].Is4() || !addrs[1].Is6()) {
+				err = errors.New("addresses " + addrs[0].String())
+			}
+			if err == nil {
+				four, six = addrs[0], addrs[1]
+			}
+			return err
+		})
+		return four, six
+	}
+	four, six := setup("web", web, "8080:80/TCP", "[2001:db8::2]:81:80/TCP")
+	_, sixOther := setup("other", other)
+	if want := netip.MustParsePrefix("fd00::/8"); !want.Contains(six) || six.As16()[15] != four.As4()[3] || sixOther == six {
+		t.Errorf("%s beside %s, and %s", six, four, sixOther)
+	}
+	serveTCP6(t, web, "[::]:80", "web")
+	serveTCP6(t, outside, "[::]:90", "world")
+	serveTCP(t, web, ":80", "web4")
+	rec, _ := br.load()
+	gateway := gatewayOf(rec.Subnet6).String()
+	for _, c := range []struct {
+		name, to string
+		from     netns.NsHandle
+		want     string
+	}{
+		{"pod to pod", "[" + six.String() + "]:80", other, "web " + sixOther.String()},
+		{"machine to pod", "[" + six.String() + "]:80", host, "web " + gateway},
+		{"pod to the world", "[2001:db8::1]:90", web, "world 2001:db8::2"},
+		{"the world to a host port", "[2001:db8::2]:8080", outside, "web 2001:db8::1"},
+		{"and by IPv4", "192.0.2.2:8080", outside, "web4 192.0.2.1"},
+		{"machine to a host port", "[2001:db8::2]:8080", host, "web 2001:db8::2"},
+		{"another pod to a host port", "[2001:db8::2]:8080", other, "web " + gateway},
+		{"the pod itself", "[2001:db8::2]:8080", web, "web " + gateway},
+		{"hostIP", "[2001:db8::2]:81", outside, "web 2001:db8::1"},
+		{"hostIP, by IPv4", "192.0.2.2:81", outside, ""},
+	} {
+		if got, err := ask(c.from, "tcp", c.to); got != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
+		}
+	}
+	in(t, host, func() error {
+		for path, want := range map[string]string{"all/forwarding": "1", "up0/accept_ra": "2", rec.Bridge + "/accept_ra": "1"} {
+			if b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + path); err != nil || strings.TrimSpace(string(b)) != want {
+				t.Errorf("%s is %s, %v; want %s", path, b, err, want)
+			}
+		}
+		return nil
+	})
+	var taken *PortTakenError
+	in(t, host, func() error {
+		l, err := net.Listen("tcp6", "[::1]:7070")
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		_, err = br.Setup(t.Context(), "late", path(newNS(t)), podWith(t, "late", "7070:80/TCP"))
+		if !errors.As(err, &taken) {
+			t.Errorf("a process has the port by IPv6: %v", err)
+		}
+		return nil
+	})
+	for _, id := range []string{"web", "other", "late"} {
+		teardown(t, host, br, id)
+	}
+	bare(t, host, run)
+}
+
+// TestForwardDropOfIPv6: Docker closes both.
+func TestForwardDropOfIPv6(t *testing.T) {
+	host, pod, outside := newNS(t), newNS(t), newNS(t)
+	needIPTables(t, host)
+	joinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	command(t, host, "ip6tables-nft -P FORWARD DROP")
+	br := newBridge(t, t.TempDir())
+	mustSetup(t, host, br, "a", pod)
+	serveTCP6(t, outside, "[::]:90", "world")
+	if got, err := ask(pod, "tcp", "[2001:db8::1]:90"); got != "world 2001:db8::2" {
+		t.Errorf("%q, %v", got, err)
+	}
+	teardown(t, host, br, "a")
+	if got := command(t, host, "ip6tables-nft -S FORWARD"); got != "-P FORWARD DROP\n" {
+		t.Errorf("afterwards: %s", got)
+	}
+}
