@@ -39,7 +39,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func newProber(f execFunc) *Prober { return New(Options{Exec: f, Log: quiet}) }
 
 // at is a target that listens where the URL says.
-func at(t *testing.T, where string) (Target, intstr.IntOrString) {
+func at(t testing.TB, where string) (Target, intstr.IntOrString) {
 	t.Helper()
 	u, err := url.Parse(where)
 	if err != nil {

@@ -1,6 +1,7 @@
 package containerd_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -56,6 +57,74 @@ func BenchmarkStart(b *testing.B) {
 		b.StopTimer()
 		benchClear(b, r, p)
 	})
+}
+
+// BenchmarkExec measures a command in a running container, as exec probes run it: by the client's own means
+// on a task that it has already, without output (floor), and as podrun does it, with what the command says.
+func BenchmarkExec(b *testing.B) {
+	d := embeddedDaemon(b)
+	r := connect(b, d)
+	load(b, r)
+	p, start := benchPod(b, r, "exec")
+	if err := r.StartContainer(b.Context(), start); err != nil {
+		b.Fatal(err)
+	}
+	o, err := r.Inspect(b.Context(), pod.KeyOf(p))
+	if err != nil {
+		b.Fatal(err)
+	}
+	id := o.Containers[0].ID
+	b.Run("floor", func(b *testing.B) { benchExecFloor(b, d, id) })
+	b.Run("podrun", func(b *testing.B) {
+		for range b.N {
+			var out bytes.Buffer
+			if code, err := r.Exec(b.Context(), id, []string{"true"}, runtime.ExecIO{Stdout: &out, Stderr: &out}); err != nil || code != 0 {
+				b.Fatal(code, err)
+			}
+		}
+	})
+	benchClear(b, r, p)
+}
+
+func benchExecFloor(b *testing.B, d daemon, id string) {
+	c, err := client.New(d.address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	ctx := namespaces.WithNamespace(context.Background(), containerd.DefaultNamespace)
+	container, err := c.LoadContainer(ctx, id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec, err := container.Spec(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	task, err := container.Task(ctx, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	process := *spec.Process
+	process.Args = []string{"true"}
+	b.ResetTimer()
+	for i := range b.N {
+		p, err := task.Exec(ctx, fmt.Sprint("floor", i), &process, cio.NullIO)
+		if err != nil {
+			b.Fatal(err)
+		}
+		exited, err := p.Wait(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := p.Start(ctx); err != nil {
+			b.Fatal(err)
+		}
+		<-exited
+		if _, err := p.Delete(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 func benchFloor(b *testing.B, d daemon) {

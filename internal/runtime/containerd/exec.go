@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,36 +24,38 @@ const drainTimeout = 2 * time.Second
 // Exec implements runtime.Execer.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
 	ctx = r.context(ctx)
-	if _, there, err := r.ours(ctx, id); err != nil || !there {
-		return 0, errors.Join(err, missing(there, id))
-	}
-	spec, t, err := r.execTarget(ctx, id)
+	process, t, err := r.execTarget(ctx, id)
 	if err != nil {
 		return 0, mapped("exec in "+id, err)
 	}
 	if streams != (runtime.ExecIO{}) {
 		streams.Stdout, streams.Stderr = somewhere(streams.Stdout), somewhere(streams.Stderr)
 	}
-	process := *spec.Process
 	process.Args, process.Terminal = cmd, streams.TTY
 	ended := make(chan struct{})
 	opts := []cio.Opt{cio.WithFIFODir(r.Dirs.Fifos()), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
 	if streams.TTY {
 		opts = append(opts, cio.WithTerminal)
 	}
-	p, err := t.Exec(ctx, "exec-"+rand.Text(), &process, cio.NewCreator(opts...))
+	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, cio.NewCreator(opts...))
 	if err != nil {
 		return 0, mapped("exec in "+id, err)
 	}
+	dead := false
 	defer func() {
 		clean, cancel := cleanupContext(ctx)
 		defer cancel()
-		// A process that never started has nothing to be killed; all else is dead by then or dies now.
-		if _, err := p.Delete(clean, client.WithProcessKill); err != nil && !isNotFound(err) {
+		var how []client.ProcessDeleteOpts
+		if !dead { // one that never started has nothing to be killed
+			how = append(how, client.WithProcessKill)
+		}
+		if _, err := p.Delete(clean, how...); err != nil && !isNotFound(err) {
 			r.Log.Debug("an exec'd process was not removed", "container", id, "why", err)
 		}
 	}()
-	return r.follow(ctx, p, streams, ended)
+	code, err := r.follow(ctx, p, streams, ended)
+	dead = err == nil
+	return code, err
 }
 
 // somewhere is w: a shim takes all streams or none.
@@ -63,24 +66,31 @@ func somewhere(w io.Writer) io.Writer {
 	return w
 }
 
-func missing(there bool, id string) error {
-	if there {
-		return nil
-	}
-	return fmt.Errorf("container %s: %w", id, runtime.ErrNotFound)
-}
-
-func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Spec, client.Task, error) {
+// execTarget returns what a command that is to run in the instance starts from. Probes come by here again
+// and again, so the record is asked for once only.
+func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, client.Task, error) {
 	c, err := r.client.LoadContainer(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	spec, err := c.Spec(ctx)
+	record, err := c.Info(ctx, client.WithoutRefreshedMetadata)
 	if err != nil {
 		return nil, nil, err
 	}
+	if !ours(record.Labels) {
+		return nil, nil, fmt.Errorf("container %s is not podrun's", id)
+	}
+	var spec struct {
+		Process *specs.Process `json:"process"`
+	}
+	if err := json.Unmarshal(record.Spec.GetValue(), &spec); err != nil {
+		return nil, nil, fmt.Errorf("reading the spec: %w", err)
+	}
+	if spec.Process == nil {
+		return nil, nil, errors.New("the spec has no process")
+	}
 	t, err := c.Task(ctx, nil)
-	return spec, t, err
+	return spec.Process, t, err
 }
 
 // follow starts the process and stays with it until it ends.
