@@ -26,6 +26,7 @@ type runFlags struct {
 	podMaxPids       int64
 	allowedSysctls   []string
 	nodeConfig       string
+	cdiDirs          []string
 	registry         registryFlags
 	preferLocal      bool
 	imageDir         string
@@ -38,6 +39,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
 	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
 	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set beside the safe ones (kernel.msg*,net.core.somaxconn)")
+	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"}, "directories of CDI's specifications, for devices that pods name by annotations cdi.k8s.io/…")
 	f.StringVar(&r.nodeConfig, "node-config", "", "file of what this node has for pods: runtime classes")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	r.network.add(f)
@@ -69,7 +71,7 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	if err := r.sources.options(c, &o); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
-	o.Connect.AllowedSysctls = r.allowedSysctls
+	o.Connect.AllowedSysctls, o.Connect.CDIDirs = r.allowedSysctls, r.cdiDirs
 	if r.nodeConfig != "" {
 		node, err := agent.ReadNodeConfig(r.nodeConfig)
 		if err != nil {

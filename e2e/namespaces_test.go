@@ -153,3 +153,31 @@ func TestSecretsOfTwoContainers(t *testing.T) {
 		}
 	}
 }
+
+func TestDevices(t *testing.T) {
+	n := newNode(t)
+	must(t, os.MkdirAll(n.path("cdi"), 0o755))
+	must(t, os.WriteFile(n.path("cdi", "test.json"), fmt.Appendf(nil, `{"cdiVersion": "0.6.0", "kind": "podrun.example/log", "devices": [
+		{"name": "one", "containerEdits": {"deviceNodes": [{"path": "/dev/one", "hostPath": "/dev/kmsg", "permissions": "r"}],
+		 "env": ["DEVICE=one"], "mounts": [{"hostPath": %q, "containerPath": "/one", "options": ["ro", "bind"]}]}}]}`, n.path("cdi")), 0o644))
+	annotated := func(name, device string) string {
+		return strings.Replace(manifest(name, "Always", forever), "metadata:\n", "metadata:\n  annotations: {cdi.k8s.io/x: "+device+"}\n", 1)
+	}
+	flag := "--cdi-spec-dirs=" + n.path("cdi")
+	_, pid := n.mainProcess(annotated("a", "podrun.example/log=one"), "a", flag)
+	if got := n.ok("exec", "a", "--", "sh", "-c", "stat -c '%F %t:%T' /dev/one; echo $DEVICE; ls /one"); got != "character special file 1:b\none\ntest.json\n" {
+		t.Errorf("inside: %q", got)
+	}
+	if groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)); err == nil && strings.Contains(string(groups), ":devices:") {
+		if got := cgroupFile(t, pid, "devices", "devices.list", ""); !strings.Contains(got, "c 1:11 r") || strings.Contains(got, "c 1:11 rw") {
+			t.Errorf("the cgroup allows:\n%s", got)
+		}
+	}
+	r := n.once(annotated("b", "podrun.example/log=two"), "--timeout=2s", flag)
+	if r.code != 124 || !strings.Contains(r.stderr, "podrun.example/log=two") {
+		t.Errorf("a device that is not there: %v", r)
+	}
+	if r := n.once(annotated("c", "podrun.example/log=one"), "--pod-security=baseline", flag); r.code != 2 || !strings.Contains(r.stderr, "devices") {
+		t.Errorf("where it is not allowed: %v", r)
+	}
+}

@@ -69,6 +69,8 @@ type ConnectOptions struct {
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
+	// CDIDirs have the specifications of devices that pods may ask for.
+	CDIDirs []string
 	// RuntimeClasses are those that pods may name.
 	RuntimeClasses map[string]containerd.RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones.
@@ -202,7 +204,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
 		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
 		HostsDir: o.RegistryHostsDir, Credentials: o.credentials(),
-		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses,
+		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs,
 	})
 	if err != nil {
 		return fail(err)

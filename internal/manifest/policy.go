@@ -39,6 +39,10 @@ func (p *Policy) judge(pod *v1.Pod) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
+	for _, key := range deviceAnnotations(pod.Annotations) {
+		// Kubernetes' rules do not know them, since there only device plugins can give them.
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key), fmt.Sprintf("--pod-security %s does not allow it: devices", p.level)))
+	}
 	level := api.LevelVersion{Level: p.level, Version: api.LatestVersion()}
 	for _, result := range p.evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
 		if result.Allowed {

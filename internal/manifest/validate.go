@@ -94,6 +94,7 @@ func validateAnnotations(annotations map[string]string, path *field.Path) field.
 	if after, ok := annotations[AnnotationAfter]; ok {
 		errs = validateAfter(after, path.Key(AnnotationAfter))
 	}
+	errs = append(errs, validateDevices(annotations, path)...)
 	cost, ok := annotations[v1.PodDeletionCost]
 	if !ok {
 		return errs

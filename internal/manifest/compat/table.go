@@ -249,6 +249,7 @@ var annotations = map[string]rule{
 	"podrun.io/after":                                 yes("pods, with commas between, by their manifests' names or as namespace/name: this one starts when each of them has succeeded, or is ready if its restartPolicy is Always"),
 	"podrun.io/manifest":                              never("is podrun's to write; leave it out"),
 	"podrun.io/manifest-error":                        never("is podrun's to write; leave it out"),
+	"cdi.k8s.io/":                                     yes("devices of this node's CDI specifications, vendor/class=name with commas between, for all containers; not with --pod-security baseline or restricted"),
 	"kubernetes.io/ingress-bandwidth":                 no(),
 	"kubernetes.io/egress-bandwidth":                  no(),
 	"container.apparmor.security.beta.kubernetes.io/": no(),

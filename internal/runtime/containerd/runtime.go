@@ -85,6 +85,8 @@ type Options struct {
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
+	// CDIDirs have the specifications of devices that pods may ask for, the last ones before the first.
+	CDIDirs []string
 	// RuntimeClasses are those that pods may name.
 	RuntimeClasses map[string]RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones; see pod.SafeSysctl.

@@ -153,10 +153,19 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
 	}
-	if spec, err = r.withhold(l, input, spec); err != nil {
+	if err := r.addDevices(s.Pod, spec); err != nil {
 		return nil, err
 	}
-	if l.spec, err = json.Marshal(spec); err != nil {
+	public, err := r.withhold(l, input, spec)
+	if err != nil {
+		return nil, err
+	}
+	if public != spec {
+		if err := r.addDevices(s.Pod, public); err != nil {
+			return nil, err
+		}
+	}
+	if l.spec, err = json.Marshal(public); err != nil {
 		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
 	}
 	l.shim = r.sharedShim(ctx, s.Sandbox)
