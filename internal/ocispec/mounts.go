@@ -67,10 +67,10 @@ func bind(m runtime.Mount) specs.Mount {
 func rootPropagation(all []runtime.Mount) string {
 	out := ""
 	for _, m := range all {
-		switch {
-		case m.Propagation == v1.MountPropagationBidirectional:
+		switch m.Propagation {
+		case v1.MountPropagationBidirectional:
 			return "rshared"
-		case m.Propagation == v1.MountPropagationHostToContainer:
+		case v1.MountPropagationHostToContainer:
 			out = "rslave"
 		}
 	}

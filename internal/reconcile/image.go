@@ -53,10 +53,11 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 	pctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	i := &image{cancel: cancel}
 	w.images[container] = i
+	logins := w.logins()
 	w.log.Info("pulling image", "container", container, "image", ref)
 	w.beside.Go(func() {
 		defer cancel()
-		ready, err := w.o.Images.Pull(pctx, ref)
+		ready, err := w.o.Images.Pull(pctx, ref, logins...)
 		if err != nil && pctx.Err() == nil && w.o.PreferLocal {
 			if present, missing := w.o.Images.Resolve(pctx, ref); missing == nil {
 				w.log.Warn("the image cannot be pulled; starting from the one that is present", "container", container, "image", ref, "why", err)

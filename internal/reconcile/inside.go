@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/env"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -42,6 +43,32 @@ func (w *worker) shared(s pod.Sandbox) pod.Inside {
 	return in
 }
 
+func (w *worker) pullSecrets() []v1.LocalObjectReference {
+	if w.pod == nil {
+		return nil
+	}
+	return w.pod.Spec.ImagePullSecrets
+}
+
+// logins are what the pod's imagePullSecrets say. One that is missing is left out, as the kubelet does: the
+// image may be had without.
+func (w *worker) logins() [][]byte {
+	var texts [][]byte
+	for _, ref := range w.pod.Spec.ImagePullSecrets {
+		s := w.objects.Secrets[pod.Key{Namespace: w.pod.Namespace, Name: ref.Name}]
+		if s == nil {
+			w.log.Warn("a pull secret is missing", "secret", ref.Name)
+			continue
+		}
+		for _, key := range []string{v1.DockerConfigJsonKey, v1.DockerConfigKey} {
+			if text, found := s.Data[key]; found {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts
+}
+
 func fileKeys(c *v1.Container) []pod.FileKey {
 	var keys []pod.FileKey
 	for _, e := range c.Env {
@@ -59,7 +86,8 @@ func (w *worker) learn(now pod.Objects) {
 	}
 	w.objects = now
 	for name, f := range w.failures {
-		if f.Reason == reasonConfig || f.Reason == runtime.ReasonFailedMount {
+		pull := len(w.pullSecrets()) > 0 && f.Reason == plan.ReasonErrImagePull
+		if pull || f.Reason == reasonConfig || f.Reason == runtime.ReasonFailedMount {
 			delete(w.failures, name)
 		}
 	}

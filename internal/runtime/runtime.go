@@ -111,8 +111,9 @@ type Image struct {
 type Images interface {
 	// Resolve returns the image if it is present, ready to run; ErrNotFound if it is not.
 	Resolve(ctx context.Context, ref string) (Image, error)
-	// Pull fetches the image and makes it ready to run.
-	Pull(ctx context.Context, ref string) (Image, error)
+	// Pull fetches the image and makes it ready to run. logins are texts of docker's config.json that count
+	// before the machine's own credentials.
+	Pull(ctx context.Context, ref string, logins ...[]byte) (Image, error)
 	// Show makes the files of an image visible, read-only, as a volume of a revision's, and returns where.
 	// They are until the revision's data is removed.
 	Show(ctx context.Context, image Image, uid pod.UID, volume string) (path string, err error)

@@ -20,7 +20,8 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 	files, missing := fill(in, volume)
 	var absent *absentError
 	kind, memory := filledKind(volume)
-	if missing != nil && !(errors.As(missing, &absent) && isWritten(v.dirs.Volume(in.Pod.UID, kind, volume.Name))) {
+	before := errors.As(missing, &absent) && isWritten(v.dirs.Volume(in.Pod.UID, kind, volume.Name))
+	if missing != nil && !before {
 		return "", missing
 	}
 	dir, err := v.makeDir(in.Pod.UID, kind, volume.Name)

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 
+	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -26,18 +27,18 @@ const (
 )
 
 // Pull implements runtime.Images. What an interrupted pull fetched is not fetched again.
-func (r *Runtime) Pull(ctx context.Context, ref string) (runtime.Image, error) {
+func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (runtime.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return runtime.Image{}, &runtime.ReasonError{
 			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
 		}
 	}
-	return r.flights.Pull(ctx, named.String(), func(ctx context.Context) (runtime.Image, error) {
+	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context) (runtime.Image, error) {
 		ctx = r.context(ctx)
-		pulled, err := r.pull(ctx, named)
+		pulled, err := r.pull(ctx, named, logins)
 		if err != nil && r.dropSpoilt(ctx, err) {
-			return r.pull(ctx, named)
+			return r.pull(ctx, named, logins)
 		}
 		return pulled, err
 	})
@@ -68,10 +69,13 @@ func (r *Runtime) dropSpoilt(ctx context.Context, err error) bool {
 	return dropped
 }
 
-func (r *Runtime) pull(ctx context.Context, named reference.Named) (runtime.Image, error) {
+func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins) (runtime.Image, error) {
 	hosts := dockerconfig.HostOptions{
 		HostDir: dockerconfig.HostDirFromRoot(r.HostsDir),
 		Credentials: func(host string) (string, string, error) {
+			if user, secret, found := logins.For(host, reference.Path(named)); found {
+				return user, secret, nil
+			}
 			return r.Credentials.For(host, reference.Path(named))
 		},
 	}

@@ -137,6 +137,14 @@ func TestPullWithCredentials(t *testing.T) {
 	if text := failing(t, r, h.ref); !strings.Contains(text, "401") && !strings.Contains(text, "authorization failed") || strings.Contains(text, "wrong") {
 		t.Errorf("with a wrong password: %s", text)
 	}
+	// A pod's own login counts before the machine's, and is its own.
+	login := fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"s3cret"}}}`, strings.TrimPrefix(h.URL, "http://"))
+	if _, err := r.Pull(t.Context(), h.ref, []byte("{}"), login); err != nil {
+		t.Error(err)
+	}
+	if text := failing(t, r, h.ref); !strings.Contains(text, "401") && !strings.Contains(text, "authorization failed") {
+		t.Errorf("without the login: %s", text)
+	}
 	keep("me:s3cret") // and it counts at once
 	if _, err := r.Pull(t.Context(), h.ref); err != nil {
 		t.Error(err)

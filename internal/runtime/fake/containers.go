@@ -158,7 +158,7 @@ func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error
 }
 
 // Pull puts the image there.
-func (r *Runtime) Pull(ctx context.Context, ref string) (runtime.Image, error) {
+func (r *Runtime) Pull(ctx context.Context, ref string, _ ...[]byte) (runtime.Image, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Pull", ref); err != nil {
