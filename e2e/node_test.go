@@ -90,6 +90,9 @@ func (n *node) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	// Whoever runs the tests may have directories of their own in the environment.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/root"}, n.env...)
+	if events := os.Getenv("PODRUN_E2E_EVENTS"); events != "" {
+		cmd.Env = append(cmd.Env, "PODRUN_EVENTS="+events)
+	}
 	return cmd
 }
 
