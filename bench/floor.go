@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
@@ -94,32 +95,44 @@ func (f *floor) many(ctx context.Context, prefix string, n, workers int) (time.D
 // restart starts a container, kills its process, and returns how long a new container takes to run in its
 // place. Like podrun's, its snapshot is new and the dead one is removed afterwards.
 func (f *floor) restart(ctx context.Context, prefix string) (time.Duration, error) {
+	_, dead, running, err := f.replace(ctx, prefix)
+	return running.Sub(dead), err
+}
+
+// update is the same from the moment at which the old container is told to end.
+func (f *floor) update(ctx context.Context, prefix string) (time.Duration, error) {
+	killed, _, running, err := f.replace(ctx, prefix)
+	return running.Sub(killed), err
+}
+
+func (f *floor) replace(ctx context.Context, prefix string) (killed, dead, running time.Time, err error) {
 	if _, err := f.many(ctx, prefix, 1, 1); err != nil {
-		return 0, err
+		return killed, dead, running, err
 	}
 	nctx := floorNamespace(ctx)
 	c, err := f.client.LoadContainer(nctx, prefix+"-0")
 	if err != nil {
-		return 0, err
+		return killed, dead, running, err
 	}
 	task, err := c.Task(nctx, nil)
 	if err != nil {
-		return 0, err
+		return killed, dead, running, err
 	}
 	exited, err := task.Wait(nctx)
 	if err != nil {
-		return 0, err
+		return killed, dead, running, err
 	}
-	if err := kill(int(task.Pid())); err != nil {
-		return 0, err
+	killed = time.Now()
+	if err := task.Kill(nctx, syscall.SIGKILL); err != nil {
+		return killed, dead, running, err
 	}
 	<-exited
-	begin := time.Now()
+	dead = time.Now()
 	if err := f.create(ctx, prefix+"-1", prefix); err != nil {
-		return 0, err
+		return killed, dead, running, err
 	}
-	last, err := f.marks.wait(ctx, prefix, 1)
-	return last.Sub(begin), err
+	running, err = f.marks.wait(ctx, prefix, 1)
+	return killed, dead, running, err
 }
 
 // remove removes every container of the floor and its marks.

@@ -21,15 +21,15 @@ type pair struct{ floor, podrun []time.Duration }
 
 // results are all figures of a run.
 type results struct {
-	one, restart, many pair
-	pss                float64       // MB with many idle pods
-	cpu                time.Duration // per second with many idle pods
+	one, restart, update, many pair
+	pss                        float64       // MB with many idle pods
+	cpu                        time.Duration // per second with many idle pods
 }
 
 // side is one of the two that are compared.
 type side struct {
-	one, restart, many func(ctx context.Context, prefix string) (time.Duration, error)
-	remove             func(ctx context.Context, prefix string) error
+	one, restart, update, many func(ctx context.Context, prefix string) (time.Duration, error)
+	remove                     func(ctx context.Context, prefix string) error
 }
 
 // measure runs all rounds, the two sides in turns.
@@ -43,7 +43,7 @@ func measure(ctx context.Context, o options, client *containerd.Client, address,
 		many: func(ctx context.Context, p string) (time.Duration, error) {
 			return f.many(ctx, p, o.pods, floorWorkers)
 		},
-		restart: f.restart, remove: f.remove,
+		restart: f.restart, update: f.update, remove: f.remove,
 	}
 	if o.floorOnly {
 		return r, r.rounds(ctx, o, floorSide, nil)
@@ -62,7 +62,7 @@ func measure(ctx context.Context, o options, client *containerd.Client, address,
 	podrunSide := &side{
 		one:     func(ctx context.Context, p string) (time.Duration, error) { return n.many(ctx, p, 1) },
 		many:    func(ctx context.Context, p string) (time.Duration, error) { return n.many(ctx, p, o.pods) },
-		restart: n.restart, remove: n.remove,
+		restart: n.restart, update: n.update, remove: n.remove,
 	}
 	if err := r.rounds(ctx, o, floorSide, podrunSide); err != nil {
 		return r, err
@@ -80,6 +80,7 @@ func (r *results) rounds(ctx context.Context, o options, floor side, podrun *sid
 	}{
 		{"one", o.rounds, &r.one, func(s *side) func(context.Context, string) (time.Duration, error) { return s.one }},
 		{"restart", o.rounds, &r.restart, func(s *side) func(context.Context, string) (time.Duration, error) { return s.restart }},
+		{"update", o.rounds, &r.update, func(s *side) func(context.Context, string) (time.Duration, error) { return s.update }},
 		{"many", o.manyRounds, &r.many, func(s *side) func(context.Context, string) (time.Duration, error) { return s.many }},
 	}
 	for _, job := range jobs {

@@ -94,6 +94,9 @@ spec:
 {{- range command .Name}}
     - {{printf "%q" .}}
 {{- end}}
+{{- if .Edit}}
+    env: [{name: EDIT, value: "1"}]
+{{- end}}
     volumeMounts:
     - {name: marks, mountPath: {{.Mount}}}
   volumes:
@@ -104,9 +107,28 @@ spec:
 
 // many drops a file with n pods and returns how long it took until the last process ran.
 func (n *node) many(ctx context.Context, prefix string, count int) (time.Duration, error) {
+	return n.drop(ctx, prefix, count, false)
+}
+
+// update edits the manifest of the only pod, so that it needs a new container, and returns how long that
+// takes to run. The pod has no grace period.
+func (n *node) update(ctx context.Context, prefix string) (time.Duration, error) {
+	if _, err := n.many(ctx, prefix, 1); err != nil {
+		return 0, err
+	}
+	if err := settle(ctx); err != nil {
+		return 0, err
+	}
+	return n.drop(ctx, prefix, 1, true)
+}
+
+func (n *node) drop(ctx context.Context, prefix string, count int, edit bool) (time.Duration, error) {
 	var text bytes.Buffer
 	for i := range count {
-		err := manifest.Execute(&text, struct{ Name, Image, Mount, Marks string }{fmt.Sprintf("%s-%d", prefix, i), imageRef, markMount, n.marks.dir})
+		err := manifest.Execute(&text, struct {
+			Name, Image, Mount, Marks string
+			Edit                      bool
+		}{fmt.Sprintf("%s-%d", prefix, i), imageRef, markMount, n.marks.dir, edit})
 		if err != nil {
 			return 0, err
 		}

@@ -20,6 +20,7 @@ const (
 	wantedOne     = 1.3
 	wantedMany    = 1.15
 	wantedRestart = 1.4
+	wantedUpdate  = 1.5
 	wantedPSS     = 45                   // MB
 	wantedCPU     = 2 * time.Millisecond // per second
 )
@@ -32,6 +33,7 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	r.one.row(&table, "manifest dropped → process running", wantedOne)
 	r.many.row(&table, fmt.Sprintf("%d one-container pods dropped → last running", o.pods), wantedMany)
 	r.restart.row(&table, "kill -9 → replacement running", wantedRestart)
+	r.update.row(&table, "manifest edited → new process running", wantedUpdate)
 	if !o.floorOnly {
 		fmt.Fprintf(&table, "| PSS with %d idle pods | | %.1f MB | | ≤ %d MB |\n", o.pods, r.pss, wantedPSS)
 		fmt.Fprintf(&table, "| CPU with %d idle pods | | %s ms/s | | ≤ %s ms/s |\n", o.pods, ms(r.cpu), ms(wantedCPU))
