@@ -106,8 +106,9 @@ func (j *judge) keep() {
 		j.waitAll(j.notYet())
 		return
 	}
-	j.run(mine)
-	j.end(old, "manifest changed")
+	if j.run(mine); !j.starting() {
+		j.end(old, "manifest changed")
+	}
 }
 
 // run brings the wanted revision to life.
@@ -139,12 +140,20 @@ func (j *judge) run(o pod.Observed) {
 	if j.initialize(o, sandbox) {
 		j.containers(o, sandbox)
 	}
-	for _, a := range j.plan.Actions {
-		if _, soon := a.(EnsureImage); soon {
-			return // a start is due before anything is cleared away
-		}
+	if !j.starting() {
+		j.clear(o)
 	}
-	j.clear(o)
+}
+
+// starting reports that a start is due, or what comes right before it: nothing is cleared away until then.
+func (j *judge) starting() bool {
+	return slices.ContainsFunc(j.plan.Actions, func(a Action) bool {
+		switch a.(type) {
+		case CreateSandbox, EnsureImage, StartContainer:
+			return true
+		}
+		return false
+	})
 }
 
 // sandbox returns the sandbox to run in. Without one it plans for one, after all that lived in a lost

@@ -103,7 +103,6 @@ b waits: ContainerCreating`},
 		{"a first death is mended at once", Input{Pod: wanted(always, "a", "b"), Images: ready,
 			Observed: observed(sandbox(0, true), ctr("a", 0, pod.Exited, code(137)), ctr("b", 0, pod.Running))}, `
 start a attempt 1 back-off 1 (exit code 137)
-reap a a0
 a waits: ContainerCreating`},
 		{"a second one waits", Input{Pod: wanted(always, "a"), Images: ready,
 			Observed: observed(sandbox(0, true), ctr("a", 1, pod.Exited, step(1), reaped))}, `
@@ -198,10 +197,11 @@ kill a a0 (not wanted)`},
 wake 4s`},
 		{"what is old is cleared away last", Input{Pod: wanted(always, "a"), Images: ready, Observed: observed(sandbox(0, true), pod.UID("u0"), ctr("a", 0, pod.Exited, uid("u0")))}, `
 start a attempt 0 back-off 0 (first start)
-reap a a0
-remove data of u0
-remove a a0 (manifest changed)
 a waits: ContainerCreating`},
+		{"when the new one runs", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), pod.UID("u0"), ctr("a", 0, pod.Running), ctr("a", 1, pod.Exited, uid("u0")))}, `
+reap a a1
+remove data of u0
+remove a a1 (manifest changed)`},
 		{"the same UID for another manifest", Input{Pod: wanted(always, "a"), Replaced: true, Observed: observed(sandbox(0, true), data, ctr("a", 0, pod.Running))}, `
 terminate a a0 grace 30s (starting anew)
 wake 30s
