@@ -300,3 +300,33 @@ func TestSizeLimit(t *testing.T) {
 	n.ready("b-n")
 	n.awaitPod("a-n", "to stay evicted", evicted)
 }
+
+// TestBidirectional: what a privileged container mounts comes to the machine, and from there to another.
+func TestBidirectional(t *testing.T) {
+	n := newNode(t)
+	live := n.path("live")
+	must(t, os.MkdirAll(live+"/made", 0o755))
+	must(t, unix.Mount("tmpfs", live, "tmpfs", 0, ""))
+	t.Cleanup(func() { _ = unix.Unmount(live, unix.MNT_DETACH) })
+	must(t, errors.Join(os.MkdirAll(live+"/made", 0o755), unix.Mount("", live, "", unix.MS_SHARED, "")))
+	with := func(name, script, propagation, more string) string {
+		return inContainer(manifest(name, "Always", script, "volumes: [{name: v, hostPath: {path: "+live+"}}]"),
+			"volumeMounts: [{name: v, mountPath: /v, mountPropagation: "+propagation+"}]", more)
+	}
+	n.write("b.yaml", with("b", forever, "HostToContainer", ""))
+	n.write("c.yaml", with("c", forever, "None", ""))
+	n.serve()
+	n.ready("b-n")
+	n.ready("c-n")
+	n.write("a.yaml", with("a", "mount -t tmpfs x /v/made && echo seen >/v/made/x; "+forever, "Bidirectional", "securityContext: {privileged: true}"))
+	n.ready("a-n")
+	n.says("b", "cat /v/made/x", "seen")
+	if b, err := os.ReadFile(live + "/made/x"); err != nil || string(b) != "seen\n" {
+		t.Errorf("on the machine: %q, %v", b, err)
+	}
+	if got := n.shell("c", "ls /v/made"); got != "" {
+		t.Errorf("without propagation: %q", got)
+	}
+	must(t, unix.Unmount(live+"/made", 0))
+	n.says("b", "ls /v/made", "")
+}
