@@ -160,14 +160,13 @@ func (r *Runtime) userNamed(ctx context.Context, i runtime.Image, known *image, 
 	if name == ocispec.UserName(&v1.Pod{}, &v1.Container{}, known.config.User) {
 		return known.user, nil
 	}
-	_, digest, _ := strings.Cut(i.ID, "@")
-	key := digest + " " + name
+	key := known.chainID + " " + name
 	r.lookingUp.Lock() // one looks, the others hear of it
 	defer r.lookingUp.Unlock()
 	if user, ok := r.users.get(key); ok {
 		return user, nil
 	}
-	user, err := r.lookUpUser(ctx, digest, known, name)
+	user, err := r.lookUpUser(ctx, known.chainID, known, name)
 	if err != nil {
 		return specs.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, i.Name, err)
 	}
@@ -175,7 +174,8 @@ func (r *Runtime) userNamed(ctx context.Context, i runtime.Image, known *image, 
 	return user, nil
 }
 
-// lookUpUser looks for the user name, which may be a number, in the image's files.
+// lookUpUser looks for the user name, which may be a number, in the image's files. Digest is of the image or
+// its files.
 func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image, name string) (user specs.User, err error) {
 	ctx, release, err := r.client.WithLease(ctx) // else the view might be collected while it is used
 	if err != nil {

@@ -113,7 +113,7 @@ type Runtime struct {
 	known   *known
 	// images has what is known of images by the digest of their target.
 	images *memo[string, *image]
-	// users has whom users' names stand for, by image and name.
+	// users has whom users' names stand for, by layers and name.
 	users     *memo[string, specs.User]
 	lookingUp sync.Mutex
 	// sandboxes has the sandboxes' records by ID; of a record only what never changes is used.

@@ -127,11 +127,21 @@ func testSharedProcesses(t *testing.T, s subject) {
 	eventually(t, "an orphan is reaped", func() bool {
 		return s.exec(t, two.ID, "! test -e /proc/$(cat /dev/shm/orphan)") == 0
 	})
-	// A container ends alone, with all of its processes.
-	s.output(t, two.ID, "sleep 1234 >/dev/null 2>&1 & true")
-	must(t, s.SignalContainer(t.Context(), two.ID, "KILL"))
-	s.ended(t, start)
-	eventually(t, "its processes are gone", func() bool { return s.exec(t, one.ID, "! ps | grep -q '[s]leep 1234'") == 0 })
+	// A container ends alone, with all of its processes, killed or by itself.
+	for attempt, end := range []func(){
+		func() { must(t, s.SignalContainer(t.Context(), two.ID, "KILL")) },
+		func() { s.Exit(t, two.ID, 5) },
+	} {
+		if attempt > 0 {
+			start.Attempt = attempt
+			two = s.start(t, start)
+		}
+		s.output(t, two.ID, "sleep 1234 >/dev/null 2>&1 & true")
+		end()
+		s.ended(t, start)
+		eventually(t, "its processes are gone", func() bool { return s.exec(t, one.ID, "! ps | grep -q '[s]leep 1234'") == 0 })
+	}
+	start.Attempt = 0
 	if c := s.look(t, p); !c.Sandboxes[0].Ready {
 		t.Error("the sandbox is not ready")
 	}
