@@ -166,13 +166,9 @@ func TestImageDir(t *testing.T) {
 	}
 }
 
-// TestRegistryConfig: a private image comes with the credentials of a config.json.
-func TestRegistryConfig(t *testing.T) {
-	n := newNode(t)
-	h := newHub(t)
-	h.down()
-	open := h.handler
-	h.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// private lets only the user me with the password pw in.
+func private(open http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "me" || password != "pw" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="hub"`)
 			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"who are you"}]}`, http.StatusUnauthorized)
@@ -180,6 +176,14 @@ func TestRegistryConfig(t *testing.T) {
 		}
 		open.ServeHTTP(w, r)
 	})
+}
+
+// TestRegistryConfig: a private image comes with the credentials of a config.json.
+func TestRegistryConfig(t *testing.T) {
+	n := newNode(t)
+	h := newHub(t)
+	h.down()
+	h.handler = private(h.handler)
 	h.up()
 	n.write("a.yaml", h.always("a"))
 	config := n.path("config.json")
@@ -187,5 +191,20 @@ func TestRegistryConfig(t *testing.T) {
 	n.serve("--registry-config=" + config)
 	n.awaitPod("a-n", "to be refused", waiting("ErrImagePull", "401"))
 	must(t, os.WriteFile(config, fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"pw"}}}`, h.address), 0o600))
+	n.ready("a-n")
+}
+
+// TestImagePullSecrets: a Secret of a manifest has the credentials; without it the pod says what is missing.
+func TestImagePullSecrets(t *testing.T) {
+	n := newNode(t)
+	h := newHub(t)
+	h.down()
+	h.handler = private(h.handler)
+	h.up()
+	n.write("a.yaml", strings.Replace(h.always("a"), "spec:\n", "spec:\n  imagePullSecrets: [{name: hub}]\n", 1))
+	n.serve()
+	n.awaitPod("a-n", "to miss its secret", waiting("ErrImagePull", "authorization"))
+	n.write("secret.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: hub}\ntype: kubernetes.io/dockerconfigjson\nstringData:\n"+
+		"  .dockerconfigjson: '{\"auths\":{%q:{\"username\":\"me\",\"password\":\"pw\"}}}'\n", h.address))
 	n.ready("a-n")
 }
