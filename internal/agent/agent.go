@@ -122,7 +122,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	}
 	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
-	h.prober, h.found = probe.New(probe.Options{Exec: r, Log: o.Log}), make(chan pod.Key)
+	h.prober, h.found = probe.New(probe.Options{Exec: r, Known: found(o.Dirs, o.Log), Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,

@@ -44,7 +44,10 @@ type Target struct {
 // Options make a Prober.
 type Options struct {
 	Exec runtime.Execer
-	Log  *slog.Logger
+	// Known is what an earlier podrun had found, by instance ID: so what has started up is not asked that again,
+	// and what was ready is until something else is heard of it.
+	Known map[string]pod.Probed
+	Log   *slog.Logger
 }
 
 // Prober asks instances for as long as Run runs. Its methods may be called from any goroutine and do not
@@ -53,6 +56,7 @@ type Prober struct {
 	asker
 	log   *slog.Logger
 	began time.Time
+	known map[string]pod.Probed
 	bell  chan struct{} // there are fresh instances
 
 	mu    sync.Mutex
@@ -74,7 +78,7 @@ type instance struct {
 // New returns a Prober that asks nobody.
 func New(o Options) *Prober {
 	return &Prober{
-		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), log: o.Log, began: time.Now(),
+		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), log: o.Log, began: time.Now(), known: o.Known,
 		bell: make(chan struct{}, 1), pods: map[pod.Key]map[string]*instance{},
 	}
 }
@@ -99,7 +103,7 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 		case i != nil:
 			i.narrow(t.Extent)
 		case t.Extent != Nothing:
-			i = newInstance(key, t)
+			i = newInstance(key, t, p.known[t.ID])
 			p.fresh = append(p.fresh, i)
 			p.ring()
 		}
@@ -118,9 +122,9 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 	}
 }
 
-func newInstance(key pod.Key, t Target) *instance {
-	i := &instance{Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}}
-	if t.Container.StartupProbe == nil {
+func newInstance(key pod.Key, t Target, known pod.Probed) *instance {
+	i := &instance{Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}, found: known}
+	if known.IsStarted(t.Container) {
 		close(i.started)
 	}
 	return i
@@ -185,6 +189,9 @@ func (p *Prober) Run(ctx context.Context, out chan<- pod.Key) error {
 		for _, i := range fresh {
 			all, ready := p.begin(ctx, i)
 			for kind, spec := range probesOf(i.Container) {
+				if kind == startup && p.known[i.ID].IsStarted(i.Container) {
+					continue
+				}
 				under := all
 				if kind == readiness {
 					under = ready

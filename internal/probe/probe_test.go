@@ -346,3 +346,57 @@ func TestExtent(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// TestKnown: what an earlier podrun had found counts until something else is heard.
+func TestKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready := 0 // the exit code
+		var asked []string
+		var mu sync.Mutex
+		f := execFunc(func(_ context.Context, cmd []string, _ io.Writer) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, cmd[0])
+			return ready, nil
+		})
+		c := &v1.Container{Name: "c"}
+		for name, at := range map[string]**v1.Probe{"startup": &c.StartupProbe, "ready": &c.ReadinessProbe} {
+			*at = &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 2}
+			(*at).Exec = &v1.ExecAction{Command: []string{name}}
+		}
+		old := Target{ID: "old", Container: c, StartedAt: time.Now().Add(-time.Minute), Extent: Everything}
+		p := New(Options{Exec: f, Log: quiet, Known: map[string]pod.Probed{"old": {Started: new(true), Ready: new(true)}, "new": {Started: new(false)}}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = p.Run(ctx, make(chan pod.Key, 100)) })
+		mu.Lock()
+		ready = 1
+		mu.Unlock()
+		p.Set(key, []Target{old})
+		if f := p.Found(key)["old"]; !f.IsReady(c) {
+			t.Errorf("before anything is heard: %+v", f)
+		}
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if f := p.Found(key)["old"]; !f.IsReady(c) {
+			t.Errorf("after one failure: %+v", f)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if f := p.Found(key)["old"]; f.IsReady(c) || !f.IsStarted(c) || f.Failed != nil {
+			t.Errorf("after two: %+v", f)
+		}
+		if got := strings.Join(asked, " "); got != "ready ready" {
+			t.Errorf("asked %s", got)
+		}
+		old.ID = "new"
+		p.Set(key, []Target{old})
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if f := p.Found(key)["new"]; f.Failed == nil {
+			t.Errorf("one that had not started up: %+v", f)
+		}
+		cancel()
+		running.Wait()
+	})
+}

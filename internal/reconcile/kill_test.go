@@ -21,16 +21,24 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 	job := func() *v1.Pod { return newPod("job", "u3", v1.RestartPolicyNever, "j") }
 	initialized := func() *v1.Pod { return withInit(newPod("web", "u4", v1.RestartPolicyAlways, "a"), "i", "S") }
+	hooked := func() *v1.Pod {
+		p := newPod("web", "u5", v1.RestartPolicyAlways, "a", "b")
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("good"), PreStop: execHook("good")}
+		p.Spec.Containers[0].LivenessProbe, p.Spec.Containers[1].StartupProbe = execProbe("good"), execProbe("good")
+		return p
+	}
 	images := map[string]fake.Script{"a:1": {}, "b:1": {}, "j:1": {Run: time.Second}, "i:1": {Run: time.Second}, "s:1": {}}
 	histories := map[string]struct {
 		before, last []*v1.Pod
 		running      string
 	}{
-		"start":           {nil, []*v1.Pod{edited("x"), job()}, "u2-a-0 u2-b-0"},
-		"edit":            {[]*v1.Pod{web(), job()}, []*v1.Pod{edited("x"), job()}, "u2-a-0 u2-b-0"},
-		"init containers": {nil, []*v1.Pod{initialized(), job()}, "u4-a-0 u4-s-0"},
-		"a sidecar's end": {[]*v1.Pod{initialized(), job()}, nil, ""},
-		"delete":          {[]*v1.Pod{web(), job()}, nil, ""},
+		"start":            {nil, []*v1.Pod{edited("x"), job()}, "u2-a-0 u2-b-0"},
+		"edit":             {[]*v1.Pod{web(), job()}, []*v1.Pod{edited("x"), job()}, "u2-a-0 u2-b-0"},
+		"init containers":  {nil, []*v1.Pod{initialized(), job()}, "u4-a-0 u4-s-0"},
+		"a sidecar's end":  {[]*v1.Pod{initialized(), job()}, nil, ""},
+		"hooks":            {nil, []*v1.Pod{hooked(), job()}, "u5-a-0 u5-b-0"},
+		"hooks at the end": {[]*v1.Pod{hooked(), job()}, nil, ""},
+		"delete":           {[]*v1.Pod{web(), job()}, nil, ""},
 	}
 	for name, hist := range histories {
 		t.Run(name, func(t *testing.T) {
