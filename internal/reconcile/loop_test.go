@@ -752,3 +752,28 @@ func TestStrayOfWhichOnlyAStatusIsLeft(t *testing.T) {
 		h.wantLiving("u1-a-0")
 	})
 }
+
+func TestWaitsForItsConfigMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		p := web()
+		name := v1.LocalObjectReference{Name: "m"}
+		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: name, Key: "k"}}}}
+		h.want(p)
+		after(time.Minute) // long enough for the longest pause between attempts
+		h.wantLiving("")
+		if w := h.board.get("web").Status.ContainerStatuses[0].State.Waiting; w == nil || w.Reason != "CreateContainerConfigError" || w.Message != `configmap "m" not found` {
+			t.Errorf("waiting: %+v", w)
+		}
+		d := desired(p)
+		d.Objects.ConfigMaps = map[pod.Key]*v1.ConfigMap{{Namespace: "default", Name: "m"}: {Data: map[string]string{"k": "v"}}}
+		h.desired <- d
+		after(10 * time.Millisecond) // and not only with the next attempt
+		h.wantLiving("u1-a-0")
+		d.Objects = pod.Objects{}
+		h.desired <- d
+		after(time.Minute)
+		h.wantLiving("u1-a-0")
+	})
+}

@@ -130,6 +130,9 @@ func (v *Volumes) mountOf(in pod.Inside, i int, s source) (runtime.Mount, error)
 	}
 	if m.MountPropagation != nil {
 		out.Propagation = *m.MountPropagation
+		if err := canPropagate(s.path, out.Propagation); err != nil {
+			return out, err
+		}
 	}
 	sub, err := subPath(in, m)
 	if err != nil || sub == "" {

@@ -37,7 +37,7 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, l.id)
+	path := filepath.Join(dir, l.Container.Name) // each start replaces what the one before had
 	if err := withheld.Write(path, withheld.Process{Args: full.Process.Args, Env: full.Process.Env}); err != nil {
 		return nil, fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
