@@ -77,8 +77,8 @@ func TestOnceTakesNoBadManifest(t *testing.T) {
 
 func TestOnceRefusesWhatIsNotSupported(t *testing.T) {
 	n := newNode(t)
-	r := n.once(manifest("job", "Never", "true", "runtimeClassName: other"))
-	if r.code != 2 || !strings.Contains(r.stderr, "runtimeClassName") {
+	r := n.once(manifest("job", "Never", "true", "affinity: {podAffinity: {}}"))
+	if r.code != 2 || !strings.Contains(r.stderr, "affinity") {
 		t.Error(r)
 	}
 }
