@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -206,5 +207,38 @@ func TestImagePullSecrets(t *testing.T) {
 	n.awaitPod("a-n", "to miss its secret", waiting("ErrImagePull", "authorization"))
 	n.write("secret.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: hub}\ntype: kubernetes.io/dockerconfigjson\nstringData:\n"+
 		"  .dockerconfigjson: '{\"auths\":{%q:{\"username\":\"me\",\"password\":\"pw\"}}}'\n", h.address))
+	n.ready("a-n")
+}
+
+// TestPullStops: a pull that hangs ends when its manifest changes, and keeps nothing from starting.
+func TestPullStops(t *testing.T) {
+	n := newNode(t)
+	h := newHub(t)
+	h.down()
+	open := h.handler
+	asked, ended := make(chan struct{}, 10), make(chan struct{}, 10)
+	h.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			asked <- struct{}{}
+			<-r.Context().Done()
+			ended <- struct{}{}
+			return
+		}
+		open.ServeHTTP(w, r)
+	})
+	h.up()
+	heard := func(what string, c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(patience):
+			t.Fatalf("waited in vain until the registry %s", what)
+		}
+	}
+	n.write("a.yaml", h.always("a"))
+	n.serve()
+	heard("was asked for a layer", asked)
+	n.write("a.yaml", manifest("a", "Always", forever))
+	heard("was asked no more", ended)
 	n.ready("a-n")
 }
