@@ -128,6 +128,7 @@ func withoutSize(r *v1.ResourceRequirements) *v1.ResourceRequirements {
 // builtIn are annotations, by name or by prefix with its slash, that containers or their network are made
 // with.
 var builtIn = map[string]bool{
+	"cdi.k8s.io/":                                     true,
 	"kubernetes.io/ingress-bandwidth":                 true,
 	"kubernetes.io/egress-bandwidth":                  true,
 	"container.apparmor.security.beta.kubernetes.io/": true,
