@@ -43,8 +43,8 @@ func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
 		p.size = func() (int, int) {
 			width, height, err := term.GetSize(int(f.Fd()))
-			if err != nil {
-				return 80, 24
+			if err != nil || width == 0 || height == 0 {
+				return 80, 24 // it does not tell
 			}
 			return width, height
 		}
@@ -57,6 +57,9 @@ func (l *progress) tell(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key, state := pod.KeyOf(p), summarize(p).text
+	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
+		state = p.Status.Reason // why it does not start
+	}
 	line := l.lines[key]
 	if line == nil {
 		line = &progressLine{}

@@ -22,13 +22,17 @@ func TestProgressInLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		l := newProgress(&out, succeeded)
+		waiting := podIn("a", v1.PodPending)
+		waiting.Status.Reason = "WaitingForPods"
+		waiting.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+		l.tell(waiting)
 		l.tell(podIn("a", v1.PodPending))
 		l.tell(podIn("a", v1.PodPending))
 		time.Sleep(1500 * time.Millisecond)
 		l.tell(podIn("a", v1.PodSucceeded))
 		_, _ = l.Write([]byte("a word\n"))
 		l.finish()
-		if got, want := out.String(), "   0.0s default/a Pending\n   1.5s default/a Succeeded\na word\n"; got != want {
+		if got, want := out.String(), "   0.0s default/a WaitingForPods\n   0.0s default/a Pending\n   1.5s default/a Succeeded\na word\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

@@ -32,6 +32,12 @@ func (n *node) unready(name string) *v1.Pod {
 }
 
 func TestProbes(t *testing.T) {
+	for _, events := range []string{"on", "off"} {
+		t.Run("events "+events, func(t *testing.T) { testProbes(t, "--events="+events) })
+	}
+}
+
+func testProbes(t *testing.T, events string) {
 	n := newNode(t)
 	script := "mkdir /www && echo ok >/www/live && until [ -e /go ]; do sleep 0.02; done; exec httpd -f -p 8080 -h /www"
 	n.write("web.yaml", inContainer(manifest("web", "Always", script),
@@ -39,7 +45,7 @@ func TestProbes(t *testing.T) {
 		"startupProbe: {tcpSocket: {port: http}, periodSeconds: 1, failureThreshold: 100}",
 		"readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1, failureThreshold: 1}",
 		"livenessProbe: {httpGet: {path: /live, port: http}, periodSeconds: 1, failureThreshold: 2}"))
-	n.serve()
+	n.serve(events)
 	if s := n.unready("web-n").Status.ContainerStatuses[0]; s.Started == nil || *s.Started {
 		t.Errorf("before it has started up: %s", asJSON(s))
 	}
@@ -61,7 +67,7 @@ func TestProbes(t *testing.T) {
 
 	// Adopted, it is probed on; then its liveness fails.
 	n.end(syscall.SIGKILL)
-	n.serve()
+	n.serve(events)
 	n.ok("exec", "web", "--", "rm", "/www/live")
 	s := n.restarted("web-n", 1).Status.ContainerStatuses[0]
 	if s.LastTerminationState.Terminated == nil || *s.Started || s.Ready {
