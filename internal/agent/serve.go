@@ -77,6 +77,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		defer reading.Wait()
 		reading.Go(func() { read(ctx, all, running, in, h.ended) })
 		reading.Go(func() { tell.keep(ctx, h.found) })
+		reading.Go(func() { keepSmall(ctx, o.Log) })
 		reading.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
 		for {
 			select {
