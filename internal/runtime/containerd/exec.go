@@ -102,7 +102,11 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 	if err != nil {
 		return 0, mapped("waiting for an exec'd process", err)
 	}
-	if err := p.Start(ctx); err != nil {
+	// A start that is cut off may succeed all the same, and a process that is not known to run cannot be killed.
+	starting, done := lingering(ctx)
+	err = p.Start(starting)
+	done()
+	if err != nil {
 		return 0, mapped("starting an exec'd process", err)
 	}
 	for {
