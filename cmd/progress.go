@@ -81,16 +81,15 @@ func (l *progress) tell(p *v1.Pod) {
 
 // tick lets the times of what is not over go on, a few times a second, until stop is closed.
 func (l *progress) tick(stop <-chan struct{}) {
-	if l.size == nil {
-		return
-	}
 	again := time.NewTicker(200 * time.Millisecond)
 	defer again.Stop()
 	for {
 		select {
 		case <-again.C:
 			l.mu.Lock()
-			l.draw()
+			if l.size != nil { // a terminal, and not finished
+				l.draw()
+			}
 			l.mu.Unlock()
 		case <-stop:
 			return

@@ -60,6 +60,11 @@ func TestProgressOnATerminal(t *testing.T) {
 		l := newProgress(&out, succeeded)
 		width, height := 25, 24
 		l.size = func() (int, int) { return width, height }
+		resize := func(w, h int) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			width, height = w, h
+		}
 		stop := make(chan struct{})
 		go l.tick(stop)
 		shows := func(want string) {
@@ -74,7 +79,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		l.tell(podIn("a", v1.PodPending))
 		l.tell(podIn("b", v1.PodRunning))
 		shows("   0.0s default/a Pending"[:24] + "\n   0.0s default/b Running"[:25] + "\n")
-		width = 80
+		resize(80, height)
 		time.Sleep(1100 * time.Millisecond)
 		l.tell(podIn("a", v1.PodSucceeded))
 		_, _ = l.Write([]byte("a word\n"))
