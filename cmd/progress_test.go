@@ -79,13 +79,13 @@ func TestProgressOnATerminal(t *testing.T) {
 		l.tell(podIn("a", v1.PodPending))
 		l.tell(podIn("b", v1.PodRunning))
 		shows("   0.0s default/a Pending"[:24] + "\n   0.0s default/b Running"[:25] + "\n")
-		resize(80, height)
+		resize(80, 24)
 		time.Sleep(1100 * time.Millisecond)
 		l.tell(podIn("a", v1.PodSucceeded))
 		_, _ = l.Write([]byte("a word\n"))
 		time.Sleep(900 * time.Millisecond)
 		shows("a word\n   1.1s default/a Succeeded\n   2.0s default/b Running\n")
-		height = 3 // no room for all
+		resize(80, 3) // no room for all
 		time.Sleep(1010 * time.Millisecond)
 		shows("a word\n   3.0s default/b Running\n")
 		close(stop)
