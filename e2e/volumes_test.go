@@ -213,7 +213,7 @@ func TestImageVolumes(t *testing.T) {
 }
 
 // TestKilledWithVolumes: podrun is killed at random moments while pods with volumes of every kind come, change
-// and go. Nothing of them stays, and the next one finds its way.
+// and go, PODRUN_KILL_ROUNDS times. Nothing of them stays, and the next one finds its way.
 func TestKilledWithVolumes(t *testing.T) {
 	n := newNode(t)
 	precious := n.path("precious")
@@ -227,11 +227,11 @@ func TestKilledWithVolumes(t *testing.T) {
 		return strings.Replace(inContainer(manifest(name, "Always", "ln -s "+precious+" /d/out; exec sleep 1d", volumes), mounts,
 			"env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: login, key: password}}}]"), "HOST", precious, 1)
 	}
-	seed := time.Now().UnixNano()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewSource(seed))
+	seed, rounds := number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)), number(t, "PODRUN_KILL_ROUNDS", 4)
+	t.Logf("PODRUN_E2E_SEED=%d", seed)
+	random := rand.New(rand.NewSource(int64(seed)))
 	n.write("login.yaml", fmt.Sprintf(password, "w0rd"))
-	for i := range 12 {
+	for i := range rounds {
 		n.write("settings.yaml", fmt.Sprintf(settings, fmt.Sprintf("round%d", i)))
 		for _, name := range []string{"a", "b"} {
 			if random.Intn(3) > 0 {
@@ -249,7 +249,7 @@ func TestKilledWithVolumes(t *testing.T) {
 	n.serve()
 	for _, name := range []string{"a", "b"} {
 		n.ready(name + "-n")
-		n.says(name, "cat /c/greeting /s/password /h; echo $PASSWORD; /i/busybox echo runs; touch /m/x /p/x /e/x && ls /d/x/y", "round11w0rdminew0rd\nruns\nx")
+		n.says(name, "cat /c/greeting /s/password /h; echo $PASSWORD; /i/busybox echo runs; touch /m/x /p/x /e/x && ls /d/x/y", fmt.Sprintf("round%dw0rdminew0rd\nruns\nx", rounds-1))
 	}
 	for _, name := range []string{"a", "b"} {
 		n.remove(name + ".yaml")
