@@ -227,7 +227,7 @@ func TestKilledWithVolumes(t *testing.T) {
 		return strings.Replace(inContainer(manifest(name, "Always", "ln -s "+precious+" /d/out; exec sleep 1d", volumes), mounts,
 			"env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: login, key: password}}}]"), "HOST", precious, 1)
 	}
-	seed, rounds := number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)), number(t, "PODRUN_KILL_ROUNDS", 4)
+	seed, rounds := number(t, "PODRUN_E2E_SEED", int(time.Now().UnixNano()%1e9)), number(t, "PODRUN_KILL_ROUNDS", 12)
 	t.Logf("PODRUN_E2E_SEED=%d", seed)
 	random := rand.New(rand.NewSource(int64(seed)))
 	n.write("login.yaml", fmt.Sprintf(password, "w0rd"))
