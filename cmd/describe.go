@@ -33,11 +33,12 @@ func (a *app) describeCommand() *cobra.Command {
 				return usage(c, err)
 			}
 			pods, err := a.selected(getFlags{namespace: namespace}, names)
+			a.warnOfAge()
 			for i, p := range pods {
 				if i > 0 {
 					fmt.Fprintln(a.out)
 				}
-				description{a.out}.pod(p)
+				description{a.out, time.Now()}.pod(p)
 			}
 			return err
 		},
@@ -47,7 +48,10 @@ func (a *app) describeCommand() *cobra.Command {
 }
 
 // description writes a pod for people, in kubectl's words where it has them.
-type description struct{ out io.Writer }
+type description struct {
+	out io.Writer
+	now time.Time
+}
 
 // line writes a field; further lines of the value are put under its first. One without a value is left out.
 func (d description) line(indent int, name, value string) {
@@ -73,8 +77,10 @@ func (d description) pod(p *v1.Pod) {
 	annotations := maps.Clone(p.Annotations)
 	delete(annotations, manifest.AnnotationError)
 	delete(annotations, manifest.AnnotationManifest)
+	delete(annotations, manifest.AnnotationNext)
 	d.line(0, "Annotations", pairs(annotations))
 	d.line(0, "Status", summarize(p).text)
+	d.line(0, "Why", why(p, d.now))
 	d.line(0, "Reason", p.Status.Reason)
 	d.line(0, "Message", p.Status.Message)
 	d.line(0, "QoS Class", string(p.Status.QOSClass))

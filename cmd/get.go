@@ -1,19 +1,17 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/pod"
@@ -23,14 +21,18 @@ import (
 type getFlags struct {
 	namespace     string
 	allNamespaces bool
+	selector      string
 	output        string
+	noHeaders     bool
 	watch         bool
 }
 
 func (f *getFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "form of the output: wide, json, yaml, name or jsonpath=TEMPLATE")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "form of the output: "+outputForms)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "pods with such labels only: app=web,tier!=cache, env in (a,b), !old")
+	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the line of headers out")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on printing pods as they change")
 }
 
@@ -39,11 +41,13 @@ func (a *app) getCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get pods [NAME...] | get volumes",
 		Short: "List pods or volumes",
-		Long: "get pods lists the pods as serve saw them last; it also works while serve is down. NAME is a pod's\n" +
-			"full name, or its name in the manifest.\n\n" +
+		Long: "get pods lists the pods as serve saw them last; while serve is down, as they were then, and says how long\n" +
+			"ago that was. NAME is a pod's full name, or its name in the manifest. REASON is why a pod is not well, cut\n" +
+			"off where the terminal ends; podrun describe has all of it.\n\n" +
 			"get volumes lists what persistentVolumeClaims stand for, and which pods have them.",
 		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n" +
-			"  podrun get pods -o jsonpath='{.items[*].metadata.name}'",
+			"  podrun get pods -l app=web -w\n  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +
+			"  podrun get pods -o custom-columns=POD:.metadata.name,IP:.status.podIP",
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if isVolumes(args[0]) {
@@ -97,18 +101,27 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	if f.allNamespaces && len(names) > 0 {
 		return usage(c, errors.New("a pod cannot be got by name across all namespaces"))
 	}
-	v, err := newView(a.out, f, len(names) == 1)
+	v, err := a.newView(f, len(names) == 1)
 	if err != nil {
 		return usage(c, err)
+	}
+	switch {
+	case f.selector != "" && len(names) > 0:
+		return usage(c, errors.New("pods are got by names or by --selector, not by both"))
+	case f.selector != "":
+		if _, err := labels.Parse(f.selector); err != nil {
+			return usage(c, fmt.Errorf("--selector %q: %w", f.selector, err))
+		}
 	}
 	pods, err := a.selected(f, names)
 	if err != nil {
 		return err
 	}
-	if v.kind == "" || v.kind == "wide" {
+	if v.tabular() {
+		a.warnOfAge()
 		a.warnOfManifests()
 	}
-	if len(pods) == 0 && !f.watch && (v.kind == "" || v.kind == "wide") {
+	if len(pods) == 0 && !f.watch && v.tabular() {
 		where := " in " + f.namespace + " namespace."
 		if f.allNamespaces {
 			where = ""
@@ -120,6 +133,15 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		return v.list(pods)
 	}
 	return a.watch(c.Context(), f, names, v)
+}
+
+// warnOfAge says how old the answer is when nobody keeps it up to date.
+func (a *app) warnOfAge() {
+	seen, alive := agent.LastSeen(a.dirs())
+	if alive || seen.IsZero() {
+		return
+	}
+	fmt.Fprintf(a.errOut, "warning: podrun serve is not running; this is how pods were %s ago\n", age(seen, time.Now()))
 }
 
 // warnOfManifests says which manifests serve cannot use, for one that was never good has no pod to show it.
@@ -149,6 +171,13 @@ func (a *app) selected(f getFlags, names []string) ([]*v1.Pod, error) {
 	}
 	if !f.allNamespaces {
 		pods = within(pods, f.namespace)
+	}
+	if f.selector != "" {
+		chosen, err := labels.Parse(f.selector)
+		if err != nil {
+			return nil, fmt.Errorf("--selector %q: %w", f.selector, err)
+		}
+		pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !chosen.Matches(labels.Set(p.Labels)) })
 	}
 	if len(names) == 0 {
 		return pods, nil
@@ -210,127 +239,4 @@ func (a *app) eachChange(ctx context.Context, look func() (done bool, err error)
 type shownPod struct {
 	pod  *v1.Pod
 	text []byte
-}
-
-// view prints pods in one form.
-type view struct {
-	kind    string
-	single  bool // one pod by its name: it and not a list
-	columns columns
-	table   table
-	path    *jsonPath
-	headed  bool
-}
-
-func newView(out interface{ Write([]byte) (int, error) }, f getFlags, single bool) (*view, error) {
-	v := &view{kind: f.output, single: single, table: table{out: out},
-		columns: columns{namespace: f.allNamespaces, wide: f.output == "wide"}}
-	kind, template, ok := strings.Cut(f.output, "=")
-	switch {
-	case ok && kind == "jsonpath":
-		path, err := parseJSONPath(template)
-		if err != nil {
-			return nil, fmt.Errorf("-o %s: %w", f.output, err)
-		}
-		v.kind, v.path = kind, path
-	case f.output == "", f.output == "wide", f.output == "json", f.output == "yaml", f.output == "name":
-	default:
-		return nil, fmt.Errorf("-o %q: must be wide, json, yaml, name or jsonpath=TEMPLATE", f.output)
-	}
-	return v, nil
-}
-
-// list prints pods once.
-func (v *view) list(pods []*v1.Pod) error {
-	if v.kind == "" || v.kind == "wide" {
-		return v.rows(pods)
-	}
-	if v.kind == "name" {
-		for _, p := range pods {
-			if err := v.object(p); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if v.single && len(pods) == 1 {
-		return v.object(pods[0])
-	}
-	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{}}
-	for _, p := range pods {
-		list.Items = append(list.Items, *p)
-	}
-	return v.object(list)
-}
-
-func (v *view) rows(pods []*v1.Pod) error {
-	var rows [][]string
-	if !v.headed {
-		rows = append(rows, v.columns.header())
-		v.headed = true
-	}
-	for _, p := range pods {
-		rows = append(rows, v.columns.row(p, time.Now()))
-	}
-	return v.table.print(rows...)
-}
-
-// object prints one pod, or a list of them.
-func (v *view) object(object any) error {
-	var b []byte
-	var err error
-	switch v.kind {
-	case "json":
-		b, err = json.MarshalIndent(object, "", "    ")
-		b = append(b, '\n')
-	case "yaml":
-		b, err = yaml.Marshal(object)
-	case "jsonpath":
-		b, err = v.path.of(object)
-	case "name":
-		b = []byte("pod/" + object.(*v1.Pod).Name + "\n")
-	}
-	if err != nil {
-		return err
-	}
-	_, err = v.table.out.Write(b)
-	return err
-}
-
-// changes prints the pods that are not as shown, and a last row of those that are gone.
-func (v *view) changes(pods []*v1.Pod, shown map[pod.Key]shownPod) error {
-	now := map[pod.Key]bool{}
-	var changed []*v1.Pod
-	for _, p := range pods {
-		key := pod.KeyOf(p)
-		now[key] = true
-		text, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(text, shown[key].text) {
-			shown[key] = shownPod{p, text}
-			changed = append(changed, p)
-		}
-	}
-	for key, s := range shown {
-		if !now[key] {
-			delete(shown, key)
-			s.pod.Status = v1.PodStatus{Phase: "Deleted", StartTime: s.pod.Status.StartTime, PodIP: s.pod.Status.PodIP}
-			s.pod.DeletionTimestamp = nil
-			changed = append(changed, s.pod)
-		}
-	}
-	if len(changed) == 0 {
-		return nil
-	}
-	if v.kind == "" || v.kind == "wide" {
-		return v.rows(changed)
-	}
-	for _, p := range changed {
-		if err := v.object(p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -19,7 +19,7 @@ func TestTerminalEscapes(t *testing.T) {
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: ended}}
 	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Reason: "x", Message: evil}}
 	var out bytes.Buffer
-	description{&out}.pod(p)
+	description{out: &out}.pod(p)
 	t2 := table{out: &out}
 	if err := t2.print([]string{evil, evil}); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"golang.org/x/term"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -17,6 +19,22 @@ import (
 type table struct {
 	out    io.Writer
 	widths []int
+	// fit is the terminal's width, which the last column must not pass; 0: as wide as need be.
+	fit int
+	// paint colours the cells of columns, by their index; the header is left alone.
+	paint map[int]func(string) string
+	begun bool
+}
+
+// newTable makes a table that fits the terminal, if there is one.
+func (a *app) newTable() table {
+	t := table{out: a.out}
+	if f := terminalOf(a.out); f != nil {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			t.fit = width
+		}
+	}
+	return t
 }
 
 // print prints rows; all columns but the last are padded, three blanks apart.
@@ -24,36 +42,72 @@ func (t *table) print(rows ...[]string) error {
 	for _, row := range rows {
 		for i, cell := range row {
 			row[i] = plain(cell)
-			cell = row[i]
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
 			}
-			t.widths[i] = max(t.widths[i], len(cell))
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
 	var b strings.Builder
 	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(row)-1 {
-				b.WriteString(cell)
-				break
-			}
-			fmt.Fprintf(&b, "%-*s", t.widths[i]+3, cell)
-		}
-		b.WriteByte('\n')
+		t.row(&b, row)
+		t.begun = true
 	}
 	_, err := io.WriteString(t.out, b.String())
 	return err
 }
 
+func (t *table) row(b *strings.Builder, row []string) {
+	used := 0
+	for len(row) > 0 && row[len(row)-1] == "" {
+		row = row[:len(row)-1] // no blanks at the end of a line
+	}
+	for i, cell := range row {
+		last := i == len(row)-1
+		if last && i == len(t.widths)-1 && t.fit > 0 {
+			cell = cut(cell, max(t.fit-used, leastColumn))
+		}
+		pad := t.widths[i] + 3 - utf8.RuneCountInString(cell)
+		used += t.widths[i] + 3
+		if paint := t.paint[i]; paint != nil && t.begun {
+			cell = paint(cell)
+		}
+		b.WriteString(cell)
+		if !last {
+			b.WriteString(strings.Repeat(" ", pad))
+		}
+	}
+	b.WriteByte('\n')
+}
+
+// leastColumn is how much of the last column is shown on however narrow a terminal.
+const leastColumn = 16
+
+// cut shortens text to n characters.
+func cut(text string, n int) string {
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return strings.TrimRight(string([]rune(text)[:n-1]), " ") + "…"
+}
+
 // columns choose what a row shows.
 type columns struct{ namespace, wide bool }
+
+// status is the index of the column that says how a pod is.
+func (c columns) status() int {
+	if c.namespace {
+		return 3
+	}
+	return 2
+}
 
 func (c columns) header() []string {
 	row := []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}
 	if c.wide {
 		row = append(row, "IP", "NODE", "MANIFEST")
 	}
+	row = append(row, "REASON")
 	if c.namespace {
 		row = append([]string{"NAMESPACE"}, row...)
 	}
@@ -74,6 +128,7 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	if c.wide {
 		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), place(p))
 	}
+	row = append(row, why(p, now))
 	if c.namespace {
 		row = append([]string{p.Namespace}, row...)
 	}

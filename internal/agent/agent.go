@@ -192,6 +192,12 @@ func (h *house) sweep(ctx context.Context) {
 
 // run runs the loop on what feed sends until ctx ends. What the loop stands on ends after it.
 func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manifest.Desired)) {
+	seen, err := beginSighting(h.o.Dirs)
+	if err != nil {
+		h.o.Log.Warn("get cannot tell how old a status is", "why", err)
+	} else {
+		defer seen.end()
+	}
 	beneath, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -204,6 +210,9 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	running.Go(func() { h.ended("names", h.names.Run(beneath, h.volumes)) })
 	if h.conn != nil {
 		running.Go(func() { h.conn.keep(beneath) })
+	}
+	if seen != nil {
+		running.Go(func() { seen.keep(beneath) })
 	}
 	feeding, stopFeeding := context.WithCancel(ctx)
 	running.Go(func() { feed(feeding, desired) })

@@ -138,6 +138,9 @@ func (d Dirs) StartedOf(uid pod.UID) string { return filepath.Join(d.Run, "start
 // ManifestProblems is the file that says what is wrong with manifests now.
 func (d Dirs) ManifestProblems() string { return filepath.Join(d.Run, "manifest-problems.json") }
 
+// Seen is the file that says until when statuses were kept up to date.
+func (d Dirs) Seen() string { return filepath.Join(d.Run, "seen") }
+
 // Socket is where serve answers HTTP.
 func (d Dirs) Socket() string { return filepath.Join(d.Run, "podrun.sock") }
 

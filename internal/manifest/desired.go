@@ -23,6 +23,8 @@ const (
 	// AnnotationError is on pods that are shown: what is wrong where the pod was read, so that it may not
 	// run what is written there now.
 	AnnotationError = "podrun.io/manifest-error"
+	// AnnotationNext is on pods that are shown: when what has failed is tried again, RFC 3339.
+	AnnotationNext = "podrun.io/next-attempt"
 )
 
 // The kinds of source that an Origin names.

@@ -55,6 +55,14 @@ func (j *judge) wakeIn(d time.Duration) {
 	}
 }
 
+// retryIn notes when something that failed is due.
+func (j *judge) retryIn(left time.Duration) {
+	j.wakeIn(left)
+	if at := j.in.Now.Add(left); j.plan.Next.IsZero() || at.Before(j.plan.Next) {
+		j.plan.Next = at
+	}
+}
+
 func (j *judge) waitAll(w Waiting) {
 	for _, c := range pod.AllContainers(j.in.Pod) {
 		j.plan.Waiting[c.Name] = w
@@ -180,7 +188,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 	if f, failed := j.in.Failures[""]; failed {
 		j.waitAll(waitingForSandbox(f, j.notYet()))
 		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
-			j.wakeIn(left)
+			j.retryIn(left)
 			return pod.Sandbox{}, false
 		}
 	}
@@ -288,7 +296,7 @@ func (j *judge) restart(c *v1.Container, last pod.Container) {
 	if left := delay - j.in.Now.Sub(last.FinishedAt); left > 0 && delay > 0 {
 		// A clock that was set back must not stretch the wait.
 		left = min(left, delay)
-		j.wakeIn(left)
+		j.retryIn(left)
 		j.plan.Waiting[c.Name] = Waiting{Reason: "CrashLoopBackOff",
 			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, j.in.Pod.Name, j.in.Pod.Namespace, j.in.Pod.UID)}
 		return
@@ -302,7 +310,7 @@ func (j *judge) start(c *v1.Container, s StartContainer) {
 	if f, failed := j.in.Failures[c.Name]; failed {
 		j.plan.Waiting[c.Name] = waitingAfter(f, c)
 		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
-			j.wakeIn(left)
+			j.retryIn(left)
 			return
 		}
 	}

@@ -83,6 +83,8 @@ type Plan struct {
 	Wake time.Duration
 	// Waiting tells, per container name, why it is not running.
 	Waiting map[string]Waiting
+	// Next is when the first of what failed is tried again; zero: nothing is.
+	Next time.Time
 	// Completed says that no container runs or will run again.
 	Completed bool
 	// Failure is why the pod as a whole has failed, or cannot start now; nil: its containers tell.

@@ -246,6 +246,9 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 		if w.problem != "" {
 			metaAnnotation(out, manifest.AnnotationError, w.problem)
 		}
+		if !p.Next.IsZero() {
+			metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
+		}
 		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(), HostIP: w.o.HostIP, Now: time.Now()})
 		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
