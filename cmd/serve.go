@@ -30,6 +30,7 @@ type runFlags struct {
 	registry         registryFlags
 	preferLocal      bool
 	imageDir         string
+	housekeeping     housekeepingFlags
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
@@ -44,6 +45,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	r.network.add(f)
 	r.registry.add(f)
+	r.housekeeping.add(f)
 	f.BoolVar(&r.preferLocal, "prefer-local", false, "start from an image that is present when one with imagePullPolicy Always cannot be pulled")
 	f.StringVar(&r.imageDir, "image-dir", "", "directory of OCI and Docker archives to load at the start (default: images in the root directory)")
 	fromEnvironment(f)
@@ -82,7 +84,7 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	r.registry.options(&o.Connect)
 	o.PreferLocal, o.ImageDir = r.preferLocal, r.imageDir
-	if err := r.network.options(&o); err != nil {
+	if err := errors.Join(r.network.options(&o), r.housekeeping.options(&o)); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events

@@ -54,6 +54,8 @@ type Options struct {
 	PreferLocal bool
 	// ImageDir has archives of images that are loaded at the start; empty: the root directory's.
 	ImageDir string
+	// LogRotation says when containers' logs are put away, and how many are kept.
+	LogRotation logs.Rotation
 	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
 	Listen string
 	// Notify is how serve tells a service manager how it is.
@@ -121,7 +123,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		listing.Bell = nil
 	}
 	nodeIP := hostIP(o.Log)
-	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}
 	h.prober, h.found = probe.New(probe.Options{Exec: r, Known: found(o.Dirs, o.Log), Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{

@@ -35,29 +35,32 @@ func newBuffers() *buffers { return &buffers{in: make([]byte, sliceSize)} }
 // converter converts one instance's raw files. It keeps nothing that matters in memory: the checkpoint
 // is read anew under the lock. Not for use by two goroutines; two converters of one instance are fine.
 type converter struct {
-	disk    disk
-	rawDir  string
-	logPath string
+	disk     disk
+	rawDir   string
+	logPath  string
+	rotation Rotation
 
 	lock    *os.File // also the checkpoint
 	log     *os.File
 	raw     [2]*os.File
 	state   checkpoint
 	punched [2]int64
+	rotated bool // since somebody asked
 }
 
 // newConverter makes no file; a batch opens what it needs.
-func newConverter(dirs layout.Dirs, inst pod.Instance) *converter {
+func newConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) *converter {
 	return &converter{
-		disk:    realDisk{},
-		rawDir:  dirs.RawLog(inst.UID, inst.Container, inst.Attempt),
-		logPath: dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
+		disk:     realDisk{},
+		rawDir:   dirs.RawLog(inst.UID, inst.Container, inst.Attempt),
+		logPath:  dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
+		rotation: rotation,
 	}
 }
 
 // openConverter fails with errGone when the instance has no raw log directory.
-func openConverter(dirs layout.Dirs, inst pod.Instance) (*converter, error) {
-	c := newConverter(dirs, inst)
+func openConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) (*converter, error) {
+	c := newConverter(dirs, inst, rotation)
 	return c, c.open()
 }
 
@@ -112,6 +115,9 @@ func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 	if err := c.load(); err != nil {
 		return false, err
 	}
+	if err := c.rotate(); err != nil {
+		return false, err
+	}
 	// Made before there is a line: whoever opens the converter of a silent container finds its log.
 	if err := c.openLog(); err != nil {
 		return false, err
@@ -151,9 +157,13 @@ func (c *converter) load() error {
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("reading checkpoint: %w", err)
 	}
+	if n == 0 && !c.hasRaw() {
+		// All was converted and removed, and only now this was made. Its beginning is not the log's.
+		return errors.Join(c.disk.Remove(c.lock.Name()), errGone)
+	}
 	state, ok := decode(file[:n])
 	if ok && state.seq == c.state.seq && c.log != nil {
-		return c.cut()
+		return c.fit()
 	}
 	if c.log != nil {
 		c.log.Close()
@@ -165,7 +175,27 @@ func (c *converter) load() error {
 	if !ok && (n == len(file) || c.start(stdout) > 0 || c.start(stderr) > 0) {
 		return c.recover()
 	}
-	return c.cut()
+	return c.fit()
+}
+
+// fit makes log and checkpoint fit each other. Of a log that was put away or taken away the checkpoint must
+// not go on telling: what is written next would be taken for what it tells of.
+func (c *converter) fit() error {
+	told := c.state.size
+	if err := c.cut(); err != nil || c.state.size == told {
+		return err
+	}
+	return c.save(c.state)
+}
+
+// hasRaw reports that there are raw files.
+func (c *converter) hasRaw() bool {
+	for _, s := range []stream{stdout, stderr} {
+		if _, err := os.Lstat(c.rawPath(s)); !errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+	}
+	return false
 }
 
 func condition(is bool, err error) error {
@@ -295,11 +325,12 @@ func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (mo
 	if st, err := c.raw[s].Stat(); err == nil && st.ModTime().Before(at) {
 		at = st.ModTime()
 	}
+	room := c.rotation.room(c.state.size + int64(len(b.out)))
 	full, before := n == len(b.in), len(b.out)
-	out, taken := appendEntries(b.out, b.in[:n], s, at, last && !full)
+	out, taken := appendEntries(b.out, b.in[:n], entries{stream: s, at: at, last: last && !full, room: room})
 	b.out = out
 	next.raw[s] += int64(taken)
-	return full || len(out)-before >= outLimit, nil
+	return full || len(out)-before >= room, nil
 }
 
 // save moves the checkpoint.

@@ -25,11 +25,12 @@ type room struct {
 	t    testing.TB
 	dirs layout.Dirs
 	inst pod.Instance
+	at   time.Time // when raw files were written to last; zero: when they were
 }
 
 func newRoom(t testing.TB) room {
 	dir := t.TempDir()
-	r := room{t, layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, web}
+	r := room{t: t, dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, inst: web}
 	must(t, os.MkdirAll(r.rawDir(), 0o755))
 	for _, s := range []stream{stdout, stderr} {
 		r.append(s, "")
@@ -106,7 +107,7 @@ func TestEntries(t *testing.T) {
 		{"16 KiB and no end yet", long, false, "", maxPart},
 		{"16 KiB, a byte and no end yet", long + "y", false, "P " + long + "|", 1},
 	} {
-		out, taken := appendEntries(nil, []byte(c.raw), stdout, at, c.last)
+		out, taken := appendEntries(nil, []byte(c.raw), entries{stdout, at, c.last, outLimit})
 		want := ""
 		for _, e := range strings.SplitAfter(c.want, "|") {
 			if e != "" {
@@ -132,12 +133,13 @@ func FuzzParse(f *testing.F) {
 
 // What a container writes comes out byte for byte, however it is cut into writes and batches.
 func FuzzSameBytesOut(f *testing.F) {
-	f.Add([]byte("a\nb"), []byte("err\n"), uint64(1), uint16(3))
-	f.Add(bytes.Repeat([]byte("0123456789"), 5000), []byte("\n\n"), uint64(2), uint16(20000))
-	f.Add([]byte("2026-01-02T15:04:05.000000000Z stderr F fake\n"), []byte{}, uint64(3), uint16(1))
-	f.Fuzz(func(t *testing.T, out, errOut []byte, seed uint64, most uint16) {
+	f.Add([]byte("a\nb"), []byte("err\n"), uint64(1), uint16(3), uint16(0))
+	f.Add(bytes.Repeat([]byte("0123456789"), 5000), []byte("\n\n"), uint64(2), uint16(20000), uint16(1))
+	f.Add([]byte("2026-01-02T15:04:05.000000000Z stderr F fake\n"), []byte{}, uint64(3), uint16(1), uint16(0))
+	f.Add(bytes.Repeat([]byte("a line\n"), 300), bytes.Repeat([]byte("xyz"), 20000), uint64(4), uint16(500), uint16(900))
+	f.Fuzz(func(t *testing.T, out, errOut []byte, seed uint64, most, size uint16) {
 		r := newRoom(t)
-		c, err := openConverter(r.dirs, r.inst)
+		c, err := openConverter(r.dirs, r.inst, Rotation{Size: int64(size)})
 		must(t, err)
 		defer c.close()
 		b, rest := newBuffers(), [2][]byte{out, errOut}
@@ -152,6 +154,9 @@ func FuzzSameBytesOut(f *testing.F) {
 			must(t, err)
 		}
 		must(t, drain(context.Background(), c, true))
+		if size%2 == 1 {
+			must(t, groom(r.log(), 1<<30))
+		}
 		gotOut, gotErr := r.read(ReadOptions{})
 		if gotOut != string(out) || gotErr != string(errOut) {
 			t.Errorf("got %.200q and %.200q", gotOut, gotErr)
@@ -202,6 +207,13 @@ func (d *cutDisk) Punch(path string, off, n int64) error {
 	return d.realDisk.Punch(path, off, n)
 }
 
+func (d *cutDisk) Rename(from, to string) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	return d.realDisk.Rename(from, to)
+}
+
 func (d *cutDisk) Remove(path string) error {
 	if err := d.step(); err != nil {
 		return err
@@ -212,9 +224,15 @@ func (d *cutDisk) Remove(path string) error {
 // Killed after any byte written and any other change, the next process loses and repeats nothing.
 func TestKillAnywhere(t *testing.T) {
 	t.Parallel()
+	for _, size := range []int64{0, 60} {
+		killAnywhere(t, Rotation{Size: size})
+	}
+}
+
+func killAnywhere(t *testing.T, rotation Rotation) {
 	// life is one process: it converts what is there, then finishes. It may be killed.
 	life := func(r room, d disk) error {
-		c, err := openConverter(r.dirs, r.inst)
+		c, err := openConverter(r.dirs, r.inst, rotation)
 		if errors.Is(err, errGone) {
 			return nil
 		}
@@ -222,7 +240,9 @@ func TestKillAnywhere(t *testing.T) {
 		defer c.close()
 		c.disk = d
 		b := newBuffers()
-		if _, err := c.batch(b, false); err != nil {
+		if _, err := c.batch(b, false); errors.Is(err, errGone) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 		if err := drain(context.Background(), c, true); err != nil {
@@ -235,7 +255,7 @@ func TestKillAnywhere(t *testing.T) {
 		for _, cuts := range []int{1, 2} {
 			r := newRoom(t)
 			r.append(stdout, first)
-			c, err := openConverter(r.dirs, r.inst)
+			c, err := openConverter(r.dirs, r.inst, rotation)
 			must(t, err)
 			c.disk = &cutDisk{left: n}
 			_, cut := c.batch(newBuffers(), false)
@@ -247,7 +267,7 @@ func TestKillAnywhere(t *testing.T) {
 			}
 			must(t, life(r, realDisk{}))
 			if gotOut, gotErr := r.read(ReadOptions{}); gotOut != first+then || gotErr != errOut {
-				t.Fatalf("cut %d times after %d steps: %q", cuts, n, r.entries())
+				t.Fatalf("rotated at %d, cut %d times after %d steps: %q, %q", rotation.Size, cuts, n, gotOut, gotErr)
 			}
 			if left, _ := os.ReadDir(r.rawDir()); len(left) > 0 {
 				t.Fatalf("cut after %d steps: %v left", n, left)
@@ -266,7 +286,7 @@ func TestKilledWithMuchLeft(t *testing.T) {
 	for _, n := range []int{0, 1, 100, 300_000, 1_000_000, 1_300_000, 1_500_000} {
 		r := newRoom(t)
 		r.append(stdout, out.String())
-		c, err := openConverter(r.dirs, r.inst)
+		c, err := openConverter(r.dirs, r.inst, Rotation{})
 		must(t, err)
 		c.disk = &cutDisk{left: n}
 		if err := drain(context.Background(), c, true); !errors.Is(err, errCut) {
@@ -297,7 +317,7 @@ func (d *fullDisk) WriteAt(f *os.File, b []byte, off int64) (int, error) {
 func TestDiskFullLosesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	c, err := openConverter(r.dirs, r.inst)
+	c, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer c.close()
 	full := &fullDisk{free: 20}
@@ -383,7 +403,7 @@ func TestCheckpointSurvivesTornWrite(t *testing.T) {
 func TestLogTakenAway(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
-	c, err := openConverter(r.dirs, r.inst)
+	c, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer c.close()
 	for i, harm := range []func(string) error{
@@ -429,14 +449,14 @@ func TestUnfinishedIsCut(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	r.append(stdout, "one\ntw")
-	c, err := openConverter(r.dirs, r.inst)
+	c, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer c.close()
 	c.disk = &cutDisk{left: len("2026-01-02T15:04:05.000000000Z stdout F one\n2026-01-02T15:04:05.000000000Z stdout P tw\n")}
 	if _, err := c.batch(newBuffers(), true); !errors.Is(err, errCut) {
 		t.Fatalf("got %v", err)
 	}
-	next, err := openConverter(r.dirs, r.inst)
+	next, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer next.close()
 	_, err = next.batch(newBuffers(), false)

@@ -24,13 +24,21 @@ const (
 
 func (s stream) String() string { return [...]string{"stdout", "stderr"}[s] }
 
-// appendEntries appends raw's lines to dst as entries of s and returns how much of raw they took. A line
+// entries say how lines become entries.
+type entries struct {
+	stream stream
+	at     time.Time
+	last   bool // nothing will follow
+	room   int  // no further entry is begun once so many bytes were appended
+}
+
+// appendEntries appends raw's lines to dst as entries and returns how much of raw they took. A line
 // that is not complete yet is left, but for parts of maxPart bytes; with last, what is left follows as
 // a part without end, which keeps a reader from adding a newline that was never written.
-func appendEntries(dst, raw []byte, s stream, at time.Time, last bool) ([]byte, int) {
-	head := at.UTC().AppendFormat(nil, stampLayout)
-	head = append(append(append(head, ' '), s.String()...), ' ')
-	taken, limit := 0, len(dst)+outLimit
+func appendEntries(dst, raw []byte, e entries) ([]byte, int) {
+	head := e.at.UTC().AppendFormat(nil, stampLayout)
+	head = append(append(append(head, ' '), e.stream.String()...), ' ')
+	taken, limit := 0, len(dst)+e.room
 	for len(dst) < limit {
 		rest := raw[taken:]
 		var message []byte
@@ -39,7 +47,7 @@ func appendEntries(dst, raw []byte, s stream, at time.Time, last bool) ([]byte, 
 			message, tag, skip = rest[:n], 'F', 1
 		} else if len(rest) > maxPart {
 			message = rest[:maxPart]
-		} else if last && len(rest) > 0 {
+		} else if e.last && len(rest) > 0 {
 			message = rest
 		} else {
 			break

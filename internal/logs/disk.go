@@ -13,6 +13,7 @@ type disk interface {
 	Truncate(f *os.File, size int64) error
 	Punch(path string, off, n int64) error
 	Remove(path string) error
+	Rename(from, to string) error
 }
 
 type realDisk struct{}
@@ -29,6 +30,8 @@ func (realDisk) Punch(path string, off, n int64) error {
 	defer f.Close()
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 }
+
+func (realDisk) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (realDisk) Remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {

@@ -5,5 +5,8 @@
 // lock for one batch, goes on from its checkpoint and moves that; so any number of processes may, one
 // after the other, and a kill at any instruction neither loses nor repeats a line.
 //
-// It does not make the raw files (the runtime does), rotates nothing and decides nothing about pods.
+// A log that is full is put away for a new one, and what was put away is compressed and at last removed;
+// neither the container nor the shim notices, because only the converter writes to logs.
+//
+// It does not make the raw files (the runtime does), and decides nothing about pods.
 package logs

@@ -18,10 +18,13 @@ import (
 
 const childDir = "PODRUN_TEST_TAILER_DIR"
 
+// often rotates a log that is written fast; no part goes before a test has read it.
+var often = Rotation{Size: 100 << 10, Files: 1000}
+
 // TestMain is also the process that TestKillProcess kills.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
-		t := New(Options{Dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, Log: quiet})
+		t := New(Options{Dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, Rotation: often, Log: quiet})
 		t.Follow(web)
 		if err := t.Run(context.Background()); err != nil {
 			panic(err)
@@ -79,7 +82,10 @@ func TestKillProcess(t *testing.T) {
 	}
 	close(stop)
 	others.Wait()
-	must(t, New(Options{Dirs: r.dirs, Log: quiet}).Finish(context.Background(), r.inst))
+	must(t, New(Options{Dirs: r.dirs, Rotation: often, Log: quiet}).Finish(context.Background(), r.inst))
+	if put, err := partsOf(r.log()); err != nil || len(put) < 3 || !put[0].packed {
+		t.Errorf("parts: %v, %v", put, err)
+	}
 	if got, _ := r.read(ReadOptions{}); got != want.String() {
 		t.Errorf("%d bytes of %d", len(got), want.Len())
 	}

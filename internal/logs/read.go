@@ -29,38 +29,76 @@ type ReadOptions struct {
 // machine could run out of.
 const lookAgain = 40 * time.Millisecond
 
-// Read delivers the log in path: stdout's lines to out, stderr's to errOut, as the container wrote them.
-// A line's parts are delivered as they come, joined. It fails with fs.ErrNotExist when there is no log;
-// if it follows, it waits for one.
+// Read delivers the log in path, with all its parts: stdout's lines to out, stderr's to errOut, as the
+// container wrote them. A line's parts are delivered as they come, joined. It fails with fs.ErrNotExist when
+// there is no log; if it follows, it waits for one.
 func Read(ctx context.Context, path string, o ReadOptions, out, errOut io.Writer) error {
-	f, err := await(ctx, path, o)
-	if err != nil {
+	r := &reader{path: path, options: o, buf: make([]byte, 0, 64<<10), printer: newPrinter(o, out, errOut)}
+	if err := r.open(ctx); err != nil {
 		return fmt.Errorf("reading log: %w", err)
 	}
-	r := &reader{file: f, options: o, buf: make([]byte, 0, 64<<10), printer: newPrinter(o, out, errOut)}
-	defer func() { r.file.Close() }()
-	if o.Tail != nil {
-		if r.first, err = lastLines(f, *o.Tail); err != nil {
-			return fmt.Errorf("reading log: %w", err)
-		}
-		r.at = min(r.first[stdout], r.first[stderr])
-	}
-	return r.run(ctx, path)
+	defer func() { r.from.close() }()
+	return r.run(ctx)
 }
 
-// await opens path, once it is there.
-func await(ctx context.Context, path string, o ReadOptions) (*os.File, error) {
+// open opens the log where its delivery begins, once it is there.
+func (r *reader) open(ctx context.Context) error {
 	for {
 		// Asked before opening: a log that came before the stop is found.
-		stopped := !o.Follow || closed(o.Stop)
-		f, err := os.Open(path)
+		stopped := !r.options.Follow || closed(r.options.Stop)
+		err := r.begin()
 		if !errors.Is(err, os.ErrNotExist) || stopped {
-			return f, err
+			return err
 		}
 		if err := sleep(ctx, lookAgain); err != nil {
-			return nil, err
+			return err
 		}
 	}
+}
+
+// begin finds where the delivery begins.
+func (r *reader) begin() error {
+	if r.options.Tail != nil {
+		first, err := lastLines(r.path, *r.options.Tail)
+		if err != nil {
+			return err
+		}
+		r.first = first
+		at := first[stdout]
+		if first[stderr].before(at) {
+			at = first[stderr]
+		}
+		if r.from, err = openFrom(r.path, at.number); err == nil && r.from.number == at.number {
+			r.at = at.offset
+		}
+		return err
+	}
+	number, err := firstSince(r.path, r.options.Since)
+	if err != nil {
+		return err
+	}
+	if r.from, err = openFrom(r.path, number); errors.Is(err, os.ErrNotExist) && number > 0 {
+		r.from, err = openFrom(r.path, 0) // put away, and no new one yet
+	}
+	return err
+}
+
+// coarse is more than files' times lag behind.
+const coarse = time.Second
+
+// firstSince is the number of the first part that may have entries as new as since: a file was last written
+// to no earlier than any of its entries is.
+func firstSince(log string, since time.Time) (int, error) {
+	put, err := partsOf(log)
+	if err != nil || since.IsZero() {
+		return 0, err
+	}
+	for _, p := range put {
+		if st, err := os.Stat(p.name()); err != nil || !st.ModTime().Before(since.Add(-coarse)) {
+			return p.number, nil
+		}
+	}
+	return nextNumber(put), nil
 }
 
 func closed(c <-chan struct{}) bool {
@@ -72,18 +110,29 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
+// place is where an entry is: the number of the log's part, and its offset there.
+type place struct {
+	number int
+	offset int64
+}
+
+func (p place) before(q place) bool {
+	return p.number < q.number || p.number == q.number && p.offset < q.offset
+}
+
 // reader reads entries forward.
 type reader struct {
-	file    *os.File
+	path    string
+	from    *opened
 	options ReadOptions
 	printer *printer
 	// at is the offset of buf's first byte; first is where each stream's delivery begins.
 	at    int64
-	first [2]int64
+	first [2]place
 	buf   []byte
 }
 
-func (r *reader) run(ctx context.Context, path string) error {
+func (r *reader) run(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(err, r.printer.flush())
@@ -103,9 +152,9 @@ func (r *reader) run(ctx context.Context, path string) error {
 		if err := r.printer.flush(); err != nil {
 			return err
 		}
-		if next, err := r.replaced(path); err != nil || next {
+		if again, err := r.turn(); err != nil || again {
 			if err != nil {
-				return err
+				return fmt.Errorf("reading log: %w", err)
 			}
 			continue
 		}
@@ -123,9 +172,9 @@ func (r *reader) fill() (int, error) {
 	if len(r.buf) == cap(r.buf) {
 		r.buf = append(r.buf, make([]byte, cap(r.buf))...)[:len(r.buf)]
 	}
-	n, err := r.file.ReadAt(r.buf[len(r.buf):cap(r.buf)], r.at+int64(len(r.buf)))
+	n, err := r.from.ReadAt(r.buf[len(r.buf):cap(r.buf)], r.at+int64(len(r.buf)))
 	r.buf = r.buf[:len(r.buf)+n]
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return n, err
@@ -151,7 +200,7 @@ func (r *reader) deliver() error {
 
 func (r *reader) line(line []byte, at int64) error {
 	e, ok := parse(line)
-	if ok && at < r.first[e.stream] {
+	if ok && (place{r.from.number, at}).before(r.first[e.stream]) {
 		return nil
 	}
 	if !ok {
@@ -172,33 +221,55 @@ func (r *reader) leftover() error {
 	return r.printer.flush()
 }
 
-// replaced goes over to the file that has taken path's place, if one has, as after a rotation; and to
-// the start of a log that was emptied. A log that merely shrank was cut back to a checkpoint and will
-// have the same entries there again.
-func (r *reader) replaced(path string) (bool, error) {
+// turn is for the end of a file, and reports whether there is more to read now. Nothing is added to what was
+// put away, so the next part follows; what is written to may have been put away since it was opened, and
+// then has an end yet to be read.
+func (r *reader) turn() (bool, error) {
+	if r.from.written {
+		return r.replaced()
+	}
+	next, err := openFrom(r.path, r.from.number+1)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil // between two files, or removed for good: Stop tells
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := r.leftover(); err != nil {
+		next.close()
+		return false, err
+	}
+	r.from.close()
+	r.from, r.at, r.buf = next, 0, r.buf[:0]
+	return true, nil
+}
+
+// replaced looks whether a followed file was put away or emptied. A log that merely shrank was cut back to a
+// checkpoint and will have the same entries there again.
+func (r *reader) replaced() (bool, error) {
 	if !r.options.Follow {
 		return false, nil
 	}
-	now, err := os.Stat(path)
+	now, err := os.Stat(r.path)
 	if err != nil {
 		return false, nil // between two files, or removed for good: Stop tells
 	}
-	mine, err := r.file.Stat()
+	mine, err := r.from.file.Stat()
 	if err != nil {
-		return false, fmt.Errorf("reading log: %w", err)
+		return false, err
 	}
-	switch {
-	case !os.SameFile(now, mine):
-		f, err := os.Open(path)
-		if err != nil {
-			return false, nil
+	if !os.SameFile(now, mine) {
+		r.from.written = false
+		put, err := partsOf(r.path)
+		if err == nil && nextNumber(put) <= r.from.number {
+			r.from.number, r.first = r.from.number-1, [2]place{} // somebody else moved it, and gave it no number
 		}
-		r.file.Close()
-		r.file = f
-	case mine.Size() > 0 || r.at == 0:
+		return true, err
+	}
+	if mine.Size() > 0 || r.at == 0 {
 		return false, nil
 	}
-	r.at, r.first, r.buf = 0, [2]int64{}, r.buf[:0]
+	r.at, r.first, r.buf = 0, [2]place{}, r.buf[:0]
 	return true, nil
 }
 

@@ -150,11 +150,11 @@ func TestFollowOfShorterLog(t *testing.T) {
 	f, err := os.Open(path)
 	must(t, err)
 	defer f.Close()
-	r := &reader{file: f, options: ReadOptions{Follow: true}, at: int64(len(sample))}
+	r := &reader{path: path, from: &opened{ReaderAt: f, file: f, number: 1, written: true}, options: ReadOptions{Follow: true}}
 	for size, again := range map[int64]bool{40: false, 0: true} {
 		r.at = int64(len(sample))
 		must(t, os.Truncate(path, size))
-		if got, err := r.replaced(path); err != nil || got != again || (r.at == 0) != again {
+		if got, err := r.replaced(); err != nil || got != again || (r.at == 0) != again {
 			t.Errorf("cut to %d: again %v from %d, %v", size, got, r.at, err)
 		}
 		must(t, os.WriteFile(path, []byte(sample), 0o600))

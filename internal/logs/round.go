@@ -79,7 +79,7 @@ func (r *round) update() {
 
 // start opens an instance. One without raw files is not followed any more: who wants it asks again.
 func (r *round) start(inst pod.Instance) {
-	c := newConverter(r.tailer.dirs, inst)
+	c := newConverter(r.tailer.dirs, inst, r.tailer.rotation)
 	if _, err := os.Stat(c.rawPath(stdout)); errors.Is(err, os.ErrNotExist) {
 		delete(r.tailer.followed, inst)
 		return
@@ -149,6 +149,10 @@ func (r *round) batches() {
 			continue
 		}
 		more, err := t.conv.batch(r.buffers, false)
+		if t.conv.rotated {
+			t.conv.rotated = false
+			r.tailer.rotated(t.conv.logPath)
+		}
 		r.judge(t, err)
 		if more || errors.Is(err, errBusy) {
 			r.enqueue(t)

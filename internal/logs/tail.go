@@ -4,68 +4,115 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 )
 
 // lookBack bounds the search for the beginning of a line whose parts are mixed with the other stream's.
 const lookBack = 1 << 20
 
-// lastLines returns, per stream, the offset where the log's last n lines begin. It reads backwards, and
-// no more than that needs.
-func lastLines(f *os.File, n int) ([2]int64, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return [2]int64{}, err
-	}
-	b := &backward{file: f, at: st.Size()}
-	t := tally{want: n, first: [2]int64{st.Size(), st.Size()}, touched: st.Size()}
+// lastLines returns, per stream, where the log's last n lines begin. It reads backwards, and no more than
+// that needs.
+func lastLines(log string, n int) ([2]place, error) {
+	t := tally{want: n}
+	o, err := openNewest(log)
 	for {
-		line, at, err := b.previous()
-		if errors.Is(err, io.EOF) {
-			return t.first, nil
-		}
 		if err != nil {
 			return t.first, err
 		}
-		if !t.add(line, at) {
+		more, err := t.addAll(o)
+		o.close()
+		if err != nil || !more {
+			return t.first, err
+		}
+		if o, err = openAt(log, o.number-1); errors.Is(err, os.ErrNotExist) {
 			return t.first, nil
 		}
 	}
+}
+
+// openNewest opens the file that is written to or, where there is none, the newest part.
+func openNewest(log string) (*opened, error) {
+	o, err := openFrom(log, math.MaxInt)
+	if !errors.Is(err, os.ErrNotExist) {
+		return o, err
+	}
+	put, bad := partsOf(log)
+	if bad != nil || len(put) == 0 {
+		return nil, errors.Join(err, bad)
+	}
+	return openFrom(log, put[len(put)-1].number)
+}
+
+// openAt opens the part of that number; fs.ErrNotExist when it is gone.
+func openAt(log string, number int) (*opened, error) {
+	o, err := openFrom(log, number)
+	if err == nil && o.number > number {
+		o.close()
+		err = os.ErrNotExist
+	}
+	return o, err
 }
 
 // tally counts lines from the end.
 type tally struct {
 	want  int
-	first [2]int64
+	begun bool
+	first [2]place
 	// open: the line at first[s] may begin earlier.
-	open    [2]bool
-	touched int64 // the lowest of first
+	open  [2]bool
+	apart int64 // bytes since the lowest of first
+}
+
+// addAll takes a file's entries, the last first; false when what precedes is not needed.
+func (t *tally) addAll(o *opened) (more bool, err error) {
+	file, size, err := o.whole()
+	if err != nil {
+		return false, err
+	}
+	if !t.begun {
+		t.begun, t.first = true, [2]place{{o.number, size}, {o.number, size}}
+	}
+	b := &backward{file: file, at: size}
+	for {
+		line, at, err := b.previous()
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if !t.add(line, place{o.number, at}) {
+			return false, nil
+		}
+	}
 }
 
 // add takes the entry before all those added until now; false when it and what precedes is not needed.
-func (t *tally) add(line []byte, at int64) bool {
+func (t *tally) add(line []byte, at place) bool {
 	e, ok := parse(line)
 	if !ok {
 		e = entry{stream: stdout}
 	}
 	s := e.stream
 	belongs := e.part && t.open[s]
+	t.apart += int64(len(line))
 	if !belongs {
 		t.open[s] = false
 		if t.want == 0 {
 			// Only parts of lines that are already counted are still of interest.
-			return (t.open[stdout] || t.open[stderr]) && t.touched-at < lookBack
+			return (t.open[stdout] || t.open[stderr]) && t.apart < lookBack
 		}
 		t.want--
 		t.open[s] = true
 	}
-	t.first[s], t.touched = at, at
+	t.first[s], t.apart = at, 0
 	return true
 }
 
 // backward yields a file's lines from the last to the first.
 type backward struct {
-	file *os.File
+	file io.ReaderAt
 	at   int64  // offset of buf's first byte
 	buf  []byte // what was read and not yet yielded
 }

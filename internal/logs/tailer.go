@@ -27,24 +27,31 @@ const (
 
 // Options are what New needs.
 type Options struct {
-	Dirs layout.Dirs
-	Log  *slog.Logger
+	Dirs     layout.Dirs
+	Rotation Rotation
+	Log      *slog.Logger
 }
 
 // Tailer keeps the logs of running instances up to date. All methods may be called from any goroutine,
 // and without Run, which only makes what is followed appear by itself.
 type Tailer struct {
-	dirs layout.Dirs
-	log  *slog.Logger
-	bell chan struct{} // followed has changed
+	dirs     layout.Dirs
+	rotation Rotation
+	log      *slog.Logger
+	bell     chan struct{} // followed has changed
+	put      chan struct{} // there is something in full
 
 	mu       sync.Mutex
 	followed map[pod.Instance]bool
+	full     map[string]bool // logs that have been rotated
 }
 
 // New returns a Tailer that follows nothing.
 func New(o Options) *Tailer {
-	return &Tailer{dirs: o.Dirs, log: o.Log, bell: make(chan struct{}, 1), followed: map[pod.Instance]bool{}}
+	return &Tailer{
+		dirs: o.Dirs, rotation: o.Rotation, log: o.Log, bell: make(chan struct{}, 1), put: make(chan struct{}, 1),
+		followed: map[pod.Instance]bool{}, full: map[string]bool{},
+	}
 }
 
 // Follow has inst's output converted as it comes. It may be called for every running instance at every
@@ -62,7 +69,7 @@ func (t *Tailer) Follow(inst pod.Instance) {
 // and deletes its raw files. To be called before the exit is reaped; again, also after a crash, is fine.
 // When it fails, as on a full disk, nothing is lost and it is to be called again.
 func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
-	c, err := openConverter(t.dirs, inst)
+	c, err := openConverter(t.dirs, inst, t.rotation)
 	if errors.Is(err, errGone) {
 		t.drop(func(i pod.Instance) bool { return i == inst })
 		return nil
@@ -75,6 +82,9 @@ func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
 		return ctx.Err()
 	}
 	err = drain(ctx, c, true)
+	if c.rotated {
+		t.rotated(c.logPath)
+	}
 	if err == nil {
 		err = patiently(ctx, c.remove)
 	}
@@ -133,6 +143,7 @@ func (t *Tailer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watching.Go(func() { _ = w.Run(ctx) })
+	watching.Go(func() { t.groomAll(ctx) })
 	r := &round{tailer: t, watch: w, buffers: newBuffers(),
 		open: map[pod.Instance]*tail{}, byPath: map[string]*tail{}}
 	defer r.closeAll()
@@ -141,9 +152,9 @@ func (t *Tailer) Run(ctx context.Context) error {
 }
 
 // CatchUp converts once what an instance has written and nobody has converted yet. An unended last line
-// is left unless the instance has ended.
+// is left unless the instance has ended. It rotates nothing: that is for whoever keeps the log.
 func CatchUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance) error {
-	c, err := openConverter(dirs, inst)
+	c, err := openConverter(dirs, inst, Rotation{})
 	if errors.Is(err, errGone) {
 		return nil
 	}

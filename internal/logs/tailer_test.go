@@ -72,6 +72,26 @@ func TestFollowAndFinish(t *testing.T) {
 	}
 }
 
+// What others keep beside the raw files, as the termination message, leaves their directory there. Asked again
+// to finish, as after a crash, or to catch up, as for somebody who reads the log just then, nothing is lost.
+func TestFinishedStaysFinished(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.append(stdout, "one\n")
+	must(t, os.WriteFile(r.dirs.TerminationLog(r.inst.UID, r.inst.Container, r.inst.Attempt), nil, 0o600))
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	for range 2 {
+		must(t, tailer.Finish(context.Background(), r.inst))
+		must(t, CatchUp(context.Background(), r.dirs, r.inst))
+		if got := r.entries(); got != "stdout F one\n" {
+			t.Fatalf("got %q", got)
+		}
+		if entries, err := os.ReadDir(r.rawDir()); err != nil || len(entries) != 1 {
+			t.Errorf("left: %v, %v", entries, err)
+		}
+	}
+}
+
 func (t *Tailer) follows() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

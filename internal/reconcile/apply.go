@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -59,7 +60,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 	case plan.RemoveContainer:
 		delete(w.signalled, a.ID)
 		w.hooks.end(a.ID)
-		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Containers.RemoveContainer(ctx, a.ID) })
+		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeContainer(ctx, seen, a.ID) })
 	case plan.RemoveSandbox:
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
 	case plan.RemoveData:
@@ -187,6 +188,20 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 	delete(w.signalled, id)
 	w.hooks.end(id)
 	return w.o.Containers.ReapContainer(ctx, id, message)
+}
+
+// removeContainer removes an instance and, where a later one is there to tell of how the container was before,
+// its log. The log goes first: once the instance is gone, nobody asks for it again.
+func (w *worker) removeContainer(ctx context.Context, seen pod.Observed, id string) error {
+	for _, c := range seen.Containers {
+		later := func(d pod.Container) bool { return d.UID == c.UID && d.Name == c.Name && d.Attempt > c.Attempt }
+		if c.ID == id && slices.ContainsFunc(seen.Containers, later) {
+			if err := w.o.Logs.Drop(instance(w.key, c)); err != nil {
+				return err
+			}
+		}
+	}
+	return w.o.Containers.RemoveContainer(ctx, id)
 }
 
 // logIsMessage reports that the end of its log is what a failed instance has to say about its end.

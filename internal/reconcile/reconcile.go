@@ -47,6 +47,8 @@ type Logs interface {
 	Finish(ctx context.Context, i pod.Instance) error
 	// End returns the end of what an instance wrote: 80 lines at most, and 2048 bytes.
 	End(ctx context.Context, i pod.Instance) string
+	// Drop removes the logs of an instance that is gone, and of all that its container had before it.
+	Drop(last pod.Instance) error
 	// Forget lets go of a revision whose files are about to be removed.
 	Forget(uid pod.UID)
 }

@@ -1,0 +1,267 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fill writes lines from one number up to another and has them converted.
+func (r room) fill(rotation Rotation, from, to int) {
+	r.t.Helper()
+	for i := from; i < to; i++ {
+		r.append(stream(i%2), fmt.Sprintf("line %d\n", i))
+	}
+	for _, s := range []stream{stdout, stderr} {
+		if !r.at.IsZero() {
+			must(r.t, os.Chtimes(rawPath(r.rawDir(), s), r.at, r.at))
+		}
+	}
+	c, err := openConverter(r.dirs, r.inst, rotation)
+	must(r.t, err)
+	defer c.close()
+	must(r.t, drain(context.Background(), c, false))
+}
+
+// files are the names of the log's files, with * for the times.
+func (r room) files() []string {
+	r.t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(r.log()))
+	must(r.t, err)
+	var names []string
+	for _, e := range entries {
+		fields := strings.Split(e.Name(), ".")
+		if len(fields) > 2 {
+			if _, err := time.Parse(partTime, fields[2]); err != nil {
+				r.t.Errorf("file %s", e.Name())
+			}
+			fields[2] = "*"
+		}
+		names = append(names, strings.Join(fields, "."))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestRotatedBySizeAndCount(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	rotation := Rotation{Size: 300, Files: 4}
+	tailer := New(Options{Dirs: r.dirs, Rotation: rotation, Log: quiet})
+	run(t, tailer)
+	tailer.Follow(r.inst)
+	for i := range 60 {
+		r.append(stdout, fmt.Sprintf("line %d\n", i))
+	}
+	eventually(t, "the last line", func() bool { return r.has("line 59\n") })
+	// An entry has 47 or 48 bytes, so a file has seven lines.
+	want := []string{"2.log", "2.log.*.6.gz", "2.log.*.7.gz", "2.log.*.8"}
+	eventually(t, "old files to go", func() bool { return slices.Equal(r.files(), want) })
+	all := 1000
+	for _, o := range []ReadOptions{{}, {Tail: &all}} {
+		got, _ := r.read(o)
+		if !strings.HasPrefix(got, "line 35\nline 36\n") || !strings.HasSuffix(got, "line 58\nline 59\n") || strings.Count(got, "\n") != 25 {
+			t.Errorf("got %q", got)
+		}
+	}
+	put, err := partsOf(r.log())
+	must(t, err)
+	for _, p := range put {
+		st, err := os.Stat(p.name())
+		must(t, err)
+		if st.Mode().Perm() != 0o640 || st.Size() > 300+48 {
+			t.Errorf("%s: %v, %d bytes", p.name(), st.Mode(), st.Size())
+		}
+	}
+}
+
+// Without more to come, a full log stays the one that is written to.
+func TestFullLogOfASilentContainerStays(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	rotation := Rotation{Size: 10, Files: 4}
+	r.fill(rotation, 0, 1)
+	r.fill(rotation, 0, 0)
+	if got := r.files(); !slices.Equal(got, []string{"2.log"}) {
+		t.Errorf("got %v", got)
+	}
+	r.fill(rotation, 1, 2)
+	if got := r.files(); !slices.Equal(got, []string{"2.log", "2.log.*.1"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestReadOverParts(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	rotation := Rotation{Size: 200, Files: 100}
+	between := time.Now().Add(-time.Hour)
+	r.at = between.Add(-time.Hour)
+	r.fill(rotation, 0, 20)
+	put, err := partsOf(r.log())
+	must(t, err)
+	for _, p := range put {
+		must(t, os.Chtimes(p.path, r.at, r.at))
+	}
+	must(t, groom(r.log(), rotation.Files))
+	r.at = between.Add(time.Minute)
+	r.fill(rotation, 20, 40)
+	lines := func(from int) (text [2]string) {
+		for i := from; i < 40; i++ {
+			text[i%2] += fmt.Sprintf("line %d\n", i)
+		}
+		return text
+	}
+	for n := range 45 {
+		var out, errOut bytes.Buffer
+		must(t, Read(context.Background(), r.log(), ReadOptions{Tail: &n}, &out, &errOut))
+		// The streams are converted one after the other, so their last lines are not those of the numbers.
+		if got := strings.Count(out.String()+errOut.String(), "\n"); got != min(n, 40) ||
+			!strings.HasSuffix(lines(0)[0], out.String()) || !strings.HasSuffix(lines(0)[1], errOut.String()) {
+			t.Errorf("the last %d: %q and %q", n, out.String(), errOut.String())
+		}
+	}
+	if out, errOut := r.read(ReadOptions{Since: between}); out != lines(20)[0] || errOut != lines(20)[1] {
+		t.Errorf("since then: %q and %q", out, errOut)
+	}
+	if number, err := firstSince(r.log(), between); err != nil || number < 3 {
+		t.Errorf("read from part %d, %v", number, err)
+	}
+	if out, _ := r.read(ReadOptions{Since: time.Now().Add(time.Hour)}); out != "" {
+		t.Errorf("of the future: %q", out)
+	}
+	// Cut off between putting the log away and making a new one.
+	must(t, os.Rename(r.log(), partName(r.log(), 100, time.Now())))
+	one := 1
+	if out, errOut := r.read(ReadOptions{Tail: &one}); out+errOut != "line 39\n" && out+errOut != "line 38\n" {
+		t.Errorf("the last line: %q", out+errOut)
+	}
+	if out, errOut := r.read(ReadOptions{}); out != lines(0)[0] || errOut != lines(0)[1] {
+		t.Errorf("got %q and %q", out, errOut)
+	}
+}
+
+// A reader that is slower than the rotation misses nothing as long as the files are there, compressed or not.
+func TestFollowSlowlyOverParts(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	rotation := Rotation{Size: 1000, Files: 1000}
+	r.fill(rotation, 0, 2)
+	in, out := io.Pipe()
+	stop, done := make(chan struct{}), make(chan error)
+	go func() {
+		err := Read(context.Background(), r.log(), ReadOptions{Follow: true, Stop: stop}, out, out)
+		done <- errors.Join(err, out.Close())
+	}()
+	// Held up in the middle of the first line.
+	first := make([]byte, 3)
+	_, err := io.ReadFull(in, first)
+	must(t, err)
+	for i := 2; i < 400; i += 2 {
+		r.fill(rotation, i, i+2)
+		if i%100 == 0 {
+			must(t, groom(r.log(), rotation.Files))
+		}
+	}
+	close(stop)
+	rest, err := io.ReadAll(in)
+	must(t, err)
+	must(t, <-done)
+	got := slices.Collect(strings.Lines(string(first) + string(rest)))
+	slices.Sort(got)
+	want := make([]string, 400)
+	for i := range want {
+		want[i] = fmt.Sprintf("line %d\n", i)
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %d lines of %d: %q", len(got), len(want), got)
+	}
+	if put, err := partsOf(r.log()); err != nil || len(put) < 15 || !put[0].packed {
+		t.Errorf("parts: %v, %v", put, err)
+	}
+}
+
+// Cut off at any step, the compression is done again and what is read is the same.
+func TestCompressionCutOff(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	rotation := Rotation{Size: 200, Files: 100}
+	r.fill(rotation, 0, 30)
+	want, wantErr := r.read(ReadOptions{})
+	put, err := partsOf(r.log())
+	must(t, err)
+	first, err := os.ReadFile(put[0].path)
+	must(t, err)
+	must(t, os.WriteFile(put[1].path+packed+packing, []byte("half"), 0o600))
+	must(t, groom(r.log(), rotation.Files))
+	must(t, os.WriteFile(put[0].path, first, 0o640)) // it is there both ways
+	for range 2 {
+		if out, errOut := r.read(ReadOptions{}); out != want || errOut != wantErr {
+			t.Errorf("got %q and %q", out, errOut)
+		}
+		must(t, groom(r.log(), rotation.Files))
+	}
+	for _, name := range r.files() {
+		if strings.HasSuffix(name, packing) || name == "2.log.*.1" {
+			t.Errorf("left: %s", name)
+		}
+	}
+	// Files of others in the directory are nobody's parts.
+	foreign := filepath.Join(filepath.Dir(r.log()), "2.log.1")
+	must(t, os.WriteFile(foreign, []byte("keep"), 0o600))
+	must(t, groom(r.log(), 2))
+	if _, err := os.Stat(foreign); err != nil {
+		t.Error(err)
+	}
+	if put, err := partsOf(r.log()); err != nil || len(put) != 1 {
+		t.Errorf("parts: %v, %v", put, err)
+	}
+}
+
+// A damaged part is told of, not passed over.
+func TestDamagedPart(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	rotation := Rotation{Size: 200, Files: 100}
+	r.fill(rotation, 0, 30)
+	must(t, groom(r.log(), rotation.Files))
+	put, err := partsOf(r.log())
+	must(t, err)
+	must(t, os.Truncate(put[0].name(), 40))
+	var out bytes.Buffer
+	if err := Read(context.Background(), r.log(), ReadOptions{}, &out, &out); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDropOldInstances(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	must(t, tailer.Drop(r.inst)) // there is no directory
+	dir := filepath.Dir(r.log())
+	must(t, os.MkdirAll(dir, 0o755))
+	names := []string{"0.log", "1.log", "1.log.20260102-150405.7.gz", "2.log.20260102-150405.1", "2.log", "3.log", "10.log", "1.txt", "x.log"}
+	for _, name := range names {
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	must(t, tailer.Drop(r.inst)) // of attempt 2
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, []string{"1.txt", "10.log", "3.log", "x.log"}) {
+		t.Errorf("left: %v", left)
+	}
+}
