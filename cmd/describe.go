@@ -21,7 +21,8 @@ func (a *app) describeCommand() *cobra.Command {
 		Use:   "describe pod NAME...",
 		Short: "Tell why a pod is as it is",
 		Long: "describe tells where a pod's manifest is and what is wrong with it, how each container is and was\n" +
-			"before, and the pod's conditions. It also works while serve is down.",
+			"before, the pod's conditions, the last lines of what is not well and what happened last. It also works\n" +
+			"while serve is down.",
 		Example: "  podrun describe pod web",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -38,7 +39,12 @@ func (a *app) describeCommand() *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(a.out)
 				}
-				description{a.out, time.Now()}.pod(p)
+				d := description{a.out, time.Now()}
+				d.pod(p)
+				a.describeLogs(c.Context(), d, p)
+				if err := a.describeEvents(d, p); err != nil {
+					return err
+				}
 			}
 			return err
 		},
@@ -81,6 +87,9 @@ func (d description) pod(p *v1.Pod) {
 	d.line(0, "Annotations", pairs(annotations))
 	d.line(0, "Status", summarize(p).text)
 	d.line(0, "Why", why(p, d.now))
+	if at, err := time.Parse(time.RFC3339, p.Annotations[manifest.AnnotationNext]); err == nil {
+		d.line(0, "Next Attempt", at.Local().Format(time.RFC1123Z))
+	}
 	d.line(0, "Reason", p.Status.Reason)
 	d.line(0, "Message", p.Status.Message)
 	d.line(0, "QoS Class", string(p.Status.QOSClass))

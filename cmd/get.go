@@ -201,7 +201,7 @@ const watchPoll = 2 * time.Second
 // watch prints every pod, and again whenever it has changed, until ctx ends.
 func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) error {
 	shown := map[pod.Key]shownPod{}
-	return a.eachChange(ctx, func() (bool, error) {
+	return a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
 		pods, err := a.selected(f, names)
 		if err != nil && len(shown) == 0 {
 			return false, err
@@ -210,8 +210,8 @@ func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) er
 	})
 }
 
-// eachChange calls look now and whenever a status file may have changed, until it says that it is done.
-func (a *app) eachChange(ctx context.Context, look func() (done bool, err error)) error {
+// eachChange calls look now and whenever a file in dir may have changed, until it says that it is done.
+func (a *app) eachChange(ctx context.Context, dir string, look func() (done bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := watch.New(a.log)
 	var running sync.WaitGroup
@@ -222,7 +222,7 @@ func (a *app) eachChange(ctx context.Context, look func() (done bool, err error)
 	defer ticker.Stop()
 	for {
 		// Again each time: the directory may not be there yet, or be a new one.
-		_ = w.Add(a.dirs().Statuses())
+		_ = w.Add(dir)
 		if done, err := look(); done || err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func (e *notFoundError) Error() string { return fmt.Sprintf("pods %q not found",
 
 // find returns the pod of a full name, else the one whose manifest gives it that name.
 func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
-	name = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "pods/"), "pod/"), "po/")
+	name = bareName(name)
 	var short []*v1.Pod
 	for _, p := range pods {
 		if p.Name == name {
@@ -91,6 +91,11 @@ func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 	}
 	return nil, &failure{code: exitFailed, err: fmt.Errorf("pods %q is ambiguous", name),
 		hint: "use a full name: " + strings.Join(names, ", ")}
+}
+
+// bareName is a pod's name without its kind.
+func bareName(name string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "pods/"), "pod/"), "po/")
 }
 
 // podNamed finds a pod by its status file.

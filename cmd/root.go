@@ -131,7 +131,7 @@ func (a *app) commands(root *cobra.Command) {
 		}
 	}
 	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
-	add(groupLook, a.getCommand(), a.psCommand(), a.describeCommand(), a.logsCommand(), a.execCommand(), a.waitCommand())
+	add(groupLook, a.getCommand(), a.psCommand(), a.describeCommand(), a.eventsCommand(), a.logsCommand(), a.execCommand(), a.waitCommand())
 	add(groupOther, a.validateCommand(), a.diffCommand(), a.imagesCommand(), a.volumesCommand(), a.versionCommand(), a.containerdCommand())
 }
 

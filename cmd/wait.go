@@ -51,7 +51,7 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	defer cancel()
 	left := names
-	err := a.eachChange(ctx, func() (bool, error) {
+	err := a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
 		pods, err := readPods(a.dirs())
 		if err != nil {
 			return false, err

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/logs"
@@ -95,6 +96,7 @@ type house struct {
 	volumes  *volume.Volumes
 	names    *names.Names
 	prober   *probe.Prober
+	events   *events.Recorder
 	found    chan pod.Key // from the prober to the loop
 	loop     reconcile.Options
 }
@@ -124,14 +126,15 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	}
 	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}
-	h.prober, h.found = probe.New(probe.Options{Exec: r, Known: found(o.Dirs, o.Log), Log: o.Log}), make(chan pod.Key)
+	h.events = events.New(o.Dirs, o.NodeName, o.Log)
+	h.prober, h.found = probe.New(probe.Options{Exec: r, Known: found(o.Dirs, o.Log), Events: h.events, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,
 	})
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
-		Volumes: h.volumes, Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names},
+		Volumes: h.volumes, Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names}, Events: h.events,
 		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
@@ -208,6 +211,7 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
 	running.Go(func() { h.ended("probe", h.prober.Run(beneath, h.found)) })
+	running.Go(func() { h.ended("events", h.events.Run(beneath)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
 	running.Go(func() { h.ended("names", h.names.Run(beneath, h.volumes)) })
 	if h.conn != nil {

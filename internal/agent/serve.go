@@ -70,7 +70,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	defer context.AfterFunc(ctx, func() { tell.say("STOPPING=1") })()
 	h.run(ctx, func(ctx context.Context, out chan<- manifest.Desired) {
 		ready := false
-		var told teller
+		told := teller{events: h.events}
 		shown := problemFile{path: o.Dirs.ManifestProblems()}
 		in := make(chan manifest.Desired)
 		var reading sync.WaitGroup

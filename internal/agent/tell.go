@@ -6,15 +6,23 @@ import (
 	"slices"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
 )
 
 // teller logs what is wrong with manifests once, and once when it is mended. What is wrong with a URL's
 // the source logs itself, in its own rhythm.
-type teller struct{ problems, warnings map[string]bool }
+type teller struct {
+	problems, warnings map[string]bool
+	events             reconcile.Recorder // nil: nobody keeps them
+}
 
 func (t *teller) tell(log *slog.Logger, d manifest.Desired) {
 	t.problems = told(t.problems, d.Problems, func(p manifest.Problem) {
 		log.Error("manifest cannot be used; what runs from it goes on", "manifest", p.Origin.Path, "why", p.Err.Error())
+		if t.events != nil { // one that was never good has no pod to show it
+			t.events.Record(pod.Event{Warning: true, Reason: "FailedValidation", Message: p.Err.Error()})
+		}
 	}, func(was string) { log.Info("manifest problem is gone", "was", was) })
 	t.warnings = told(t.warnings, d.Warnings, func(p manifest.Problem) {
 		log.Warn("manifest is used, but should not be as it is", "manifest", p.Origin.Path, "why", p.Err.Error())

@@ -112,6 +112,9 @@ func (d Dirs) Sandboxes() string { return filepath.Join(d.Run, "sandboxes") }
 // Network is the directory of the bridge's address records.
 func (d Dirs) Network() string { return filepath.Join(d.Run, "network") }
 
+// Events is the file of what happened to pods, a line each.
+func (d Dirs) Events() string { return filepath.Join(d.Root, "events.jsonl") }
+
 // Images is the directory of the archives of images that are loaded at the start.
 func (d Dirs) Images() string { return filepath.Join(d.Root, "images") }
 

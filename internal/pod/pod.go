@@ -181,6 +181,18 @@ func (o Observed) Split(uid UID) (mine, others Observed) {
 	return mine, others
 }
 
+// Event is something that happened to a pod, for people to read. Nothing that podrun does rests on it.
+type Event struct {
+	// Key is the pod's; the zero Key stands for the node.
+	Key       Key
+	UID       UID
+	Container string // empty: the pod as a whole
+	// Warning: it should not be so.
+	Warning bool
+	// Reason is Kubernetes' word where it has one: Pulled, Started, BackOff, …
+	Reason, Message string
+}
+
 // Instance names one run of a container: what its logs are kept under.
 type Instance struct {
 	Key       Key

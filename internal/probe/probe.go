@@ -47,17 +47,23 @@ type Options struct {
 	// Known is what an earlier podrun had found, by instance ID: so what has started up is not asked that again,
 	// and what was ready is until something else is heard of it.
 	Known map[string]pod.Probed
-	Log   *slog.Logger
+	// Events hears of every answer that is not well.
+	Events Recorder
+	Log    *slog.Logger
 }
+
+// Recorder keeps what happened. It does not block.
+type Recorder interface{ Record(e pod.Event) }
 
 // Prober asks instances for as long as Run runs. Its methods may be called from any goroutine and do not
 // block.
 type Prober struct {
 	asker
-	log   *slog.Logger
-	began time.Time
-	known map[string]pod.Probed
-	bell  chan struct{} // there are fresh instances
+	events Recorder
+	log    *slog.Logger
+	began  time.Time
+	known  map[string]pod.Probed
+	bell   chan struct{} // there are fresh instances
 
 	mu    sync.Mutex
 	pods  map[pod.Key]map[string]*instance
@@ -78,7 +84,7 @@ type instance struct {
 // New returns a Prober that asks nobody.
 func New(o Options) *Prober {
 	return &Prober{
-		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), log: o.Log, began: time.Now(), known: o.Known,
+		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), events: o.Events, log: o.Log, began: time.Now(), known: o.Known,
 		bell: make(chan struct{}, 1), pods: map[pod.Key]map[string]*instance{},
 	}
 }

@@ -34,9 +34,21 @@ func (f execFunc) Exec(ctx context.Context, _ string, cmd []string, s runtime.Ex
 	return f(ctx, cmd, s.Stdout)
 }
 
+// noted are events.
+type noted struct {
+	mu  sync.Mutex
+	all []pod.Event
+}
+
+func (n *noted) Record(e pod.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, e)
+}
+
 var quiet = slog.New(slog.DiscardHandler)
 
-func newProber(f execFunc) *Prober { return New(Options{Exec: f, Log: quiet}) }
+func newProber(f execFunc) *Prober { return New(Options{Exec: f, Log: quiet, Events: &noted{}}) }
 
 // at is a target that listens where the URL says.
 func at(t testing.TB, where string) (Target, intstr.IntOrString) {
@@ -311,7 +323,7 @@ func TestExtent(t *testing.T) {
 			*at = &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1, InitialDelaySeconds: 3}
 			(*at).Exec = &v1.ExecAction{Command: []string{name}}
 		}
-		target := Target{ID: "i", Container: c, StartedAt: time.Now(), Extent: Everything}
+		target := Target{Pod: &v1.Pod{}, ID: "i", Container: c, StartedAt: time.Now(), Extent: Everything}
 		expect := func(d time.Duration, live, ready int) {
 			t.Helper()
 			time.Sleep(d)
@@ -364,8 +376,8 @@ func TestKnown(t *testing.T) {
 			*at = &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 2}
 			(*at).Exec = &v1.ExecAction{Command: []string{name}}
 		}
-		old := Target{ID: "old", Container: c, StartedAt: time.Now().Add(-time.Minute), Extent: Everything}
-		p := New(Options{Exec: f, Log: quiet, Known: map[string]pod.Probed{"old": {Started: new(true), Ready: new(true)}, "new": {Started: new(false)}}})
+		old := Target{Pod: &v1.Pod{}, ID: "old", Container: c, StartedAt: time.Now().Add(-time.Minute), Extent: Everything}
+		p := New(Options{Exec: f, Log: quiet, Events: &noted{}, Known: map[string]pod.Probed{"old": {Started: new(true), Ready: new(true)}, "new": {Started: new(false)}}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = p.Run(ctx, make(chan pod.Key, 100)) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -76,8 +77,13 @@ func (p *Prober) askPatiently(ctx context.Context, i *instance, spec *v1.Probe) 
 	return a
 }
 
-// say logs an answer. Only the first bad one is worth a line of its own.
+// say logs an answer. Only the first bad one is worth a line of its own; all of them are events, as the
+// kubelet's.
 func (p *Prober) say(i *instance, w watch, a answer) {
+	if a.outcome != succeeded {
+		p.events.Record(pod.Event{Key: i.key, UID: i.Pod.UID, Container: i.Container.Name, Warning: true, Reason: "Unhealthy",
+			Message: strings.ToUpper(w.kind[:1]) + w.kind[1:] + " probe " + notWell[a.outcome] + ": " + strings.TrimRight(a.message, ": \n")})
+	}
 	level := slog.LevelDebug
 	if a.outcome != w.last && a.outcome != succeeded {
 		level = slog.LevelWarn
@@ -85,6 +91,9 @@ func (p *Prober) say(i *instance, w watch, a answer) {
 	p.log.Log(context.Background(), level, "probed", "pod", i.key.String(), "container", i.Container.Name,
 		"probe", w.kind, "outcome", a.outcome.String(), "why", a.message)
 }
+
+// notWell words an answer that is not well.
+var notWell = map[outcome]string{failed: "failed", unknown: "could not be asked"}
 
 // note writes down what a probe has come to, and reports whether that is new.
 func (p *Prober) note(i *instance, kind string, a answer) bool {

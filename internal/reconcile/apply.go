@@ -39,6 +39,9 @@ func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.
 func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error {
 	switch a := a.(type) {
 	case plan.CreateSandbox:
+		if a.Attempt > 0 {
+			w.tell("", normal, "SandboxChanged", "The pod's namespaces and network are made anew")
+		}
 		return w.failed("", plan.ReasonFailedSandbox, w.createSandbox(ctx, seen, a))
 	case plan.EnsureImage:
 		if err := w.ensureImage(ctx, a.Container); err != nil {
@@ -48,12 +51,17 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 	case plan.StartContainer:
 		return w.failed(a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
 	case plan.RunPreStop:
+		w.tellStop(a.Container, a.Why)
 		return w.preStop(ctx, seen, a)
 	case plan.Resize:
 		return w.failed(plan.FailureResize+a.Container, "FailedResize", w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container)))
 	case plan.Terminate:
+		if w.signalled[a.ID].Asked.IsZero() { // else it was told when its preStop hook began
+			w.tellStop(a.Container, a.Why)
+		}
 		return w.signal(ctx, a.ID, "")
 	case plan.Kill:
+		w.tell(a.Container, normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
 		return w.signal(ctx, a.ID, "SIGKILL")
 	case plan.Reap:
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
@@ -84,6 +92,7 @@ func (w *worker) failed(name, reason string, err error) error {
 		return err
 	case errors.As(err, &start):
 		// The instance exists and shows why it ended.
+		w.tell(name, warning, "Failed", "Error: "+err.Error())
 		w.log.Warn("container did not start", "container", name, "why", err)
 		delete(w.failures, name)
 		return nil
@@ -95,6 +104,7 @@ func (w *worker) failed(name, reason string, err error) error {
 		f.Count = 0
 	}
 	w.failures[name] = plan.Failure{Reason: reason, Message: err.Error(), At: time.Now(), Count: f.Count + 1}
+	w.tellFailure(name, reason, err)
 	w.log.Warn("failed; trying again later", "container", name, "reason", reason, "why", err)
 	return nil
 }
@@ -138,6 +148,8 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, Image: image, Env: in.Env, Mounts: mounts,
 		})
 		if err == nil {
+			w.tell(c.Name, normal, "Created", "Created container "+c.Name)
+			w.tell(c.Name, normal, "Started", "Started container "+c.Name)
 			if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
 				w.hooks.due[c.Name] = a.Attempt
 			}

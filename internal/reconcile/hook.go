@@ -167,6 +167,7 @@ func (w *worker) keepHook(r hookResult) {
 	if h.pre {
 		reason = "FailedPreStopHook"
 	}
+	w.tell(h.container, warning, reason, r.err.Error())
 	w.log.Warn("hook failed", "container", h.container, "reason", reason, "why", r.err)
 	if !h.pre {
 		h.failed = &pod.Failed{Why: reason, Message: r.err.Error()}

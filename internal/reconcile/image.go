@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,6 +20,8 @@ type image struct {
 
 type pullResult struct {
 	container string
+	ref       string
+	took      time.Duration
 	of        *image
 	ready     runtime.Image
 	err       error
@@ -35,6 +38,7 @@ func (w *worker) ensureImage(ctx context.Context, container string) error {
 		ready, err := w.o.Images.Resolve(ctx, c.Image)
 		if err == nil {
 			w.images[container] = &image{ready: ready}
+			w.tell(container, normal, "Pulled", fmt.Sprintf("Image %q is present on this machine already", c.Image))
 			return nil
 		}
 		if !errors.Is(err, runtime.ErrNotFound) {
@@ -55,6 +59,8 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 	w.images[container] = i
 	logins := w.logins()
 	w.log.Info("pulling image", "container", container, "image", ref)
+	w.tell(container, normal, "Pulling", fmt.Sprintf("Pulling image %q", ref))
+	began := time.Now()
 	w.beside.Go(func() {
 		defer cancel()
 		ready, err := w.o.Images.Pull(pctx, ref, logins...)
@@ -65,7 +71,7 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 			}
 		}
 		select {
-		case w.pulled <- pullResult{container: container, of: i, ready: ready, err: err}:
+		case w.pulled <- pullResult{container: container, of: i, ref: ref, took: time.Since(began), ready: ready, err: err}:
 		case <-pctx.Done():
 		}
 	})
@@ -80,6 +86,7 @@ func (w *worker) keepPull(r pullResult) {
 	w.pulledVolume()
 	if r.err == nil {
 		w.images[r.container] = &image{ready: r.ready}
+		w.tell(r.container, normal, "Pulled", fmt.Sprintf("Pulled image %q in %s", r.ref, r.took.Round(time.Millisecond)))
 	}
 	if errors.Is(r.err, runtime.ErrUnavailable) {
 		// Kept like any failure, so that the next pull waits.

@@ -33,6 +33,32 @@ type house struct {
 	desired chan manifest.Desired
 	stop    func()
 	o       reconcile.Options
+	events  events
+}
+
+// events are what was recorded, a line each.
+type events struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (e *events) Record(event pod.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kind := "normal"
+	if event.Warning {
+		kind = "warning"
+	}
+	e.lines = append(e.lines, strings.TrimSpace(fmt.Sprintf("%s %s %s/%s: %s", kind, event.Reason, event.Key.Name, event.Container, event.Message)))
+}
+
+// take returns what was recorded since it was asked last.
+func (e *events) take() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text := strings.Join(e.lines, "\n")
+	e.lines = nil
+	return text
 }
 
 // board keeps the last status of every pod.
@@ -88,7 +114,8 @@ func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) 
 	h.o = reconcile.Options{Looker: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
 		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Takes: func(pod.Observed) bool { return true }}
 	found := make(chan pod.Key)
-	prober := probe.New(probe.Options{Exec: rt, Log: log})
+	h.o.Events = &h.events
+	prober := probe.New(probe.Options{Exec: rt, Log: log, Events: &h.events})
 	h.o.Prober, h.o.Found = prober, found
 	for _, option := range options {
 		option(&h.o)

@@ -71,6 +71,9 @@ type Publisher interface {
 	Gone(key pod.Key) error
 }
 
+// Recorder keeps what happened. It does not block.
+type Recorder interface{ Record(e pod.Event) }
+
 // Options make a Loop.
 type Options struct {
 	Looker     Looker
@@ -82,6 +85,7 @@ type Options struct {
 	Logs       Logs
 	Prober     Prober
 	Publisher  Publisher
+	Events     Recorder
 	// Found tells of which pods something new was found by probes.
 	Found <-chan pod.Key
 	// Owner is the kind of run that is written down with each pod: "serve" or "once".

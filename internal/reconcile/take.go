@@ -35,6 +35,7 @@ func (w *worker) take(seen pod.Observed) {
 		w.stopPulls()
 		clear(w.failures)
 	}
+	w.tellManifest()
 	w.stale = w.stale || before != w.pod
 }
 

@@ -56,6 +56,7 @@ type worker struct {
 	beside    sync.WaitGroup // pulls and hooks
 	trouble   int            // failed rounds in a row
 	said      string         // the last trouble that was logged
+	told      told           // what the last events of their kind were
 }
 
 const (
@@ -169,6 +170,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		if !p.Again {
 			w.earlier, w.replaced = false, false
 		}
+		w.tellPlan(seen, p)
 		w.publish(seen, p)
 		w.remember(seen, p)
 		w.followLogs(seen)

@@ -1,0 +1,89 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/pod"
+)
+
+// lastLines is how many lines of a container that is not well describe shows.
+const lastLines = 10
+
+// describeLogs shows the last lines of the containers that are not well.
+func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
+	for _, r := range initialFirst(roles(p)) {
+		if r.status == nil || !unwell(p, r) {
+			continue
+		}
+		inst, err := instance(p, r, r.status.State.Running != nil && r.status.LastTerminationState.Terminated != nil)
+		if err != nil {
+			continue // it has written nothing
+		}
+		text := a.lastLines(ctx, inst)
+		if text == "" {
+			continue
+		}
+		fmt.Fprintf(d.out, "Last Log of %s:\n", r.container.Name)
+		for line := range strings.Lines(text) {
+			fmt.Fprintf(d.out, "  %s\n", plain(strings.TrimRight(line, "\r\n")))
+		}
+	}
+}
+
+// unwell reports that a container failed, or did so before it was restarted and is not ready since.
+func unwell(p *v1.Pod, r role) bool {
+	if t := r.status.State.Terminated; t != nil {
+		return t.ExitCode != 0
+	}
+	before := r.status.LastTerminationState.Terminated
+	return p.Status.Phase != v1.PodSucceeded && before != nil && (before.ExitCode != 0 || r.status.State.Waiting != nil) && !r.status.Ready
+}
+
+// lastLines are the last lines that an instance wrote, of both its streams; "" if there are none any more.
+func (a *app) lastLines(ctx context.Context, inst pod.Instance) string {
+	if err := logs.CatchUp(ctx, a.dirs(), inst); err != nil {
+		a.log.Debug("the newest lines of a log may be missing", "why", err)
+	}
+	tail := lastLines
+	var out bytes.Buffer
+	w := io.Writer(&out)
+	err := logs.Read(ctx, a.dirs().ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), logs.ReadOptions{Tail: &tail}, w, w)
+	if err != nil {
+		return ""
+	}
+	return out.String()
+}
+
+// describeEvents shows what happened to the revision.
+func (a *app) describeEvents(d description, p *v1.Pod) error {
+	records, err := events.Read(a.dirs())
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"  Type", "Reason", "Age", "Message"}}
+	for _, r := range records {
+		if (pod.Key{Namespace: r.Namespace, Name: r.Name}) != pod.KeyOf(p) || r.UID != p.UID && r.UID != "" {
+			continue
+		}
+		when := age(r.Last, d.now)
+		if r.Count > 1 {
+			when += " (x" + strconv.Itoa(r.Count) + " over " + age(r.First, d.now) + ")"
+		}
+		rows = append(rows, []string{"  " + r.Event().Type, r.Reason, when, strings.ReplaceAll(r.Message, "\n", "; ")})
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	fmt.Fprintln(d.out, "Events:")
+	t := table{out: d.out}
+	return t.print(rows...)
+}

@@ -1,0 +1,190 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+var began = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+
+// record is an event of a pod at so many seconds.
+func record(name, reason string, at int) Record {
+	when := began.Add(time.Duration(at) * time.Second)
+	return Record{Namespace: "default", Name: name, UID: "u", Reason: reason, Message: "m", Count: 1, First: when, Last: when}
+}
+
+func text(records []Record) string {
+	var out []string
+	for _, r := range records {
+		out = append(out, fmt.Sprintf("%s %s x%d %d-%d", r.Name, r.Reason, r.Count, int(r.First.Sub(began).Seconds()), int(r.Last.Sub(began).Seconds())))
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestFoldCountsAndOrders(t *testing.T) {
+	t.Parallel()
+	other := record("web", "Started", 3)
+	other.UID = "v"
+	got := text(fold([]Record{record("web", "Started", 1), record("web", "BackOff", 2), other, record("web", "Started", 9), record("db", "Started", 4), record("web", "Started", 5)}))
+	if want := "web BackOff x1 2-2\nweb Started x1 3-3\ndb Started x1 4-4\nweb Started x3 1-9"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTrimDropsTheOldest(t *testing.T) {
+	t.Parallel()
+	var all []Record
+	for i := range 3000 {
+		all = append(all, record(fmt.Sprint("pod", i%40), fmt.Sprint("r", i), i))
+	}
+	kept := trim(all)
+	if len(kept) != mostOfAll || kept[len(kept)-1].Reason != "r2999" || kept[0].Reason != "r2000" {
+		t.Errorf("%d kept, from %s", len(kept), kept[0].Reason)
+	}
+	kept = trim(append([]Record{record("quiet", "Started", 0)}, all[:2000]...)[:1000])
+	if kept[0].Name != "quiet" {
+		t.Errorf("one of another pod pushed it out: %s", kept[0].Name)
+	}
+	var one []Record
+	for i := range 200 {
+		one = append(one, record("web", fmt.Sprint("r", i), i))
+	}
+	if kept = trim(one); len(kept) != mostOfPod || kept[0].Reason != "r150" {
+		t.Errorf("%d of one pod kept, from %s", len(kept), kept[0].Reason)
+	}
+}
+
+// Whatever a writer that was killed left, the next one's lines are whole.
+func TestALineThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Root: t.TempDir()}
+	must(t, add(dirs.Events(), []Record{record("web", "Pulled", 1), record("web", "Started", 2)}))
+	whole, err := os.ReadFile(dirs.Events())
+	must(t, err)
+	for cut := 0; cut < len(whole); cut += 11 {
+		must(t, os.WriteFile(dirs.Events(), whole[:cut], 0o600))
+		must(t, add(dirs.Events(), []Record{record("web", "BackOff", 3)}))
+		got, err := Read(dirs)
+		must(t, err)
+		if len(got) == 0 || got[len(got)-1].Reason != "BackOff" {
+			t.Fatalf("cut at %d: %s", cut, text(got))
+		}
+		if first := bytes.IndexByte(whole, '\n'); cut > first && got[0].Reason != "Pulled" {
+			t.Fatalf("cut at %d: a whole line is lost: %s", cut, text(got))
+		}
+	}
+}
+
+// Several processes write, and each may write the file anew.
+func TestManyWriters(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Root: t.TempDir()}
+	var writing sync.WaitGroup
+	for w := range 4 {
+		writing.Go(func() {
+			for i := range 100 {
+				if err := add(dirs.Events(), []Record{record(fmt.Sprint("pod", w), "Started", i)}); err != nil {
+					t.Error(err)
+				}
+				if i%30 == w {
+					f, err := lock(dirs.Events())
+					if err == nil {
+						err = shrink(dirs.Events())
+						f.Close()
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	writing.Wait()
+	got, err := Read(dirs)
+	must(t, err)
+	for _, r := range got {
+		if r.Count != 100 {
+			t.Errorf("%s: %d, want 100", r.Name, r.Count)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("got\n%s", text(got))
+	}
+}
+
+func TestTheFileStaysSmall(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Root: t.TempDir()}
+	long := record("web", "Unhealthy", 0)
+	var size int64
+	for i := range 30 {
+		var some []Record
+		for j := range 50 {
+			r := long
+			r.Name, r.Message = fmt.Sprint("pod", j), fmt.Sprint(i%40, strings.Repeat("x", 900))
+			some = append(some, r)
+		}
+		must(t, add(dirs.Events(), some))
+		info, err := os.Stat(dirs.Events())
+		must(t, err)
+		size = max(size, info.Size())
+	}
+	if size > 2*mostBytes {
+		t.Errorf("grew to %d bytes", size)
+	}
+	if got, err := Read(dirs); err != nil || len(got) < 50 {
+		t.Errorf("%d left: %v", len(got), err)
+	}
+}
+
+func TestRecorder(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Root: t.TempDir()}
+	r := New(dirs, "node1", slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	key := pod.Key{Namespace: "default", Name: "web-node1"}
+	for range 3 {
+		r.Record(pod.Event{Key: key, UID: "u", Container: "app", Warning: true, Reason: "BackOff", Message: strings.Repeat("ü", 1000)})
+	}
+	r.Record(pod.Event{Reason: "FailedValidation", Message: "bad"})
+	go func() { done <- r.Run(ctx) }()
+	cancel() // what is left is written all the same
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	got, err := Read(dirs)
+	must(t, err)
+	if len(got) != 2 {
+		t.Fatalf("got %s", text(got))
+	}
+	e, n := got[0].Event(), got[1].Event()
+	if e.Count != 3 {
+		e, n = n, e
+	}
+	if e.Count != 3 || e.Type != "Warning" || e.InvolvedObject.Kind != "Pod" || e.InvolvedObject.FieldPath != "spec.containers{app}" ||
+		e.InvolvedObject.UID != "u" || e.Source.Host != "node1" || len(e.Message) > mostMessage || !strings.HasSuffix(e.Message, "ü…") {
+		t.Errorf("%+v", e)
+	}
+	if n.InvolvedObject.Kind != "Node" || n.InvolvedObject.Name != "node1" || n.Namespace != "default" || n.Name == e.Name {
+		t.Errorf("%+v", n)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

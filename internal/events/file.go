@@ -1,0 +1,110 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+)
+
+// mostBytes is how large the file gets before it is written anew, folded; half of it may be left then.
+const mostBytes = 1 << 20
+
+// Read returns what is kept, the newest last; nothing where nothing ever happened.
+func Read(dirs layout.Dirs) ([]Record, error) {
+	data, err := os.ReadFile(dirs.Events())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading events: %w", err)
+	}
+	return trim(fold(decode(data))), nil
+}
+
+// add appends records to the file at path. Several processes may do so at once, and any may be killed while
+// it does.
+func add(path string, records []Record) error {
+	text, err := encode(records)
+	if err != nil {
+		return fmt.Errorf("encoding events: %w", err)
+	}
+	f, err := lock(path)
+	if err != nil {
+		return fmt.Errorf("writing events: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("writing events: %w", err)
+	}
+	if whole, err := endsWhole(f, info.Size()); err != nil || !whole {
+		text = append([]byte{'\n'}, text...) // a line that was cut off ends here
+	}
+	if _, err := f.Write(text); err != nil {
+		return fmt.Errorf("writing events: %w", err)
+	}
+	if info.Size()+int64(len(text)) < mostBytes {
+		return nil
+	}
+	return shrink(path)
+}
+
+// lock opens the file for appending and locks it. While it waited, another process may have put a smaller
+// file in its place.
+func lock(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			f.Close()
+			return nil, err
+		}
+		mine, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		if there, err := os.Stat(path); err == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		f.Close()
+	}
+}
+
+func endsWhole(f *os.File, size int64) (bool, error) {
+	if size == 0 {
+		return true, nil
+	}
+	var last [1]byte
+	_, err := f.ReadAt(last[:], size-1)
+	return last[0] == '\n', err
+}
+
+// shrink writes the file anew, folded and trimmed, while it is locked.
+func shrink(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("shrinking events: %w", err)
+	}
+	records := trim(fold(decode(data)))
+	text, err := encode(records)
+	for err == nil && len(text) > mostBytes/2 {
+		records = records[(len(records)+3)/4:] // long messages
+		text, err = encode(records)
+	}
+	if err != nil {
+		return fmt.Errorf("shrinking events: %w", err)
+	}
+	if err := host.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("shrinking events: %w", err)
+	}
+	return nil
+}

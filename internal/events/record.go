@@ -1,0 +1,147 @@
+// Package events keeps what happened to pods on disk, for people to read later: one file of lines that are
+// only appended to, folded when it is read and when it has grown too large. It owns the file. It decides
+// nothing, and nothing that podrun decides rests on it: a line that a power cut took is no harm.
+package events
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Record is one thing that happened, once or several times. Its JSON is a line of the file.
+type Record struct {
+	// Namespace and Name are the pod's; without a namespace, Name is the node's.
+	Namespace string  `json:"ns,omitempty"`
+	Name      string  `json:"name"`
+	UID       pod.UID `json:"uid,omitempty"`
+	Container string  `json:"ctr,omitempty"`
+	// Node is where it happened.
+	Node    string `json:"node,omitempty"`
+	Warning bool   `json:"warn,omitempty"`
+	Reason  string `json:"reason"`
+	Message string `json:"msg,omitempty"`
+	// Count is how often it happened, between First and Last.
+	Count int       `json:"n"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+}
+
+// The most that is kept: of one pod's events, of all, and of a message's bytes, which is Kubernetes' limit.
+const (
+	mostOfPod   = 50
+	mostOfAll   = 1000
+	mostMessage = 1024
+)
+
+// same is what two records have in common that are of one thing.
+type same struct {
+	namespace, name string
+	uid             pod.UID
+	container, node string
+	warning         bool
+	reason, message string
+}
+
+func (r Record) same() same {
+	return same{namespace: r.Namespace, name: r.Name, uid: r.UID, container: r.Container, node: r.Node, warning: r.Warning, reason: r.Reason, message: r.Message}
+}
+
+// fold joins the records that are of one thing; the one that happened last comes last.
+func fold(records []Record) []Record {
+	at := map[same]int{}
+	var out []Record
+	for _, r := range records {
+		key := r.same()
+		i, seen := at[key]
+		if !seen {
+			at[key] = len(out)
+			out = append(out, r)
+			continue
+		}
+		o := &out[i]
+		o.Count += r.Count
+		if r.First.Before(o.First) {
+			o.First = r.First
+		}
+		if r.Last.After(o.Last) {
+			o.Last = r.Last
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Record) int { return cmp.Or(a.Last.Compare(b.Last), a.First.Compare(b.First)) })
+	return out
+}
+
+// trim drops the oldest of a pod that has too many, and of all. The records are folded.
+func trim(records []Record) []Record {
+	type name struct{ namespace, name string }
+	of := map[name]int{}
+	var kept []Record
+	for _, r := range slices.Backward(records) {
+		key := name{r.Namespace, r.Name}
+		if of[key]++; of[key] > mostOfPod || len(kept) == mostOfAll {
+			continue
+		}
+		kept = append(kept, r)
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// decode reads lines. One that is cut off, or that another version wrote, is left out.
+func decode(data []byte) []Record {
+	var records []Record
+	for line := range bytes.Lines(data) {
+		var r Record
+		if json.Unmarshal(line, &r) == nil && r.Name != "" && r.Reason != "" && r.Count > 0 {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+func encode(records []Record) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	for _, r := range records {
+		if err := enc.Encode(r); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// Event is the record as Kubernetes has it.
+func (r Record) Event() v1.Event {
+	kind, namespace := "Pod", r.Namespace
+	if namespace == "" {
+		kind, namespace = "Node", metav1.NamespaceDefault
+	}
+	e := v1.Event{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%+v", r.same())
+	e.Name, e.Namespace = r.Name+"."+strconv.FormatUint(h.Sum64(), 16), namespace
+	e.CreationTimestamp = metav1.Time{Time: r.First}
+	e.InvolvedObject = v1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID}
+	if r.Container != "" {
+		e.InvolvedObject.FieldPath = "spec.containers{" + r.Container + "}"
+	}
+	e.Reason, e.Message, e.Type = r.Reason, r.Message, v1.EventTypeNormal
+	if r.Warning {
+		e.Type = v1.EventTypeWarning
+	}
+	e.Source = v1.EventSource{Component: "podrun", Host: r.Node}
+	e.ReportingController, e.ReportingInstance = "podrun", r.Node
+	e.FirstTimestamp, e.LastTimestamp, e.Count = metav1.Time{Time: r.First}, metav1.Time{Time: r.Last}, int32(r.Count)
+	return e
+}

@@ -1,0 +1,105 @@
+package events
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// lag is how long events are gathered before they are written: what happens at once is one write, and none
+// of it is on the way of a start.
+const lag = 500 * time.Millisecond
+
+// mostPending bounds what waits to be written when the disk takes nothing.
+const mostPending = 10000
+
+// Recorder writes events down while Run runs.
+type Recorder struct {
+	dirs layout.Dirs
+	node string
+	log  *slog.Logger
+	bell chan struct{}
+
+	mu      sync.Mutex
+	pending []Record
+}
+
+// New makes a Recorder for what happens on a node.
+func New(dirs layout.Dirs, node string, log *slog.Logger) *Recorder {
+	return &Recorder{dirs: dirs, node: node, log: log, bell: make(chan struct{}, 1)}
+}
+
+// Record takes note of an event. It does not block, and may be called from any goroutine.
+func (r *Recorder) Record(e pod.Event) {
+	now := time.Now()
+	record := Record{
+		Namespace: e.Key.Namespace, Name: e.Key.Name, UID: e.UID, Container: e.Container, Node: r.node,
+		Warning: e.Warning, Reason: e.Reason, Message: shortened(e.Message), Count: 1, First: now.UTC(), Last: now.UTC(),
+	}
+	if e.Key == (pod.Key{}) {
+		record.Name = r.node
+	}
+	r.mu.Lock()
+	if len(r.pending) < mostPending {
+		r.pending = append(r.pending, record)
+	}
+	r.mu.Unlock()
+	select {
+	case r.bell <- struct{}{}:
+	default:
+	}
+}
+
+func shortened(message string) string {
+	message = strings.TrimSpace(message)
+	if len(message) <= mostMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:mostMessage-len("…")], "") + "…"
+}
+
+// Run writes until ctx ends, and then what is left.
+func (r *Recorder) Run(ctx context.Context) error {
+	said := ""
+	write := func() {
+		err := r.write()
+		switch {
+		case err == nil:
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			r.log.Warn("what happened is not kept", "why", err)
+		}
+	}
+	defer write()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.bell:
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lag):
+		}
+		write()
+	}
+}
+
+// write writes what is pending; what cannot be written is lost, for there may be no end of it.
+func (r *Recorder) write() error {
+	r.mu.Lock()
+	pending := r.pending
+	r.pending = nil
+	r.mu.Unlock()
+	if len(pending) == 0 {
+		return nil
+	}
+	return add(r.dirs.Events(), fold(pending))
+}

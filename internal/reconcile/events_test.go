@@ -1,0 +1,125 @@
+package reconcile_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+func (h *house) wantEvents(when, want string) {
+	h.t.Helper()
+	synctest.Wait()
+	if got := h.events.take(); got != want {
+		h.t.Errorf("events %s:\n%s\nwant\n%s", when, got, want)
+	}
+}
+
+func TestEventsOfACrashLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second, Exit: 1}}))
+		defer h.stop()
+		h.want(web())
+		const started = `normal Pulled web/a: Image "a:1" is present on this machine already
+normal Created web/a: Created container a
+normal Started web/a: Started container a`
+		h.wantEvents("of the start", started)
+		after(1500 * time.Millisecond) // it is restarted at once the first time
+		h.wantEvents("of the first restart", started)
+		after(time.Second)
+		const backoff = "warning BackOff web/a: Back-off restarting failed container a"
+		h.wantEvents("of the back-off", backoff)
+		after(8 * time.Second) // nothing new
+		h.wantEvents("while it waits", "")
+		after(3 * time.Second)
+		h.wantEvents("of the second restart", started+"\n"+backoff)
+		h.want()
+		h.wantEvents("of the removal", "")
+	})
+}
+
+func TestEventsOfAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		defer h.stop()
+		h.want(web())
+		h.events.take()
+		h.want()
+		h.wantEvents("of the stop", "normal Killing web/a: Stopping container a: not wanted")
+		after(31 * time.Second)
+		h.wantEvents("of the kill", "normal Killing web/a: Killing container a: grace period over")
+	})
+}
+
+func TestEventsOfPulls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := fake.New("boot-1", "serve")
+		rt.Fail("Pull", errors.New("registry says no"))
+		h := start(t, rt)
+		defer h.stop()
+		h.want(web())
+		const failed = `normal Pulling web/a: Pulling image "a:1"
+warning Failed web/a: Failed to pull image "a:1": registry says no`
+		h.wantEvents("of the first pull", failed)
+		after(10500 * time.Millisecond)
+		h.wantEvents("of the second pull", failed+"\n"+`warning BackOff web/a: Back-off pulling image "a:1"`)
+		rt.Fail("Pull", nil)
+		after(21 * time.Second)
+		h.wantEvents("of the third pull", `normal Pulling web/a: Pulling image "a:1"
+normal Pulled web/a: Pulled image "a:1" in 0s
+normal Created web/a: Created container a
+normal Started web/a: Started container a`)
+	})
+}
+
+func TestEventsOfProbesAndManifests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.OnExec(commands(map[string]func() int{"live": from(3500*time.Millisecond, 0, 1)}))
+		h := start(t, rt)
+		defer h.stop()
+		p := web()
+		p.Spec.Containers[0].LivenessProbe = execProbe("live")
+		h.want(p)
+		h.events.take()
+		after(5200 * time.Millisecond)
+		const unhealthy = "warning Unhealthy web/a: Liveness probe failed: exit code 1"
+		h.wantEvents("of two failures", unhealthy+"\n"+unhealthy+`
+normal Killing web/a: Stopping container a: failed liveness probe
+normal Pulled web/a: Image "a:1" is present on this machine already
+normal Created web/a: Created container a
+normal Started web/a: Started container a
+`+unhealthy)
+
+		bad := desired(p)
+		bad.Problems = []manifest.Problem{{Origin: manifest.Origin{Source: "file", Path: "/m/web.yaml"}, Err: errors.New("/m/web.yaml:12: bad")}}
+		rt.OnExec(commands(map[string]func() int{"live": always(0)}))
+		for range 2 { // once only
+			h.desired <- bad
+			synctest.Wait()
+		}
+		h.wantEvents("of a manifest that turned bad", "warning FailedValidation web/: /m/web.yaml:12: bad")
+		h.want(p)
+		h.desired <- bad
+		h.wantEvents("of one that turned bad again", "warning FailedValidation web/: /m/web.yaml:12: bad")
+	})
+}
+
+func TestEventsOfAPodThatCannotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		p := newPod("web", "u1", v1.RestartPolicyNever, "a")
+		p.Spec.NodeSelector = map[string]string{"gpu": "yes"}
+		h.want(p)
+		after(time.Minute)
+		h.wantEvents("of an unfit node", "warning NodeAffinity web/: the node does not have what nodeSelector asks for: gpu=yes")
+	})
+}
