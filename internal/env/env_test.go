@@ -32,7 +32,10 @@ func inside(change ...func(c *v1.Container)) pod.Inside {
 			ConfigMaps: map[pod.Key]*v1.ConfigMap{key: {Data: map[string]string{"z": "from map", "a": "first"}, BinaryData: map[string][]byte{"b": {1}}}},
 			Secrets:    map[pod.Key]*v1.Secret{key: {Data: map[string][]byte{"pass": []byte("word")}}},
 		},
-		Files: map[pod.FileKey]string{{Volume: "v", Path: "vars"}: "# vars\n\nA='1'\nMANY='a\nb' # said\nA='2'\n"},
+		Files: map[pod.FileKey]string{
+			{Volume: "v", Path: "vars"}:  "# vars\n\nA='1'\nMANY='a\nb' # said\nA='2'\n",
+			{Volume: "v", Path: "other"}: "A='1'\nA=2\n",
+		},
 	}
 }
 
@@ -106,6 +109,7 @@ func TestResolveOne(t *testing.T) {
 		{"file, over lines", ofFile("vars", "MANY", false), "a\nb"},
 		{"file, no key", ofFile("vars", "B", false), `error: environment variable key "B" not found in file vars of volume v`},
 		{"file, no key, optional", ofFile("vars", "B", true), "not set"},
+		{"file of another form", ofFile("other", "A", true), "error: file other of volume v: line 2 is not of the form KEY='value', with no space around the ="},
 		{"no file", ofFile("none", "A", false), "error: couldn't find file none in volume v"},
 		{"no file, optional", ofFile("none", "A", true), "not set"},
 	} {
@@ -131,10 +135,10 @@ func TestResolveOne(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"A=1":        "line 1 of the file is not of the form KEY='value'",
-		"\nA":        "line 2 of the file is not of the form KEY='value'",
-		"A='1\nb\n":  "the value that begins in line 1 of the file has no closing quote",
-		"A='1' more": "line 1 of the file has text after the closing quote",
+		"A=1":        "line 1 is not of the form KEY='value', with no space around the =",
+		"\nA":        "line 2 is not of the form KEY='value', with no space around the =",
+		"A='1\nb\n":  "the value that begins in line 1 has no closing quote",
+		"A='1' more": "line 1 has text after the closing quote",
 	} {
 		if _, _, err := lookUp(text, "A"); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)

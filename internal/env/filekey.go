@@ -13,10 +13,12 @@ import (
 func fileKey(files map[pod.FileKey]string, ref *v1.FileKeySelector) (value string, found bool, err error) {
 	text, there := files[pod.FileKey{Volume: ref.VolumeName, Path: ref.Path}]
 	if there {
-		value, found, err = lookUp(text, ref.Key)
+		if value, found, err = lookUp(text, ref.Key); err != nil {
+			return "", false, fmt.Errorf("file %s of volume %s: %w", ref.Path, ref.VolumeName, err)
+		}
 	}
-	if err != nil || found || isTrue(ref.Optional) {
-		return value, found, err
+	if found || isTrue(ref.Optional) {
+		return value, found, nil
 	}
 	if !there {
 		return "", false, fmt.Errorf("couldn't find file %s in volume %s", ref.Path, ref.VolumeName)
@@ -36,13 +38,13 @@ func lookUp(text, key string) (value string, found bool, err error) {
 		}
 		name, quoted, ok := strings.Cut(line, "=")
 		if !ok || !strings.HasPrefix(quoted, "'") {
-			return "", false, fmt.Errorf("line %d of the file is not of the form KEY='value'", n)
+			return "", false, fmt.Errorf("line %d is not of the form KEY='value', with no space around the =", n)
 		}
 		quoted = quoted[1:]
 		begin := n
 		for !strings.Contains(quoted, "'") {
 			if rest == "" {
-				return "", false, fmt.Errorf("the value that begins in line %d of the file has no closing quote", begin)
+				return "", false, fmt.Errorf("the value that begins in line %d has no closing quote", begin)
 			}
 			line, rest, _ = strings.Cut(rest, "\n")
 			quoted += "\n" + line
@@ -50,7 +52,7 @@ func lookUp(text, key string) (value string, found bool, err error) {
 		}
 		content, after, _ := strings.Cut(quoted, "'")
 		if after = strings.TrimSpace(after); after != "" && !strings.HasPrefix(after, "#") {
-			return "", false, fmt.Errorf("line %d of the file has text after the closing quote", n)
+			return "", false, fmt.Errorf("line %d has text after the closing quote", n)
 		}
 		if strings.TrimSpace(name) == key {
 			value, found = content, true

@@ -152,7 +152,9 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 		for _, volume := range kept.Pod.Spec.Volumes {
 			if c := volume.PersistentVolumeClaim; c != nil {
 				key := pod.Key{Namespace: kept.Pod.Namespace, Name: c.ClaimName}
-				users[key] = append(users[key], kept.Pod.Name)
+				if !slices.Contains(users[key], kept.Pod.Name) {
+					users[key] = append(users[key], kept.Pod.Name)
+				}
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestClaims(t *testing.T) {
 		t.Error(err)
 	}
 	manifest := f.root + "/pods/u1/pod.json"
-	write(t, manifest, `{"pod":{"metadata":{"name":"web-node1","namespace":"default"},"spec":{"containers":null,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]}}}`)
+	write(t, manifest, `{"pod":{"metadata":{"name":"web-node1","namespace":"default"},"spec":{"containers":null,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},{"name":"w","persistentVolumeClaim":{"claimName":"data","readOnly":true}}]}}}`)
 	if all, err := f.Claims(); err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
 		t.Errorf("%+v, %v", all, err)
 	}

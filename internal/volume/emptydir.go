@@ -120,51 +120,51 @@ func (v *Volumes) mountMemory(uid pod.UID, dir, kind, options string) error {
 	if err != nil || mounted {
 		return err
 	}
-	root, err := v.openPod(uid)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	within, err := filepath.Rel(v.dirs.Pod(uid), dir)
-	if err != nil {
-		return err
-	}
-	target, err := root.Open(within)
+	target, err := v.openWithin(uid, dir)
 	if err != nil {
 		return err
 	}
 	defer target.Close()
-	// By its descriptor: a symbolic link that is put in its place leads nowhere.
-	at := "/proc/self/fd/" + strconv.Itoa(int(target.Fd()))
-	if err := unix.Mount(mountSource, at, kind, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err := unix.Mount(mountSource, descriptor(target), kind, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mounting %s on %s: %w", kind, dir, err)
 	}
 	return nil
 }
 
-// groupDir gives an emptyDir's own directory to the group, unless it is the group's. What is in it came
-// from the pod itself.
-func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
+// openWithin opens a directory of the pod's. What is done by its descriptor is done to it, whatever link is
+// put in its place meanwhile.
+func (v *Volumes) openWithin(uid pod.UID, dir string) (*os.File, error) {
 	root, err := v.openPod(uid)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
 	within, err := filepath.Rel(v.dirs.Pod(uid), dir)
 	if err != nil {
+		return nil, err
+	}
+	return root.OpenFile(within, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+// groupDir gives an emptyDir's own directory to the group, unless it is the group's. What is in it came
+// from the pod itself.
+func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
+	own, err := v.openWithin(uid, dir)
+	if err != nil {
 		return err
 	}
-	info, err := root.Lstat(within)
+	defer own.Close()
+	info, err := own.Stat()
 	if err != nil {
 		return err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int64(st.Gid) == group {
 		return nil
 	}
-	if err := root.Chmod(within, info.Mode()|os.ModeSetgid); err != nil {
+	if err := own.Chmod(info.Mode() | os.ModeSetgid); err != nil {
 		return err
 	}
-	return root.Lchown(within, -1, int(group)) // last: it tells that all is done
+	return own.Chown(-1, int(group)) // last: it tells that all is done
 }
 
 // makeDir makes a volume's directory, which every user may write to, unless it is there.

@@ -190,11 +190,17 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestSwaps: who enters ..data once sees one content whole, however often it is replaced meanwhile.
+// TestSwaps: who enters ..data once sees one content whole, however often it is replaced meanwhile. It is a
+// Secret because memory is fast.
 func TestSwaps(t *testing.T) {
+	needRoot(t)
 	const swaps = 10000
 	f := newFixture(t)
-	in := pod.Inside{Pod: podWith(configMap()), Objects: objects(map[string]string{"a": "0", "b": "0"}, nil)}
+	both := func(text string) pod.Objects {
+		return objects(nil, map[string][]byte{"a": []byte(text), "b": []byte(text)})
+	}
+	secret := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "m"}}}
+	in := pod.Inside{Pod: podWith(secret), Objects: both("0")}
 	dir, _ := f.fill(t, in)
 	done := make(chan error, 1)
 	stop := make(chan struct{})
@@ -232,8 +238,7 @@ func TestSwaps(t *testing.T) {
 		}
 	}()
 	for i := range swaps {
-		text := fmt.Sprint(i + 1)
-		in.Objects = objects(map[string]string{"a": text, "b": text}, nil)
+		in.Objects = both(fmt.Sprint(i + 1))
 		if err := f.Refresh(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}

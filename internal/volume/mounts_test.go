@@ -86,6 +86,20 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestHugePages(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	p := podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}})
+	dir := f.mustSetup(t, p, mounting(mountV))
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil || fs.Type != unix.HUGETLBFS_MAGIC || fs.Bsize != 2<<20 {
+		t.Errorf("pages of %d bytes, type %x, %v", fs.Bsize, fs.Type, err)
+	}
+	if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) > 0 {
+		t.Errorf("%v, %v", err, f.left(t))
+	}
+}
+
 func TestPageSize(t *testing.T) {
 	for _, c := range []struct {
 		medium v1.StorageMedium

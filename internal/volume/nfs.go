@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -19,15 +21,16 @@ func isNotEmpty(err error) bool {
 }
 
 // readyNFS mounts the export with the machine's own mount command, which knows how to reach it, unless it
-// is mounted already.
+// is mounted already. One that is mounted is not touched: its server may be out of reach, and whoever looks
+// at it then waits for ever.
 func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NFSVolumeSource) (string, error) {
-	dir, err := v.makeDir(p.UID, layout.KindNFS, name)
-	if err != nil {
-		return "", err
-	}
-	mounted, err := mountinfo.Mounted(dir)
+	dir := v.dirs.Volume(p.UID, layout.KindNFS, name)
+	mounted, err := isListed(dir)
 	if err != nil || mounted {
 		return dir, err
+	}
+	if dir, err = v.makeDir(p.UID, layout.KindNFS, name); err != nil {
+		return "", err
 	}
 	server := n.Server
 	if strings.Contains(server, ":") && !strings.HasPrefix(server, "[") {
@@ -46,4 +49,17 @@ func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NF
 		return "", fmt.Errorf("nfs: mount %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return dir, nil
+}
+
+// isListed reports that the table of mounts has one on the directory.
+func isListed(dir string) (bool, error) {
+	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Join(parent, filepath.Base(dir))))
+	return len(mounts) > 0, err
 }

@@ -161,7 +161,7 @@ var container = map[string]rule{
 	"resizePolicy":             no(),
 	"restartPolicy":            yes("an init container with Always is a sidecar"),
 	"restartPolicyRules":       yes(""),
-	"volumeDevices":            no(),
+	"volumeDevices":            never("needs a PersistentVolume that is a block device; name the device in a CDI specification of this node and in an annotation cdi.k8s.io/, or use hostPath in a privileged container"),
 	"livenessProbe":            yes(""),
 	"readinessProbe":           yes(""),
 	"startupProbe":             yes(""),

@@ -1,0 +1,95 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// mountCommand puts a command mount before the machine's, which notes down its arguments, and returns
+// where. It then does what the script says.
+func mountCommand(t *testing.T, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	asked := filepath.Join(dir, "asked")
+	text := "#!/bin/sh\necho \"$@\" >>" + asked + "\n" + script + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "mount"), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return asked
+}
+
+func exported(server string, readOnly bool) *v1.Pod {
+	return podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: server, Path: "/srv", ReadOnly: readOnly}}})
+}
+
+func TestNFS(t *testing.T) {
+	for _, c := range []struct {
+		server   string
+		readOnly bool
+		want     string
+	}{
+		{"files.example", false, "-t nfs files.example:/srv DIR"},
+		{"192.0.2.1", true, "-t nfs -o ro 192.0.2.1:/srv DIR"},
+		{"2001:db8::1", false, "-t nfs [2001:db8::1]:/srv DIR"},
+		{"[2001:db8::1]", false, "-t nfs [2001:db8::1]:/srv DIR"},
+	} {
+		asked := mountCommand(t, "")
+		f := newFixture(t)
+		mounts, err := f.Setup(t.Context(), exported(c.server, c.readOnly), mounting(mountV), pod.Sandbox{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := f.root + "/pods/u1/volumes/kubernetes.io~nfs/v"
+		got, err := os.ReadFile(asked)
+		if want := strings.Replace(c.want, "DIR", dir, 1) + "\n"; err != nil || string(got) != want {
+			t.Errorf("mount %q, %v, want %q", got, err, want)
+		}
+		if mounts[0].HostPath != dir || mounts[0].ReadOnly != c.readOnly {
+			t.Errorf("%+v", mounts[0])
+		}
+	}
+}
+
+func TestNFSFails(t *testing.T) {
+	mountCommand(t, "echo no route to host >&2; exit 32")
+	_, err := newFixture(t).Setup(t.Context(), exported("files.example", false), mounting(mountV), pod.Sandbox{})
+	if err == nil || !strings.Contains(err.Error(), "mount -t nfs files.example:/srv") || !strings.HasSuffix(err.Error(), "exit status 32: no route to host") {
+		t.Error(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	_, err = newFixture(t).Setup(t.Context(), exported("files.example", false), mounting(mountV), pod.Sandbox{})
+	if err == nil || !strings.Contains(err.Error(), "nfs: the machine has no mount command") {
+		t.Error(err)
+	}
+}
+
+// TestNFSThatIsMounted: it is not mounted again, nor is what somebody else mounted there unmounted.
+func TestNFSThatIsMounted(t *testing.T) {
+	needRoot(t)
+	asked := mountCommand(t, "")
+	f := newFixture(t)
+	p := exported("files.example", false)
+	dir := f.root + "/pods/u1/volumes/kubernetes.io~nfs/v"
+	if err := errors.Join(os.MkdirAll(dir, 0o755), unix.Mount("tmpfs", dir, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(asked); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("mounted again: %v", err)
+	}
+	if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) != 1 {
+		t.Errorf("%v, %v", err, f.left(t))
+	}
+}
