@@ -229,7 +229,7 @@ func TestImages(t *testing.T) {
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for bytes, want := range map[int64]string{0: "0B", 999: "999B", 1000: "1.0kB", 999_949: "999.9kB", 999_950: "1.0MB", 25_200_000: "25.2MB", 3e12: "3.0TB", 5e15: "5000.0TB"} {
-		if got := size(bytes); got != want {
+		if got := runtime.Bytes(bytes).String(); got != want {
 			t.Errorf("%d: got %s, want %s", bytes, got, want)
 		}
 	}

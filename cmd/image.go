@@ -47,7 +47,9 @@ func (a *app) pullCommand() *cobra.Command {
 			}
 			defer conn.Close()
 			for _, ref := range refs {
+				shown := a.showPull(ref, conn.Runtime.Pulling)
 				pulled, err := conn.Runtime.Pull(c.Context(), ref)
+				shown(err)
 				if err != nil {
 					return err
 				}

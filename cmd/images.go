@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
 )
 
@@ -94,23 +95,9 @@ func (a *app) listImages(ctx context.Context, s imageStore) error {
 		if i.Used {
 			used = "yes"
 		}
-		rows = append(rows, []string{i.Name, digest, size(i.Size), age(i.CreatedAt, time.Now()), used})
+		rows = append(rows, []string{i.Name, digest, runtime.Bytes(i.Size).String(), age(i.CreatedAt, time.Now()), used})
 	}
 	return (&table{out: a.out}).print(rows...)
-}
-
-// size writes bytes for people, in powers of 1000 as registries do.
-func size(bytes int64) string {
-	if bytes < 1000 {
-		return fmt.Sprintf("%dB", bytes)
-	}
-	value, unit := float64(bytes), ""
-	for _, unit = range []string{"kB", "MB", "GB", "TB"} {
-		if value /= 1000; value < 999.95 {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f%s", value, unit)
 }
 
 func (a *app) loadImages(ctx context.Context, s imageStore, file string) error {

@@ -85,6 +85,7 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	var reportError error
 	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
 		Timeout: f.timeout, Remove: f.remove, Progress: lines.tell,
+		Begun: lines.watch,
 		Finished: func(r agent.Result) {
 			finish()
 			a.printLogs(r, f.logs)

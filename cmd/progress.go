@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // progress shows how pods come along: on a terminal a line a pod that is kept up to date, else a line for
@@ -21,13 +22,18 @@ type progress struct {
 	began time.Time
 	// size returns the terminal's size in characters; nil: out is none.
 	size func() (width, height int)
+	// plain says that out is none, so that lines stay as they were written.
+	plain bool
 	// done reports that a pod has come to its result.
 	done func(*v1.Pod) bool
 
 	mu    sync.Mutex
 	order []pod.Key
 	lines map[pod.Key]*progressLine
-	drawn int // lines on the screen that are to be drawn over
+	// pulling tells how far the pull of an image is; nil: nobody knows yet.
+	pulling func(image string) (runtime.Progress, bool)
+	said    time.Time // when it was told last in lines
+	drawn   int       // lines on the screen that are to be drawn over
 }
 
 type progressLine struct {
@@ -35,6 +41,8 @@ type progressLine struct {
 	// took is until the state came about; over says that the pod has come to its result.
 	took time.Duration
 	over bool
+	// images are those that the pod may be waiting for.
+	images []string
 }
 
 // newProgress shows progress on out, which stays as it is where it is no terminal.
@@ -49,6 +57,7 @@ func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 			return width, height
 		}
 	}
+	p.plain = p.size == nil
 	return p
 }
 
@@ -65,6 +74,7 @@ func (l *progress) tell(p *v1.Pod) {
 		line = &progressLine{}
 		l.lines[key], l.order = line, append(l.order, key)
 	}
+	line.images = awaited(p)
 	over := l.done(p)
 	if line.state == state && line.over == over {
 		return
@@ -81,13 +91,16 @@ func (l *progress) tell(p *v1.Pod) {
 
 // tick lets the times of what is not over go on, a few times a second, until stop is closed.
 func (l *progress) tick(stop <-chan struct{}) {
-	again := time.NewTicker(200 * time.Millisecond)
+	again := time.NewTicker(redrawEvery)
 	defer again.Stop()
 	for {
 		select {
 		case <-again.C:
 			l.mu.Lock()
-			if l.size != nil { // a terminal, and not finished
+			switch {
+			case l.plain:
+				l.sayPulls()
+			case l.size != nil: // not finished
 				l.draw()
 			}
 			l.mu.Unlock()
@@ -112,7 +125,11 @@ func (l *progress) draw() {
 		if !line.over {
 			took = time.Since(l.began)
 		}
-		b.WriteString(cutTo(fmt.Sprintf("%6.1fs %s %s", took.Seconds(), key, line.state), width-1) + "\n")
+		state := line.state
+		if image, p, ok := l.pull(line); ok {
+			state = "pulling " + image + " " + bar(p)
+		}
+		b.WriteString(cutTo(fmt.Sprintf("%6.1fs %s %s", took.Seconds(), key, state), width-1) + "\n")
 	}
 	l.drawn = len(keys)
 	_, _ = io.WriteString(l.out, b.String()) // whoever closed the terminal does not want to know

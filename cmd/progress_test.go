@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime"
 )
 
 func podIn(name string, phase v1.PodPhase) *v1.Pod {
@@ -59,6 +61,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		var out bytes.Buffer
 		l := newProgress(&out, succeeded)
 		width, height := 25, 24
+		l.plain = false
 		l.size = func() (int, int) { return width, height }
 		resize := func(w, h int) {
 			l.mu.Lock()
@@ -94,4 +97,55 @@ func TestProgressOnATerminal(t *testing.T) {
 		_, _ = l.Write([]byte("the end\n"))
 		shows("a word\n   3.0s default/b Running\nthe end\n")
 	})
+}
+
+// pullingPod is a pod whose container waits for its image.
+func pullingPod() *v1.Pod {
+	p := podIn("a", v1.PodPending)
+	p.Spec.Containers = []v1.Container{{Name: "main", Image: "box:1"}}
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+	return p
+}
+
+func TestProgressOfPulls(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			l := newProgress(&out, succeeded)
+			if terminal {
+				l.plain, l.size = false, func() (int, int) { return 120, 24 }
+			}
+			l.watch(func(image string) (runtime.Progress, bool) {
+				return runtime.Progress{Fetched: 30_000_000, Total: 40_000_000, Rate: 1_000_000, Done: 1, Layers: 2}, image == "box:1"
+			})
+			stop := make(chan struct{})
+			go l.tick(stop)
+			l.tell(pullingPod())
+			time.Sleep(10_100 * time.Millisecond)
+			synctest.Wait()
+			close(stop)
+			synctest.Wait()
+			l.finish()
+			want := "   0.0s default/a ContainerCreating\n  10.0s default/a pulling box:1: 30.0MB of 40.0MB, 1.0MB/s, 1 of 2 layers\n"
+			got := out.String()
+			if terminal {
+				want, got = "  10.1s default/a pulling box:1 [===============     ]  75% 30.0MB of 40.0MB, 1.0MB/s, 1 of 2 layers\n", screen(got)
+			}
+			if got != want {
+				t.Errorf("got\n%swant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestBar(t *testing.T) {
+	for want, p := range map[string]runtime.Progress{
+		"…": {},
+		"[                    ]   0% 0B of 100B, 0B/s, 0 of 1 layers": {Total: 100, Layers: 1},
+		"[====================] 100% 100B fetched, unpacking":         {Fetched: 100, Total: 100, Done: 1, Layers: 1},
+	} {
+		if got := bar(p); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
 }

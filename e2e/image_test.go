@@ -13,7 +13,11 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // hub is a registry with one image, that can go and come back at its address.
@@ -32,11 +36,19 @@ func newHub(t *testing.T) *hub {
 	t.Cleanup(h.down)
 	image, err := tarball.ImageFromPath(setup.tuned, nil)
 	must(t, err)
+	h.push("tuned", image)
+	return h
+}
+
+// push puts an image into the registry as team/NAME:1.
+func (h *hub) push(name string, image v1.Image) {
+	t := h.t
+	t.Helper()
 	config, err := image.RawConfigFile()
 	must(t, err)
 	digest, err := image.ConfigName()
 	must(t, err)
-	h.send(http.MethodPost, "blobs/uploads/?digest="+digest.String(), "", bytes.NewReader(config))
+	h.send(http.MethodPost, name, "blobs/uploads/?digest="+digest.String(), "", bytes.NewReader(config))
 	layers, err := image.Layers()
 	must(t, err)
 	for _, layer := range layers {
@@ -44,20 +56,19 @@ func newHub(t *testing.T) *hub {
 		must(t, err)
 		content, err := layer.Compressed()
 		must(t, err)
-		h.send(http.MethodPost, "blobs/uploads/?digest="+digest.String(), "", content)
+		h.send(http.MethodPost, name, "blobs/uploads/?digest="+digest.String(), "", content)
 	}
 	text, err := image.RawManifest()
 	must(t, err)
 	kind, err := image.MediaType()
 	must(t, err)
-	h.send(http.MethodPut, "manifests/1", string(kind), bytes.NewReader(text))
-	return h
+	h.send(http.MethodPut, name, "manifests/1", string(kind), bytes.NewReader(text))
 }
 
 // send puts a part of the image into the registry.
-func (h *hub) send(method, path, kind string, content io.Reader) {
+func (h *hub) send(method, name, path, kind string, content io.Reader) {
 	h.t.Helper()
-	request, err := http.NewRequest(method, "http://"+h.address+"/v2/team/tuned/"+path, content)
+	request, err := http.NewRequest(method, "http://"+h.address+"/v2/team/"+name+"/"+path, content)
 	must(h.t, err)
 	request.Header.Set("Content-Type", kind)
 	answer, err := http.DefaultClient.Do(request)
@@ -241,5 +252,45 @@ func TestPullStops(t *testing.T) {
 	heard("was asked for the image", asked)
 	n.write("a.yaml", manifest("a", "Always", forever))
 	heard("was asked no more", ended)
+	n.ready("a-n")
+}
+
+// TestPullProgress: while a layer comes, get and describe tell how much of it is there.
+func TestPullProgress(t *testing.T) {
+	n := newNode(t)
+	h := newHub(t)
+	image, err := tarball.ImageFromPath(setup.tuned, nil)
+	must(t, err)
+	layer, err := random.Layer(4<<20, types.DockerLayer) // that no other case has brought
+	must(t, err)
+	image, err = mutate.AppendLayers(image, layer)
+	must(t, err)
+	h.push("big", image)
+	digest, err := layer.Digest()
+	must(t, err)
+	h.down()
+	open, goOn := h.handler, make(chan struct{})
+	h.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, digest.String()) {
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		open.ServeHTTP(w, r)
+	})
+	h.up()
+	ref := h.address + "/team/big:1"
+	n.write("a.yaml", inContainer(strings.Replace(manifest("a", "Always", forever), box, ref, 1), "imagePullPolicy: Always"))
+	n.serve()
+	n.awaitPod("a-n", "to tell how far the pull is", waiting("ContainerCreating", `pulling image "`+ref+`": `, "1 of 2 layers"))
+	if got := n.ok("get", "pods", "a"); !strings.Contains(got, "1 of 2 layers") {
+		t.Errorf("get: %s", got)
+	}
+	if got := n.ok("describe", "pod", "a"); !strings.Contains(got, "1 of 2 layers") {
+		t.Errorf("describe: %s", got)
+	}
+	close(goOn)
 	n.ready("a-n")
 }

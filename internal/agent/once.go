@@ -15,6 +15,7 @@ import (
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -26,6 +27,8 @@ type OnceOptions struct {
 	Remove bool
 	// Progress hears each pod whenever its status changed, from several goroutines. May be nil.
 	Progress func(p *v1.Pod)
+	// Begun is called once before anything is run, with what tells how far pulls are. May be nil.
+	Begun func(pulling func(image string) (runtime.Progress, bool))
 	// Finished is called once when the results are in, before anything is removed.
 	Finished func(r Result)
 }
@@ -78,6 +81,9 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	}
 	defer h.close()
 	h.loop.Rerun = true
+	if once.Begun != nil {
+		once.Begun(h.runtime.Pulling)
+	}
 	if h.conn != nil {
 		o.loadImages(ctx, h.conn.Runtime)
 	}

@@ -2,7 +2,9 @@ package image
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"time"
 
 	"podrun.io/podrun/internal/runtime"
 )
@@ -16,19 +18,20 @@ type Flights struct {
 // flight is one pull. Its results may be read once done is closed.
 type flight struct {
 	done  chan struct{}
+	meter *Meter
 	image runtime.Image
 	err   error
 	// cut says that who pulled gave up, so that nothing is known.
 	cut bool
 }
 
-// Pull pulls the image, or waits for whoever is pulling it already. When that one gives up, another who
-// waits goes on with the pull.
-func (f *Flights) Pull(ctx context.Context, name string, pull func(context.Context) (runtime.Image, error)) (runtime.Image, error) {
+// Pull pulls the image under name, which may end in a space and a key that tells one pull of it from another, or
+// waits for whoever is pulling it already. When that one gives up, another who waits goes on with the pull.
+func (f *Flights) Pull(ctx context.Context, name string, pull func(context.Context, *Meter) (runtime.Image, error)) (runtime.Image, error) {
 	for {
 		own, other := f.board(name)
 		if other == nil {
-			own.image, own.err = pull(ctx)
+			own.image, own.err = pull(ctx, own.meter)
 			own.cut = own.err != nil && ctx.Err() != nil
 			f.mu.Lock()
 			delete(f.byName, name)
@@ -57,7 +60,19 @@ func (f *Flights) board(name string) (own, other *flight) {
 	if f.byName == nil {
 		f.byName = map[string]*flight{}
 	}
-	own = &flight{done: make(chan struct{})}
+	own = &flight{done: make(chan struct{}), meter: NewMeter(time.Now())}
 	f.byName[name] = own
 	return own, nil
+}
+
+// Progress tells how far a pull of the image is; false: there is none.
+func (f *Flights) Progress(name string) (runtime.Progress, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, one := range f.byName {
+		if key == name || strings.HasPrefix(key, name+" ") {
+			return one.meter.Progress(time.Now()), true
+		}
+	}
+	return runtime.Progress{}, false
 }

@@ -70,7 +70,8 @@ func TestFlights(t *testing.T) {
 		var mu sync.Mutex
 		pulls := 0
 		arrive := make(chan error)
-		pull := func(ctx context.Context) (runtime.Image, error) {
+		pull := func(ctx context.Context, m *Meter) (runtime.Image, error) {
+			m.Expect("layer", 7)
 			mu.Lock()
 			pulls++
 			mu.Unlock()
@@ -85,7 +86,7 @@ func TestFlights(t *testing.T) {
 		first, giveUp := context.WithCancel(t.Context())
 		want := func(ctx context.Context) {
 			go func() {
-				i, err := f.Pull(ctx, "a", pull)
+				i, err := f.Pull(ctx, "a key", pull)
 				if err == nil && i.Name != "a" {
 					err = fmt.Errorf("image %+v", i)
 				}
@@ -101,6 +102,12 @@ func TestFlights(t *testing.T) {
 		}
 		if pulls != 1 {
 			t.Errorf("%d pulls", pulls)
+		}
+		if p, ok := f.Progress("a"); !ok || p.Total != 7 {
+			t.Errorf("progress %+v, %t", p, ok)
+		}
+		if p, ok := f.Progress("b"); ok {
+			t.Errorf("progress of nothing: %+v", p)
 		}
 		leave() // who waits may go without harm
 		if err := <-results; !errors.Is(err, context.Canceled) {
@@ -133,6 +140,9 @@ func TestFlights(t *testing.T) {
 		arrive <- nil
 		if err := <-results; err != nil || pulls != 4 {
 			t.Error(err, pulls)
+		}
+		if p, ok := f.Progress("a"); ok {
+			t.Errorf("progress after the end: %+v", p)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -316,6 +317,9 @@ func (j *judge) start(c *v1.Container, s StartContainer) {
 	}
 	switch image := j.in.Images[c.Name]; {
 	case image.Pulling:
+		if _, failed := j.in.Failures[c.Name]; image.Progress != "" || !failed {
+			j.plan.Waiting[c.Name] = Waiting{j.notYet().Reason, strings.TrimSuffix(fmt.Sprintf("pulling image %q: %s", c.Image, image.Progress), ": ")}
+		}
 	case !image.Ready:
 		j.do(EnsureImage{Container: c.Name})
 	default:

@@ -52,6 +52,8 @@ type Input struct {
 type Image struct {
 	// Pulling: a pull is under way.
 	Pulling bool
+	// Progress is how far the pull is, for people; "" until something is known.
+	Progress string
 	// Ready: the image can be run.
 	Ready bool
 }

@@ -93,7 +93,11 @@ a waits: ContainerCreating`},
 ensure image of a
 a waits: ContainerCreating`},
 		{"a pull under way is waited for", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data), Images: map[string]Image{"a": {Pulling: true}}}, `
-a waits: ContainerCreating`},
+a waits: ContainerCreating: pulling image "img:1"`},
+		{"a pull tells how far it is", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data), Images: map[string]Image{"a": {Pulling: true, Progress: "1.0MB of 2.0MB"}}}, `
+a waits: ContainerCreating: pulling image "img:1": 1.0MB of 2.0MB`},
+		{"a pull that was to no avail before waits with what was wrong until something comes", Input{Pod: wanted(always, "a"), Observed: observed(sandbox(0, true), data), Images: map[string]Image{"a": {Pulling: true}}, Failures: map[string]Failure{"a": {Reason: ReasonErrImagePull, Message: "no route", At: now.Add(-time.Hour), Count: 1}}}, `
+a waits: ErrImagePull: no route`},
 		{"then the containers", Input{Pod: wanted(always, "a", "b"), Observed: observed(sandbox(0, true), data), Images: ready}, `
 start a attempt 0 back-off 0 (first start)
 start b attempt 0 back-off 0 (first start)

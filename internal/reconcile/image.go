@@ -15,8 +15,12 @@ import (
 // image is how far one container's image is: pulling while cancel is set, else ready.
 type image struct {
 	cancel context.CancelFunc
+	ref    string
 	ready  runtime.Image
 }
+
+// pullPeriod is how often a status tells anew how far pulls are.
+const pullPeriod = time.Second
 
 type pullResult struct {
 	container string
@@ -55,7 +59,7 @@ func (w *worker) ensureImage(ctx context.Context, container string) error {
 
 func (w *worker) pull(ctx context.Context, container, ref string) {
 	pctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	i := &image{cancel: cancel}
+	i := &image{cancel: cancel, ref: ref}
 	w.images[container] = i
 	logins := w.logins()
 	w.log.Info("pulling image", "container", container, "image", ref)
@@ -103,4 +107,23 @@ func (w *worker) stopPulls() {
 		}
 		delete(w.images, name)
 	}
+}
+
+// progress is how far an image's pull is, for people.
+func (w *worker) progress(i *image) string {
+	if i.cancel == nil {
+		return ""
+	}
+	p, _ := w.o.Images.Pulling(i.ref)
+	return p.String()
+}
+
+// pullTick rings when a status is to tell anew how far pulls are; nil while there are none.
+func (w *worker) pullTick() <-chan time.Time {
+	for _, i := range w.images {
+		if i.cancel != nil {
+			return time.After(pullPeriod)
+		}
+	}
+	return nil
 }

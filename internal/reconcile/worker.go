@@ -135,6 +135,7 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-ctx.Done():
 	case <-timer:
 		return true
+	case <-w.pullTick(): // how far pulls are is worth a status, not a look
 	case <-w.bell:
 	case r := <-w.pulled:
 		w.keepPull(r)
@@ -221,7 +222,7 @@ func (w *worker) longestGrace() *time.Duration {
 func (w *worker) input(seen pod.Observed) plan.Input {
 	images := map[string]plan.Image{}
 	for name, i := range w.images {
-		images[name] = plan.Image{Pulling: i.cancel != nil, Ready: i.cancel == nil}
+		images[name] = plan.Image{Pulling: i.cancel != nil, Ready: i.cancel == nil, Progress: w.progress(i)}
 	}
 	var since time.Time
 	if w.pod != nil && slices.Contains(seen.Data, w.pod.UID) {

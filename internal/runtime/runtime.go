@@ -114,6 +114,8 @@ type Images interface {
 	// Pull fetches the image and makes it ready to run. logins are texts of docker's config.json that count
 	// before the machine's own credentials.
 	Pull(ctx context.Context, ref string, logins ...[]byte) (Image, error)
+	// Pulling tells how far a pull of the image is that is under way here; false: there is none.
+	Pulling(ref string) (Progress, bool)
 	// Show makes the files of an image visible, read-only, as a volume of a revision's, and returns where.
 	// They are until the revision's data is removed.
 	Show(ctx context.Context, image Image, uid pod.UID, volume string) (path string, err error)

@@ -128,9 +128,9 @@ func TestPull(t *testing.T) {
 }
 
 // push puts an image into the registry, by way of d but not left there, and returns its digest.
-func push(t *testing.T, d daemon, r *containerd.Runtime, ref string) string {
+func push(t *testing.T, d daemon, r *containerd.Runtime, ref string, opts ...testimage.Option) string {
 	t.Helper()
-	loadFile(t, r, archive(t, ref))
+	loadFile(t, r, archive(t, ref, opts...))
 	ctx, c := raw(t, d)
 	i, err := c.ImageService().Get(ctx, ref)
 	if err != nil {

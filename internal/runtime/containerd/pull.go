@@ -8,8 +8,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
@@ -34,14 +36,46 @@ func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (runti
 			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
 		}
 	}
-	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context) (runtime.Image, error) {
+	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (runtime.Image, error) {
 		ctx = r.context(ctx)
-		pulled, err := r.pull(ctx, named, logins)
-		if err != nil && r.dropSpoilt(ctx, err) {
-			return r.pull(ctx, named, logins)
+		ctx, end, err := r.pullLease(ctx, named.String())
+		if err != nil {
+			return runtime.Image{}, err
 		}
+		pulled, err := r.pull(ctx, named, logins, meter)
+		if err != nil && r.dropSpoilt(ctx, err) {
+			pulled, err = r.pull(ctx, named, logins, meter)
+		}
+		end(err == nil || !meter.Progress(time.Now()).Known())
 		return pulled, err
 	})
+}
+
+// keepFetched is for how long what an interrupted pull has fetched is kept for the next one.
+const keepFetched = 24 * time.Hour
+
+// pullLease keeps what a pull fetches from being collected: until it is over or, if it was interrupted, until the
+// end of the next pull of the image, or for keepFetched.
+func (r *Runtime) pullLease(ctx context.Context, name string) (_ context.Context, end func(over bool), err error) {
+	held, err := r.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(keepFetched))
+	if err != nil {
+		return nil, nil, mapped("pulling image "+name, err)
+	}
+	return leases.WithLease(ctx, held.ID), func(over bool) {
+		drop := func(lease leases.Lease) {
+			clean, cancel := cleanupContext(ctx)
+			defer cancel()
+			_ = r.client.LeasesService().Delete(clean, lease) // it expires by itself
+		}
+		if before, ok := r.fetched.take(name); ok {
+			drop(before)
+		}
+		if over {
+			drop(held)
+		} else {
+			r.fetched.put(name, held)
+		}
+	}, nil
 }
 
 // dropSpoilt removes what an earlier pull fetched in part, if the error says that it cannot be completed: its
@@ -69,7 +103,7 @@ func (r *Runtime) dropSpoilt(ctx context.Context, err error) bool {
 	return dropped
 }
 
-func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins) (runtime.Image, error) {
+func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (runtime.Image, error) {
 	hosts := dockerconfig.HostOptions{
 		HostDir: dockerconfig.HostDirFromRoot(r.HostsDir),
 		Credentials: func(host string) (string, string, error) {
@@ -80,7 +114,8 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, logins regist
 		},
 	}
 	pulled, err := r.client.Pull(ctx, named.String(),
-		client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)})),
+		client.WithResolver(metered{docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter}),
+		client.WithImageHandlerWrapper(metering(meter)),
 		client.WithPullUnpack, client.WithPullSnapshotter(r.Snapshotter),
 		client.WithMaxConcurrentDownloads(pullLayersAtOnce))
 	if err == nil {

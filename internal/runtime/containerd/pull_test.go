@@ -1,11 +1,14 @@
 package containerd_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
@@ -35,7 +39,7 @@ type hub struct {
 }
 
 // newHub makes a registry with one image in it, which r does not have.
-func newHub(t *testing.T, d daemon, r *containerd.Runtime) (h *hub, digest string) {
+func newHub(t *testing.T, d daemon, r *containerd.Runtime, opts ...testimage.Option) (h *hub, digest string) {
 	t.Helper()
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	h = &hub{inner: inner, asked: map[string]int{}}
@@ -54,7 +58,7 @@ func newHub(t *testing.T, d daemon, r *containerd.Runtime) (h *hub, digest strin
 	}))
 	t.Cleanup(h.Close)
 	h.ref = strings.TrimPrefix(h.URL, "http://") + "/team/busybox:1"
-	digest = push(t, d, r, h.ref)
+	digest = push(t, d, r, h.ref, opts...)
 	h.asked = map[string]int{}
 	return h, digest
 }
@@ -244,6 +248,85 @@ func TestPullFaults(t *testing.T) {
 			h.misbehave(nil)
 			if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
 				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestPullGoesOn: a pull whose connection breaks in the middle of a layer goes on from there, whether it was
+// podrun or the net that broke it, and it is told how far it is.
+func TestPullGoesOn(t *testing.T) {
+	for _, broken := range []string{"the net", "the pull"} {
+		t.Run(broken, func(t *testing.T) {
+			d := embeddedDaemon(t)
+			r := connect(t, d)
+			big := make([]byte, 8<<20)
+			_, _ = rand.NewChaCha8([32]byte{}).Read(big) // that no compression makes small
+			h, digest := newHub(t, d, r, testimage.File("big", 0o644, big))
+			if _, ok := r.Pulling(h.ref); ok {
+				t.Error("there is a pull before there is one")
+			}
+			var ranges []string
+			var size int
+			half, goOn := make(chan struct{}), make(chan struct{})
+			h.misbehave(func(w http.ResponseWriter, q *http.Request) bool {
+				if q.Method != http.MethodGet || !strings.Contains(q.URL.Path, "/blobs/") {
+					return false
+				}
+				whole, answer := q.Clone(q.Context()), httptest.NewRecorder()
+				whole.Header.Del("Range") // the registry knows no open ranges
+				h.inner.ServeHTTP(answer, whole)
+				if answer.Body.Len() < 100_000 {
+					return false // the config
+				}
+				ranges = append(ranges, q.Header.Get("Range"))
+				if len(ranges) > 1 {
+					http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(answer.Body.Bytes()))
+					return true
+				}
+				size = answer.Body.Len()
+				w.Header().Set("Content-Length", fmt.Sprint(size))
+				_, _ = w.Write(answer.Body.Bytes()[:size/2])
+				w.(http.Flusher).Flush()
+				close(half)
+				select {
+				case <-goOn:
+				case <-q.Context().Done():
+				}
+				panic(http.ErrAbortHandler)
+			})
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			done := make(chan error, 1)
+			go func() {
+				_, err := r.Pull(ctx, h.ref)
+				done <- err
+			}()
+			<-half
+			want := runtime.Progress{Fetched: int64(size / 2), Total: int64(size), Layers: 1}
+			eventually(t, "the pull to be half-way", func() bool {
+				p, ok := r.Pulling(h.ref)
+				fast := p.Rate > 0
+				p.Rate = 0
+				return ok && fast && p == want
+			})
+			if broken == "the net" {
+				close(goOn)
+			} else {
+				giveUp()
+			}
+			if err := <-done; (err != nil) != (broken == "the pull") {
+				t.Fatal(err)
+			}
+			if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if _, ok := r.Pulling(h.ref); ok {
+				t.Error("there is a pull after its end")
+			}
+			var from int
+			if _, err := fmt.Sscanf(ranges[len(ranges)-1], "bytes=%d-", &from); err != nil || len(ranges) != 2 || from == 0 || from > size/2 {
+				t.Errorf("asked for the layer by %q; it has %d bytes", ranges, size)
 			}
 		})
 	}

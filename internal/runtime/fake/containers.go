@@ -164,8 +164,49 @@ func (r *Runtime) Pull(ctx context.Context, ref string, _ ...[]byte) (runtime.Im
 	if err := r.enter(ctx, "Pull", ref); err != nil {
 		return runtime.Image{}, err
 	}
+	for r.slow[ref] != nil {
+		slow := r.slow[ref]
+		r.mu.Unlock()
+		select {
+		case <-slow.changed:
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return runtime.Image{}, err
+		}
+	}
 	r.images[ref] = runtime.Image{Name: ref, ID: ref + "@sha256:fake"}
 	return r.images[ref], nil
+}
+
+// slowPull is a pull that goes on until it is told otherwise.
+type slowPull struct {
+	progress runtime.Progress
+	changed  chan struct{}
+}
+
+// SlowPull makes pulls of ref stand at p; nil lets them end.
+func (r *Runtime) SlowPull(ref string, p *runtime.Progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before := r.slow[ref]; before != nil {
+		close(before.changed)
+	}
+	delete(r.slow, ref)
+	if p != nil {
+		r.slow[ref] = &slowPull{progress: *p, changed: make(chan struct{})}
+	}
+}
+
+// Pulling tells where SlowPull made a pull stand.
+func (r *Runtime) Pulling(ref string) (runtime.Progress, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slow := r.slow[ref]; slow != nil {
+		return slow.progress, true
+	}
+	return runtime.Progress{}, false
 }
 
 // Show says where the files would be.

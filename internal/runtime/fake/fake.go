@@ -37,6 +37,7 @@ type Runtime struct {
 	// scripts say how containers behave once started, by image.
 	scripts map[string]Script
 	onExec  Command
+	slow    map[string]*slowPull
 }
 
 // Script is how an image's process behaves.
@@ -72,7 +73,7 @@ func New(boot, owner string) *Runtime {
 	return &Runtime{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, data: map[pod.UID]*kept{},
 		images: map[string]runtime.Image{}, rings: map[chan runtime.Ring]bool{}, fail: map[string]error{},
-		ignoreTerm: map[string]bool{}, scripts: map[string]Script{}, boot: boot, owner: owner, left: -1,
+		ignoreTerm: map[string]bool{}, scripts: map[string]Script{}, slow: map[string]*slowPull{}, boot: boot, owner: owner, left: -1,
 	}
 }
 

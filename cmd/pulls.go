@@ -1,0 +1,121 @@
+package cmd
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+const (
+	// barWidth is that of a bar, in characters.
+	barWidth = 20
+	// sayPullsEvery is how often is said in lines how far pulls are.
+	sayPullsEvery = 10 * time.Second
+	redrawEvery   = 200 * time.Millisecond
+)
+
+// bar draws how far a pull is.
+func bar(p runtime.Progress) string {
+	if !p.Known() {
+		return "…"
+	}
+	full := int(p.Fetched * barWidth / p.Total)
+	return fmt.Sprintf("[%s%s] %3d%% %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), p.Fetched*100/p.Total, p)
+}
+
+// awaited are the images of a pod's containers that have not run yet, each once.
+func awaited(p *v1.Pod) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, r := range roles(p) {
+		if r.status == nil || r.status.State.Waiting == nil || seen[r.container.Image] {
+			continue
+		}
+		seen[r.container.Image] = true
+		out = append(out, r.container.Image)
+	}
+	return out
+}
+
+// watch says who tells how far pulls are.
+func (l *progress) watch(pulling func(image string) (runtime.Progress, bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pulling, l.said = pulling, time.Now()
+}
+
+// pull is the first pull that a line waits for; false: none.
+func (l *progress) pull(line *progressLine) (image string, p runtime.Progress, ok bool) {
+	if l.pulling == nil || line.over {
+		return "", p, false
+	}
+	for _, image = range line.images {
+		if p, ok = l.pulling(image); ok {
+			return image, p, true
+		}
+	}
+	return "", p, false
+}
+
+// sayPulls says in lines how far pulls are, now and then. The caller holds the lock.
+func (l *progress) sayPulls() {
+	if l.pulling == nil || time.Since(l.said) < sayPullsEvery {
+		return
+	}
+	l.said = time.Now()
+	for _, key := range l.order {
+		if image, p, ok := l.pull(l.lines[key]); ok && p.Known() {
+			fmt.Fprintf(l.out, "%6.1fs %s pulling %s: %s\n", time.Since(l.began).Seconds(), key, image, p)
+		}
+	}
+}
+
+// showPull shows how far the pull of an image is until the function that it returns is given its result: a bar on
+// a terminal, else a line now and then.
+func (a *app) showPull(ref string, pulling func(string) (runtime.Progress, bool)) func(error) {
+	l := newProgress(a.errOut, nil)
+	var last runtime.Progress
+	say := func() {
+		if p, ok := pulling(ref); ok {
+			last = p
+		}
+		switch {
+		case !l.plain:
+			width, _ := l.size()
+			fmt.Fprintf(l.out, "\r\x1b[K%s", cutTo(fmt.Sprintf("%6.1fs %s %s", time.Since(l.began).Seconds(), ref, bar(last)), width-1))
+		case time.Since(l.said) >= sayPullsEvery && last.Known():
+			l.said = time.Now()
+			fmt.Fprintf(l.out, "%6.1fs %s: %s\n", time.Since(l.began).Seconds(), ref, last)
+		}
+	}
+	l.said = time.Now()
+	stop := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
+		again := time.NewTicker(redrawEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+				say()
+			case <-stop:
+				return
+			}
+		}
+	})
+	return func(err error) {
+		close(stop)
+		ticking.Wait()
+		if !l.plain {
+			fmt.Fprint(l.out, "\r\x1b[K")
+		}
+		if err == nil && last.Known() {
+			fmt.Fprintf(l.out, "%6.1fs %s: %s in %d layers\n", time.Since(l.began).Seconds(), ref, runtime.Bytes(last.Total), last.Layers)
+		}
+	}
+}

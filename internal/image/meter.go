@@ -1,0 +1,88 @@
+package image
+
+import (
+	"sync"
+	"time"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// window is over how long a rate is measured.
+const window = 3 * time.Second
+
+// Meter measures one pull. All its methods may be used at the same time.
+type Meter struct {
+	mu    sync.Mutex
+	blobs map[string]*blob
+	// came is what was read of the registry's answers, to tell how fast.
+	came    int64
+	samples []sample
+}
+
+type blob struct {
+	size, at int64
+	done     bool
+}
+
+type sample struct {
+	at   time.Time
+	came int64
+}
+
+// NewMeter returns a meter of a pull that begins now.
+func NewMeter(now time.Time) *Meter {
+	return &Meter{blobs: map[string]*blob{}, samples: []sample{{at: now}}}
+}
+
+// Expect says that the layer of a digest is part of the image.
+func (m *Meter) Expect(digest string, size int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.blobs[digest] == nil {
+		m.blobs[digest] = &blob{size: size}
+	}
+}
+
+// At says that the first n bytes of a layer are there, of which came have just been read. What is no layer
+// does not count.
+func (m *Meter) At(digest string, n int64, came int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b := m.blobs[digest]; b != nil {
+		b.at = min(n, b.size)
+		m.came += int64(came)
+	}
+}
+
+// Done says that a layer is whole.
+func (m *Meter) Done(digest string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b := m.blobs[digest]; b != nil {
+		b.at, b.done = b.size, true
+	}
+}
+
+// Progress tells how far the pull is.
+func (m *Meter) Progress(now time.Time) runtime.Progress {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := runtime.Progress{Layers: len(m.blobs)}
+	for _, b := range m.blobs {
+		p.Fetched += b.at
+		p.Total += b.size
+		if b.done {
+			p.Done++
+		}
+	}
+	for len(m.samples) > 1 && now.Sub(m.samples[1].at) >= window {
+		m.samples = m.samples[1:]
+	}
+	if over := now.Sub(m.samples[0].at); over > 0 {
+		p.Rate = int64(float64(m.came-m.samples[0].came) / over.Seconds())
+	}
+	if last := m.samples[len(m.samples)-1]; now.Sub(last.at) >= window/16 {
+		m.samples = append(m.samples, sample{now, m.came})
+	}
+	return p
+}

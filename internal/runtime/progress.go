@@ -1,0 +1,45 @@
+package runtime
+
+import "fmt"
+
+// Progress is how far a pull is.
+type Progress struct {
+	// Fetched are the bytes of layers that are there, fetched now or before; Total is what there will be, 0
+	// until the registry has said what the image is made of.
+	Fetched, Total int64
+	// Done of Layers are whole.
+	Done, Layers int
+	// Rate is how many bytes a second came in the last seconds.
+	Rate int64
+}
+
+// Known says that the registry has said what the image is made of.
+func (p Progress) Known() bool { return p.Total > 0 }
+
+// String is p for people, as "12.3MB of 64.0MB, 8.1MB/s, 3 of 8 layers".
+func (p Progress) String() string {
+	if !p.Known() {
+		return ""
+	}
+	if p.Done == p.Layers {
+		return fmt.Sprintf("%s fetched, unpacking", Bytes(p.Total))
+	}
+	return fmt.Sprintf("%s of %s, %s/s, %d of %d layers", Bytes(p.Fetched), Bytes(p.Total), Bytes(p.Rate), p.Done, p.Layers)
+}
+
+// Bytes is a size that is written for people, in powers of 1000 as registries do.
+type Bytes int64
+
+// String is the size with its unit, as 12.3MB.
+func (b Bytes) String() string {
+	if b < 1000 {
+		return fmt.Sprintf("%dB", int64(b))
+	}
+	value, unit := float64(b), ""
+	for _, unit = range []string{"kB", "MB", "GB", "TB"} {
+		if value /= 1000; value < 999.95 {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f%s", value, unit)
+}
