@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/cap"
@@ -133,8 +135,9 @@ func swapLimits() bool {
 	return err == nil
 }
 
-// removeCgroups removes the cgroups of a revision of a pod, which are empty by then.
-func (r *Runtime) removeCgroups(uid pod.UID) error {
+// removeCgroups removes the cgroups of a revision of a pod, which are empty by then, but for what starts
+// that were cut off left in them.
+func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 	mounts, err := hierarchies()
 	if err != nil {
 		return fmt.Errorf("looking for the cgroup hierarchies: %w", err)
@@ -143,11 +146,16 @@ func (r *Runtime) removeCgroups(uid pod.UID) error {
 	removed := map[string]bool{}
 	for _, m := range mounts {
 		for _, path := range ocispec.CgroupParents(string(uid)) {
-			if _, err := os.Lstat(filepath.Join(m.Mountpoint, path)); err != nil {
+			dir := filepath.Join(m.Mountpoint, path)
+			if _, err := os.Lstat(dir); err != nil {
 				continue
 			}
 			removed[path] = true
-			if err := removeTree(filepath.Join(m.Mountpoint, path)); err != nil {
+			err := removeTree(dir)
+			if errors.Is(err, syscall.EBUSY) {
+				err = errors.Join(r.endForgotten(ctx, dir), removeEmptied(ctx, dir))
+			}
+			if err != nil {
 				all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))
 			}
 		}
@@ -156,6 +164,24 @@ func (r *Runtime) removeCgroups(uid pod.UID) error {
 		r.weighBurstable(path)
 	}
 	return errors.Join(all...)
+}
+
+// removeEmptied is removeTree for a cgroup whose processes were just killed.
+func removeEmptied(ctx context.Context, dir string) error {
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	var err error
+	for range 100 {
+		if err = removeTree(dir); !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
 }
 
 // removeTree removes a cgroup and those below it. It removes directories only: a cgroup's files go with

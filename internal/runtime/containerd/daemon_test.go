@@ -56,6 +56,8 @@ type daemon struct {
 	dirs    layout.Dirs
 	address string
 	shim    string
+	// server is nil for the embedded one.
+	server *testcontainerd.Server
 }
 
 // daemons are the containerds that the adapter must work with.
@@ -132,7 +134,7 @@ func otherDaemon(t testing.TB, kind string) daemon {
 			t.Error(err)
 		}
 	})
-	return daemon{dirs: dirs, address: server.Address}
+	return daemon{dirs: dirs, address: server.Address, server: server}
 }
 
 // noNetwork leaves pods' network namespaces as they are.

@@ -230,7 +230,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 			return err
 		}
 	}
-	if err := r.removeCgroups(uid); err != nil {
+	if err := r.removeCgroups(ctx, uid); err != nil {
 		return err
 	}
 	if err := r.dropRecords(ctx, uid); err != nil {

@@ -46,6 +46,35 @@ func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Ti
 	}
 }
 
+// endForgotten ends the containers that have a cgroup in a removed pod's and no task: containerd was asked for
+// them by a podrun that was killed, and forgot them. Neither their shims nor runc, which knows them by the
+// namespace, are another's; what else is in the cgroup is left alone.
+func (r *Runtime) endForgotten(ctx context.Context, podCgroup string) error {
+	entries, err := os.ReadDir(podCgroup)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id := e.Name()
+		if !e.IsDir() {
+			continue
+		}
+		t, err := r.task(ctx, id)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			continue
+		}
+		r.Log.Info("ending a container that containerd has forgotten", "container", id)
+		if err := killShims("-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
+			return fmt.Errorf("ending the shim of %s, which containerd has forgotten: %w", id, err)
+		}
+		r.layGhost(ctx, id)
+	}
+	return nil
+}
+
 // sweepShims ends all shims of a namespace in which containerd has neither container nor task: they come of
 // starts that were cut off, and serve nobody.
 func (r *Runtime) sweepShims(ctx context.Context) error {
