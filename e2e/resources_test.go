@@ -87,3 +87,32 @@ func TestOOMScore(t *testing.T) {
 		}
 	}
 }
+
+// TestHugePages: a container gets the huge pages that it asks for and no more, or does not start where it
+// could not be held to that.
+func TestHugePages(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", inContainer(manifest("a", "Always", forever), "resources: {limits: {memory: 32Mi, hugepages-2Mi: 2Mi}}"))
+	n.serve()
+	limit := "/sys/fs/cgroup/hugetlb" // a hierarchy of version 1
+	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		limit = ""
+		if strings.Contains(string(text), "hugetlb") {
+			limit = "/sys/fs/cgroup"
+		}
+	}
+	pages, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+	must(t, err)
+	if _, err := os.Stat(limit); err != nil {
+		n.waits("a-n", "CreateContainerConfigError", "the cgroup controller hugetlb is not in use")
+		return
+	}
+	if strings.TrimSpace(string(pages)) == "0" {
+		n.waits("a-n", "CreateContainerConfigError", "the container asks for 2Mi, and the machine has 0")
+		return
+	}
+	pid := n.mainPID(n.ready("a-n"), "c")
+	if got := cgroupFile(t, pid, "hugetlb", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"); got != strconv.Itoa(2<<20) {
+		t.Errorf("limit of huge pages %s", got)
+	}
+}

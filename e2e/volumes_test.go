@@ -278,7 +278,8 @@ func TestOnceNeedsAll(t *testing.T) {
 	}
 }
 
-// TestSizeLimit: a pod that fills its emptyDir beyond the limit fails, and stays so.
+// TestSizeLimit: a pod that outgrows a limit of its disk fails, and stays so: by what is in an emptyDir, in
+// its root filesystem, in its logs, or in all together. One within its limits runs on.
 func TestSizeLimit(t *testing.T) {
 	n := newNode(t)
 	with := func(name, script string) string {
@@ -286,19 +287,34 @@ func TestSizeLimit(t *testing.T) {
 	}
 	n.write("a.yaml", with("a", "dd if=/dev/zero of=/v/x bs=1M count=2; "+forever))
 	n.write("b.yaml", with("b", "dd if=/dev/zero of=/v/x bs=1k count=9; "+forever))
+	limited := func(name, script string) {
+		n.write(name+".yaml", inContainer(manifest(name, "Always", script, "volumes: [{name: v, emptyDir: {}}]"), "volumeMounts: [{name: v, mountPath: /v}]", "resources: {limits: {ephemeral-storage: 1Mi}}"))
+	}
+	limited("root", "dd if=/dev/zero of=/x bs=1M count=2; "+forever)
+	limited("log", "dd if=/dev/zero bs=1M count=2 | tr '\\0' '\\n'; "+forever)
+	limited("sum", "dd if=/dev/zero of=/v/x bs=1k count=600; dd if=/dev/zero of=/x bs=1k count=600; "+forever)
+	limited("less", "dd if=/dev/zero of=/v/x bs=1k count=300; dd if=/dev/zero of=/x bs=1k count=300; "+forever)
 	n.serve()
 	n.ready("b-n")
-	evicted := func(p *v1.Pod) error {
-		if p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, `EmptyDir volume "v" exceeds the limit "1Mi"`) {
-			return nil
+	evicted := func() {
+		for name, why := range map[string]string{
+			"a-n": `EmptyDir volume "v" exceeds the limit "1Mi"`, "root-n": "exceeds the total limit of containers 1Mi",
+			"log-n": "exceeds the total limit of containers 1Mi", "sum-n": "exceeds the total limit of containers 1Mi",
+		} {
+			n.awaitPod(name, "to be evicted", func(p *v1.Pod) error {
+				if p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, why) {
+					return nil
+				}
+				return errors.New(asJSON(p.Status))
+			})
 		}
-		return errors.New(asJSON(p.Status))
+		n.ready("b-n")
+		n.ready("less-n")
 	}
-	n.awaitPod("a-n", "to be evicted", evicted)
+	evicted()
 	n.end(syscall.SIGKILL)
 	n.serve()
-	n.ready("b-n")
-	n.awaitPod("a-n", "to stay evicted", evicted)
+	evicted()
 }
 
 // TestBidirectional: what a privileged container mounts comes to the machine, and from there to another.

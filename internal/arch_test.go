@@ -56,6 +56,7 @@ var rooms = map[string]room{
 	"internal/network":             {imports: "layout host pod"},
 	"internal/sandbox":             {imports: "pod layout host cgroup ocispec network runtime"},
 	"internal/volume":              {imports: "pod env layout host runtime"},
+	"internal/disk":                {imports: "pod layout host runtime"},
 	"internal/image":               {imports: "pod runtime"},
 	"internal/names":               {imports: "pod sandbox"},
 	"internal/embedded":            {imports: "layout host withheld"},

@@ -64,9 +64,12 @@ var special = map[string][]string{
 		`{"cpu":"0","memory":"0"}`, `{"cpu":"1m"}`, `{"cpu":"0.0001"}`, `{"memory":"1.5"}`, `{"memory":"0.5"}`, `{"memory":"100m"}`, `{"memory":"128974848000m"}`,
 		`{"cpu":"499m","memory":"1Gi"}`, `{"cpu":"1","memory":"1Ki"}`, `{"cpu":"-1"}`, `{"cpu":"1","memory":"-1"}`, `{"memory":"1G"}`, `{"memory":"1e9"}`,
 		`{"nvidia.com/gpu":"1"}`, `{"hugepages-2Mi":"2Mi","cpu":"1"}`, `{"ephemeral-storage":"1Gi"}`, `{"storage":"1"}`, `{"pods":"1"}`, `{"CPU":"1"}`,
+		`{"hugepages-2Mi":"2Mi"}`, `{"hugepages-2Mi":"3Mi","cpu":"1"}`, `{"hugepages-x":"2Mi","cpu":"1"}`, `{"hugepages-0":"2Mi","cpu":"1"}`, `{"hugepages-":"2Mi","cpu":"1"}`,
+		`{"hugepages--2Mi":"2Mi","cpu":"1"}`, `{"hugepages-2Mi":"0","cpu":"1"}`, `{"hugepages-1M":"1M","memory":"1"}`, `{"hugepages-1m":"1","memory":"1"}`, `{"ephemeral-storage":"1m"}`, `{"ephemeral-storage":"-1"}`, `{"ephemeral-storage":"1500m"}`,
 		`{"cpu":"1e100"}`, `{"cpu":"1","requests.cpu":"1"}`, `{"kubernetes.io/x":"1"}`, `{"cpu":"2","memory":"2Gi"}`, `{"cpu":"3.0005"}`},
 	"spec.containers.resources.requests": {
-		`{"cpu":"1","memory":"1Gi"}`, `{"cpu":"2"}`, `{"memory":"2Gi"}`, `{"cpu":"1001m"}`, `{"cpu":"0"}`, `{"cpu":"2","memory":"2Gi"}`, `{"cpu":"-1","memory":"-1"}`},
+		`{"cpu":"1","memory":"1Gi"}`, `{"cpu":"2"}`, `{"memory":"2Gi"}`, `{"cpu":"1001m"}`, `{"cpu":"0"}`, `{"cpu":"2","memory":"2Gi"}`, `{"cpu":"-1","memory":"-1"}`,
+		`{"hugepages-2Mi":"2Mi","cpu":"1"}`, `{"hugepages-2Mi":"2Mi"}`, `{"ephemeral-storage":"1Gi"}`},
 	"spec.containers.volumeMounts.name":              {`"e"`, `"h"`, `"nosuch"`},
 	"spec.containers.volumeMounts.mountPath":         {`"/"`, `"/h"`, `"/e/"`, `"/h/"`, `"a"`, `"/a/../b"`, `"/a:b"`, `"/dev/termination-log"`},
 	"spec.containers.volumeMounts.recursiveReadOnly": {`"Disabled"`, `"IfPossible"`, `"Enabled"`},

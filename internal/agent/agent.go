@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
@@ -80,6 +81,7 @@ type backend interface {
 	runtime.Images
 	runtime.Execer
 	runtime.Data
+	runtime.Layers
 }
 
 // ErrUsage marks errors that the caller made: wrong options, manifests that cannot be used.
@@ -134,7 +136,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	})
 	h.loop = reconcile.Options{
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
-		Volumes: h.volumes, Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names}, Events: h.events,
+		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names}, Events: h.events,
 		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil

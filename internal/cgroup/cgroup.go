@@ -91,6 +91,13 @@ func (t *Tree) setV1(path string, resources *specs.LinuxResources) error {
 	if resources.Pids != nil {
 		wanted["pids"] = func(dir string) cgroup1.Subsystem { return cgroup1.NewPids(dir) }
 	}
+	if resources.HugepageLimits != nil {
+		pages, err := cgroup1.NewHugetlb(filepath.Dir(t.mounts[controllerHugePages]))
+		if err != nil {
+			return fmt.Errorf("looking for the sizes of huge pages: %w", err)
+		}
+		wanted[controllerHugePages] = func(string) cgroup1.Subsystem { return pages }
+	}
 	var use []cgroup1.Subsystem
 	for controller, of := range wanted {
 		dir, ok := t.mounts[controller]

@@ -3,8 +3,10 @@ package manifest
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
@@ -16,6 +18,8 @@ func validatePodResources(p *v1.Pod, path *field.Path) field.ErrorList {
 		return nil
 	}
 	errs := validateResources(own, path)
+	errs = append(errs, validatePodResourceNames(own.Limits, path.Child("limits"))...)
+	errs = append(errs, validatePodResourceNames(own.Requests, path.Child("requests"))...)
 	if own.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "are containers' only"))
 	}
@@ -40,24 +44,62 @@ func validatePodResources(p *v1.Pod, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateResources(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
+// validatePodResourceNames refuses what containers only can have.
+func validatePodResourceNames(list v1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	judge := func(list v1.ResourceList, path *field.Path) {
-		for _, name := range sorted(list) {
-			if quantity := list[name]; quantity.Sign() < 0 {
-				errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "must be greater than or equal to 0"))
-			}
+	for _, name := range sorted(list) {
+		if name == v1.ResourceEphemeralStorage {
+			errs = append(errs, field.NotSupported(path, name, []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceHugePagesPrefix}))
 		}
 	}
-	judge(r.Limits, path.Child("limits"))
-	judge(r.Requests, path.Child("requests"))
+	return errs
+}
+
+func validateResources(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
+	errs := validateQuantities(r.Limits, path.Child("limits"))
+	errs = append(errs, validateQuantities(r.Requests, path.Child("requests"))...)
 	errs = append(errs, validateResourceNames(r, path)...)
 	for _, name := range sorted(r.Requests) {
 		request := r.Requests[name]
 		limit, ok := r.Limits[name]
-		if ok && request.Cmp(limit) > 0 {
+		switch {
+		case ok && isHugePages(name) && request.Cmp(limit) != 0:
+			errs = append(errs, field.Invalid(path.Child("requests"), request.String(),
+				fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
+		case ok && request.Cmp(limit) > 0:
 			errs = append(errs, field.Invalid(path.Child("requests"), request.String(),
 				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+		case !ok && isHugePages(name):
+			errs = append(errs, field.Required(path.Child("limits"), fmt.Sprintf("%s needs a limit", name)))
+		}
+	}
+	given := append(sorted(r.Limits), sorted(r.Requests)...)
+	if slices.ContainsFunc(given, isHugePages) && !slices.Contains(given, v1.ResourceCPU) && !slices.Contains(given, v1.ResourceMemory) {
+		errs = append(errs, field.Forbidden(path, "huge pages need cpu or memory beside them"))
+	}
+	return errs
+}
+
+func isHugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+func validateQuantities(list v1.ResourceList, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range sorted(list) {
+		quantity, at := list[name], path.Key(string(name))
+		if quantity.Sign() < 0 {
+			errs = append(errs, field.Invalid(at, quantity.String(), "must be greater than or equal to 0"))
+		}
+		if !isHugePages(name) {
+			continue
+		}
+		size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
+		switch {
+		case err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0:
+			errs = append(errs, field.Invalid(at, string(name), "must name a size of pages, as in hugepages-2Mi"))
+		case quantity.Value()%size.Value() != 0:
+			errs = append(errs, field.Invalid(at, quantity.String(), fmt.Sprintf("must be a multiple of %s", size.String())))
 		}
 	}
 	return errs
@@ -67,7 +109,7 @@ func validateResources(r *v1.ResourceRequirements, path *field.Path) field.Error
 func validateResourceNames(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(name v1.ResourceName, path *field.Path) {
-		if name != v1.ResourceCPU && name != v1.ResourceMemory {
+		if name != v1.ResourceCPU && name != v1.ResourceMemory && name != v1.ResourceEphemeralStorage && !isHugePages(name) {
 			errs = append(errs, field.Forbidden(path.Key(string(name)), "not supported yet"))
 		}
 	}

@@ -42,6 +42,7 @@ func resources(in Input) *specs.LinuxResources {
 	if limit := limitOf(in.Pod, c, v1.ResourceMemory); limit.Sign() > 0 {
 		out.Memory = &specs.LinuxMemory{Limit: new(limit.Value())}
 	}
+	out.HugepageLimits = hugePageLimits(in)
 	if in.CgroupV2 {
 		// All of a container is killed or none of it, so that none goes on in part.
 		out.Unified = map[string]string{"memory.oom.group": "1"}
@@ -116,10 +117,17 @@ func PodResources(p *v1.Pod, maxPids int64) *specs.LinuxResources {
 	if pod.QOS(p) != v1.PodQOSBestEffort {
 		out = podLimits(p)
 	}
+	var pages []specs.LinuxHugepageLimit
+	if own := p.Spec.Resources; own != nil {
+		pages = spellHugePages(hugePages(own.Limits))
+	}
+	if out == nil && (len(pages) > 0 || maxPids > 0) {
+		out = &specs.LinuxResources{}
+	}
+	if len(pages) > 0 {
+		out.HugepageLimits = pages
+	}
 	if maxPids > 0 {
-		if out == nil {
-			out = &specs.LinuxResources{}
-		}
 		out.Pids = &specs.LinuxPids{Limit: new(maxPids)}
 	}
 	return out

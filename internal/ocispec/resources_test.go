@@ -6,6 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // of is a pod of containers with these resources; own are the pod's.
@@ -23,6 +24,17 @@ func resourceCases() map[string]Input {
 	return map[string]Input{
 		"guaranteed-v2": input(func(in *Input) { in.CgroupV2, in.Container.Resources = true, guaranteed }),
 		"pod-limits":    input(func(in *Input) { in.Pod.Spec.Resources = &guaranteed }),
+		"hugepages": input(func(in *Input) {
+			in.Container.Resources = requirements("", "", "", "64Mi")
+			in.Container.Resources.Limits["hugepages-2Mi"] = resource.MustParse("8Mi")
+			in.Machine.PageSizes = []int64{1 << 30, 2 << 20}
+		}),
+		"hugepages-of-the-pod": input(func(in *Input) {
+			in.Pod.Spec.Resources = new(requirements("", "", "", "64Mi"))
+			in.Pod.Spec.Resources.Limits["hugepages-64Ki"] = resource.MustParse("128Ki")
+			in.CgroupV2, in.Machine.PageSizes = true, []int64{64 << 10}
+		}),
+		"hugepages-not-asked-for": input(func(in *Input) { in.Machine.PageSizes = []int64{2 << 20} }),
 		"oom-score-clamped": input(func(in *Input) {
 			in.Container.Resources, in.Machine.LowestOOMScoreAdj = guaranteed, 666
 		}),
@@ -32,6 +44,8 @@ func resourceCases() map[string]Input {
 func TestPodResources(t *testing.T) {
 	t.Parallel()
 	none := requirements("", "", "", "")
+	pages := requirements("", "", "", "1Mi")
+	pages.Limits["hugepages-1Gi"] = resource.MustParse("2Gi")
 	sidecar := of(nil, requirements("100m", "", "1", "10Mi"))
 	sidecar.Spec.InitContainers = []v1.Container{
 		{Name: "side", Resources: requirements("100m", "", "1", "20Mi"), RestartPolicy: new(v1.ContainerRestartPolicyAlways)},
@@ -52,6 +66,8 @@ func TestPodResources(t *testing.T) {
 		{"the pod's own", of(new(requirements("2", "1Gi", "3", "2Gi")), none, requirements("1", "", "", "")), 0,
 			"shares 2048 quota 300000 memory 2147483648"},
 		{"the pod's own memory limit", of(new(requirements("", "", "", "1Gi")), none), 0, "shares 2 memory 1073741824"},
+		{"the pod's own huge pages", of(&pages, none), 0, "shares 2 memory 1048576 1GB pages 2147483648"},
+		{"a container's huge pages", of(nil, pages), 0, "shares 2 memory 1048576"},
 		{"a sidecar and an init container", sidecar, 0, "shares 614 quota 200000 memory 31457280"},
 	} {
 		if got := said(PodResources(c.pod, c.pids)); got != c.want {
@@ -80,6 +96,9 @@ func said(r *specs.LinuxResources) string {
 	}
 	if r.Memory != nil {
 		add("memory %d", *r.Memory.Limit)
+	}
+	for _, l := range r.HugepageLimits {
+		add("%s pages %d", l.Pagesize, l.Limit)
 	}
 	if r.Pids != nil {
 		add("pids %d", *r.Pids.Limit)

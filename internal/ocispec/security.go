@@ -31,6 +31,8 @@ type Machine struct {
 	LowestOOMScoreAdj int
 	// SwapLimits says that a cgroup's use of swap can be limited.
 	SwapLimits bool
+	// PageSizes are the sizes of huge pages that the machine has, in bytes, if their use can be limited.
+	PageSizes []int64
 	// AppArmorProfile is the name of the profile to run under; "" where AppArmor is not in use.
 	AppArmorProfile string
 }

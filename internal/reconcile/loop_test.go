@@ -92,7 +92,6 @@ type noVolumes struct{}
 func (noVolumes) Setup(context.Context, pod.Inside) ([]runtime.Mount, error)   { return nil, nil }
 func (noVolumes) Files(*v1.Pod, []pod.FileKey) (map[pod.FileKey]string, error) { return nil, nil }
 func (noVolumes) Refresh(context.Context, pod.Inside) error                    { return nil }
-func (noVolumes) Exceeded(*v1.Pod, bool) (string, error)                       { return "", nil }
 func (noVolumes) Teardown(context.Context, pod.UID) error                      { return nil }
 
 type noLogs struct{}

@@ -32,11 +32,18 @@ type Volumes interface {
 	Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error)
 	// Refresh brings what a running pod's volumes show of its manifest and of objects up to date.
 	Refresh(ctx context.Context, in pod.Inside) error
-	// Exceeded says which volume of the pod has outgrown its limit, and goes on saying so; "" if none has.
-	// measure: it is looked at anew.
-	Exceeded(p *v1.Pod, measure bool) (why string, err error)
 	// Teardown takes down what was mounted for a revision; what is busy is an error.
 	Teardown(ctx context.Context, uid pod.UID) error
+}
+
+// Disk measures what pods take of the machine's disk and keeps which were ended for it.
+type Disk interface {
+	// Measure returns what p takes of what it has limits for; instances are its containers' newest. It may
+	// take long.
+	Measure(ctx context.Context, p *v1.Pod, instances []pod.Container) (pod.Usage, error)
+	// Evict notes down why a revision ends, for good; Evicted reads that, "" if there is nothing.
+	Evict(uid pod.UID, why string) error
+	Evicted(uid pod.UID) (why string, err error)
 }
 
 // Logs turns what containers write into their logs.
@@ -82,10 +89,12 @@ type Options struct {
 	Images     runtime.Images
 	Data       runtime.Data
 	Volumes    Volumes
-	Logs       Logs
-	Prober     Prober
-	Publisher  Publisher
-	Events     Recorder
+	// Disk is asked about pods with limits of it only.
+	Disk      Disk
+	Logs      Logs
+	Prober    Prober
+	Publisher Publisher
+	Events    Recorder
 	// Found tells of which pods something new was found by probes.
 	Found <-chan pod.Key
 	// Owner is the kind of run that is written down with each pod: "serve" or "once".

@@ -41,11 +41,11 @@ type worker struct {
 	maxGrace  *time.Duration // the longest that ending it may take
 	problem   string         // what is wrong with its manifest
 	objects   pod.Objects    // what pod may refer to
-	measured  time.Time      // when the volumes were looked at last
-	stale     bool           // volumes may show what objects or pod were before
-	unsure    bool           // not known what to keep, nor that it may go
-	earlier   bool           // a completed pod is of an earlier run
-	replaced  bool           // what is there under pod's UID is of another manifest
+	measure   measure
+	stale     bool // volumes may show what objects or pod were before
+	unsure    bool // not known what to keep, nor that it may go
+	earlier   bool // a completed pod is of an earlier run
+	replaced  bool // what is there under pod's UID is of another manifest
 	signalled map[string]plan.Signals
 	failures  map[string]plan.Failure
 	noted     []pod.Container // the newest instances, as noted down last
@@ -53,7 +53,7 @@ type worker struct {
 	pulled    chan pullResult
 	hooks     hooks
 	hooked    chan hookResult
-	beside    sync.WaitGroup // pulls and hooks
+	beside    sync.WaitGroup // pulls, hooks and measurements
 	trouble   int            // failed rounds in a row
 	said      string         // the last trouble that was logged
 	told      told           // what the last events of their kind were
@@ -71,7 +71,7 @@ func newWorker(key pod.Key, o *Options, s slots, turns *order) *worker {
 		key: key, o: o, slots: s, order: turns, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
 		earlier: o.Rerun, signalled: map[string]plan.Signals{}, failures: map[string]plan.Failure{},
 		images: map[string]*image{}, pulled: make(chan pullResult),
-		hooks: newHooks(), hooked: make(chan hookResult),
+		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
 	}
 }
 
@@ -110,6 +110,7 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 	defer w.beside.Wait()
 	defer w.stopPulls()
 	defer w.hooks.keep(nil)
+	defer w.measure.cancel()
 	defer w.o.Prober.Set(w.key, nil)
 	look := true
 	for ctx.Err() == nil {
@@ -141,6 +142,8 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 		w.keepPull(r)
 	case r := <-w.hooked:
 		w.keepHook(r)
+	case r := <-w.measure.done:
+		w.keepMeasured(r)
 	}
 	return false
 }
@@ -167,6 +170,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		}
 		w.refresh(ctx, seen)
 		w.probe(ctx, seen)
+		w.measureDisk(ctx, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
 			w.earlier, w.replaced = false, false
@@ -180,8 +184,8 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			if w.stale {
 				p.Wake = sooner(p.Wake, refreshAgain)
 			}
-			if w.pod != nil && !p.Completed && hasLimits(w.pod) {
-				p.Wake = sooner(p.Wake, measurePeriod)
+			if !p.Completed {
+				p.Wake = sooner(p.Wake, w.measureAgain())
 			}
 			return p.Wake, p.Gone
 		}
@@ -231,7 +235,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	return plan.Input{
 		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(), After: w.after(),
-		Evicted: w.evicted(seen), Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
+		Evicted: w.measure.why, Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }
 

@@ -99,6 +99,13 @@ type Containers interface {
 	RemoveContainer(ctx context.Context, id string) error
 }
 
+// Layers tells how much of the machine's disk instances take.
+type Layers interface {
+	// LayerSize is how many bytes an instance's own part of its root filesystem takes; 0 for one that is
+	// gone. It may take long.
+	LayerSize(ctx context.Context, id string) (int64, error)
+}
+
 // Image is an image that is present and unpacked.
 type Image struct {
 	// Name is the reference under which the runtime keeps it.

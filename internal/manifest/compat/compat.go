@@ -57,11 +57,16 @@ func ruleOf(t reflect.Type, field string) (rule, bool) {
 	if !ok {
 		return rule{}, false
 	}
-	r, ok := fields[field]
-	if !ok {
-		r, ok = fields["*"]
+	if r, ok := fields[field]; ok {
+		return r, true
 	}
-	return r, ok
+	best, found := "", false
+	for key := range fields { // "*" itself is the shortest prefix
+		if prefix, open := strings.CutSuffix(key, "*"); open && strings.HasPrefix(field, prefix) && len(key) > len(best) {
+			best, found = key, true
+		}
+	}
+	return fields[best], found
 }
 
 // described reports that the table has a line for each field, or key, of t.

@@ -2,7 +2,7 @@ package compat
 
 // table says what podrun supports, by the Go type's name and the field's JSON name. Every field of a
 // type that is listed must be there; a type that is not listed is taken whole. For maps the keys are
-// listed, "*" standing for all others.
+// listed, "*" at a key's end standing for all others that begin so.
 var table = map[string]map[string]rule{
 	"Pod": {
 		"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""),
@@ -65,7 +65,7 @@ var table = map[string]map[string]rule{
 		"hostUsers":                     only("", "true"),
 		"schedulingGates":               never("needs an API server through which the gate would be lifted"),
 		"resourceClaims":                never("needs an API server and a scheduler that allocate devices"),
-		"resources":                     yes("cpu and memory of all containers together"),
+		"resources":                     yes("cpu, memory and huge pages of all containers together"),
 		"hostnameOverride":              yes(""),
 		"schedulingGroup":               never("needs a scheduler"),
 		"evictionResponders":            never("needs an API server; podrun evicts no pod"),
@@ -133,7 +133,12 @@ var table = map[string]map[string]rule{
 		"limits": yes(""), "requests": yes(""),
 		"claims": never("needs an API server and a scheduler that allocate devices"),
 	},
-	"ResourceList": {"cpu": yes(""), "memory": yes(""), "*": no()},
+	"ResourceList": {
+		"cpu": yes(""), "memory": yes(""),
+		"ephemeral-storage": limited("of containers: emptyDirs on disk, logs and what is written into root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
+		"hugepages-*":       yes("of a size that the machine has pages of, where the cgroup controller hugetlb is in use"),
+		"*":                 no(),
+	},
 	"VolumeMount": {
 		"name": yes(""), "readOnly": yes(""), "mountPath": yes(""),
 		"recursiveReadOnly": yes(""),

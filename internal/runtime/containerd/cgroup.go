@@ -97,12 +97,13 @@ type limits struct {
 	memory            int64
 	lowestOOMScoreAdj int
 	swap              bool
+	pageSizes         []int64
 }
 
 // machineLimits looks at the machine; what cannot be told is taken as not there.
-func machineLimits(owner string, log *slog.Logger) limits {
+func machineLimits(cgroups *cgroup.Tree, owner string, log *slog.Logger) limits {
 	const lowest = -1000
-	out := limits{lowestOOMScoreAdj: lowest, swap: swapLimits()}
+	out := limits{lowestOOMScoreAdj: lowest, swap: swapLimits(), pageSizes: knownPageSizes(cgroups)}
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) == nil {
 		out.memory = int64(info.Totalram) * int64(info.Unit)

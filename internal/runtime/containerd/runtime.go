@@ -174,7 +174,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	r := &Runtime{
-		cgroups: cgroups, limits: machineLimits(o.Owner, o.Log),
+		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  newKnown(),
 		images: newMemo[string, *image](), fetched: newMemo[string, leases.Lease](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
@@ -220,7 +220,7 @@ func (r *Runtime) detect(ctx context.Context) error {
 	}
 	const snapshotters = "io.containerd.snapshotter.v1."
 	if r.Snapshotter == "" {
-		r.Snapshotter = "native"
+		r.Snapshotter = nativeSnapshotter
 		if usable[snapshotters+"overlayfs"] {
 			r.Snapshotter = "overlayfs"
 		}

@@ -315,3 +315,24 @@ func (r *Runtime) OnExec(f Command) {
 	defer r.mu.Unlock()
 	r.onExec = f
 }
+
+// LayerSize returns what SetLayer said of the instance's container.
+func (r *Runtime) LayerSize(ctx context.Context, id string) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "LayerSize", id); err != nil {
+		return 0, err
+	}
+	c := r.containers[id]
+	if c == nil {
+		return 0, nil
+	}
+	return r.layers[c.Name], nil
+}
+
+// SetLayer makes bytes the size of the root filesystems of the containers of that name.
+func (r *Runtime) SetLayer(name string, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.layers[name] = bytes
+}

@@ -24,6 +24,7 @@ type Runtime interface {
 	runtime.Images
 	runtime.Execer
 	runtime.Data
+	runtime.Layers
 }
 
 // Subject is an implementation under test.
@@ -76,6 +77,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"security contexts", testSecurity},
 		{"a sidecar's place", testSidecar},
 		{"other resources while it runs", testResize},
+		{"how much of the disk it takes", testLayer},
 		{"a message at the end", testMessage},
 		{"a message of its own", testOwnMessage},
 		{"namespaces of the host's", testHostNamespaces},

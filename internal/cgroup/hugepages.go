@@ -1,0 +1,62 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const controllerHugePages = "hugetlb"
+
+// pagesDir has a directory for each size of huge pages that the machine can have.
+const pagesDir = "/sys/kernel/mm/hugepages"
+
+// LimitsHugePages reports that cgroups here can limit the use of huge pages.
+func (t *Tree) LimitsHugePages() bool {
+	if t.unified == "" {
+		return t.mounts[controllerHugePages] != ""
+	}
+	text, err := os.ReadFile(filepath.Join(t.unified, "cgroup.controllers"))
+	return err == nil && slices.Contains(strings.Fields(string(text)), controllerHugePages)
+}
+
+// HugePages are what the machine has of huge pages for its processes now, in bytes by the pages' size. A size
+// of which it has none is left out.
+func HugePages() (map[int64]int64, error) {
+	sizes, err := os.ReadDir(pagesDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for huge pages: %w", err)
+	}
+	out := map[int64]int64{}
+	for _, e := range sizes {
+		text, ok := strings.CutSuffix(strings.TrimPrefix(e.Name(), "hugepages-"), "kB")
+		kilobytes, err := strconv.ParseInt(text, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		var number int64
+		for _, file := range []string{"nr_hugepages", "nr_overcommit_hugepages"} {
+			text, err := os.ReadFile(filepath.Join(pagesDir, e.Name(), file))
+			if err != nil {
+				return nil, fmt.Errorf("looking for huge pages: %w", err)
+			}
+			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("looking for huge pages: %w", err)
+			}
+			number += n
+		}
+		if number > 0 {
+			out[kilobytes<<10] = number * kilobytes << 10
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,117 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// layers are the sizes of instances' root filesystems.
+type layers map[string]int64
+
+func (l layers) LayerSize(_ context.Context, id string) (int64, error) {
+	size, ok := l[id]
+	if !ok {
+		return 0, errors.New("asked about " + id)
+	}
+	return size, nil
+}
+
+func write(t *testing.T, path string, size int) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, make([]byte, size), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// limited is a pod of two volumes, one of them limited, and two containers, of which the first has a limit
+// where storage names one.
+func limited(storage string) *v1.Pod {
+	p := &v1.Pod{}
+	p.Namespace, p.Name, p.UID = "default", "p", "u1"
+	empty := func(name string, e v1.EmptyDirVolumeSource) {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &e}})
+	}
+	empty("v", v1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("64Ki"))})
+	empty("free", v1.EmptyDirVolumeSource{})
+	empty("memory", v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: new(resource.MustParse("64Ki"))})
+	p.Spec.Containers = []v1.Container{{Name: "a"}, {Name: "b"}}
+	if storage != "" {
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(storage)}
+	}
+	return p
+}
+
+func TestMeasure(t *testing.T) {
+	const kb, slack = 1 << 10, 24 << 10 // directories take some, too
+	dirs := layout.Dirs{Root: t.TempDir(), Log: t.TempDir()}
+	p := limited("1Mi")
+	v := dirs.EmptyDir("u1", "v")
+	outside := filepath.Join(t.TempDir(), "large")
+	for _, path := range []string{outside, v + "/one", v + "/deep/two", dirs.EmptyDir("u1", "free") + "/any", dirs.EmptyDir("u1", "memory") + "/any",
+		dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 0), dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 1), dirs.RawLog("u1", "a", 1) + "/stdout.raw",
+		dirs.ContainerLog(pod.KeyOf(p), "u1", "b", 0)} {
+		write(t, path, 100*kb)
+	}
+	sparse, err := os.Create(v + "/sparse")
+	if err := errors.Join(err, sparse.Truncate(1<<30), sparse.Close(), os.Symlink(outside, v+"/link"), os.Link(v+"/one", v+"/same")); err != nil {
+		t.Fatal(err)
+	}
+	m := New(dirs, layers{"a1": 50 * kb, "b0": 0})
+	instances := []pod.Container{{ID: "a1", Name: "a"}, {ID: "b0", Name: "b"}}
+	for name, c := range map[string]struct {
+		pod                 *v1.Pod
+		volumes, containers map[string]int64
+	}{
+		"a volume's limit only": {limited(""), map[string]int64{"v": 200}, nil},
+		"a container's too":     {p, map[string]int64{"v": 200, "free": 100}, map[string]int64{"a": 350, "b": 100}},
+	} {
+		used, err := m.Measure(t.Context(), c.pod, instances)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		about := func(got, want map[string]int64) {
+			t.Helper()
+			if !maps.EqualFunc(got, want, func(g, w int64) bool { return g >= w*kb && g <= w*kb+slack }) {
+				t.Errorf("%s: %v, want %v KiB", name, got, want)
+			}
+		}
+		about(used.Volumes, c.volumes)
+		about(used.Containers, c.containers)
+	}
+	if _, err := m.Measure(t.Context(), p, []pod.Container{{ID: "gone", Name: "a"}}); err == nil {
+		t.Error("what cannot be measured counts as nothing")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Measure(ended, p, instances); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+func TestEvicted(t *testing.T) {
+	dirs := layout.Dirs{Root: t.TempDir()}
+	m := New(dirs, nil)
+	if why, err := m.Evicted("u1"); why != "" || err != nil {
+		t.Errorf("%q, %v", why, err)
+	}
+	if err := os.MkdirAll(dirs.Pod("u1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Evict("u1", "too much"); err != nil {
+		t.Fatal(err)
+	}
+	// For the next podrun too.
+	if why, err := New(dirs, nil).Evicted("u1"); why != "too much" || err != nil {
+		t.Errorf("%q, %v", why, err)
+	}
+}

@@ -1,0 +1,62 @@
+package ocispec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// HugePages are what c may use of huge pages, in bytes by the pages' size; its pod's where it has no limit of
+// its own. Sizes are those that validation lets through.
+func HugePages(p *v1.Pod, c *v1.Container) map[int64]int64 {
+	out := map[int64]int64{}
+	if p.Spec.Resources != nil {
+		maps.Copy(out, hugePages(p.Spec.Resources.Limits))
+	}
+	maps.Copy(out, hugePages(c.Resources.Limits))
+	return out
+}
+
+func hugePages(limits v1.ResourceList) map[int64]int64 {
+	out := map[int64]int64{}
+	for name, limit := range limits {
+		text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
+		if size, err := resource.ParseQuantity(text); ok && err == nil {
+			out[size.Value()] = limit.Value()
+		}
+	}
+	return out
+}
+
+// hugePageLimits are for every size that the machine has pages of: a container that asks for none may use
+// none, as in Kubernetes.
+func hugePageLimits(in Input) []specs.LinuxHugepageLimit {
+	wanted := HugePages(in.Pod, in.Container)
+	for _, size := range in.Machine.PageSizes {
+		wanted[size] += 0
+	}
+	return spellHugePages(wanted)
+}
+
+// spellHugePages names the sizes as the kernel names its files.
+func spellHugePages(limits map[int64]int64) []specs.LinuxHugepageLimit {
+	var out []specs.LinuxHugepageLimit
+	for _, size := range slices.Sorted(maps.Keys(limits)) {
+		out = append(out, specs.LinuxHugepageLimit{Pagesize: spellPageSize(size), Limit: uint64(limits[size])})
+	}
+	return out
+}
+
+func spellPageSize(size int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB"}
+	i := 0
+	for size%1024 == 0 && size > 0 && i < len(units)-1 {
+		size, i = size/1024, i+1
+	}
+	return fmt.Sprintf("%d%s", size, units[i])
+}

@@ -1,0 +1,50 @@
+package containerd
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/ocispec"
+)
+
+// knownPageSizes are the sizes of huge pages that the machine had at podrun's start, if their use can be
+// limited: no container uses what it did not ask for.
+func knownPageSizes(t *cgroup.Tree) []int64 {
+	if !t.LimitsHugePages() {
+		return nil
+	}
+	has, err := cgroup.HugePages()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(has))
+}
+
+// pageSizes are those that a container's use is limited of. An error says that it cannot have what it asks for.
+func (r *Runtime) pageSizes(p *v1.Pod, c *v1.Container) ([]int64, error) {
+	wanted := ocispec.HugePages(p, c)
+	if len(wanted) == 0 {
+		return r.limits.pageSizes, nil
+	}
+	if !r.cgroups.LimitsHugePages() {
+		return nil, errors.New("hugepages: the cgroup controller hugetlb is not in use on this machine, so they cannot be limited")
+	}
+	has, err := cgroup.HugePages()
+	if err != nil {
+		return nil, err
+	}
+	for _, size := range slices.Sorted(maps.Keys(wanted)) {
+		if wanted[size] > has[size] {
+			spell := func(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }
+			return nil, fmt.Errorf("%s%s: the container asks for %s, and the machine has %s in such pages (see /proc/sys/vm/nr_hugepages)",
+				v1.ResourceHugePagesPrefix, spell(size), spell(wanted[size]), spell(has[size]))
+		}
+	}
+	return slices.Sorted(maps.Keys(has)), nil
+}

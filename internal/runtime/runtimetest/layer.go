@@ -1,0 +1,41 @@
+package runtimetest
+
+import (
+	"testing"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// testLayer measures what an instance writes into its root filesystem, and nothing of its image.
+func testLayer(t *testing.T, s subject) {
+	p := s.newPod("layer-node", "uid-layer", "main")
+	start := s.ready(t, p)
+	c := s.start(t, start)
+	size := func(id string) int64 {
+		t.Helper()
+		size, err := s.LayerSize(t.Context(), id)
+		must(t, err)
+		return size
+	}
+	const written = 3 << 20
+	before := size(c.ID)
+	if before > 1<<19 {
+		t.Errorf("a new one takes %d bytes", before)
+	}
+	if s.Runs {
+		code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", "dd if=/dev/zero of=/written bs=1M count=3; sync"}, runtime.ExecIO{})
+		if err != nil || code != 0 {
+			t.Fatal(code, err)
+		}
+		if grown := size(c.ID) - before; grown < written || grown > written+1<<18 {
+			t.Errorf("it grew by %d bytes, want %d", grown, written)
+		}
+	}
+	if got := size("missing"); got != 0 {
+		t.Errorf("one that is gone takes %d bytes", got)
+	}
+	s.remove(t, p)
+	if got := size(c.ID); got != 0 {
+		t.Errorf("one that was removed takes %d bytes", got)
+	}
+}
