@@ -255,7 +255,7 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 			}
 		}
 		j.stop(last, time.Time{}, bad.Why)
-	case last.State == pod.Running && j.in.Signalled[last.ID] != (Signals{}):
+	case last.State == pod.Running && j.in.Signalled[last.ID] != (pod.Signals{}):
 		// Asked to end while it was not wanted: nobody knows what it still does.
 		j.stop(last, time.Time{}, "was asked to end")
 	case last.State == pod.Running && last.SandboxID != sandbox.ID:

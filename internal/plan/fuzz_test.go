@@ -39,7 +39,7 @@ func FuzzCompute(f *testing.F) {
 
 func situation(dice *rand.Rand) Input {
 	in := Input{Now: now, Boot: boot, Earlier: dice.IntN(4) == 0, Replaced: dice.IntN(8) == 0,
-		Images: map[string]Image{}, Signalled: map[string]Signals{}, Failures: map[string]Failure{}, Probed: map[string]pod.Probed{}}
+		Images: map[string]Image{}, Signalled: map[string]pod.Signals{}, Failures: map[string]Failure{}, Probed: map[string]pod.Probed{}}
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 	if dice.IntN(5) > 0 {
 		in.Pod = wanted(policies[dice.IntN(3)], []string{"a", "b"}[:1+dice.IntN(2)]...)
@@ -117,7 +117,7 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 			j := judge{in: in}
 			_, over = j.over(mine)
 		}
-		healthy := !over && in.Probed[c.ID].Failed == nil && in.Signalled[c.ID] == (Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
+		healthy := !over && in.Probed[c.ID].Failed == nil && in.Signalled[c.ID] == (pod.Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
 		if healthy {
 			t.Fatalf("%s: it is healthy and wanted", a)
 		}
@@ -155,7 +155,7 @@ func apply(in *Input, p Plan) {
 			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now
 			o.Containers = append(o.Containers, c)
 		case RunPreStop:
-			in.Signalled[a.ID] = Signals{Asked: in.Now, Hooked: in.Now}
+			in.Signalled[a.ID] = pod.Signals{Asked: in.Now, Hooked: in.Now}
 		case Terminate, Kill:
 			end(o, a, in.Now)
 		case Reap:

@@ -29,8 +29,10 @@ func startup(p *v1.Pod, init int) *v1.Pod {
 }
 
 func sidecar(order int) func(*pod.Container) { return func(c *pod.Container) { c.Sidecar = order } }
-func asked(ago time.Duration) Signals        { return Signals{Asked: now.Add(-ago), Told: now.Add(-ago)} }
-func succeeded(name string) pod.Container    { return ctr(name, 0, pod.Exited, reaped) }
+func asked(ago time.Duration) pod.Signals {
+	return pod.Signals{Asked: now.Add(-ago), Told: now.Add(-ago)}
+}
+func succeeded(name string) pod.Container { return ctr(name, 0, pod.Exited, reaped) }
 func failed(name string, n int) pod.Container {
 	return ctr(name, n, pod.Exited, code(1), step(n), reaped)
 }
@@ -168,19 +170,19 @@ again`},
 		{"the others end first", Input{Observed: observed(box, s, u, ctr("a", 0, pod.Running))}, `
 terminate a a0 grace 30s (not wanted)
 wake 30s`},
-		{"it waits for them", Input{Observed: observed(box, s, u, ctr("a", 0, pod.Running)), Signalled: map[string]Signals{"a0": asked(10 * time.Second)}}, `
+		{"it waits for them", Input{Observed: observed(box, s, u, ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second)}}, `
 wake 20s`},
-		{"the last one ends first, with the grace that is left", Input{Observed: observed(box, s, u, ctr("a", 0, pod.Exited)), Signalled: map[string]Signals{"a0": asked(10 * time.Second)}}, `
+		{"the last one ends first, with the grace that is left", Input{Observed: observed(box, s, u, ctr("a", 0, pod.Exited)), Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second)}}, `
 terminate t t0 grace 20s (not wanted)
 wake 20s`},
 		{"then the one before it", Input{Observed: observed(box, s, ctr("t", 0, pod.Exited, sidecar(2)), ctr("a", 0, pod.Exited)),
-			Signalled: map[string]Signals{"a0": asked(25 * time.Second), "t0": asked(15 * time.Second)}}, `
+			Signalled: map[string]pod.Signals{"a0": asked(25 * time.Second), "t0": asked(15 * time.Second)}}, `
 terminate s s0 grace 5s (not wanted)
 wake 5s`},
 		{"killed when the pod's grace is over", Input{Observed: observed(box, ctr("t", 0, pod.Running, sidecar(2)), ctr("a", 0, pod.Exited)),
-			Signalled: map[string]Signals{"a0": asked(30 * time.Second), "t0": asked(20 * time.Second)}}, `
+			Signalled: map[string]pod.Signals{"a0": asked(30 * time.Second), "t0": asked(20 * time.Second)}}, `
 kill t t0 (grace period over)`},
-		{"no turn is waited for longer than the grace", Input{Observed: observed(box, s, u, ctr("a", 0, pod.Running)), Signalled: map[string]Signals{"a0": asked(30 * time.Second)}}, `
+		{"no turn is waited for longer than the grace", Input{Observed: observed(box, s, u, ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": asked(30 * time.Second)}}, `
 kill a a0 (grace period over)
 terminate s s0 grace 2s (not wanted)
 terminate t t0 grace 2s (not wanted)
@@ -191,7 +193,7 @@ kill s s0 (not wanted)`},
 		{"init containers end before it", Input{Observed: observed(box, s, ctr("i", 0, pod.Running))}, `
 terminate i i0 grace 30s (not wanted)
 wake 30s`},
-		{"asked to end, and wanted again", Input{Pod: wanted(always, "a"), Observed: observed(box, ctr("a", 0, pod.Running)), Signalled: map[string]Signals{"a0": asked(10 * time.Second)}}, `
+		{"asked to end, and wanted again", Input{Pod: wanted(always, "a"), Observed: observed(box, ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second)}}, `
 wake 20s`},
 	})
 }
@@ -319,7 +321,7 @@ resize a a0 to ""`},
 		{"one that failed waits", Input{Pod: p, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=1"))),
 			Failures: map[string]Failure{FailureResize + "a": {At: now, Count: 2}}}, `
 wake 2s`},
-		{"what is being ended is left alone", Input{Pod: p, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=1"))), Signalled: map[string]Signals{"a0": asked(0)}}, `
+		{"what is being ended is left alone", Input{Pod: p, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=1"))), Signalled: map[string]pod.Signals{"a0": asked(0)}}, `
 wake 30s`},
 	})
 }
@@ -330,9 +332,9 @@ func TestAShorterGraceArrivesMeanwhile(t *testing.T) {
 		{"before it is asked", Input{MaxGrace: new(5 * time.Second), Observed: observed(box, running)}, `
 terminate a a0 grace 5s (not wanted)
 wake 5s`},
-		{"after", Input{MaxGrace: new(15 * time.Second), Observed: observed(box, running), Signalled: map[string]Signals{"a0": asked(10 * time.Second)}}, `
+		{"after", Input{MaxGrace: new(15 * time.Second), Observed: observed(box, running), Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second)}}, `
 wake 5s`},
-		{"too late", Input{MaxGrace: new(5 * time.Second), Observed: observed(box, running), Signalled: map[string]Signals{"a0": asked(10 * time.Second)}}, `
+		{"too late", Input{MaxGrace: new(5 * time.Second), Observed: observed(box, running), Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second)}}, `
 kill a a0 (grace period over)`},
 		{"none", Input{MaxGrace: new(time.Duration(0)), Observed: observed(box, running, ctr("s", 0, pod.Running, sidecar(1)))}, `
 kill a a0 (not wanted)

@@ -19,7 +19,7 @@ type Input struct {
 	// Images tells, per container name, how far its image is.
 	Images map[string]Image
 	// Signalled tells, per instance ID, what was sent to it.
-	Signalled map[string]Signals
+	Signalled map[string]pod.Signals
 	// Evicted is why the pod has to end though it would run on; "" if it need not.
 	Evicted string
 	// Failures tells, per container name, the last attempt that made no instance; under "" the sandbox's.
@@ -56,16 +56,6 @@ type Image struct {
 	Progress string
 	// Ready: the image can be run.
 	Ready bool
-}
-
-// Signals is how far an instance has been brought to its end; a zero time: not yet.
-type Signals struct {
-	// Asked is when its grace period began: with its preStop hook, if it has one, else with its stop signal.
-	Asked time.Time
-	// Hooked is when its preStop hook ended.
-	Hooked time.Time
-	// Told is when it was sent its stop signal, Killed when it was sent KILL.
-	Told, Killed time.Time
 }
 
 // Failure is an attempt to make something that left nothing behind.

@@ -189,15 +189,15 @@ a waits: ImagePullBackOff: Back-off pulling image "img:1": ErrImagePull: no such
 terminate a a0 grace 30s (manifest changed)
 wake 30s
 a waits: ContainerCreating`},
-		{"and given its grace", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]Signals{"a0": {Asked: now.Add(-10 * time.Second)}}}, `
+		{"and given its grace", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-10 * time.Second)}}}, `
 wake 20s
 a waits: ContainerCreating`},
-		{"and then killed", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]Signals{"a0": {Asked: now.Add(-30 * time.Second)}}}, `
+		{"and then killed", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-30 * time.Second)}}}, `
 kill a a0 (grace period over)
 a waits: ContainerCreating`},
 		{"no grace, no asking", Input{Observed: observed(ctr("a", 0, pod.Running, grace(0)))}, `
 kill a a0 (not wanted)`},
-		{"a kill is not repeated at once", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]Signals{"a0": {Asked: now.Add(-40 * time.Second), Killed: now.Add(-time.Second)}}}, `
+		{"a kill is not repeated at once", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-40 * time.Second), Killed: now.Add(-time.Second)}}}, `
 wake 4s`},
 		{"what is old is cleared away last", Input{Pod: wanted(always, "a"), Images: ready, Observed: observed(sandbox(0, true), pod.UID("u0"), ctr("a", 0, pod.Exited, uid("u0")))}, `
 start a attempt 0 back-off 0 (first start)

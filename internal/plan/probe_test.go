@@ -31,7 +31,7 @@ wake 30s`},
 		{"with the probe's own grace", Input{Pod: wanted(always, "a"), Observed: observed(box, running), Probed: own}, `
 terminate a a0 grace 5s (failed startup probe)
 wake 5s`},
-		{"which counts to its end", Input{Pod: wanted(always, "a"), Observed: observed(box, running), Probed: own, Signalled: map[string]Signals{"a0": asked(5 * time.Second)}}, `
+		{"which counts to its end", Input{Pod: wanted(always, "a"), Observed: observed(box, running), Probed: own, Signalled: map[string]pod.Signals{"a0": asked(5 * time.Second)}}, `
 kill a a0 (grace period over)`},
 		{"the others stay", Input{Pod: wanted(always, "a", "b"), Observed: observed(box, running, ctr("b", 0, pod.Running)), Probed: bad("FailedPostStartHook")}, `
 terminate a a0 grace 30s (FailedPostStartHook)
@@ -48,28 +48,37 @@ completed`},
 
 func TestPreStop(t *testing.T) {
 	box, a := sandbox(0, true), ctr("a", 0, pod.Running, preStop)
-	signals := func(s Signals) map[string]Signals { return map[string]Signals{"a0": s} }
+	signals := func(s pod.Signals) map[string]pod.Signals { return map[string]pod.Signals{"a0": s} }
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
 	compare(t, []planCase{
 		{"first the hook", Input{Observed: observed(box, a)}, `
 run preStop hook of a a0 grace 30s (not wanted)
 wake 30s`},
-		{"which is given the grace period", Input{Observed: observed(box, a), Signalled: signals(Signals{Asked: ago(10)})}, `
+		{"which is given the grace period", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(10), Hooking: true})}, `
 wake 20s`},
-		{"then the signal, with what is left", Input{Observed: observed(box, a), Signalled: signals(Signals{Asked: ago(10), Hooked: ago(0)})}, `
+		{"run anew by who did not begin it, in what is left", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(10)})}, `
+run preStop hook of a a0 grace 20s (not wanted)
+wake 20s`},
+		{"a clock that was set back gives no more", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(-100), Told: ago(-100)})}, `
+wake 30s`},
+		{"a sidecar's too", Input{Observed: observed(box, ctr("a", 0, pod.Running), ctr("s", 0, pod.Running, sidecar(1), preStop)),
+			Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second), "s0": {Asked: ago(10)}}}, `
+run preStop hook of s s0 grace 20s (not wanted)
+wake 20s`},
+		{"then the signal, with what is left", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(10), Hooked: ago(0)})}, `
 terminate a a0 grace 20s (not wanted)
 wake 20s`},
-		{"at least two seconds", Input{Observed: observed(box, a), Signalled: signals(Signals{Asked: ago(29), Hooked: ago(0)})}, `
+		{"at least two seconds", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(29), Hooked: ago(0)})}, `
 terminate a a0 grace 2s (not wanted)
 wake 2s`},
-		{"also when the hook takes too long", Input{Observed: observed(box, a), Signalled: signals(Signals{Asked: ago(30)})}, `
+		{"also when the hook takes too long", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(30), Hooking: true})}, `
 terminate a a0 grace 2s (not wanted)
 wake 2s`},
-		{"which pass", Input{Observed: observed(box, a), Signalled: signals(Signals{Asked: ago(31), Told: ago(1)})}, `
+		{"which pass", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(31), Told: ago(1)})}, `
 wake 1s`},
-		{"and then it is killed", Input{Observed: observed(box, a), Signalled: signals(Signals{Asked: ago(32), Told: ago(2)})}, `
+		{"and then it is killed", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(32), Told: ago(2)})}, `
 kill a a0 (grace period over)`},
-		{"not before the grace period is over", Input{Observed: observed(box, a), Signalled: signals(Signals{Asked: ago(20), Hooked: ago(15), Told: ago(15)})}, `
+		{"not before the grace period is over", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(20), Hooked: ago(15), Told: ago(15)})}, `
 wake 10s`},
 		{"no grace, no hook", Input{Observed: observed(box, ctr("a", 0, pod.Running, preStop, grace(0)))}, `
 kill a a0 (not wanted)`},
@@ -83,10 +92,10 @@ terminate a a0 grace 30s (not wanted)
 run preStop hook of s s0 grace 30s (not wanted)
 wake 30s`},
 		{"it has run, and the others have not ended", Input{Observed: observed(box, ctr("a", 0, pod.Running), ctr("s", 0, pod.Running, sidecar(1), preStop)),
-			Signalled: map[string]Signals{"a0": asked(10 * time.Second), "s0": {Asked: ago(10), Hooked: ago(9)}}}, `
+			Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second), "s0": {Asked: ago(10), Hooked: ago(9)}}}, `
 wake 20s`},
 		{"its turn", Input{Observed: observed(box, ctr("a", 0, pod.Exited), ctr("s", 0, pod.Running, sidecar(1), preStop)),
-			Signalled: map[string]Signals{"a0": asked(10 * time.Second), "s0": {Asked: ago(10), Hooked: ago(9)}}}, `
+			Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second), "s0": {Asked: ago(10), Hooked: ago(9)}}}, `
 terminate s s0 grace 20s (not wanted)
 wake 20s`},
 	})
@@ -136,7 +145,7 @@ func TestHurry(t *testing.T) {
 		{"killed at once", Input{MaxGrace: new(time.Duration), Observed: observed(ctr("a", 0, pod.Running, preStop), ctr("s", 0, pod.Running, sidecar(1)))}, `
 kill a a0 (not wanted)
 kill s s0 (not wanted)`},
-		{"whatever it was given before", Input{MaxGrace: new(time.Duration), Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]Signals{"a0": asked(time.Second)}}, `
+		{"whatever it was given before", Input{MaxGrace: new(time.Duration), Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": asked(time.Second)}}, `
 kill a a0 (not wanted)`},
 	})
 }

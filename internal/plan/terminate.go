@@ -24,9 +24,9 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 		switch {
 		case !j.holdsOn(o, c, begun):
 			j.stop(c, begun, why)
-		case c.PreStop && j.in.Signalled[c.ID].Asked.IsZero():
+		case hookDue(c, j.in.Signalled[c.ID]):
 			// Hooks do not wait for their turn, only the signal does.
-			j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: c.Grace, Why: why})
+			j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: j.left(c.Grace, j.in.Signalled[c.ID].Asked), Why: why})
 		}
 	}
 	return alive
@@ -41,11 +41,26 @@ func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
 	if begun.IsZero() {
 		return true // those that need it are asked by this same plan
 	}
-	left := c.Grace - j.in.Now.Sub(begun)
+	left := j.left(c.Grace, begun)
 	if left > 0 {
 		j.wakeIn(left)
 	}
 	return left > 0
+}
+
+// hookDue reports that the instance's preStop hook is to be run: nobody has run it yet, or who did was podrun
+// before it was killed. It has what is left of the grace period then.
+func hookDue(c pod.Container, s pod.Signals) bool {
+	return c.PreStop && !s.Hooking && s.Hooked.IsZero() && s.Told.IsZero()
+}
+
+// left is what is left of a grace period that began then; all of it when it has not begun. A clock that was
+// set back must not stretch it.
+func (j *judge) left(grace time.Duration, begun time.Time) time.Duration {
+	if begun.IsZero() {
+		return grace
+	}
+	return min(grace, grace-j.in.Now.Sub(begun))
 }
 
 func lives(c pod.Container) bool { return c.State == pod.Running || c.State == pod.Unknown }
@@ -95,14 +110,14 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		j.do(Kill{ID: c.ID, Container: c.Name, Why: "still alive after kill"})
 	case c.Grace <= 0:
 		j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
-	case s.Asked.IsZero() && c.PreStop:
-		j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
-		j.wakeIn(grace)
+	case hookDue(c, s) && j.left(grace, s.Asked) > 0:
+		j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: j.left(grace, s.Asked), Why: why})
+		j.wakeIn(j.left(grace, s.Asked))
 	case s.Asked.IsZero():
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
 		j.wakeIn(grace)
 	case c.PreStop && s.Told.IsZero():
-		left := grace - j.in.Now.Sub(s.Asked)
+		left := j.left(grace, s.Asked)
 		if s.Hooked.IsZero() && left > 0 {
 			j.wakeIn(left)
 			return
@@ -111,9 +126,9 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
 		j.wakeIn(left)
 	default:
-		left := grace - j.in.Now.Sub(s.Asked)
+		left := j.left(grace, s.Asked)
 		if c.PreStop {
-			left = max(left, leastGrace-j.in.Now.Sub(s.Told))
+			left = max(left, j.left(leastGrace, s.Told))
 		}
 		if left > 0 {
 			j.wakeIn(left)

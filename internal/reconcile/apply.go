@@ -59,10 +59,10 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		if w.signalled[a.ID].Asked.IsZero() { // else it was told when its preStop hook began
 			w.tellStop(a.Container, a.Why)
 		}
-		return w.signal(ctx, a.ID, "")
+		return w.signal(ctx, seen, a.ID, "")
 	case plan.Kill:
 		w.tell(a.Container, normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
-		return w.signal(ctx, a.ID, "SIGKILL")
+		return w.signal(ctx, seen, a.ID, "SIGKILL")
 	case plan.Reap:
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
 	case plan.RemoveContainer:
@@ -165,23 +165,6 @@ func (w *worker) container(name string) *v1.Container {
 			return c
 		}
 	}
-	return nil
-}
-
-func (w *worker) signal(ctx context.Context, id, signal string) error {
-	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
-		return err
-	}
-	s, now := w.signalled[id], time.Now()
-	switch {
-	case signal != "":
-		s.Killed = now
-	case s.Asked.IsZero():
-		s.Asked, s.Told = now, now
-	default:
-		s.Told = now
-	}
-	w.signalled[id] = s
 	return nil
 }
 

@@ -94,7 +94,7 @@ func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod
 	switch {
 	case c.State == pod.Exited:
 		t.Extent = probe.Nothing
-	case w.signalled[c.ID] != (plan.Signals{}):
+	case w.signalled[c.ID] != (pod.Signals{}):
 		t.Extent = probe.Readiness
 	}
 	for _, s := range seen.Sandboxes {
@@ -109,7 +109,7 @@ func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod
 }
 
 // probed is what hooks and probes have come to, by instance ID.
-func (w *worker) probed() map[string]pod.Probed {
+func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 	found := w.o.Prober.Found(w.key)
 	if found == nil && len(w.hooks.post) > 0 {
 		found = map[string]pod.Probed{}
@@ -124,6 +124,15 @@ func (w *worker) probed() map[string]pod.Probed {
 			p.Failed = h.failed
 		}
 		found[id] = p
+	}
+	for _, c := range seen.Containers {
+		if p := found[c.ID]; c.Ending.Failed != nil && p.Failed == nil {
+			p.Failed = c.Ending.Failed // as an earlier podrun found it
+			if found == nil {
+				found = map[string]pod.Probed{}
+			}
+			found[c.ID] = p
+		}
 	}
 	return found
 }
@@ -157,7 +166,7 @@ func (w *worker) keepHook(r hookResult) {
 	if h.pre {
 		delete(w.hooks.pre, h.id)
 		s := w.signalled[h.id]
-		s.Hooked = time.Now()
+		s.Hooked, s.Hooking = time.Now(), false
 		w.signalled[h.id] = s
 	}
 	if r.err == nil {
@@ -177,7 +186,9 @@ func (w *worker) keepHook(r hookResult) {
 // preStop begins the hook of an instance, which may be of a revision that is not wanted any more.
 func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreStop) error {
 	s := w.signalled[a.ID]
-	s.Asked = time.Now()
+	if s.Asked.IsZero() {
+		s.Asked = time.Now()
+	}
 	for i := range seen.Containers {
 		c := &seen.Containers[i]
 		if c.ID != a.ID {
@@ -186,12 +197,14 @@ func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreSt
 		p, spec, err := w.manifestOf(c)
 		if err != nil {
 			w.log.Warn("preStop hook left out", "container", c.Name, "why", err)
-			s.Hooked = s.Asked
+			s.Hooked = time.Now()
 			break
 		}
+		s.Hooking = true
 		w.runHook(ctx, &hook{id: c.ID, container: c.Name, pre: true}, w.target(p, spec, seen, c), spec.Lifecycle.PreStop)
 	}
 	w.signalled[a.ID] = s
+	w.noteEnding(seen, a.ID)
 	return nil
 }
 

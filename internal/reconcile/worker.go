@@ -46,7 +46,7 @@ type worker struct {
 	unsure    bool // not known what to keep, nor that it may go
 	earlier   bool // a completed pod is of an earlier run
 	replaced  bool // what is there under pod's UID is of another manifest
-	signalled map[string]plan.Signals
+	signalled map[string]pod.Signals
 	failures  map[string]plan.Failure
 	noted     []pod.Container // the newest instances, as noted down last
 	images    map[string]*image
@@ -69,7 +69,7 @@ const (
 func newWorker(key pod.Key, o *Options, s slots, turns *order) *worker {
 	return &worker{
 		key: key, o: o, slots: s, order: turns, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
-		earlier: o.Rerun, signalled: map[string]plan.Signals{}, failures: map[string]plan.Failure{},
+		earlier: o.Rerun, signalled: map[string]pod.Signals{}, failures: map[string]plan.Failure{},
 		images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
 	}
@@ -168,6 +168,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		if w.take(seen); w.unsure {
 			return 0, false
 		}
+		w.resume(seen)
 		w.refresh(ctx, seen)
 		w.probe(ctx, seen)
 		w.measureDisk(ctx, seen)
@@ -234,7 +235,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	}
 	return plan.Input{
 		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
-		Probed: w.probed(), After: w.after(),
+		Probed: w.probed(seen), After: w.after(),
 		Evicted: w.measure.why, Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}
 }
@@ -256,7 +257,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 		if !p.Next.IsZero() {
 			metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
 		}
-		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(), HostIP: w.o.HostIP, Now: time.Now()})
+		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Now: time.Now()})
 		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}

@@ -411,3 +411,45 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 		t.Errorf("%d records are left", n)
 	}
 }
+
+// TestEndingOutlivesPodrun: what was noted down of an end is read by the next podrun, but for a note that was
+// cut off.
+func TestEndingOutlivesPodrun(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	c := r.run(t)
+	uid := r.start.Pod.UID
+	ending := func() pod.Ending {
+		t.Helper()
+		next := dialOnly(t, d)
+		defer next.Close()
+		return find(t, next, r.key, "main", 0).Ending
+	}
+	if e := ending(); e != (pod.Ending{}) {
+		t.Errorf("%+v", e)
+	}
+	asked := time.Now().UTC().Round(0)
+	if err := r.NoteEnding(uid, c.ID, pod.Ending{Signals: pod.Signals{Asked: asked}}); err != nil {
+		t.Fatal(err)
+	}
+	if e := ending(); !e.Asked.Equal(asked) || e.Failed != nil {
+		t.Errorf("%+v", e)
+	}
+	file, err := os.OpenFile(r.Dirs.Started(uid, c.ID), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("\n{\"Asked\":\"2026-01-"); err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	if e := ending(); !e.Asked.Equal(asked) {
+		t.Errorf("after a note that was cut off: %+v", e)
+	}
+	if err := r.NoteEnding(uid, c.ID, pod.Ending{Failed: &pod.Failed{Why: "failed liveness probe"}}); err != nil {
+		t.Fatal(err)
+	}
+	if e := ending(); e.Failed == nil || e.Failed.Why != "failed liveness probe" {
+		t.Errorf("and another after that: %+v", e)
+	}
+}

@@ -127,6 +127,8 @@ type Runtime struct {
 	manifests *memo[pod.UID, savedPod]
 	// sizes has what the pods' cgroups were given last, as sizeOf spells it.
 	sizes *memo[pod.UID, string]
+	// endings has what was noted down of instances' ends.
+	endings *memo[string, pod.Ending]
 }
 
 var (
@@ -178,7 +180,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  newKnown(),
 		images: newMemo[string, *image](), fetched: newMemo[string, leases.Lease](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
-		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](), sizes: newMemo[pod.UID, string](),
+		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](), sizes: newMemo[pod.UID, string](), endings: newMemo[string, pod.Ending](),
 	}
 	if err := r.detect(r.context(ctx)); err != nil {
 		c.Close()

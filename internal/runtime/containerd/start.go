@@ -283,6 +283,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err := os.WriteFile(r.Dirs.Started(l.Pod.UID, l.id), nil, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
 	}
+	r.endings.put(l.id, pod.Ending{})
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
 	return native(err)
 }

@@ -292,6 +292,20 @@ func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
 	return nil
 }
 
+// NoteEnding implements runtime.Data.
+func (r *Runtime) NoteEnding(_ pod.UID, id string, e pod.Ending) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(context.Background(), "NoteEnding", id); err != nil {
+		return err
+	}
+	if c := r.containers[id]; c != nil {
+		e.Hooking = false
+		c.Ending = e
+	}
+	return nil
+}
+
 // LoadPod returns a copy.
 func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
 	r.mu.Lock()

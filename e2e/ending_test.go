@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestKilledPodrunGoesOnWithAnEnd: neither a grace period nor a probe's verdict begins anew with podrun.
+func TestKilledPodrunGoesOnWithAnEnd(t *testing.T) {
+	n := newNode(t)
+	data := n.path("data")
+	must(t, os.Mkdir(data, 0o755))
+	told := func(name string) {
+		n.await(name+" to be told", func() error {
+			_, err := os.Stat(filepath.Join(data, name))
+			return err
+		})
+	}
+	deaf := hooked("deaf", data, `trap "echo >/data/deaf" TERM; while :; do sleep 0.02; done`, "stopSignal: SIGTERM")
+	n.write("deaf.yaml", strings.Replace(deaf, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 4", 1))
+	// It ends with 0, and has not succeeded.
+	job := hooked("job", data, `trap "echo >/data/job; sleep 1; exit 0" TERM; while :; do sleep 0.02; done`, "stopSignal: SIGTERM")
+	job = strings.Replace(job, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 30", 1)
+	job = strings.Replace(job, "restartPolicy: Always", "restartPolicy: OnFailure", 1)
+	n.write("job.yaml", inContainer(job, `livenessProbe: {exec: {command: [test, "!", -e, /data/bad]}, periodSeconds: 1, failureThreshold: 1}`))
+	n.serve()
+	deafPID := n.mainPID(n.ready("deaf-n"), "c")
+	p := n.ready("job-n")
+	before := n.mainPID(p, "c")
+	must(t, os.WriteFile(filepath.Join(data, "bad"), nil, 0o600))
+	told("job")
+	n.remove("deaf.yaml")
+	began := time.Now()
+	told("deaf")
+	n.end(syscall.SIGKILL)
+	must(t, os.Remove(filepath.Join(data, "bad")))
+	dead := func(pid int) {
+		n.await("a process to end", func() error {
+			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+				return errors.New("it runs")
+			}
+			return nil
+		})
+	}
+	dead(before)
+	time.Sleep(time.Until(began.Add(2 * time.Second))) // of the grace period
+	n.serve()
+	dead(deafPID)
+	if took := time.Since(began); took < 4*time.Second || took > 5900*time.Millisecond {
+		t.Errorf("dead after %s of a grace period of 4 s", took)
+	}
+	n.gone("deaf-n")
+	p = n.restarted("job-n", 1)
+	if last := p.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 0 || p.Status.Phase != v1.PodRunning {
+		t.Errorf("the job that was told to end: %s", asJSON(p.Status))
+	}
+}

@@ -1,0 +1,22 @@
+package pod
+
+import "time"
+
+// Signals is how far an instance has been brought to its end; a zero time: not yet.
+type Signals struct {
+	// Asked is when its grace period began: with its preStop hook, if it has one, else with its stop signal.
+	Asked time.Time
+	// Hooked is when its preStop hook ended.
+	Hooked time.Time
+	// Told is when it was sent its stop signal, Killed when it was sent KILL.
+	Told, Killed time.Time
+	// Hooking says that this podrun runs its preStop hook. Another podrun's ended with it.
+	Hooking bool `json:"-"`
+}
+
+// Ending is what is noted down of the way to an instance's end, for the next podrun.
+type Ending struct {
+	Signals
+	// Failed is why it has to end though it is wanted; nil: nothing was noted.
+	Failed *Failed
+}

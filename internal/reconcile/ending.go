@@ -1,0 +1,57 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// signal sends a signal and keeps when it was sent. A verdict that had the instance ended is noted down before
+// it, because the code that the instance makes of its end does not tell it; the time after it, because a
+// signal that was noted down and not sent would never be.
+func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal string) error {
+	if failed := w.probed(seen)[id].Failed; failed != nil && w.signalled[id] == (pod.Signals{}) {
+		w.noteEnding(seen, id)
+	}
+	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
+		return err
+	}
+	s, now := w.signalled[id], time.Now()
+	switch {
+	case signal != "":
+		s.Killed = now
+	case s.Asked.IsZero():
+		s.Asked, s.Told = now, now
+	default:
+		s.Told = now
+	}
+	w.signalled[id] = s
+	if signal == "" { // what was killed need not be known to have been
+		w.noteEnding(seen, id)
+	}
+	return nil
+}
+
+// noteEnding notes down how far an instance has been brought to its end, so that the next podrun neither gives
+// it another grace period nor takes a failure for a completion.
+func (w *worker) noteEnding(seen pod.Observed, id string) {
+	for _, c := range seen.Containers {
+		if c.ID != id {
+			continue
+		}
+		e := pod.Ending{Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed}
+		if err := w.o.Data.NoteEnding(c.UID, id, e); err != nil {
+			w.log.Warn("podrun would not go on with this end after a restart", "container", c.Name, "why", err)
+		}
+	}
+}
+
+// resume takes over what an earlier podrun had begun to end.
+func (w *worker) resume(seen pod.Observed) {
+	for _, c := range seen.Containers {
+		if _, known := w.signalled[c.ID]; !known && !c.Reaped && c.Ending.Signals != (pod.Signals{}) {
+			w.signalled[c.ID] = c.Ending.Signals
+		}
+	}
+}

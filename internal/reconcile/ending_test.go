@@ -1,0 +1,121 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestGraceIsNotGivenAgain: podrun is killed while a pod is ended, and the next one goes on from there.
+func TestGraceIsNotGivenAgain(t *testing.T) {
+	for name, wanted := range map[string][]*v1.Pod{
+		"not wanted":   nil,
+		"wanted again": {web()},
+		"edited":       {newPod("web", "u2", v1.RestartPolicyAlways, "a")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := forever()
+				rt.IgnoreTerm("a")
+				h := start(t, rt)
+				h.want(web())
+				h.want()
+				after(20 * time.Second)
+				rt.CutAfter(0)
+				h.stop()
+				rt.CutAfter(-1)
+				h = start(t, rt)
+				defer h.stop()
+				h.want(wanted...)
+				after(9900 * time.Millisecond)
+				h.wantLiving("u1-a-0")
+				after(200 * time.Millisecond)
+				if strings.Contains(h.living(), "u1-a-0") {
+					t.Error("it was given another grace period")
+				}
+				if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0, u1-a-0 SIGKILL" {
+					t.Errorf("signals: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// TestPreStopGoesOnAfterARestart: the hook of a podrun that was killed is run again, in what is left.
+func TestPreStopGoesOnAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		rt.OnExec(commands(map[string]func() int{"hang": always(-1)}))
+		h := start(t, rt)
+		p := web()
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: execHook("hang")}
+		h.want(p)
+		h.want()
+		after(20 * time.Second)
+		rt.CutAfter(0)
+		h.stop()
+		rt.CutAfter(-1)
+		h = start(t, rt)
+		defer h.stop()
+		h.want()
+		after(9900 * time.Millisecond)
+		if n := len(execs(rt)); n != 2 {
+			t.Errorf("the hook ran %d times", n)
+		}
+		if got := callsOf(rt, "SignalContainer "); len(got) > 0 {
+			t.Errorf("signals before its time is over: %s", got)
+		}
+		after(200 * time.Millisecond)
+		h.wantLiving("u1-a-0")
+		after(2 * time.Second)
+		h.wantEmpty()
+	})
+}
+
+// TestAVerdictOutlivesPodrun: an instance that failed its probe and ended with 0 when it was asked to has not
+// completed, though podrun was killed meanwhile.
+func TestAVerdictOutlivesPodrun(t *testing.T) {
+	for _, ends := range []string{"unseen", "seen", "not"} {
+		t.Run(ends, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := forever()
+				rt.IgnoreTerm("a")
+				rt.OnExec(commands(map[string]func() int{"live": always(1)}))
+				h := start(t, rt)
+				p := newPod("web", "u1", v1.RestartPolicyOnFailure, "a")
+				p.Spec.Containers[0].LivenessProbe = execProbe("live")
+				p.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = new(int64(5))
+				h.want(p)
+				after(2 * time.Second) // the second failure is at 1 s
+				rt.CutAfter(0)
+				h.stop()
+				if ends == "unseen" {
+					rt.Exit("u1-a-0", 0)
+				}
+				rt.CutAfter(-1)
+				h = start(t, rt)
+				defer h.stop()
+				h.want(p)
+				if ends == "seen" {
+					rt.Exit("u1-a-0", 0)
+				}
+				after(3900 * time.Millisecond)
+				if alive := strings.Contains(h.living(), "u1-a-0"); alive != (ends == "not") {
+					t.Errorf("alive: %v", alive)
+				}
+				after(200 * time.Millisecond)
+				if strings.Contains(h.living(), "u1-a-0") {
+					t.Error("not ended within its probe's grace period")
+				}
+				after(10 * time.Second)
+				if starts := len(callsOf(rt, "StartContainer ")); starts < 2 {
+					t.Errorf("%s after %d start", h.board.get("web").Status.Phase, starts)
+				}
+			})
+		})
+	}
+}
