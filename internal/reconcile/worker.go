@@ -112,6 +112,8 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 	defer w.hooks.keep(nil)
 	defer w.measure.cancel()
 	defer w.o.Prober.Set(w.key, nil)
+	// Not before it is told what is wanted: until then it would take that for nothing.
+	w.wait(ctx, 0)
 	look := true
 	for ctx.Err() == nil {
 		wake, gone := w.round(ctx, look)
