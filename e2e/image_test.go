@@ -14,10 +14,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // hub is a registry with one image, that can go and come back at its address.
@@ -44,11 +41,24 @@ func newHub(t *testing.T) *hub {
 func (h *hub) push(name string, image v1.Image) {
 	t := h.t
 	t.Helper()
+	repository := "http://" + h.address + "/v2/team/" + name + "/"
+	blob := func(digest v1.Hash, content io.Reader) {
+		t.Helper()
+		begun, err := http.Post(repository+"blobs/uploads/", "", nil)
+		must(t, err)
+		begun.Body.Close()
+		at, err := begun.Location()
+		must(t, err)
+		query := at.Query()
+		query.Set("digest", digest.String())
+		at.RawQuery = query.Encode()
+		put(t, at.String(), "application/octet-stream", content)
+	}
 	config, err := image.RawConfigFile()
 	must(t, err)
 	digest, err := image.ConfigName()
 	must(t, err)
-	h.send(http.MethodPost, name, "blobs/uploads/?digest="+digest.String(), "", bytes.NewReader(config))
+	blob(digest, bytes.NewReader(config))
 	layers, err := image.Layers()
 	must(t, err)
 	for _, layer := range layers {
@@ -56,26 +66,26 @@ func (h *hub) push(name string, image v1.Image) {
 		must(t, err)
 		content, err := layer.Compressed()
 		must(t, err)
-		h.send(http.MethodPost, name, "blobs/uploads/?digest="+digest.String(), "", content)
+		blob(digest, content)
 	}
 	text, err := image.RawManifest()
 	must(t, err)
 	kind, err := image.MediaType()
 	must(t, err)
-	h.send(http.MethodPut, name, "manifests/1", string(kind), bytes.NewReader(text))
+	put(t, repository+"manifests/1", string(kind), bytes.NewReader(text))
 }
 
-// send puts a part of the image into the registry.
-func (h *hub) send(method, name, path, kind string, content io.Reader) {
-	h.t.Helper()
-	request, err := http.NewRequest(method, "http://"+h.address+"/v2/team/"+name+"/"+path, content)
-	must(h.t, err)
+// put puts a part of an image into a registry.
+func put(t *testing.T, where, kind string, content io.Reader) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPut, where, content)
+	must(t, err)
 	request.Header.Set("Content-Type", kind)
 	answer, err := http.DefaultClient.Do(request)
-	must(h.t, err)
+	must(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusCreated {
-		h.t.Fatalf("%s %s: %s", method, path, answer.Status)
+		t.Fatalf("PUT %s: %s", where, answer.Status)
 	}
 }
 
@@ -259,19 +269,12 @@ func TestPullStops(t *testing.T) {
 func TestPullProgress(t *testing.T) {
 	n := newNode(t)
 	h := newHub(t)
-	image, err := tarball.ImageFromPath(setup.tuned, nil)
-	must(t, err)
-	layer, err := random.Layer(4<<20, types.DockerLayer) // that no other case has brought
-	must(t, err)
-	image, err = mutate.AppendLayers(image, layer)
-	must(t, err)
+	image, layer := bigImage(t, 4<<20)
 	h.push("big", image)
-	digest, err := layer.Digest()
-	must(t, err)
 	h.down()
 	open, goOn := h.handler, make(chan struct{})
 	h.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, digest.String()) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, layer) {
 			select {
 			case <-goOn:
 			case <-r.Context().Done():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs from Debian what is missing of the named tools; says what to install where it cannot.
-# Usage: scripts/deps.sh TOOL…    (runc busybox gcc podman debootstrap)
+# Usage: scripts/deps.sh TOOL…    (runc busybox gcc podman docker-registry prometheus chromium …)
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
