@@ -179,4 +179,20 @@ func (n *node) nowhere(text string) {
 		return err
 	})
 	must(n.t, err)
+	if setup.server == nil {
+		return
+	}
+	// What a containerd that is not podrun's own has of the containers: its database and their specs.
+	server := filepath.Dir(setup.server.Address)
+	specs, err := filepath.Glob(filepath.Join(server, "state", "io.containerd.runtime.v2.task", filepath.Base(n.dir), "*", "config.json"))
+	must(n.t, err)
+	if len(specs) == 0 {
+		n.t.Errorf("no container's spec in %s", server)
+	}
+	for _, path := range append(specs, filepath.Join(server, "root", "io.containerd.metadata.v1.bolt", "meta.db")) {
+		data, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.Contains(data, []byte(text)) {
+			n.t.Errorf("a Secret is in %s, %v", path, err)
+		}
+	}
 }

@@ -154,6 +154,38 @@ func TestSecretsOfTwoContainers(t *testing.T) {
 	}
 }
 
+// A class's binary gets Secrets as runc does; a runtime that would have them kept on disk gets none.
+func TestSecretsOfRuntimeClasses(t *testing.T) {
+	n := newNode(t)
+	runc, err := exec.LookPath("runc")
+	must(t, err)
+	const word = "cLass-w0rd-57721"
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nexec %s \"$@\"\n", n.path("ran"), runc)
+	must(t, os.WriteFile(n.path("other"), []byte(script), 0o755))
+	classes := fmt.Sprintf("runtimeClasses: {other: {binaryName: %s}, strange: {runtime: io.containerd.strange.v1}}\n", n.path("other"))
+	must(t, os.WriteFile(n.path("node.yaml"), []byte(classes), 0o644))
+	n.write("s.yaml", fmt.Sprintf(password, word))
+	for name, class := range map[string]string{"a": "other", "b": "strange"} {
+		n.write(name+".yaml", inContainer(manifest(name, "Always", `echo "$WORD" >/dev/shm/word; `+forever, "runtimeClassName: "+class),
+			"env: [{name: WORD, valueFrom: {secretKeyRef: {name: login, key: password}}}]"))
+	}
+	n.serve("--node-config=" + n.path("node.yaml"))
+	p := n.ready("a-n")
+	n.says("a", "cat /dev/shm/word; echo $WORD", word+"\n"+word)
+	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGKILL))
+	n.restarted("a-n", 1)
+	n.says("a", "echo $WORD", word)
+	ran, err := os.ReadFile(n.path("ran"))
+	must(t, err)
+	for _, command := range []string{"create", "exec", "delete"} {
+		if !strings.Contains(string(ran), command) {
+			t.Errorf("the class's binary has not run %s:\n%s", command, ran)
+		}
+	}
+	n.waits("b-n", "CreateContainerConfigError", "the runtime io.containerd.strange.v1 would have the Secret's value of the variable WORD kept on disk")
+	n.nowhere(word)
+}
+
 func TestDevices(t *testing.T) {
 	n := newNode(t)
 	must(t, os.MkdirAll(n.path("cdi"), 0o755))

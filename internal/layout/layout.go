@@ -3,6 +3,8 @@
 package layout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path/filepath"
 	"strconv"
 
@@ -62,8 +64,16 @@ func (d Dirs) Evicted(uid pod.UID) string { return filepath.Join(d.Pod(uid), "ev
 // Withheld is the directory, in memory, of what a revision's processes get and no disk may have.
 func (d Dirs) Withheld(uid pod.UID) string { return filepath.Join(d.Pod(uid), "withheld") }
 
-// StandIn is what runs runc for containers with something withheld: podrun's own binary.
-func (d Dirs) StandIn() string { return filepath.Join(d.Root, "bin", "podrun-runc") }
+// StandIn is what runs runc, or another binary that takes its commands, for containers with something
+// withheld: podrun's own binary. "" is runc.
+func (d Dirs) StandIn(binary string) string {
+	const name = "podrun-runc"
+	if binary == "" {
+		return filepath.Join(d.Root, "bin", name)
+	}
+	hash := sha256.Sum256([]byte(binary))
+	return filepath.Join(d.Root, "bin", hex.EncodeToString(hash[:8]), name)
+}
 
 // SubPaths is the directory of the parts of volumes that a revision's containers mount.
 func (d Dirs) SubPaths(uid pod.UID) string { return filepath.Join(d.Pod(uid), "volume-subpaths") }

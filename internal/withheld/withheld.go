@@ -21,6 +21,9 @@ import (
 // name is what podrun's binary is called when it stands in for runc.
 const name = "podrun-runc"
 
+// behind is the link beside the stand-in that says what it stands in for; without one it is runc.
+const behind = "runtime"
+
 // variable is the one that has the mark.
 const variable = "PODRUN_WITHHELD"
 
@@ -43,18 +46,46 @@ func Write(path string, p Process) error {
 // Mark is the variable that stands for what Write put into a file.
 func Mark(path string) string { return variable + "=" + path }
 
+// StandFor makes the stand-in at the path run another binary than runc, which takes runc's commands.
+func StandFor(path, binary string) error {
+	link := filepath.Join(filepath.Dir(path), behind)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	err := os.Symlink(binary, link)
+	if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if is, err := os.Readlink(link); err != nil || is != binary {
+		return errors.Join(err, fmt.Errorf("%s is of %q, not of %q", link, is, binary))
+	}
+	return nil
+}
+
 // Dispatch runs runc if that is what the binary was called for, and says whether it was. It returns only
 // when it could not.
 func Dispatch(args []string) (exit int, handled bool) {
 	if len(args) == 0 || filepath.Base(args[0]) != name {
 		return 0, false
 	}
-	err := run(slices.Clone(args[1:]))
+	err := run(args[0], slices.Clone(args[1:]))
 	fmt.Fprintln(os.Stderr, "podrun: running runc:", err)
 	return 1, true
 }
 
-func run(args []string) error {
+// program is what the stand-in that was called by its path stands in for.
+func program(path string) (string, error) {
+	binary, err := os.Readlink(filepath.Join(filepath.Dir(path), behind))
+	if errors.Is(err, os.ErrNotExist) {
+		binary, err = "runc", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return exec.LookPath(binary)
+}
+
+func run(path string, args []string) error {
 	command := commandAt(args)
 	var err error
 	switch {
@@ -67,7 +98,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	runc, err := exec.LookPath("runc")
+	runc, err := program(path)
 	if err != nil {
 		return err
 	}

@@ -99,3 +99,35 @@ func TestDispatchIsForTheStandInOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestProgram(t *testing.T) {
+	dir := t.TempDir()
+	write := func(at string) string {
+		if err := os.WriteFile(at, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	runc, other := write(dir+"/runc"), write(dir+"/other")
+	t.Setenv("PATH", dir)
+	own := filepath.Join(dir, "own", "podrun-runc")
+	for range 2 { // each start does it
+		if err := StandFor(own, "other"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := StandFor(own, "/another"); err == nil {
+		t.Error("it stands for two")
+	}
+	for path, want := range map[string]string{filepath.Join(dir, "podrun-runc"): runc, own: other} {
+		if got, err := program(path); err != nil || got != want {
+			t.Errorf("%s runs %s, %v; want %s", path, got, err, want)
+		}
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := program(own); err == nil {
+		t.Errorf("what is gone is replaced by %s", got)
+	}
+}

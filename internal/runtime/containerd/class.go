@@ -2,6 +2,8 @@ package containerd
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
@@ -22,9 +24,12 @@ type RuntimeClass struct {
 type handler struct {
 	name    string
 	options typeurl.Any
-	// own: it is not the one that pods without a class have.
-	own bool
+	// binary is what the shim of runc runs in runc's place; empty: runc.
+	binary string
 }
+
+// isRunc reports a shim that runs runc, or a binary that takes runc's commands.
+func (h handler) isRunc() bool { return strings.Contains(filepath.Base(h.name), "runc") }
 
 // handlerOf returns the runtime that the pod's class names. An unknown class is an error: another runtime
 // would isolate less, or otherwise.
@@ -38,13 +43,13 @@ func (r *Runtime) handlerOf(p *v1.Pod) (handler, error) {
 		return h, &runtime.ReasonError{Reason: "FailedCreatePodSandBox",
 			Err: fmt.Errorf("runtime class %q is not in this node's --node-config", *p.Spec.RuntimeClassName)}
 	}
-	h.own = true
 	if class.Runtime != "" && class.Runtime != DefaultRuntime {
 		h.name, h.options = class.Runtime, nil
 	}
 	if class.Binary == "" {
 		return h, nil
 	}
+	h.binary = class.Binary
 	var err error
 	h.options, err = typeurl.MarshalAny(&runcoptions.Options{Root: r.Dirs.Runc(), BinaryName: class.Binary})
 	if err != nil {

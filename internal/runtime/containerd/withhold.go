@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
@@ -14,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/withheld"
 )
 
@@ -21,12 +21,14 @@ import (
 // pod's memory until the process is made. A container without them is left alone.
 func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*specs.Spec, error) {
 	isSecret := func(v pod.Variable) bool { return v.Secret }
-	if !slices.ContainsFunc(in.Env, isSecret) {
+	first := slices.IndexFunc(in.Env, isSecret)
+	if first < 0 {
 		return full, nil
 	}
-	if l.handler.own || !strings.Contains(filepath.Base(l.handler.name), "runc") {
-		r.Log.Warn("the container runtime keeps a Secret's value with the container", "container", l.Container.Name, "runtime", l.handler.name)
-		return full, nil
+	if !l.handler.isRunc() {
+		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf(
+			"container %s: the runtime %s would have the Secret's value of the variable %s kept on disk; mount the Secret as a volume instead",
+			l.Container.Name, l.handler.name, in.Env[first].Name)}
 	}
 	dir := r.Dirs.Withheld(l.Pod.UID)
 	if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
@@ -42,16 +44,33 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 		return nil, fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
 	public.Process.Env = append(public.Process.Env, withheld.Mark(path))
-	if err := host.LinkSelf(r.Dirs.StandIn()); err != nil {
+	if err := r.standIn(&l.handler); err != nil {
 		return nil, fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
-	options := &runcoptions.Options{}
-	if err := typeurl.UnmarshalTo(r.runcOptions, options); err != nil {
-		return nil, fmt.Errorf("decoding runc's options: %w", err)
-	}
-	options.BinaryName = r.Dirs.StandIn()
-	if l.handler.options, err = typeurl.MarshalAny(options); err != nil {
-		return nil, fmt.Errorf("encoding runc's options: %w", err)
-	}
 	return public, nil
+}
+
+// standIn has the shim run podrun's own binary in place of runc.
+func (r *Runtime) standIn(h *handler) error {
+	path := r.Dirs.StandIn(h.binary)
+	if h.binary != "" {
+		if err := withheld.StandFor(path, h.binary); err != nil {
+			return err
+		}
+	}
+	if err := host.LinkSelf(path); err != nil {
+		return err
+	}
+	options := &runcoptions.Options{}
+	if h.options != nil {
+		if err := typeurl.UnmarshalTo(h.options, options); err != nil {
+			return fmt.Errorf("decoding runc's options: %w", err)
+		}
+	}
+	options.BinaryName = path
+	var err error
+	if h.options, err = typeurl.MarshalAny(options); err != nil {
+		return fmt.Errorf("encoding runc's options: %w", err)
+	}
+	return nil
 }
