@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -238,6 +240,42 @@ func TestAPodThatCannotRunNowWaits(t *testing.T) {
 	for _, name := range []string{"a-n", "b-n", "c-n"} {
 		n.ready(name)
 	}
+}
+
+func TestRoomForPods(t *testing.T) {
+	n := newNode(t)
+	var info unix.Sysinfo_t
+	must(t, unix.Sysinfo(&info))
+	half := fmt.Sprintf("resources: {requests: {memory: %d}}", uint64(info.Totalram)*uint64(info.Unit)/100*60)
+	for _, name := range []string{"a", "b"} {
+		n.write(name+".yaml", inContainer(manifest(name, "Always", forever), half))
+	}
+	n.serve()
+	var first, second string
+	n.await("one of both to run", func() error {
+		for name, p := range n.pods() {
+			if p.Status.Phase == v1.PodRunning {
+				first, second = name, map[string]string{"a-n": "b-n", "b-n": "a-n"}[name]
+				return nil
+			}
+		}
+		return errors.New("none")
+	})
+	n.ready(first)
+	wait := func(p *v1.Pod) error {
+		if p.Status.Reason != "OutOfmemory" || !strings.Contains(p.Status.Message, "enough resource: memory, requested") {
+			return errors.New(asJSON(p.Status))
+		}
+		return nil
+	}
+	n.awaitPod(second, "to wait for memory", wait)
+	// Whoever runs is there first for the next podrun too.
+	n.end(syscall.SIGKILL)
+	n.serve()
+	n.awaitPod(second, "to go on waiting", wait)
+	n.ready(first)
+	n.remove(strings.TrimSuffix(first, "-n") + ".yaml")
+	n.ready(second)
 }
 
 func TestResourcesChangeInPlace(t *testing.T) {

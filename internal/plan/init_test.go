@@ -280,6 +280,34 @@ again`},
 	})
 }
 
+func TestLacking(t *testing.T) {
+	list := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	}
+	for _, tt := range []struct {
+		wanted, used v1.ResourceList
+		lacks, says  string
+	}{
+		{list("1", "1Gi"), nil, "", ""},
+		{list("1500m", "1Gi"), list("501m", "0"), "OutOfcpu", "Node didn't have enough resource: cpu, requested: 1500, used: 501, capacity: 2000"},
+		{list("3", "3Gi"), nil, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000"},
+		{list("1", "1Ki"), list("1", "1Gi"), "OutOfmemory", "Node didn't have enough resource: memory, requested: 1024, used: 1073741824, capacity: 1073741824"},
+		{list("0", "0"), list("9", "9Gi"), "", ""},
+		{v1.ResourceList{"example.com/unknown": resource.MustParse("1")}, nil, "", ""},
+		{v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}, nil, "OutOfhugepages-2Mi", "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 0, capacity: 2097152"},
+	} {
+		has := list("2", "1Gi")
+		has["hugepages-2Mi"] = resource.MustParse("2Mi")
+		var got Waiting
+		if lack := Lacking(tt.wanted, tt.used, has); lack != nil {
+			got = *lack
+		}
+		if got != (Waiting{Reason: tt.lacks, Message: tt.says}) {
+			t.Errorf("%v beside %v: %+v", tt.wanted, tt.used, got)
+		}
+	}
+}
+
 func TestAdmission(t *testing.T) {
 	always := v1.RestartPolicyAlways
 	selecting := func(p *v1.Pod) *v1.Pod {
@@ -302,6 +330,15 @@ a waits: ContainerCreating`},
 a waits: ContainerCreating
 OutOfmemory`},
 		{"all of the memory", Input{Pod: asking(wanted(always, "a"), "1Gi"), Node: node, Images: ready, Observed: observed()}, `
+create sandbox attempt 0
+a waits: ContainerCreating`},
+		{"no room beside the others", Input{Pod: asking(wanted(always, "a"), "513Mi"), Node: node, Used: v1.ResourceList{v1.ResourceMemory: resource.MustParse("512Mi")}, Observed: observed()}, `
+a waits: ContainerCreating
+OutOfmemory`},
+		{"just enough", Input{Pod: asking(wanted(always, "a"), "512Mi"), Node: node, Used: v1.ResourceList{v1.ResourceMemory: resource.MustParse("512Mi")}, Images: ready, Observed: observed()}, `
+create sandbox attempt 0
+a waits: ContainerCreating`},
+		{"no request, no room needed", Input{Pod: wanted(always, "a"), Node: node, Used: v1.ResourceList{v1.ResourceMemory: resource.MustParse("2Gi")}, Images: ready, Observed: observed()}, `
 create sandbox attempt 0
 a waits: ContainerCreating`},
 		{"what runs stays", Input{Pod: selecting(wanted(always, "a")), NodeLabels: labels, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running))}, ``},

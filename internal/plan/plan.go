@@ -35,8 +35,9 @@ type Input struct {
 	After []pod.Key
 	// Boot is the kernel's boot id now.
 	Boot string
-	// Node is what the machine has for pods, NodeLabels what nodeSelector chooses by.
-	Node       v1.ResourceList
+	// Node is what the machine has for pods, Used what the other pods there have requested of it; NodeLabels
+	// is what nodeSelector chooses by.
+	Node, Used v1.ResourceList
 	NodeLabels map[string]string
 	// Earlier says that a completed pod belongs to an earlier run and is to be run again.
 	Earlier bool

@@ -110,6 +110,9 @@ func (w *worker) failed(name, reason string, err error) error {
 }
 
 func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.CreateSandbox) error {
+	if !w.room.take(w.key, plan.Requests(w.pod)) {
+		return nil // others were faster: it is judged again
+	}
 	if mine, _ := seen.Split(w.pod.UID); len(mine.Data) == 0 {
 		w.pod = w.pod.DeepCopy()
 		metaAnnotation(w.pod, manifest.AnnotationSeen, time.Now().UTC().Format(time.RFC3339Nano))

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
@@ -17,6 +18,7 @@ type Loop struct {
 	o       Options
 	slots   slots
 	order   *order
+	room    *room
 	workers map[pod.Key]*worker
 	// strays are pods that were seen and have no worker. An event that may not be acted on now must be
 	// remembered: no second one comes.
@@ -33,7 +35,7 @@ func NewLoop(o Options) *Loop {
 		o.Parallel = 4
 	}
 	l := &Loop{
-		o: o, slots: newSlots(o.Parallel), order: newOrder(), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
+		o: o, slots: newSlots(o.Parallel), order: newOrder(), room: newRoom(o.Node), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
 		finished: make(chan *worker),
 	}
 	for _, key := range o.Strays {
@@ -71,6 +73,12 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 // want hands every pod's newest manifest to its worker.
 func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 	l.last, l.blame = d, d.Blame()
+	for key, p := range d.Pods {
+		if l.workers[key] == nil {
+			// It may be there: until its worker has looked, nobody else gets its place.
+			l.room.hold(key, plan.Requests(p))
+		}
+	}
 	for key, p := range d.Pods {
 		delete(l.strays, key)
 		l.worker(ctx, key).set(p, l.blame.Of(p), d.Objects)
@@ -127,7 +135,7 @@ func (l *Loop) settleStrays(ctx context.Context) {
 func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 	w := l.workers[key]
 	if w == nil {
-		w = newWorker(key, &l.o, l.slots, l.order)
+		w = newWorker(key, &l.o, l.slots, l.order, l.room)
 		l.workers[key] = w
 		l.running.Go(func() { w.run(ctx, l.finished) })
 	}

@@ -24,6 +24,7 @@ type worker struct {
 	o     *Options
 	slots slots
 	order *order
+	room  *room
 	log   *slog.Logger
 	bell  chan struct{}
 
@@ -66,9 +67,9 @@ const (
 	refreshAgain = time.Second
 )
 
-func newWorker(key pod.Key, o *Options, s slots, turns *order) *worker {
+func newWorker(key pod.Key, o *Options, s slots, turns *order, r *room) *worker {
 	return &worker{
-		key: key, o: o, slots: s, order: turns, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
+		key: key, o: o, slots: s, order: turns, room: r, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
 		earlier: o.Rerun, signalled: map[string]pod.Signals{}, failures: map[string]plan.Failure{},
 		images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
@@ -107,6 +108,7 @@ func (w *worker) ring() {
 // to finished.
 func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 	defer w.order.forget(w)
+	defer w.room.forget(w)
 	defer w.beside.Wait()
 	defer w.stopPulls()
 	defer w.hooks.keep(nil)
@@ -171,6 +173,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			return 0, false
 		}
 		w.resume(seen)
+		w.account(seen)
 		w.refresh(ctx, seen)
 		w.probe(ctx, seen)
 		w.measureDisk(ctx, seen)
@@ -236,7 +239,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
 	}
 	return plan.Input{
-		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(seen), After: w.after(),
 		Evicted: w.measure.why, Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	}

@@ -29,7 +29,7 @@ func TestAWorkerWaitsToBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o := &Options{Looker: witness{t}, Prober: witness{t}, Log: slog.New(slog.DiscardHandler)}
-		w := newWorker(pod.Key{Namespace: "default", Name: "web"}, o, newSlots(1), newOrder())
+		w := newWorker(pod.Key{Namespace: "default", Name: "web"}, o, newSlots(1), newOrder(), newRoom(nil))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

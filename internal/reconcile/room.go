@@ -1,0 +1,126 @@
+package reconcile
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+)
+
+// room keeps what of the machine's resources pods have requested that are there, and rings those that wait
+// for some when it gets less. It does not judge: who may start is the planner's to say.
+type room struct {
+	has v1.ResourceList
+
+	mu      sync.Mutex
+	taken   map[pod.Key]v1.ResourceList
+	waiting map[*worker]bool
+}
+
+func newRoom(has v1.ResourceList) *room {
+	return &room{has: has, taken: map[pod.Key]v1.ResourceList{}, waiting: map[*worker]bool{}}
+}
+
+// hold notes what a pod that is there has requested, whether it fits or not.
+func (r *room) hold(key pod.Key, requests v1.ResourceList) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if was, held := r.taken[key]; held && equality.Semantic.DeepEqual(was, requests) {
+		return
+	}
+	r.letGo(key)
+	if len(requests) > 0 {
+		r.taken[key] = requests
+	}
+}
+
+// release notes that a pod is not there.
+func (r *room) release(key pod.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.letGo(key)
+}
+
+func (r *room) letGo(key pod.Key) {
+	if _, held := r.taken[key]; !held {
+		return
+	}
+	delete(r.taken, key)
+	for w := range r.waiting {
+		w.ring()
+	}
+	clear(r.waiting)
+}
+
+// used is what pods other than w's have, unless w's has its place. w is rung when it gets less.
+func (r *room) used(w *worker) v1.ResourceList {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, held := r.taken[w.key]; held {
+		return nil
+	}
+	r.waiting[w] = true
+	return r.others(w.key)
+}
+
+func (r *room) others(key pod.Key) v1.ResourceList {
+	sum := v1.ResourceList{}
+	for other, requests := range r.taken {
+		if other == key {
+			continue
+		}
+		for name, q := range requests {
+			q = q.DeepCopy()
+			q.Add(sum[name])
+			sum[name] = q
+		}
+	}
+	return sum
+}
+
+// take holds what the pod requests, unless others have taken it since it was judged that it fits.
+func (r *room) take(key pod.Key, requests v1.ResourceList) bool {
+	if len(requests) == 0 {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if plan.Lacking(requests, r.others(key), r.has) != nil {
+		return false
+	}
+	r.taken[key] = requests
+	return true
+}
+
+// forget lets go of a worker that has ended.
+func (r *room) forget(w *worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, w)
+	r.letGo(w.key)
+}
+
+// account tells the room whether the worker's pod is there: as long as it has a sandbox, or anything lives.
+func (w *worker) account(seen pod.Observed) {
+	there := len(seen.Sandboxes) > 0
+	for _, c := range seen.Containers {
+		there = there || c.State == pod.Running || c.State == pod.Unknown
+	}
+	switch {
+	case !there:
+		w.room.release(w.key)
+	case w.pod != nil:
+		w.room.hold(w.key, plan.Requests(w.pod))
+	} // what is on its way out keeps what it has
+}
+
+// used is what others have of what the worker's pod requests.
+func (w *worker) used() v1.ResourceList {
+	if w.pod == nil || len(plan.Requests(w.pod)) == 0 {
+		return nil
+	}
+	return w.room.used(w)
+}

@@ -1,0 +1,82 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podrun.io/podrun/internal/reconcile"
+)
+
+// asking is a pod that requests memory.
+func asking(name, memory string) *v1.Pod {
+	p := newPod(name, types.UID("u-"+name), v1.RestartPolicyAlways, "a")
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}
+	return p
+}
+
+func machine(memory string) func(*reconcile.Options) {
+	return func(o *reconcile.Options) { o.Node = v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)} }
+}
+
+// TestPodsFitTheMachine: however many come at once, no more run than have room, and the next one runs as soon
+// as one has gone. Who runs keeps its place over a restart of podrun.
+func TestPodsFitTheMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt, machine("1Gi"))
+		names := strings.Fields("p q r s t u")
+		var all []*v1.Pod
+		for _, name := range names {
+			all = append(all, asking(name, "300Mi"))
+		}
+		best := newPod("best", "u-best", v1.RestartPolicyAlways, "a")
+		h.want(append(all, best)...)
+		after(time.Second)
+		count := func() (running []string, waiting int) {
+			for _, id := range strings.Fields(h.living()) {
+				if name := strings.TrimSuffix(strings.TrimPrefix(id, "u-"), "-a-0"); name != "best" {
+					running = append(running, name)
+				}
+			}
+			for _, name := range names {
+				if h.board.get(name) != nil && h.board.get(name).Status.Reason == "OutOfmemory" {
+					waiting++
+				}
+			}
+			return running, waiting
+		}
+		first, waiting := count()
+		if len(first) != 3 || waiting != 3 || h.board.get("best").Status.Phase != v1.PodRunning {
+			t.Fatalf("%s run, %d wait", first, waiting)
+		}
+		h.stop()
+		h = start(t, rt, machine("1Gi"))
+		defer h.stop()
+		h.want(append(all, best)...)
+		after(time.Second)
+		if again, waiting := count(); strings.Join(again, " ") != strings.Join(first, " ") || waiting != 3 {
+			t.Errorf("%s ran, now %s, and %d wait", first, again, waiting)
+		}
+		// One goes, and one gets smaller: there is room for two more.
+		var left []*v1.Pod
+		for _, p := range all {
+			if p.Name == first[1] {
+				p = asking(p.Name, "100Mi")
+			}
+			if p.Name != first[0] {
+				left = append(left, p)
+			}
+		}
+		h.want(left...)
+		after(time.Second)
+		if now, waiting := count(); len(now) != 4 || waiting != 1 {
+			t.Errorf("after one has gone: %s, %d wait", now, waiting)
+		}
+	})
+}
