@@ -115,7 +115,7 @@ func TestLogsFollow(t *testing.T) {
 	shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	must(t, err)
 	done := make(chan error)
-	go func() { done <- a.readLog(context.Background(), inst, logs.ReadOptions{Follow: true}) }()
+	go func() { done <- a.readLog(context.Background(), inst, logs.ReadOptions{Follow: true}, a.out, a.errOut) }()
 	for _, text := range []string{"one\n", "two\n"} {
 		_, err := shim.WriteString(text)
 		must(t, err)

@@ -50,6 +50,8 @@ func (a *app) describeCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
+	c.ValidArgsFunction = a.completeResources("pods")
+	a.completeFlags(c)
 	return c
 }
 

@@ -55,6 +55,8 @@ func (a *app) downCommand() *cobra.Command {
 	c.Flags().IntVar(&seconds, "grace-period", 0, "most seconds that a pod is given to end, 0 being none at all (default: as its manifest says)")
 	c.Flags().BoolVar(&all, "all", false, "all pods of all namespaces")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the named pods")
+	c.ValidArgsFunction = a.completeManyPods
+	a.completeFlags(c)
 	return c
 }
 

@@ -62,7 +62,9 @@ func (a *app) eventsCommand() *cobra.Command {
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on printing what happens")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "form of the output: wide, json, yaml or name")
 	c.Flags().StringSliceVar(&f.types, "types", nil, "events of these types only: Normal, Warning")
+	c.ValidArgsFunction = a.completePods
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the line of headers out")
+	a.completeFlags(c)
 	return c
 }
 

@@ -45,6 +45,8 @@ func (a *app) execCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.container, "container", "c", "", "the container (default: the pod's first)")
 	c.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
 	c.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal")
+	c.ValidArgsFunction = a.completePods
+	a.completeFlags(c)
 	return c
 }
 

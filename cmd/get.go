@@ -61,6 +61,8 @@ func (a *app) getCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
+	c.ValidArgsFunction = a.completeResources("pods", "volumes")
+	a.completeFlags(c)
 	return c
 }
 
@@ -73,6 +75,8 @@ func (a *app) psCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return a.get(c, f, args) },
 	}
 	f.add(c)
+	c.ValidArgsFunction = a.completeManyPods
+	a.completeFlags(c)
 	return c
 }
 

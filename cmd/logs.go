@@ -1,69 +1,111 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
+	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
 
 type logsFlags struct {
-	namespace, container         string
-	follow, previous, timestamps bool
-	tail                         int
-	since                        time.Duration
+	namespace, container, selector string
+	all                            bool
+	follow, previous, timestamps   bool
+	prefix                         bool
+	tail                           int
+	since                          time.Duration
 }
 
 func (a *app) logsCommand() *cobra.Command {
 	var f logsFlags
 	c := &cobra.Command{
-		Use:   "logs POD [-c CONTAINER]",
-		Short: "Print a container's log",
+		Use:   "logs POD [-c CONTAINER] | logs -l SELECTOR",
+		Short: "Print the logs of containers",
 		Long: "logs prints what a container wrote, its standard error to standard error. It works while serve is\n" +
-			"down. With -f it ends when the container does.",
-		Example: "  podrun logs web\n  podrun logs -f --tail 20 web -c app\n  podrun logs --previous web",
-		Args:    arguments(cobra.ExactArgs(1)),
-		RunE:    func(c *cobra.Command, args []string) error { return a.logs(c, f, args[0]) },
+			"down. With -f it goes on over restarts while podrun keeps the pod, and ends when the container has ended\n" +
+			"for good. Lines of several containers have the pod and the container before them.",
+		Example: "  podrun logs web\n  podrun logs -f --tail 20 web -c app\n  podrun logs --previous web\n" +
+			"  podrun logs -f web --all-containers\n  podrun logs -l app=web --tail 5",
+		ValidArgsFunction: a.completePods,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(c, args); err != nil {
+				return usage(c, err)
+			}
+			if f.tail == -1 && f.selector != "" && !f.follow && !c.Flags().Changed("tail") {
+				f.tail = 10 // as kubectl has it
+			}
+			return a.logs(c, f, args)
+		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "default", "the pod's namespace")
+	flags.StringVarP(&f.namespace, "namespace", "n", "default", "the pods' namespace")
 	flags.StringVarP(&f.container, "container", "c", "", "the container (default: the pod's first)")
+	flags.StringVarP(&f.selector, "selector", "l", "", "pods with such labels; 10 lines of each unless --tail says more")
+	flags.BoolVar(&f.all, "all-containers", false, "all of the pod's containers")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on printing what comes")
 	flags.BoolVarP(&f.previous, "previous", "p", false, "the log of the run before the last restart")
+	flags.BoolVar(&f.prefix, "prefix", false, "put pod and container before each line (default: when there are several)")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "put the time before each line")
 	flags.IntVar(&f.tail, "tail", -1, "print that many of the last lines; -1: all")
 	flags.DurationVar(&f.since, "since", 0, "print lines newer than that, such as 5s, 2m or 3h")
+	a.completeFlags(c)
 	return c
 }
 
-func (a *app) logs(c *cobra.Command, f logsFlags, name string) error {
+func (f logsFlags) check(c *cobra.Command, args []string) error {
 	switch {
 	case f.tail < -1:
-		return usage(c, fmt.Errorf("--tail %d: must be -1 or more", f.tail))
+		return fmt.Errorf("--tail %d: must be -1 or more", f.tail)
 	case f.since < 0:
-		return usage(c, fmt.Errorf("--since %s: must not be negative", f.since))
+		return fmt.Errorf("--since %s: must not be negative", f.since)
 	case f.follow && f.previous:
-		return usage(c, errors.New("only one of --follow and --previous may be used: the previous run has ended"))
+		return errors.New("only one of --follow and --previous may be used: the previous run has ended")
+	case f.all && f.container != "":
+		return errors.New("only one of --container and --all-containers may be used")
+	case f.selector != "" && len(args) > 0:
+		return errors.New("pods are chosen by name or by --selector, not by both")
+	case f.selector != "":
+		if _, err := labels.Parse(f.selector); err != nil {
+			return fmt.Errorf("--selector %q: %w", f.selector, err)
+		}
+		return nil
 	}
-	p, err := a.podNamed(f.namespace, name)
+	return cobra.ExactArgs(1)(c, args)
+}
+
+// logStream is the log of one container.
+type logStream struct {
+	role  role
+	inst  pod.Instance
+	label string
+}
+
+func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
+	pods, err := a.selected(getFlags{namespace: f.namespace, selector: f.selector}, args)
 	if err != nil {
 		return err
 	}
-	r, err := a.choose(p, f.container)
+	streams, err := a.logStreams(f, pods)
 	if err != nil {
 		return err
 	}
-	inst, err := instance(p, r, f.previous)
-	if err != nil {
-		return err
+	if !c.Flags().Changed("prefix") {
+		f.prefix = len(streams) > 1
 	}
 	o := logs.ReadOptions{Follow: f.follow, Timestamps: f.timestamps}
 	if f.tail >= 0 {
@@ -72,11 +114,171 @@ func (a *app) logs(c *cobra.Command, f logsFlags, name string) error {
 	if f.since > 0 {
 		o.Since = time.Now().Add(-f.since)
 	}
-	return a.readLog(c.Context(), inst, o)
+	return a.printStreams(c.Context(), streams, o, f.prefix)
+}
+
+// logStreams are the logs that the flags ask for. Of several, those that have not begun are left out.
+func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
+	var streams []logStream
+	for _, p := range pods {
+		chosen := initialFirst(roles(p))
+		if !f.all {
+			r, err := a.choose(p, f.container)
+			if err != nil {
+				return nil, err
+			}
+			chosen = []role{r}
+		}
+		for _, r := range chosen {
+			inst, err := instance(p, r, f.previous)
+			if err != nil && (f.all || f.selector != "") {
+				fmt.Fprintln(a.errOut, "warning:", err)
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			streams = append(streams, logStream{role: r, inst: inst, label: "[pod/" + p.Name + "/" + r.container.Name + "] "})
+		}
+	}
+	if len(streams) == 0 {
+		return nil, &failure{code: exitFailed, err: errors.New("there is no such log")}
+	}
+	return streams, nil
+}
+
+// printStreams prints logs one after the other, or all at once if they are followed.
+func (a *app) printStreams(ctx context.Context, streams []logStream, o logs.ReadOptions, prefix bool) error {
+	var mu sync.Mutex
+	errs := make([]error, len(streams))
+	var reading sync.WaitGroup
+	for i, s := range streams {
+		out, errOut := a.out, a.errOut
+		var ends []*prefixer
+		if prefix {
+			label := s.label
+			if coloured(a.out) {
+				label = colour(label, labelColours[i%len(labelColours)])
+			}
+			for _, w := range []*io.Writer{&out, &errOut} {
+				p := &prefixer{to: *w, label: label, mu: &mu}
+				ends, *w = append(ends, p), p
+			}
+		}
+		read := func() {
+			errs[i] = a.readLogs(ctx, s, o, out, errOut)
+			for _, p := range ends {
+				errs[i] = errors.Join(errs[i], p.end())
+			}
+		}
+		if o.Follow {
+			reading.Go(read)
+		} else {
+			read()
+		}
+	}
+	reading.Wait()
+	return errors.Join(errs...)
+}
+
+// readLogs prints the log of an instance and, if it is followed, of those that come after it.
+func (a *app) readLogs(ctx context.Context, s logStream, o logs.ReadOptions, out, errOut io.Writer) error {
+	for first := true; ; first = false {
+		err := a.readLog(ctx, s.inst, o, out, errOut)
+		// The log of one that was soon followed by others may be gone already.
+		if !o.Follow || err != nil && (first || !errors.Is(err, errNoLog)) {
+			return err
+		}
+		next, more, err := a.successor(ctx, s)
+		if err != nil || !more {
+			return err
+		}
+		s.inst, o.Tail, o.Since = next, nil, time.Time{}
+	}
+}
+
+// successor waits for the instance that follows one that has ended; false when none will.
+func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, more bool, err error) {
+	next = s.inst
+	next.Attempt++
+	err = a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
+		p, err := readPod(a.dirs().Status(s.inst.Key))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && p.UID != s.inst.UID {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		i := slices.IndexFunc(roles(p), func(r role) bool { return r.container.Name == s.inst.Container })
+		if i < 0 {
+			return true, nil
+		}
+		r := roles(p)[i]
+		if r.status != nil && int(r.status.RestartCount) >= next.Attempt {
+			more = true
+			return true, nil
+		}
+		_, alive := agent.LastSeen(a.dirs())
+		return !alive || overForGood(p, r), nil
+	})
+	return next, more, err
+}
+
+// overForGood reports that a container will not run again.
+func overForGood(p *v1.Pod, r role) bool {
+	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+		return true
+	}
+	if r.status == nil || r.status.State.Terminated == nil {
+		return false
+	}
+	code := int(r.status.State.Terminated.ExitCode)
+	return r.init && !sidecar(r.container) && code == 0 || !plan.ShouldRestart(p, r.container, code)
+}
+
+// labelColours tell containers apart.
+var labelColours = [...]string{"36", "33", "35", "32", "34", "96", "93", "95"}
+
+// prefixer puts a label before each line. Lines of several are not mixed.
+type prefixer struct {
+	to    io.Writer
+	label string
+	mu    *sync.Mutex
+	rest  []byte // a line without its end
+}
+
+func (p *prefixer) Write(b []byte) (int, error) {
+	var text []byte
+	for line := range bytes.Lines(b) {
+		if !bytes.HasSuffix(line, []byte{'\n'}) {
+			p.rest = append(p.rest, line...)
+			continue
+		}
+		text = append(append(append(text, p.label...), p.rest...), line...)
+		p.rest = p.rest[:0]
+	}
+	if len(text) == 0 {
+		return len(b), nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.to.Write(text); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// end writes a last line that has no end.
+func (p *prefixer) end() error {
+	if len(p.rest) == 0 {
+		return nil
+	}
+	_, err := p.Write([]byte{'\n'})
+	return err
 }
 
 // readLog prints an instance's log, and converts what nobody has converted yet.
-func (a *app) readLog(ctx context.Context, inst pod.Instance, o logs.ReadOptions) error {
+func (a *app) readLog(ctx context.Context, inst pod.Instance, o logs.ReadOptions, out, errOut io.Writer) error {
 	dirs := a.dirs()
 	if err := logs.CatchUp(ctx, dirs, inst); err != nil {
 		if ctx.Err() != nil {
@@ -93,13 +295,15 @@ func (a *app) readLog(ctx context.Context, inst pod.Instance, o logs.ReadOptions
 		o.Stop = stop
 		watching.Go(func() { keepUp(ctx, dirs, inst, stop) })
 	}
-	err := logs.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, a.out, a.errOut)
+	err := logs.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, errOut)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &failure{code: exitFailed, err: fmt.Errorf("container %q in pod %q has no log of run %d any more",
-			inst.Container, inst.Key.Name, inst.Attempt)}
+		return &failure{code: exitFailed, err: fmt.Errorf("container %q in pod %q has %w of run %d any more",
+			inst.Container, inst.Key.Name, errNoLog, inst.Attempt)}
 	}
 	return err
 }
+
+var errNoLog = errors.New("no log")
 
 // keepUpEvery is how often a followed log is converted should nobody else do it.
 const keepUpEvery = 250 * time.Millisecond

@@ -106,7 +106,7 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: a.prepare,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -131,8 +131,8 @@ func (a *app) commands(root *cobra.Command) {
 		}
 	}
 	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
-	add(groupLook, a.getCommand(), a.psCommand(), a.describeCommand(), a.eventsCommand(), a.logsCommand(), a.execCommand(), a.waitCommand())
-	add(groupOther, a.validateCommand(), a.diffCommand(), a.imagesCommand(), a.volumesCommand(), a.versionCommand(), a.containerdCommand())
+	add(groupLook, a.getCommand(), a.psCommand(), a.describeCommand(), a.eventsCommand(), a.logsCommand(), a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.topCommand(), a.waitCommand())
+	add(groupOther, a.validateCommand(), a.diffCommand(), a.imagesCommand(), a.volumesCommand(), a.versionCommand(), a.completionCommand(), a.containerdCommand())
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {

@@ -42,6 +42,8 @@ func (a *app) waitCommand() *cobra.Command {
 	c.Flags().StringVar(&what, "for", "", "what to wait for: condition=NAME[=VALUE], phase=NAME or delete")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait; 0: look once")
+	c.ValidArgsFunction = a.completeManyPods
+	a.completeFlags(c)
 	return c
 }
 

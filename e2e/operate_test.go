@@ -1,9 +1,13 @@
 package e2e
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -75,4 +79,88 @@ func TestWhyAPodDoesNotRun(t *testing.T) {
 	if r := n.run("get", "pods"); !strings.Contains(r.stderr, "warning: podrun serve is not running; this is how pods were ") {
 		t.Errorf("serve was killed: %v", r)
 	}
+}
+
+// A pod is reached: its log over restarts, what it writes from now on, a port that it has for itself alone, what
+// it takes of the machine.
+func TestReachAPod(t *testing.T) {
+	n := newNode(t)
+	n.write("web.yaml", manifest("web", "Always", "mkdir /www; echo hello >/www/index.html; httpd -p 127.0.0.1:80 -h /www; "+
+		"while true; do echo tick; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.05; done")+
+		"    ports: [{name: http, containerPort: 80}]\n")
+	n.write("job.yaml", manifest("job", "OnFailure", "echo run $(cat /proc/sys/kernel/random/uuid); sleep 1; exit 1"))
+	n.serve()
+	n.ready("web-n")
+
+	n.await("the job's log", func() error {
+		if r := n.run("logs", "job"); !strings.HasPrefix(r.stdout, "run ") {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	lines, stop := n.follow("logs", "-f", "job")
+	first, second := <-lines, <-lines // of two instances
+	if !strings.HasPrefix(first, "run ") || !strings.HasPrefix(second, "run ") || first == second {
+		t.Errorf("logs -f over a restart: %q, %q", first, second)
+	}
+	if code := stop(); code != 130 {
+		t.Errorf("logs -f, interrupted: exit %d", code)
+	}
+	lines, stop = n.follow("attach", "web")
+	if got := <-lines; got != "tick" {
+		t.Errorf("attach: %q", got)
+	}
+	stop()
+
+	lines, stop = n.follow("port-forward", "web", ":http")
+	var address string
+	if _, err := fmt.Sscanf(<-lines, "Forwarding from %s -> 80", &address); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if body, err := get("http://" + address + "/"); err != nil || body != "hello\n" {
+			t.Errorf("port-forward: %q, %v", body, err)
+		}
+	}
+	if code := stop(); code != 130 {
+		t.Errorf("port-forward, interrupted: exit %d", code)
+	}
+	n.await("top", func() error {
+		got := n.ok("top", "web", "--interval=200ms", "--no-headers")
+		var pod, name, cpu, memory string
+		if _, err := fmt.Sscan(got, &pod, &name, &cpu, &memory); err != nil || pod != "web-n" || name != "c" || cpu == "0m" || !strings.HasSuffix(memory, "Mi") {
+			return fmt.Errorf("%q, %v", got, err)
+		}
+		return nil
+	})
+}
+
+// follow starts a command that goes on and returns its lines, and what interrupts it.
+func (n *node) follow(args ...string) (lines <-chan string, stop func() (code int)) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	cmd := n.command(ctx, args...)
+	out, err := cmd.StdoutPipe()
+	must(n.t, err)
+	must(n.t, cmd.Start())
+	c := make(chan string, 10000)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(c)
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			select {
+			case c <- scan.Text():
+			default: // nobody reads any more
+			}
+		}
+	})
+	ended := sync.OnceValue(func() int {
+		defer cancel()
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		reading.Wait()
+		_ = cmd.Wait()
+		return cmd.ProcessState.ExitCode()
+	})
+	n.t.Cleanup(func() { ended() })
+	return c, ended
 }

@@ -1,0 +1,30 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish"}
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print a shell's completion of podrun's commands, pods and containers",
+		Long: "completion prints what a shell needs to complete podrun's commands, flags, pods and containers.\n" +
+			"podrun's package installs it.",
+		Example: "  # bash, for all users; it needs the package bash-completion\n  podrun completion bash >/usr/share/bash-completion/completions/podrun\n\n" +
+			"  # zsh\n  podrun completion zsh >/usr/share/zsh/vendor-completions/_podrun\n\n" +
+			"  # fish\n  podrun completion fish >/usr/share/fish/vendor_completions.d/podrun.fish",
+		Args:      arguments(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
+		ValidArgs: shells,
+		RunE: func(c *cobra.Command, args []string) error {
+			switch root := c.Root(); args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.out, true)
+			case "zsh":
+				return root.GenZshCompletion(a.out)
+			default:
+				return root.GenFishCompletion(a.out, true)
+			}
+		},
+	}
+}

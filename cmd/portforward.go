@@ -1,0 +1,237 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sandbox"
+)
+
+func (a *app) portForwardCommand() *cobra.Command {
+	var namespace string
+	var addresses []string
+	c := &cobra.Command{
+		Use:   "port-forward POD [LOCAL:]REMOTE...",
+		Short: "Forward ports of this machine to a pod",
+		Long: "port-forward listens on LOCAL and connects to REMOTE as the pod itself would at localhost, so that also\n" +
+			"what listens there alone is reached. REMOTE is a port's number, or its name in the manifest; without LOCAL\n" +
+			"it is the same, and any free port for :REMOTE. It goes on over restarts of the pod, until it is\n" +
+			"interrupted. Only TCP is forwarded.",
+		Example: "  podrun port-forward web 8080:80\n  podrun port-forward web :http\n" +
+			"  podrun port-forward db 5432 --address 192.0.2.1",
+		Args:              arguments(cobra.MinimumNArgs(2)),
+		ValidArgsFunction: a.completePods,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := needRoot(c); err != nil {
+				return err
+			}
+			p, err := a.podNamed(namespace, args[0])
+			if err != nil {
+				return err
+			}
+			var all []forward
+			for _, spec := range args[1:] {
+				f, err := parseForward(p, spec)
+				if err != nil {
+					return usage(c, err)
+				}
+				all = append(all, f)
+			}
+			if _, err := a.podNetwork(pod.KeyOf(p)); err != nil {
+				return err
+			}
+			return a.portForward(c.Context(), pod.KeyOf(p), addresses, all)
+		},
+	}
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "the pod's namespace")
+	c.Flags().StringSliceVar(&addresses, "address", []string{"localhost"}, "addresses to listen on: IPs, or localhost")
+	a.completeFlags(c)
+	return c
+}
+
+// forward is a port here and one of a pod's.
+type forward struct{ local, remote uint16 }
+
+// parseForward takes [LOCAL:]REMOTE.
+func parseForward(p *v1.Pod, spec string) (forward, error) {
+	var f forward
+	local, remote, two := strings.Cut(spec, ":")
+	if !two {
+		remote = local
+	}
+	port, err := strconv.ParseUint(remote, 10, 16)
+	if err != nil {
+		port = namedPort(p, remote)
+	}
+	if port == 0 {
+		return f, fmt.Errorf("%q: %q is no port, and no container of the pod has one of that name", spec, remote)
+	}
+	f.remote = uint16(port)
+	switch {
+	case !two:
+		f.local = f.remote
+	case local != "":
+		port, err := strconv.ParseUint(local, 10, 16)
+		if err != nil {
+			return f, fmt.Errorf("%q: %q is no port", spec, local)
+		}
+		f.local = uint16(port)
+	}
+	return f, nil
+}
+
+func namedPort(p *v1.Pod, name string) uint64 {
+	for _, c := range pod.AllContainers(p) {
+		for _, port := range c.Ports {
+			if port.Name == name && port.Protocol != v1.ProtocolUDP && port.Protocol != v1.ProtocolSCTP {
+				return uint64(port.ContainerPort)
+			}
+		}
+	}
+	return 0
+}
+
+// portForward listens until ctx ends.
+func (a *app) portForward(ctx context.Context, key pod.Key, addresses []string, all []forward) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer cancel()
+	var listeners []net.Listener
+	defer func() {
+		for _, l := range listeners {
+			l.Close()
+		}
+	}()
+	for _, f := range all {
+		some, err := listenFor(addresses, f)
+		listeners = append(listeners, some...)
+		if err != nil {
+			return err
+		}
+		for _, l := range some {
+			fmt.Fprintf(a.out, "Forwarding from %s -> %d\n", l.Addr(), f.remote)
+			serving.Go(func() { a.serveForward(ctx, key, l, f.remote) })
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// listenFor listens on the local port at each address. Localhost is 127.0.0.1, and ::1 where there is one.
+func listenFor(addresses []string, f forward) ([]net.Listener, error) {
+	var all []net.Listener
+	for _, address := range addresses {
+		hosts := []string{address}
+		if address == "localhost" {
+			hosts = []string{"127.0.0.1", "::1"}
+		}
+		port := f.local
+		for i, host := range hosts {
+			l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+			if err != nil && i > 0 {
+				continue // there may be no IPv6
+			}
+			if err != nil {
+				return all, fmt.Errorf("listening on %s: %w", address, err)
+			}
+			all = append(all, l)
+			if tcp, ok := l.Addr().(*net.TCPAddr); ok {
+				port = uint16(tcp.Port)
+			}
+		}
+	}
+	return all, nil
+}
+
+// serveForward takes connections until the listener is closed.
+func (a *app) serveForward(ctx context.Context, key pod.Key, l net.Listener, remote uint16) {
+	var open sync.WaitGroup
+	defer open.Wait()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		open.Go(func() {
+			defer conn.Close()
+			if err := a.carry(ctx, key, conn, remote); err != nil && ctx.Err() == nil {
+				fmt.Fprintf(a.errOut, "error: forwarding to port %d: %v\n", remote, err)
+			}
+		})
+	}
+}
+
+// carry connects to the pod as it is now, and copies both ways.
+func (a *app) carry(ctx context.Context, key pod.Key, conn net.Conn, remote uint16) error {
+	netns, err := a.podNetwork(key)
+	if err != nil {
+		return err
+	}
+	inside, err := dialInside(ctx, netns, remote)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close(); inside.Close() })()
+	var copying sync.WaitGroup
+	copying.Go(func() { copyHalf(inside, conn) })
+	copying.Go(func() { copyHalf(conn, inside) })
+	copying.Wait()
+	return nil
+}
+
+// dialInside connects to a port of the pod's localhost; without a namespace that is this machine's.
+func dialInside(ctx context.Context, netns string, port uint16) (net.Conn, error) {
+	var errs []error
+	for _, localhost := range []string{"127.0.0.1", "::1"} {
+		to := netip.AddrPortFrom(netip.MustParseAddr(localhost), port)
+		dial := func() (net.Conn, error) { return network.Dial(ctx, netns, to) }
+		if netns == "" {
+			dial = func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to.String()) }
+		}
+		conn, err := dial()
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errs[0] // that of ::1 tells nothing more
+}
+
+// copyHalf copies one way and passes the end on.
+func copyHalf(to, from net.Conn) {
+	_, _ = io.Copy(to, from) // either side may go away
+	if half, ok := to.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
+
+// podNetwork is the path of the pod's network namespace; "" for the host's.
+func (a *app) podNetwork(key pod.Key) (string, error) {
+	p, err := readPod(a.dirs().Status(key))
+	if err != nil {
+		return "", err
+	}
+	records, err := sandbox.New(sandbox.Options{Dirs: a.dirs(), Log: a.log}).Of(key)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range records {
+		if r.UID == p.UID && r.Ready {
+			return r.Net, nil
+		}
+	}
+	return "", &failure{code: exitFailed, err: fmt.Errorf("pod %q is not running", key.Name)}
+}
