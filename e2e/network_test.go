@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
@@ -173,6 +175,57 @@ func TestNamesAndResolvers(t *testing.T) {
 	finds("app", "db", n.pod("db-n").Status.PodIP)
 	if got := n.run("exec", "app", "--", "grep", "-c", "db-0", "/etc/hosts"); strings.TrimSpace(got.stdout) != "0" {
 		t.Errorf("a name that is not there any more: %v", got)
+	}
+}
+
+// TestBandwidth: annotations bound a pod's network on both of its ends.
+func TestBandwidth(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", strings.Replace(manifest("a", "Always", forever), "metadata:\n",
+		"metadata:\n  annotations: {kubernetes.io/ingress-bandwidth: 8M, kubernetes.io/egress-bandwidth: 16M}\n", 1))
+	n.serve()
+	n.ready("a-n")
+	bridge, err := netlink.LinkByName(n.links()[0])
+	must(t, err)
+	links, err := netlink.LinkList()
+	must(t, err)
+	var rates []uint64
+	for _, link := range links {
+		if link.Attrs().MasterIndex != bridge.Attrs().Index {
+			continue
+		}
+		all, err := netlink.QdiscList(link)
+		must(t, err)
+		for _, q := range all {
+			if tbf, ok := q.(*netlink.Tbf); ok {
+				rates = append(rates, tbf.Rate)
+			}
+		}
+	}
+	if !slices.Equal(rates, []uint64{1_000_000}) {
+		t.Errorf("what comes is held to %v bytes a second", rates)
+	}
+	// 3 MiB at 2 MB/s, less what goes at once.
+	sink, err := net.Listen("tcp", net.JoinHostPort("0.0.0.0", "0"))
+	must(t, err)
+	defer sink.Close()
+	took := make(chan time.Duration, 1)
+	go func() {
+		c, err := sink.Accept()
+		if err != nil {
+			took <- 0
+			return
+		}
+		defer c.Close()
+		began := time.Now()
+		_, _ = io.Copy(io.Discard, c)
+		took <- time.Since(began)
+	}()
+	_, port, err := net.SplitHostPort(sink.Addr().String())
+	must(t, err)
+	n.ok("exec", "a", "--", "sh", "-c", `dd if=/dev/zero bs=1M count=3 2>/dev/null | nc $(ip route | sed -n "s/default via \([^ ]*\).*/\1/p") `+port)
+	if got := <-took; got < time.Second {
+		t.Errorf("3 MiB went in %s", got)
 	}
 }
 

@@ -61,6 +61,8 @@ var meant = []meaning{
 		"They mean nothing to Kubernetes; a typo in one must not be ignored."),
 	on(ofPodrun, `metadata\.annotations\[cdi\.k8s\.io/.*\]`, `must be a device`, "podrun judges the names of CDI devices",
 		"A container runtime fails to start the container; until then Kubernetes only sees an annotation."),
+	on(ofPodrun, `metadata\.annotations\[kubernetes\.io/(in|e)gress-bandwidth\]`, ``, "podrun judges limits of a pod's network",
+		"Kubernetes leaves them to its network, which takes no notice of what it cannot read or do."),
 	on(ofPodrun, `spec\.nodeName`, `this node is`, "podrun refuses another node's `spec.nodeName`",
 		"The kubelet overwrites it. A manifest that says that it is for another machine was probably copied to the wrong one."),
 	on(ofPodrun, `spec\.(?:initC|c)ontainers[]\.env[]\.(name|value)`, `NUL`, "podrun refuses a NUL in a variable",

@@ -23,6 +23,7 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 	errs = append(errs, more...)
 	errs = append(errs, validateContainers(s, volumes, path)...)
 	errs = append(errs, validatePodSecurity(s, path)...)
+	errs = append(errs, validateBandwidth(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validatePodResources(p, path.Child("resources"))...)
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)

@@ -67,6 +67,16 @@ func (b *Bridge) Close() error {
 }
 
 func (b *Bridge) removeIdle() error {
+	return b.look(func(outside *netlink.Handle) error {
+		if idle, err := b.idle(); err != nil || !idle {
+			return err
+		}
+		return b.dismantle(outside)
+	})
+}
+
+// look calls do with the lock held, unless there never was a network.
+func (b *Bridge) look(do func(outside *netlink.Handle) error) error {
 	lock, err := host.LockExisting(b.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -75,44 +85,28 @@ func (b *Bridge) removeIdle() error {
 		return err
 	}
 	defer lock.Unlock()
-	if idle, err := b.idle(); err != nil || !idle {
-		return err
-	}
 	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	return b.dismantle(outside)
+	return do(outside)
 }
 
 // Mend makes rules anew that somebody may have removed or that a firewall that was started meanwhile needs.
 // Without a bridge there is nothing to mend.
 func (b *Bridge) Mend() error {
-	if err := b.mend(); err != nil {
+	if err := b.look(b.mend); err != nil {
 		return fmt.Errorf("mending the pods' network: %w", err)
 	}
 	return nil
 }
 
-func (b *Bridge) mend() error {
-	lock, err := host.LockExisting(b.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock()
+func (b *Bridge) mend(outside *netlink.Handle) error {
 	rec, err := b.current()
 	if err != nil || rec.Bridge == "" {
 		return err
 	}
-	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("opening netlink: %w", err)
-	}
-	defer outside.Close()
 	link, err := outside.LinkByName(rec.Bridge)
 	if isNotFound(err) {
 		return nil // it is made, with all rules, for the next pod
@@ -135,14 +129,13 @@ func (b *Bridge) mend() error {
 // network, it only takes the host ports. After an error the caller calls Teardown, which releases what
 // was taken. A *PortTakenError says that it may go well later.
 func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
-	c := claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
 	if netns == "" {
-		if err := b.reserve(ctx, id, c); err != nil {
+		if err := b.reserve(ctx, id, claimOf(p)); err != nil {
 			return nil, fmt.Errorf("taking the pod's host ports: %w", err)
 		}
 		return nil, nil
 	}
-	addrs, err := b.setup(ctx, id, netns, c)
+	addrs, err := b.setup(ctx, id, netns, p)
 	if err != nil {
 		return nil, fmt.Errorf("connecting the pod's network: %w", err)
 	}
@@ -168,7 +161,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	return b.hold(id, c)
 }
 
-func (b *Bridge) setup(ctx context.Context, id, netns string, c claim) ([]netip.Addr, error) {
+func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([]netip.Addr, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -177,10 +170,11 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, c claim) ([]netip.
 		return nil, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	p, err := b.take(outside, id, c)
+	p, err := b.take(outside, id, claimOf(wanted))
 	if err != nil {
 		return nil, err
 	}
+	p.limits = pod.BandwidthOf(wanted)
 	if err := connect(outside, p, netns); err != nil {
 		return nil, err
 	}

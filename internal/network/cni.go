@@ -47,6 +47,28 @@ type portMapping struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
+// bandwidth is the capability of that name: bits a second, and how many may come at once.
+type bandwidth struct {
+	IngressRate  uint64 `json:"ingressRate,omitempty"`
+	IngressBurst uint64 `json:"ingressBurst,omitempty"`
+	EgressRate   uint64 `json:"egressRate,omitempty"`
+	EgressBurst  uint64 `json:"egressBurst,omitempty"`
+}
+
+func bandwidthOf(limits pod.Bandwidth) bandwidth {
+	// The plugin wants a burst, and one that it can spell in bytes.
+	burst := func(rate int64) uint64 {
+		if rate == 0 {
+			return 0
+		}
+		return 8 * burstOf(uint64(rate)/8, smallestBurst)
+	}
+	return bandwidth{
+		IngressRate: uint64(limits.Ingress), IngressBurst: burst(limits.Ingress),
+		EgressRate: uint64(limits.Egress), EgressBurst: burst(limits.Egress),
+	}
+}
+
 // configuration returns the first configuration of the directory, by file name, as containerd takes it;
 // nil when there is none.
 func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
@@ -104,11 +126,9 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", p.Namespace}, {"K8S_POD_NAME", p.Name},
 		{"K8S_POD_INFRA_CONTAINER_ID", id}, {"K8S_POD_UID", string(p.UID)},
 	}}
-	if ports := portMappings(p); len(ports) > 0 {
-		if !slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool { return c.Network.Capabilities["portMappings"] }) {
-			return nil, fmt.Errorf("CNI's network %s cannot have host ports: none of its plugins has the capability portMappings, as portmap has", list.Name)
-		}
-		a.Capabilities = map[string]any{"portMappings": ports}
+	var err error
+	if a.Capabilities, err = capabilities(p, list); err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -129,6 +149,27 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 		return nil, fmt.Errorf("CNI's network %s: %w", list.Name, err)
 	}
 	return addressesOf(got, list.Name)
+}
+
+// capabilities are what p asks for beyond a connection; one that no plugin has is an error.
+func capabilities(p *v1.Pod, list *libcni.NetworkConfigList) (map[string]any, error) {
+	can := func(capability string) bool {
+		return slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool { return c.Network.Capabilities[capability] })
+	}
+	out := map[string]any{}
+	if ports := portMappings(p); len(ports) > 0 {
+		if !can("portMappings") {
+			return nil, fmt.Errorf("CNI's network %s cannot have host ports: none of its plugins has the capability portMappings, as portmap has", list.Name)
+		}
+		out["portMappings"] = ports
+	}
+	if limits := pod.BandwidthOf(p); limits != (pod.Bandwidth{}) {
+		if !can("bandwidth") {
+			return nil, fmt.Errorf("CNI's network %s cannot be limited: none of its plugins has the capability bandwidth, as the plugin of that name", list.Name)
+		}
+		out["bandwidth"] = bandwidthOf(limits)
+	}
+	return out, nil
 }
 
 // addressesOf are the pod's, IPv4 first.

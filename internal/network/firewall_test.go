@@ -33,6 +33,19 @@ func needIPTables(t testing.TB, host netns.NsHandle) {
 	}
 }
 
+// asked checks that a pod with host port 8080 for its port 80 reaches the world as the machine, and is reached.
+func asked(t *testing.T, outside, pod netns.NsHandle) {
+	t.Helper()
+	serveTCP(t, outside, ":90", "world")
+	if got, err := ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
+		t.Errorf("a pod asks the world: %q, %v", got, err)
+	}
+	serveTCP(t, pod, ":80", "web")
+	if got, err := ask(outside, "tcp", "192.0.2.2:8080"); got != "web 192.0.2.1" {
+		t.Errorf("the world asks a pod: %q, %v", got, err)
+	}
+}
+
 // TestForwardDrop: Docker makes the machine drop what it does not know; pods reach the world and are
 // reached all the same, and iptables goes on understanding its own rules.
 func TestForwardDrop(t *testing.T) {
@@ -59,14 +72,7 @@ func TestForwardDrop(t *testing.T) {
 			if got, want := rules(), strings.ReplaceAll(c.before, "BRIDGE", rec.Bridge); got != want {
 				t.Errorf("rules\n%s\nwant\n%s", got, want)
 			}
-			serveTCP(t, outside, ":90", "world")
-			if got, err := ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
-				t.Errorf("a pod asks the world: %q, %v", got, err)
-			}
-			serveTCP(t, pod, ":80", "web")
-			if got, err := ask(outside, "tcp", "192.0.2.2:8080"); got != "web 192.0.2.1" {
-				t.Errorf("the world asks a pod: %q, %v", got, err)
-			}
+			asked(t, outside, pod)
 			in(t, host, br.Mend)
 			if got := strings.Count(rules(), rec.Bridge); got != 2 {
 				t.Errorf("mended, and %d rules: %s", got, rules())
@@ -115,14 +121,7 @@ func TestMend(t *testing.T) {
 	rec, _ := br.load()
 	in(t, host, func() error { return removeTables(rec.Bridge) })
 	in(t, host, br.Mend)
-	serveTCP(t, outside, ":90", "world")
-	if got, err := ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
-		t.Errorf("a pod asks the world: %q, %v", got, err)
-	}
-	serveTCP(t, pod, ":80", "web")
-	if got, err := ask(outside, "tcp", "192.0.2.2:8080"); got != "web 192.0.2.1" {
-		t.Errorf("the world asks a pod: %q, %v", got, err)
-	}
+	asked(t, outside, pod)
 	teardown(t, host, br, "web")
 	bare(t, host, run)
 }

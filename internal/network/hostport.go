@@ -31,6 +31,9 @@ type claim struct {
 	Ports []pod.HostPort `json:"ports"`
 }
 
+// claimOf is what p asks for, before it has an address.
+func claimOf(p *v1.Pod) claim { return claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)} }
+
 // PortTakenError says that a host port is somebody else's. It may be free when asked again.
 type PortTakenError struct {
 	Port pod.HostPort

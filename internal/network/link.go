@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 const (
@@ -30,6 +32,7 @@ type port struct {
 	// addr6 and subnet6 are for IPv6, if the network has any.
 	addr6   netip.Addr
 	subnet6 netip.Prefix
+	limits  pod.Bandwidth
 }
 
 // addresses are the pod's, IPv4 first.
@@ -87,6 +90,9 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	if err != nil {
 		return err
 	}
+	if err := slow(outside, veth, p.limits.Ingress); err != nil {
+		return fmt.Errorf("limiting what comes to the pod: %w", err)
+	}
 	// A pod may reach itself by an address that is translated to its own.
 	return outside.LinkSetHairpin(veth, true)
 }
@@ -96,6 +102,9 @@ func configure(inside *netlink.Handle, p port) error {
 	link, err := inside.LinkByName(podLink)
 	if err != nil {
 		return err
+	}
+	if err := slow(inside, link, p.limits.Egress); err != nil {
+		return fmt.Errorf("limiting what goes from the pod: %w", err)
 	}
 	if err := inside.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p.addr, p.subnet.Bits())}); err != nil {
 		return err

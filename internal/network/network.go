@@ -11,8 +11,6 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-
-	"podrun.io/podrun/internal/pod"
 )
 
 // Network connects pods: by a user's CNI configuration where there is one, else by podrun's own bridge. It
@@ -51,7 +49,7 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 
 // plug connects p by CNI's plugins. The host ports are the machine's whoever forwards them.
 func (n *Network) plug(ctx context.Context, id, path string, p *v1.Pod, list *libcni.NetworkConfigList) ([]netip.Addr, error) {
-	c := claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
+	c := claimOf(p)
 	if err := n.bridge.reserve(ctx, id, c); err != nil {
 		return nil, err
 	}

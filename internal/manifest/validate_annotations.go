@@ -5,9 +5,29 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"podrun.io/podrun/internal/pod"
 )
+
+// validateBandwidth judges the limits of a pod's network, which Kubernetes leaves to whoever makes it.
+func validateBandwidth(p *v1.Pod, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range []string{pod.AnnotationEgress, pod.AnnotationIngress} {
+		text, given := p.Annotations[key]
+		if !given {
+			continue
+		}
+		if _, err := pod.ParseBandwidth(text); err != nil {
+			errs = append(errs, field.Invalid(path.Key(key), text, err.Error()))
+		} else if p.Spec.HostNetwork {
+			errs = append(errs, field.Forbidden(path.Key(key), "the machine's network, which hostNetwork uses, cannot be limited"))
+		}
+	}
+	return errs
+}
 
 // deviceAnnotations are the keys, in order, of the annotations that name devices.
 func deviceAnnotations(annotations map[string]string) []string {
