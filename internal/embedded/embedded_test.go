@@ -119,6 +119,21 @@ func TestEnsureAfterKill(t *testing.T) {
 	eventually(t, "the killed daemon is reaped", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 }
 
+// TestRemovedDirectories: a daemon that no client can find any more ends, and leaves the root to another.
+func TestRemovedDirectories(t *testing.T) {
+	o := options(t)
+	l := ensure(t, o)
+	pid := daemonPID(t, o.Dirs)
+	if err := errors.Join(l.Close(), os.RemoveAll(o.Dirs.Run)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the daemon ends", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	ctx, c := dial(t, ensure(t, o))
+	if _, err := c.Version(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDaemonKeepsNothingOfItsStarter: a CI step whose pipe a daemon keeps open never ends.
 func TestDaemonKeepsNothingOfItsStarter(t *testing.T) {
 	o := options(t)

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -44,6 +45,9 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if err := pause(ctx, o.IdleGrace); err != nil {
 		return false, err
 	}
+	if isUnreachable(o, users) {
+		return true, nil
+	}
 	conn, err := dial(o.Dirs.ContainerdSocket())
 	if err != nil {
 		return false, err
@@ -70,6 +74,17 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 		<-wait.Done()
 	}
 	return false, context.Cause(ctx)
+}
+
+// isUnreachable reports that the users' lock is no longer where clients look for it. The daemon's directory was
+// removed, so that none can come any more; one that stayed would keep others from the root directory.
+func isUnreachable(o Options, users *os.File) bool {
+	own, err := users.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(usersLock(o.Dirs))
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(own, now)
 }
 
 // alone blocks until no client holds the users' lock and takes it. A lock cannot be waited for with a
