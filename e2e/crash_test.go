@@ -124,6 +124,7 @@ func (r *round) run() {
 	must(r.t, errors.Join(r.log.Truncate(0), os.RemoveAll(r.path("trace")), os.Mkdir(r.path("trace"), 0o777)))
 	clear(r.uids)
 	r.wanted = map[string]bool{}
+	r.configure("v0")
 	for name, text := range r.manifests() {
 		r.write(name+".yaml", text)
 		r.wanted[name] = true
@@ -151,7 +152,7 @@ func (r *round) run() {
 		name string
 		do   func()
 	}{
-		{"strike", r.strike}, {"mend", func() { r.mend() }}, {"settle", func() { r.settle("in the end") }}, {"judge", r.judgeTraces},
+		{"strike", r.strike}, {"edit", func() { r.configure("v1") }}, {"mend", func() { r.mend() }}, {"settle", func() { r.settle("in the end") }}, {"judge", r.judgeTraces}, {"volumes", r.judgeVolumes},
 		{"end", func() { r.endServe(syscall.SIGTERM) }}, {"down", r.down}, {"look", r.nothingLeft},
 	} {
 		begun := time.Now()
@@ -184,7 +185,7 @@ func (r *round) manifests() map[string]string {
 	duo := inContainer(manifest("duo", "Always", service("duo-n.c"), init("s", service("duo-n.s"), "  restartPolicy: Always")...), mount)
 	duo = inContainer(duo, "") + indented(2, []string{"- name: d", "  image: " + box, "  command: [sh, -c, " + asJSON(service("duo-n.d")) + "]", "  " + mount})
 	return map[string]string{
-		"web": inContainer(manifest("web", "Always", service("web-n.c"), trace...), mount),
+		"web": r.webWithVolumes(service("web-n.c")),
 		"duo": duo,
 		"job": inContainer(manifest("job", "Never", fmt.Sprintf("echo start >> /t/job-n.c; sleep 1.%d; echo done >> /t/job-n.c; exit 3", r.dice.IntN(9)), trace...), mount),
 		"try": inContainer(manifest("try", "OnFailure", `[ -e /t/try-n.i ] || exit 9; echo start >> /t/try-n.c; sleep 1; [ $(grep -c start /t/try-n.c) -gt 1 ] || exit 7; echo done >> /t/try-n.c`,
