@@ -2,36 +2,65 @@ package cmd
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/logs"
 )
 
-// housekeepingFlags say what may stay lying about. Their names and defaults are the kubelet's.
-type housekeepingFlags struct {
-	logMaxSize  string
-	logMaxFiles int
+// logFlags say how much of containers' logs is kept. Their names and defaults are the kubelet's.
+type logFlags struct {
+	maxSize  string
+	maxFiles int
 }
 
 // minLogSize is the least --container-log-max-size: rotation costs more than what a smaller file holds.
 const minLogSize = 1 << 10
 
-func (h *housekeepingFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&h.logMaxSize, "container-log-max-size", "10Mi", "size at which a container's log is put away for a new one, such as 512Ki or 10Mi")
-	f.IntVar(&h.logMaxFiles, "container-log-max-files", 5, "files kept of a container's log, older ones compressed; at least 2")
+func (l *logFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&l.maxSize, "container-log-max-size", "10Mi", "size at which a container's log is put away for a new one, such as 512Ki or 10Mi")
+	f.IntVar(&l.maxFiles, "container-log-max-files", 5, "files kept of a container's log, older ones compressed; at least 2")
 }
 
-func (h *housekeepingFlags) options(o *agent.Options) error {
-	size, err := resource.ParseQuantity(h.logMaxSize)
+func (l *logFlags) options(o *agent.Options) error {
+	size, err := resource.ParseQuantity(l.maxSize)
 	if err != nil || size.Value() < minLogSize {
-		return fmt.Errorf("--container-log-max-size %q: must be a quantity of at least 1Ki, such as 10Mi", h.logMaxSize)
+		return fmt.Errorf("--container-log-max-size %q: must be a quantity of at least 1Ki, such as 10Mi", l.maxSize)
 	}
-	if h.logMaxFiles < 2 {
-		return fmt.Errorf("--container-log-max-files %d: must be at least 2", h.logMaxFiles)
+	if l.maxFiles < 2 {
+		return fmt.Errorf("--container-log-max-files %d: must be at least 2", l.maxFiles)
 	}
-	o.LogRotation = logs.Rotation{Size: size.Value(), Files: h.logMaxFiles}
+	o.LogRotation = logs.Rotation{Size: size.Value(), Files: l.maxFiles}
+	return nil
+}
+
+// garbageFlags say when images go that nobody uses, and when a disk is too full.
+type garbageFlags struct{ policy gc.Policy }
+
+func (g *garbageFlags) add(f *pflag.FlagSet) {
+	p := &g.policy
+	f.IntVar(&p.High, "image-gc-high-threshold", 85, "percentage of the images' disk from which on images that nobody uses are removed; 100: never")
+	f.IntVar(&p.Low, "image-gc-low-threshold", 80, "percentage down to which that is done")
+	f.DurationVar(&p.MinAge, "image-minimum-gc-age", 2*time.Minute, "how long an image that nobody uses stays at least")
+	f.DurationVar(&p.MaxAge, "image-maximum-gc-age", 0, "after how long it goes in any case; 0: not for its age")
+	f.IntVar(&p.LeastFree, "disk-pressure-threshold", 10, "percentage that has to be free on a disk; with less, all images that nobody uses go and it is told; 0: never")
+	fromEnvironment(f)
+}
+
+func (g *garbageFlags) options(o *agent.Options) error {
+	p := g.policy
+	switch {
+	case p.High < 1 || p.High > 100 || p.Low < 0 || p.Low > p.High:
+		return fmt.Errorf("--image-gc-high-threshold %d, --image-gc-low-threshold %d: must be percentages, and the second not the greater", p.High, p.Low)
+	case p.MinAge < 0 || p.MaxAge < 0 || p.MaxAge != 0 && p.MaxAge <= p.MinAge:
+		return fmt.Errorf("--image-minimum-gc-age %s, --image-maximum-gc-age %s: must not be negative, and the second greater unless 0", p.MinAge, p.MaxAge)
+	case p.LeastFree < 0 || p.LeastFree > 99:
+		return fmt.Errorf("--disk-pressure-threshold %d: must be a percentage below 100", p.LeastFree)
+	}
+	o.Garbage = p
 	return nil
 }

@@ -171,7 +171,7 @@ func TestRealLogs(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- tailer.Run(ctx) }()
-	tailer.Follow(r.inst)
+	tailer.Follow(r.inst, 0)
 	out, errOut := &safeBuffer{}, &safeBuffer{}
 	r.app.out, r.app.errOut = out, errOut
 	followed := make(chan error)

@@ -30,7 +30,7 @@ type runFlags struct {
 	registry         registryFlags
 	preferLocal      bool
 	imageDir         string
-	housekeeping     housekeepingFlags
+	logs             logFlags
 }
 
 func (r *runFlags) add(f *pflag.FlagSet) {
@@ -45,7 +45,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	r.network.add(f)
 	r.registry.add(f)
-	r.housekeeping.add(f)
+	r.logs.add(f)
 	f.BoolVar(&r.preferLocal, "prefer-local", false, "start from an image that is present when one with imagePullPolicy Always cannot be pulled")
 	f.StringVar(&r.imageDir, "image-dir", "", "directory of OCI and Docker archives to load at the start (default: images in the root directory)")
 	fromEnvironment(f)
@@ -84,7 +84,7 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	r.registry.options(&o.Connect)
 	o.PreferLocal, o.ImageDir = r.preferLocal, r.imageDir
-	if err := errors.Join(r.network.options(&o), r.housekeeping.options(&o)); err != nil {
+	if err := errors.Join(r.network.options(&o), r.logs.options(&o)); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
@@ -115,6 +115,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var r runFlags
 	var stopPods bool
 	var listen string
+	var garbage garbageFlags
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Keep the pods of all manifests running",
@@ -134,6 +135,9 @@ func (a *app) serveCommand() *cobra.Command {
 				return err
 			}
 			o.Listen = listen
+			if err := garbage.options(&o); err != nil {
+				return usage(c, err)
+			}
 			for _, path := range o.Sources.Manifests {
 				if path == "-" {
 					return usage(c, errors.New("--manifests -: standard input is read by once only"))
@@ -148,6 +152,7 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&listen, "listen", "", "loopback address to answer HTTP at too, read-only (127.0.0.1:10255); always on podrun.sock in the run directory")
 	r.add(c.Flags())
+	garbage.add(c.Flags())
 	c.Flags().BoolVar(&stopPods, "stop-pods", false, "stop and remove the pods when serve ends")
 	return c
 }

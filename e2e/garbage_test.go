@@ -2,7 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,4 +53,84 @@ func TestLogRotates(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// smallNode is a node whose root directory and logs are on a small disk of their own.
+func smallNode(t *testing.T, megabytes int) (n *node, disk string) {
+	t.Helper()
+	if !wanted() {
+		t.Skip("end-to-end tests run as root by make e2e (PODRUN_E2E=1)")
+	}
+	disk, err := os.MkdirTemp("", "pd")
+	must(t, err)
+	t.Cleanup(func() { must(t, errors.Join(syscall.Unmount(disk, 0), os.Remove(disk))) })
+	must(t, syscall.Mount("podrun", disk, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)))
+	n = bareNode(t)
+	n.flags[0], n.flags[2] = "--root-dir="+filepath.Join(disk, "root"), "--log-dir="+filepath.Join(disk, "log")
+	n.ok("images", "load", setup.image)
+	return n, disk
+}
+
+// A disk without any space costs no pod, and all goes on by itself when there is some again.
+func TestFullDisk(t *testing.T) {
+	n, disk := smallNode(t, 100)
+	n.write("writes.yaml", manifest("writes", "Always", "i=0; while :; do echo line $i; i=$((i+1)); [ $((i%20)) = 0 ] && sleep 0.01; done"))
+	n.write("dies.yaml", manifest("dies", "Always", forever))
+	n.serve()
+	writes, dies := n.ready("writes-n"), n.ready("dies-n")
+	pid := n.mainPID(writes, "c")
+	victim := n.mainPID(dies, "c")
+
+	filler, err := os.Create(filepath.Join(disk, "filler"))
+	must(t, err)
+	for block := 1 << 20; block > 0; block /= 2 { // to the last byte
+		for err = nil; err == nil; _, err = filler.Write(make([]byte, block)) {
+		}
+	}
+	must(t, filler.Close())
+	n.said("a disk is nearly full")
+	n.said("cannot write a container's log")
+	must(t, syscall.Kill(victim, syscall.SIGKILL))
+	time.Sleep(2 * time.Second) // it cannot be restarted meanwhile, or it can
+	for _, path := range []string{"/readyz", "/metrics"} {
+		text := n.http(path)
+		if path == "/readyz" && !strings.Contains(text, "[-]disk failed: ") || path == "/metrics" && !strings.Contains(text, `podrun_disk_pressure{disk="nodefs"} 1`) {
+			t.Errorf("%s on a full disk: %s", path, text)
+		}
+	}
+
+	must(t, os.Remove(filler.Name()))
+	n.said("a disk has space again")
+	n.restarted("dies-n", 1)
+	if p := n.ready("writes-n"); n.mainPID(p, "c") != pid || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the pod that wrote was restarted: %s", asJSON(p.Status.ContainerStatuses))
+	}
+	n.said("passing it on from here")
+	// Its output comes on: it does not hang for want of a reader.
+	last := func() (number int) {
+		_, err := fmt.Sscanf(n.ok("logs", "--tail=1", "writes"), "line %d", &number)
+		must(t, err)
+		return number
+	}
+	before := last()
+	n.await("new output", func() error {
+		if now := last(); now < before+5000 {
+			return fmt.Errorf("line %d, before %d", now, before)
+		}
+		return nil
+	})
+}
+
+// http asks serve over its socket.
+func (n *node) http(path string) string {
+	n.t.Helper()
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", n.path("run", "podrun.sock"))
+	}}}
+	answer, err := client.Get("http://podrun" + path)
+	must(n.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(n.t, err)
+	return string(text)
 }

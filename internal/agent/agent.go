@@ -15,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/logs"
@@ -58,6 +59,8 @@ type Options struct {
 	ImageDir string
 	// LogRotation says when containers' logs are put away, and how many are kept.
 	LogRotation logs.Rotation
+	// Garbage says which images that nobody uses are removed, and when a disk is too full.
+	Garbage gc.Policy
 	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
 	Listen string
 	// Notify is how serve tells a service manager how it is.

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/api"
+	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/metrics"
 	"podrun.io/podrun/internal/relist"
@@ -24,6 +25,7 @@ type desk struct {
 	files   *status.Files
 	metrics *metrics.Metrics
 	server  *api.Server
+	keeper  *gc.Keeper // nil where the runtime was given
 
 	mu      sync.Mutex
 	desired manifest.Desired
@@ -46,6 +48,9 @@ func newDesk(o *Options) (*desk, error) {
 
 // want takes note of what the sources want.
 func (d *desk) want(now manifest.Desired) {
+	if d.keeper != nil {
+		d.keeper.Want(d.o.neededImages(now))
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.desired = now
@@ -100,7 +105,32 @@ func (n node) Ready() []api.Check {
 		{Name: "sources", Err: waiting},
 		{Name: "relist", Err: n.Failing()},
 		{Name: "manifests", Err: problems(desired.Problems)},
+		{Name: "disk", Err: n.pressure()},
 	}
+}
+
+// pressure says which disks have too little space.
+func (n node) pressure() error {
+	if n.desk.keeper == nil {
+		return nil
+	}
+	return n.desk.keeper.Pressure()
+}
+
+// Disks implements metrics.Node.
+func (n node) Disks() []gc.Usage {
+	if n.desk.keeper == nil {
+		return nil
+	}
+	return n.desk.keeper.Disks()
+}
+
+// ImagesRemoved implements metrics.Node.
+func (n node) ImagesRemoved() map[string]int {
+	if n.desk.keeper == nil {
+		return nil
+	}
+	return n.desk.keeper.Removed()
 }
 
 // problems words all problems as one, whatever order the sources are in.

@@ -63,6 +63,9 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	if h.loop.Strays, err = status.Keys(o.Dirs); err != nil {
 		return err
 	}
+	if h.conn != nil {
+		d.keeper = h.newKeeper()
+	}
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
 	h.o.Log.Info("serving", "manifests", sourceNames(all), "node", o.NodeName)
@@ -77,8 +80,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		defer reading.Wait()
 		reading.Go(func() { read(ctx, all, running, in, h.ended) })
 		reading.Go(func() { tell.keep(ctx, h.found) })
-		reading.Go(func() { keepSmall(ctx, o.Log) })
-		reading.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
+		h.beside(ctx, d, &reading)
 		for {
 			select {
 			case <-ctx.Done():
@@ -103,6 +105,15 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		}
 	})
 	return nil
+}
+
+// beside starts what serve does beside its pods, until ctx ends.
+func (h *house) beside(ctx context.Context, d *desk, running *sync.WaitGroup) {
+	running.Go(func() { keepSmall(ctx, h.o.Log) })
+	running.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
+	if d.keeper != nil {
+		running.Go(func() { h.ended("gc", d.keeper.Run(ctx)) })
+	}
 }
 
 // forkTime is for how long a child of a killed serve may still hold its files: from the fork that begot it

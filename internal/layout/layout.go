@@ -131,6 +131,9 @@ func (d Dirs) Images() string { return filepath.Join(d.Root, "images") }
 // LoadedImages is the file that says which archives have been loaded, as JSON.
 func (d Dirs) LoadedImages() string { return filepath.Join(d.Root, "loaded-images.json") }
 
+// UsedImages is the file that says when images were used last, as JSON.
+func (d Dirs) UsedImages() string { return filepath.Join(d.Root, "used-images.json") }
+
 // CNI is the directory of what CNI's plugins were asked for; it outlives a reboot, as their records do.
 func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
 

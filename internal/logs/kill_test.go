@@ -25,7 +25,7 @@ var often = Rotation{Size: 100 << 10, Files: 1000}
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		t := New(Options{Dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, Rotation: often, Log: quiet})
-		t.Follow(web)
+		t.Follow(web, 0)
 		if err := t.Run(context.Background()); err != nil {
 			panic(err)
 		}
@@ -83,7 +83,7 @@ func TestKillProcess(t *testing.T) {
 	close(stop)
 	others.Wait()
 	must(t, New(Options{Dirs: r.dirs, Rotation: often, Log: quiet}).Finish(context.Background(), r.inst))
-	if put, err := partsOf(r.log()); err != nil || len(put) < 3 || !put[0].packed {
+	if put, err := partsOf(r.log()); err != nil || len(put) < 3 {
 		t.Errorf("parts: %v, %v", put, err)
 	}
 	if got, _ := r.read(ReadOptions{}); got != want.String() {

@@ -57,7 +57,7 @@ func TestRotatedBySizeAndCount(t *testing.T) {
 	rotation := Rotation{Size: 300, Files: 4}
 	tailer := New(Options{Dirs: r.dirs, Rotation: rotation, Log: quiet})
 	run(t, tailer)
-	tailer.Follow(r.inst)
+	tailer.Follow(r.inst, 0)
 	for i := range 60 {
 		r.append(stdout, fmt.Sprintf("line %d\n", i))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"podrun.io/podrun/internal/pod"
@@ -16,8 +17,8 @@ type tail struct {
 	conv *converter
 	// queued: it is due for a batch.
 	queued bool
-	// poll: its files cannot be watched, or the last batch failed.
-	poll, failed bool
+	// poll: its files cannot be watched, or the last batch failed; doubt: one before did.
+	poll, failed, doubt bool
 }
 
 // round is the state of Run; one goroutine's. In each round every instance that is due gets one batch,
@@ -30,6 +31,7 @@ type round struct {
 	byPath  map[string]*tail
 	queue   []*tail
 	ended   time.Time // the last round's end
+	passing *sync.WaitGroup
 }
 
 func (r *round) run(ctx context.Context) {
@@ -53,7 +55,7 @@ func (r *round) run(ctx context.Context) {
 				r.enqueue(t)
 			}
 		case <-ticker.C:
-			r.look(ticks%slowAll == 0)
+			r.look(ctx, ticks%slowAll == 0)
 			ticks++
 		case <-due:
 			r.batches()
@@ -66,7 +68,7 @@ func (r *round) update() {
 	r.tailer.mu.Lock()
 	defer r.tailer.mu.Unlock()
 	for inst, t := range r.open {
-		if !r.tailer.followed[inst] {
+		if _, still := r.tailer.followed[inst]; !still {
 			r.close(t)
 		}
 	}
@@ -126,14 +128,18 @@ func (r *round) enqueue(t *tail) {
 	}
 }
 
-// look makes those due that nobody rings for.
-func (r *round) look(all bool) {
+// look makes those due that nobody rings for, and sees to it that their output comes at all.
+func (r *round) look(ctx context.Context, all bool) {
 	for _, t := range r.open {
 		if t.poll {
 			r.listen(t)
 		}
 		if all || t.poll || t.failed {
 			r.enqueue(t)
+		}
+		if all || t.doubt {
+			t.doubt = false
+			r.rescue(ctx, t)
 		}
 	}
 }
@@ -176,7 +182,7 @@ func (r *round) judge(t *tail, err error) {
 		r.tailer.log.Error("cannot write a container's log; nothing is lost, it is tried again",
 			"pod", t.inst.Key, "container", t.inst.Container, "attempt", t.inst.Attempt, "err", err)
 	case err == nil && t.failed:
-		t.failed = false
+		t.failed, t.doubt = false, true
 		r.tailer.log.Info("a container's log can be written again",
 			"pod", t.inst.Key, "container", t.inst.Container, "attempt", t.inst.Attempt)
 	}

@@ -42,25 +42,26 @@ type Tailer struct {
 	put      chan struct{} // there is something in full
 
 	mu       sync.Mutex
-	followed map[pod.Instance]bool
-	full     map[string]bool // logs that have been rotated
+	followed map[pod.Instance]int // the container's first process; 0: not known yet
+	full     map[string]bool      // logs that have been rotated
 }
 
 // New returns a Tailer that follows nothing.
 func New(o Options) *Tailer {
 	return &Tailer{
 		dirs: o.Dirs, rotation: o.Rotation, log: o.Log, bell: make(chan struct{}, 1), put: make(chan struct{}, 1),
-		followed: map[pod.Instance]bool{}, full: map[string]bool{},
+		followed: map[pod.Instance]int{}, full: map[string]bool{},
 	}
 }
 
 // Follow has inst's output converted as it comes. It may be called for every running instance at every
-// sync: what is followed already costs a look into a map.
-func (t *Tailer) Follow(inst pod.Instance) {
+// sync: what is followed already costs a look into a map. pid is its first process, 0 where that is not known.
+func (t *Tailer) Follow(inst pod.Instance, pid int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.followed[inst] {
-		t.followed[inst] = true
+	known, already := t.followed[inst]
+	t.followed[inst] = max(pid, known)
+	if !already {
 		t.ring()
 	}
 }
@@ -144,7 +145,7 @@ func (t *Tailer) Run(ctx context.Context) error {
 	defer cancel()
 	watching.Go(func() { _ = w.Run(ctx) })
 	watching.Go(func() { t.groomAll(ctx) })
-	r := &round{tailer: t, watch: w, buffers: newBuffers(),
+	r := &round{tailer: t, watch: w, buffers: newBuffers(), passing: &watching,
 		open: map[pod.Instance]*tail{}, byPath: map[string]*tail{}}
 	defer r.closeAll()
 	r.run(ctx)

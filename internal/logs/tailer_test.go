@@ -49,11 +49,11 @@ func TestFollowAndFinish(t *testing.T) {
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	run(t, tailer)
 	r.append(stdout, "before\n")
-	tailer.Follow(r.inst)
+	tailer.Follow(r.inst, 0)
 	eventually(t, "what was there", func() bool { return r.has("stdout F before\n") })
 	r.append(stderr, "live\nun")
 	eventually(t, "what came", func() bool { return r.has("stderr F live\n") })
-	tailer.Follow(r.inst)
+	tailer.Follow(r.inst, 0)
 	r.append(stderr, "ended")
 	for range 2 {
 		must(t, tailer.Finish(context.Background(), r.inst))
@@ -104,7 +104,7 @@ func TestForgetAndReturn(t *testing.T) {
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	run(t, tailer)
 	r.append(stdout, "first\n")
-	tailer.Follow(r.inst)
+	tailer.Follow(r.inst, 0)
 	eventually(t, "a log", func() bool { return r.has("first") })
 	tailer.Forget(r.inst.UID)
 	must(t, os.RemoveAll(r.dirs.Root))
@@ -112,7 +112,7 @@ func TestForgetAndReturn(t *testing.T) {
 	// The same name again, as when a start that failed is repeated.
 	must(t, os.MkdirAll(r.rawDir(), 0o755))
 	r.append(stdout, "again\n")
-	eventually(t, "the new files", func() bool { tailer.Follow(r.inst); return r.has("again") })
+	eventually(t, "the new files", func() bool { tailer.Follow(r.inst, 0); return r.has("again") })
 }
 
 func TestFollowOfNothing(t *testing.T) {
@@ -122,7 +122,7 @@ func TestFollowOfNothing(t *testing.T) {
 	run(t, tailer)
 	other := r.inst
 	other.Attempt++
-	tailer.Follow(other)
+	tailer.Follow(other, 0)
 	eventually(t, "dropped", func() bool { return tailer.follows() == 0 })
 	must(t, tailer.Finish(context.Background(), other))
 	must(t, CatchUp(context.Background(), r.dirs, other))
@@ -137,11 +137,11 @@ func TestManyAtOnce(t *testing.T) {
 	flood := newRoom(t)
 	tailer := New(Options{Dirs: flood.dirs, Log: quiet})
 	flood.append(stdout, strings.Repeat("flood\n", 1<<20))
-	tailer.Follow(flood.inst)
+	tailer.Follow(flood.inst, 0)
 	small := flood
 	small.inst.Container = "small"
 	must(t, os.MkdirAll(small.rawDir(), 0o755))
-	tailer.Follow(small.inst)
+	tailer.Follow(small.inst, 0)
 	small.append(stdout, "quick\n")
 	run(t, tailer)
 	eventually(t, "the small one", func() bool { return small.has("quick") })
@@ -203,7 +203,7 @@ func BenchmarkIdle50(b *testing.B) {
 		one.inst.UID = pod.UID(fmt.Sprint("u", i))
 		must(b, os.MkdirAll(one.rawDir(), 0o755))
 		one.append(stdout, "x\n")
-		tailer.Follow(one.inst)
+		tailer.Follow(one.inst, 0)
 		eventually(b, "followed", func() bool { return one.has("x") })
 	}
 	for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
@@ -29,7 +30,11 @@ type machine struct {
 
 func (m machine) Counts() relist.Counts     { return m.counts }
 func (m machine) Desired() manifest.Desired { return m.desired }
-func (m machine) Pods() ([]v1.Pod, error)   { return m.pods, m.err }
+func (m machine) Disks() []gc.Usage {
+	return []gc.Usage{{Name: "nodefs", Capacity: 1 << 30, Available: 1 << 20, Pressed: true}}
+}
+func (m machine) ImagesRemoved() map[string]int { return map[string]int{gc.ReasonAge: 3} }
+func (m machine) Pods() ([]v1.Pod, error)       { return m.pods, m.err }
 
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()

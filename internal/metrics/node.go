@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
@@ -17,6 +18,10 @@ type Node interface {
 	Desired() manifest.Desired
 	// Pods are the pods with their statuses.
 	Pods() ([]v1.Pod, error)
+	// Disks are how full the disks are.
+	Disks() []gc.Usage
+	// ImagesRemoved counts the images that were removed because nobody used them, by reason.
+	ImagesRemoved() map[string]int
 }
 
 // Watch adds what n tells to every scrape. It is called once, before the first.
@@ -33,6 +38,10 @@ func (m *Metrics) Watch(n Node) {
 		warnings:    described("podrun_manifest_warnings", "Manifests that are used but should not be as they are, by kind of source.", "source"),
 		complete:    described("podrun_sources_ready", "1 when every source of manifests has been read; before, nothing is removed."),
 		restarts:    described("kube_pod_container_status_restarts_total", "Restarts of a container of a pod.", "namespace", "pod", "uid", "container"),
+		capacity:    described("podrun_disk_capacity_bytes", "Size of the file system that podrun's data, logs or images are on.", "disk"),
+		available:   described("podrun_disk_available_bytes", "What is free there.", "disk"),
+		pressed:     described("podrun_disk_pressure", "1 while less than --disk-pressure-threshold is free there.", "disk"),
+		collected:   described("kubelet_image_garbage_collected_total", "Images that were removed because nobody used them, by reason.", "reason"),
 		waiting:     described("kube_pod_container_status_waiting_reason", "1: why a container that does not run is waiting.", "namespace", "pod", "uid", "container", "reason"),
 	})
 }
@@ -42,11 +51,13 @@ type node struct {
 	from                                                 Node
 	runningPods, containers, desired, problems, warnings *prometheus.Desc
 	complete, restarts, waiting                          *prometheus.Desc
+	capacity, available, pressed, collected              *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (n *node) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{n.runningPods, n.containers, n.desired, n.problems, n.warnings, n.complete, n.restarts, n.waiting} {
+	for _, d := range []*prometheus.Desc{n.runningPods, n.containers, n.desired, n.problems, n.warnings, n.complete, n.restarts, n.waiting,
+		n.capacity, n.available, n.pressed, n.collected} {
 		out <- d
 	}
 }
@@ -73,6 +84,7 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 		gauge(n.problems, problems[source], source)
 		gauge(n.warnings, warnings[source], source)
 	}
+	n.disks(out)
 	pods, err := n.from.Pods()
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(n.restarts, err)
@@ -85,6 +97,22 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 				gauge(n.waiting, 1, p.Namespace, p.Name, string(p.UID), c.Name, w.Reason)
 			}
 		}
+	}
+}
+
+// disks tells of the disks and of what was removed from them.
+func (n *node) disks(out chan<- prometheus.Metric) {
+	for _, d := range n.from.Disks() {
+		pressed := 0.0
+		if d.Pressed {
+			pressed = 1
+		}
+		for desc, value := range map[*prometheus.Desc]float64{n.capacity: float64(d.Capacity), n.available: float64(d.Available), n.pressed: pressed} {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, d.Name)
+		}
+	}
+	for reason, count := range n.from.ImagesRemoved() {
+		out <- prometheus.MustNewConstMetric(n.collected, prometheus.CounterValue, float64(count), reason)
 	}
 }
 

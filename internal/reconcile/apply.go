@@ -156,7 +156,7 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 			if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
 				w.hooks.due[c.Name] = a.Attempt
 			}
-			w.o.Logs.Follow(pod.Instance{Key: w.key, UID: w.pod.UID, Container: c.Name, Attempt: a.Attempt})
+			w.o.Logs.Follow(pod.Instance{Key: w.key, UID: w.pod.UID, Container: c.Name, Attempt: a.Attempt}, 0)
 		}
 		return err
 	})

@@ -20,7 +20,7 @@ type shelf struct {
 	logs []pod.Instance
 }
 
-func (s *shelf) Follow(i pod.Instance) {
+func (s *shelf) Follow(i pod.Instance, _ int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.logs, i) {

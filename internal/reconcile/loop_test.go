@@ -96,7 +96,7 @@ func (noVolumes) Teardown(context.Context, pod.UID) error                      {
 
 type noLogs struct{}
 
-func (noLogs) Follow(pod.Instance)                        {}
+func (noLogs) Follow(pod.Instance, int)                   {}
 func (noLogs) Finish(context.Context, pod.Instance) error { return nil }
 func (noLogs) End(_ context.Context, i pod.Instance) string {
 	return "the end of " + i.Container

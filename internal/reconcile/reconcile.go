@@ -48,8 +48,9 @@ type Disk interface {
 
 // Logs turns what containers write into their logs.
 type Logs interface {
-	// Follow is called for every running instance, again and again; it does not block.
-	Follow(i pod.Instance)
+	// Follow is called for every running instance, again and again, with its first process, 0 where that is
+	// not known yet; it does not block.
+	Follow(i pod.Instance, pid int)
 	// Finish is called after an instance has ended, before its exit is reaped.
 	Finish(ctx context.Context, i pod.Instance) error
 	// End returns the end of what an instance wrote: 80 lines at most, and 2048 bytes.

@@ -274,7 +274,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 func (w *worker) followLogs(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if c.State == pod.Running {
-			w.o.Logs.Follow(instance(w.key, c))
+			w.o.Logs.Follow(instance(w.key, c), c.PID)
 		}
 	}
 }

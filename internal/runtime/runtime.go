@@ -114,6 +114,19 @@ type Image struct {
 	ID string
 }
 
+// StoredImage is an image as the runtime keeps it.
+type StoredImage struct {
+	// Name is its full reference, ID the digest-qualified identity that status shows.
+	Name, ID string
+	// Size is that of the content, compressed as it was fetched, in bytes.
+	Size      int64
+	CreatedAt time.Time
+	// Used says that a container, running or not, is made of it.
+	Used bool
+	// Pinned says that it may only be removed by hand.
+	Pinned bool
+}
+
 // Images finds and fetches images.
 type Images interface {
 	// Resolve returns the image if it is present, ready to run; ErrNotFound if it is not.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
@@ -19,15 +18,13 @@ import (
 )
 
 // StoredImage is an image in podrun's namespace of containerd.
-type StoredImage struct {
-	// Name is its full reference, ID the digest-qualified identity that status shows.
-	Name, ID string
-	// Size is that of the content, compressed as it was fetched, in bytes.
-	Size      int64
-	CreatedAt time.Time
-	// Used says that a container, running or not, is made of it.
-	Used bool
-}
+type StoredImage = runtime.StoredImage
+
+// labelPinned is on images that no collector may remove; containerd's CRI gives it the same meaning.
+const labelPinned = "io.cri-containerd.pinned"
+
+// ImageRoot is where the snapshotter has images' files, "" when it does not say.
+func (r *Runtime) ImageRoot() string { return r.imageRoot }
 
 // Load reads an OCI or Docker archive, compressed or not, makes its images ready to run and returns
 // their full names. An archive that names no image is an error.
@@ -107,7 +104,7 @@ func (r *Runtime) ListImages(ctx context.Context) ([]StoredImage, error) {
 		}
 		out = append(out, StoredImage{
 			Name: i.Name, ID: imageID(i), Size: size, CreatedAt: i.CreatedAt,
-			Used: names[i.Name] || digests[i.Target.Digest.String()],
+			Used: names[i.Name] || digests[i.Target.Digest.String()], Pinned: i.Labels[labelPinned] == "pinned",
 		})
 	}
 	slices.SortFunc(out, func(a, b StoredImage) int { return strings.Compare(a.Name, b.Name) })

@@ -103,6 +103,7 @@ type Runtime struct {
 	boot string
 	// sandboxStore says that containerd keeps sandbox records, so that shims can be shared; see shim.
 	sandboxStore bool
+	imageRoot    string
 	runcOptions  typeurl.Any
 	silence      *log.Entry
 	cgroups      *cgroup.Tree
@@ -216,9 +217,10 @@ func (r *Runtime) detect(ctx context.Context) error {
 	if err != nil {
 		return mapped("asking containerd at "+r.Address+" for its plugins", err)
 	}
-	usable := map[string]bool{}
+	usable, roots := map[string]bool{}, map[string]string{}
 	for _, p := range answer.Plugins {
 		usable[p.Type+"."+p.ID] = p.InitErr == nil
+		roots[p.Type+"."+p.ID] = p.Exports["root"]
 	}
 	const snapshotters = "io.containerd.snapshotter.v1."
 	if r.Snapshotter == "" {
@@ -230,6 +232,7 @@ func (r *Runtime) detect(ctx context.Context) error {
 	if !usable[snapshotters+r.Snapshotter] {
 		return fmt.Errorf("containerd at %s has no usable snapshotter %q", r.Address, r.Snapshotter)
 	}
+	r.imageRoot = roots[snapshotters+r.Snapshotter]
 	r.sandboxStore = usable["io.containerd.grpc.v1.sandboxes"]
 	return nil
 }
