@@ -105,7 +105,7 @@ func (c *httpClient) follow(req *http.Request, via []*http.Request, m marks) err
 		return fmt.Errorf("redirects more than %d times", maxRedirects)
 	}
 	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
-		return fmt.Errorf("redirects from https to %s, which is refused", maskURL(req.URL.String()))
+		return fmt.Errorf("refused: redirects from https to %s", maskURL(req.URL.String()))
 	}
 	home := sameHost(c.url, req.URL)
 	for _, earlier := range via {

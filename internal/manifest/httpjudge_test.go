@@ -193,10 +193,14 @@ func TestMaskURL(t *testing.T) {
 		"http://h/?x=eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.": "http://h/?x=***",
 		"http://h/?token=":                                      "http://h/?token=",
 		"no URL":                                                "no URL",
+		"me:pass@h/a@b":                                         "***@h/a@b",
 	} {
 		if got := maskURL(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
+	}
+	if got := maskText("refused: redirects from https to http://h/?token=x"); got != "refused: redirects from https to http://h/?token=***" {
+		t.Error(got)
 	}
 	text := fmt.Sprintf("failed to parse Location header %q: bad", "https://a:b@h/?key=c")
 	if got := maskText(text); got != `failed to parse Location header "https://***@h/?key=***": bad` {

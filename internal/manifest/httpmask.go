@@ -16,17 +16,19 @@ const masked = "***"
 func maskURL(raw string) string {
 	raw, _, _ = strings.Cut(raw, "#")
 	raw, query, hasQuery := strings.Cut(raw, "?")
-	if scheme, rest, ok := strings.Cut(raw, "://"); ok {
-		authority, path := rest, ""
-		if slash := strings.IndexByte(rest, '/'); slash >= 0 {
-			authority, path = rest[:slash], rest[slash:]
-		}
-		// Either part may be the secret: tokens are given as user names too.
-		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-			authority = masked + authority[at:]
-		}
-		raw = scheme + "://" + authority + path
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if scheme += "://"; !ok {
+		scheme, rest = "", raw
 	}
+	authority, path := rest, ""
+	if slash := strings.IndexByte(rest, '/'); slash >= 0 {
+		authority, path = rest[:slash], rest[slash:]
+	}
+	// Either part may be the secret: tokens are given as user names too.
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		authority = masked + authority[at:]
+	}
+	raw = scheme + authority + path
 	if !hasQuery {
 		return raw
 	}
