@@ -76,9 +76,8 @@ func change(d Desired, key pod.Key, there *v1.Pod) Change {
 
 // excuse says why a pod stays though it is not among the wanted ones.
 func (d Desired) excuse(p *v1.Pod) error {
-	from := OriginOf(p)
 	for _, problem := range d.Problems {
-		if problem.Origin == from {
+		if problem.Origin == OriginOf(p) || problem.keeps(p) {
 			return problem.Err
 		}
 	}

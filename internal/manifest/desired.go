@@ -94,11 +94,12 @@ type Desired struct {
 }
 
 // Keeps reports that a pod that is not in Pods must stay all the same, because nobody knows what the
-// place that its manifest came from wants.
+// place that its manifest came from wants, or because a manifest that cannot be used has its name.
 func (d Desired) Keeps(p *v1.Pod) bool {
-	if !d.Complete {
-		return true
-	}
-	from := OriginOf(p)
-	return slices.ContainsFunc(d.Problems, func(problem Problem) bool { return problem.Blind && problem.Origin == from })
+	return !d.Complete || slices.ContainsFunc(d.Problems, func(problem Problem) bool { return problem.keeps(p) })
+}
+
+// keeps reports that what is bad may well want p, which runs.
+func (problem Problem) keeps(p *v1.Pod) bool {
+	return problem.Blind && problem.Origin == OriginOf(p) || problem.Key == pod.KeyOf(p)
 }

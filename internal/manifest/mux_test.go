@@ -118,11 +118,15 @@ func TestKeeps(t *testing.T) {
 		{Origin: Origin{SourceFile, "/bad"}, Blind: true, Err: errors.New("x")},
 		{Origin: Origin{SourceFile, "/was good"}, Err: errors.New("x")},
 		{Origin: Origin{SourceFile, "/b"}, Err: duplicate},
+		{Origin: Origin{SourceFile, "/new"}, Key: key("renamed"), Err: errors.New("x")},
 	}}
 	for path, want := range map[string]bool{"/bad": true, "/was good": false, "/b": false, "/gone": false} {
 		if got := d.Keeps(at(path, "p")); got != want {
 			t.Errorf("%s: %t", path, got)
 		}
+	}
+	if renamed := at("/old", "renamed"); !d.Keeps(renamed) || d.Blame().Of(renamed) != "x" {
+		t.Errorf("a pod whose file was renamed and is bad: %t, %q", d.Keeps(renamed), d.Blame().Of(renamed))
 	}
 	d.Complete = false
 	if !d.Keeps(at("/gone", "p")) {
