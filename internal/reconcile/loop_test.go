@@ -325,9 +325,55 @@ func TestDeleteAndCreateAgainWhileTerminating(t *testing.T) {
 		h.want()
 		after(10 * time.Second)
 		h.want(web())
-		after(time.Minute)
-		if got := h.living(); strings.Count(got, "u1-a") != 1 {
-			t.Errorf("running: %q, want one instance", got)
+		h.wantLiving("u1-a-0")
+		after(20 * time.Second) // the grace period is over
+		h.wantLiving("u1-a-0")  // of a new life, without a restart or a pause
+		s := h.board.get("web").Status.ContainerStatuses[0]
+		if age := time.Since(s.State.Running.StartedAt.Time); s.RestartCount != 0 || age > time.Second {
+			t.Errorf("status: %+v", s)
+		}
+		h.rt.Exit("u1-a-0", 1)
+		after(time.Second)
+		h.wantLiving("u1-a-1") // nothing has crashed before
+	})
+}
+
+// A job that was taken away and put back while it ended has not run.
+func TestDeleteAndCreateAJobAgainWhileTerminating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"i:1": {Run: time.Second}, "a:1": {Run: time.Minute}})
+		h := start(t, rt)
+		defer h.stop()
+		job := withInit(newPod("job", "u1", v1.RestartPolicyNever, "a"), "i")
+		h.want(job)
+		after(10 * time.Second)
+		h.wantLiving("u1-a-0")
+		h.want()
+		h.want(job)
+		h.wantLiving("u1-i-0")
+		after(10 * time.Second)
+		h.wantLiving("u1-a-0")
+		after(2 * time.Minute)
+		h.wantPhase("job", v1.PodSucceeded)
+	})
+}
+
+// An edit that is taken back while the old revision ends.
+func TestEditAndBackWhileTerminating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		h.rt.IgnoreTerm("a")
+		h.want(web())
+		edit := newPod("web", "u2", v1.RestartPolicyAlways, "a")
+		edit.Spec.Containers[0].Args = []string{"x"}
+		h.want(edit)
+		after(10 * time.Second)
+		h.want(web())
+		after(20 * time.Second)
+		h.wantLiving("u1-a-0")
+		if s := h.board.get("web").Status.ContainerStatuses[0]; s.RestartCount != 0 || time.Since(s.State.Running.StartedAt.Time) > time.Second {
+			t.Errorf("status: %+v", s)
 		}
 	})
 }

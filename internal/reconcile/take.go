@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -27,6 +28,10 @@ func (w *worker) take(seen pod.Observed) {
 	}
 	before := w.pod
 	w.pod, w.problem = w.choose(want, desired, seen), bad
+	if w.pod != nil && w.unwanted[w.pod.UID] {
+		w.replaced = true
+		delete(w.unwanted, w.pod.UID)
+	}
 	w.unsure = w.pod == nil && desired != nil && !desired.Complete
 	if desired != nil && w.pod != nil {
 		w.problem = desired.Blame().Of(w.pod)
@@ -48,10 +53,35 @@ func (w *worker) choose(want *v1.Pod, desired *manifest.Desired, seen pod.Observ
 		return w.adopt(want, running)
 	case want != nil:
 		return want
-	case desired != nil && running != nil && desired.Keeps(running):
+	case desired != nil && running != nil && desired.Keeps(running) && !w.unwanted[running.UID]:
 		return running
 	default:
 		return nil
+	}
+}
+
+// noteUnwanted keeps in mind which revisions are being ended. One that is wanted again meanwhile starts anew,
+// as in Kubernetes: what was asked to end has not crashed, and a job of it has not run.
+func (w *worker) noteUnwanted(seen pod.Observed, p plan.Plan) {
+	old := seen
+	if w.pod != nil {
+		_, old = seen.Split(w.pod.UID)
+	}
+	switch {
+	case old.Empty():
+		clear(w.unwanted)
+		return
+	case len(p.Actions) == 0:
+		return
+	}
+	for _, c := range old.Containers {
+		w.unwanted[c.UID] = true
+	}
+	for _, s := range old.Sandboxes {
+		w.unwanted[s.UID] = true
+	}
+	for _, uid := range old.Data {
+		w.unwanted[uid] = true
 	}
 }
 

@@ -43,10 +43,11 @@ type worker struct {
 	problem   string         // what is wrong with its manifest
 	objects   pod.Objects    // what pod may refer to
 	measure   measure
-	stale     bool // volumes may show what objects or pod were before
-	unsure    bool // not known what to keep, nor that it may go
-	earlier   bool // a completed pod is of an earlier run
-	replaced  bool // what is there under pod's UID is of another manifest
+	stale     bool             // volumes may show what objects or pod were before
+	unsure    bool             // not known what to keep, nor that it may go
+	earlier   bool             // a completed pod is of an earlier run
+	replaced  bool             // what is there under pod's UID is of another manifest, or was being ended
+	unwanted  map[pod.UID]bool // revisions that were not wanted and of which something was ended since
 	signalled map[string]pod.Signals
 	failures  map[string]plan.Failure
 	noted     []pod.Container // the newest instances, as noted down last
@@ -70,7 +71,7 @@ const (
 func newWorker(key pod.Key, o *Options, s slots, turns *order, r *room) *worker {
 	return &worker{
 		key: key, o: o, slots: s, order: turns, room: r, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
-		earlier: o.Rerun, signalled: map[string]pod.Signals{}, failures: map[string]plan.Failure{},
+		earlier: o.Rerun, unwanted: map[pod.UID]bool{}, signalled: map[string]pod.Signals{}, failures: map[string]plan.Failure{},
 		images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
 	}
@@ -182,6 +183,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			w.earlier, w.replaced = false, false
 		}
 		w.tellPlan(seen, p)
+		w.noteUnwanted(seen, p)
 		w.publish(seen, p)
 		w.remember(seen, p)
 		w.followLogs(seen)
