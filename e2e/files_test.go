@@ -127,7 +127,21 @@ func TestRecreatedWhileItStops(t *testing.T) {
 	n.write("a.yaml", text)
 	// The old one ends in peace; then there is one new one.
 	n.await("a new one", log("up\nterm\ndown\nup\n"))
-	n.ready("a-n")
+	p := n.ready("a-n")
+	if restarts := p.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
+		t.Errorf("%d restarts, though nothing has crashed", restarts)
+	}
+	// Editors move the old file aside before they write the new one.
+	path := filepath.Join(n.manifests, "a.yaml")
+	must(t, os.Rename(path, path+"~"))
+	time.Sleep(20 * time.Millisecond)
+	n.write("a.yaml", text)
+	n.write("b.yaml", manifest("b", "Always", forever))
+	n.ready("b-n")
+	if err := log("up\nterm\ndown\nup\n")(); err != nil {
+		t.Error(err)
+	}
+	n.remove("b.yaml")
 	n.remove("a.yaml")
 	n.gone("a-n")
 	if err := log("up\nterm\ndown\nup\nterm\ndown\n")(); err != nil {

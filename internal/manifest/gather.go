@@ -13,10 +13,6 @@ import (
 // the first source, there from the first file by name.
 func (w Word) gather(d *Desired) {
 	d.Objects = pod.Objects{ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{}}
-	type name struct {
-		kind string
-		key  pod.Key
-	}
 	used := map[name]Origin{}
 	for _, source := range w.Order {
 		objects := slices.Clone(w.Last[source].Objects)

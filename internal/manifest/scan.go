@@ -54,6 +54,8 @@ type entry struct {
 	// busy is since when the file was found open for writing; looks counts how often.
 	busy  time.Time
 	looks int
+	// away is since when the file is not there; zero while it is.
+	away time.Time
 }
 
 // found is the outcome of a scan.
@@ -62,7 +64,7 @@ type found struct {
 	changed bool
 	// busy: a file is being written.
 	busy bool
-	// gone: a file turned out not to be there.
+	// gone: a file is not there.
 	gone bool
 	// again is when to look again though nothing rings; 0: no need.
 	again time.Duration
@@ -88,23 +90,20 @@ func (s *scanner) scan(now time.Time) found {
 	}
 	result := found{changed: s.err != nil || !sameErrors(s.loose, loose)}
 	s.err, s.loose = nil, loose
-	for path := range s.files {
-		if _, there := paths[path]; !there {
-			delete(s.files, path)
-			result.changed = true
+	for path := range paths {
+		if s.files[path] == nil {
+			s.files[path] = &entry{first: !s.begun}
 		}
 	}
-	for path := range paths {
-		e, known := s.files[path]
-		if !known {
-			e = &entry{first: !s.begun}
-			s.files[path] = e
+	for path, e := range s.files {
+		one := found{gone: true}
+		if _, there := paths[path]; there {
+			one = s.look(path, e, now)
 		}
-		one := s.look(path, e, now)
-		if one.gone {
+		if one = e.stay(one, now); one.gone {
 			delete(s.files, path)
 		}
-		result.changed = result.changed || one.changed || one.gone && known
+		result.changed = result.changed || one.changed
 		result.busy = result.busy || one.busy
 		if one.again > 0 && (result.again == 0 || one.again < result.again) {
 			result.again = one.again
@@ -296,10 +295,12 @@ func (s *scanner) snapshot() Snapshot {
 	for _, err := range s.loose {
 		snap.Warnings = append(snap.Warnings, Problem{Origin: Origin{Source: SourceFile, Path: s.path}, Err: err})
 	}
+	there := s.there()
 	for _, path := range paths {
 		e := s.files[path]
-		snap.Pods = append(snap.Pods, e.pods...)
-		snap.Objects = append(snap.Objects, e.objects...)
+		pods, objects := e.offers(there)
+		snap.Pods = append(snap.Pods, pods...)
+		snap.Objects = append(snap.Objects, objects...)
 		if e.loose != nil && !s.strict {
 			snap.Warnings = append(snap.Warnings, Problem{Origin: Origin{Source: SourceFile, Path: path}, Err: e.loose})
 		}
