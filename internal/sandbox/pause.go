@@ -123,20 +123,27 @@ func forkPause(born *os.File) (int, error) {
 }
 
 // startTime tells a process from another that gets its number later: when it was started, in the kernel's
-// ticks since boot. Ended says that it waits for its parent to hear of its end.
+// ticks since boot. Ended says that it is ending, or waits for its parent to hear of its end.
 func startTime(pid int) (ticks uint64, ended bool, err error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, false, err
 	}
-	// pid (name) state …: the name may hold anything; the state is field 3, the start field 22.
+	// pid (name) state …: the name may hold anything; the state is field 3, the flags field 9, the start field 22.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	const state, start = 0, 22 - 3
+	const state, flags, start = 0, 9 - 3, 22 - 3
 	if len(fields) <= start {
 		return 0, false, fmt.Errorf("/proc/%d/stat cannot be read", pid)
 	}
 	ticks, err = strconv.ParseUint(fields[start], 10, 64)
-	return ticks, fields[state] == "Z" || fields[state] == "X", err
+	if err != nil {
+		return 0, false, err
+	}
+	set, err := strconv.ParseUint(fields[flags], 10, 64)
+	// The first of a process namespace ends after all others in it: they may be gone, and nothing can be
+	// started there, before it is.
+	const exiting = 0x4
+	return ticks, fields[state] == "Z" || fields[state] == "X" || set&exiting != 0, err
 }
 
 // paused reports that the first process of the sandbox's process namespace lives.
