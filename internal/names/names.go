@@ -63,29 +63,46 @@ type peer struct {
 // New returns the names; nobody is known yet.
 func New(o Options) *Names { return &Names{o: o, bell: make(chan struct{}, 1)} }
 
-// settle is how long after a change the files are written: many pods that start together then cost one
-// writing.
-const settle = 200 * time.Millisecond
+// The files are written when nothing has changed for settle, or unsettled after the first change: many pods
+// that start together then cost one writing.
+const (
+	settle    = 200 * time.Millisecond
+	unsettled = 2 * time.Second
+)
 
 // Run keeps the files up to date until ctx ends.
 func (n *Names) Run(ctx context.Context, hosts Hosts) error {
 	written := map[pod.UID]string{}
 	for {
-		pause := settle
+		var again <-chan time.Time
 		if err := n.refresh(hosts, written); err != nil {
 			n.o.Log.Warn("pods may not find each other by name", "why", err)
-			pause = 10 * time.Second
-			n.ring()
+			again = time.After(10 * time.Second)
 		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again:
+		case <-n.bell:
+			if err := n.quiet(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// quiet waits until the bell, which has rung, has been still for a while.
+func (n *Names) quiet(ctx context.Context) error {
+	enough := time.After(unsettled)
+	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-n.bell:
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		case <-enough:
+			return nil
+		case <-time.After(settle):
+			return nil
 		}
 	}
 }
