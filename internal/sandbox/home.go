@@ -106,12 +106,22 @@ func (s *Store) forgetIntent(id string) (done bool, err error) {
 	return true, s.forgetLast(id)
 }
 
+// drop puts a sandbox that goes out of mind.
+func (s *Store) drop(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.cache, id)
+	for key, known := range s.known {
+		if delete(known, id); len(known) == 0 {
+			delete(s.known, key)
+		}
+	}
+}
+
 // forgetLast removes id's intent, and with the last one the directory of all sandboxes and its mount.
 // The mount goes before the intent does: nothing would tell of a mount without a sandbox.
 func (s *Store) forgetLast(id string) error {
-	s.mu.Lock()
-	delete(s.cache, id)
-	s.mu.Unlock()
+	s.drop(id)
 	names, err := names(s.dir)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -91,21 +92,60 @@ type stamp struct {
 // List returns every sandbox of which anything is left, in no order. It reads no more than it must: a
 // record never changes once written.
 func (s *Store) List() ([]Record, error) {
-	return s.list(func(string) bool { return true })
+	records, err := s.list(ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		s.knows(r.ID, r.Key)
+	}
+	s.mu.Lock()
+	s.whole = true
+	s.mu.Unlock()
+	return records, nil
 }
 
-// Of returns what List would of one pod, without a look at the others that are known.
+// Of returns what List would of one pod. Once everything has been listed it looks at those that are known: others
+// than this process make none for its pods, or a later list shows them.
 func (s *Store) Of(key pod.Key) ([]Record, error) {
-	return s.list(func(id string) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		// An id is a hash of the pod's name and more, so what it once stood for it stands for always.
-		known, ok := s.cache[id]
-		return !ok || known.entry.key() == key
-	})
+	s.mu.Lock()
+	known, whole := slices.Collect(maps.Keys(s.known[key])), s.whole
+	s.mu.Unlock()
+	if whole {
+		return s.list(func(*os.File) ([]string, error) { return known, nil })
+	}
+	records, err := s.list(ids)
+	return slices.DeleteFunc(records, func(r Record) bool { return r.Key != key }), err
 }
 
-func (s *Store) list(wanted func(id string) bool) ([]Record, error) {
+// knows keeps in mind that the pod has this sandbox. An id is a hash of the pod's name and more, so what it once
+// stood for it stands for always.
+func (s *Store) knows(id string, key pod.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[key] == nil {
+		s.known[key] = map[string]bool{}
+	}
+	s.known[key][id] = true
+}
+
+// ids are the ids that have an intent in the directory of all sandboxes.
+func ids(d *os.File) ([]string, error) {
+	found, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range found {
+		if id, isIntent := strings.CutSuffix(name, intentSuffix); isIntent && isID(id) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// list looks at the sandboxes that wanted finds in their directory.
+func (s *Store) list(wanted func(*os.File) ([]string, error)) ([]Record, error) {
 	records, err := s.listed(wanted)
 	if err != nil {
 		return nil, fmt.Errorf("listing sandboxes: %w", err)
@@ -113,7 +153,7 @@ func (s *Store) list(wanted func(id string) bool) ([]Record, error) {
 	return records, nil
 }
 
-func (s *Store) listed(wanted func(id string) bool) ([]Record, error) {
+func (s *Store) listed(wanted func(*os.File) ([]string, error)) ([]Record, error) {
 	now, err := s.machine()
 	if err != nil {
 		return nil, err
@@ -126,16 +166,12 @@ func (s *Store) listed(wanted func(id string) bool) ([]Record, error) {
 		return nil, err
 	}
 	defer d.Close()
-	found, err := d.Readdirnames(-1)
+	found, err := wanted(d)
 	if err != nil {
 		return nil, err
 	}
-	records := make([]Record, 0, len(found)/2)
-	for _, name := range found {
-		id, isIntent := strings.CutSuffix(name, intentSuffix)
-		if !isIntent || !isID(id) || !wanted(id) {
-			continue
-		}
+	records := make([]Record, 0, len(found))
+	for _, id := range found {
 		below := place{fd: int(d.Fd()), path: id + "/"} // short paths from an open directory are the fast ones
 		e, complete, err := s.read(id, below)
 		if err != nil {
@@ -274,8 +310,16 @@ func (s *Store) write(id string, e entry) error {
 	if err != nil {
 		return err
 	}
-	if err := host.WriteFile(s.file(id, recordName), b, 0o600); err != nil {
+	path := s.file(id, recordName)
+	if err := host.WriteFile(path, b, 0o600); err != nil {
 		return fmt.Errorf("writing the record: %w", err)
+	}
+	// What is known need not be read again.
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) == nil {
+		s.mu.Lock()
+		s.cache[id] = cached{entry: e, stamp: stamp{inode: st.Ino, mtime: st.Mtim}}
+		s.mu.Unlock()
 	}
 	s.step("record")
 	return nil

@@ -68,6 +68,9 @@ type Store struct {
 
 	mu    sync.Mutex
 	cache map[string]cached // by id
+	// known are the ids of each pod's sandboxes, all of them as soon as whole is set.
+	known map[pod.Key]map[string]bool
+	whole bool
 }
 
 // New returns the store; it touches nothing yet.
@@ -80,6 +83,7 @@ func New(o Options) *Store {
 		machine: sync.OnceValues(thisMachine),
 		step:    func(string) {},
 		cache:   map[string]cached{},
+		known:   map[pod.Key]map[string]bool{},
 	}
 }
 
@@ -110,12 +114,13 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 	}
 	e := entry{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: attempt, Owner: owner,
-		CreatedAt: time.Now().UTC(), HostNetwork: p.Spec.HostNetwork,
+		CreatedAt: time.Now().UTC().Round(0), HostNetwork: p.Spec.HostNetwork,
 		HostIPC: p.Spec.HostIPC, Shm: sharesMemory(p), Boot: now.boot,
 	}
 	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
 		e.PauseCgroup = ocispec.CgroupParent(p) + "/" + pauseName + "-" + id
 	}
+	s.knows(id, e.key())
 	lock, err := s.claim(id, e)
 	if err != nil {
 		return pod.Sandbox{}, err

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -354,4 +355,73 @@ func TestSweep(t *testing.T) {
 	if _, err := os.Lstat(s.dir); !os.IsNotExist(err) {
 		t.Errorf("the directory of the sandboxes: %v", err)
 	}
+}
+
+// TestOf: one pod's sandboxes are found without a look at all others, those of another process after a list.
+func TestOf(t *testing.T) {
+	needRoot(t)
+	run := t.TempDir()
+	s, n := newStore(t, run)
+	other, _ := newStore(t, run)
+	web, db := testPod("web"), testPod("db")
+	of := func(s *Store, p *v1.Pod, want ...pod.Sandbox) {
+		t.Helper()
+		records, err := s.Of(pod.KeyOf(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range records {
+			got = append(got, r.ID)
+		}
+		var ids []string
+		for _, sb := range want {
+			ids = append(ids, sb.ID)
+		}
+		slices.Sort(got)
+		slices.Sort(ids)
+		if !slices.Equal(got, ids) {
+			t.Errorf("of %s: %v, want %v", p.Name, got, ids)
+		}
+	}
+	create := func(s *Store, p *v1.Pod, attempt int) pod.Sandbox {
+		t.Helper()
+		sb, err := s.Create(t.Context(), p, attempt, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sb
+	}
+	list := func() {
+		t.Helper()
+		if _, err := s.List(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := create(other, web, 0)
+	of(s, web, first) // nothing has been listed yet
+	list()
+	of(s, web, first)
+	of(s, db)
+	second, third := create(s, web, 1), create(other, db, 0)
+	of(s, web, first, second)
+	list()
+	of(s, db, third)
+	// Gone by whatever hand, and back.
+	for _, sb := range []pod.Sandbox{second, third} {
+		if err := other.Remove(t.Context(), sb.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of(s, web, first)
+	of(s, db)
+	second = create(s, web, 1)
+	of(s, web, first, second)
+	for _, sb := range []pod.Sandbox{first, second} {
+		if err := s.Remove(t.Context(), sb.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of(s, web)
+	bare(t, run, n)
 }

@@ -53,6 +53,10 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	if err != nil {
 		return fmt.Errorf("keeping the manifest of %s: %w", pod.KeyOf(p), err)
 	}
+	// What is known need not be read again.
+	if file, err := os.Lstat(r.Dirs.Manifest(p.UID)); err == nil {
+		r.manifests.put(p.UID, savedPod{key: pod.KeyOf(p), owner: owner, savedAt: file.ModTime(), file: file})
+	}
 	return nil
 }
 
