@@ -12,7 +12,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint update verify e2e crash bench fuzz oracle image
+.PHONY: help demo build test race lint update verify e2e crash bench fuzz oracle deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ fuzz: ## fuzz each fuzz target for FUZZTIME
 
 oracle: ## compare podrun's verdict on thousands of manifests with Kubernetes' own code; writes docs/oracle.md
 	@scripts/oracle.sh
+
+deb: build ## build the Debian package of bin/podrun, with man pages, completions and the systemd unit
+	@scripts/deb.sh
 
 image: build ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
 	@scripts/image.sh $(IMAGE) $(BASE)

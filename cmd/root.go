@@ -59,6 +59,11 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	return a.exit(err)
 }
 
+// Tree is all commands, for those who document them.
+func Tree() *cobra.Command {
+	return (&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()
+}
+
 // heed returns a context that ends at the first SIGINT or SIGTERM; at the second one hurry is closed, and
 // the third one ends the process.
 func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {

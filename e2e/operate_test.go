@@ -4,13 +4,18 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/testimage"
 )
 
 // events are what happened to a pod, as REASON:COUNT.
@@ -129,7 +134,7 @@ func TestReachAPod(t *testing.T) {
 		got := n.ok("top", "web", "--interval=200ms", "--no-headers")
 		var pod, name, cpu, memory string
 		if _, err := fmt.Sscan(got, &pod, &name, &cpu, &memory); err != nil || pod != "web-n" || name != "c" || cpu == "0m" || !strings.HasSuffix(memory, "Mi") {
-			return fmt.Errorf("%q, %v", got, err)
+			return fmt.Errorf("%q: %w", got, errors.Join(err, errors.New("not what was expected")))
 		}
 		return nil
 	})
@@ -163,4 +168,40 @@ func (n *node) follow(args ...string) (lines <-chan string, stop func() (code in
 	})
 	n.t.Cleanup(func() { ended() })
 	return c, ended
+}
+
+// The examples all come to their result, and the jobs among them in order.
+func TestExamples(t *testing.T) {
+	n := bareNode(t)
+	archive, err := testimage.Busybox(n.dir, "docker.io/library/busybox:1.36")
+	must(t, err)
+	must(t, os.Rename(archive, n.path("box.tar")))
+	private, err := testimage.Busybox(n.dir, "registry.example:5000/team/app:1.0") // TestImagePullSecrets pulls one
+	must(t, err)
+	n.ok("images", "load", n.path("box.tar"), private)
+	examples, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(examples) < 5 {
+		t.Fatalf("%v, %v", examples, err)
+	}
+	for _, example := range examples {
+		text, err := os.ReadFile(example)
+		must(t, err)
+		fit := strings.NewReplacer("/var/lib/podrun-example", n.path("example"),
+			"terminationGracePeriodSeconds: 5", "terminationGracePeriodSeconds: 1") // busybox as a first process heeds no TERM
+		n.write(filepath.Base(example), fit.Replace(string(text)))
+	}
+	n.serve()
+	services := []string{"web", "db", "app", "private"}
+	n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=60s"}, services...)...)
+	n.ok("wait", "--for=condition=Ready", "--timeout=60s", "-n", "kube-system", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+	n.ok("wait", "--for=phase=Succeeded", "--timeout=60s", "prepare", "report")
+	if got := n.ok("logs", "report", "-c", "show-log"); got != "step 1\nstep 2\nstep 3\n" {
+		t.Errorf("the sidecar shows %q", got)
+	}
+	if got := n.ok("logs", "app"); got == "" {
+		t.Error("the application has not heard of the database")
+	}
+	if got := n.ok("get", "pods", "-A"); strings.Contains(got, "Error") || len(n.pods()) != 10 {
+		t.Errorf("get:\n%s", got)
+	}
 }

@@ -69,6 +69,7 @@ var rooms = map[string]room{
 	"internal/testimage":           {},
 	"internal/testimage/mkimage":   {imports: "testimage"},
 	"internal/testcontainerd":      {},
+	"packaging/pages":              {},
 	"bench":                        {imports: "*"},
 	"e2e":                          {imports: "testimage testcontainerd"},
 }
@@ -79,7 +80,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/cmd/":         "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/":     "internal/embedded",
 	"github.com/containerd/containerd/api/":            "internal/runtime/containerd internal/embedded bench",
-	"github.com/spf13/cobra":                           "cmd",
+	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",
 	"github.com/prometheus/procfs":                     "internal/host",
 	"github.com/fsnotify/fsnotify":                     "internal/watch",
