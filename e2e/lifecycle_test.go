@@ -210,6 +210,15 @@ func TestRestartRules(t *testing.T) {
 	if s := n.pod("again-n").Status; r.code != 0 || s.Phase != v1.PodSucceeded || s.ContainerStatuses[0].RestartCount != 1 {
 		t.Errorf("%v\n%s", r, asJSON(s))
 	}
+	// One end has all restart, what has completed too.
+	rules[1] = "restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [88]}}]"
+	r = n.once(inContainer(withData("all", "Never", "[ -e /data/again ] && exit 0; touch /data/again; exit 88", initContainer("i", "true")), rules[:2]...))
+	if n.pod("all-n") == nil {
+		t.Fatal(r)
+	}
+	if s := n.pod("all-n").Status; r.code != 0 || s.ContainerStatuses[0].RestartCount != 1 || s.InitContainerStatuses[0].RestartCount != 1 {
+		t.Errorf("%v\n%s", r, asJSON(s))
+	}
 	r = n.once(job("not", "exit 1"))
 	if s := n.pod("not-n").Status; r.code != 1 || s.Phase != v1.PodFailed || s.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("%v\n%s", r, asJSON(s))
@@ -246,7 +255,7 @@ func TestRoomForPods(t *testing.T) {
 	n := newNode(t)
 	var info unix.Sysinfo_t
 	must(t, unix.Sysinfo(&info))
-	half := fmt.Sprintf("resources: {requests: {memory: %d}}", uint64(info.Totalram)*uint64(info.Unit)/100*60)
+	half := fmt.Sprintf("resources: {requests: {memory: %d}}", info.Totalram*uint64(info.Unit)/100*60)
 	for _, name := range []string{"a", "b"} {
 		n.write(name+".yaml", inContainer(manifest(name, "Always", forever), half))
 	}

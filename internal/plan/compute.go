@@ -25,7 +25,7 @@ func Compute(in Input) Plan {
 	if in.MaxGrace != nil {
 		in.Observed.Containers = hurried(in.Observed.Containers, *in.MaxGrace)
 	}
-	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}}
+	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}, round: roundOf(in.Pod, in.Observed)}
 	switch {
 	case in.Pod == nil:
 		if j.end(in.Observed, "not wanted") {
@@ -43,8 +43,9 @@ func Compute(in Input) Plan {
 
 // judge carries one judgement from its input to its plan.
 type judge struct {
-	in   Input
-	plan Plan
+	in    Input
+	plan  Plan
+	round int
 }
 
 func (j *judge) do(a Action) { j.plan.Actions = append(j.plan.Actions, a) }
@@ -146,6 +147,10 @@ func (j *judge) run(o pod.Observed) {
 	if !ready {
 		return
 	}
+	if j.endRound(o) {
+		j.waitAll(j.notYet())
+		return
+	}
 	if j.initialize(o, sandbox) {
 		j.containers(o, sandbox)
 	}
@@ -218,7 +223,7 @@ func (j *judge) containers(o pod.Observed, sandbox pod.Sandbox) {
 	for i := range j.in.Pod.Spec.Containers {
 		c := &j.in.Pod.Spec.Containers[i]
 		last, _, found := o.Last(j.in.Pod.UID, c.Name)
-		ran := found && last.State != pod.Created
+		ran := found && last.State != pod.Created && !j.stale(last)
 		if hooking && !ran {
 			j.plan.Waiting[c.Name] = j.notYet()
 			continue
@@ -289,6 +294,8 @@ func (j *judge) restart(c *v1.Container, last pod.Container) {
 	s := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1, Why: fmt.Sprintf("exit code %d", last.ExitCode)}
 	delay := backoff(last.Backoff, j.in.MaxBackoff)
 	switch {
+	case j.stale(last) && !restartsAll(c, last):
+		s.Backoff, delay, s.Why = last.Backoff, 0, "all containers restart"
 	case last.Boot != j.in.Boot:
 		s.Backoff, delay, s.Why = 0, 0, "machine was restarted"
 	case last.FinishedAt.Sub(last.StartedAt) >= 2*maxBackoff(j.in.MaxBackoff):
@@ -323,6 +330,7 @@ func (j *judge) start(c *v1.Container, s StartContainer) {
 	case !image.Ready:
 		j.do(EnsureImage{Container: c.Name})
 	default:
+		s.Round = j.round
 		j.do(s)
 	}
 }

@@ -48,6 +48,9 @@ func situation(dice *rand.Rand) Input {
 	if in.Pod != nil && dice.IntN(3) == 0 {
 		in.Pod.Spec.ActiveDeadlineSeconds, in.Since = new(int64(30+dice.IntN(60))), now.Add(-time.Minute)
 	}
+	if in.Pod != nil && dice.IntN(3) == 0 {
+		allRestartOn(&in.Pod.Spec.Containers[0], 1)
+	}
 	for i := range dice.IntN(3) {
 		s := sandbox(i, dice.IntN(2) == 0)
 		s.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))
@@ -59,6 +62,7 @@ func situation(dice *rand.Rand) Input {
 		if n > 2 {
 			c.Sidecar = n - 1
 		}
+		c.Round = dice.IntN(2) * dice.IntN(3)
 		c.PreStop = dice.IntN(4) == 0
 		c.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))
 		c.SandboxID = fmt.Sprint("s", dice.IntN(3))
@@ -114,8 +118,9 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 		c := byID[id]
 		over := false
 		if in.Pod != nil { // what lives on after all has ended is a sidecar, or one instance too many
-			j := judge{in: in}
+			j := judge{in: in, round: roundOf(in.Pod, in.Observed)}
 			_, over = j.over(mine)
+			over = over || c.Round < j.round
 		}
 		healthy := !over && in.Probed[c.ID].Failed == nil && in.Signalled[c.ID] == (pod.Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
 		if healthy {
@@ -148,7 +153,7 @@ func apply(in *Input, p Plan) {
 			}
 			mine, _ := o.Split(in.Pod.UID)
 			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))
-			c.Sidecar = pod.SidecarOrder(in.Pod, a.Container)
+			c.Sidecar, c.Round = pod.SidecarOrder(in.Pod, a.Container), a.Round
 			if in.Pod.Spec.InitContainers != nil && c.Sidecar == 0 && (&judge{in: *in}).isInit(c.Name) {
 				c.State, c.FinishedAt = pod.Exited, in.Now // an init container succeeds at once
 			}

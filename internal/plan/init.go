@@ -54,7 +54,7 @@ func (j *judge) stopStrangers(o pod.Observed, sandbox pod.Sandbox) (alive bool) 
 func (j *judge) furthest(o pod.Observed, sandbox pod.Sandbox) int {
 	ran := func(c *v1.Container) bool {
 		last, _, found := o.Last(j.in.Pod.UID, c.Name)
-		return found && last.State != pod.Created && last.SandboxID == sandbox.ID
+		return found && last.State != pod.Created && last.SandboxID == sandbox.ID && !j.stale(last)
 	}
 	inits := j.in.Pod.Spec.InitContainers
 	for i := range j.in.Pod.Spec.Containers {
@@ -84,14 +84,18 @@ func (j *judge) sidecarStarted(o pod.Observed, sandbox pod.Sandbox, c *v1.Contai
 
 func (j *judge) initDone(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) bool {
 	last, _, found := o.Last(j.in.Pod.UID, c.Name)
-	return found && last.State == pod.Exited && last.ExitCode == 0 && last.SandboxID == sandbox.ID
+	return found && last.State == pod.Exited && last.ExitCode == 0 && last.SandboxID == sandbox.ID && !j.stale(last)
 }
 
 // initContainer runs an init container that has not succeeded in this sandbox.
 func (j *judge) initContainer(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
 	last, _, found := o.Last(j.in.Pod.UID, c.Name)
-	if found && last.State == pod.Exited && last.ExitCode == 0 {
-		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Why: "new sandbox"})
+	if found && last.State == pod.Exited && last.ExitCode == 0 && !restartsAll(c, last) {
+		why := "new sandbox"
+		if j.stale(last) {
+			why = "all containers restart"
+		}
+		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Why: why})
 		return
 	}
 	j.container(o, sandbox, c)

@@ -109,7 +109,9 @@ type (
 	StartContainer struct {
 		Container        string
 		Attempt, Backoff int
-		Why              string
+		// Round counts how often all containers of the pod have been restarted together.
+		Round int
+		Why   string
 	}
 	// RunPreStop begins an instance's preStop hook, and its grace period with it.
 	RunPreStop struct {

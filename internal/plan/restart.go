@@ -13,7 +13,7 @@ import (
 // succeeded is not asked about: it is done whatever its policy.
 func (j *judge) restarts(c *v1.Container, last pod.Container) bool {
 	// One that had to be ended has not completed, whatever code it made of that.
-	return ShouldRestart(j.in.Pod, c, last.ExitCode) ||
+	return j.stale(last) || ShouldRestart(j.in.Pod, c, last.ExitCode) ||
 		j.in.Probed[last.ID].Failed != nil && policyOf(j.in.Pod, c) != v1.RestartPolicyNever
 }
 
@@ -28,8 +28,8 @@ func policyOf(p *v1.Pod, c *v1.Container) v1.RestartPolicy {
 // ShouldRestart says whether a container that ended with code is to run again: the first rule that matches
 // the code says so, else the container's own policy, else the pod's, as Kubernetes has it since 1.35.
 func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
-	if c.RestartPolicy != nil && matchesRule(c.RestartPolicyRules, code) {
-		return true
+	if ruleFor(c, code) != nil {
+		return true // either action does
 	}
 	switch policyOf(p, c) {
 	case v1.RestartPolicyNever:
@@ -41,20 +41,22 @@ func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
 	}
 }
 
-func matchesRule(rules []v1.ContainerRestartRule, code int) bool {
-	return slices.ContainsFunc(rules, func(r v1.ContainerRestartRule) bool {
-		if r.Action != v1.ContainerRestartRuleActionRestart || r.ExitCodes == nil {
-			return false
+// ruleFor is the first of c's rules that an end with code matches; nil if none does.
+func ruleFor(c *v1.Container, code int) *v1.ContainerRestartRule {
+	if c.RestartPolicy == nil {
+		return nil
+	}
+	for i := range c.RestartPolicyRules {
+		r := &c.RestartPolicyRules[i]
+		if r.ExitCodes == nil {
+			continue
 		}
 		in := slices.Contains(r.ExitCodes.Values, int32(code))
-		switch r.ExitCodes.Operator {
-		case v1.ContainerRestartRuleOnExitCodesOpIn:
-			return in
-		case v1.ContainerRestartRuleOnExitCodesOpNotIn:
-			return !in
+		if in && r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn || !in && r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn {
+			return r
 		}
-		return false
-	})
+	}
+	return nil
 }
 
 // over reports that the wanted revision has come to its end, and why: what lives of it is to end, and

@@ -148,7 +148,7 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 	}
 	return within(ctx, w.slots.make, func(ctx context.Context) error {
 		err := w.o.Containers.StartContainer(ctx, runtime.Start{
-			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, Image: image, Env: in.Env, Mounts: mounts,
+			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, Round: a.Round, Image: image, Env: in.Env, Mounts: mounts,
 		})
 		if err == nil {
 			w.tell(c.Name, normal, "Created", "Created container "+c.Name)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime/fake"
 )
 
 // TestGraceIsNotGivenAgain: podrun is killed while a pod is ended, and the next one goes on from there.
@@ -116,6 +118,48 @@ func TestAVerdictOutlivesPodrun(t *testing.T) {
 					t.Errorf("%s after %d start", h.board.get("web").Status.Phase, starts)
 				}
 			})
+		})
+	}
+}
+
+// TestAllContainersRestart: one end has all restart, init containers too, in the same sandbox; podrun may be
+// killed after any step of it.
+func TestAllContainersRestart(t *testing.T) {
+	for n, done := 1, false; !done; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}, "i:1": {Run: time.Second}, "s:1": {}})
+			rt.IgnoreTerm("a") // it is killed at once
+			h := start(t, rt)
+			wanted := func() *v1.Pod {
+				p := withInit(newPod("web", "u1", v1.RestartPolicyNever, "a", "b"), "i", "S")
+				c := &p.Spec.Containers[1]
+				c.RestartPolicy = new(v1.ContainerRestartPolicyNever)
+				c.RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers,
+					ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{88}}}}
+				return p
+			}
+			h.want(wanted())
+			after(2 * time.Second)
+			h.wantLiving("u1-a-0 u1-b-0 u1-s-0")
+			rt.CutAfter(n)
+			rt.Exit("u1-b-0", 88)
+			after(5 * time.Second)
+			done = rt.Left() > 0
+			h.stop()
+			rt.CutAfter(-1)
+			h = start(t, rt)
+			h.want(wanted())
+			after(time.Minute)
+			h.wantLiving("u1-a-1 u1-b-1 u1-s-1")
+			p := h.board.get("web")
+			if made := callsOf(rt, "CreateSandbox "); len(made) != 1 || p.Status.Phase != v1.PodRunning || p.Status.InitContainerStatuses[0].RestartCount != 1 {
+				t.Errorf("cut after %d: %s, %+v", n, made, p.Status)
+			}
+			rt.Exit("u1-a-1", 0)
+			rt.Exit("u1-b-1", 0)
+			after(time.Minute)
+			h.wantPhase("web", v1.PodSucceeded)
+			h.stop()
 		})
 	}
 }

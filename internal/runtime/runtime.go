@@ -58,6 +58,7 @@ type Start struct {
 	Sandbox   pod.Sandbox
 	Attempt   int
 	Backoff   int
+	Round     int
 	// Image is the resolved image to run, as Images returned it.
 	Image Image
 	// Env are the container's own variables, resolved; its command line may refer to them.

@@ -90,7 +90,7 @@ var table = map[string]map[string]rule{
 		"hostPort": yes("while another pod or a process of the machine has it, the pod waits"),
 		"hostIP":   limited("an IP address"),
 	},
-	"ContainerRestartRule":            {"action": only("", "Restart"), "exitCodes": yes("")},
+	"ContainerRestartRule":            {"action": yes(""), "exitCodes": yes("")},
 	"ContainerRestartRuleOnExitCodes": {"operator": yes(""), "values": yes("")},
 	"Probe": {
 		"exec": yes(""), "httpGet": yes(""), "tcpSocket": yes(""), "grpc": yes(""),

@@ -32,6 +32,7 @@ const (
 	labelOwner      = "podrun.io/owner"
 	labelPreStop    = "podrun.io/pre-stop"
 	labelResources  = "podrun.io/resources"
+	labelRound      = "podrun.io/round"
 	labelSidecar    = "podrun.io/sidecar"
 	labelStopSignal = "podrun.io/stop-signal"
 	// labelGeneration is on instances only whose start had been cut off before; see supersede.
@@ -125,6 +126,9 @@ func (r *Runtime) startLabels(l *launch) map[string]string {
 			labels[labelStopSignal] = string(*hooks.StopSignal)
 		}
 	}
+	if s.Round > 0 {
+		labels[labelRound] = strconv.Itoa(s.Round)
+	}
 	if l.generation > 0 {
 		labels[labelGeneration] = strconv.Itoa(l.generation)
 	}
@@ -214,10 +218,11 @@ func record(c containers.Container) pod.Container {
 	attempt, _ := strconv.Atoi(l[labelAttempt]) // ours has checked it
 	backoff, _ := strconv.Atoi(l[labelBackoff]) // absent: 0
 	sidecar, _ := strconv.Atoi(l[labelSidecar]) // absent: 0
+	round, _ := strconv.Atoi(l[labelRound])     // absent: 0
 	grace, _ := time.ParseDuration(l[labelGrace])
 	return pod.Container{
 		ID: c.ID, Name: l[labelContainer], UID: pod.UID(l[labelPodUID]), SandboxID: l[labelSandbox],
-		Attempt: attempt, Backoff: backoff, Boot: l[labelBoot], Grace: grace,
+		Attempt: attempt, Backoff: backoff, Round: round, Boot: l[labelBoot], Grace: grace,
 		Image: l[labelImage], ImageID: l[labelImageID], Sidecar: sidecar, Resources: l[labelResources],
 		PreStop: l[labelPreStop] != "",
 	}

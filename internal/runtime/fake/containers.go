@@ -38,7 +38,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 		return fmt.Errorf("starting %s: image %s: %w", id, s.Image.Name, runtime.ErrNotFound)
 	}
 	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
-		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff,
+		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff, Round: s.Round,
 		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: time.Now(), Image: s.Container.Image, ImageID: s.Image.ID,
 		Resources: pod.ResourcesOf(s.Pod, s.Container), Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
 	}}

@@ -367,8 +367,9 @@ func testSidecar(t *testing.T, s subject) {
 	start := s.ready(t, p)
 	for place, c := range map[int]*v1.Container{0: &p.Spec.Containers[0], 2: &p.Spec.InitContainers[1]} {
 		start.Container = c
-		if got := s.start(t, start); got.Sidecar != place {
-			t.Errorf("%s: sidecar %d, want %d", c.Name, got.Sidecar, place)
+		start.Round = 3 * place
+		if got := s.start(t, start); got.Sidecar != place || got.Round != start.Round {
+			t.Errorf("%s: sidecar %d, want %d, of round %d", c.Name, got.Sidecar, place, got.Round)
 		}
 	}
 	start.Container = &p.Spec.InitContainers[0]
