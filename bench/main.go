@@ -29,6 +29,7 @@ type options struct {
 	rounds, manyRounds, pods int
 	idle                     time.Duration
 	floorOnly, relist        bool
+	network                  bool
 }
 
 func main() {
@@ -42,6 +43,7 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long to watch podrun idle")
 	flag.BoolVar(&o.floorOnly, "floor-only", false, "measure the containerd client alone")
 	flag.BoolVar(&o.relist, "relist", false, "measure nothing but full lists against the bare calls to containerd")
+	flag.BoolVar(&o.network, "network", false, "measure nothing but how podrun's own bridge connects pods")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -64,6 +66,13 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 		defer undo()
+	}
+	if o.network {
+		times, err := measureNetwork(ctx, dir, o.pods)
+		if err == nil {
+			fmt.Println(results{network: times}.networkRow())
+		}
+		return err
 	}
 	bin, err := testcontainerd.Bin(ctx, o.kind)
 	if err != nil {

@@ -24,6 +24,7 @@ type results struct {
 	one, restart, update, many pair
 	pss                        float64       // MB with many idle pods
 	cpu                        time.Duration // per second with many idle pods
+	network                    []time.Duration
 }
 
 // side is one of the two that are compared.
@@ -66,6 +67,9 @@ func measure(ctx context.Context, o options, client *containerd.Client, address,
 	}
 	if err := r.rounds(ctx, o, floorSide, podrunSide); err != nil {
 		return r, err
+	}
+	if r.network, err = measureNetwork(ctx, dir, o.pods); err != nil {
+		return r, fmt.Errorf("network: %w", err)
 	}
 	return r, r.idle(ctx, o, n)
 }

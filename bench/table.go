@@ -23,6 +23,7 @@ const (
 	wantedUpdate  = 1.5
 	wantedPSS     = 45                   // MB
 	wantedCPU     = 2 * time.Millisecond // per second
+	wantedNetwork = 5 * time.Millisecond
 )
 
 // print writes the table to standard output, and with the page around it into the markdown file.
@@ -35,6 +36,7 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	r.restart.row(&table, "kill -9 → replacement running", wantedRestart)
 	r.update.row(&table, "manifest edited → new process running", wantedUpdate)
 	if !o.floorOnly {
+		fmt.Fprintln(&table, r.networkRow())
 		fmt.Fprintf(&table, "| PSS with %d idle pods | | %.1f MB | | ≤ %d MB |\n", o.pods, r.pss, wantedPSS)
 		fmt.Fprintf(&table, "| CPU with %d idle pods | | %s ms/s | | ≤ %s ms/s |\n", o.pods, ms(r.cpu), ms(wantedCPU))
 	}
@@ -48,6 +50,11 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	}
 	page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine(version.Version))
 	return os.WriteFile(o.markdown, []byte(page+keptRelist(o.markdown)), 0o644)
+}
+
+// networkRow is the table's line for a pod's network.
+func (r results) networkRow() string {
+	return fmt.Sprintf("| pod's network ready, with podrun's own bridge | | %s | | ≤ %s ms |", spread(r.network), ms(wantedNetwork))
 }
 
 // row writes a line of the table: medians, with the least and the most in brackets.

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network"
+)
+
+// connections is how many pods are connected one after the other.
+const connections = 50
+
+// measureNetwork times how podrun's own bridge connects a pod's network namespace, until its address can be
+// used, with as many pods there already. The bridge is there, as on a machine that runs pods.
+func measureNetwork(ctx context.Context, dir string, pods int) (times []time.Duration, err error) {
+	bridge := network.NewBridge(network.Options{
+		Dirs: layout.Dirs{Run: filepath.Join(dir, "run", "bridge")}, Log: slog.New(slog.DiscardHandler),
+	})
+	var held []string
+	defer func() {
+		for _, id := range held {
+			err = errors.Join(err, bridge.Teardown(context.WithoutCancel(ctx), id))
+		}
+	}()
+	for i := range pods + connections {
+		ns, leave, err := newNamespace()
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		id := fmt.Sprintf("bench%d", i)
+		held = append(held, id)
+		began := time.Now()
+		_, err = bridge.Setup(ctx, id, ns, &v1.Pod{})
+		took := time.Since(began)
+		if err != nil {
+			return nil, err
+		}
+		if i >= pods {
+			times = append(times, took)
+		}
+	}
+	return times, nil
+}
+
+// newNamespace returns the path of a network namespace of its own, which leave gives up.
+func newNamespace() (path string, leave func(), err error) {
+	made, done := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		path = fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+		made <- err
+		if err == nil {
+			<-done
+		}
+	}()
+	if err := <-made; err != nil {
+		return "", nil, fmt.Errorf("making a network namespace: %w", err)
+	}
+	return path, func() { close(done) }, nil
+}
