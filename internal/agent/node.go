@@ -1,11 +1,14 @@
 package agent
 
 import (
+	"maps"
 	goruntime "runtime"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/cgroup"
 )
 
 // nodeResources is what the machine has for pods: all of it, since podrun keeps nothing for itself.
@@ -18,6 +21,22 @@ func nodeResources(o Options) v1.ResourceList {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(o.Dirs.Root, &disk); err == nil {
 		list[v1.ResourceEphemeralStorage] = *resource.NewQuantity(int64(disk.Blocks)*disk.Bsize, resource.BinarySI)
+	}
+	pages, err := cgroup.HugePages()
+	if err != nil {
+		o.Log.Debug("it is not known what the machine has of huge pages", "why", err)
+	}
+	maps.Copy(list, hugePages(pages))
+	return list
+}
+
+// hugePages are bytes by the pages' size as resources. A size that is not there now is left out: a container
+// that asks for it waits until it is.
+func hugePages(pages map[int64]int64) v1.ResourceList {
+	list := v1.ResourceList{}
+	for size, bytes := range pages {
+		name := v1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String()
+		list[v1.ResourceName(name)] = *resource.NewQuantity(bytes, resource.BinarySI)
 	}
 	return list
 }
