@@ -43,13 +43,17 @@ func TestManifestsInDocumentsAreTested(t *testing.T) {
 // Links between documents lead somewhere.
 func TestLinksInDocuments(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
-	for _, doc := range []string{"../README.md", "../CONTRIBUTING.md"} {
+	docs, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(docs) == 0 {
+		t.Fatalf("documents: %v, %v", docs, err)
+	}
+	for _, doc := range append(docs, "../README.md", "../CONTRIBUTING.md") {
 		data, err := os.ReadFile(doc)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
-			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", doc, m[1], err)
 			}
 		}
