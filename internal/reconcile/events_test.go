@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -109,6 +113,28 @@ normal Started web/a: Started container a
 		h.want(p)
 		h.desired <- bad
 		h.wantEvents("of one that turned bad again", "warning FailedValidation web/: /m/web.yaml:12: bad")
+	})
+}
+
+// brokenVolumes has none to give.
+type brokenVolumes struct{ noVolumes }
+
+func (brokenVolumes) Setup(context.Context, pod.Inside) ([]runtime.Mount, error) {
+	return nil, &runtime.ReasonError{Reason: runtime.ReasonFailedMount, Err: errors.New("hostPath /x is not there")}
+}
+
+func TestEventsOfWhatCannotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.Fail("CreateSandbox", errors.New("no namespace left"))
+		h := start(t, rt, func(o *reconcile.Options) { o.Volumes = brokenVolumes{} })
+		defer h.stop()
+		h.want(web())
+		h.wantEvents("without a sandbox", `normal Pulled web/a: Image "a:1" is present on this machine already
+warning FailedCreatePodSandBox web/: no namespace left`)
+		rt.Fail("CreateSandbox", nil)
+		after(1500 * time.Millisecond)
+		h.wantEvents("without a volume", "warning FailedMount web/: hostPath /x is not there")
 	})
 }
 
