@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -114,8 +115,8 @@ func nodeName(given string) (string, error) {
 func (a *app) serveCommand() *cobra.Command {
 	var r runFlags
 	var stopPods bool
-	var listen string
 	var garbage garbageFlags
+	var listen api.ListenOptions
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Keep the pods of all manifests running",
@@ -150,7 +151,10 @@ func (a *app) serveCommand() *cobra.Command {
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "", "loopback address to answer HTTP at too, read-only (127.0.0.1:10255); always on podrun.sock in the run directory")
+	c.Flags().StringVar(&listen.Address, "listen", "", "address to answer HTTP at too, read-only (127.0.0.1:10255); always on podrun.sock in the run directory. Other than loopback needs the three files")
+	c.Flags().StringVar(&listen.CertFile, "listen-cert-file", "", "certificate, in PEM, for --listen with TLS; it is read again when it changes")
+	c.Flags().StringVar(&listen.KeyFile, "listen-key-file", "", "the certificate's key")
+	c.Flags().StringVar(&listen.TokenFile, "listen-token-file", "", "file with the bearer token that clients of --listen must send; it is read for each request")
 	r.add(c.Flags())
 	garbage.add(c.Flags())
 	c.Flags().BoolVar(&stopPods, "stop-pods", false, "stop and remove the pods when serve ends")

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/gc"
@@ -61,8 +62,8 @@ type Options struct {
 	LogRotation logs.Rotation
 	// Garbage says which images that nobody uses are removed, and when a disk is too full.
 	Garbage gc.Policy
-	// Listen is the loopback address that serve answers HTTP at, beside its socket; empty: none.
-	Listen string
+	// Listen is where serve answers HTTP beside its socket.
+	Listen api.ListenOptions
 	// Notify is how serve tells a service manager how it is.
 	Notify NotifyOptions
 	// Hurry, once closed, has all that ends killed at once; may be nil.

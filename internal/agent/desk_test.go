@@ -179,7 +179,7 @@ func TestServeWaitsForItsSources(t *testing.T) {
 
 func TestServeListensOnLoopbackOnly(t *testing.T) {
 	s := newServing(t)
-	s.o.Listen = "0.0.0.0:0"
+	s.o.Listen.Address = "0.0.0.0:0"
 	if err := Serve(t.Context(), s.o, false); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "loopback") {
 		t.Errorf("got %v", err)
 	}

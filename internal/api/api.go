@@ -3,8 +3,10 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -21,6 +23,8 @@ type Node interface {
 	Ready() []Check
 	// Pods are the pods with their statuses.
 	Pods() ([]v1.Pod, error)
+	// Log writes a container's log to out, as it comes. ErrNotFound and ErrNotYet say why there is none.
+	Log(ctx context.Context, want LogRequest, out io.Writer) error
 }
 
 // Check is one thing that was looked at.
@@ -49,6 +53,7 @@ func NewHandler(o Options) http.Handler {
 	})
 	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) { pods(w, o) })
 	mux.Handle("/metrics", o.Metrics)
+	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -24,6 +26,23 @@ type told struct {
 func (n told) Health() []Check         { return n.health }
 func (n told) Ready() []Check          { return n.ready }
 func (n told) Pods() ([]v1.Pod, error) { return n.pods, n.err }
+
+// Log tells what was asked for, in the place of a log.
+func (n told) Log(_ context.Context, want LogRequest, out io.Writer) error {
+	tail := -1
+	if want.Tail != nil {
+		tail = *want.Tail
+	}
+	switch want.Container {
+	case "none":
+		return fmt.Errorf("container %q: %w", want.Container, ErrNotFound)
+	case "new":
+		return fmt.Errorf("container %q is %w", want.Container, ErrNotYet)
+	}
+	_, err := fmt.Fprintf(out, "%s/%s/%s follow=%t previous=%t timestamps=%t tail=%d since=%t\n", want.Namespace, want.Pod, want.Container,
+		want.Follow, want.Previous, want.Timestamps, tail, !want.Since.IsZero())
+	return err
+}
 
 func handler(n told) http.Handler {
 	return NewHandler(Options{
@@ -55,6 +74,17 @@ func TestAnswers(t *testing.T) {
 		{"head", "HEAD", "/readyz", told{ready: bad}, 503, "…"},
 		{"post", "POST", "/healthz", told{health: good}, 405, "podrun's HTTP is read-only\n"},
 		{"delete", "DELETE", "/pods", told{}, 405, "podrun's HTTP is read-only\n"},
+		{"log", "GET", "/containerLogs/ns/web/c", told{}, 200, "ns/web/c follow=false previous=false timestamps=false tail=-1 since=false\n"},
+		{"part of a log", "GET", "/containerLogs/ns/web/c?follow=true&timestamps=1&tailLines=5&sinceSeconds=3", told{}, 200, "ns/web/c follow=true previous=false timestamps=true tail=5 since=true\n"},
+		{"log since", "GET", "/containerLogs/ns/web/c?previous=true&tail=all&sinceTime=2026-01-02T03:04:05Z", told{}, 200, "ns/web/c follow=false previous=true timestamps=false tail=-1 since=true\n"},
+		{"beginning of a log", "GET", "/containerLogs/ns/web/c?limitBytes=6&tail=7", told{}, 200, "ns/web"},
+		{"log of nothing", "GET", "/containerLogs/ns/web/none", told{}, 404, "container \"none\": not found\n"},
+		{"log too early", "GET", "/containerLogs/ns/web/new", told{}, 400, "container \"new\" is waiting to start\n"},
+		{"wrong tail", "GET", "/containerLogs/ns/web/c?tailLines=-1", told{}, 400, "tailLines=\"-1\" cannot be used\n"},
+		{"wrong since", "GET", "/containerLogs/ns/web/c?sinceSeconds=0", told{}, 400, "sinceSeconds=\"0\" cannot be used\n"},
+		{"since twice", "GET", "/containerLogs/ns/web/c?sinceSeconds=5&sinceTime=2026-01-02T03:04:05Z", told{}, 400, "sinceTime=\"2026-01-02T03:04:05Z\" cannot be used\n"},
+		{"wrong follow", "GET", "/containerLogs/ns/web/c?follow=perhaps", told{}, 400, "follow=\"perhaps\" cannot be used\n"},
+		{"following what has ended", "GET", "/containerLogs/ns/web/c?follow=1&previous=1", told{}, 400, "the previous run has ended: it cannot be followed\n"},
 		{"nothing there", "GET", "/exec", told{}, 404, "404 page not found\n"},
 	}
 	for _, tt := range tests {

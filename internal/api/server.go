@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,15 +19,13 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// ErrAddress says that an address is not one to listen on.
-var ErrAddress = errors.New("must be HOST:PORT with a loopback host, such as 127.0.0.1:10255; " +
-	"other machines may not be answered, because answers are not encrypted and readers not known")
-
 const (
 	// connections bounds how many there are at once on each address, so that clients cannot use up the
 	// files that podrun needs for its pods.
 	connections = 64
 	headerBytes = 16 << 10
+	// writeTime is how long a client may take to read an answer, or what an answer without end has next.
+	writeTime = 30 * time.Second
 	// farewell is how long requests may take to end when the server does.
 	farewell = 2 * time.Second
 )
@@ -36,17 +35,19 @@ type Server struct {
 	socket string
 	unix   net.Listener
 	tcp    net.Listener // nil: none
+	tls    *tls.Config  // of tcp; nil: none
+	where  ListenOptions
 	log    *slog.Logger
 }
 
 // Listen takes the socket, with mode 0600, in place of one that a killed podrun left, and the address if
 // there is one. The caller sees to it that no other podrun uses the socket.
-func Listen(socket, address string, log *slog.Logger) (*Server, error) {
-	s := &Server{socket: socket, log: log}
+func Listen(socket string, where ListenOptions, log *slog.Logger) (*Server, error) {
+	s := &Server{socket: socket, where: where, log: log}
 	var err error
-	if address != "" {
-		if s.tcp, err = listenLocal(address); err != nil {
-			return nil, fmt.Errorf("listening on %q: %w", address, err)
+	if where.Address != "" {
+		if s.tcp, s.tls, err = where.listen(log); err != nil {
+			return nil, fmt.Errorf("listening on %q: %w", where.Address, err)
 		}
 	}
 	if s.unix, err = listenUnix(socket); err != nil {
@@ -54,24 +55,6 @@ func Listen(socket, address string, log *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("listening on %s: %w", socket, err)
 	}
 	return s, nil
-}
-
-// listenLocal listens where only this machine can reach it.
-func listenLocal(address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil || !local(host) {
-		return nil, ErrAddress
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	// "localhost" is what the machine's hosts file says it is.
-	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		l.Close()
-		return nil, ErrAddress
-	}
-	return l, nil
 }
 
 func local(host string) bool {
@@ -131,11 +114,11 @@ func (s *Server) Close() {
 // Run answers until ctx ends, and gives up the addresses.
 func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	defer s.Close()
-	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	base, cut := context.WithCancel(leaving(context.WithoutCancel(ctx), ctx))
 	defer cut()
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
-			Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+			Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTime,
 			IdleTimeout: time.Minute, MaxHeaderBytes: headerBytes, BaseContext: func(net.Listener) context.Context { return base },
 			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
@@ -144,14 +127,18 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	var servers []*http.Server
-	serve := func(l net.Listener, h http.Handler) {
+	serve := func(l net.Listener, secure *tls.Config, h http.Handler) {
 		srv := server(h)
 		servers = append(servers, srv)
-		running.Go(func() { failed <- srv.Serve(netutil.LimitListener(l, connections)) })
+		l = netutil.LimitListener(l, connections)
+		if secure != nil {
+			l = tls.NewListener(l, secure)
+		}
+		running.Go(func() { failed <- srv.Serve(l) })
 	}
-	serve(s.unix, h)
+	serve(s.unix, nil, h)
 	if s.tcp != nil {
-		serve(s.tcp, forThisHost(h))
+		serve(s.tcp, s.tls, s.where.guard(h))
 	}
 	var err error
 	select {

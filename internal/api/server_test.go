@@ -20,7 +20,7 @@ import (
 // serve runs a server until stop is called.
 func serve(t *testing.T, socket, address string) (s *Server, stop func()) {
 	t.Helper()
-	s, err := Listen(socket, address, slog.New(slog.DiscardHandler))
+	s, err := Listen(socket, ListenOptions{Address: address}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestSomethingElseInTheSocketsPlace(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path, "", slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := Listen(path, ListenOptions{}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("took the place of a file")
 	}
 	if data, _ := os.ReadFile(path); string(data) != "precious" {
@@ -104,7 +104,7 @@ func TestSomethingElseInTheSocketsPlace(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	for _, address := range []string{":10255", "0.0.0.0:0", "[::]:0", "192.0.2.1:80", "example.com:80", "127.0.0.1", "10255", "[fe80::1]:1"} {
-		_, err := Listen(filepath.Join(t.TempDir(), "s"), address, slog.New(slog.DiscardHandler))
+		_, err := Listen(filepath.Join(t.TempDir(), "s"), ListenOptions{Address: address}, slog.New(slog.DiscardHandler))
 		if !errors.Is(err, ErrAddress) {
 			t.Errorf("%s: got %v", address, err)
 		}
@@ -121,7 +121,7 @@ func TestListen(t *testing.T) {
 	}
 	// A second one finds the port taken, and leaves no socket.
 	dir := t.TempDir()
-	if _, err := Listen(filepath.Join(dir, "s"), s.Address().String(), slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := Listen(filepath.Join(dir, "s"), ListenOptions{Address: s.Address().String()}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("listened twice")
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) > 0 {

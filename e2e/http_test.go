@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// desk is a node's HTTP, as another machine reaches it.
+type desk struct {
+	t                   *testing.T
+	address, token      string
+	certFile, tokenFile string
+	client              *http.Client
+	listenFlags         []string
+}
+
+// newDesk chooses an address and makes what other machines need for it.
+func (n *node) newDesk() *desk {
+	t := n.t
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	must(t, err)
+	must(t, l.Close())
+	own := newIdentity(t, n.path("tls"))
+	d := &desk{t: t, address: "127.0.0.1:" + port, token: "s3cret", certFile: own.certFile, tokenFile: n.path("token")}
+	must(t, os.WriteFile(d.tokenFile, []byte(d.token+"\n"), 0o600))
+	text, err := os.ReadFile(own.certFile)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	d.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	t.Cleanup(d.client.CloseIdleConnections)
+	d.listenFlags = []string{"--listen=0.0.0.0:" + port, "--listen-cert-file=" + own.certFile, "--listen-key-file=" + own.keyFile, "--listen-token-file=" + d.tokenFile}
+	return d
+}
+
+// open asks for a path and returns the answer as it comes.
+func (d *desk) open(path string) *http.Response {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	d.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+d.address+path, nil)
+	must(d.t, err)
+	r.Header.Set("Authorization", "Bearer "+d.token)
+	answer, err := d.client.Do(r)
+	must(d.t, err)
+	d.t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
+// get returns the whole answer, which must be 200.
+func (d *desk) get(path string) string {
+	d.t.Helper()
+	answer := d.open(path)
+	text, err := io.ReadAll(answer.Body)
+	must(d.t, err)
+	if answer.StatusCode != http.StatusOK {
+		d.t.Fatalf("%s: %s: %s", path, answer.Status, text)
+	}
+	return string(text)
+}
+
+// TestContainerLogs: a container's log over HTTP, by parts, of the run before, and followed over its end.
+func TestContainerLogs(t *testing.T) {
+	n := newNode(t)
+	d := n.newDesk()
+	n.write("a.yaml", manifest("a", "Always", "echo first; echo second >&2; trap 'echo last; exit 1' TERM; while :; do sleep 0.1; done"))
+	n.serve(d.listenFlags...)
+	p := n.ready("a-n")
+	const log = "/containerLogs/default/a-n/c"
+	n.await("the log", func() error {
+		if got := d.get(log); got != "first\nsecond\n" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	if got := d.get(log + "?tailLines=1"); got != "second\n" {
+		t.Errorf("tail: %q", got)
+	}
+	stamp, _, _ := strings.Cut(d.get(log+"?timestamps=true&tailLines=1"), " ")
+	if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil {
+		t.Error(err)
+	}
+	if got := d.get(log + "?sinceTime=" + url.QueryEscape(time.Now().Add(time.Hour).Format(time.RFC3339))); got != "" {
+		t.Errorf("since later: %q", got)
+	}
+	follow := bufio.NewReader(d.open(log + "?follow=true&tailLines=1").Body)
+	if line, err := follow.ReadString('\n'); line != "second\n" {
+		t.Errorf("followed: %q, %v", line, err)
+	}
+	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGTERM))
+	if rest, err := io.ReadAll(follow); string(rest) != "last\n" || err != nil {
+		t.Errorf("followed to the end: %q, %v", rest, err)
+	}
+	n.restarted("a-n", 1)
+	if got := d.get(log + "?previous=true"); got != "first\nsecond\nlast\n" {
+		t.Errorf("previous: %q", got)
+	}
+	for path, want := range map[string]int{"/containerLogs/default/none/c": 404, "/containerLogs/default/a-n/none": 404, log + "?tailLines=x": 400} {
+		if got := d.open(path); got.StatusCode != want {
+			t.Errorf("%s: %s", path, got.Status)
+		}
+	}
+	d.token = "wrong"
+	if got := d.open("/pods"); got.StatusCode != http.StatusUnauthorized {
+		t.Errorf("with another token: %s", got.Status)
+	}
+}
+
+// TestPrometheus: Debian's Prometheus scrapes podrun, over TLS and with its token.
+func TestPrometheus(t *testing.T) {
+	n := newNode(t)
+	d := n.newDesk()
+	n.write("a.yaml", manifest("a", "Always", "while :; do :; done"))
+	n.serve(d.listenFlags...)
+	n.ready("a-n")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := l.Addr().String()
+	must(t, l.Close())
+	must(t, os.WriteFile(n.path("prometheus.yml"), fmt.Appendf(nil, `
+global: {scrape_interval: 500ms, scrape_timeout: 500ms}
+scrape_configs:
+- &podrun
+  job_name: podrun
+  scheme: https
+  authorization: {credentials_file: %s}
+  tls_config: {ca_file: %s}
+  static_configs: [{targets: [%q]}]
+- <<: *podrun
+  job_name: resource
+  metrics_path: /metrics/resource
+`, d.tokenFile, d.certFile, d.address), 0o600))
+	var said bytes.Buffer
+	cmd := exec.Command("prometheus", "--config.file="+n.path("prometheus.yml"), "--storage.tsdb.path="+n.path("tsdb"), "--web.listen-address="+address)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("prometheus said: %s", said.String())
+		}
+	})
+	for _, query := range []string{
+		`up{job="podrun"} == 1`, `kubelet_running_pods == 1`, `kube_pod_container_status_restarts_total{pod="a-n", container="c"} == 0`,
+		`up{job="resource"} == 1`, `rate(container_cpu_usage_seconds_total{pod="a-n", container="c"}[10s]) > 0`, `pod_memory_working_set_bytes{pod="a-n"} > 0`,
+	} {
+		n.await(query, func() error {
+			answer, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(query))
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			var found struct {
+				Status string
+				Data   struct{ Result []any }
+			}
+			if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {
+				return err
+			}
+			if len(found.Data.Result) != 1 {
+				return fmt.Errorf("%+v", found)
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/api"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Log implements api.Node: what a container wrote, its standard error among its standard output.
+func (n node) Log(ctx context.Context, want api.LogRequest, out io.Writer) error {
+	pods, err := n.Pods()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(pods, func(p v1.Pod) bool { return p.Namespace == want.Namespace && p.Name == want.Pod })
+	if i < 0 {
+		return fmt.Errorf("pod %s/%s: %w", want.Namespace, want.Pod, api.ErrNotFound)
+	}
+	inst, err := runOf(&pods[i], want.Container, want.Previous)
+	if err != nil {
+		return err
+	}
+	dirs := n.desk.o.Dirs
+	if err := logs.CatchUp(ctx, dirs, inst); err != nil {
+		n.desk.o.Log.Debug("the newest lines of a log may be missing", "pod", inst.Key, "container", inst.Container, "why", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	o := logs.ReadOptions{Follow: want.Follow, Timestamps: want.Timestamps, Tail: want.Tail, Since: want.Since}
+	if want.Follow {
+		stop := make(chan struct{})
+		o.Stop = stop
+		watching.Go(func() { awaitEnd(ctx, dirs, inst, stop) })
+	}
+	err = logs.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, out)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the log of run %d of container %q: %w", inst.Attempt, inst.Container, api.ErrNotFound)
+	}
+	return err
+}
+
+// runOf is the newest run of a container, or the one before.
+func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
+	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	i := slices.IndexFunc(all, func(s v1.ContainerStatus) bool { return s.Name == container })
+	if i < 0 {
+		return pod.Instance{}, fmt.Errorf("container %q in pod %s: %w", container, p.Name, api.ErrNotFound)
+	}
+	s := all[i]
+	// While it waits to be started again, the newest run is the last one.
+	inst := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: container, Attempt: int(s.RestartCount)}
+	waiting, last := s.State.Waiting != nil, s.LastTerminationState.Terminated != nil
+	switch {
+	case previous && !last:
+		return inst, fmt.Errorf("a previous run of container %q in pod %s: %w", container, p.Name, api.ErrNotFound)
+	case previous && !waiting:
+		inst.Attempt--
+	case waiting && !last:
+		return inst, fmt.Errorf("container %q in pod %s is %w: %s", container, p.Name, api.ErrNotYet, s.State.Waiting.Reason)
+	}
+	return inst, nil
+}
+
+// awaitEnd closes stop when the instance has ended and all that it wrote is in its log.
+func awaitEnd(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<- struct{}) {
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		// Asked first: what an ended instance wrote is then all there. A log that cannot be caught up with, as
+		// on a full disk, is tried again; its owner says so.
+		if logs.Ended(dirs, inst) && logs.CatchUp(ctx, dirs, inst) == nil {
+			close(stop)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// LogRequest is what somebody wants of a container's log, as v1.PodLogOptions has it.
+type LogRequest struct {
+	Namespace, Pod, Container    string
+	Follow, Previous, Timestamps bool
+	// Tail is how many of the last lines are wanted; nil: all.
+	Tail *int
+	// Since leaves out what is older; zero: nothing.
+	Since time.Time
+}
+
+var (
+	// ErrNotFound is what a Node says of a pod, container or log that is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrNotYet is what a Node says of a container that has not run.
+	ErrNotYet = errors.New("waiting to start")
+)
+
+// containerLog answers /containerLogs/NAMESPACE/POD/CONTAINER, with the kubelet's parameters.
+func containerLog(w http.ResponseWriter, r *http.Request, o Options) {
+	want := LogRequest{Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: r.PathValue("container")}
+	limit, err := want.parse(r.URL.Query(), time.Now())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	out := &patient{w: w, control: http.NewResponseController(w), left: limit}
+	ctx, cancel := untilLeaving(r.Context())
+	defer cancel()
+	err = o.Node.Log(ctx, want, out)
+	switch {
+	case err == nil, errors.Is(err, errEnough):
+	case out.begun || ctx.Err() != nil:
+		o.Log.Debug("a log was not told to its end", "pod", want.Pod, "container", want.Container, "why", err)
+	case errors.Is(err, ErrNotFound):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, ErrNotYet):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	default:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// parse reads the parameters; limit is how many bytes are wanted, -1 for all.
+func (l *LogRequest) parse(q url.Values, now time.Time) (limit int64, err error) {
+	bad := func(name string) error {
+		return errors.New(name + "=" + strconv.Quote(q.Get(name)) + " cannot be used")
+	}
+	for name, to := range map[string]*bool{"follow": &l.Follow, "previous": &l.Previous, "timestamps": &l.Timestamps} {
+		if text := q.Get(name); text != "" {
+			if *to, err = strconv.ParseBool(text); err != nil {
+				return 0, bad(name)
+			}
+		}
+	}
+	for _, name := range []string{"tail", "tailLines"} { // the first is the older name
+		if text := q.Get(name); text != "" && (name != "tail" || text != "all") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 {
+				return 0, bad(name)
+			}
+			l.Tail = &n
+		}
+	}
+	if text := q.Get("sinceSeconds"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 {
+			return 0, bad("sinceSeconds")
+		}
+		l.Since = now.Add(-time.Duration(n) * time.Second)
+	}
+	if text := q.Get("sinceTime"); text != "" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil || !l.Since.IsZero() {
+			return 0, bad("sinceTime")
+		}
+		l.Since = at
+	}
+	limit = -1
+	if text := q.Get("limitBytes"); text != "" {
+		if limit, err = strconv.ParseInt(text, 10, 64); err != nil || limit < 1 {
+			return 0, bad("limitBytes")
+		}
+	}
+	if l.Follow && l.Previous {
+		return 0, errors.New("the previous run has ended: it cannot be followed")
+	}
+	return limit, nil
+}
+
+// errEnough ends an answer of which no more is wanted.
+var errEnough = errors.New("no more is wanted")
+
+// patient sends what it is given at once, to a client that may be as slow as each write allows, not the whole.
+type patient struct {
+	w       io.Writer
+	control *http.ResponseController
+	begun   bool
+	left    int64 // bytes; negative: any number
+}
+
+// Write implements io.Writer.
+func (p *patient) Write(text []byte) (int, error) {
+	cut := text
+	if p.left >= 0 && int64(len(text)) > p.left {
+		cut = text[:p.left]
+	}
+	if len(cut) > 0 {
+		p.begun = true
+		_ = p.control.SetWriteDeadline(time.Now().Add(writeTime)) // tests' recorders have none
+		if n, err := p.w.Write(cut); err != nil {
+			return n, err
+		}
+		if p.left > 0 {
+			p.left -= int64(len(cut))
+		}
+		if err := p.control.Flush(); err != nil {
+			return len(cut), err
+		}
+	}
+	if len(cut) < len(text) {
+		return len(cut), errEnough
+	}
+	return len(text), nil
+}
+
+type leavingKey struct{}
+
+// leaving returns base with what untilLeaving looks for: the server is about to end.
+func leaving(base, server context.Context) context.Context {
+	return context.WithValue(base, leavingKey{}, server)
+}
+
+// untilLeaving is a request's context that ends with the server too, for answers that would go on.
+func untilLeaving(request context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(request)
+	if server, ok := request.Value(leavingKey{}).(context.Context); ok {
+		stop := context.AfterFunc(server, cancel)
+		return ctx, func() { stop(); cancel() }
+	}
+	return ctx, cancel
+}
