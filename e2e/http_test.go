@@ -128,7 +128,7 @@ func TestContainerLogs(t *testing.T) {
 func TestPrometheus(t *testing.T) {
 	n := newNode(t)
 	d := n.newDesk()
-	n.write("a.yaml", manifest("a", "Always", "while :; do :; done"))
+	n.write("a.yaml", manifest("a", "Always", "trap 'exit 0' TERM; while :; do :; done"))
 	n.serve(d.listenFlags...)
 	n.ready("a-n")
 	l, err := net.Listen("tcp", "127.0.0.1:0")

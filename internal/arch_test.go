@@ -49,6 +49,7 @@ var rooms = map[string]room{
 	"internal/relist":              {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/metrics":             {imports: "pod manifest relist gc"},
 	"internal/api":                 {},
+	"internal/stats":               {imports: "cgroup host ocispec"},
 	"internal/events":              {imports: "pod layout host", pureFiles: "record.go"},
 	"internal/probe":               {imports: "pod env runtime", pureFiles: "tally.go"},
 	"internal/reconcile":           {imports: "pod env plan manifest relist runtime status probe"},

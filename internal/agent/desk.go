@@ -7,15 +7,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/api"
+	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/gc"
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/metrics"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/stats"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -58,20 +63,23 @@ func (d *desk) want(now manifest.Desired) {
 
 // run answers until ctx ends.
 func (d *desk) run(ctx context.Context, r *relist.Relister) error {
-	n := node{d, r}
+	n := node{desk: d, Relister: r, summary: d.o.summary()}
 	d.metrics.Watch(n)
 	address := ""
 	if a := d.server.Address(); a != nil {
 		address = a.String()
 	}
 	d.o.Log.Info("answering HTTP", "socket", d.o.Dirs.Socket(), "listen", address)
-	return d.server.Run(ctx, api.NewHandler(api.Options{Node: n, Metrics: d.metrics.Handler(), Log: d.o.Log}))
+	return d.server.Run(ctx, api.NewHandler(api.Options{
+		Node: n, Metrics: d.metrics.Handler(), Resource: metrics.Resource(n.Summary, d.o.Log), Log: d.o.Log,
+	}))
 }
 
 // node is what the desk tells of.
 type node struct {
 	desk *desk
 	*relist.Relister
+	summary *stats.Stats
 }
 
 // Desired is what the sources said last.
@@ -83,6 +91,24 @@ func (n node) Desired() manifest.Desired {
 
 // Pods are the pods with the statuses that were written last.
 func (n node) Pods() ([]v1.Pod, error) { return n.desk.files.Pods() }
+
+// Summary implements api.Node.
+func (n node) Summary() (*kubelet.Summary, error) {
+	pods, err := n.Pods()
+	if err != nil {
+		return nil, err
+	}
+	return n.summary.Summary(pods, time.Now())
+}
+
+// summary makes what reads what is taken. Where there are no cgroups to be read, containers are left out.
+func (o Options) summary() *stats.Stats {
+	taken := func(string) (cgroup.Usage, error) { return cgroup.Usage{}, cgroup.ErrNoUsage }
+	if tree, err := cgroup.Open(); err == nil {
+		taken = tree.Usage
+	}
+	return stats.New(stats.Options{Node: o.NodeName, Usage: taken, Machine: host.ReadUsage})
+}
 
 // Health implements api.Node: podrun does its work, and reaches containerd.
 func (n node) Health() []api.Check {

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 // Node is what the answers come from.
@@ -23,6 +24,8 @@ type Node interface {
 	Ready() []Check
 	// Pods are the pods with their statuses.
 	Pods() ([]v1.Pod, error)
+	// Summary is what pods and the machine take. Where not all can be read there is an error beside it.
+	Summary() (*kubelet.Summary, error)
 	// Log writes a container's log to out, as it comes. ErrNotFound and ErrNotYet say why there is none.
 	Log(ctx context.Context, want LogRequest, out io.Writer) error
 }
@@ -39,7 +42,9 @@ type Options struct {
 	Node Node
 	// Metrics answers /metrics.
 	Metrics http.Handler
-	Log     *slog.Logger
+	// Resource answers /metrics/resource.
+	Resource http.Handler
+	Log      *slog.Logger
 }
 
 // NewHandler answers at all paths. Other methods than GET and HEAD are refused at every one.
@@ -53,6 +58,8 @@ func NewHandler(o Options) http.Handler {
 	})
 	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) { pods(w, o) })
 	mux.Handle("/metrics", o.Metrics)
+	mux.Handle("/metrics/resource", o.Resource)
+	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, _ *http.Request) { summary(w, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -106,19 +113,34 @@ func oneLine(err error) string {
 }
 
 func pods(w http.ResponseWriter, o Options) {
+	list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{}}
 	items, err := o.Node.Pods()
-	if err == nil {
-		list := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: items}
-		if list.Items == nil {
-			list.Items = []v1.Pod{}
-		}
-		var data []byte
-		if data, err = json.Marshal(list); err == nil {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(data) // a client that went away is no concern
-			return
-		}
+	if len(items) > 0 {
+		list.Items = items
 	}
-	o.Log.Error("answering /pods", "why", err)
-	http.Error(w, "the pods cannot be told: "+err.Error(), http.StatusInternalServerError)
+	answer(w, o, "pods", list, err)
+}
+
+func summary(w http.ResponseWriter, o Options) {
+	all, err := o.Node.Summary()
+	if all != nil && err != nil {
+		o.Log.Debug("not all that is taken could be read", "why", err)
+		err = nil
+	}
+	answer(w, o, "stats", all, err)
+}
+
+// answer sends v as JSON, or says that what cannot be told.
+func answer(w http.ResponseWriter, o Options, what string, v any, err error) {
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(v)
+	}
+	if err != nil {
+		o.Log.Error("answering HTTP", "what", what, "why", err)
+		http.Error(w, "the "+what+" cannot be told: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data) // a client that went away is no concern
 }

@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 // told is a Node that tells what the test says.
@@ -26,6 +27,9 @@ type told struct {
 func (n told) Health() []Check         { return n.health }
 func (n told) Ready() []Check          { return n.ready }
 func (n told) Pods() ([]v1.Pod, error) { return n.pods, n.err }
+func (n told) Summary() (*kubelet.Summary, error) {
+	return &kubelet.Summary{Node: kubelet.NodeStats{NodeName: "n"}, Pods: []kubelet.PodStats{}}, n.err
+}
 
 // Log tells what was asked for, in the place of a log.
 func (n told) Log(_ context.Context, want LogRequest, out io.Writer) error {
@@ -47,7 +51,8 @@ func (n told) Log(_ context.Context, want LogRequest, out io.Writer) error {
 func handler(n told) http.Handler {
 	return NewHandler(Options{
 		Node: n, Log: slog.New(slog.DiscardHandler),
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") }),
+		Resource: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "taken 1\n") }),
+		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") }),
 	})
 }
 
@@ -68,6 +73,8 @@ func TestAnswers(t *testing.T) {
 		{"not ready", "GET", "/readyz", told{ready: bad}, 503, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nreadyz check failed\n"},
 		{"one left out", "GET", "/readyz?exclude=manifests", told{ready: bad}, 200, "ok"},
 		{"metrics", "GET", "/metrics", told{}, 200, "a_metric 1\n"},
+		{"resource metrics", "GET", "/metrics/resource", told{}, 200, "taken 1\n"},
+		{"stats", "GET", "/stats/summary", told{err: errors.New("the machine is not read")}, 200, `{"node":{"nodeName":"n",…`},
 		{"no pods", "GET", "/pods", told{}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
 		{"pods", "GET", "/pods", told{pods: []v1.Pod{web}}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
 		{"pods cannot be told", "GET", "/pods", told{err: errors.New("broken")}, 500, "the pods cannot be told: broken\n"},
