@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -148,6 +149,50 @@ func TestConfiguration(t *testing.T) {
 	}
 	for _, text := range []string{word, newWord} {
 		n.nowhere(text)
+	}
+}
+
+// TestLiveUpdates: each edit of a ConfigMap comes to all pods that show it, and says how soon; who reads all the
+// while never sees half of one edit and half of another.
+func TestLiveUpdates(t *testing.T) {
+	n := newNode(t)
+	configure := func(i int) {
+		n.write("m.yaml", fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: v%[1]d, b: v%[1]d}\n", i))
+	}
+	configure(0)
+	const reader = `echo begun; while :; do if cd /c/..data && a=$(cat a) && b=$(cat b) && [ "$a" != "$b" ]; then echo mix $a $b; fi 2>/dev/null; usleep 1000; done`
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		n.write(name+".yaml", inContainer(manifest(name, "Always", reader, "volumes: [{name: c, configMap: {name: m}}]"), "volumeMounts: [{name: c, mountPath: /c}]"))
+	}
+	n.serve()
+	var files []string
+	for _, name := range names {
+		files = append(files, fmt.Sprintf("/proc/%d/root/c/b", n.mainPID(n.ready(name+"-n"), "c")))
+	}
+	var slowest time.Duration
+	for i := 1; i <= 10; i++ {
+		begin := time.Now()
+		configure(i)
+		for _, file := range files {
+			for got := ""; got != fmt.Sprintf("v%d", i); {
+				data, err := os.ReadFile(file)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.Fatal(err)
+				}
+				if got = string(data); time.Since(begin) > patience {
+					t.Fatalf("edit %d: %s is %q", i, file, got)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+		slowest = max(slowest, time.Since(begin))
+	}
+	t.Logf("from the manifest to all of %d pods: %v at most", len(names), slowest.Round(time.Millisecond))
+	for _, name := range names {
+		if got := n.ok("logs", name); got != "begun\n" {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 
