@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 func TestHostNamespaces(t *testing.T) {
@@ -183,6 +186,17 @@ func TestSecretsOfRuntimeClasses(t *testing.T) {
 		}
 	}
 	n.waits("b-n", "CreateContainerConfigError", "the runtime io.containerd.strange.v1 would have the Secret's value of the variable WORD kept on disk")
+	// What cannot be started is not named when it is a Secret.
+	n.write("c.yaml", inContainer(strings.Replace(manifest("c", "Always", forever), "command: [", "command: [$(WORD), ", 1),
+		"env: [{name: WORD, valueFrom: {secretKeyRef: {name: login, key: password}}}]"))
+	n.awaitPod("c-n", "not to start", func(p *v1.Pod) error {
+		for _, s := range p.Status.ContainerStatuses {
+			if last := s.LastTerminationState.Terminated; last != nil && last.Reason == "StartError" && strings.Contains(last.Message, "<Secret>") {
+				return nil
+			}
+		}
+		return errors.New(asJSON(p.Status))
+	})
 	n.nowhere(word)
 }
 

@@ -130,6 +130,9 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if o.Events == "off" {
 		listing.Bell = nil
 	}
+	if host.EnforcesSELinux("/") {
+		o.Log.Warn("SELinux is enforced on this machine: podrun gives containers and volumes no labels; what the policy keeps from them, label by hand")
+	}
 	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}
 	h.events = events.New(o.Dirs, o.NodeName, o.Log)

@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // shim is the process that serves all containers of a sandbox. Containers of one group share it anyway,
@@ -143,6 +145,9 @@ func parentOf(pid int) (int, error) {
 // fromRuntime reports that a failure to start is the low-level runtime's: about the container itself,
 // its command or its mounts, not about containerd or the shim.
 func fromRuntime(err error) bool {
+	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
+		return true // whatever its text has been made of
+	}
 	return err != nil && strings.Contains(err.Error(), "OCI runtime") && !isGhost(err)
 }
 

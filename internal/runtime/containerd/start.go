@@ -22,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/withheld"
 )
 
 // The files that a container's output goes to, as it comes. containerd's shim appends to them, so a
@@ -43,6 +44,8 @@ type launch struct {
 	image      *image
 	spec       []byte
 	handler    handler
+	// secrets are values that nobody may be told.
+	secrets []string
 	// shim serves the sandbox already; without an address the task gets one through its group.
 	shim shim
 }
@@ -215,6 +218,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	clean, cancel := cleanupContext(ctx)
 	defer cancel()
 	if fromRuntime(err) {
+		err = withheld.Hush(err, l.secrets)
 		now := exit{code: exitStartError, at: time.Now(), reason: reasonStartError, message: err.Error()}
 		if unsaid := r.writeExit(clean, l.id, now); unsaid != nil {
 			return fmt.Errorf("%w; it could not be recorded: %w", err, unsaid)

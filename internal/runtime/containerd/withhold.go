@@ -34,6 +34,11 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 	if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
 		return nil, fmt.Errorf("withholding variables of %s: no memory is mounted on %s: %w", l.Container.Name, dir, err)
 	}
+	for _, v := range in.Env {
+		if v.Secret {
+			l.secrets = append(l.secrets, v.Value)
+		}
+	}
 	in.Env = slices.DeleteFunc(slices.Clone(in.Env), isSecret)
 	public, err := ocispec.Build(in)
 	if err != nil {
