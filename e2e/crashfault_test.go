@@ -43,8 +43,9 @@ func (r *round) strike() {
 		r.unmount()
 	case "sandboxes removed":
 		r.strikeAll()
-		// The pins are mounts within a mount.
-		must(r.t, r.inside(fmt.Sprintf("cd /; umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/*", r.path("run", "sandboxes"))))
+		// The pins are mounts within a mount. podrun goes on meanwhile and may pin anew: again until all are gone.
+		must(r.t, r.inside(fmt.Sprintf("cd /; for i in $(seq 20); do umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/* && exit; done; exit 1",
+			r.path("run", "sandboxes"))))
 	case "reboot":
 		r.strikeAll()
 		r.powerOff()
