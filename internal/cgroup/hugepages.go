@@ -27,8 +27,10 @@ func (t *Tree) LimitsHugePages() bool {
 
 // HugePages are what the machine has of huge pages for its processes now, in bytes by the pages' size. A size
 // of which it has none is left out.
-func HugePages() (map[int64]int64, error) {
-	sizes, err := os.ReadDir(pagesDir)
+func HugePages() (map[int64]int64, error) { return hugePagesIn(pagesDir) }
+
+func hugePagesIn(dir string) (map[int64]int64, error) {
+	sizes, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -44,7 +46,7 @@ func HugePages() (map[int64]int64, error) {
 		}
 		var number int64
 		for _, file := range []string{"nr_hugepages", "nr_overcommit_hugepages"} {
-			text, err := os.ReadFile(filepath.Join(pagesDir, e.Name(), file))
+			text, err := os.ReadFile(filepath.Join(dir, e.Name(), file))
 			if err != nil {
 				return nil, fmt.Errorf("looking for huge pages: %w", err)
 			}
