@@ -86,6 +86,8 @@ type Container struct {
 	Sidecar int
 	// PreStop says that a hook is to be run before the instance is sent its stop signal.
 	PreStop bool
+	// StopSignal is what the manifest or the image asks for, as SIGTERM is spelled; "" is SIGTERM.
+	StopSignal string `json:",omitzero"`
 	// Resources is what of CPU and memory the instance runs with, as ResourcesOf spells it.
 	Resources string
 	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.

@@ -95,6 +95,9 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 	s.RestartCount = int32(last.Attempt)
 	s.ImageID = last.ImageID
 	s.ContainerID = containerID(last)
+	if last.StopSignal != "" {
+		s.StopSignal = new(v1.Signal(last.StopSignal))
+	}
 	running := last.State == pod.Running && !lost
 	started := running && in.Probed[last.ID].IsStarted(c)
 	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c)

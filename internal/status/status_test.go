@@ -12,6 +12,21 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// TestStopSignalIsShown shows the signal of containers that have one of their own.
+func TestStopSignalIsShown(t *testing.T) {
+	p := &v1.Pod{}
+	p.UID, p.Spec.Containers = "u1", []v1.Container{{Name: "a"}, {Name: "b"}}
+	s := Of(Input{Pod: p, Observed: pod.Observed{Containers: []pod.Container{
+		{ID: "1", Name: "a", UID: "u1", State: pod.Running, StopSignal: "SIGUSR1"}, {ID: "2", Name: "b", UID: "u1", State: pod.Running},
+	}}})
+	if got := s.ContainerStatuses[0].StopSignal; got == nil || *got != v1.SIGUSR1 {
+		t.Errorf("%v", got)
+	}
+	if got := s.ContainerStatuses[1].StopSignal; got != nil {
+		t.Errorf("%v", *got)
+	}
+}
+
 // TestRestartsAndPhases words what was seen of one container c.
 func TestRestartsAndPhases(t *testing.T) {
 	t.Parallel()

@@ -171,12 +171,15 @@ func TestPruneImages(t *testing.T) {
 func TestImageConfig(t *testing.T) {
 	d := embeddedDaemon(t)
 	r := connect(t, d)
-	load(t, r, testimage.User("worker:crew"), testimage.Env("FROM=image"), testimage.WorkingDir("/work"), testimage.StopSignal("SIGUSR1"),
+	load(t, r, testimage.User("worker:crew"), testimage.Env("FROM=image"), testimage.WorkingDir("/work"), testimage.StopSignal("10"),
 		testimage.File("/etc/passwd", 0o644, []byte("root:x:0:0::/:\nworker:x:1234:1234::/:\n")),
 		testimage.File("/etc/group", 0o644, []byte("root:x:0:\ncrew:x:77:\nhelpers:x:88:worker\n")),
 		testimage.Entrypoint("sh", "-c"), testimage.Cmd(`trap 'exit 5' USR1; while :; do sleep 0.02; done`))
 	rig := rigOn(t, d, r, "", func(p *v1.Pod) { p.Spec.Containers[0].Command = nil })
 	c := rig.run(t)
+	if c.StopSignal != "SIGUSR1" {
+		t.Errorf("stop signal %q", c.StopSignal)
+	}
 	for line, want := range map[string]string{"id -u": "1234", "id -g": "77", "id -G": "77 88", "pwd": "/work", "echo $FROM": "image"} {
 		var out bytes.Buffer
 		code, err := r.Exec(t.Context(), c.ID, []string{"sh", "-c", line}, runtime.ExecIO{Stdout: &out})

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/containerd/containerd/v2/core/containers"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -224,11 +226,22 @@ func record(c containers.Container) pod.Container {
 		ID: c.ID, Name: l[labelContainer], UID: pod.UID(l[labelPodUID]), SandboxID: l[labelSandbox],
 		Attempt: attempt, Backoff: backoff, Round: round, Boot: l[labelBoot], Grace: grace,
 		Image: l[labelImage], ImageID: l[labelImageID], Sidecar: sidecar, Resources: l[labelResources],
-		PreStop: l[labelPreStop] != "",
+		PreStop: l[labelPreStop] != "", StopSignal: signalName(l[labelStopSignal]),
 	}
 }
 
 // keyFilter selects a pod's containers in containerd's filter language.
 func keyFilter(key pod.Key) string {
 	return fmt.Sprintf("labels.%q==%q,labels.%q==%q", labelPodNamespace, key.Namespace, labelPodName, key.Name)
+}
+
+// signalName spells a signal, which images give by number or name, as Kubernetes does.
+func signalName(s string) string {
+	if n, err := strconv.Atoi(s); err == nil {
+		return unix.SignalName(syscall.Signal(n))
+	}
+	if s = strings.ToUpper(s); s != "" && !strings.HasPrefix(s, "SIG") {
+		s = "SIG" + s
+	}
+	return s
 }

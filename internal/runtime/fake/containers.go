@@ -42,6 +42,9 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: time.Now(), Image: s.Container.Image, ImageID: s.Image.ID,
 		Resources: pod.ResourcesOf(s.Pod, s.Container), Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
 	}}
+	if hooks := s.Container.Lifecycle; hooks != nil && hooks.StopSignal != nil {
+		c.StopSignal = string(*hooks.StopSignal)
+	}
 	if g := s.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		c.Grace = time.Duration(*g) * time.Second
 	}

@@ -273,8 +273,8 @@ func testLifecycle(t *testing.T, s subject) {
 	c.Lifecycle = &v1.Lifecycle{StopSignal: new(v1.SIGUSR1), PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{}}}
 	start := s.ready(t, p)
 	running := s.start(t, start)
-	if !running.PreStop {
-		t.Errorf("the hook is not told: %+v", running)
+	if !running.PreStop || running.StopSignal != "SIGUSR1" {
+		t.Errorf("hook or signal is not told: %+v", running)
 	}
 	if s.Runs {
 		eventually(t, "the trap is set", func() bool { return s.exec(t, running.ID, "test -e /up") == 0 })
