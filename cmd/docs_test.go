@@ -6,12 +6,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // docs/cli has a page per command, made from its help.
@@ -57,6 +59,36 @@ func TestDocs(t *testing.T) {
 	}
 	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(names, have) {
 		t.Errorf("docs/cli has %v, the commands are %v", have, names)
+	}
+}
+
+// theirs are flags of other programs that documents name.
+var theirs = map[string][]string{
+	"*":                {"now", "privileged", "unix-socket"}, // systemctl's, docker's, curl's
+	"from-podman.md":   {"replace", "configmap"},
+	"from-kubelet.md":  {"now", "kubeconfig", "hostname-override"},
+	"to-kubernetes.md": {"dry-run"},
+}
+
+// The flags that documents name are podrun's.
+func TestFlagsInDocuments(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{"help": true}
+	for _, c := range visible(Tree()) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+		c.InheritedFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+	}
+	docs, err := filepath.Glob("../docs/*.md")
+	must(t, err)
+	flag := regexp.MustCompile("(?:^|[ `(])--([a-z][a-z-]+)")
+	for _, doc := range append(docs, "../README.md") {
+		text, err := os.ReadFile(doc)
+		must(t, err)
+		for _, m := range flag.FindAllStringSubmatch(string(text), -1) {
+			if !known[m[1]] && !slices.Contains(theirs["*"], m[1]) && !slices.Contains(theirs[filepath.Base(doc)], m[1]) {
+				t.Errorf("%s names --%s, which no command has", doc, m[1])
+			}
+		}
 	}
 }
 
