@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -28,7 +29,7 @@ type options struct {
 	kind, podrun, markdown   string
 	rounds, manyRounds, pods int
 	idle                     time.Duration
-	floorOnly, relist        bool
+	floorOnly, relist, pulls bool
 	network                  bool
 }
 
@@ -44,6 +45,7 @@ func main() {
 	flag.BoolVar(&o.floorOnly, "floor-only", false, "measure the containerd client alone")
 	flag.BoolVar(&o.relist, "relist", false, "measure nothing but full lists against the bare calls to containerd")
 	flag.BoolVar(&o.network, "network", false, "measure nothing but how podrun's own bridge connects pods")
+	flag.BoolVar(&o.pulls, "pulls", false, "measure nothing but pulls against ctr's")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -106,10 +108,18 @@ func run(ctx context.Context, o options) (err error) {
 	if o.relist {
 		return measureRelist(ctx, o, client, server.Address, archive, dir, m)
 	}
+	pulls, err := measurePulls(ctx, o, client, server.Address, bin, dir)
+	if err != nil || o.pulls {
+		var row bytes.Buffer
+		pulls.row(&row, pullRow, wantedPull)
+		fmt.Print(row.String())
+		return err
+	}
 	r, err := measure(ctx, o, client, server.Address, archive, dir, m)
 	if err != nil {
 		return err
 	}
+	r.pull = pulls
 	return r.print(ctx, o, client)
 }
 

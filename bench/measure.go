@@ -22,6 +22,7 @@ type pair struct{ floor, podrun []time.Duration }
 // results are all figures of a run.
 type results struct {
 	one, restart, update, many pair
+	pull                       pair
 	pss                        float64       // MB with many idle pods
 	cpu                        time.Duration // per second with many idle pods
 	network                    []time.Duration

@@ -35,6 +35,9 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	r.many.row(&table, fmt.Sprintf("%d one-container pods dropped → last running", o.pods), wantedMany)
 	r.restart.row(&table, "kill -9 → replacement running", wantedRestart)
 	r.update.row(&table, "manifest edited → new process running", wantedUpdate)
+	if len(r.pull.podrun) > 0 {
+		r.pull.row(&table, pullRow, wantedPull)
+	}
 	if !o.floorOnly {
 		fmt.Fprintln(&table, r.networkRow())
 		fmt.Fprintf(&table, "| PSS with %d idle pods | | %.1f MB | | ≤ %d MB |\n", o.pods, r.pss, wantedPSS)

@@ -88,7 +88,7 @@ var only = map[string]string{
 	"github.com/vishvananda/":                          "internal/network",
 	"github.com/containernetworking/":                  "internal/network",
 	"github.com/google/nftables":                       "internal/network",
-	"github.com/google/go-containerregistry/":          "internal/testimage",
+	"github.com/google/go-containerregistry/":          "internal/testimage bench",
 	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd internal/image",
 }
 

@@ -14,10 +14,10 @@ case ${1-} in
 stock)
 	version=$(go list -m -f '{{.Version}}' github.com/containerd/containerd/v2)
 	dir=$cache/containerd-$version
-	if [ ! -x "$dir/containerd-shim-runc-v2" ]; then
+	if [ ! -x "$dir/containerd-shim-runc-v2" ] || [ ! -x "$dir/ctr" ]; then
 		echo "building containerd $version" >&2
 		GOBIN=$dir CGO_ENABLED=0 go install \
-			"github.com/containerd/containerd/v2/cmd/containerd@$version" \
+			"github.com/containerd/containerd/v2/cmd/containerd@$version" "github.com/containerd/containerd/v2/cmd/ctr@$version" \
 			"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@$version"
 	fi
 	;;
