@@ -25,12 +25,12 @@ build: ## build bin/podrun
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/podrun .
 
 test: ## run all tests; as root also those with real containers
-	@scripts/deps.sh runc busybox
+	@scripts/deps.sh runc busybox dbus-daemon
 	go test ./...
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down.
 race: ## run the tests under the race detector
-	@scripts/deps.sh runc busybox gcc
+	@scripts/deps.sh runc busybox gcc dbus-daemon
 	CGO_ENABLED=1 go test -race $$(go list ./... | grep -vE '/(bench|e2e|embedded|containerd|testcontainerd|testimage|mkimage)$$')
 
 lint: ## check format, vet and golangci-lint
@@ -46,7 +46,7 @@ verify: update ## check that what is generated is up to date
 	@new=$$(git ls-files --others --exclude-standard); [ -z "$$new" ] || { echo "generated but not checked in:" $$new; exit 1; }
 
 e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
-	@scripts/deps.sh runc busybox docker-registry prometheus
+	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon
 	@scripts/e2e.sh
 
 crash: build ## run ROUNDS (200) random rounds of the crash matrix on each containerd in KINDS (root)

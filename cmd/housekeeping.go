@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -35,6 +36,24 @@ func (l *logFlags) options(o *agent.Options) error {
 		return fmt.Errorf("--container-log-max-files %d: must be at least 2", l.maxFiles)
 	}
 	o.LogRotation = logs.Rotation{Size: size.Value(), Files: l.maxFiles}
+	return nil
+}
+
+// haltFlags say how pods end when the machine shuts down.
+type haltFlags struct{ o agent.HaltOptions }
+
+func (h *haltFlags) add(f *pflag.FlagSet) {
+	f.DurationVar(&h.o.Grace, "shutdown-grace-period", 30*time.Second, "longest that a shutdown of the machine waits for pods to end, if systemd's logind grants it; 0: not at all")
+	f.DurationVar(&h.o.Critical, "shutdown-grace-period-critical-pods", 0, "what of that is kept for pods of critical priority, which end last")
+	fromEnvironment(f)
+}
+
+func (h *haltFlags) options(o *agent.Options) error {
+	if h.o.Grace < 0 || h.o.Critical < 0 || h.o.Critical > h.o.Grace {
+		return fmt.Errorf("--shutdown-grace-period %s, --shutdown-grace-period-critical-pods %s: must not be negative, and the second not the greater", h.o.Grace, h.o.Critical)
+	}
+	o.Halt = h.o
+	o.Halt.Bus = os.Getenv("DBUS_SYSTEM_BUS_ADDRESS")
 	return nil
 }
 

@@ -117,6 +117,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var stopPods bool
 	var garbage garbageFlags
 	var listen api.ListenOptions
+	var halt haltFlags
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Keep the pods of all manifests running",
@@ -136,7 +137,7 @@ func (a *app) serveCommand() *cobra.Command {
 				return err
 			}
 			o.Listen = listen
-			if err := garbage.options(&o); err != nil {
+			if err := errors.Join(garbage.options(&o), halt.options(&o)); err != nil {
 				return usage(c, err)
 			}
 			for _, path := range o.Sources.Manifests {
@@ -157,6 +158,7 @@ func (a *app) serveCommand() *cobra.Command {
 	c.Flags().StringVar(&listen.TokenFile, "listen-token-file", "", "file with the bearer token that clients of --listen must send; it is read for each request")
 	r.add(c.Flags())
 	garbage.add(c.Flags())
+	halt.add(c.Flags())
 	c.Flags().BoolVar(&stopPods, "stop-pods", false, "stop and remove the pods when serve ends")
 	return c
 }

@@ -59,6 +59,7 @@ var rooms = map[string]room{
 	"internal/volume":              {imports: "pod env layout host runtime"},
 	"internal/disk":                {imports: "pod layout host runtime"},
 	"internal/gc":                  {imports: "runtime host", pureFiles: "select.go"},
+	"internal/logind":              {},
 	"internal/image":               {imports: "pod runtime"},
 	"internal/names":               {imports: "pod sandbox"},
 	"internal/embedded":            {imports: "layout host withheld"},
@@ -71,8 +72,9 @@ var rooms = map[string]room{
 	"internal/testimage/mkimage":   {imports: "testimage"},
 	"internal/testcontainerd":      {},
 	"packaging/pages":              {},
+	"internal/testlogind":          {},
 	"bench":                        {imports: "*"},
-	"e2e":                          {imports: "testimage testcontainerd"},
+	"e2e":                          {imports: "testimage testcontainerd testlogind"},
 }
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
@@ -84,6 +86,7 @@ var only = map[string]string{
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",
 	"github.com/prometheus/procfs":                     "internal/host",
+	"github.com/godbus/dbus":                           "internal/logind internal/testlogind",
 	"github.com/fsnotify/fsnotify":                     "internal/watch",
 	"github.com/vishvananda/":                          "internal/network",
 	"github.com/containernetworking/":                  "internal/network",

@@ -60,6 +60,8 @@ type Options struct {
 	ImageDir string
 	// LogRotation says when containers' logs are put away, and how many are kept.
 	LogRotation logs.Rotation
+	// Halt says how pods end when the machine shuts down.
+	Halt HaltOptions
 	// Garbage says which images that nobody uses are removed, and when a disk is too full.
 	Garbage gc.Policy
 	// Listen is where serve answers HTTP beside its socket.
@@ -105,6 +107,7 @@ type house struct {
 	events   *events.Recorder
 	found    chan pod.Key // from the prober to the loop
 	loop     reconcile.Options
+	halt     chan reconcile.Halt // to the loop
 }
 
 // open connects to the runtime and puts the rooms together.
@@ -141,7 +144,9 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,
 	})
+	h.halt = make(chan reconcile.Halt)
 	h.loop = reconcile.Options{
+		Halt:   h.halt,
 		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
 		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names}, Events: h.events,
 		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,

@@ -111,6 +111,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 func (h *house) beside(ctx context.Context, d *desk, running *sync.WaitGroup) {
 	running.Go(func() { keepSmall(ctx, h.o.Log) })
 	running.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
+	h.awaitShutdown(ctx, running)
 	if d.keeper != nil {
 		running.Go(func() { h.ended("gc", d.keeper.Run(ctx)) })
 	}

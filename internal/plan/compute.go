@@ -140,6 +140,13 @@ func (j *judge) run(o pod.Observed) {
 		}
 		return
 	}
+	if j.in.Halted {
+		if !j.stopAll(o, "machine shuts down") {
+			j.reapAll(o)
+		}
+		j.waitAll(Waiting{Reason: "NodeShutdown", Message: "Pod was terminated in response to imminent node shutdown."})
+		return
+	}
 	if deadline, has := j.deadline(); has {
 		j.wakeIn(deadline.Sub(j.in.Now))
 	}

@@ -31,6 +31,8 @@ type Input struct {
 	// MaxGrace is the longest grace period that anything is given to end; nil: its own. It may get shorter
 	// while something is being ended.
 	MaxGrace *time.Duration
+	// Halted says that the machine shuts down: all is ended, nothing is started, and nothing of it is removed.
+	Halted bool
 	// After are the pods that this one is to start after and that have not come to their result.
 	After []pod.Key
 	// Boot is the kernel's boot id now.

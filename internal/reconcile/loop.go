@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -26,6 +27,7 @@ type Loop struct {
 	last     manifest.Desired
 	blame    manifest.Blame // last's
 	finished chan *worker
+	halt     atomic.Pointer[Halt] // nil: the machine goes on
 	running  sync.WaitGroup
 }
 
@@ -63,6 +65,9 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 			l.ring(key)
 		case <-hurry:
 			hurry = nil
+			l.ringAll()
+		case h := <-l.o.Halt:
+			l.halt.Store(&h)
 			l.ringAll()
 		case w := <-l.finished:
 			l.retire(work, w)
@@ -136,6 +141,7 @@ func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 	w := l.workers[key]
 	if w == nil {
 		w = newWorker(key, &l.o, l.slots, l.order, l.room)
+		w.halt = &l.halt
 		l.workers[key] = w
 		l.running.Go(func() { w.run(ctx, l.finished) })
 	}

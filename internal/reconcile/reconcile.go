@@ -82,6 +82,14 @@ type Publisher interface {
 // Recorder keeps what happened. It does not block.
 type Recorder interface{ Record(e pod.Event) }
 
+// Halt has pods ended, and kept from starting, until the next one.
+type Halt struct {
+	// Below is the priority from which on pods are left alone; math.MinInt64: all are.
+	Below int64
+	// Grace is the longest that one is given to end.
+	Grace time.Duration
+}
+
 // Options make a Loop.
 type Options struct {
 	Looker     Looker
@@ -108,6 +116,8 @@ type Options struct {
 	Rerun bool
 	// Hurry, once closed, has all that ends killed at once.
 	Hurry <-chan struct{}
+	// Halt tells that the machine shuts down, and in which order pods end for that; may be nil.
+	Halt <-chan Halt
 	// StopAll stops and removes every pod of the loop when it ends.
 	StopAll bool
 	// Boot is the kernel's boot id.

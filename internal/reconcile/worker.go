@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ type worker struct {
 	slots slots
 	order *order
 	room  *room
+	halt  *atomic.Pointer[Halt] // the loop's
 	log   *slog.Logger
 	bell  chan struct{}
 
@@ -240,11 +242,11 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	if w.pod != nil && slices.Contains(seen.Data, w.pod.UID) {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
 	}
-	return plan.Input{
+	return w.halted(plan.Input{
 		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(seen), After: w.after(),
 		Evicted: w.measure.why, Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
-	}
+	})
 }
 
 // publish tells how the pod is. A pod that is on its way out keeps its last status until it is gone.

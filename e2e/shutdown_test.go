@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/testlogind"
+)
+
+// A shutdown of the machine waits until pods have ended, those of critical priority last.
+func TestMachineShutsDown(t *testing.T) {
+	if !wanted() {
+		t.Skip("end-to-end tests run as root by make e2e (PODRUN_E2E=1)")
+	}
+	machine := testlogind.New(t, 20*time.Second)
+	n := newNode(t)
+	n.env = []string{"DBUS_SYSTEM_BUS_ADDRESS=" + machine.Address}
+	const obeys = `trap "sleep 0.2; echo ended >/data/end; exit 0" TERM; while :; do sleep 0.01; done`
+	of := func(name, more string) string {
+		text := inContainer(manifest(name, "Always", obeys), "volumeMounts: [{name: data, mountPath: /data}]")
+		return strings.Replace(text, "spec:\n", "spec:\n  volumes: [{name: data, hostPath: {path: "+n.dir+"/"+name+", type: DirectoryOrCreate}}]\n"+more, 1)
+	}
+	n.write("web.yaml", of("web", ""))
+	n.write("db.yaml", of("db", "  priorityClassName: system-node-critical\n"))
+	n.serve("--shutdown-grace-period=10s", "--shutdown-grace-period-critical-pods=5s")
+	web, db := n.ready("web-n"), n.ready("db-n")
+	pids := []int{n.mainPID(web, "c"), n.mainPID(db, "c")}
+	lock := machine.Lock(0)
+	if !lock.Held(1100 * time.Millisecond) {
+		t.Fatal("nobody holds the shutdown up")
+	}
+	machine.Shutdown(true)
+	if lock.Held(patience) {
+		t.Error("the machine cannot shut down")
+	}
+	for _, pid := range pids {
+		if line := cmdline(pid); line != "" {
+			t.Errorf("process %d has not ended: %s", pid, line)
+		}
+	}
+	var ends [2]time.Time
+	for i, name := range []string{"web", "db"} {
+		file, err := os.Stat(n.path(name, "end"))
+		if err != nil {
+			t.Fatalf("%s was killed: %v", name, err)
+		}
+		ends[i] = file.ModTime()
+	}
+	if !ends[0].Before(ends[1]) {
+		t.Errorf("the critical pod did not end last: %v", ends)
+	}
+	// The machine goes on after all, and so do they.
+	machine.Shutdown(false)
+	for _, p := range []string{"web-n", "db-n"} {
+		n.await(p+" to run again", func() error {
+			now := n.pod(p)
+			if now == nil || now.Status.ContainerStatuses[0].RestartCount != 1 {
+				return errors.New("it does not")
+			}
+			return isReady(now)
+		})
+	}
+	machine.Lock(1)
+}

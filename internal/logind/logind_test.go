@@ -1,0 +1,73 @@
+package logind
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/testlogind"
+)
+
+// pods is a Shutdown that tells what it hears.
+type pods struct {
+	heard chan time.Duration // -1: Cancel
+	done  chan struct{}
+}
+
+func (p pods) Begin(_ context.Context, within time.Duration) {
+	p.heard <- within
+	<-p.done
+}
+
+func (p pods) Cancel() { p.heard <- -1 }
+
+func TestShutdownWaits(t *testing.T) {
+	t.Parallel()
+	m := testlogind.New(t, 5*time.Second)
+	p := pods{heard: make(chan time.Duration), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	w := New(Options{Address: m.Address, Most: time.Minute, Shutdown: p, Log: slog.New(slog.DiscardHandler)})
+	running.Go(func() { _ = w.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	lock := m.Lock(0)
+	if !lock.Held(1500 * time.Millisecond) {
+		t.Error("the lock is not held")
+	}
+	m.Shutdown(true)
+	if within := <-p.heard; within != 5*time.Second-margin {
+		t.Errorf("pods have %v", within)
+	}
+	if !lock.Held(50 * time.Millisecond) {
+		t.Error("the lock is not held until all is done")
+	}
+	p.done <- struct{}{}
+	if lock.Held(20 * time.Second) {
+		t.Error("the lock is still held")
+	}
+	// It does not shut down after all: the next time it waits again.
+	m.Shutdown(false)
+	if within := <-p.heard; within != -1 {
+		t.Errorf("pods have %v", within)
+	}
+	lock = m.Lock(1)
+	cancel()
+	running.Wait()
+	if lock.Held(20 * time.Second) {
+		t.Error("podrun has ended and still holds the lock")
+	}
+}
+
+func TestNoBus(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	w := New(Options{Address: "unix:path=" + t.TempDir() + "/none", Most: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	if err := w.Run(ctx); ctx.Err() == nil {
+		t.Errorf("ended with %v", err)
+	}
+}

@@ -1,0 +1,139 @@
+// Package testlogind is a logind for tests: on a bus of its own, served by Debian's dbus-daemon, it hands out
+// inhibitor locks, announces shutdowns and tells which locks are held. It shuts nothing down.
+package testlogind
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/godbus/dbus/v5/prop"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	service = "org.freedesktop.login1"
+	path    = dbus.ObjectPath("/org/freedesktop/login1")
+	manager = service + ".Manager"
+)
+
+// Machine is one that can be told to shut down.
+type Machine struct {
+	// Address is its bus's.
+	Address string
+
+	t    testing.TB
+	conn *dbus.Conn
+	mu   sync.Mutex
+	held []*os.File // the other ends of locks
+}
+
+// patience is how long anything expected may take.
+const patience = 20 * time.Second
+
+// New starts a machine whose shutdown waits for locks for that long. It ends with the test, which is skipped
+// where there is no dbus-daemon.
+func New(t testing.TB, delay time.Duration) *Machine {
+	t.Helper()
+	m := &Machine{Address: bus(t), t: t}
+	conn, err := dbus.Connect(m.Address)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	m.conn = conn
+	must(t, conn.Export(inhibitor{m}, path, manager))
+	_, err = prop.Export(conn, path, prop.Map{manager: {"InhibitDelayMaxUSec": {Value: uint64(delay.Microseconds())}}})
+	must(t, err)
+	_, err = conn.RequestName(service, dbus.NameFlagDoNotQueue)
+	must(t, err)
+	return m
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bus starts a bus and returns its address.
+func bus(t testing.TB) string {
+	t.Helper()
+	daemon, err := exec.LookPath("dbus-daemon")
+	if err != nil {
+		t.Skip("dbus-daemon is not installed (make test does it)")
+	}
+	dir, err := os.MkdirTemp("", "pb") // short, as sockets' paths are
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	config := filepath.Join(dir, "bus.conf")
+	text := `<busconfig><type>session</type><listen>unix:path=` + dir + `/bus</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*"/><allow receive_sender="*"/><allow own="*"/></policy></busconfig>`
+	must(t, os.WriteFile(config, []byte(text), 0o600))
+	cmd := exec.Command(daemon, "--nofork", "--print-address", "--config-file="+config)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	address, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	return strings.TrimSpace(address)
+}
+
+// inhibitor is what the bus may call.
+type inhibitor struct{ m *Machine }
+
+// Inhibit is logind's: the lock is held as long as the pipe's other end is open.
+func (i inhibitor) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
+	if what != "shutdown" || who != "podrun" || why == "" || mode != "delay" {
+		return 0, dbus.MakeFailedError(errors.New("not the lock that a service should take"))
+	}
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return 0, dbus.MakeFailedError(err)
+	}
+	i.m.mu.Lock()
+	i.m.held = append(i.m.held, os.NewFile(uintptr(ends[0]), "lock"))
+	i.m.mu.Unlock()
+	// The descriptor is sent after this returns; by then it surely is.
+	time.AfterFunc(time.Second, func() { _ = unix.Close(ends[1]) })
+	return dbus.UnixFD(ends[1]), nil
+}
+
+// Lock waits for the n-th lock to be taken and returns it.
+func (m *Machine) Lock(n int) *Lock {
+	m.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		m.mu.Lock()
+		held := m.held
+		m.mu.Unlock()
+		if len(held) > n {
+			return &Lock{held[n]}
+		}
+		if time.Now().After(end) {
+			m.t.Fatalf("no lock %d", n)
+		}
+	}
+}
+
+// Lock is an inhibitor lock.
+type Lock struct{ end *os.File }
+
+// Held reports that it was not let go of within that time.
+func (l *Lock) Held(within time.Duration) bool {
+	_ = l.end.SetReadDeadline(time.Now().Add(within))
+	_, err := l.end.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// Shutdown announces that the machine shuts down or, with false, that it does not after all.
+func (m *Machine) Shutdown(begins bool) {
+	m.t.Helper()
+	must(m.t, m.conn.Emit(path, manager+".PrepareForShutdown", begins))
+}
