@@ -183,7 +183,12 @@ func (r *round) manifests() map[string]string {
 		return append(append(slices.Clone(trace), "initContainers:", "- name: "+name, "  image: "+box, "  command: [sh, -c, "+asJSON(script)+"]", "  "+mount), more...)
 	}
 	duo := inContainer(manifest("duo", "Always", service("duo-n.c"), init("s", service("duo-n.s"), "  restartPolicy: Always")...), mount)
-	duo = inContainer(duo, "") + indented(2, []string{"- name: d", "  image: " + box, "  command: [sh, -c, " + asJSON(service("duo-n.d")) + "]", "  " + mount})
+	duo = inContainer(duo, "") + indented(2, []string{"- name: d", "  image: " + box, "  command: [sh, -c, " + asJSON(service("duo-n.d")) + "]", "  " + mount,
+		// They find nothing wrong, whatever happens to who asks.
+		"  startupProbe: {exec: {command: [grep, start, /t/duo-n.d]}, periodSeconds: 1, timeoutSeconds: 20}",
+		"  livenessProbe: {exec: {command: [grep, start, /t/duo-n.d]}, periodSeconds: 1, timeoutSeconds: 20}",
+		"  readinessProbe: {exec: {command: [grep, start, /t/duo-n.d]}, periodSeconds: 1, timeoutSeconds: 20}",
+		"  lifecycle: {postStart: {sleep: {seconds: 0}}, preStop: {exec: {command: [\"true\"]}}}"})
 	return map[string]string{
 		"web": r.webWithVolumes(service("web-n.c")),
 		"duo": duo,
