@@ -12,3 +12,17 @@ mkdir -p bin
 go build -o bin/bench ./bench
 bin/bench "${args[@]}" "$@"
 bin/bench -relist "${args[@]}"
+
+# Probes: a command in a container against the client's own means, and what podrun asks by itself, with the
+# server that answers.
+echo
+go test ./internal/probe ./internal/runtime/containerd -run '^$' -bench '^Benchmark(Ask|Exec)$' | awk '
+	/^BenchmarkExec\/floor/ { floor = $3 / 1e6 }
+	/^BenchmarkExec\/podrun/ { podrun = $3 / 1e6 }
+	/^BenchmarkAsk/ { split($1, name, /[\/-]/); asked[name[2]] = $3 / 1e6 }
+	END {
+		if (!floor || !podrun || !("http" in asked) || !("tcp" in asked) || !("grpc" in asked)) { print "the probes were not measured"; exit 1 }
+		print "| probe | containerd alone, ms | podrun, ms | ratio |\n| --- | --- | --- | --- |"
+		printf "| exec | %.1f | %.1f | **%.2f** |\n", floor, podrun, podrun / floor
+		for (kind in asked) printf "| %s | | %.2f | |\n", kind, asked[kind]
+	}'
