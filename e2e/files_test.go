@@ -256,6 +256,12 @@ func TestPermissionsOfManifests(t *testing.T) {
 	n.serve()
 	pid := n.mainPID(n.ready("a-n"), "c")
 	n.said("a.yaml: can be written by every user (mode 0666); chmod go-w it")
+	n.await("an event", func() error {
+		if said := n.ok("events", "a-n"); !strings.Contains(said, "InsecureManifest") || !strings.Contains(said, "mode 0666") {
+			return errors.New(said)
+		}
+		return nil
+	})
 	must(t, os.Chmod(path, 0o644))
 	n.said("manifest warning is gone")
 	n.end(15)

@@ -26,7 +26,26 @@ func (t *teller) tell(log *slog.Logger, d manifest.Desired) {
 	}, func(was string) { log.Info("manifest problem is gone", "was", was) })
 	t.warnings = told(t.warnings, d.Warnings, func(p manifest.Problem) {
 		log.Warn("manifest is used, but should not be as it is", "manifest", p.Origin.Path, "why", p.Err.Error())
+		t.record(d, p)
 	}, func(was string) { log.Info("manifest warning is gone", "was", was) })
+}
+
+// record makes an event of a warning for each pod of the file, or, if it is of a directory, for the node.
+func (t *teller) record(d manifest.Desired, p manifest.Problem) {
+	if t.events == nil {
+		return
+	}
+	e := pod.Event{Warning: true, Reason: "InsecureManifest", Message: p.Err.Error()}
+	ofPods := false
+	for key, of := range d.Pods {
+		if manifest.OriginOf(of) == p.Origin {
+			e.Key, e.UID, ofPods = key, of.UID, true
+			t.events.Record(e)
+		}
+	}
+	if !ofPods {
+		t.events.Record(e)
+	}
 }
 
 // told calls came for each problem that is not among those before, went for each that is there no more,
