@@ -60,6 +60,9 @@ func Of(in Input) v1.PodStatus {
 	}
 	setIPs(&s, in, mine)
 	s.Conditions = conditions(in, s, mine)
+	if in.Plan.Completed {
+		settleTerminal(in.Pod, &s)
+	}
 	return s
 }
 

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,40 @@ import (
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
+
+// TestNothingWaitsInAPodThatHasEnded: a deadline passed before a container started.
+func TestNothingWaitsInAPodThatHasEnded(t *testing.T) {
+	late := plan.Plan{Completed: true, Failure: &plan.Waiting{Reason: "DeadlineExceeded"}}
+	failed := pod.Container{ID: "1", Name: "i", UID: "u1", State: pod.Exited, ExitCode: 1}
+	for name, tt := range map[string]struct {
+		inits []string
+		seen  []pod.Container
+		plan  plan.Plan
+		want  string
+	}{
+		"no init containers":            {nil, nil, late, "ContainerStatusUnknown"},
+		"the first init container":      {[]string{"i", "j"}, nil, late, "ContainerStatusUnknown waiting waiting"},
+		"an init container that failed": {[]string{"i", "j"}, []pod.Container{failed}, plan.Plan{Completed: true}, "Error waiting waiting"},
+		"not yet":                       {nil, nil, plan.Plan{}, "waiting"},
+	} {
+		p := &v1.Pod{}
+		p.UID, p.Spec.RestartPolicy, p.Spec.Containers = "u1", v1.RestartPolicyNever, []v1.Container{{Name: "c"}}
+		for _, init := range tt.inits {
+			p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{Name: init})
+		}
+		s := Of(Input{Pod: p, Observed: pod.Observed{Containers: tt.seen}, Plan: tt.plan})
+		var got []string
+		for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+			got = append(got, word(c.State))
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+		if tt.plan.Completed && s.Phase != v1.PodFailed {
+			t.Errorf("%s: %s", name, s.Phase)
+		}
+	}
+}
 
 // TestStopSignalIsShown shows the signal of containers that have one of their own.
 func TestStopSignalIsShown(t *testing.T) {

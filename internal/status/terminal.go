@@ -1,0 +1,30 @@
+package status
+
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
+// settleTerminal gives containers that never started, in a pod that has come to its end, the state that the
+// kubelet gives them: nothing of such a pod waits any more. Those that init containers kept from starting, and
+// init containers whose turn never came, go on showing that.
+func settleTerminal(p *v1.Pod, s *v1.PodStatus) {
+	if initialized(p, *s) {
+		terminate(s.ContainerStatuses)
+	}
+	for i := len(s.InitContainerStatuses) - 1; i >= 0; i-- {
+		if i == 0 || s.InitContainerStatuses[i].State.Waiting == nil {
+			terminate(s.InitContainerStatuses[:i+1])
+			return
+		}
+	}
+}
+
+func terminate(all []v1.ContainerStatus) {
+	for i := range all {
+		if all[i].State.Terminated == nil && all[i].State.Running == nil {
+			all[i].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container never started, and the pod has ended.",
+			}}
+		}
+	}
+}
