@@ -61,7 +61,11 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics/resource", o.Resource)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, _ *http.Request) { summary(w, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o) })
+	shown := newPage(o)
+	mux.HandleFunc("/{$}", shown.whole)
+	mux.HandleFunc("/live", shown.live)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
