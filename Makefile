@@ -5,6 +5,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 IMAGE    ?= podrun:dev
 ROUNDS   ?= 200
+FOR      ?= 1h
 KINDS    ?= embedded
 
 export CGO_ENABLED ?= 0
@@ -12,7 +13,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint update verify e2e crash bench fuzz oracle deb image
+.PHONY: help demo build test race lint update verify e2e crash bench fuzz oracle soak deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,10 @@ e2e: build ## run podrun end to end on the embedded, a stock and Debian's contai
 crash: build ## run ROUNDS (200) random rounds of the crash matrix on each containerd in KINDS (root)
 	@scripts/deps.sh runc busybox
 	@scripts/crash.sh $(ROUNDS) $(KINDS)
+
+soak: build ## churn pods on real containers for FOR (1h) and see that nothing grows (root)
+	@scripts/deps.sh runc busybox
+	PODRUN_E2E=1 PODRUN_SOAK=$(FOR) go test ./e2e -run TestSoak -count=1 -timeout 24h -v
 
 bench: build ## measure podrun against containerd alone (root); UPDATE=1 writes docs/benchmarks.md
 	@scripts/deps.sh runc busybox
