@@ -33,11 +33,8 @@ type desk struct {
 func (n *node) newDesk() *desk {
 	t := n.t
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(freeAddress(t))
 	must(t, err)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	must(t, err)
-	must(t, l.Close())
 	own := newIdentity(t, n.path("tls"))
 	d := &desk{t: t, address: "127.0.0.1:" + port, token: "s3cret", certFile: own.certFile, tokenFile: n.path("token")}
 	must(t, os.WriteFile(d.tokenFile, []byte(d.token+"\n"), 0o600))
@@ -131,10 +128,7 @@ func TestPrometheus(t *testing.T) {
 	n.write("a.yaml", manifest("a", "Always", "trap 'exit 0' TERM; while :; do :; done"))
 	n.serve(d.listenFlags...)
 	n.ready("a-n")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address := l.Addr().String()
-	must(t, l.Close())
+	address := freeAddress(t)
 	must(t, os.WriteFile(n.path("prometheus.yml"), fmt.Appendf(nil, `
 global: {scrape_interval: 500ms, scrape_timeout: 500ms}
 scrape_configs:
@@ -187,10 +181,7 @@ scrape_configs:
 // TestPage: in Debian's Chromium the page shows a pod and says that it goes on showing it.
 func TestPage(t *testing.T) {
 	n := newNode(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address := l.Addr().String()
-	must(t, l.Close())
+	address := freeAddress(t)
 	n.write("a.yaml", manifest("a", "Always", forever))
 	n.serve("--listen=" + address)
 	n.ready("a-n")

@@ -58,14 +58,26 @@ func newIdentity(t *testing.T, dir string) identity {
 	return i
 }
 
+// freeAddress is one that a program may listen on soon. It is none of those that the kernel gives away meanwhile, as
+// to other cases' connections.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		port, err := rand.Int(rand.Reader, big.NewInt(10_000))
+		must(t, err)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+port.Int64()))
+		if err == nil {
+			must(t, l.Close())
+			return l.Addr().String()
+		}
+	}
+}
+
 // dockerRegistry runs Debian's docker-registry on what is in dir, with more settings, until the test ends or stop is
 // called.
 func dockerRegistry(t *testing.T, dir, http, more string) (address string, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address = l.Addr().String()
-	must(t, l.Close())
+	address = freeAddress(t)
 	file := filepath.Join(dir, "registry.yml")
 	must(t, os.WriteFile(file, fmt.Appendf(nil, "version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\nstorage: {filesystem: {rootdirectory: %s}}\n"+
 		"http: {addr: %s, secret: s%s}\n%s", filepath.Join(dir, "content"), address, http, more), 0o600))
