@@ -31,26 +31,47 @@ func hierarchies() ([]*mountinfo.Info, error) {
 	return mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 }
 
-// oomKilled reports that the kernel killed a process in the container's cgroup for want of memory. It
-// is asked while the task is not deleted, so the cgroup is still there.
-func oomKilled(c containers.Container) bool {
+// cgroupOf is the path of a container's cgroup, in each hierarchy; "" if its record does not say.
+func cgroupOf(c containers.Container) string {
 	var spec specs.Spec
 	if c.Spec == nil || json.Unmarshal(c.Spec.GetValue(), &spec) != nil || spec.Linux == nil {
-		return false
+		return ""
 	}
+	return spec.Linux.CgroupsPath
+}
+
+// filesIn reads files of a cgroup, those that are there.
+func filesIn(path string, names ...string) (texts []string) {
 	mounts, err := hierarchies()
-	if err != nil {
-		return false
+	if err != nil || path == "" {
+		return nil
 	}
 	for _, m := range mounts {
-		for _, file := range []string{"memory.oom_control", "memory.events"} { // v1 and v2
-			text, err := os.ReadFile(filepath.Join(m.Mountpoint, spec.Linux.CgroupsPath, file))
-			if err == nil && oomKills(string(text)) {
-				return true
+		for _, name := range names {
+			if text, err := os.ReadFile(filepath.Join(m.Mountpoint, path, name)); err == nil {
+				texts = append(texts, string(text))
 			}
 		}
 	}
-	return false
+	return texts
+}
+
+// processesIn are the processes in a cgroup.
+func processesIn(path string) (pids []int) {
+	for _, text := range filesIn(path, "cgroup.procs") {
+		for _, line := range strings.Fields(text) {
+			if pid, err := strconv.Atoi(line); err == nil && pid > 1 && !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// oomKilled reports that the kernel killed a process in the container's cgroup for want of memory. It
+// is asked while the task is not deleted, so the cgroup is still there.
+func oomKilled(c containers.Container) bool {
+	return slices.ContainsFunc(filesIn(cgroupOf(c), "memory.oom_control", "memory.events"), oomKills) // v1 and v2
 }
 
 func oomKills(text string) bool {

@@ -108,22 +108,25 @@ func TestCutOffStart(t *testing.T) {
 	clear(t, r.Runtime) // the rig sees that all three are gone
 }
 
-// TestForgotten: a container that containerd has forgotten, and runs, ends with its pod.
+// TestForgotten: a container that containerd has forgotten, and runs, ends before another is started in its place,
+// or with its pod.
 func TestForgotten(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) daemon{"stock": stockDaemon, "debian": debianDaemon} {
 		t.Run(name, func(t *testing.T) {
 			d := start(t)
 			r := newRig(t, d, "sleep 1000")
-			c := r.run(t)
-			if err := errors.Join(d.server.Kill(), forget(filepath.Dir(d.address), c.ID), d.server.Restart(t.Context())); err != nil {
+			c := r.runForgotten(t)
+			shim := parent(t, c.PID)
+			if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
 				t.Fatal(err)
 			}
-			if lost := find(t, r.Runtime, r.key, "main", 0); lost.State != pod.Exited {
-				t.Fatalf("not forgotten: %+v", lost)
+			if ended := find(t, r.Runtime, r.key, "main", 0); ended.ExitCode != 255 || !ended.Reaped {
+				t.Errorf("%+v", ended)
 			}
-			if err := syscall.Kill(c.PID, 0); err != nil {
-				t.Fatalf("it does not run: %v", err)
-			}
+			eventually(t, "it and its shim have ended", func() bool {
+				return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) && errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
+			})
+			c = r.runForgotten(t)
 			// Nor has it a record, as one has not that came to run when its pod was on its way out.
 			ctx, raw := raw(t, d)
 			if err := errors.Join(raw.ContainerService().Delete(ctx, c.ID), raw.SnapshotService("overlayfs").Remove(ctx, c.ID)); err != nil {
@@ -133,6 +136,22 @@ func TestForgotten(t *testing.T) {
 			eventually(t, "its process has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
 		})
 	}
+}
+
+// runForgotten starts a container, which runs on when containerd has forgotten it.
+func (r *rig) runForgotten(t *testing.T) pod.Container {
+	t.Helper()
+	c, d := r.run(t), r.daemon.server
+	if err := errors.Join(d.Kill(), forget(filepath.Dir(d.Address), c.ID), d.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if lost := find(t, r.Runtime, r.key, "main", c.Attempt); lost.State != pod.Exited {
+		t.Fatalf("not forgotten: %+v", lost)
+	}
+	if err := syscall.Kill(c.PID, 0); err != nil {
+		t.Fatalf("it does not run: %v", err)
+	}
+	return c
 }
 
 // forget removes what a containerd, which does not run, knows of the tasks of a container.

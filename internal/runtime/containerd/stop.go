@@ -83,6 +83,9 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 		case t != nil:
 			e = r.taskExit(c, t)
 		case r.ran(c):
+			if err := r.endRemains(ctx, c); err != nil {
+				return err
+			}
 			e = r.lostExit(c)
 		default:
 			return fmt.Errorf("container %s never ran", id)

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/core/containers"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // cutOffTime is for how long containerd may go on with the start of a container after whoever asked for it
@@ -114,6 +117,116 @@ func killShims(flags ...string) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// remainsTime is how long what was killed is given to end.
+const remainsTime = 10 * time.Second
+
+// endRemains kills what runs of an instance of which containerd has no task, as when the directory with all of
+// containerd's tasks was deleted: nobody would hear of its end, and a replacement would run beside it. It returns
+// when nothing runs any more.
+func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error {
+	shims := map[int]bool{}
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(remainsTime); ; {
+		left := 0
+		for _, pid := range processesIn(cgroupOf(c)) {
+			shim, mine := r.shimOf(pid)
+			if shim != 0 && !mine {
+				continue // another containerd's, that has a container of the same name
+			}
+			if shim != 0 {
+				shims[shim] = true
+			}
+			r.Log.Debug("ending what containerd has forgotten", "container", c.ID, "pid", pid)
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("ending what is left of %s: %w", c.ID, err)
+			}
+			left++
+		}
+		if left == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("ending what is left of %s: %d processes do not end", c.ID, left)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return r.endIdleShims(ctx, keyOf(c.Labels), shims)
+}
+
+// endIdleShims ends those of a pod's shims that serve nobody any more: containerd, which has no task of the pod,
+// does not know them.
+func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, shims map[int]bool) error {
+	if len(shims) == 0 {
+		return nil
+	}
+	found, err := r.containersOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, c := range found {
+		if t, err := r.task(ctx, c.ID); err != nil || t != nil {
+			return err
+		}
+	}
+	for shim := range shims {
+		for range 40 { // it hears of the end that was just made
+			if children(shim) == 0 {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if children(shim) > 0 {
+			continue // the pod's next instance that is reaped sees to it
+		}
+		if err := syscall.Kill(shim, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("ending a shim that serves nobody: %w", err)
+		}
+	}
+	return nil
+}
+
+// shimOf is the shim that a process descends from, 0 if there is none, and whether it is this containerd's.
+func (r *Runtime) shimOf(pid int) (shim int, mine bool) {
+	for pid > 1 {
+		parent, err := parentOf(pid)
+		if err != nil {
+			return 0, false
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(parent), "cmdline"))
+		if err != nil {
+			return 0, false
+		}
+		if args := strings.Split(string(text), "\x00"); isShim(args, nil) {
+			return parent, isShim(args, []string{"-namespace", r.Namespace, "-address", r.Address})
+		}
+		pid = parent
+	}
+	return 0, false
+}
+
+// children is how many children that have not ended a process has.
+func children(pid int) (n int) {
+	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
+	if err != nil {
+		return 0
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(text)) {
+			stat, err := os.ReadFile(filepath.Join("/proc", child, "stat"))
+			if end := strings.LastIndexByte(string(stat), ')'); err == nil && end >= 0 && !strings.HasPrefix(string(stat[end:]), ") Z") {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // isShim reports that a command line is of a shim with all of the given flags, each with its value.
