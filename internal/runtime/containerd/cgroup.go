@@ -175,7 +175,7 @@ func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 			removed[path] = true
 			err := removeTree(dir)
 			if errors.Is(err, syscall.EBUSY) {
-				err = errors.Join(r.endForgotten(ctx, dir), removeEmptied(ctx, dir))
+				err = errors.Join(r.endForgotten(ctx, m.Mountpoint, path), removeEmptied(ctx, dir))
 			}
 			if err != nil {
 				all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))

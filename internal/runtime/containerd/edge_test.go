@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/containerd/containerd/v2/client"
@@ -231,4 +233,48 @@ func TestMounts(t *testing.T) {
 	if got, err := os.ReadFile(dir + "/rw/file"); err != nil || string(got) != "written\n" {
 		t.Errorf("%q, %v", got, err)
 	}
+}
+
+// TestExecLeavesNoPipes: what a command was run through goes with it, also when its container ends meanwhile and is
+// reaped at once.
+func TestExecLeavesNoPipes(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	for range 3 {
+		c := r.run(t)
+		if code, err := r.Exec(t.Context(), c.ID, []string{"true"}, runtime.ExecIO{Stdout: io.Discard}); err != nil || code != 0 {
+			t.Fatal(code, err)
+		}
+		ended := make(chan struct{})
+		held := &held{begun: make(chan struct{}), release: make(chan struct{})}
+		go func() {
+			defer close(ended)
+			_, _ = r.Exec(t.Context(), c.ID, []string{"sh", "-c", "echo begun; sleep 1000"}, runtime.ExecIO{Stdout: held})
+		}()
+		<-held.begun
+		if err := r.SignalContainer(t.Context(), c.ID, "KILL"); err != nil {
+			t.Fatal(err)
+		}
+		r.ended(t, c.Attempt)
+		if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		close(held.release)
+		<-ended
+		if left, err := filepath.Glob(d.dirs.Fifos() + "/*"); err != nil || len(left) > 0 {
+			t.Fatal(left, err)
+		}
+	}
+}
+
+// held is an output that takes its first bytes and says so, and nothing more until it is released.
+type held struct {
+	once           sync.Once
+	begun, release chan struct{}
+}
+
+func (h *held) Write(p []byte) (int, error) {
+	h.once.Do(func() { close(h.begun) })
+	<-h.release
+	return len(p), nil
 }

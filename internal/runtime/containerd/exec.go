@@ -49,13 +49,27 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		if !dead { // one that never started has nothing to be killed
 			how = append(how, client.WithProcessKill)
 		}
-		if _, err := p.Delete(clean, how...); err != nil && !isNotFound(err) {
-			r.Log.Debug("an exec'd process was not removed", "container", id, "why", err)
+		if _, err := p.Delete(clean, how...); err != nil {
+			r.abandon(p, id, err)
 		}
 	}()
 	code, err := r.follow(ctx, p, streams, ended)
 	dead = err == nil
 	return code, err
+}
+
+// abandon removes the pipes of a process that could not be removed: as a rule it went with its container.
+func (r *Runtime) abandon(p client.Process, id string, why error) {
+	if isNotFound(why) {
+		why = nil
+	}
+	if streams := p.IO(); streams != nil {
+		streams.Cancel()
+		why = errors.Join(why, streams.Close())
+	}
+	if why != nil {
+		r.Log.Debug("an exec'd process was not removed", "container", id, "why", why)
+	}
 }
 
 // somewhere is w: a shim takes all streams or none.

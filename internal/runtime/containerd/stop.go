@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -136,6 +137,11 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	if _, ended := exitOf(c.Labels); !ended && !r.ran(c) {
 		if err := r.endStrayShims(ctx, ids, c.CreatedAt.Add(cutOffTime)); err != nil {
 			return err
+		}
+		for _, id := range ids {
+			if _, err := r.endProcesses(ctx, id, filepath.Join(filepath.Dir(cgroupOf(c)), id)); err != nil {
+				return err
+			}
 		}
 	}
 	for _, id := range ids {

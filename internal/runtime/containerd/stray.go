@@ -49,11 +49,10 @@ func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Ti
 	}
 }
 
-// endForgotten ends the containers that have a cgroup in a removed pod's and no task: containerd was asked for
-// them by a podrun that was killed, and forgot them. Neither their shims nor runc, which knows them by the
-// namespace, are another's; what else is in the cgroup is left alone.
-func (r *Runtime) endForgotten(ctx context.Context, podCgroup string) error {
-	entries, err := os.ReadDir(podCgroup)
+// endForgotten ends the containers that have a cgroup in a removed pod's, at path in the hierarchy at mount, and no
+// task: containerd was asked for them by a podrun that was killed, and forgot them, or has lost its directory.
+func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
+	entries, err := os.ReadDir(filepath.Join(mount, path))
 	if err != nil {
 		return err
 	}
@@ -74,6 +73,9 @@ func (r *Runtime) endForgotten(ctx context.Context, podCgroup string) error {
 			return fmt.Errorf("ending the shim of %s, which containerd has forgotten: %w", id, err)
 		}
 		r.layGhost(ctx, id)
+		if _, err := r.endProcesses(ctx, id, filepath.Join(path, id)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -126,38 +128,47 @@ const remainsTime = 10 * time.Second
 // containerd's tasks was deleted: nobody would hear of its end, and a replacement would run beside it. It returns
 // when nothing runs any more.
 func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error {
-	shims := map[int]bool{}
+	shims, err := r.endProcesses(ctx, c.ID, cgroupOf(c))
+	if err != nil {
+		return err
+	}
+	return r.endIdleShims(ctx, keyOf(c.Labels), shims)
+}
+
+// endProcesses kills the processes in a container's cgroup, and returns the shims that they had when they have
+// ended. What another containerd's shim serves is left alone: that one has a container of the same name.
+func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (shims map[int]bool, err error) {
+	shims = map[int]bool{}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for end := time.Now().Add(remainsTime); ; {
 		left := 0
-		for _, pid := range processesIn(cgroupOf(c)) {
+		for _, pid := range processesIn(cgroupPath) {
 			shim, mine := r.shimOf(pid)
 			if shim != 0 && !mine {
-				continue // another containerd's, that has a container of the same name
+				continue
 			}
 			if shim != 0 {
 				shims[shim] = true
 			}
-			r.Log.Debug("ending what containerd has forgotten", "container", c.ID, "pid", pid)
+			r.Log.Debug("ending what containerd has forgotten", "container", id, "pid", pid)
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("ending what is left of %s: %w", c.ID, err)
+				return nil, fmt.Errorf("ending what is left of %s: %w", id, err)
 			}
 			left++
 		}
 		if left == 0 {
-			break
+			return shims, nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("ending what is left of %s: %d processes do not end", c.ID, left)
+			return nil, fmt.Errorf("ending what is left of %s: %d processes do not end", id, left)
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
-	return r.endIdleShims(ctx, keyOf(c.Labels), shims)
 }
 
 // endIdleShims ends those of a pod's shims that serve nobody any more: containerd, which has no task of the pod,
