@@ -42,6 +42,9 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if err := flock(users, unix.LOCK_UN); err != nil {
 		return false, err
 	}
+	if isUnreachable(o, users) { // no client will come
+		return true, nil
+	}
 	if err := pause(ctx, o.IdleGrace); err != nil {
 		return false, err
 	}

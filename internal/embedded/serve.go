@@ -2,11 +2,13 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/containerd/containerd/v2/cmd/containerd/server"
 	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
@@ -25,6 +27,21 @@ const readyEnv = "PODRUN_CONTAINERD_READY_FD"
 // maxShimSocketDir is the longest directory, in bytes, that containerd takes for its shims' sockets.
 const maxShimSocketDir = 42
 
+// rootPatience is how long a daemon waits for the root directory: one whose run directory was removed ends soon.
+const rootPatience = DefaultIdleGrace + time.Second
+
+func lockRoot(ctx context.Context, o Options) (*os.File, error) {
+	for end := time.Now().Add(rootPatience); ; {
+		root, err := lockDaemon(rootLock(o.Dirs))
+		if !errors.Is(err, ErrRunning) || time.Now().After(end) {
+			return root, err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // Serve runs containerd in this process until ctx ends or nothing needs it any more; both are success.
 // It changes the process as a whole (containerd's log and plugin registry, TMPDIR, umask), so it is called once, in a
 // process of its own, which ends when it has returned.
@@ -39,7 +56,7 @@ func Serve(ctx context.Context, o Options) error {
 		return err
 	}
 	defer lock.Close()
-	root, err := lockDaemon(rootLock(o.Dirs))
+	root, err := lockRoot(ctx, o)
 	if err != nil {
 		return fmt.Errorf("%s is in use by a podrun with another run directory: %w", o.Dirs.Containerd(), err)
 	}

@@ -111,6 +111,9 @@ func (j *judge) end(o pod.Observed, why string) bool {
 // keep brings the pod to what is wanted. Revisions of before are stopped first and wholly; they are
 // cleared away last, because nobody waits for that.
 func (j *judge) keep() {
+	if j.reapLost() {
+		return
+	}
 	mine, old := j.in.Observed.Split(j.in.Pod.UID)
 	if j.stopAll(old, "manifest changed") {
 		j.waitAll(j.notYet())
@@ -365,6 +368,18 @@ func (j *judge) reapAll(o pod.Observed) {
 			j.do(Reap{ID: c.ID, Container: c.Name})
 		}
 	}
+}
+
+// reapLost reaps what nobody saw the end of, before anything is started in its place: its process may run on, which
+// is for the one who reaps to find out. Nothing outlives a boot.
+func (j *judge) reapLost() (found bool) {
+	for _, c := range j.in.Observed.Containers {
+		if c.State == pod.Exited && !c.Reaped && c.Reason == pod.ReasonLost && c.Boot == j.in.Boot {
+			j.do(Reap{ID: c.ID, Container: c.Name})
+			found = true
+		}
+	}
+	return found
 }
 
 // again reports that what is left of the wanted revision is not of this run: it is cleared away whole and

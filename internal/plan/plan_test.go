@@ -312,3 +312,20 @@ func TestCrashLoopMessage(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestLostIsReapedFirst: what nobody saw the end of may run on, which is found out before another takes its place.
+func TestLostIsReapedFirst(t *testing.T) {
+	lost := func(c *pod.Container) { c.ExitCode, c.Reason = 255, pod.ReasonLost }
+	earlier := func(c *pod.Container) { c.Boot = "another" }
+	p := func() *v1.Pod { return wanted(v1.RestartPolicyAlways, "a") }
+	compare(t, []planCase{
+		{"in this boot", Input{Pod: p(), Images: allReady, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Exited, lost))}, `
+reap a a0`},
+		{"it is replaced when it is reaped", Input{Pod: p(), Images: allReady, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Exited, lost, reaped))}, `
+start a attempt 1 back-off 1 (exit code 255)
+a waits: ContainerCreating`},
+		{"nothing outlives a boot", Input{Pod: p(), Images: allReady, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Exited, lost, earlier))}, `
+start a attempt 1 back-off 0 (machine was restarted)
+a waits: ContainerCreating`},
+	})
+}

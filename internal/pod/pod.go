@@ -36,6 +36,9 @@ const (
 	Exited
 )
 
+// ReasonLost is the reason of an exit that nobody saw, as the kubelet names it.
+const ReasonLost = "ContainerStatusUnknown"
+
 func (s State) String() string {
 	return [...]string{"unknown", "created", "running", "exited"}[s]
 }

@@ -61,7 +61,7 @@ const (
 	reasonError      = "Error"
 	reasonOOM        = "OOMKilled"
 	reasonStartError = "StartError"
-	reasonLost       = "ContainerStatusUnknown"
+	reasonLost       = pod.ReasonLost
 )
 
 // Exit codes that no process gave.

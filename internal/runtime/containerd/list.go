@@ -309,9 +309,10 @@ func (r *Runtime) ran(c containers.Container) bool {
 	if r.boot != c.Labels[labelBoot] || r.started(c) {
 		return true
 	}
-	newest, _ := r.noted(pod.UID(c.Labels[labelPodUID]), savedPod{})
+	own := record(c)
+	newest, _ := r.noted(own.UID, savedPod{})
 	for _, n := range newest {
-		if n.ID == c.ID && n.State != pod.Created {
+		if n.ID == c.ID && n.State != pod.Created || n.Name == own.Name && n.Attempt > own.Attempt {
 			return true
 		}
 	}

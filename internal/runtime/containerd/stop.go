@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -58,9 +59,30 @@ func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string)
 		ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL,
 	})
 	if isGone(err) {
-		return nil
+		return r.signalForgotten(ctx, c, number)
 	}
 	return mapped("signalling "+id, err)
+}
+
+// signalForgotten signals a container of which containerd's shim, or what it runs containers by, says that there is
+// none. That is so as a rule; but when the directory of what runs was deleted, its process runs on.
+func (r *Runtime) signalForgotten(ctx context.Context, c containers.Container, signal syscall.Signal) error {
+	t, err := r.task(ctx, c.ID)
+	if err != nil || t == nil || t.Status != task.Status_RUNNING {
+		return err
+	}
+	path := cgroupOf(c)
+	if signal == syscall.SIGKILL {
+		_, err := r.endProcesses(ctx, c.ID, path)
+		return err
+	}
+	if !slices.Contains(processesIn(path), int(t.Pid)) {
+		return nil
+	}
+	if err := syscall.Kill(int(t.Pid), signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signalling %s: %w", c.ID, err)
+	}
+	return nil
 }
 
 // ReapContainer implements runtime.Containers. The exit is written before the task is deleted: cut in

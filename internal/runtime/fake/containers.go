@@ -277,7 +277,7 @@ func (r *Runtime) Reboot(boot string) {
 	clear(r.sandboxes)
 	for _, c := range r.containers {
 		if c.State == pod.Running {
-			c.State, c.PID, c.ExitCode, c.Reason = pod.Exited, 0, 255, "ContainerStatusUnknown"
+			c.State, c.PID, c.ExitCode, c.Reason = pod.Exited, 0, 255, pod.ReasonLost
 		}
 	}
 	for ch := range r.rings {
