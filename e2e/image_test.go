@@ -28,7 +28,7 @@ type hub struct {
 // newHub makes a registry that has the tuned image as team/tuned:1.
 func newHub(t *testing.T) *hub {
 	t.Helper()
-	h := &hub{t: t, handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), address: "127.0.0.1:0"}
+	h := &hub{t: t, handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), address: net.JoinHostPort("127.0.0.1", freePort(t))}
 	h.up()
 	t.Cleanup(h.down)
 	image, err := tarball.ImageFromPath(setup.tuned, nil)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,15 +20,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// freePort is a port of the machine's that nobody has now.
+// freePort is a port of the machine's that nobody has now, and that the kernel gives nobody unasked.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	must(t, err)
-	return port
+	for range 100 {
+		port := strconv.Itoa(10000 + rand.IntN(20000))
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			must(t, l.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // web is a pod that serves its own name at a port of the machine's.

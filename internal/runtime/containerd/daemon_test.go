@@ -102,6 +102,7 @@ func embeddedDaemon(t testing.TB) daemon {
 	t.Cleanup(func() {
 		lease.Close()
 		eventually(t, "the daemon ends when nothing needs it", func() bool { return !embedded.Running(dirs) })
+		eventually(t, "its shims have ended", func() bool { return len(shims(t, lease.Address())) == 0 })
 	})
 	return daemon{dirs: dirs, address: lease.Address(), shim: dirs.Shim()}
 }
@@ -286,4 +287,20 @@ func eventually(t testing.TB, what string, so func() bool) {
 		}
 	}
 	t.Errorf("not so within 20 s: %s", what)
+}
+
+// shims are the command lines of a containerd's shims.
+func shims(t testing.TB, address string) (lines []string) {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if line := strings.ReplaceAll(string(text), "\x00", " "); err == nil && strings.Contains(line, "containerd-shim") && strings.Contains(line, " -address "+address) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }

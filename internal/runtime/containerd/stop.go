@@ -155,9 +155,15 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	if !there {
 		return nil // the mark of one that somebody else removed goes with its revision
 	}
-	ids := append([]string{id}, earlier(c.Labels)...)
+	cutOff := earlier(c.Labels)
+	if len(cutOff) > 0 {
+		if err := r.endCutOff(ctx, c, cutOff); err != nil {
+			return err
+		}
+	}
+	ids := append([]string{id}, cutOff...)
 	if _, ended := exitOf(c.Labels); !ended && !r.ran(c) {
-		if err := r.endStrayShims(ctx, ids, c.CreatedAt.Add(cutOffTime)); err != nil {
+		if err := r.endStrayShims(ctx, ids, c.CreatedAt.Add(cutOffTime), anyShim); err != nil {
 			return err
 		}
 		for _, id := range ids {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
 
 	"podrun.io/podrun/internal/pod"
@@ -22,10 +23,36 @@ import (
 // was killed: it gives the start up, but a shim may come of it all the same.
 const cutOffTime = 2 * time.Second
 
-// endStrayShims ends the shims that were started for containers which never ran, until the given time has
-// come. Such a shim serves nobody: the caller knows that nothing of the pod lives. containerd itself has
-// forgotten it.
-func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Time) error {
+// endCutOff ends the shims that came of the cut-off starts before the one that has the record c. While the pod
+// lives it may share one of them: then only such go as have no container, if none has just ended.
+func (r *Runtime) endCutOff(ctx context.Context, c containers.Container, cutOff []string) error {
+	found, err := r.containersOf(ctx, keyOf(c.Labels))
+	if err != nil {
+		return err
+	}
+	which := anyShim
+	for _, other := range found {
+		t, err := r.task(ctx, other.ID)
+		switch {
+		case err != nil:
+			return err
+		case t != nil && t.Status == task.Status_STOPPED:
+			return nil
+		case t != nil:
+			which = hasNoChildren
+		}
+	}
+	return r.endStrayShims(ctx, cutOff, c.CreatedAt.Add(cutOffTime), which)
+}
+
+func anyShim(int) bool { return true }
+
+func hasNoChildren(pid int) bool { return children(pid) == 0 }
+
+// endStrayShims ends those shims that were started for containers which never ran, until the given time has
+// come. Such a shim serves nobody: the caller knows that nothing of the pod lives, or which serve nobody. containerd
+// itself has forgotten it.
+func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Time, which func(pid int) bool) error {
 	for {
 		for _, id := range ids {
 			t, err := r.task(ctx, id)
@@ -33,7 +60,7 @@ func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Ti
 				return err
 			}
 			if t == nil {
-				if err := killShims("-namespace", r.Namespace, "-id", id); err != nil {
+				if err := killShims(which, "-namespace", r.Namespace, "-id", id); err != nil {
 					return fmt.Errorf("ending what a start of %s left: %w", id, err)
 				}
 			}
@@ -69,7 +96,7 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 			continue
 		}
 		r.Log.Info("ending a container that containerd has forgotten", "container", id)
-		if err := killShims("-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
+		if err := killShims(anyShim, "-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
 			return fmt.Errorf("ending the shim of %s, which containerd has forgotten: %w", id, err)
 		}
 		r.layGhost(ctx, id)
@@ -95,11 +122,11 @@ func (r *Runtime) sweepShims(ctx context.Context) error {
 	if len(running.Tasks)+len(known) > 0 {
 		return nil
 	}
-	return killShims("-namespace", r.Namespace, "-address", r.Address)
+	return killShims(anyShim, "-namespace", r.Namespace, "-address", r.Address)
 }
 
-// killShims kills the shims that were started with all of the given flags.
-func killShims(flags ...string) error {
+// killShims kills those of the shims that were started with all of the given flags.
+func killShims(which func(pid int) bool, flags ...string) error {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return err
@@ -113,6 +140,9 @@ func killShims(flags ...string) error {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {
 			return err
+		}
+		if !which(pid) {
+			continue
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			failed = append(failed, err)
@@ -177,14 +207,8 @@ func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, shims map[int]b
 	if len(shims) == 0 {
 		return nil
 	}
-	found, err := r.containersOf(ctx, key)
-	if err != nil {
+	if idle, err := r.idle(ctx, key); err != nil || !idle {
 		return err
-	}
-	for _, c := range found {
-		if t, err := r.task(ctx, c.ID); err != nil || t != nil {
-			return err
-		}
 	}
 	for shim := range shims {
 		for range 40 { // it hears of the end that was just made
@@ -201,6 +225,20 @@ func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, shims map[int]b
 		}
 	}
 	return nil
+}
+
+// idle reports that containerd has no task of the pod.
+func (r *Runtime) idle(ctx context.Context, key pod.Key) (bool, error) {
+	found, err := r.containersOf(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range found {
+		if t, err := r.task(ctx, c.ID); err != nil || t != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // shimOf is the shim that a process descends from, 0 if there is none, and whether it is this containerd's.
