@@ -18,6 +18,7 @@ import (
 type sourceFlags struct {
 	manifests                 []string
 	nodeName                  string
+	noNodeSuffix              bool
 	fileCheckFrequency        time.Duration
 	strictPermissions         bool
 	podSecurity               string
@@ -30,6 +31,7 @@ type sourceFlags struct {
 func (s *sourceFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"}, "directory or file of manifests; repeatable")
 	f.StringVar(&s.nodeName, "node-name", "", "suffix of the pods' names (default: the hostname, in lower case)")
+	addNoNodeSuffix(f, &s.noNodeSuffix)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second, "how often manifests are read again though nothing was notified")
 	f.BoolVar(&s.strictPermissions, "strict-permissions", false, "refuse manifests that others than root and their owner can write, instead of warning")
 	addPodSecurity(f, &s.podSecurity)
@@ -39,6 +41,11 @@ func (s *sourceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.certFile, "manifest-url-cert-file", "", "client certificate to show to the URL's server, in PEM")
 	f.StringVar(&s.keyFile, "manifest-url-key-file", "", "key of the client certificate, in PEM")
 	f.DurationVar(&s.httpCheckFrequency, "http-check-frequency", 20*time.Second, "how often the URL is asked, give or take a tenth")
+}
+
+// addNoNodeSuffix adds the flag that leaves pods' names alone.
+func addNoNodeSuffix(f *pflag.FlagSet, to *bool) {
+	f.BoolVar(to, "no-node-suffix", false, "leave the pods' names as their manifests give them, without the node's name")
 }
 
 // addPodSecurity adds the flag that says what pods may ask for.
@@ -65,7 +72,7 @@ func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
 	o.NodeName = node
 	o.Sources = agent.SourceOptions{
 		Manifests: s.manifests, Default: !c.Flags().Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
-		StrictPermissions: s.strictPermissions, Policy: policy,
+		StrictPermissions: s.strictPermissions, Policy: policy, NoSuffix: s.noNodeSuffix,
 		URL: s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
 		HTTPCheckFrequency: s.httpCheckFrequency,
 	}

@@ -15,6 +15,7 @@ import (
 
 func (a *app) validateCommand() *cobra.Command {
 	var output, node, podSecurity string
+	var noSuffix bool
 	c := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
 		Short: "Check manifests as serve would",
@@ -34,11 +35,12 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, fmt.Errorf("--pod-security %w", err))
 			}
-			return a.validate(c.Context(), paths, manifest.FileOptions{NodeName: node, Policy: policy}, output)
+			return a.validate(c.Context(), paths, manifest.FileOptions{NodeName: node, NoSuffix: noSuffix, Policy: policy}, output)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
 	c.Flags().StringVar(&node, "node-name", "", "the node's name (default: the host's, lower case)")
+	addNoNodeSuffix(c.Flags(), &noSuffix)
 	addPodSecurity(c.Flags(), &podSecurity)
 	return c
 }
@@ -108,7 +110,7 @@ func (a *app) snapshot(ctx context.Context, path string, o manifest.FileOptions)
 	s := manifest.Snapshot{Source: manifest.Stdin, Err: err}
 	if err == nil {
 		from := manifest.Origin{Source: manifest.SourceFile, Path: manifest.Stdin}
-		loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: from, NodeName: o.NodeName, Policy: o.Policy})
+		loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: from, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy})
 		s.Pods, s.Objects = loaded.Pods, loaded.Objects
 		if err != nil {
 			s.Problems = []manifest.Problem{{Origin: from, Err: err}}

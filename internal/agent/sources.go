@@ -24,6 +24,8 @@ type SourceOptions struct {
 	FileCheckFrequency time.Duration
 	// StrictPermissions refuses files that others than root and their owner can write.
 	StrictPermissions bool
+	// NoSuffix leaves the pods' names as their manifests give them.
+	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
 	Policy *manifest.Policy
 	// URL serves manifests; empty: none does. What is said of the fields below in manifest.HTTPOptions
@@ -58,18 +60,18 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		}
 		seen[path] = true
 		if path == manifest.Stdin {
-			all = append(all, manifest.NewStdin(o.Stdin, o.NodeName, s.Policy))
+			all = append(all, manifest.NewStdin(o.Stdin, manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy}))
 			continue
 		}
 		all = append(all, manifest.NewFile(manifest.FileOptions{
-			Path: path, NodeName: o.NodeName, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
+			Path: path, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
 			StrictPermissions: s.StrictPermissions, Optional: s.Default && s.URL != "" && !from(running, path),
 		}))
 	}
 	if s.URL != "" {
 		h, err := manifest.NewHTTP(manifest.HTTPOptions{
 			URL: s.URL, Headers: s.URLHeaders, CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
-			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, Policy: s.Policy, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Log: o.Log,
+			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Log: o.Log,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUsage, err)

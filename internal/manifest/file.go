@@ -29,8 +29,10 @@ const (
 // FileOptions describe a file source.
 type FileOptions struct {
 	// Path is a directory or a file; it need not exist yet.
-	Path     string
+	Path string
+	// NodeName and NoSuffix are those of LoadOptions.
 	NodeName string
+	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
 	Policy *Policy
 	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
@@ -61,7 +63,7 @@ func NewFile(o FileOptions) *File {
 		path = abs
 	}
 	s := newScanner(path, o.NodeName)
-	s.policy = o.Policy
+	s.policy, s.noSuffix = o.Policy, o.NoSuffix
 	s.optional, s.strict = o.Optional, o.StrictPermissions
 	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s}
 }
@@ -174,14 +176,15 @@ func (w *watches) follow(paths []string) (polled bool) {
 // Text is a source whose manifest is given once, as on standard input.
 type Text struct{ snapshot Snapshot }
 
-// NewStdin reads r to its end.
-func NewStdin(r io.Reader, nodeName string, policy *Policy) *Text {
+// NewStdin reads r to its end. The options' origin is standard input.
+func NewStdin(r io.Reader, o LoadOptions) *Text {
 	origin := Origin{Source: SourceFile, Path: Stdin}
+	o.Origin = origin
 	data, err := io.ReadAll(io.LimitReader(r, maxRead))
 	if err != nil {
 		return &Text{Snapshot{Source: Stdin, Err: err}}
 	}
-	loaded, err := Load(data, LoadOptions{Origin: origin, NodeName: nodeName, Policy: policy})
+	loaded, err := Load(data, o)
 	seen(loaded.Pods, nil, time.Now())
 	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: problems(origin, true, err)}}
 }

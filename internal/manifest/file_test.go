@@ -349,11 +349,11 @@ func TestReadOnce(t *testing.T) {
 	if got := says(Read(t.Context(), FileOptions{Path: filepath.Join(dir, "none"), NodeName: "node1"})); got != "error" {
 		t.Errorf("read %q", got)
 	}
-	text := NewStdin(strings.NewReader(podText("a", "i:1")), "node1", nil)
+	text := NewStdin(strings.NewReader(podText("a", "i:1")), LoadOptions{NodeName: "node1"})
 	if got := says(text.snapshot); got != "a=i:1" {
 		t.Errorf("read %q", got)
 	}
-	if got := NewStdin(strings.NewReader("{"), "node1", nil).snapshot.Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
+	if got := NewStdin(strings.NewReader("{"), LoadOptions{NodeName: "node1"}).snapshot.Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
 		t.Errorf("error %q", got)
 	}
 }

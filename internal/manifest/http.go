@@ -29,7 +29,9 @@ type HTTPOptions struct {
 	CAFile, CertFile, KeyFile string
 	// CheckFrequency is DefaultHTTPCheckFrequency if it is 0.
 	CheckFrequency time.Duration
-	NodeName       string
+	// NodeName and NoSuffix are those of LoadOptions.
+	NodeName string
+	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
 	Policy *Policy
 	// CacheDir keeps the last good set over a reboot; empty: it is not kept.
@@ -80,7 +82,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		log:      o.Log,
 		client:   newHTTPClient(*u, header, d),
 		cache:    cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: digest([]byte(o.URL))},
-		standing: standing{url: o.URL, shown: maskURL(o.URL), node: o.NodeName, policy: o.Policy},
+		standing: standing{url: o.URL, shown: maskURL(o.URL), node: o.NodeName, noSuffix: o.NoSuffix, policy: o.Policy},
 	}, nil
 }
 

@@ -80,6 +80,7 @@ type standing struct {
 	// url is as given, with its credentials; only the identity of pods is made from it. shown is for
 	// all other uses.
 	url, shown, node string
+	noSuffix         bool
 	policy           *Policy
 	// good is the newest set that could be used; nil if there was none.
 	good *goodSet
@@ -150,7 +151,7 @@ func (s *standing) take(a answer, hash string, now time.Time) {
 
 // load reads a body's pods. Their identity is of the URL as given, all that is shown of the masked one.
 func (s *standing) load(body []byte) (Loaded, error) {
-	loaded, err := Load(body, LoadOptions{Origin: Origin{Source: SourceHTTP, Path: s.url}, NodeName: s.node, Policy: s.policy})
+	loaded, err := Load(body, LoadOptions{Origin: Origin{Source: SourceHTTP, Path: s.url}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
 	if err == nil {
 		for _, p := range loaded.Pods {
 			p.Annotations[AnnotationManifest] = s.shown

@@ -23,8 +23,9 @@ const Stdin = "-"
 type LoadOptions struct {
 	// Origin is part of the identity of pods without a metadata.uid, and named in errors.
 	Origin Origin
-	// NodeName becomes the pods' suffix, in lower case.
+	// NodeName becomes the pods' suffix, in lower case, unless NoSuffix leaves their names as they are.
 	NodeName string
+	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
 	Policy *Policy
 }
@@ -218,7 +219,7 @@ func (l *loader) pod(o object) {
 		errs = append(errs, document.Error{Message: err.Error()})
 	}
 	setDefaults(p)
-	for _, e := range validate(p, l.NodeName) {
+	for _, e := range validate(p, l.LoadOptions) {
 		if !explained(errs, e.Field) {
 			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
 		}

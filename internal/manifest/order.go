@@ -23,13 +23,18 @@ func After(p *v1.Pod) []pod.Key {
 	if !ok {
 		return nil
 	}
+	// All pods of a node are named alike.
+	suffix := "-" + p.Spec.NodeName
+	if !strings.HasSuffix(p.Name, suffix) {
+		suffix = ""
+	}
 	var keys []pod.Key
 	for _, name := range strings.Split(value, ",") {
 		namespace, name, named := strings.Cut(strings.TrimSpace(name), "/")
 		if !named {
 			namespace, name = p.Namespace, namespace
 		}
-		keys = append(keys, pod.Key{Namespace: namespace, Name: fullName(name, p.Spec.NodeName)})
+		keys = append(keys, pod.Key{Namespace: namespace, Name: name + suffix})
 	}
 	return keys
 }

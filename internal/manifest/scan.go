@@ -20,6 +20,7 @@ import (
 type scanner struct {
 	policy     *Policy
 	path, node string
+	noSuffix   bool
 	files      map[string]*entry
 	err        error
 	// optional: there may be nothing at path until there was something.
@@ -241,7 +242,7 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 		return result
 	}
 	e.hash = digest(data)
-	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node, Policy: s.policy})
+	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
 	if e.err = err; err == nil {
 		seen(loaded.Pods, e.pods, now)
 		e.pods, e.objects, e.good = loaded.Pods, loaded.Objects, true

@@ -17,7 +17,7 @@ import (
 // canonical JSON of the manifest, before any default.
 func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	if p.Name != "" {
-		p.Name = fullName(p.Name, o.NodeName)
+		p.Name = o.fullName(p.Name)
 	}
 	p.Spec.NodeName = o.NodeName
 	if p.UID == "" {
@@ -34,7 +34,13 @@ func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	}
 }
 
-func fullName(name, node string) string { return name + "-" + node }
+// fullName is the name on this node of the pod that its manifest gives this one.
+func (o LoadOptions) fullName(name string) string {
+	if o.NoSuffix {
+		return name
+	}
+	return name + "-" + o.NodeName
+}
 
 // uid is the identity of a manifest without one of its own: of its content, its node and its place.
 func uid(written []byte, o LoadOptions) types.UID {

@@ -83,6 +83,36 @@ spec:
 	}
 }
 
+// TestNoSuffix: pods may keep the names of their manifests; all else stays as it is.
+func TestNoSuffix(t *testing.T) {
+	t.Parallel()
+	load := func(noSuffix bool, name string) (*v1.Pod, error) {
+		loaded, err := Load([]byte(podText(name, "i:1")), LoadOptions{Origin: Origin{Source: SourceFile, Path: "/p/a.yaml"}, NodeName: "Node1", NoSuffix: noSuffix})
+		if err != nil {
+			return nil, err
+		}
+		return loaded.Pods[0], nil
+	}
+	with, err := load(false, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := load(true, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if with.Name != "web-node1" || without.Name != "web" || without.UID != with.UID || without.Spec.NodeName != "node1" {
+		t.Errorf("%s %s, %s %s on %s", with.Name, with.UID, without.Name, without.UID, without.Spec.NodeName)
+	}
+	// What more follows a dash is missing.
+	if _, err := load(true, "web-"); err == nil || !strings.Contains(err.Error(), "metadata.name") {
+		t.Errorf("a name that ends in a dash: %v", err)
+	}
+	if _, err := load(false, "web-"); err != nil {
+		t.Errorf("a name that ends in a dash before the node's: %v", err)
+	}
+}
+
 func TestSameRun(t *testing.T) {
 	t.Parallel()
 	one := func(path, text string) *v1.Pod {

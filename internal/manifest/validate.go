@@ -15,8 +15,8 @@ import (
 
 // validate judges a pod with its defaults, before it gets its identity, as the API server would judge
 // its creation, for all that podrun supports; beyond that, that its names fit where podrun uses them.
-func validate(p *v1.Pod, node string) field.ErrorList {
-	errs := validateMeta(p, node, field.NewPath("metadata"))
+func validate(p *v1.Pod, o LoadOptions) field.ErrorList {
+	errs := validateMeta(p, o, field.NewPath("metadata"))
 	path := field.NewPath("spec")
 	s := &p.Spec
 	volumes, more := validateVolumes(s.Volumes, path.Child("volumes"))
@@ -28,8 +28,8 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
 	errs = append(errs, validateNames(s, path)...)
-	if s.NodeName != "" && s.NodeName != node {
-		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", node)))
+	if s.NodeName != "" && s.NodeName != o.NodeName {
+		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", o.NodeName)))
 	}
 	if s.ActiveDeadlineSeconds != nil {
 		errs = append(errs, invalid(path.Child("activeDeadlineSeconds"), *s.ActiveDeadlineSeconds,
@@ -57,9 +57,9 @@ func validate(p *v1.Pod, node string) field.ErrorList {
 	return errs
 }
 
-func validateMeta(p *v1.Pod, node string, path *field.Path) field.ErrorList {
+func validateMeta(p *v1.Pod, o LoadOptions, path *field.Path) field.ErrorList {
 	meta := p.ObjectMeta
-	if full := fullName(p.Name, node); p.Name != "" && len(validation.IsDNS1123Subdomain(full)) == 0 {
+	if full := o.fullName(p.Name); p.Name != "" && len(validation.IsDNS1123Subdomain(full)) == 0 {
 		meta.Name = full // a name may end in a dash when more follows
 	}
 	errs := apivalidation.ValidateObjectMeta(&meta, true, apivalidation.NameIsDNSSubdomain, path)
@@ -69,7 +69,7 @@ func validateMeta(p *v1.Pod, node string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("uid"), p.UID,
 			"must be at most 63 letters, digits, '.', '_' and '-', and begin with a letter or digit"))
 	}
-	full := fullName(p.Name, node)
+	full := o.fullName(p.Name)
 	if p.Name == "" || meta.Name != full && len(validation.IsDNS1123Subdomain(p.Name)) > 0 {
 		return errs
 	}
