@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"text/template"
@@ -25,21 +26,26 @@ func bare(object any) (any, error) {
 	return out, err
 }
 
-// parseJSONPath returns what makes an object's text by a template as kubectl's -o jsonpath takes it.
-func parseJSONPath(text string) (func(any) ([]byte, error), error) {
-	path := jsonpath.New("output").AllowMissingKeys(true)
-	if err := path.Parse(text); err != nil {
-		return nil, err
-	}
+// filled makes an object's text by the execution of a parsed template.
+func filled(execute func(io.Writer, any) error) func(any) ([]byte, error) {
 	return func(object any) ([]byte, error) {
 		plain, err := bare(object)
 		if err != nil {
 			return nil, err
 		}
 		var out bytes.Buffer
-		err = path.Execute(&out, plain)
+		err = execute(&out, plain)
 		return out.Bytes(), err
-	}, nil
+	}
+}
+
+// parseJSONPath returns what makes an object's text by a template as kubectl's -o jsonpath takes it.
+func parseJSONPath(text string) (func(any) ([]byte, error), error) {
+	path := jsonpath.New("output").AllowMissingKeys(true)
+	if err := path.Parse(text); err != nil {
+		return nil, err
+	}
+	return filled(path.Execute), nil
 }
 
 // parseGoTemplate does the same for Go's templates, with kubectl's functions.
@@ -48,15 +54,7 @@ func parseGoTemplate(text string) (func(any) ([]byte, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(object any) ([]byte, error) {
-		plain, err := bare(object)
-		if err != nil {
-			return nil, err
-		}
-		var out bytes.Buffer
-		err = t.Execute(&out, plain)
-		return out.Bytes(), err
-	}, nil
+	return filled(t.Execute), nil
 }
 
 // exists reports that fields, each within the one before, lead somewhere.
