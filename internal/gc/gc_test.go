@@ -86,15 +86,21 @@ func newStore(names ...string) *store {
 	return s
 }
 
-// keep runs a Keeper on s until stop.
-func keep(t *testing.T, s *store, p Policy, wanted ...string) (k *Keeper, stop func()) {
-	k = New(Options{Images: s, Disks: []Disk{{Name: "imagefs", Images: true}}, Policy: p, Record: filepath.Join(t.TempDir(), "used.json"), Log: slog.New(slog.DiscardHandler)})
-	return k, run(t, k, s, wanted)
+// keeper does not know yet what is wanted.
+func keeper(t *testing.T, s *store, p Policy) *Keeper {
+	return New(Options{Images: s, Disks: []Disk{{Name: "imagefs", Images: true}}, Policy: p, Record: filepath.Join(t.TempDir(), "used.json"), Log: slog.New(slog.DiscardHandler)})
 }
 
-func run(t *testing.T, k *Keeper, s *store, wanted []string) (stop func()) {
-	k.stat = s.stat
+// keep runs a Keeper on s until stop.
+func keep(t *testing.T, s *store, p Policy, wanted ...string) (k *Keeper, stop func()) {
+	k = keeper(t, s, p)
 	k.Want(wanted, true)
+	return k, run(t, k, s)
+}
+
+// run sets a Keeper to work that was told already what it has to know: it may look before run returns.
+func run(t *testing.T, k *Keeper, s *store) (stop func()) {
+	k.stat = s.stat
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = k.Run(ctx) })
@@ -149,7 +155,8 @@ func TestImagesGoByAge(t *testing.T) {
 		stop()
 		// What was used when is remembered.
 		again := New(k.o)
-		stop = run(t, again, s, []string{"wanted"})
+		again.Want([]string{"wanted"}, true)
+		stop = run(t, again, s)
 		defer stop()
 		after(25 * time.Minute)
 		want(t, s, "a used wanted")
@@ -165,9 +172,8 @@ func TestNothingGoesUntilItIsSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("a", "b")
 		s.fill(80)
-		k, stop := keep(t, s, Policy{High: 85, Low: 80, MaxAge: time.Minute, LeastFree: 10})
-		defer stop()
-		k.Want(nil, false)
+		k := keeper(t, s, Policy{High: 85, Low: 80, MaxAge: time.Minute, LeastFree: 10})
+		defer run(t, k, s)()
 		after(time.Hour)
 		want(t, s, "a b")
 		k.Want([]string{"a"}, true)
