@@ -57,7 +57,7 @@ func (h *haltFlags) options(o *agent.Options) error {
 	return nil
 }
 
-// garbageFlags say when images go that nobody uses, and when a disk is too full.
+// garbageFlags say when images go that nobody uses, and logs of pods that are gone, and when a disk is too full.
 type garbageFlags struct{ policy gc.Policy }
 
 func (g *garbageFlags) add(f *pflag.FlagSet) {
@@ -67,6 +67,7 @@ func (g *garbageFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&p.MinAge, "image-minimum-gc-age", 2*time.Minute, "how long an image that nobody uses stays at least")
 	f.DurationVar(&p.MaxAge, "image-maximum-gc-age", 0, "after how long it goes in any case; 0: not for its age")
 	f.IntVar(&p.LeastFree, "disk-pressure-threshold", 10, "percentage that has to be free on a disk; with less, all images that nobody uses go and it is told; 0: never")
+	f.DurationVar(&p.LogAge, "pod-log-retention", 0, "how long the logs of pods that are gone stay; 0: they go with the pod")
 	fromEnvironment(f)
 }
 
@@ -77,6 +78,8 @@ func (g *garbageFlags) options(o *agent.Options) error {
 		return fmt.Errorf("--image-gc-high-threshold %d, --image-gc-low-threshold %d: must be percentages, and the second not the greater", p.High, p.Low)
 	case p.MinAge < 0 || p.MaxAge < 0 || p.MaxAge != 0 && p.MaxAge <= p.MinAge:
 		return fmt.Errorf("--image-minimum-gc-age %s, --image-maximum-gc-age %s: must not be negative, and the second greater unless 0", p.MinAge, p.MaxAge)
+	case p.LogAge < 0:
+		return fmt.Errorf("--pod-log-retention %s: must not be negative", p.LogAge)
 	case p.LeastFree < 0 || p.LeastFree > 99:
 		return fmt.Errorf("--disk-pressure-threshold %d: must be a percentage below 100", p.LeastFree)
 	}

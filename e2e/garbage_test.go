@@ -55,6 +55,47 @@ func TestLogRotates(t *testing.T) {
 	})
 }
 
+// Logs of a pod that is gone stay for as long as they are to, and go then; those of others, and of what is there, do not.
+func TestLogsOfPodsThatAreGone(t *testing.T) {
+	n := newNode(t)
+	n.write("a.yaml", manifest("a", "Always", "echo said; "+forever))
+	n.write("b.yaml", manifest("b", "Always", "echo said; "+forever))
+	n.serve("--pod-log-retention=1h")
+	logsOf := func(name string) string {
+		return n.path("log", fmt.Sprintf("default_%s_%s", name, n.ready(name).UID), "c", "0.log")
+	}
+	a, b := logsOf("a-n"), logsOf("b-n")
+	foreign := n.path("log", "kube-system_etcd_u1", "etcd", "0.log") // the kubelet's
+	must(t, os.MkdirAll(filepath.Dir(foreign), 0o755))
+	must(t, os.WriteFile(foreign, nil, 0o640))
+	written := func(file string) {
+		n.await(file, func() error {
+			text, err := os.ReadFile(file)
+			if err == nil && !strings.HasSuffix(string(text), " said\n") {
+				err = fmt.Errorf("%q", text)
+			}
+			return err
+		})
+	}
+	written(a)
+	n.remove("a.yaml")
+	n.gone("a-n")
+	written(a)
+	n.end(syscall.SIGTERM)
+	n.serve("--pod-log-retention=1ms")
+	n.await("the logs of a pod that is gone to go", func() error {
+		if _, err := os.Stat(filepath.Dir(filepath.Dir(a))); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s: %w", a, err)
+		}
+		return nil
+	})
+	written(b)
+	if _, err := os.Stat(foreign); err != nil {
+		t.Error(err)
+	}
+	must(t, os.RemoveAll(filepath.Dir(filepath.Dir(foreign))))
+}
+
 // smallNode is a node whose root directory and logs are on a small disk of their own.
 func smallNode(t *testing.T, megabytes int) (n *node, disk string) {
 	t.Helper()

@@ -161,7 +161,7 @@ func (o Options) connect(ctx context.Context, owner string, store *sandbox.Store
 	}
 	connect := o.Connect
 	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
-	connect.Sandboxes, connect.ClusterDomain = store, o.ClusterDomain
+	connect.Sandboxes, connect.ClusterDomain, connect.KeepLogs = store, o.ClusterDomain, o.Garbage.LogAge > 0
 	conn, err := Connect(ctx, connect)
 	if err != nil {
 		return nil, nil, err

@@ -75,7 +75,9 @@ type ConnectOptions struct {
 	RuntimeClasses map[string]containerd.RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones.
 	AllowedSysctls []string
-	Log            *slog.Logger
+	// KeepLogs leaves the logs of pods that are gone where they are.
+	KeepLogs bool
+	Log      *slog.Logger
 }
 
 // Connection is a containerd in use. Podrun's own stays while there is one.
@@ -204,7 +206,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
 		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
 		HostsDir: o.RegistryHostsDir, Credentials: o.credentials(),
-		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs,
+		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs, KeepLogs: o.KeepLogs,
 	})
 	if err != nil {
 		return fail(err)

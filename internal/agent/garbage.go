@@ -6,20 +6,24 @@ import (
 	"slices"
 
 	"podrun.io/podrun/internal/gc"
+	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 )
 
 // newKeeper makes what keeps the disks from filling.
 func (h *house) newKeeper() *gc.Keeper {
-	disks := []gc.Disk{{Name: "nodefs", Path: h.o.Dirs.Root}, {Name: "logfs", Path: h.o.Dirs.Log}}
+	disks := []gc.Disk{{Name: "nodefs", Path: h.o.Dirs.Root}, {Name: "logfs", Path: h.o.Dirs.Log, Logs: true}}
 	root := h.conn.Runtime.ImageRoot()
 	if root == "" {
 		disks[0].Images = true
 	} else {
 		disks = append(disks, gc.Disk{Name: "imagefs", Path: root, Images: true})
 	}
-	return gc.New(gc.Options{Images: h.conn.Runtime, Disks: disks, Policy: h.o.Garbage, Record: h.o.Dirs.UsedImages(), Log: h.o.Log})
+	return gc.New(gc.Options{
+		Images: h.conn.Runtime, Logs: logs.Retired{Dirs: h.o.Dirs, Pods: h.runtime},
+		Disks: disks, Policy: h.o.Garbage, Record: h.o.Dirs.UsedImages(), Log: h.o.Log,
+	})
 }
 
 // neededImages are those that pods may be started from: what manifests name, and what was loaded from archives

@@ -1,5 +1,5 @@
-// Package gc removes images that nobody needs, by age and when the disk fills, and tells when there is too
-// little space. It removes nothing else: what belongs to pods goes with them.
+// Package gc removes images that nobody needs, by age and when the disk fills, and logs of pods that are gone;
+// and it tells when there is too little space. It removes nothing else: what belongs to pods goes with them.
 package gc
 
 import (
@@ -35,8 +35,8 @@ type Disk struct {
 	Name string
 	// Path is a directory on it.
 	Path string
-	// Images: images are on it, so that removing some makes space.
-	Images bool
+	// Images: images are on it, so that removing some makes space. Logs: the same of pods' logs.
+	Images, Logs bool
 }
 
 // Policy says when images go. Percentages are of the images' file system that is taken.
@@ -47,13 +47,16 @@ type Policy struct {
 	// case; 0 MaxAge: not for its age.
 	MinAge, MaxAge time.Duration
 	// LeastFree is the percentage that has to be free on every disk; with less there is pressure, and all images
-	// that may go do. 0: never.
+	// that may go do, and all logs of pods that are gone. 0: never.
 	LeastFree int
+	// LogAge is how long logs of pods that are gone stay; 0: they go with the pod.
+	LogAge time.Duration
 }
 
 // Options make a Keeper.
 type Options struct {
 	Images Images
+	Logs   Logs // may be nil
 	Disks  []Disk
 	Policy Policy
 	// Record is the file that says when images were used last.
@@ -86,6 +89,7 @@ type Keeper struct {
 	lastUsed map[string]time.Time
 	looked   time.Time // at the images
 	full     bool      // it was said that there is nothing to remove
+	cleared  time.Time // when logs were looked at
 }
 
 // The reasons why images go.
@@ -164,6 +168,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if pressed && !k.full || time.Since(k.looked) >= period {
 			k.images(ctx, pressed)
 		}
+		k.logs(ctx)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -36,6 +36,7 @@ func newBuffers() *buffers { return &buffers{in: make([]byte, sliceSize)} }
 // is read anew under the lock. Not for use by two goroutines; two converters of one instance are fine.
 type converter struct {
 	disk     disk
+	root     string // podrun's root directory, whose pods' logs these are
 	rawDir   string
 	logPath  string
 	rotation Rotation
@@ -52,6 +53,7 @@ type converter struct {
 func newConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) *converter {
 	return &converter{
 		disk:     realDisk{},
+		root:     dirs.Root,
 		rawDir:   dirs.RawLog(inst.UID, inst.Container, inst.Attempt),
 		logPath:  dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
 		rotation: rotation,
@@ -245,6 +247,7 @@ func (c *converter) openLog() error {
 	if err := os.MkdirAll(filepath.Dir(c.logPath), 0o755); err != nil {
 		return fmt.Errorf("making log directory: %w", err)
 	}
+	claim(filepath.Dir(filepath.Dir(c.logPath)), c.root)
 	f, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_RDWR, 0o640)
 	if err != nil {
 		return fmt.Errorf("making log: %w", err)

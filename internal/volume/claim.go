@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -178,7 +178,7 @@ func (v *Volumes) RemoveClaim(namespace, name string) error {
 		}
 		return err
 	}
-	if err := errors.Join(free(), notMounted(dir)); err != nil {
+	if err := errors.Join(free(), host.NotMounted(dir)); err != nil {
 		return fail(err)
 	}
 	going := filepath.Join(filepath.Dir(dir), ".going-"+name)
@@ -203,21 +203,8 @@ func (v *Volumes) RemoveClaim(namespace, name string) error {
 
 // removeTree removes a directory that nothing is mounted in. Links in it are removed, not followed.
 func removeTree(dir string) error {
-	if err := notMounted(dir); err != nil {
+	if err := host.NotMounted(dir); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)
-}
-
-// notMounted refuses a directory that is or holds a mount: removal would go on into what is mounted.
-func notMounted(dir string) error {
-	real, err := filepath.EvalSymlinks(filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(real, filepath.Base(dir))))
-	if err == nil && len(mounts) > 0 {
-		err = fmt.Errorf("%s is mounted", mounts[0].Mountpoint)
-	}
-	return err
 }

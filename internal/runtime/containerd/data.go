@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/host"
@@ -94,7 +93,7 @@ func (r *Runtime) sweepData() error {
 			return err
 		}
 		for _, dir := range left {
-			if err := notMounted(dir); err != nil {
+			if err := host.NotMounted(dir); err != nil {
 				return err
 			}
 			if err := os.RemoveAll(dir); err != nil {
@@ -230,7 +229,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	}
 	dirs := []string{r.Dirs.PodLogs(key, uid), r.Dirs.Pod(uid)}
 	for _, dir := range dirs {
-		if err := notMounted(dir); err != nil {
+		if err := host.NotMounted(dir); err != nil {
 			return err
 		}
 	}
@@ -243,8 +242,8 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := r.Sandboxes.Sweep(ctx); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dirs[0]); err != nil {
-		return fmt.Errorf("removing a pod's logs: %w", err)
+	if err := r.retireLogs(dirs[0]); err != nil {
+		return err
 	}
 	for _, dir := range []string{r.Dirs.StartedOf(uid), r.Dirs.Etc(uid)} {
 		if err := os.RemoveAll(dir); err != nil {
@@ -261,6 +260,23 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	}
 	if err := os.RemoveAll(r.besides(going, uid)); err != nil {
 		return fmt.Errorf("removing a pod's directory: %w", err)
+	}
+	return nil
+}
+
+// retireLogs removes a revision's logs or, where they are to stay for a time, has that time begin.
+func (r *Runtime) retireLogs(dir string) error {
+	var err error
+	if r.KeepLogs {
+		now := time.Now()
+		if err = os.Chtimes(dir, now, now); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	} else {
+		err = os.RemoveAll(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("removing a pod's logs: %w", err)
 	}
 	return nil
 }
@@ -288,25 +304,6 @@ func (r *Runtime) removeAllButManifest(ctx context.Context, uid pod.UID) error {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// notMounted refuses a directory that is or holds a mount: removal would go on into what is mounted.
-func notMounted(dir string) error {
-	real, err := filepath.EvalSymlinks(filepath.Dir(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(real, filepath.Base(dir))))
-	if err != nil {
-		return fmt.Errorf("looking for mounts in %s: %w", dir, err)
-	}
-	if len(mounts) > 0 {
-		return fmt.Errorf("not removing %s: %s is mounted", dir, mounts[0].Mountpoint)
 	}
 	return nil
 }

@@ -92,7 +92,9 @@ type Options struct {
 	RuntimeClasses map[string]RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones; see pod.SafeSysctl.
 	AllowedSysctls []string
-	Log            *slog.Logger
+	// KeepLogs leaves pods' logs where they are when all else of them is removed; see logs.Retired.
+	KeepLogs bool
+	Log      *slog.Logger
 }
 
 // Runtime is a connection to one containerd. Its methods may be used at the same time.
