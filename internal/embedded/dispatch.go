@@ -34,6 +34,7 @@ func Dispatch(ctx context.Context, args []string) (exit int, handled bool) {
 	keepPlugins(func(uri string) bool { return uri == shimPlugin })
 	// The shim defines its flags on the process's flag set; a test binary has its own there.
 	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
+	defer ownSocket()()
 	shim.RunShim(ctx, manager.NewShimManager("io.containerd.runc.v2"))
 	return 0, true
 }

@@ -71,6 +71,9 @@ func Serve(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("choosing the snapshotter: %w", err)
 	}
+	if err := sweepSockets(ctx, o.Dirs); err != nil {
+		o.Log.Warn("sockets of shims that have ended stay", "why", err)
+	}
 	stop, err := startContainerd(ctx, o, snapshotter)
 	if err != nil {
 		return fmt.Errorf("starting containerd: %w", err)

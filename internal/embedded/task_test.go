@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -26,6 +27,7 @@ func startTask(ctx context.Context, t *testing.T, c *client.Client, d layout.Dir
 		client.WithNewSpec(
 			oci.WithRootFSPath(busybox(t)),
 			oci.WithProcessArgs("/bin/busybox", "sleep", "1000"),
+			oci.WithAnnotations(map[string]string{"io.containerd.runc.v2.group": "sleepers"}),
 			oci.WithCgroup(fmt.Sprintf("/podrun-embedded-test-%d", os.Getpid())),
 		))
 	if err != nil {
@@ -125,8 +127,22 @@ func TestTaskKeepsTheDaemonAndSurvivesIt(t *testing.T) {
 		t.Errorf("shims left: %v", pids)
 	}
 
-	// The container's record did not keep it, and is still there.
+	sockets := filepath.Join(o.Dirs.ContainerdState(), "s")
+	if left, err := os.ReadDir(sockets); err != nil || len(left) > 0 {
+		t.Errorf("sockets left: %v, %v", left, err)
+	}
+
+	// The container's record did not keep it, and is still there; what a killed shim leaves is not.
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(sockets, "dead"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
 	lease = ensure(t, o)
+	if left, err := os.ReadDir(sockets); err != nil || len(left) > 0 {
+		t.Errorf("sockets left of a killed shim: %v, %v", left, err)
+	}
 	if daemonPID(t, o.Dirs) == pid {
 		t.Error("not a new daemon")
 	}
