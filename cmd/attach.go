@@ -29,9 +29,9 @@ func (a *app) attachCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			name := r.container.Name
+			name := r.Container.Name
 			switch {
-			case r.status == nil || r.status.State.Running == nil:
+			case r.Status == nil || r.Status.State.Running == nil:
 				return fmt.Errorf("container %q in pod %q is not running", name, p.Name)
 			case stdin:
 				return &failure{code: exitFailed, err: fmt.Errorf("container %q in pod %q has no standard input", name, p.Name),

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/glance"
 )
 
 type eventsFlags struct {
@@ -186,7 +187,7 @@ func (a *app) eventRow(e *v1.Event, f eventsFlags, now time.Time) []string {
 	}
 	message := e.Message
 	if f.output != "wide" {
-		message = oneLine(message)
+		message = glance.OneLine(message)
 	}
 	row := []string{seen, e.Type, e.Reason, strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, strings.ReplaceAll(message, "\n", "; ")}
 	if f.allNamespaces {

@@ -62,10 +62,10 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 	if err != nil {
 		return err
 	}
-	if r.status == nil || r.status.State.Running == nil || r.status.ContainerID == "" {
-		return fmt.Errorf("container %q in pod %q is not running", r.container.Name, p.Name)
+	if r.Status == nil || r.Status.State.Running == nil || r.Status.ContainerID == "" {
+		return fmt.Errorf("container %q in pod %q is not running", r.Container.Name, p.Name)
 	}
-	_, id, _ := strings.Cut(r.status.ContainerID, "://")
+	_, id, _ := strings.Cut(r.Status.ContainerID, "://")
 	conn, err := a.connect(c.Context())
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 	code, err := a.execIn(c.Context(), conn.Runtime, id, command, f)
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
-		return fmt.Errorf("container %q in pod %q is not running any more", r.container.Name, p.Name)
+		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)
 	case err != nil:
 		return err
 	case code != 0:

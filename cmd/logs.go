@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/plan"
@@ -90,7 +91,7 @@ func (f logsFlags) check(c *cobra.Command, args []string) error {
 
 // logStream is the log of one container.
 type logStream struct {
-	role  role
+	role  glance.Role
 	inst  pod.Instance
 	label string
 }
@@ -121,13 +122,13 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 	var streams []logStream
 	for _, p := range pods {
-		chosen := initialFirst(roles(p))
+		chosen := glance.InitialFirst(glance.Roles(p))
 		if !f.all {
 			r, err := a.choose(p, f.container)
 			if err != nil {
 				return nil, err
 			}
-			chosen = []role{r}
+			chosen = []glance.Role{r}
 		}
 		for _, r := range chosen {
 			inst, err := instance(p, r, f.previous)
@@ -138,7 +139,7 @@ func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 			if err != nil {
 				return nil, err
 			}
-			streams = append(streams, logStream{role: r, inst: inst, label: "[pod/" + p.Name + "/" + r.container.Name + "] "})
+			streams = append(streams, logStream{role: r, inst: inst, label: "[pod/" + p.Name + "/" + r.Container.Name + "] "})
 		}
 	}
 	if len(streams) == 0 {
@@ -209,12 +210,12 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 		if err != nil {
 			return false, err
 		}
-		i := slices.IndexFunc(roles(p), func(r role) bool { return r.container.Name == s.inst.Container })
+		i := slices.IndexFunc(glance.Roles(p), func(r glance.Role) bool { return r.Container.Name == s.inst.Container })
 		if i < 0 {
 			return true, nil
 		}
-		r := roles(p)[i]
-		if r.status != nil && int(r.status.RestartCount) >= next.Attempt {
+		r := glance.Roles(p)[i]
+		if r.Status != nil && int(r.Status.RestartCount) >= next.Attempt {
 			more = true
 			return true, nil
 		}
@@ -225,15 +226,15 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 }
 
 // overForGood reports that a container will not run again.
-func overForGood(p *v1.Pod, r role) bool {
+func overForGood(p *v1.Pod, r glance.Role) bool {
 	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return true
 	}
-	if r.status == nil || r.status.State.Terminated == nil {
+	if r.Status == nil || r.Status.State.Terminated == nil {
 		return false
 	}
-	code := int(r.status.State.Terminated.ExitCode)
-	return r.init && !sidecar(r.container) && code == 0 || !plan.ShouldRestart(p, r.container, code)
+	code := int(r.Status.State.Terminated.ExitCode)
+	return r.Init && !pod.IsSidecar(r.Container) && code == 0 || !plan.ShouldRestart(p, r.Container, code)
 }
 
 // labelColours tell containers apart.

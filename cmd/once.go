@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 )
@@ -120,18 +121,18 @@ func (a *app) printLogs(r agent.Result, which string) {
 		return
 	}
 	for _, p := range r.Pods {
-		for _, r := range roles(p) {
-			if r.status == nil {
+		for _, r := range glance.Roles(p) {
+			if r.Status == nil {
 				continue
 			}
-			s, t := *r.status, r.status.State.Terminated
+			s, t := *r.Status, r.Status.State.Terminated
 			// A sidecar was told to end; how it did so is no result.
-			failed := t != nil && t.ExitCode != 0 && (!r.init || !sidecar(r.container))
+			failed := t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container))
 			if which == "failed" && !failed {
 				continue
 			}
 			if failed {
-				fmt.Fprintf(a.errOut, "%s/%s container %s failed: %s, exit code %d%s\n", p.Namespace, p.Name, s.Name, t.Reason, t.ExitCode, plain(detail(t.Message)))
+				fmt.Fprintf(a.errOut, "%s/%s container %s failed: %s, exit code %d%s\n", p.Namespace, p.Name, s.Name, t.Reason, t.ExitCode, glance.Plain(detail(t.Message)))
 			}
 			a.printLog(p, s, which == "all")
 		}

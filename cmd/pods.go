@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -107,64 +108,38 @@ func (a *app) podNamed(namespace, name string) (*v1.Pod, error) {
 	return find(within(pods, namespace), name)
 }
 
-// role is a container of a pod with what distinguishes the kinds.
-type role struct {
-	container *v1.Container
-	status    *v1.ContainerStatus // nil while unknown
-	init      bool
-}
-
-// roles lists a pod's containers, the main ones first.
-func roles(p *v1.Pod) []role {
-	var all []role
-	collect := func(containers []v1.Container, statuses []v1.ContainerStatus, init bool) {
-		for i := range containers {
-			r := role{container: &containers[i], init: init}
-			for j := range statuses {
-				if statuses[j].Name == containers[i].Name {
-					r.status = &statuses[j]
-				}
-			}
-			all = append(all, r)
-		}
-	}
-	collect(p.Spec.Containers, p.Status.ContainerStatuses, false)
-	collect(p.Spec.InitContainers, p.Status.InitContainerStatuses, true)
-	return all
-}
-
 const defaultContainer = "kubectl.kubernetes.io/default-container"
 
 // choose returns the named container of p; without a name the default one, and says so where there are
 // several.
-func (a *app) choose(p *v1.Pod, name string) (role, error) {
-	all := roles(p)
+func (a *app) choose(p *v1.Pod, name string) (glance.Role, error) {
+	all := glance.Roles(p)
 	if len(all) == 0 {
-		return role{}, fmt.Errorf("pod %s has no containers", p.Name)
+		return glance.Role{}, fmt.Errorf("pod %s has no containers", p.Name)
 	}
 	if name == "" {
 		r := all[0]
-		if i := slices.IndexFunc(all, func(r role) bool { return r.container.Name == p.Annotations[defaultContainer] }); i >= 0 {
+		if i := slices.IndexFunc(all, func(r glance.Role) bool { return r.Container.Name == p.Annotations[defaultContainer] }); i >= 0 {
 			r = all[i]
 		} else if len(all) > 1 {
-			fmt.Fprintf(a.errOut, "Defaulted container %q out of: %s\n", r.container.Name, listed(all))
+			fmt.Fprintf(a.errOut, "Defaulted container %q out of: %s\n", r.Container.Name, listed(all))
 		}
 		return r, nil
 	}
 	for _, r := range all {
-		if r.container.Name == name {
+		if r.Container.Name == name {
 			return r, nil
 		}
 	}
-	return role{}, &failure{code: exitFailed, err: fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
+	return glance.Role{}, &failure{code: exitFailed, err: fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
 		hint: "it has: " + listed(all)}
 }
 
-func listed(all []role) string {
+func listed(all []glance.Role) string {
 	var names []string
 	for _, r := range all {
-		name := r.container.Name
-		if r.init {
+		name := r.Container.Name
+		if r.Init {
 			name += " (init)"
 		}
 		names = append(names, name)
@@ -173,16 +148,16 @@ func listed(all []role) string {
 }
 
 // instance names the run of a container whose log is wanted: the current or last one, or the one before.
-func instance(p *v1.Pod, r role, previous bool) (pod.Instance, error) {
-	name := r.container.Name
+func instance(p *v1.Pod, r glance.Role, previous bool) (pod.Instance, error) {
+	name := r.Container.Name
 	i := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: name}
-	if r.status == nil {
+	if r.Status == nil {
 		return i, fmt.Errorf("container %q in pod %q is waiting to start", name, p.Name)
 	}
 	// While it waits to be started again, the newest run is the last one.
-	i.Attempt = int(r.status.RestartCount)
-	waiting := r.status.State.Running == nil && r.status.State.Terminated == nil
-	last := r.status.LastTerminationState.Terminated
+	i.Attempt = int(r.Status.RestartCount)
+	waiting := r.Status.State.Running == nil && r.Status.State.Terminated == nil
+	last := r.Status.LastTerminationState.Terminated
 	switch {
 	case previous && last == nil:
 		return i, fmt.Errorf("previous terminated container %q in pod %q not found", name, p.Name)
@@ -190,7 +165,7 @@ func instance(p *v1.Pod, r role, previous bool) (pod.Instance, error) {
 		i.Attempt--
 	case waiting && last == nil:
 		why := ""
-		if w := r.status.State.Waiting; w != nil && w.Reason != "" {
+		if w := r.Status.State.Waiting; w != nil && w.Reason != "" {
 			why = ": " + w.Reason
 		}
 		return i, fmt.Errorf("container %q in pod %q is waiting to start%s", name, p.Name, why)

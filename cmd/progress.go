@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -65,7 +66,7 @@ func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 func (l *progress) tell(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key, state := pod.KeyOf(p), summarize(p).text
+	key, state := pod.KeyOf(p), glance.Of(p).Text
 	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
 		state = p.Status.Reason // why it does not start
 	}

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -32,12 +33,12 @@ func bar(p runtime.Progress) string {
 func awaited(p *v1.Pod) []string {
 	var out []string
 	seen := map[string]bool{}
-	for _, r := range roles(p) {
-		if r.status == nil || r.status.State.Waiting == nil || seen[r.container.Image] {
+	for _, r := range glance.Roles(p) {
+		if r.Status == nil || r.Status.State.Waiting == nil || seen[r.Container.Image] {
 			continue
 		}
-		seen[r.container.Image] = true
-		out = append(out, r.container.Image)
+		seen[r.Container.Image] = true
+		out = append(out, r.Container.Image)
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/glance"
 )
 
 // The report is JUnit's XML: a suite of all pods, a case for each.
@@ -61,10 +62,10 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 		switch {
 		case p.Status.Phase == v1.PodFailed:
 			suite.Failures++
-			one.Failure = &junitMessage{Message: summarize(p).text, Text: endings(p)}
+			one.Failure = &junitMessage{Message: glance.Of(p).Text, Text: endings(p)}
 		case !agent.Done(p):
 			suite.Errors++
-			one.Error = &junitMessage{Message: "not done: " + summarize(p).text, Text: p.Status.Message}
+			one.Error = &junitMessage{Message: "not done: " + glance.Of(p).Text, Text: p.Status.Message}
 		}
 		suite.Cases = append(suite.Cases, one)
 	}
@@ -103,7 +104,7 @@ func unfinished(r agent.Result) string {
 	var names []string
 	for _, p := range r.Pods {
 		if !agent.Done(p) {
-			names = append(names, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, summarize(p).text))
+			names = append(names, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, glance.Of(p).Text))
 		}
 	}
 	return strings.Join(names, ", ")

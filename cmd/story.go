@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 )
@@ -20,11 +21,11 @@ const lastLines = 10
 
 // describeLogs shows the last lines of the containers that are not well.
 func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
-	for _, r := range initialFirst(roles(p)) {
-		if r.status == nil || !unwell(p, r) {
+	for _, r := range glance.InitialFirst(glance.Roles(p)) {
+		if r.Status == nil || !unwell(p, r) {
 			continue
 		}
-		inst, err := instance(p, r, r.status.State.Running != nil && r.status.LastTerminationState.Terminated != nil)
+		inst, err := instance(p, r, r.Status.State.Running != nil && r.Status.LastTerminationState.Terminated != nil)
 		if err != nil {
 			continue // it has written nothing
 		}
@@ -32,20 +33,20 @@ func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
 		if text == "" {
 			continue
 		}
-		fmt.Fprintf(d.out, "Last Log of %s:\n", r.container.Name)
+		fmt.Fprintf(d.out, "Last Log of %s:\n", r.Container.Name)
 		for line := range strings.Lines(text) {
-			fmt.Fprintf(d.out, "  %s\n", plain(strings.TrimRight(line, "\r\n")))
+			fmt.Fprintf(d.out, "  %s\n", glance.Plain(strings.TrimRight(line, "\r\n")))
 		}
 	}
 }
 
 // unwell reports that a container failed, or did so before it was restarted and is not ready since.
-func unwell(p *v1.Pod, r role) bool {
-	if t := r.status.State.Terminated; t != nil {
+func unwell(p *v1.Pod, r glance.Role) bool {
+	if t := r.Status.State.Terminated; t != nil {
 		return t.ExitCode != 0
 	}
-	before := r.status.LastTerminationState.Terminated
-	return p.Status.Phase != v1.PodSucceeded && before != nil && (before.ExitCode != 0 || r.status.State.Waiting != nil) && !r.status.Ready
+	before := r.Status.LastTerminationState.Terminated
+	return p.Status.Phase != v1.PodSucceeded && before != nil && (before.ExitCode != 0 || r.Status.State.Waiting != nil) && !r.Status.Ready
 }
 
 // lastLines are the last lines that an instance wrote, of both its streams; "" if there are none any more.

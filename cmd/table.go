@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -41,7 +42,7 @@ func (a *app) newTable() table {
 func (t *table) print(rows ...[]string) error {
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = plain(cell)
+			row[i] = glance.Plain(cell)
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
 			}
@@ -115,20 +116,20 @@ func (c columns) header() []string {
 }
 
 func (c columns) row(p *v1.Pod, now time.Time) []string {
-	s := summarize(p)
-	restarts := strconv.Itoa(s.restarts)
-	if s.restarts > 0 && !s.lastRestart.IsZero() {
-		restarts += " (" + age(s.lastRestart, now) + " ago)"
+	s := glance.Of(p)
+	restarts := strconv.Itoa(s.Restarts)
+	if s.Restarts > 0 && !s.LastRestart.IsZero() {
+		restarts += " (" + age(s.LastRestart, now) + " ago)"
 	}
 	created := p.CreationTimestamp.Time
 	if created.IsZero() && p.Status.StartTime != nil {
 		created = p.Status.StartTime.Time
 	}
-	row := []string{p.Name, fmt.Sprintf("%d/%d", s.ready, s.containers), s.text, restarts, age(created, now)}
+	row := []string{p.Name, fmt.Sprintf("%d/%d", s.Ready, s.Containers), s.Text, restarts, age(created, now)}
 	if c.wide {
 		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), place(p))
 	}
-	row = append(row, why(p, now))
+	row = append(row, glance.Why(p, now))
 	if c.namespace {
 		row = append([]string{p.Namespace}, row...)
 	}
@@ -164,122 +165,4 @@ func age(from, now time.Time) string {
 		return "<unknown>"
 	}
 	return duration.HumanDuration(now.Sub(from))
-}
-
-// summary is a pod in a line, as kubectl has it.
-type summary struct {
-	text              string
-	ready, containers int
-	restarts          int
-	lastRestart       time.Time
-}
-
-func summarize(p *v1.Pod) summary {
-	s := summary{text: string(p.Status.Phase), containers: len(p.Spec.Containers)}
-	if p.Status.Reason != "" {
-		s.text = p.Status.Reason
-	}
-	for i := range p.Spec.InitContainers {
-		if sidecar(&p.Spec.InitContainers[i]) {
-			s.containers++
-		}
-	}
-	initializing, sidecars := s.initial(p)
-	if !initializing || condition(p, v1.PodInitialized) {
-		s.restarts, s.lastRestart = sidecars.restarts, sidecars.lastRestart
-		s.main(p)
-	}
-	if p.DeletionTimestamp != nil && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
-		s.text = "Terminating"
-	}
-	return s
-}
-
-func sidecar(c *v1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
-}
-
-func condition(p *v1.Pod, kind v1.PodConditionType) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == kind {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// initial judges the init containers: true when one of them keeps the pod, whose text is then set. The
-// second result counts the restarts of the sidecars alone, which still matter later.
-func (s *summary) initial(p *v1.Pod) (bool, summary) {
-	isSidecar := map[string]bool{}
-	for i := range p.Spec.InitContainers {
-		isSidecar[p.Spec.InitContainers[i].Name] = sidecar(&p.Spec.InitContainers[i])
-	}
-	var sidecars summary
-	for i, c := range p.Status.InitContainerStatuses {
-		s.restarted(c)
-		if isSidecar[c.Name] {
-			sidecars.restarted(c)
-		}
-		t, w := c.State.Terminated, c.State.Waiting
-		switch {
-		case t != nil && t.ExitCode == 0:
-			continue
-		case isSidecar[c.Name] && c.Started != nil && *c.Started:
-			if c.Ready {
-				s.ready++
-			}
-			continue
-		case t != nil:
-			s.text = "Init:" + ended(t)
-		case w != nil && w.Reason != "" && w.Reason != "PodInitializing":
-			s.text = "Init:" + w.Reason
-		default:
-			s.text = fmt.Sprintf("Init:%d/%d", i, len(p.Spec.InitContainers))
-		}
-		return true, sidecars
-	}
-	return false, sidecars
-}
-
-// main judges the main containers; the first one that is not well gives the text.
-func (s *summary) main(p *v1.Pod) {
-	running, completed := false, false
-	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {
-		c := p.Status.ContainerStatuses[i]
-		s.restarted(c)
-		t, w := c.State.Terminated, c.State.Waiting
-		switch {
-		case w != nil && w.Reason != "":
-			s.text, completed = w.Reason, false
-		case t != nil:
-			s.text, completed = ended(t), t.Reason == "Completed"
-		case c.Ready && c.State.Running != nil:
-			running = true
-			s.ready++
-		}
-	}
-	if completed && running {
-		s.text = "NotReady"
-		if condition(p, v1.PodReady) {
-			s.text = "Running"
-		}
-	}
-}
-
-func ended(t *v1.ContainerStateTerminated) string {
-	switch {
-	case t.Reason != "":
-		return t.Reason
-	case t.Signal != 0:
-		return fmt.Sprintf("Signal:%d", t.Signal)
-	}
-	return fmt.Sprintf("ExitCode:%d", t.ExitCode)
-}
-
-func (s *summary) restarted(c v1.ContainerStatus) {
-	s.restarts += int(c.RestartCount)
-	if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(s.lastRestart) {
-		s.lastRestart = t.FinishedAt.Time
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/ocispec"
 )
 
@@ -103,12 +104,12 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) error {
 func takers(pods []*v1.Pod) []taker {
 	var all []taker
 	for _, p := range pods {
-		for _, r := range roles(p) {
-			if r.status == nil || r.status.State.Running == nil {
+		for _, r := range glance.Roles(p) {
+			if r.Status == nil || r.Status.State.Running == nil {
 				continue
 			}
-			_, id, _ := strings.Cut(r.status.ContainerID, "://")
-			all = append(all, taker{pod: p, name: r.container.Name, cgroup: path.Join(ocispec.CgroupParent(p), id)})
+			_, id, _ := strings.Cut(r.Status.ContainerID, "://")
+			all = append(all, taker{pod: p, name: r.Container.Name, cgroup: path.Join(ocispec.CgroupParent(p), id)})
 		}
 	}
 	return all

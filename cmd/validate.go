@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -174,7 +175,7 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 		}
 	} else {
 		for _, e := range f.Errors {
-			if _, err := fmt.Fprintln(a.out, plain(e.Error())); err != nil {
+			if _, err := fmt.Fprintln(a.out, glance.Plain(e.Error())); err != nil {
 				return err
 			}
 		}

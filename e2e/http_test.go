@@ -177,23 +177,3 @@ scrape_configs:
 		})
 	}
 }
-
-// TestPage: in Debian's Chromium the page shows a pod and says that it goes on showing it.
-func TestPage(t *testing.T) {
-	n := newNode(t)
-	address := freeAddress(t)
-	n.write("a.yaml", manifest("a", "Always", forever))
-	n.serve("--listen=" + address)
-	n.ready("a-n")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+n.path("chromium"),
-		"--timeout=2000", "--screenshot="+n.path("page.png"), "--dump-dom", "http://"+address+"/")
-	cmd.Env = append(os.Environ(), "HOME="+n.dir)
-	got := outcome(t, cmd, "")
-	for _, want := range []string{"Shown as it is now.", `<th scope="row">a-n</th><td class="state">Running</td><td class="number">1/1</td>`} {
-		if !strings.Contains(got.stdout, want) {
-			t.Errorf("no %s: %v", want, got)
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/manifest"
@@ -71,7 +72,7 @@ func (d *desk) run(ctx context.Context, r *relist.Relister) error {
 	}
 	d.o.Log.Info("answering HTTP", "socket", d.o.Dirs.Socket(), "listen", address)
 	return d.server.Run(ctx, api.NewHandler(api.Options{
-		Node: n, Metrics: d.metrics.Handler(), Resource: metrics.Resource(n.Summary, d.o.Log), Log: d.o.Log,
+		Node: n, Metrics: d.metrics.Handler(), Resource: metrics.Resource(n.Summary, d.o.Log), Events: n.Events, Log: d.o.Log,
 	}))
 }
 
@@ -91,6 +92,16 @@ func (n node) Desired() manifest.Desired {
 
 // Pods are the pods with the statuses that were written last.
 func (n node) Pods() ([]v1.Pod, error) { return n.desk.files.Pods() }
+
+// Events are what is kept of what happened to pods, the newest last.
+func (n node) Events() ([]v1.Event, error) {
+	records, err := events.Read(n.desk.o.Dirs)
+	var out []v1.Event
+	for _, r := range records {
+		out = append(out, r.Event())
+	}
+	return out, err
+}
 
 // Summary implements api.Node.
 func (n node) Summary() (*kubelet.Summary, error) {

@@ -1,5 +1,5 @@
 // Package api is the read-only HTTP server of a running podrun: health, the pods with their statuses,
-// metrics, at the kubelet's paths. It changes nothing and knows nobody: what it answers it asks a Node.
+// metrics, at the kubelet's paths, and the page. It changes nothing and knows nobody: what it answers it asks a Node.
 package api
 
 import (
@@ -44,7 +44,9 @@ type Options struct {
 	Metrics http.Handler
 	// Resource answers /metrics/resource.
 	Resource http.Handler
-	Log      *slog.Logger
+	// Events are what happened to pods, the newest last; nil: nobody keeps them.
+	Events func() ([]v1.Event, error)
+	Log    *slog.Logger
 }
 
 // NewHandler answers at all paths. Other methods than GET and HEAD are refused at every one.
@@ -61,11 +63,9 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics/resource", o.Resource)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, _ *http.Request) { summary(w, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o) })
-	shown := newPage(o)
-	mux.HandleFunc("/{$}", shown.whole)
-	mux.HandleFunc("/live", shown.live)
+	newPage(o).answers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -21,6 +22,7 @@ import (
 type told struct {
 	health, ready []Check
 	pods          []v1.Pod
+	log           string // what every container wrote; "": what was asked for
 	err           error
 }
 
@@ -43,14 +45,30 @@ func (n told) Log(_ context.Context, want LogRequest, out io.Writer) error {
 	case "new":
 		return fmt.Errorf("container %q is %w", want.Container, ErrNotYet)
 	}
+	if n.log != "" {
+		_, err := io.WriteString(out, n.log)
+		return err
+	}
 	_, err := fmt.Fprintf(out, "%s/%s/%s follow=%t previous=%t timestamps=%t tail=%d since=%t\n", want.Namespace, want.Pod, want.Container,
 		want.Follow, want.Previous, want.Timestamps, tail, !want.Since.IsZero())
 	return err
 }
 
+func event(pod, message, uid string) v1.Event {
+	return v1.Event{
+		InvolvedObject: v1.ObjectReference{Kind: "Pod", Namespace: "default", Name: pod, UID: types.UID(uid)},
+		Type:           "Warning", Reason: "BackOff", Message: message, Count: 4,
+	}
+}
+
 func handler(n told) http.Handler {
 	return NewHandler(Options{
 		Node: n, Log: slog.New(slog.DiscardHandler),
+		Events: func() ([]v1.Event, error) {
+			return []v1.Event{
+				event("web-n", "of another", "u2"), event("web", "of another pod", "u1"), event("web-n", "<script>alert(1)</script>\x1b[2J", "u1"),
+			}, nil
+		},
 		Resource: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "taken 1\n") }),
 		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") }),
 	})

@@ -3,40 +3,58 @@ package api
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/http"
-	"slices"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/glance"
 )
 
-//go:embed page.html
-var pageText string
+//go:embed page
+var pageFiles embed.FS
 
 // lookEvery is how often it is looked for a page whether its pods have changed.
-const lookEvery = 2 * time.Second
+const lookEvery = time.Second
 
-// page is the page that shows the pods, and goes on showing them.
+// page is the page that shows the pods, and one for each of them; they go on showing them.
 type page struct {
 	o    Options
 	text *template.Template
 }
 
-func newPage(o Options) page { return page{o, template.Must(template.New("page").Parse(pageText))} }
+func newPage(o Options) page {
+	return page{o, template.Must(template.New("").ParseFS(pageFiles, "page/*.html"))}
+}
+
+// answers puts the pages into their places.
+func (p page) answers(mux *http.ServeMux) {
+	mux.HandleFunc("/{$}", p.list)
+	mux.HandleFunc("/live", func(w http.ResponseWriter, r *http.Request) { p.live(w, r, p.listParts) })
+	mux.HandleFunc("/pod/{namespace}/{pod}", p.pod)
+	mux.HandleFunc("/pod/{namespace}/{pod}/live", func(w http.ResponseWriter, r *http.Request) {
+		p.live(w, r, func() (map[string]string, error) { return p.podParts(r) })
+	})
+	for name, kind := range map[string]string{"page.js": "text/javascript", "page.css": "text/css"} {
+		mux.HandleFunc("/"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", kind+"; charset=utf-8")
+			http.ServeFileFS(w, r, pageFiles, "page/"+name)
+		})
+	}
+}
 
 // row is a pod as the page shows it.
 type row struct {
-	Namespace, Name, Phase, Reason, IPs, Manifest string
-	Well                                          bool
-	Ready, Containers                             int
-	Restarts                                      int32
-	CPU, Memory                                   string
-	Of                                            []string
+	Namespace, Name, State, Reason, IP, Manifest string
+	Well                                         bool
+	Ready, Restarts, CPU, Memory                 string
+	Containers                                   []string
 }
 
 // rows reads how the pods are.
@@ -45,91 +63,114 @@ func (p page) rows() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := map[string]kubelet.PodStats{}
-	if all, _ := p.o.Node.Summary(); all != nil { // without, the columns stay empty
-		for _, one := range all.Pods {
-			taken[one.PodRef.UID] = one
-		}
-	}
+	taken := p.taken()
 	out := []row{}
 	for i := range pods {
-		out = append(out, rowOf(&pods[i], taken[string(pods[i].UID)]))
+		out = append(out, rowOf(&pods[i], taken[string(pods[i].UID)], time.Now()))
 	}
 	return out, nil
 }
 
-func rowOf(p *v1.Pod, taken kubelet.PodStats) row {
+// taken is what pods take, by UID. Without, columns stay empty.
+func (p page) taken() map[string]kubelet.PodStats {
+	out := map[string]kubelet.PodStats{}
+	if all, _ := p.o.Node.Summary(); all != nil {
+		for _, one := range all.Pods {
+			out[one.PodRef.UID] = one
+		}
+	}
+	return out
+}
+
+func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
+	s := glance.Of(p)
 	r := row{
-		Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase), Containers: len(p.Spec.Containers), IPs: p.Status.PodIP,
-		Reason: p.Status.Reason, Manifest: p.Annotations["podrun.io/manifest"], Well: p.Status.Phase == v1.PodSucceeded,
+		Namespace: p.Namespace, Name: p.Name, State: s.Text, Reason: glance.Plain(glance.Why(p, now)), IP: p.Status.PodIP,
+		Manifest: glance.Plain(p.Annotations["podrun.io/manifest"]), Ready: fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
+		Well: p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers, CPU: cores(taken.CPU), Memory: mebibytes(taken.Memory),
 	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		r.Restarts += c.RestartCount
-		if w := c.State.Waiting; w != nil && w.Message != "" {
-			r.Reason = cmp.Or(r.Reason, w.Reason+": "+w.Message)
-		}
-		r.Of = append(r.Of, c.Name)
-	}
-	for _, c := range p.Status.ContainerStatuses {
-		if c.Ready {
-			r.Ready++
-		}
-	}
-	r.Well = r.Well || r.Ready == r.Containers
-	if taken.CPU != nil && taken.CPU.UsageNanoCores != nil {
-		r.CPU = fmt.Sprintf("%dm", *taken.CPU.UsageNanoCores/1e6)
-	}
-	if taken.Memory != nil && taken.Memory.WorkingSetBytes != nil {
-		r.Memory = fmt.Sprintf("%dMi", *taken.Memory.WorkingSetBytes>>20)
+	for _, c := range glance.Roles(p) {
+		r.Containers = append(r.Containers, c.Container.Name)
 	}
 	return r
 }
 
-// render writes the part of the page that is defined under name.
-func (p page) render(name string) ([]byte, error) {
-	rows, err := p.rows()
-	if err != nil {
-		return nil, err
+// cores are in thousandths; "" while not known.
+func cores(s *kubelet.CPUStats) string {
+	if s == nil || s.UsageNanoCores == nil {
+		return ""
 	}
-	var out bytes.Buffer
-	err = p.text.ExecuteTemplate(&out, name, rows)
-	return out.Bytes(), err
+	return fmt.Sprintf("%dm", *s.UsageNanoCores/1e6)
 }
 
-// whole answers with the page.
-func (p page) whole(w http.ResponseWriter, _ *http.Request) {
-	text, err := p.render("page")
+func mebibytes(s *kubelet.MemoryStats) string {
+	if s == nil || s.WorkingSetBytes == nil {
+		return ""
+	}
+	return fmt.Sprintf("%dMi", *s.WorkingSetBytes>>20)
+}
+
+// render fills in the template that is defined under name.
+func (p page) render(name string, data any) (string, error) {
+	var out bytes.Buffer
+	err := p.text.ExecuteTemplate(&out, name, data)
+	return out.String(), err
+}
+
+// send answers with a page.
+func (p page) send(w http.ResponseWriter, code int, name string, data any, err error) {
+	text := ""
+	if err == nil {
+		text, err = p.render(name, data)
+	}
 	if err != nil {
 		p.o.Log.Error("answering HTTP", "what", "page", "why", err)
 		http.Error(w, "the pods cannot be told: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(text) // a client that went away is no concern
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text)) // a client that went away is no concern
 }
 
-// live answers with the page's rows whenever they change, as server-sent events.
-func (p page) live(w http.ResponseWriter, r *http.Request) {
+// list answers with the page of all pods.
+func (p page) list(w http.ResponseWriter, _ *http.Request) {
+	rows, err := p.rows()
+	p.send(w, http.StatusOK, "list", rows, err)
+}
+
+// listParts are the parts of the page of all pods that change, by their elements' ids.
+func (p page) listParts() (map[string]string, error) {
+	rows, err := p.rows()
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.render("rows", rows)
+	return map[string]string{"pods": text}, err
+}
+
+// live answers with the parts of a page whenever they change, as server-sent events.
+func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[string]string, error)) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := &patient{w: w, control: http.NewResponseController(w), left: -1}
 	ctx, cancel := untilLeaving(r.Context())
 	defer cancel()
 	var last []byte
 	for {
-		now, err := p.render("rows")
+		var now []byte
+		some, err := parts()
+		if err == nil {
+			now, err = json.Marshal(some) // in the order of the ids
+		}
 		if err != nil {
 			p.o.Log.Debug("the page is not told anew", "why", err)
 			now = last
 		}
-		data, err := json.Marshal(string(now))
-		text := fmt.Sprintf("data: %s\n\n", data)
-		if last != nil && bytes.Equal(now, last) {
-			text = ":\n\n" // tells a client that went away
+		text := []byte(":\n\n") // tells a client that went away
+		if !bytes.Equal(now, last) {
+			text = fmt.Appendf(nil, "data: %s\n\n", now)
 		}
-		if err != nil {
-			return
-		}
-		if _, err := out.Write([]byte(text)); err != nil {
+		if _, err := out.Write(text); err != nil {
 			return
 		}
 		last = now
@@ -139,4 +180,20 @@ func (p page) live(w http.ResponseWriter, r *http.Request) {
 		case <-time.After(lookEvery):
 		}
 	}
+}
+
+// when is a time as the pages show it; "" is none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// reasonAnd joins a reason and its message, either of which may be missing.
+func reasonAnd(reason, message string) string {
+	if reason == "" || message == "" {
+		return cmp.Or(reason, message)
+	}
+	return reason + ": " + message
 }

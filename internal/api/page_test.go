@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,7 +17,7 @@ import (
 
 func sickPod(message string) v1.Pod {
 	return v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default", Annotations: map[string]string{"podrun.io/manifest": "/etc/pods/web.yaml"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default", UID: "u1", Annotations: map[string]string{"podrun.io/manifest": "/etc/pods/web.yaml"}},
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c"}}},
 		Status: v1.PodStatus{Phase: v1.PodPending, PodIP: "10.0.0.7", ContainerStatuses: []v1.ContainerStatus{
 			{Name: "c", RestartCount: 3, State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: message}}},
@@ -24,24 +25,85 @@ func sickPod(message string) v1.Pod {
 	}
 }
 
-// TestPage: what a pod has is text, whatever it looks like, and nothing is fetched from elsewhere.
-func TestPage(t *testing.T) {
-	w := httptest.NewRecorder()
-	handler(told{pods: []v1.Pod{sickPod("<script>alert(1)</script>")}}).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	body := w.Body.String()
-	for _, want := range []string{
-		`<tr class="ill"><td>default</td><th scope="row">web-n</th><td class="state">Pending</td><td class="number">0/1</td><td class="number">3</td>`, "<td>10.0.0.7</td>",
-		`href="containerLogs/default/web-n/c?tailLines=500">c</a>`, "CrashLoopBackOff: &lt;script&gt;alert(1)", "/etc/pods/web.yaml",
+// TestPages: what a pod has is text, whatever it looks like, and nothing is fetched from elsewhere.
+func TestPages(t *testing.T) {
+	const evil = "<script>alert(1)</script>\x1b[2J"
+	sick := sickPod(evil)
+	sick.Annotations["podrun.io/manifest"] = `/etc/pods/"><img src=x>.yaml`
+	sick.Annotations["podrun.io/manifest-error"] = "line 1: " + evil
+	sick.Spec.InitContainers = []v1.Container{{Name: "first"}}
+	sick.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "first", Ready: true, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Message: evil}}}}
+	node := told{pods: []v1.Pod{sick}, log: "line \x1b[31mred\x1b[0m\n" + evil + "\n"}
+	const escaped = `&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J`
+	for path, wants := range map[string][]string{
+		"/": {
+			`class="ill" data-pod="web-n" data-state="CrashLoopBackOff"><td>default</td><th scope="row"><a id="default/web-n" href="pod/default/web-n">web-n</a></th>`,
+			`<td class="state">CrashLoopBackOff</td><td class="number">0/1</td><td class="number">3</td><td class="text">c: CrashLoopBackOff: ` + escaped + `</td>`,
+			`href="pod/default/web-n?container=first#log"`, "<td>10.0.0.7</td>", "/etc/pods/&#34;&gt;&lt;img src=x&gt;.yaml",
+		},
+		"/pod/default/web-n": {
+			`<a id="up" href="../../#default/web-n">`, `<dd class="state">CrashLoopBackOff</dd>`, "line 1: " + escaped, `<a href="?container=first#log">first</a> (init)`,
+			`<a href="?container=c#log" aria-current="true">c</a>`, "<td>Warning</td><td>BackOff</td><td class=\"number\">4</td><td class=\"text\">" + escaped,
+			">line red\n&lt;script&gt;alert(1)&lt;/script&gt;\n</pre>", `data-follow="../../containerLogs/default/web-n/c?follow=true&amp;tailLines=1000"`,
+		},
+		"/pod/default/web-n?container=first&previous=true": {"Log of the run of first before the last", `../../containerLogs/default/web-n/first?previous=true"`},
+		"/pod/default/web-n?container=other":               {`data-follow="../../containerLogs/default/web-n/c?`},
 	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("no %s in\n%s", want, body)
+		w := httptest.NewRecorder()
+		handler(node).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		body := w.Body.String()
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %s in\n%s", path, want, body)
+			}
+		}
+		if strings.Contains(body, "<script>") || strings.ContainsRune(body, '\x1b') || strings.Contains(body, "://") || strings.Contains(body, "of another") {
+			t.Errorf("%s: foreign: %s", path, body)
+		}
+		if got := w.Header().Get("Content-Security-Policy"); w.Code != 200 || !strings.HasPrefix(got, "default-src 'none'; style-src 'self'; script-src 'self';") {
+			t.Errorf("%s: %d, policy %q", path, w.Code, got)
 		}
 	}
-	if strings.Contains(body, "alert(1)</script>") || strings.Contains(body, "://") {
-		t.Errorf("foreign: %s", body)
+}
+
+func TestPagesOfWhatIsNotThere(t *testing.T) {
+	for path, want := range map[string]string{
+		"/pod/default/none": "<h1>There is no pod default/none</h1>", "/pod/default/%3Cb%3E": "There is no pod default/&lt;b&gt;", "/pod/other/web-n": "There is no pod",
+	} {
+		w := httptest.NewRecorder()
+		handler(told{pods: []v1.Pod{sickPod("")}}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d\n%s", path, w.Code, body)
+		}
 	}
-	if got := w.Header().Get("Content-Security-Policy"); w.Code != 200 || !strings.Contains(got, "default-src 'none'") {
-		t.Errorf("%d, policy %q", w.Code, got)
+	w := httptest.NewRecorder()
+	handler(told{err: errors.New("no files")}).ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
+	if w.Code != 500 || !strings.Contains(w.Body.String(), "no files") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	for path, kind := range map[string]string{"/page.js": "text/javascript; charset=utf-8", "/page.css": "text/css; charset=utf-8"} {
+		w := httptest.NewRecorder()
+		handler(told{}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if got := w.Header().Get("Content-Type"); w.Code != 200 || got != kind || w.Body.Len() == 0 {
+			t.Errorf("%s: %d %s", path, w.Code, got)
+		}
+	}
+}
+
+// A container that has not run says so; of a long log the end is shown.
+func TestLastOfALog(t *testing.T) {
+	fresh := sickPod("")
+	fresh.Spec.Containers[0].Name = "new"
+	w := httptest.NewRecorder()
+	handler(told{pods: []v1.Pod{fresh}}).ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
+	if !strings.Contains(w.Body.String(), "is waiting to start</pre>") {
+		t.Errorf("%s", w.Body)
+	}
+	w = httptest.NewRecorder()
+	handler(told{pods: []v1.Pod{sickPod("")}, log: strings.Repeat(strings.Repeat("x", 99)+"\n", 10000) + "the end\n"}).
+		ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
+	if body := w.Body.String(); !strings.Contains(body, "\nthe end\n</pre>") || len(body) > 300<<10 {
+		t.Errorf("%d bytes, …%s", len(body), body[max(0, len(body)-1000):])
 	}
 }
 
@@ -74,13 +136,14 @@ func TestPageIsToldAnew(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
-	next := func() (rows string) {
+	next := func() string {
+		var parts map[string]string
 		for lines.Scan() {
 			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				if err := json.Unmarshal([]byte(data), &rows); err != nil {
+				if err := json.Unmarshal([]byte(data), &parts); err != nil {
 					t.Fatal(err)
 				}
-				return rows
+				return parts["pods"]
 			}
 		}
 		t.Fatal(lines.Err())

@@ -1,4 +1,4 @@
-package cmd
+package glance
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// plain is text of a pod's, shown so that it does nothing to a terminal: control characters and what turns
+// Plain is text of a pod's, shown so that it does nothing to a terminal: control characters and what turns
 // the direction of writing are spelled out. Line ends and tabs stay.
-func plain(s string) string {
+func Plain(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte may act, too
 	acts := func(r rune) bool {
 		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))

@@ -1,4 +1,4 @@
-package cmd
+package glance
 
 import (
 	"fmt"
@@ -6,12 +6,14 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 )
 
-// why says in a line why a pod is not well, the most telling first; "" if it is, or is merely on its way.
-func why(p *v1.Pod, now time.Time) string {
+// Why says in a line why a pod is not well, the most telling first; "" if it is, or is merely on its way.
+func Why(p *v1.Pod, now time.Time) string {
 	text := ""
 	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != "Deleted" {
 		text = whyNot(p, now)
@@ -19,7 +21,7 @@ func why(p *v1.Pod, now time.Time) string {
 	if wrong := p.Annotations[manifest.AnnotationError]; text == "" && wrong != "" {
 		text = "manifest: " + wrong
 	}
-	return oneLine(text)
+	return OneLine(text)
 }
 
 func whyNot(p *v1.Pod, now time.Time) string {
@@ -29,33 +31,33 @@ func whyNot(p *v1.Pod, now time.Time) string {
 		}
 		return p.Status.Reason
 	}
-	all := roles(p)
+	all := Roles(p)
 	var unready string
-	for _, r := range initialFirst(all) {
-		if r.status == nil {
+	for _, r := range InitialFirst(all) {
+		if r.Status == nil {
 			continue
 		}
-		name := r.container.Name + ": "
-		switch s := r.status.State; {
+		name := r.Container.Name + ": "
+		switch s := r.Status.State; {
 		case s.Waiting != nil && s.Waiting.Reason == "CrashLoopBackOff":
-			return name + crash(r.status, nextAttempt(p, now))
+			return name + crash(r.Status, nextAttempt(p, now))
 		case s.Waiting != nil && s.Waiting.Message != "":
 			// The reason is in the column STATUS.
-			return name + oneLine(s.Waiting.Message) + nextAttempt(p, now)
+			return name + OneLine(s.Waiting.Message) + nextAttempt(p, now)
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
 			return name + exit(s.Terminated)
-		case s.Running != nil && !r.status.Ready && unready == "" && (!r.init || sidecar(r.container)):
+		case s.Running != nil && !r.Status.Ready && unready == "" && (!r.Init || pod.IsSidecar(r.Container)):
 			unready = name + notReady(r)
 		}
 	}
 	return unready
 }
 
-// initialFirst puts the init containers before the others.
-func initialFirst(all []role) []role {
-	var first, rest []role
+// InitialFirst puts the init containers before the others.
+func InitialFirst(all []Role) []Role {
+	var first, rest []Role
 	for _, r := range all {
-		if r.init {
+		if r.Init {
 			first = append(first, r)
 		} else {
 			rest = append(rest, r)
@@ -64,12 +66,12 @@ func initialFirst(all []role) []role {
 	return append(first, rest...)
 }
 
-func notReady(r role) string {
-	if r.status.Started != nil && !*r.status.Started {
+func notReady(r Role) string {
+	if r.Status.Started != nil && !*r.Status.Started {
 		switch {
-		case r.container.StartupProbe != nil:
+		case r.Container.StartupProbe != nil:
 			return "its startup probe has not succeeded yet"
-		case r.container.Lifecycle != nil && r.container.Lifecycle.PostStart != nil:
+		case r.Container.Lifecycle != nil && r.Container.Lifecycle.PostStart != nil:
 			return "its postStart hook is running"
 		}
 		return "not started up"
@@ -107,11 +109,11 @@ func nextAttempt(p *v1.Pod, now time.Time) string {
 	if err != nil || !at.After(now) {
 		return ""
 	}
-	return "; next attempt in " + age(now, at)
+	return "; next attempt in " + duration.HumanDuration(at.Sub(now))
 }
 
-// oneLine is the first line of text, and a mark if there are more.
-func oneLine(text string) string {
+// OneLine is the first line of text, and a mark if there are more.
+func OneLine(text string) string {
 	first, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if strings.TrimSpace(more) != "" {
 		return first + " …"

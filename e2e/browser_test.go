@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// browser is a headless Chromium with one page, driven by its DevTools protocol over a pair of pipes.
+type browser struct {
+	t       *testing.T
+	out     *os.File
+	in      *os.File
+	lines   *bufio.Reader
+	session string
+	last    int
+}
+
+// newBrowser starts Debian's Chromium; it ends with the test.
+func newBrowser(t *testing.T, dir string) *browser {
+	t.Helper()
+	theirIn, out, err := os.Pipe()
+	must(t, err)
+	in, theirOut, err := os.Pipe()
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-extensions",
+		"--remote-debugging-pipe", "--user-data-dir="+dir)
+	cmd.Env = append(os.Environ(), "HOME="+dir)
+	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
+	must(t, cmd.Start())
+	theirIn.Close()
+	theirOut.Close()
+	b := &browser{t: t, out: out, in: in, lines: bufio.NewReader(in)}
+	t.Cleanup(func() {
+		_ = b.ask("Browser.close", nil, nil) // it takes its own processes along
+		ended := time.AfterFunc(10*time.Second, cancel)
+		_ = cmd.Wait()
+		ended.Stop()
+		cancel()
+		out.Close()
+		in.Close()
+	})
+	var target struct{ TargetID string }
+	b.call("Target.createTarget", map[string]any{"url": "about:blank", "width": 1200, "height": 800}, &target)
+	var attached struct{ SessionID string }
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.session = attached.SessionID
+	b.call("Page.enable", nil, nil)
+	return b
+}
+
+// ask sends a command and reads its answer; what else the browser tells is left out.
+func (b *browser) ask(method string, params, into any) error {
+	b.last++
+	text, err := json.Marshal(map[string]any{"id": b.last, "method": method, "params": params, "sessionId": b.session})
+	if b.session == "" || method == "Browser.close" {
+		text, err = json.Marshal(map[string]any{"id": b.last, "method": method, "params": params})
+	}
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(patience)
+	if err := errors.Join(b.out.SetDeadline(deadline), b.in.SetDeadline(deadline)); err != nil {
+		return err
+	}
+	if _, err := b.out.Write(append(text, 0)); err != nil {
+		return err
+	}
+	for {
+		line, err := b.lines.ReadBytes(0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", method, err)
+		}
+		var answer struct {
+			ID     int
+			Result json.RawMessage
+			Error  *struct{ Message string }
+		}
+		if err := json.Unmarshal(bytes.TrimSuffix(line, []byte{0}), &answer); err != nil {
+			return err
+		}
+		switch {
+		case answer.ID != b.last:
+		case answer.Error != nil:
+			return fmt.Errorf("%s: %s", method, answer.Error.Message)
+		case into != nil:
+			return json.Unmarshal(answer.Result, into)
+		default:
+			return nil
+		}
+	}
+}
+
+func (b *browser) call(method string, params, into any) {
+	b.t.Helper()
+	if err := b.ask(method, params, into); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// text evaluates an expression in the page; its value is shown as text.
+func (b *browser) text(expression string) string {
+	b.t.Helper()
+	var answer struct {
+		Result           struct{ Value any }
+		ExceptionDetails *struct{ Exception struct{ Description string } }
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &answer)
+	if answer.ExceptionDetails != nil {
+		return "exception: " + answer.ExceptionDetails.Exception.Description
+	}
+	return fmt.Sprint(answer.Result.Value)
+}
+
+// until waits until the expression's text has want in it.
+func (b *browser) until(expression, want string) {
+	b.t.Helper()
+	await(b.t, patience, expression, func() error {
+		if got := b.text(expression); !strings.Contains(got, want) {
+			return fmt.Errorf("no %q in %q", want, got)
+		}
+		return nil
+	})
+}
+
+// open loads a page.
+func (b *browser) open(url string) {
+	b.t.Helper()
+	b.call("Page.navigate", map[string]any{"url": url}, nil)
+	b.until("document.readyState + ' ' + location.href", "complete "+url)
+}
+
+// press presses a key.
+func (b *browser) press(key string) {
+	b.t.Helper()
+	code := map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}[key]
+	down := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code}
+	if key == "Enter" {
+		down["text"] = "\r"
+	}
+	b.call("Input.dispatchKeyEvent", down, nil)
+	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code}, nil)
+}
+
+// tree is the page as a screen reader has it: a line for each node, ROLE "NAME", and what is said of its own accord.
+func (b *browser) tree() string {
+	b.t.Helper()
+	type value struct{ Value any }
+	var answer struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name value
+			Properties []struct {
+				Name  string
+				Value value
+			}
+		}
+	}
+	b.call("Accessibility.getFullAXTree", nil, &answer)
+	var out strings.Builder
+	for _, n := range answer.Nodes {
+		if n.Ignored {
+			continue
+		}
+		fmt.Fprintf(&out, "%v %q", n.Role.Value, n.Name.Value)
+		for _, p := range n.Properties {
+			if p.Name == "live" {
+				fmt.Fprintf(&out, " live=%v", p.Value.Value)
+			}
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
+
+// picture is the page as it looks. PODRUN_E2E_PICTURES names a directory to keep it in, for people.
+func (b *browser) picture(name string) image.Image {
+	b.t.Helper()
+	var answer struct{ Data string }
+	b.call("Page.captureScreenshot", nil, &answer)
+	data, err := base64.StdEncoding.DecodeString(answer.Data)
+	must(b.t, err)
+	if dir := os.Getenv("PODRUN_E2E_PICTURES"); dir != "" {
+		must(b.t, os.WriteFile(filepath.Join(dir, name+".png"), data, 0o644))
+	}
+	img, err := png.Decode(bytes.NewReader(data))
+	must(b.t, err)
+	return img
+}

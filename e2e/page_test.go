@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestPage: in Debian's Chromium the pages show what pods are, to whoever looks or listens. One pod ticks and one fails, both
+// with what would act on a page or a terminal.
+func TestPage(t *testing.T) {
+	n := newNode(t)
+	address := freeAddress(t)
+	n.write("web.yaml", manifest("web", "Always", `printf "<img src=x onerror=alert(1)> \033[31mred\033[0m \033]0;title\007\n"; trap 'echo last words; exit 1' TERM; while :; do echo tick; sleep 0.1; done`))
+	n.write(`<img src=x onerror=alert(1)>.yaml`, manifest("sick", "Always", `echo "<b>boom</b>" >/dev/termination-log; exit 7`))
+	n.serve("--listen=" + address)
+	n.ready("web-n")
+	n.await("the reason", func() error {
+		if got := n.ok("get", "pods"); !strings.Contains(got, "sick-n   0/1     CrashLoopBackOff") {
+			return fmt.Errorf("get:\n%s", got)
+		}
+		return nil
+	})
+	s := &sight{n: n, b: newBrowser(t, n.path("chromium")), address: "http://" + address + "/"}
+	s.withoutScripts(t)
+	s.looks(t)
+	s.goesOn(t)
+	s.saysLittle(t)
+	n.end(syscall.SIGTERM)
+	s.b.until("document.getElementById('state').textContent", "podrun does not answer: shown as it was last.")
+}
+
+// sight is a node as a browser shows it.
+type sight struct {
+	n       *node
+	b       *browser
+	address string
+}
+
+// withoutScripts: the pages tell all that they know when they are loaded.
+func (s *sight) withoutScripts(t *testing.T) {
+	b, address := s.b, s.address
+	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	b.open(address)
+	for _, want := range []string{"As of when the page was loaded.", "web-n", "CrashLoopBackOff", "sick: exit code 7: <b>boom</b>", "/<img src=x onerror=alert(1)>.yaml"} {
+		b.until("document.body.innerText", want)
+	}
+	b.open(address + "pod/default/web-n")
+	b.until("document.getElementById('log').textContent", "<img src=x onerror=alert(1)> red \ntick\n")
+	b.until("document.getElementById('events').innerText", "Started container c")
+	if got := b.text("document.querySelectorAll('img, b').length"); got != "0" {
+		t.Errorf("%s elements of what pods say", got)
+	}
+	b.open(address + "pod/default/sick-n?container=c&previous=true")
+	b.until("document.getElementById('story').innerText", "<b>boom</b>")
+	b.open(address + "pod/default/none")
+	b.until("document.body.innerText", "There is no pod default/none")
+	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
+}
+
+// goesOn: the pages go on, by keyboard alone, over the end of a run.
+func (s *sight) goesOn(t *testing.T) {
+	n, b, address := s.n, s.b, s.address
+	b.open(address)
+	b.until("document.getElementById('state').textContent", "Shown as it is now.")
+	b.picture("pods")
+	tree := b.tree()
+	for _, want := range []string{
+		"main \"\"\n", "heading \"Pods of this node\"\n", "status \"\" live=polite\n", "region \"Pods\"\n", "columnheader \"Reason\"\n", "rowheader \"web-n\"\n", "link \"web-n\"\n",
+		"link \"Log of c in web-n\"\n", "cell \"CrashLoopBackOff\"\n",
+	} {
+		if !strings.Contains(tree, want) {
+			t.Errorf("no %q in the tree:\n%s", want, tree)
+		}
+	}
+
+	// By keyboard: into a pod, and back to where one was.
+	var order []string
+	for range 5 {
+		b.press("Tab")
+		order = append(order, b.text("document.activeElement.id || document.activeElement.getAttribute('aria-label')"))
+	}
+	if got := strings.Join(order, ", "); got != "Pods, default/sick-n, Log of c in sick-n, default/web-n, Log of c in web-n" {
+		t.Errorf("focus went to %s", got)
+	}
+	b.open(address + "#default/web-n")
+	b.until("document.activeElement.id", "default/web-n")
+	b.press("Enter")
+	b.until("document.title + document.readyState", "web-n – podruncomplete")
+	b.until("document.getElementById('state').textContent", "Shown as it is now.")
+
+	// The log goes on, over the end of the run.
+	b.until("document.getElementById('log').textContent", "<img src=x onerror=alert(1)> red \ntick\ntick\n")
+	tree = b.tree()
+	for _, want := range []string{"heading \"Pod web-n\"\n", "region \"Containers\"\n", "log \"Log of c\" live=off\n", "link \"All pods\"\n", "heading \"Events\"\n"} {
+		if !strings.Contains(tree, want) {
+			t.Errorf("no %q in the tree:\n%s", want, tree)
+		}
+	}
+	must(t, syscall.Kill(n.mainPID(n.pod("web-n"), "c"), syscall.SIGTERM))
+	b.until("document.getElementById('log').textContent", "last words\n— started again —\n")
+	b.until("document.getElementById('story').innerText", "Error, exit code 1")
+	b.until("document.getElementById('log').textContent.split('again —')[1]", "tick\n")
+	b.picture("pod")
+	if got := b.text("document.querySelectorAll('img, b').length"); got != "0" {
+		t.Errorf("%s elements of what pods say", got)
+	}
+
+}
+
+// saysLittle: a pod that goes is said once, and nothing else of all that changes.
+func (s *sight) saysLittle(t *testing.T) {
+	n, b := s.n, s.b
+	b.press("Escape")
+	b.until("document.readyState + location.pathname + document.activeElement.id", "complete/default/web-n")
+	b.until("document.getElementById('state').textContent", "Shown as it is now.")
+	b.text("said = []; new MutationObserver(() => said.push(state.textContent + news.textContent)).observe(document.querySelector('main'), {childList: true, characterData: true, subtree: true})," +
+		"heard = []; new MutationObserver(() => heard.push(news.textContent)).observe(news, {childList: true})")
+	n.remove(`<img src=x onerror=alert(1)>.yaml`)
+	b.until("heard.join()", "sick-n is gone")
+	if got := b.text("heard.filter((text) => !text.includes('sick-n')).join() + ' in ' + (said.length > heard.length)"); got != " in true" {
+		t.Errorf("said beside it: %s", got)
+	}
+	if got := b.text("document.activeElement.id"); got != "default/web-n" {
+		t.Errorf("the focus went to %q", got)
+	}
+}
+
+// looks: light or dark as the reader has it, and on a narrow screen nothing is out of reach.
+func (s *sight) looks(t *testing.T) {
+	b, address := s.b, s.address
+	for name, path := range map[string]string{"pods": "", "pod": "pod/default/sick-n"} {
+		b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1200, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
+		b.open(address + path)
+		b.until("document.getElementById('state').textContent", "Shown as it is now.")
+		for _, scheme := range []string{"light", "dark"} {
+			b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+			r, g, blue, _ := b.picture(name+"-"+scheme).At(2, 2).RGBA()
+			if bright := r+g+blue > 3*0x8000; bright != (scheme == "light") {
+				t.Errorf("%s, %s: background %x %x %x", name, scheme, r>>8, g>>8, blue>>8)
+			}
+		}
+		b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": true}, nil)
+		b.until("String(document.documentElement.clientWidth)", "320")
+		if got := b.text("document.documentElement.scrollWidth"); got != "320" {
+			t.Errorf("%s: %s pixels wide on a screen of 320", name, got)
+		}
+		b.picture(name + "-narrow")
+	}
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1200, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
+}

@@ -1,0 +1,105 @@
+"use strict";
+// A page without this is a page as of when it was loaded. With it, its parts follow what podrun tells, and the log goes on.
+const state = document.getElementById("state"), news = document.getElementById("news"), log = document.getElementById("log");
+
+// say changes only what is different: whatever is said is read out.
+const say = (where, text) => { if (where.textContent !== text) where.textContent = text; };
+
+// patch makes an element like another one and keeps what is the same, so that neither the focus nor a reader's place is
+// lost. Children with an id are known again by it.
+function patch(was, now) {
+	for (const {name, value} of now.attributes) if (was.getAttribute(name) !== value) was.setAttribute(name, value);
+	for (const {name} of [...was.attributes]) if (!now.hasAttribute(name)) was.removeAttribute(name);
+	const wanted = new Set([...now.children].map((child) => child.id)), known = new Map();
+	for (const child of [...was.children]) {
+		if (child.id && wanted.has(child.id)) known.set(child.id, child);
+		else if (child.id) child.remove();
+	}
+	let at = was.firstChild;
+	for (const next of [...now.childNodes]) {
+		const same = next.id ? known.get(next.id) : at && !at.id && at.nodeName === next.nodeName ? at : null;
+		if (!same) { was.insertBefore(next, at); continue; }
+		if (same === at) at = at.nextSibling; else was.insertBefore(same, at);
+		if (next.nodeType === Node.ELEMENT_NODE) patch(same, next);
+		else if (same.data !== next.data) same.data = next.data;
+	}
+	while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
+}
+
+// announce tells a screen reader which pods came, went, fell ill and got well, and no more often than every 5 s.
+let seen, told = new Map(), silent;
+function announce() {
+	const now = new Map([...document.querySelectorAll("[data-pod]")].map((pod) =>
+		[pod.dataset.pod, {ill: pod.classList.contains("ill"), text: pod.dataset.pod + ": " + pod.dataset.state}]));
+	if (seen) {
+		for (const [name, {ill, text}] of now) if (seen.get(name)?.ill !== ill) told.set(name, text);
+		for (const name of seen.keys()) if (!now.has(name)) told.set(name, name + " is gone");
+	}
+	seen = now;
+	if (silent || !told.size) return;
+	const all = [...told.values()];
+	told.clear();
+	say(news, all.slice(0, 3).join(". ") + (all.length > 3 ? `. And ${all.length - 3} more` : ""));
+	silent = setTimeout(() => { silent = undefined; announce(); }, 5000);
+}
+
+const source = new EventSource(document.body.dataset.live);
+source.onopen = () => say(state, "Shown as it is now.");
+source.onerror = () => say(state, "podrun does not answer: shown as it was last.");
+source.onmessage = (event) => {
+	for (const [id, html] of Object.entries(JSON.parse(event.data))) {
+		const was = document.getElementById(id), now = was.cloneNode(false);
+		now.innerHTML = html;
+		patch(was, now);
+	}
+	announce();
+	follow();
+};
+
+// plain leaves out of a log what would act on a terminal or turn the direction of writing.
+const plain = (text) => text.replace(/\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
+
+// append adds to the log, stays at its end if that is in sight, and forgets what is long past.
+let size = 0;
+function append(text) {
+	const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 16;
+	log.append(text);
+	for (size += text.length; size > 1e6 && log.childNodes.length > 1;) {
+		size -= log.firstChild.data.length;
+		log.firstChild.remove();
+	}
+	if (atEnd) log.scrollTop = log.scrollHeight;
+}
+
+// follow shows the log of the container's newest run as it is written, and then that of the run after it.
+let run = "", following = false;
+async function follow() {
+	const now = document.querySelector("[data-run]")?.dataset.run;
+	if (!log?.dataset.follow || following || !now || now === run) return;
+	following = true;
+	let pause = 1000;
+	try {
+		const answer = await fetch(log.dataset.follow);
+		if (!answer.ok) throw new Error(answer.statusText);
+		if (run) append("— started again —\n"); else { log.textContent = ""; size = 0; }
+		run = now;
+		let rest = "";
+		const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+		for (let part; !(part = await reader.read()).done;) {
+			const end = part.value.lastIndexOf("\n") + 1;
+			if (end) append(plain(rest + part.value.slice(0, end)));
+			rest = (end ? "" : rest) + part.value.slice(end);
+		}
+		if (rest) append(plain(rest) + "\n");
+	} catch {
+		run = ""; // all of it again, when there is somebody to ask
+		pause = 5000;
+	}
+	following = false;
+	setTimeout(follow, pause);
+}
+
+if (log) {
+	log.scrollTop = log.scrollHeight;
+	addEventListener("keydown", (event) => { if (event.key === "Escape") document.getElementById("up").click(); });
+}

@@ -1,0 +1,130 @@
+// Package glance tells of a pod in a line what there is to see at a glance: its state in a word, as kubectl has
+// it, and why it is not well. It is pure, reads nothing but the pod, and shows nothing: that is for those who
+// ask it.
+package glance
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Summary is a pod in a line, as kubectl has it.
+type Summary struct {
+	// Text is the state in a word: Running, CrashLoopBackOff, Init:0/2, Terminating.
+	Text string
+	// Ready of so many Containers, sidecars among them.
+	Ready, Containers int
+	Restarts          int
+	LastRestart       time.Time // zero: none
+}
+
+// Of summarizes a pod by its status.
+func Of(p *v1.Pod) Summary {
+	s := Summary{Text: string(p.Status.Phase), Containers: len(p.Spec.Containers)}
+	if p.Status.Reason != "" {
+		s.Text = p.Status.Reason
+	}
+	for i := range p.Spec.InitContainers {
+		if pod.IsSidecar(&p.Spec.InitContainers[i]) {
+			s.Containers++
+		}
+	}
+	initializing, sidecars := s.initial(p)
+	if !initializing || condition(p, v1.PodInitialized) {
+		s.Restarts, s.LastRestart = sidecars.Restarts, sidecars.LastRestart
+		s.main(p)
+	}
+	if p.DeletionTimestamp != nil && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
+		s.Text = "Terminating"
+	}
+	return s
+}
+
+func condition(p *v1.Pod, kind v1.PodConditionType) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// initial judges the init containers: true when one of them keeps the pod, whose text is then set. The
+// second result counts the restarts of the sidecars alone, which still matter later.
+func (s *Summary) initial(p *v1.Pod) (bool, Summary) {
+	isSidecar := map[string]bool{}
+	for i := range p.Spec.InitContainers {
+		isSidecar[p.Spec.InitContainers[i].Name] = pod.IsSidecar(&p.Spec.InitContainers[i])
+	}
+	var sidecars Summary
+	for i, c := range p.Status.InitContainerStatuses {
+		s.restarted(c)
+		if isSidecar[c.Name] {
+			sidecars.restarted(c)
+		}
+		t, w := c.State.Terminated, c.State.Waiting
+		switch {
+		case t != nil && t.ExitCode == 0:
+			continue
+		case isSidecar[c.Name] && c.Started != nil && *c.Started:
+			if c.Ready {
+				s.Ready++
+			}
+			continue
+		case t != nil:
+			s.Text = "Init:" + ended(t)
+		case w != nil && w.Reason != "" && w.Reason != "PodInitializing":
+			s.Text = "Init:" + w.Reason
+		default:
+			s.Text = fmt.Sprintf("Init:%d/%d", i, len(p.Spec.InitContainers))
+		}
+		return true, sidecars
+	}
+	return false, sidecars
+}
+
+// main judges the main containers; the first one that is not well gives the text.
+func (s *Summary) main(p *v1.Pod) {
+	running, completed := false, false
+	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {
+		c := p.Status.ContainerStatuses[i]
+		s.restarted(c)
+		t, w := c.State.Terminated, c.State.Waiting
+		switch {
+		case w != nil && w.Reason != "":
+			s.Text, completed = w.Reason, false
+		case t != nil:
+			s.Text, completed = ended(t), t.Reason == "Completed"
+		case c.Ready && c.State.Running != nil:
+			running = true
+			s.Ready++
+		}
+	}
+	if completed && running {
+		s.Text = "NotReady"
+		if condition(p, v1.PodReady) {
+			s.Text = "Running"
+		}
+	}
+}
+
+func ended(t *v1.ContainerStateTerminated) string {
+	switch {
+	case t.Reason != "":
+		return t.Reason
+	case t.Signal != 0:
+		return fmt.Sprintf("Signal:%d", t.Signal)
+	}
+	return fmt.Sprintf("ExitCode:%d", t.ExitCode)
+}
+
+func (s *Summary) restarted(c v1.ContainerStatus) {
+	s.Restarts += int(c.RestartCount)
+	if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(s.LastRestart) {
+		s.LastRestart = t.FinishedAt.Time
+	}
+}
