@@ -55,11 +55,11 @@ func newBrowser(t *testing.T, dir string) *browser {
 		in.Close()
 	})
 	var target struct{ TargetID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank", "width": 1200, "height": 800}, &target)
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
 	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	b.session = attached.SessionID
-	b.call("Page.enable", nil, nil)
+	b.size(1200, 800)
 	return b
 }
 
@@ -142,6 +142,12 @@ func (b *browser) open(url string) {
 	b.t.Helper()
 	b.call("Page.navigate", map[string]any{"url": url}, nil)
 	b.until("document.readyState + ' ' + location.href", "complete "+url)
+}
+
+// size makes the page so large; a narrow one is a telephone's.
+func (b *browser) size(width, height int) {
+	b.t.Helper()
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
 }
 
 // press presses a key.

@@ -27,8 +27,9 @@ type podData struct {
 	row
 	UID, Node, Started, Message string
 	Of                          []containerRow
-	Conditions                  []conditionRow
-	Events                      []eventRow
+	// Conditions are those that do not hold.
+	Conditions []conditionRow
+	Events     []eventRow
 	// Chosen is the container whose log is shown, of its run before the last if Previous.
 	Chosen   string
 	Previous bool
@@ -109,6 +110,9 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 		d.Started = when(p.Status.StartTime.Time)
 	}
 	for _, c := range p.Status.Conditions {
+		if c.Status == v1.ConditionTrue {
+			continue
+		}
 		d.Conditions = append(d.Conditions, conditionRow{string(c.Type), string(c.Status), glance.Plain(reasonAnd(c.Reason, c.Message))})
 	}
 	for _, r := range glance.InitialFirst(glance.Roles(p)) {

@@ -19,6 +19,8 @@ function patch(was, now) {
 	for (const next of [...now.childNodes]) {
 		const same = next.id ? known.get(next.id) : at && !at.id && at.nodeName === next.nodeName ? at : null;
 		if (!same) { was.insertBefore(next, at); continue; }
+		// What is moved loses the focus, so what is in its way goes first.
+		while (next.id && at && at !== same && !known.has(at.id)) { const gone = at; at = at.nextSibling; gone.remove(); }
 		if (same === at) at = at.nextSibling; else was.insertBefore(same, at);
 		if (next.nodeType === Node.ELEMENT_NODE) patch(same, next);
 		else if (same.data !== next.data) same.data = next.data;
