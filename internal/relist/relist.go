@@ -45,12 +45,12 @@ type Relister struct {
 	err  error
 	// listed says that a list has succeeded.
 	listed bool
-	// found are the differences that Look found, until Run sends them.
+	// found are the differences that were found, until Run sends them.
 	found []Event
 	bell  chan struct{}
 	// looks are the newest looks that go on.
 	looks map[pod.Key]moment
-	// owed says that a ring was passed over for a look that then failed.
+	// owed says that a look failed that a ring had asked for, or been passed over for.
 	owed bool
 }
 
@@ -77,44 +77,49 @@ func New(o Options) *Relister {
 	return &Relister{o: o, pods: map[pod.Key]record{}, looks: map[pod.Key]moment{}, good: time.Now(), bell: make(chan struct{}, 1)}
 }
 
-// Run lists and listens until ctx ends, and sends every difference. It blocks when out is not read.
+// Run lists and listens until ctx ends, and sends every difference, in the order in which they were found. It blocks
+// when out is not read. A list that takes long, and a look at a pod that does, delay no other look.
 func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 	stream := newStream(r.o.Bell, r.o.Observer, r.o.Log)
-	var streaming sync.WaitGroup
-	streaming.Go(func() { stream.run(ctx) })
-	defer streaming.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { stream.run(ctx) })
+	looks := newLooks(func(key pod.Key) { r.answer(ctx, key) })
+	defer looks.wait()
+	lists := newSchedule()
+	defer lists.stop()
+	listed := make(chan struct{}, 1)
 	for {
-		var events []Event
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timer.C:
-			events = r.list(ctx)
-			timer.Reset(r.period(stream))
-		case <-stream.changed:
-			timer.Reset(0)
-		case <-r.bell:
-			var owed bool
-			if events, owed = r.takeFound(); owed {
-				timer.Reset(r.o.Period)
+		case <-lists.due():
+			if lists.begin() {
+				beside.Go(func() {
+					r.list(ctx)
+					listed <- struct{}{}
+				})
 			}
+		case <-listed:
+			lists.end(r.period(stream))
+		case <-stream.changed:
+			lists.within(0)
+		case <-r.bell:
+		case key := <-looks.done:
+			looks.end(key)
 		case ring := <-stream.rings:
 			if !ring.At.IsZero() {
 				r.o.Observer.Rang(time.Since(ring.At))
 			}
 			if ring.All {
-				timer.Reset(0)
-				continue
+				lists.within(0)
+			} else if !r.knows(ring) {
+				looks.ask(ring.Key)
 			}
-			if r.knows(ring) {
-				continue
-			}
-			var ok bool
-			if events, ok = r.answer(ctx, ring.Key); !ok {
-				timer.Reset(r.o.Period)
-			}
+		}
+		events, owed := r.takeFound()
+		if owed {
+			lists.within(r.o.Period)
 		}
 		for _, e := range events {
 			select {
@@ -148,15 +153,18 @@ func (r *Relister) knows(ring runtime.Ring) bool {
 
 // answer inspects the pod that a ring names. A failed inspection keeps the old record; the full list
 // that follows within a period looks again.
-func (r *Relister) answer(ctx context.Context, key pod.Key) (events []Event, ok bool) {
+func (r *Relister) answer(ctx context.Context, key pod.Key) {
 	seen, began, err := r.inspect(ctx, key)
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		r.failed(fmt.Errorf("inspecting %s: %w", key, err))
-		return nil, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.keep(seen, began), true
+	if err != nil {
+		r.owed = true
+		return
+	}
+	r.found = append(r.found, r.keep(seen, began)...)
 }
 
 func (r *Relister) takeFound() (events []Event, owed bool) {
@@ -223,10 +231,15 @@ func (r *Relister) Seen(key pod.Key) pod.Observed {
 func (r *Relister) Healthy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if since := time.Since(r.good); since > unhealthyAfter {
+	since := time.Since(r.good)
+	switch {
+	case since <= unhealthyAfter:
+		return nil
+	case r.err == nil: // it hangs
+		return fmt.Errorf("no list of containers has succeeded for %s", since.Round(time.Second))
+	default:
 		return fmt.Errorf("no list of containers has succeeded for %s: %w", since.Round(time.Second), r.err)
 	}
-	return nil
 }
 
 func (r *Relister) begin() moment {
@@ -263,7 +276,7 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 }
 
 // list looks at everything.
-func (r *Relister) list(ctx context.Context) []Event {
+func (r *Relister) list(ctx context.Context) {
 	began := r.begin()
 	all, err := r.o.Lister.List(ctx)
 	if ctx.Err() == nil {
@@ -273,7 +286,7 @@ func (r *Relister) list(ctx context.Context) []Event {
 		if ctx.Err() == nil {
 			r.failed(err)
 		}
-		return nil
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,16 +294,14 @@ func (r *Relister) list(ctx context.Context) []Event {
 		r.o.Log.Info("listing containers works again")
 	}
 	r.err, r.good, r.listed = nil, time.Now(), true
-	var events []Event
 	for _, seen := range all {
-		events = append(events, r.keep(seen, began)...)
+		r.found = append(r.found, r.keep(seen, began)...)
 	}
 	for key, rec := range r.pods {
 		if rec.turn >= began.turn { // listed now, or looked at since
 			continue
 		}
-		events = append(events, r.keep(pod.Observed{Key: key}, began)...)
+		r.found = append(r.found, r.keep(pod.Observed{Key: key}, began)...)
 		delete(r.pods, key)
 	}
-	return events
 }

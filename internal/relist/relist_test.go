@@ -78,9 +78,25 @@ type world struct {
 	lists  int
 	rings  chan runtime.Ring
 	noBell bool
+	// slow is how long, at most, each answer takes before it is true, and after it was.
+	slow time.Duration
+	// stuck is a pod whose inspection, and with it every list, lasts until it is closed.
+	stuck map[pod.Key]chan struct{}
+}
+
+// pause lets a part of an answer's time go by.
+func (w *world) pause() {
+	if w.slow > 0 {
+		time.Sleep(rand.N(w.slow))
+	}
 }
 
 func (w *world) List(context.Context) ([]pod.Observed, error) {
+	w.pause()
+	defer w.pause()
+	for _, stuck := range w.stuck {
+		<-stuck
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lists++
@@ -95,6 +111,11 @@ func (w *world) List(context.Context) ([]pod.Observed, error) {
 }
 
 func (w *world) Inspect(_ context.Context, k pod.Key) (pod.Observed, error) {
+	w.pause()
+	defer w.pause()
+	if stuck := w.stuck[k]; stuck != nil {
+		<-stuck
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fail != nil {
@@ -121,8 +142,8 @@ func clone(o pod.Observed) pod.Observed {
 	return o
 }
 
-// TestModel drives random histories through the relister, with lists that fail and streams that break,
-// and compares what its events add up to with what there is.
+// TestModel drives random histories through the relister, with lists that fail, answers that take long and
+// streams that break, and compares what its events add up to with what there is.
 func TestModel(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -132,7 +153,7 @@ func TestModel(t *testing.T) {
 }
 
 func model(t *testing.T, dice *rand.Rand) {
-	w := &world{now: map[pod.Key]pod.Observed{}}
+	w := &world{now: map[pod.Key]pod.Observed{}, slow: time.Duration(dice.IntN(3)) * time.Second}
 	r := New(Options{Lister: w, Bell: w, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan Event)
