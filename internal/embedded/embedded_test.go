@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
+
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 )
@@ -134,6 +136,43 @@ func TestRemovedDirectories(t *testing.T) {
 	}
 }
 
+// TestRemovedDirectoriesOfATask: nor does a task keep a daemon that no client can find; another waits for its end.
+func TestRemovedDirectoriesOfATask(t *testing.T) {
+	o := options(t)
+	l := ensure(t, o)
+	ctx, c := dial(t, l)
+	_, task := startTask(ctx, t, c, o.Dirs)
+	pid := daemonPID(t, o.Dirs)
+	gone := o.Dirs.Run + ".gone" // as if it had been removed, but for its mounts
+	if err := errors.Join(l.Close(), os.Rename(o.Dirs.Run, gone)); err != nil {
+		t.Fatal(err)
+	}
+	again := ensure(t, o)
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("two daemons at once: %v", err)
+	}
+	// Back, so that the task can be ended as usual.
+	again.Close()
+	if err := errors.Join(os.RemoveAll(o.Dirs.Run), os.Rename(gone, o.Dirs.Run)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, c = dial(t, ensure(t, o))
+	ctr, err := c.LoadContainer(ctx, "sleeper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopted, err := ctr.Task(ctx, nil)
+	if err != nil || adopted.Pid() != task.Pid() {
+		t.Fatalf("not the same task: %v", err)
+	}
+	if _, err := adopted.Delete(ctx, client.WithProcessKill); err != nil {
+		t.Error(err)
+	}
+	if err := ctr.Delete(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDaemonKeepsNothingOfItsStarter: a CI step whose pipe a daemon keeps open never ends.
 func TestDaemonKeepsNothingOfItsStarter(t *testing.T) {
 	o := options(t)
@@ -202,7 +241,7 @@ func TestServeRefusesASharedRoot(t *testing.T) {
 	ensure(t, o)
 	other.Dirs.Root = o.Dirs.Root
 	other.Args = []string{"serve", other.Dirs.Root, other.Dirs.Run}
-	if _, err := embedded.Ensure(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another run directory") {
+	if _, err := embedded.Ensure(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another run directory, "+o.Dirs.Run) {
 		t.Errorf("error %v", err)
 	}
 }

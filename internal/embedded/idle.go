@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,6 +12,9 @@ import (
 
 // taskPoll is how often a daemon without clients looks for tasks if no event tells it to.
 const taskPoll = 10 * time.Second
+
+// reachPoll is how often a daemon without clients looks whether one could come.
+const reachPoll = time.Second
 
 // untilIdle returns nil when nothing needs the daemon. The process then holds the users' lock alone until
 // it ends: a client that comes now waits for that and finds no daemon. When ctx ends first it returns ctx's
@@ -71,7 +75,16 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 		return false, err
 	}
 	wait, cancel := context.WithTimeout(ctx, taskPoll)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer cancel()
+	watching.Go(func() {
+		for pause(wait, reachPoll) == nil {
+			if isUnreachable(o, users) {
+				cancel()
+			}
+		}
+	})
 	if err := awaitTaskGone(wait, conn); err != nil {
 		// Without events the time has to pass.
 		<-wait.Done()

@@ -19,7 +19,8 @@ import (
 //	start.lock   held by the client that starts the daemon
 //	daemon.lock  held by the daemon; its content is the daemon's pid, for people
 //
-// The daemon holds a second one in the root directory, which must have one daemon only as well.
+// The daemon holds a second one in the root directory, which must have one daemon only as well; its second line is the
+// daemon's run directory.
 func usersLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "users.lock") }
 func startLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "start.lock") }
 func daemonLock(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "daemon.lock") }
@@ -88,7 +89,7 @@ func pin(f *os.File) (int, error) {
 
 // lockDaemon takes a daemon's lock; ErrRunning when another daemon has it. It is an open file
 // description lock, so that Running can ask for it without taking it, even for a moment.
-func lockDaemon(path string) (*os.File, error) {
+func lockDaemon(path, more string) (*os.File, error) {
 	f, err := openLock(path)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func lockDaemon(path string) (*os.File, error) {
 	}
 	err = f.Truncate(0)
 	if err == nil {
-		_, err = fmt.Fprintln(f, os.Getpid())
+		_, err = fmt.Fprintf(f, "%d\n%s", os.Getpid(), more)
 	}
 	if err != nil {
 		f.Close()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,14 +28,25 @@ const readyEnv = "PODRUN_CONTAINERD_READY_FD"
 // maxShimSocketDir is the longest directory, in bytes, that containerd takes for its shims' sockets.
 const maxShimSocketDir = 42
 
-// rootPatience is how long a daemon waits for the root directory: one whose run directory was removed ends soon.
-const rootPatience = DefaultIdleGrace + time.Second
+// rootPatience is how long a daemon waits for the root directory when the one that has it has lost its run directory:
+// that one ends as soon as it notices, and has done what it is at. It is less than whoever started this one waits.
+const rootPatience = startTimeout - 5*time.Second
 
+// lockRoot takes the root directory for a daemon that has its run directory.
 func lockRoot(ctx context.Context, o Options) (*os.File, error) {
 	for end := time.Now().Add(rootPatience); ; {
-		root, err := lockDaemon(rootLock(o.Dirs))
-		if !errors.Is(err, ErrRunning) || time.Now().After(end) {
-			return root, err
+		root, err := lockDaemon(rootLock(o.Dirs), o.Dirs.Run+"\n")
+		if err == nil {
+			return root, nil
+		}
+		if !errors.Is(err, ErrRunning) {
+			return nil, err
+		}
+		// One whose run directory has the same path had another directory there before. It may not have said yet.
+		holder, _ := os.ReadFile(rootLock(o.Dirs))
+		_, run, _ := strings.Cut(string(holder), "\n")
+		if run != "" && run != o.Dirs.Run+"\n" || time.Now().After(end) {
+			return nil, fmt.Errorf("%s is in use by a podrun with another run directory, %s: %w", o.Dirs.Containerd(), strings.TrimSpace(run), err)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
@@ -51,14 +63,14 @@ func Serve(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	lock, err := lockDaemon(daemonLock(o.Dirs))
+	lock, err := lockDaemon(daemonLock(o.Dirs), "")
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	root, err := lockRoot(ctx, o)
 	if err != nil {
-		return fmt.Errorf("%s is in use by a podrun with another run directory: %w", o.Dirs.Containerd(), err)
+		return err
 	}
 	defer root.Close()
 	// The roots of images and containers get the mode bits that this leaves.
