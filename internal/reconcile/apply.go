@@ -23,8 +23,7 @@ func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.
 			look = true
 			w.log.Info(a.String())
 		}
-		// Once begun, an action is brought to its end even when podrun is told to stop.
-		if err := w.do(context.WithoutCancel(ctx), seen, a); err != nil {
+		if err := w.finish(ctx, func(ctx context.Context) error { return w.do(ctx, seen, a) }); err != nil {
 			return true, fmt.Errorf("%s: %w", a, err)
 		}
 		if _, started := a.(plan.StartContainer); started {
@@ -33,6 +32,18 @@ func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.
 		}
 	}
 	return look, nil
+}
+
+// lastTime is for how long an action goes on when podrun is told to stop. What takes longer hangs, with the runtime
+// or a shim of it; podrun may be killed at any instruction anyway.
+const lastTime = 15 * time.Second
+
+// finish brings an action that has begun to its end even when podrun is told to stop.
+func (w *worker) finish(ctx context.Context, do func(context.Context) error) error {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastTime, cancel) })()
+	return do(longer)
 }
 
 // do is the only switch from decision to effect.

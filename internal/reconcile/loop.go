@@ -191,7 +191,11 @@ func newSlots(n int) slots {
 
 // within calls f while holding one of the slots, for as long as a mutation may take.
 func within(ctx context.Context, slot chan struct{}, f func(context.Context) error) error {
-	slot <- struct{}{}
+	select {
+	case slot <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	defer func() { <-slot }()
 	ctx, cancel := context.WithTimeout(ctx, runtime.Timeout)
 	defer cancel()

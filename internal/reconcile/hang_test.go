@@ -1,0 +1,66 @@
+package reconcile_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// hung is a runtime that takes long, or for ever, over making sandboxes.
+type hung struct {
+	*fake.Runtime
+	takes time.Duration
+}
+
+// CreateSandbox implements runtime.Sandboxes.
+func (h hung) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+	select {
+	case <-time.After(h.takes):
+		return h.Runtime.CreateSandbox(ctx, p, attempt)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestStopWhileTheRuntimeHangs: when podrun is told to stop, what was begun is brought to its end, but not waited
+// for without end, however many pods wait for their turn.
+func TestStopWhileTheRuntimeHangs(t *testing.T) {
+	for _, tt := range []struct {
+		takes time.Duration
+		made  int
+	}{{10 * time.Second, 2}, {time.Hour, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+			h := start(t, rt, func(o *reconcile.Options) { o.Sandboxes, o.Parallel = hung{rt, tt.takes}, 2 })
+			var pods []*v1.Pod
+			for i := range 5 {
+				pods = append(pods, newPod(fmt.Sprint("p", i), types.UID(fmt.Sprint("u", i)), v1.RestartPolicyAlways, "a"))
+			}
+			h.want(pods...)
+			begin := time.Now()
+			h.stop()
+			if took := time.Since(begin); took > 15*time.Second {
+				t.Errorf("taking %s: stopped after %s", tt.takes, took)
+			}
+			all, err := rt.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := 0
+			for _, o := range all {
+				made += len(o.Sandboxes)
+			}
+			if made != tt.made {
+				t.Errorf("taking %s: %d sandboxes were made, want %d", tt.takes, made, tt.made)
+			}
+		})
+	}
+}
