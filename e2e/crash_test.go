@@ -21,7 +21,7 @@ import (
 // The crash matrix: every fault at a random moment of every phase.
 var (
 	phases = []string{"start", "steady", "restart", "stop"}
-	faults = []string{"podrun", "containerd", "both", "shim", "process", "container removed", "namespace unmounted", "sandboxes removed", "reboot"}
+	faults = []string{"podrun", "containerd", "both", "shim", "process", "container removed", "namespace unmounted", "sandboxes removed", "run directory removed", "reboot"}
 )
 
 // lanes is how many rounds go on at once.

@@ -108,69 +108,6 @@ func TestCutOffStart(t *testing.T) {
 	clear(t, r.Runtime) // the rig sees that all three are gone
 }
 
-// TestForgotten: a container that containerd has forgotten, and runs, ends before another is started in its place,
-// or with its pod.
-func TestForgotten(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) daemon{"stock": stockDaemon, "debian": debianDaemon} {
-		t.Run(name, func(t *testing.T) {
-			d := start(t)
-			r := newRig(t, d, "sleep 1000")
-			c := r.runForgotten(t)
-			shim := parent(t, c.PID)
-			if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
-				t.Fatal(err)
-			}
-			if ended := find(t, r.Runtime, r.key, "main", 0); ended.ExitCode != 255 || !ended.Reaped {
-				t.Errorf("%+v", ended)
-			}
-			eventually(t, "it and its shim have ended", func() bool {
-				return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) && errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
-			})
-			c = r.runForgotten(t)
-			// Nor has it a record, as one has not that came to run when its pod was on its way out.
-			ctx, raw := raw(t, d)
-			if err := errors.Join(raw.ContainerService().Delete(ctx, c.ID), raw.SnapshotService("overlayfs").Remove(ctx, c.ID)); err != nil {
-				t.Fatal(err)
-			}
-			clear(t, r.Runtime)
-			eventually(t, "its process has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
-		})
-	}
-}
-
-// runForgotten starts a container, which runs on when containerd has forgotten it.
-func (r *rig) runForgotten(t *testing.T) pod.Container {
-	t.Helper()
-	c, d := r.run(t), r.daemon.server
-	if err := errors.Join(d.Kill(), forget(filepath.Dir(d.Address), c.ID), d.Restart(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if lost := find(t, r.Runtime, r.key, "main", c.Attempt); lost.State != pod.Exited {
-		t.Fatalf("not forgotten: %+v", lost)
-	}
-	if err := syscall.Kill(c.PID, 0); err != nil {
-		t.Fatalf("it does not run: %v", err)
-	}
-	return c
-}
-
-// forget removes what a containerd, which does not run, knows of the tasks of a container.
-func forget(dir, id string) error {
-	bundles, err := filepath.Glob(filepath.Join(dir, "*", "io.containerd.runtime.v2.task", "*", id))
-	if err != nil || len(bundles) == 0 {
-		return fmt.Errorf("no task of %s: %w", id, err)
-	}
-	var all []error
-	for _, b := range bundles {
-		err := syscall.Unmount(filepath.Join(b, "rootfs"), 0)
-		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) { // the directory that containerd keeps is another
-			err = nil
-		}
-		all = append(all, err, os.RemoveAll(b))
-	}
-	return errors.Join(all...)
-}
-
 // endTask kills and removes the task behind podrun's back.
 func endTask(t *testing.T, ctx context.Context, c *client.Client, id string) {
 	t.Helper()

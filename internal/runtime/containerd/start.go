@@ -284,8 +284,8 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
 	defer r.keepExit(ctx, l.id, l.Start)()
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
-	if err := os.WriteFile(r.Dirs.Started(l.Pod.UID, l.id), nil, 0o600); err != nil {
-		return fmt.Errorf("marking the start: %w", err)
+	if err := r.mark(l.Pod.UID, l.id); err != nil {
+		return err
 	}
 	r.endings.put(l.id, pod.Ending{})
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
@@ -342,7 +342,7 @@ func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error
 	case seen.State != pod.Created:
 		return false, fmt.Errorf("an earlier start of container %s is in an unknown state", id)
 	case t == nil:
-		return false, r.endRemains(ctx, c)
+		return r.endUnmarked(ctx, c)
 	}
 	if err := r.unmark(pod.UID(c.Labels[labelPodUID]), id); err != nil { // before the task goes: else it would seem to have run
 		return false, err
@@ -355,7 +355,11 @@ func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error
 func (r *Runtime) destroyTask(ctx context.Context, id string) error {
 	service := r.client.TaskService()
 	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})
-	if err != nil && !isGone(err) {
+	if isGone(err) {
+		if err := r.killForgotten(ctx, id); err != nil {
+			return err
+		}
+	} else if err != nil {
 		return mapped("killing "+id, err)
 	}
 	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isGone(err) {

@@ -67,22 +67,31 @@ func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string)
 // signalForgotten signals a container of which containerd's shim, or what it runs containers by, says that there is
 // none. That is so as a rule; but when the directory of what runs was deleted, its process runs on.
 func (r *Runtime) signalForgotten(ctx context.Context, c containers.Container, signal syscall.Signal) error {
-	t, err := r.task(ctx, c.ID)
-	if err != nil || t == nil || t.Status != task.Status_RUNNING {
-		return err
-	}
-	path := cgroupOf(c)
 	if signal == syscall.SIGKILL {
-		_, err := r.endProcesses(ctx, c.ID, path)
-		return err
+		return r.killForgotten(ctx, c.ID)
 	}
-	if !slices.Contains(processesIn(path), int(t.Pid)) {
-		return nil
+	t, err := r.task(ctx, c.ID)
+	if err != nil || t == nil || t.Status != task.Status_RUNNING || !slices.Contains(processesIn(cgroupOf(c)), int(t.Pid)) {
+		return err
 	}
 	if err := syscall.Kill(int(t.Pid), signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("signalling %s: %w", c.ID, err)
 	}
 	return nil
+}
+
+// killForgotten is signalForgotten for SIGKILL, and for a process that was only prepared too.
+func (r *Runtime) killForgotten(ctx context.Context, id string) error {
+	t, err := r.task(ctx, id)
+	if err != nil || t == nil || t.Status != task.Status_RUNNING && t.Status != task.Status_CREATED {
+		return err
+	}
+	c, there, err := r.ours(ctx, id)
+	if err != nil || !there {
+		return err
+	}
+	_, err = r.endProcesses(ctx, id, cgroupOf(c))
+	return err
 }
 
 // ReapContainer implements runtime.Containers. The exit is written before the task is deleted: cut in
@@ -200,6 +209,14 @@ func (r *Runtime) removeInstance(ctx context.Context, uid pod.UID, id string) er
 		return err
 	}
 	return r.unmark(uid, id)
+}
+
+// mark says that the instance's process may have run.
+func (r *Runtime) mark(uid pod.UID, id string) error {
+	if err := os.WriteFile(r.Dirs.Started(uid, id), nil, 0o600); err != nil {
+		return fmt.Errorf("marking the start: %w", err)
+	}
+	return nil
 }
 
 // unmark removes the mark that the instance's process may have run.

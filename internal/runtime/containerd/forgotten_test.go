@@ -1,0 +1,171 @@
+package containerd_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/containerd/v2/pkg/cio"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+// TestForgotten: a container that containerd has forgotten, and runs, ends before another is started in its place,
+// or with its pod.
+func TestForgotten(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) daemon{"stock": stockDaemon, "debian": debianDaemon} {
+		t.Run(name, func(t *testing.T) {
+			d := start(t)
+			r := newRig(t, d, "sleep 1000")
+			c := r.runForgotten(t)
+			shim := parent(t, c.PID)
+			if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
+				t.Fatal(err)
+			}
+			if ended := find(t, r.Runtime, r.key, "main", 0); ended.ExitCode != 255 || !ended.Reaped {
+				t.Errorf("%+v", ended)
+			}
+			eventually(t, "it and its shim have ended", func() bool {
+				return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) && errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
+			})
+			c = r.runForgotten(t)
+			// Nor has it a record, as one has not that came to run when its pod was on its way out.
+			ctx, raw := raw(t, d)
+			if err := errors.Join(raw.ContainerService().Delete(ctx, c.ID), raw.SnapshotService("overlayfs").Remove(ctx, c.ID)); err != nil {
+				t.Fatal(err)
+			}
+			clear(t, r.Runtime)
+			eventually(t, "its process has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+		})
+	}
+}
+
+// runForgotten starts a container, which runs on when containerd has forgotten it.
+func (r *rig) runForgotten(t *testing.T) pod.Container {
+	t.Helper()
+	c, d := r.run(t), r.daemon.server
+	if err := errors.Join(d.Kill(), forget(filepath.Dir(d.Address), c.ID), d.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if lost := find(t, r.Runtime, r.key, "main", c.Attempt); lost.State != pod.Exited {
+		t.Fatalf("not forgotten: %+v", lost)
+	}
+	if err := syscall.Kill(c.PID, 0); err != nil {
+		t.Fatalf("it does not run: %v", err)
+	}
+	return c
+}
+
+// forget removes what a containerd, which does not run, knows of the tasks of a container.
+func forget(dir, id string) error {
+	bundles, err := filepath.Glob(filepath.Join(dir, "*", "io.containerd.runtime.v2.task", "*", id))
+	if err != nil || len(bundles) == 0 {
+		return fmt.Errorf("no task of %s: %w", id, err)
+	}
+	var all []error
+	for _, b := range bundles {
+		err := syscall.Unmount(filepath.Join(b, "rootfs"), 0)
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) { // the directory that containerd keeps is another
+			err = nil
+		}
+		all = append(all, err, os.RemoveAll(b))
+	}
+	return errors.Join(all...)
+}
+
+// TestForgottenStart: of a start that was cut off and whose mark is gone, what runs tells whether it has run: then it
+// counts as an instance whose end nobody saw; else another start takes its place.
+func TestForgottenStart(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) daemon{"stock": stockDaemon, "debian": debianDaemon} {
+		t.Run(name, func(t *testing.T) {
+			d := start(t)
+			r := newRig(t, d, "sleep 1000")
+			c := r.runForgotten(t)
+			r.unmarked(t, c)
+			r.start.Attempt = c.Attempt
+			if err := r.StartContainer(t.Context(), r.start); err != nil {
+				t.Fatal(err)
+			}
+			if lost := find(t, r.Runtime, r.key, "main", c.Attempt); lost.ID != c.ID || lost.State != pod.Exited || lost.ExitCode != 255 || lost.Reaped {
+				t.Errorf("what has run: %+v", lost)
+			}
+			if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+
+			r.start.Attempt = c.Attempt + 1
+			c = r.run(t)
+			pid := r.prepared(t, c)
+			if err := errors.Join(d.server.Kill(), forget(filepath.Dir(d.address), c.ID), d.server.Restart(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			r.start.Attempt = c.Attempt
+			if next := r.run(t); next.ID == c.ID || next.State != pod.Running {
+				t.Errorf("in place of what never ran: %+v", next)
+			}
+			eventually(t, "what was prepared has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+		})
+	}
+}
+
+// TestForgottenByRunc: a process that was only prepared, and that runc has forgotten and cannot end, gives way to
+// another start, and ends with its container.
+func TestForgottenByRunc(t *testing.T) {
+	for name, start := range daemons {
+		t.Run(name, func(t *testing.T) {
+			d := start(t)
+			r := newRig(t, d, "sleep 1000")
+			c := r.run(t)
+			pid := r.prepared(t, c)
+			r.start.Attempt = c.Attempt
+			next := r.run(t)
+			if next.ID == c.ID || next.State != pod.Running {
+				t.Errorf("in place of what never ran: %+v", next)
+			}
+			pids := []int{pid, r.prepared(t, next)}
+			if err := r.RemoveContainer(t.Context(), next.ID); err != nil {
+				t.Error(err)
+			}
+			for _, pid := range pids {
+				eventually(t, "what was prepared has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+			}
+		})
+	}
+}
+
+// prepared leaves of an instance that runs what a start leaves that was cut off, in a run directory that was removed
+// then: a process that waits to become it, no mark, and nothing that runc knows. It returns the process.
+func (r *rig) prepared(t *testing.T, c pod.Container) int {
+	t.Helper()
+	ctx, raw := raw(t, r.daemon)
+	endTask(t, ctx, raw, c.ID)
+	found, err := raw.LoadContainer(ctx, c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := found.NewTask(ctx, cio.NullIO)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, c.ID)); err != nil {
+		t.Fatal(err)
+	}
+	r.unmarked(t, c)
+	return int(task.Pid())
+}
+
+// unmarked removes the mark that the instance may have run, as it goes with the run directory.
+func (r *rig) unmarked(t *testing.T, c pod.Container) {
+	t.Helper()
+	if err := os.Remove(r.Dirs.Started(c.UID, c.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if c := find(t, r.Runtime, r.key, "main", c.Attempt); c.State != pod.Created {
+		t.Fatalf("%+v", c)
+	}
+}
