@@ -323,6 +323,46 @@ func TestResourcesChangeInPlace(t *testing.T) {
 	}
 }
 
+func TestResizePolicy(t *testing.T) {
+	n := newNode(t)
+	sized := func(cpu, memory string) string {
+		return inContainer(manifest("a", "OnFailure", `trap "exit 0" TERM; while :; do sleep 0.05; done`), "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]",
+			"resources: {limits: {cpu: "+cpu+", memory: "+memory+"}, requests: {cpu: 1m}}")
+	}
+	n.write("a.yaml", sized("500m", "32Mi"))
+	n.serve()
+	before := n.ready("a-n")
+	n.write("a.yaml", sized("500m", "64Mi"))
+	p := n.restarted("a-n", 1)
+	if got := cgroupFile(t, n.mainPID(p, "c"), "memory", "memory.limit_in_bytes", "memory.max"); got != "67108864" || p.UID != before.UID {
+		t.Errorf("limit %s, %s", got, asJSON(p.Status))
+	}
+	pid := n.mainPID(p, "c")
+	n.write("a.yaml", sized("500m", "100Ti"))
+	pending := func(p *v1.Pod) error {
+		for _, c := range p.Status.Conditions {
+			if c.Type == v1.PodResizePending && c.Reason == v1.PodReasonInfeasible {
+				return isReady(p)
+			}
+		}
+		return errors.New(asJSON(p.Status))
+	}
+	n.awaitPod("a-n", "to be told that this cannot be", pending)
+	n.end(syscall.SIGKILL)
+	n.serve()
+	n.awaitPod("a-n", "to be told so again", pending)
+	n.write("a.yaml", sized("250m", "64Mi"))
+	p = n.awaitPod("a-n", "to have less CPU", func(p *v1.Pod) error {
+		if got := p.Status.ContainerStatuses[0].Resources.Limits.Cpu().String(); got != "250m" {
+			return errors.New(got)
+		}
+		return isReady(p)
+	})
+	if p.Status.ContainerStatuses[0].RestartCount != 1 || n.mainPID(p, "c") != pid || len(p.Status.Conditions) != 5 {
+		t.Errorf("%s", asJSON(p.Status))
+	}
+}
+
 func TestDownInAHurry(t *testing.T) {
 	n := newNode(t)
 	deaf := strings.Replace(manifest("a", "Always", `trap "" TERM; while :; do sleep 1; done`), "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1)

@@ -110,11 +110,12 @@ func essence(p *v1.Pod) *v1.Pod {
 	return e
 }
 
-// sizeless are the containers without the CPU and memory that can be changed while they run.
+// sizeless are the containers without the CPU and memory that can be changed while they run, and without how
+// that is done.
 func sizeless(containers []v1.Container) []v1.Container {
 	out := slices.Clone(containers)
 	for i := range out {
-		out[i].Resources = *withoutSize(&out[i].Resources)
+		out[i].Resources, out[i].ResizePolicy = *withoutSize(&out[i].Resources), nil
 	}
 	return out
 }

@@ -45,6 +45,12 @@ func validateInits(s *v1.PodSpec, names, volumes sets.Set[string], path *field.P
 			errs = append(errs, validateWatched(s, c, at)...)
 			continue
 		}
+		for j, policy := range c.ResizePolicy {
+			if policy.RestartPolicy == v1.RestartContainer {
+				errs = append(errs, field.Invalid(at.Child("resizePolicy").Index(j).Child("restartPolicy"), policy.RestartPolicy,
+					"must not be set to 'RestartContainer' for init containers without restartPolicy=Always"))
+			}
+		}
 		for name, given := range map[string]bool{
 			"lifecycle": c.Lifecycle != nil, "livenessProbe": c.LivenessProbe != nil,
 			"readinessProbe": c.ReadinessProbe != nil, "startupProbe": c.StartupProbe != nil,
@@ -87,6 +93,7 @@ func validateContainer(s *v1.PodSpec, c *v1.Container, volumes, hostPorts sets.S
 	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
 	errs = append(errs, validateMounts(c, volumes, at.Child("volumeMounts"))...)
 	errs = append(errs, validateResources(&c.Resources, at.Child("resources"))...)
+	errs = append(errs, validateResizePolicy(s, c, at.Child("resizePolicy"))...)
 	errs = append(errs, validateSecurity(c.SecurityContext, hostUsers(s), at.Child("securityContext"))...)
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
 		errs = append(errs, field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))

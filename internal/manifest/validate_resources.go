@@ -80,6 +80,33 @@ func validateResources(r *v1.ResourceRequirements, path *field.Path) field.Error
 	return errs
 }
 
+// validateResizePolicy judges how a container takes a change of its CPU and memory.
+func validateResizePolicy(s *v1.PodSpec, c *v1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	taken := map[v1.ResourceName]bool{}
+	for i, policy := range c.ResizePolicy {
+		at := path.Index(i)
+		if taken[policy.ResourceName] {
+			errs = append(errs, field.Duplicate(at, policy.ResourceName))
+		}
+		taken[policy.ResourceName] = true
+		errs = append(errs, given(policy.ResourceName, at.Child("resourceName"), v1.ResourceCPU, v1.ResourceMemory)...)
+		errs = append(errs, given(policy.RestartPolicy, at.Child("restartPolicy"), v1.NotRequired, v1.RestartContainer)...)
+		if s.RestartPolicy == v1.RestartPolicyNever && policy.RestartPolicy == v1.RestartContainer {
+			errs = append(errs, field.Invalid(at.Child("restartPolicy"), policy.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
+		}
+	}
+	return errs
+}
+
+// given is one of those that are supported, and not missing.
+func given[T ~string](value T, path *field.Path, supported ...T) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return oneOf(value, path, supported...)
+}
+
 func isHugePages(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }

@@ -33,6 +33,9 @@ func Compute(in Input) Plan {
 		}
 	case j.again():
 		j.plan.Again = true
+		if j.in.Resized != nil {
+			j.do(Allocate{Anew: true})
+		}
 		j.end(in.Observed, "starting anew")
 		j.waitAll(j.notYet())
 	default:
@@ -153,11 +156,15 @@ func (j *judge) run(o pod.Observed) {
 	if deadline, has := j.deadline(); has {
 		j.wakeIn(deadline.Sub(j.in.Now))
 	}
+	if j.allocate() {
+		return
+	}
 	sandbox, ready := j.sandbox(o)
 	if !ready {
 		return
 	}
 	if j.endRound(o) {
+		j.plan.Restarting = true
 		j.waitAll(j.notYet())
 		return
 	}
@@ -173,7 +180,7 @@ func (j *judge) run(o pod.Observed) {
 func (j *judge) starting() bool {
 	return slices.ContainsFunc(j.plan.Actions, func(a Action) bool {
 		switch a.(type) {
-		case CreateSandbox, EnsureImage, StartContainer:
+		case Allocate, CreateSandbox, EnsureImage, StartContainer:
 			return true
 		}
 		return false
@@ -282,28 +289,13 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 	}
 }
 
-// FailureResize before a container's name is the key of a failure to give it other resources.
-const FailureResize = "resize "
-
-// resize plans for the CPU and memory of a running instance, if they are not what is wanted.
-func (j *judge) resize(c *v1.Container, last pod.Container) {
-	to := pod.ResourcesOf(j.in.Pod, c)
-	if to == last.Resources {
-		return
-	}
-	if f, failed := j.in.Failures[FailureResize+c.Name]; failed {
-		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
-			j.wakeIn(left)
-			return
-		}
-	}
-	j.do(Resize{ID: last.ID, Container: c.Name, To: to})
-}
-
 func (j *judge) restart(c *v1.Container, last pod.Container) {
 	s := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1, Why: fmt.Sprintf("exit code %d", last.ExitCode)}
 	delay := backoff(last.Backoff, j.in.MaxBackoff)
+	failed := j.in.Probed[last.ID].Failed
 	switch {
+	case failed != nil && failed.Resize:
+		s.Backoff, delay, s.Why = last.Backoff, 0, failed.Why
 	case j.stale(last) && !restartsAll(c, last):
 		s.Backoff, delay, s.Why = last.Backoff, 0, "all containers restart"
 	case last.Boot != j.in.Boot:

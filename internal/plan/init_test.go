@@ -345,24 +345,6 @@ a waits: ContainerCreating`},
 	})
 }
 
-func TestResize(t *testing.T) {
-	p := wanted(v1.RestartPolicyAlways, "a")
-	p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")}
-	has := func(text string) func(*pod.Container) { return func(c *pod.Container) { c.Resources = text } }
-	compare(t, []planCase{
-		{"other resources", Input{Pod: p, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=1")))}, `
-resize a a0 to "limits.cpu=500m"`},
-		{"the same", Input{Pod: p, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=500m")))}, ``},
-		{"none any more", Input{Pod: wanted(v1.RestartPolicyAlways, "a"), Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=1")))}, `
-resize a a0 to ""`},
-		{"one that failed waits", Input{Pod: p, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=1"))),
-			Failures: map[string]Failure{FailureResize + "a": {At: now, Count: 2}}}, `
-wake 2s`},
-		{"what is being ended is left alone", Input{Pod: p, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Running, has("limits.cpu=1"))), Signalled: map[string]pod.Signals{"a0": asked(0)}}, `
-wake 30s`},
-	})
-}
-
 func TestAShorterGraceArrivesMeanwhile(t *testing.T) {
 	box, running := sandbox(0, true), ctr("a", 0, pod.Running)
 	compare(t, []planCase{

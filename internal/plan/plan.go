@@ -14,7 +14,10 @@ import (
 // Input is everything that a judgement rests on.
 type Input struct {
 	// Pod is what is wanted, under the UID that it shall run with; nil when the pod should be gone.
-	Pod      *v1.Pod
+	Pod *v1.Pod
+	// Resized is Pod with the CPU and memory that its manifest says, where that is not what it has been given;
+	// nil: it is.
+	Resized  *v1.Pod
 	Observed pod.Observed
 	// Images tells, per container name, how far its image is.
 	Images map[string]Image
@@ -78,6 +81,14 @@ type Plan struct {
 	Wake time.Duration
 	// Waiting tells, per container name, why it is not running.
 	Waiting map[string]Waiting
+	// ResizePending is why the pod does not have the CPU and memory that its manifest says, in the words of the
+	// condition PodResizePending; nil: it has been given them.
+	ResizePending *Waiting
+	// Resizing says that something that runs has not got yet what the pod has been given, in the words of the
+	// condition PodResizeInProgress; nil: all has.
+	Resizing *Waiting
+	// Restarting says that all containers are about to restart together.
+	Restarting bool
 	// Next is when the first of what failed is tried again; zero: nothing is.
 	Next time.Time
 	// Completed says that no container runs or will run again.
@@ -131,6 +142,11 @@ type (
 	Kill struct{ ID, Container, Why string }
 	// Resize gives a running instance the CPU and memory that the manifest says now.
 	Resize struct{ ID, Container, To string }
+	// Allocate gives the pod the CPU and memory that its manifest says, as far as the machine has them. Anew: it
+	// is there no more, so that this is asked when it starts.
+	Allocate struct{ Anew bool }
+	// Renew has an instance end, to be followed by one with the CPU and memory that the pod has been given.
+	Renew struct{ ID, Container string }
 	// Reap records an instance's exit and frees what it held.
 	Reap struct{ ID, Container string }
 	// RemoveContainer removes an instance's last traces.
@@ -147,6 +163,8 @@ func (RunPreStop) action()      {}
 func (Terminate) action()       {}
 func (Kill) action()            {}
 func (Resize) action()          {}
+func (Allocate) action()        {}
+func (Renew) action()           {}
 func (Reap) action()            {}
 func (RemoveContainer) action() {}
 func (RemoveData) action()      {}
@@ -165,7 +183,14 @@ func (a Terminate) String() string {
 }
 func (a Kill) String() string   { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
 func (a Resize) String() string { return fmt.Sprintf("resize %s %s to %q", a.Container, a.ID, a.To) }
-func (a Reap) String() string   { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
+func (a Allocate) String() string {
+	if a.Anew {
+		return "allocate what the manifest says, for a new start"
+	}
+	return "allocate what the manifest says"
+}
+func (a Renew) String() string { return fmt.Sprintf("renew %s %s (resize)", a.Container, a.ID) }
+func (a Reap) String() string  { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
 func (a RemoveContainer) String() string {
 	return fmt.Sprintf("remove %s %s (%s)", a.Container, a.ID, a.Why)
 }

@@ -302,6 +302,13 @@ func text(p Plan, want *v1.Pod) string {
 	if p.Failure != nil {
 		lines = append(lines, p.Failure.Reason)
 	}
+	told := func(what string, w *Waiting) {
+		if w != nil {
+			lines = append(lines, strings.TrimSuffix(strings.TrimSuffix(what+": "+w.Reason+": "+w.Message, ": "), ": "))
+		}
+	}
+	told("resize pending", p.ResizePending)
+	told("resizing", p.Resizing)
 	return strings.Join(lines, "\n")
 }
 

@@ -13,8 +13,9 @@ import (
 // succeeded is not asked about: it is done whatever its policy.
 func (j *judge) restarts(c *v1.Container, last pod.Container) bool {
 	// One that had to be ended has not completed, whatever code it made of that.
+	failed := j.in.Probed[last.ID].Failed
 	return j.stale(last) || ShouldRestart(j.in.Pod, c, last.ExitCode) ||
-		j.in.Probed[last.ID].Failed != nil && policyOf(j.in.Pod, c) != v1.RestartPolicyNever
+		failed != nil && (failed.Resize || policyOf(j.in.Pod, c) != v1.RestartPolicyNever)
 }
 
 // policyOf is the container's own policy, else the pod's.

@@ -15,7 +15,7 @@ import (
 // roundOf is the round that the wanted revision is in.
 func roundOf(p *v1.Pod, o pod.Observed) int {
 	round := 0
-	if p == nil || !restartsAllEver(p) {
+	if p == nil || !RestartsAllEver(p) {
 		return round
 	}
 	mine, _ := o.Split(p.UID)
@@ -35,8 +35,8 @@ func roundOf(p *v1.Pod, o pod.Observed) int {
 	return round
 }
 
-// restartsAllEver reports that an end of one of p's containers may have all restart.
-func restartsAllEver(p *v1.Pod) bool {
+// RestartsAllEver reports that an end of one of p's containers may have all restart.
+func RestartsAllEver(p *v1.Pod) bool {
 	for _, c := range pod.AllContainers(p) {
 		for _, rule := range c.RestartPolicyRules {
 			if rule.Action == v1.ContainerRestartRuleActionRestartAllContainers {

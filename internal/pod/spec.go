@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -53,6 +52,9 @@ type Failed struct {
 	Why, Message string
 	// Grace is the termination grace period that the probe asks for; nil: the instance's.
 	Grace *time.Duration
+	// Resize says that it is at no fault, but needs a new instance for the CPU or memory that it has been
+	// given: at once, and whatever its policy.
+	Resize bool `json:",omitzero"`
 }
 
 // IsStarted reports that a running instance of c has started up: its postStart hook is done and
@@ -74,28 +76,4 @@ func (p Probed) IsReady(c *v1.Container) bool {
 		return false
 	}
 	return c.ReadinessProbe == nil || p.Ready != nil && *p.Ready
-}
-
-// ResourcesOf spells what CPU and memory c has in p, with what the pod has as a whole; "" where neither
-// says anything. The same text means the same cgroup.
-func ResourcesOf(p *v1.Pod, c *v1.Container) string {
-	var out []string
-	spell := func(whose string, r *v1.ResourceRequirements) {
-		if r == nil {
-			return
-		}
-		for _, of := range []struct {
-			kind string
-			list v1.ResourceList
-		}{{"requests", r.Requests}, {"limits", r.Limits}} {
-			for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-				if quantity, ok := of.list[name]; ok {
-					out = append(out, whose+of.kind+"."+string(name)+"="+quantity.String())
-				}
-			}
-		}
-	}
-	spell("", &c.Resources)
-	spell("pod.", p.Spec.Resources)
-	return strings.Join(out, ",")
 }

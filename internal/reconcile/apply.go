@@ -65,7 +65,14 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		w.tellStop(a.Container, a.Why)
 		return w.preStop(ctx, seen, a)
 	case plan.Resize:
-		return w.failed(plan.FailureResize+a.Container, "FailedResize", w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container)))
+		return w.failed(plan.FailureResize+a.Container, "ResizeError", w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container)))
+	case plan.Allocate:
+		w.allocate(a)
+		return nil
+	case plan.Renew:
+		w.renewed[a.ID] = plan.RenewFailed(a.Container)
+		w.noteEnding(seen, a.ID)
+		return nil
 	case plan.Terminate:
 		if w.signalled[a.ID].Asked.IsZero() { // else it was told when its preStop hook began
 			w.tellStop(a.Container, a.Why)
@@ -78,6 +85,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
 	case plan.RemoveContainer:
 		delete(w.signalled, a.ID)
+		delete(w.renewed, a.ID)
 		w.hooks.end(a.ID)
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeContainer(ctx, seen, a.ID) })
 	case plan.RemoveSandbox:

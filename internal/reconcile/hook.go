@@ -126,8 +126,12 @@ func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 		found[id] = p
 	}
 	for _, c := range seen.Containers {
-		if p := found[c.ID]; c.Ending.Failed != nil && p.Failed == nil {
-			p.Failed = c.Ending.Failed // as an earlier podrun found it
+		failed := c.Ending.Failed // as an earlier podrun found it
+		if renewed := w.renewed[c.ID]; renewed != nil {
+			failed = renewed
+		}
+		if p := found[c.ID]; failed != nil && p.Failed == nil {
+			p.Failed = failed
 			if found == nil {
 				found = map[string]pod.Probed{}
 			}

@@ -1,17 +1,14 @@
 package reconcile_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -256,30 +253,6 @@ func TestLabelsChangeInPlace(t *testing.T) {
 		defer h.stop()
 		h.want(edited())
 		check()
-	})
-}
-
-func TestResourcesChangeInPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := forever()
-		h := start(t, rt)
-		defer h.stop()
-		sized := func(uid, cpu string) *v1.Pod {
-			p := newPod("web", pod.UID(uid), v1.RestartPolicyAlways, "a", "b")
-			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
-			return p
-		}
-		h.want(sized("u1", "1"))
-		rt.Fail("ResizeContainer", errors.New("busy"))
-		h.want(sized("u2", "2"))
-		after(5 * time.Second)
-		rt.Fail("ResizeContainer", nil)
-		after(5 * time.Second)
-		h.wantLiving("u1-a-0 u1-b-0")
-		all, _ := rt.List(t.Context())
-		if a, _ := all[0].Newest("u1", "a"); a.Resources != "requests.cpu=2" {
-			t.Errorf("resources: %q", a.Resources)
-		}
 	})
 }
 

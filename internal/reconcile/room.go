@@ -55,11 +55,11 @@ func (r *room) letGo(key pod.Key) {
 	clear(r.waiting)
 }
 
-// used is what pods other than w's have, unless w's has its place. w is rung when it gets less.
-func (r *room) used(w *worker) v1.ResourceList {
+// used is what pods other than w's have, unless w's has its place and needs no more. w is rung when it gets less.
+func (r *room) used(w *worker, more bool) v1.ResourceList {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, held := r.taken[w.key]; held {
+	if _, held := r.taken[w.key]; held && !more {
 		return nil
 	}
 	r.waiting[w] = true
@@ -95,6 +95,20 @@ func (r *room) take(key pod.Key, requests v1.ResourceList) bool {
 	return true
 }
 
+// grow has the pod hold other requests than it had, unless others have taken meanwhile what it needs more.
+func (r *room) grow(key pod.Key, from, to *v1.Pod) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if plan.Lacking(plan.Growth(from, to), r.others(key), r.has) != nil {
+		return false
+	}
+	r.letGo(key)
+	if requests := plan.Requests(to); len(requests) > 0 {
+		r.taken[key] = requests
+	}
+	return true
+}
+
 // forget lets go of a worker that has ended.
 func (r *room) forget(w *worker) {
 	r.mu.Lock()
@@ -119,8 +133,8 @@ func (w *worker) account(seen pod.Observed) {
 
 // used is what others have of what the worker's pod requests.
 func (w *worker) used() v1.ResourceList {
-	if w.pod == nil || len(plan.Requests(w.pod)) == 0 {
+	if w.pod == nil || w.resized == nil && len(plan.Requests(w.pod)) == 0 {
 		return nil
 	}
-	return w.room.used(w)
+	return w.room.used(w, w.resized != nil)
 }

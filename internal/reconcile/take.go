@@ -27,6 +27,7 @@ func (w *worker) take(seen pod.Observed) {
 		w.maxGrace = desired.Grace
 	}
 	before := w.pod
+	w.resized = nil
 	w.pod, w.problem = w.choose(want, desired, seen), bad
 	if w.pod != nil && w.unwanted[w.pod.UID] {
 		w.replaced = true
@@ -128,16 +129,26 @@ func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
 	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {
 		metaAnnotation(kept, manifest.AnnotationSeen, seen)
 	}
+	if !pod.SameSize(running, kept) {
+		// What it has been given stays until it is given the other.
+		w.resized = kept
+		kept = pod.Sized(kept, running)
+	}
 	// Every change of any manifest comes by here, and what is saved is synced to the disk.
-	if equality.Semantic.DeepEqual(w.saved, kept) {
-		return kept
-	}
-	if err := w.o.Data.SavePod(kept, w.o.Owner); err != nil {
-		w.log.Warn("manifest of a running pod not updated", "uid", kept.UID, "why", err)
-		return kept
-	}
-	w.saved = kept
+	w.save(kept)
 	return kept
+}
+
+// save keeps what a pod that is there runs with.
+func (w *worker) save(p *v1.Pod) {
+	if equality.Semantic.DeepEqual(w.saved, p) {
+		return
+	}
+	if err := w.o.Data.SavePod(p, w.o.Owner); err != nil {
+		w.log.Warn("manifest of a running pod not updated", "uid", p.UID, "why", err)
+		return
+	}
+	w.saved = p
 }
 
 func metaAnnotation(p *v1.Pod, name, value string) {

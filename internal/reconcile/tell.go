@@ -10,7 +10,9 @@ import (
 
 // told is what a worker has made events of and does not say again while it is so.
 type told struct {
-	problem, failure string
+	problem, failure, pending string
+	// resizing: what runs is being brought to another size.
+	resizing bool
 	// waiting has, by container, the attempt that waits.
 	waiting map[string]string
 }
@@ -73,6 +75,7 @@ func (w *worker) tellPlan(seen pod.Observed, p plan.Plan) {
 		}
 	}
 	w.told.failure = failure
+	w.tellResize(p)
 	for name, waiting := range p.Waiting {
 		if waiting.Reason != "CrashLoopBackOff" && waiting.Reason != plan.ReasonImagePullBackOff {
 			continue

@@ -39,6 +39,7 @@ type worker struct {
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
+	resized   *v1.Pod        // pod with what its manifest says it has, until it is given that; nil: it is
 	shown     *v1.Pod        // what was published last came of it
 	saved     *v1.Pod        // what was kept on disk last for a pod that ran already
 	maxGrace  *time.Duration // the longest that ending it may take
@@ -52,7 +53,9 @@ type worker struct {
 	unwanted  map[pod.UID]bool // revisions that were not wanted and of which something was ended since
 	signalled map[string]pod.Signals
 	failures  map[string]plan.Failure
-	noted     []pod.Container // the newest instances, as noted down last
+	noted     []pod.Container        // the newest instances, as noted down last
+	renewed   map[string]*pod.Failed // by instance ID, what ends for its resources' sake
+	before    []v1.PodCondition      // as published last
 	images    map[string]*image
 	pulled    chan pullResult
 	hooks     hooks
@@ -74,7 +77,7 @@ func newWorker(key pod.Key, o *Options, s slots, turns *order, r *room) *worker 
 	return &worker{
 		key: key, o: o, slots: s, order: turns, room: r, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
 		earlier: o.Rerun, unwanted: map[pod.UID]bool{}, signalled: map[string]pod.Signals{}, failures: map[string]plan.Failure{},
-		images: map[string]*image{}, pulled: make(chan pullResult),
+		renewed: map[string]*pod.Failed{}, images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
 	}
 }
@@ -243,7 +246,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
 	}
 	return w.halted(plan.Input{
-		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Resized: w.resized, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(seen), After: w.after(),
 		Evicted: w.measure.why, Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	})
@@ -260,13 +263,17 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 		// What is between two states of rest is not worth a file each.
 		w.shown = w.pod
 		out := w.pod.DeepCopy()
+		if w.resized != nil {
+			out = pod.Sized(w.pod, w.resized) // the manifest's; what it has is in the status
+		}
 		if w.problem != "" {
 			metaAnnotation(out, manifest.AnnotationError, w.problem)
 		}
 		if !p.Next.IsZero() {
 			metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
 		}
-		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Now: time.Now()})
+		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Before: w.before, Now: time.Now()})
+		w.before = out.Status.Conditions
 		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}

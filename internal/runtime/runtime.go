@@ -87,7 +87,8 @@ type Containers interface {
 	// after any other error there is no instance.
 	StartContainer(ctx context.Context, s Start) error
 	// ResizeContainer gives a running instance of the pod's container, and the pod with it, the CPU and
-	// memory that the manifest says. One that does not run is left alone.
+	// memory that the manifest says. One that does not run is left alone. A limit of memory below what
+	// is used is an error, never a kill.
 	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
 	// SignalContainer sends a signal to the instance's main process; for KILL, to all of its processes.
 	SignalContainer(ctx context.Context, id string, signal string) error

@@ -9,10 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
 
-// conditions are the five that Kubernetes shows. Their times come from what was seen, so that they are
+// conditions are the five that Kubernetes shows of every pod. Their times come from what was seen, so that they are
 // the same after podrun itself was restarted.
 func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 	p := in.Pod
@@ -35,6 +36,39 @@ func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 		condition(v1.ContainersReady, ready, changed, reason, message),
 		condition(v1.PodScheduled, true, seen, "", ""),
 	}
+}
+
+// passing are the conditions that only some pods have, for a while.
+func passing(in Input, phase v1.PodPhase) []v1.PodCondition {
+	var all []v1.PodCondition
+	add := func(kind v1.PodConditionType, is bool, w plan.Waiting) {
+		c := condition(kind, is, in.Now, w.Reason, w.Message)
+		for _, before := range in.Before {
+			if before.Type == c.Type && before.Status == c.Status && before.Reason == c.Reason {
+				c.LastTransitionTime = before.LastTransitionTime
+			}
+		}
+		all = append(all, c)
+	}
+	if plan.RestartsAllEver(in.Pod) {
+		why := plan.Waiting{}
+		switch {
+		case phase == v1.PodSucceeded:
+			why.Reason = "PodCompleted"
+		case phase == v1.PodFailed:
+			why.Reason = "PodFailed"
+		case in.Plan.Restarting:
+			why = plan.Waiting{Reason: "RestartAllContainersStarted", Message: "container exited with restart policy rule"}
+		}
+		add(v1.AllContainersRestarting, in.Plan.Restarting, why)
+	}
+	if why := in.Plan.ResizePending; why != nil {
+		add(v1.PodResizePending, true, *why)
+	}
+	if why := in.Plan.Resizing; why != nil {
+		add(v1.PodResizeInProgress, true, *why)
+	}
+	return all
 }
 
 func condition(kind v1.PodConditionType, is bool, at time.Time, reason, message string) v1.PodCondition {

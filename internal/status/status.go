@@ -24,6 +24,8 @@ type Input struct {
 	Probed map[string]pod.Probed
 	// HostIP is the node's address, empty when not known.
 	HostIP string
+	// Before are the conditions that were shown last. From them are the times that nothing seen tells.
+	Before []v1.PodCondition
 	Now    time.Time
 }
 
@@ -59,7 +61,7 @@ func Of(in Input) v1.PodStatus {
 		}
 	}
 	setIPs(&s, in, mine)
-	s.Conditions = conditions(in, s, mine)
+	s.Conditions = append(conditions(in, s, mine), passing(in, s.Phase)...)
 	if in.Plan.Completed {
 		settleTerminal(in.Pod, &s)
 	}
@@ -102,6 +104,10 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 		s.StopSignal = new(v1.Signal(last.StopSignal))
 	}
 	running := last.State == pod.Running && !lost
+	s.AllocatedResources, s.Resources = c.Resources.Requests, c.Resources.DeepCopy()
+	if running {
+		s.Resources = new(pod.RunsWith(c, last.Resources))
+	}
 	started := running && in.Probed[last.ID].IsStarted(c)
 	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c)
 	switch {

@@ -90,6 +90,7 @@ var table = map[string]map[string]rule{
 		"hostPort": yes("while another pod or a process of the machine has it, the pod waits"),
 		"hostIP":   limited("an IP address"),
 	},
+	"ContainerResizePolicy":           {"resourceName": yes(""), "restartPolicy": yes("")},
 	"ContainerRestartRule":            {"action": yes(""), "exitCodes": yes("")},
 	"ContainerRestartRuleOnExitCodes": {"operator": yes(""), "values": yes("")},
 	"Probe": {
@@ -163,7 +164,7 @@ var container = map[string]rule{
 	"name": yes(""), "image": yes(""), "command": yes(""), "args": yes(""), "workingDir": yes(""), "ports": yes(""),
 	"env": yes(""), "resources": yes(""), "volumeMounts": yes(""), "imagePullPolicy": yes(""), "securityContext": yes(""),
 	"envFrom":                  yes(""),
-	"resizePolicy":             no(),
+	"resizePolicy":             yes(""),
 	"restartPolicy":            yes("an init container with Always is a sidecar"),
 	"restartPolicyRules":       yes(""),
 	"volumeDevices":            never("needs a PersistentVolume that is a block device; name the device in a CDI specification of this node and in an annotation cdi.k8s.io/, or use hostPath in a privileged container"),

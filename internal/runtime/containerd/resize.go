@@ -3,12 +3,16 @@ package containerd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -29,7 +33,15 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	if err != nil {
 		return err
 	}
-	resources, err := json.Marshal(ocispec.Update(ocispec.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()}))
+	update := ocispec.Update(ocispec.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
+	parent := ocispec.CgroupParent(p)
+	if err := errors.Join(r.fits(path.Join(parent, id), update), r.fits(parent, ocispec.PodUpdate(p, r.PodMaxPids))); err != nil {
+		if r.over(ctx, id) {
+			return nil
+		}
+		return fmt.Errorf("resizing %s: %w", c.Name, err)
+	}
+	resources, err := json.Marshal(update)
 	if err != nil {
 		return fmt.Errorf("encoding the resources of %s: %w", c.Name, err)
 	}
@@ -40,8 +52,8 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		ContainerID: id, Resources: typeurl.MarshalProto(encoded{resourcesType, resources}),
 	})
 	if err != nil {
-		if t, unseen := r.task(ctx, id); unseen == nil && (t == nil || t.Status == task.Status_STOPPED) {
-			return nil // it has ended meanwhile
+		if r.over(ctx, id) {
+			return nil // meanwhile
 		}
 		return mapped("resizing "+id, err)
 	}
@@ -57,6 +69,30 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	return nil
 }
 
+// over reports that the instance has ended.
+func (r *Runtime) over(ctx context.Context, id string) bool {
+	t, err := r.task(ctx, id)
+	return err == nil && (t == nil || t.Status == task.Status_STOPPED)
+}
+
+// fits refuses a memory limit that is below what is used: where the kernel does not refuse it, it would make room
+// by a kill. As by the kubelet, but for files' pages that are not in use, which the kernel gives up.
+func (r *Runtime) fits(dir string, to *specs.LinuxResources) error {
+	if to == nil || to.Memory == nil || to.Memory.Limit == nil || *to.Memory.Limit <= 0 {
+		return nil
+	}
+	used, err := r.cgroups.Usage(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, cgroup.ErrNoUsage):
+		return nil // nothing runs in it, or nothing is limited here
+	case err != nil:
+		return err
+	case used.WorkingSet > *to.Memory.Limit:
+		return fmt.Errorf("the memory limit %d is below what is used, %d", *to.Memory.Limit, used.WorkingSet)
+	}
+	return nil
+}
+
 // resizePod gives the pod's own cgroup what its containers have together now.
 func (r *Runtime) resizePod(p *v1.Pod) error {
 	resources := ocispec.PodUpdate(p, r.PodMaxPids)
@@ -67,27 +103,16 @@ func (r *Runtime) resizePod(p *v1.Pod) error {
 		return err
 	}
 	r.weighBurstable(ocispec.CgroupParent(p))
-	r.sizes.put(p.UID, sizeOf(p))
+	r.sizes.put(p.UID, pod.SizeOf(p))
 	return nil
 }
 
 // fitPod resizes the pod's cgroup if its manifest has another size than it was made with: the container
 // that is to start may be why.
 func (r *Runtime) fitPod(p *v1.Pod) error {
-	size := sizeOf(p)
+	size := pod.SizeOf(p)
 	if had, known := r.sizes.get(p.UID); known && had == size || size == "" {
 		return nil
 	}
 	return r.resizePod(p)
-}
-
-// sizeOf spells the resources of all of p's containers; "" where none has any.
-func sizeOf(p *v1.Pod) string {
-	var size string
-	for _, c := range pod.AllContainers(p) {
-		if of := pod.ResourcesOf(p, c); of != "" {
-			size += c.Name + ":" + of + ";"
-		}
-	}
-	return size
 }

@@ -128,7 +128,7 @@ type Runtime struct {
 	shims *memo[string, shim]
 	// manifests has what was read of the revisions' manifests.
 	manifests *memo[pod.UID, savedPod]
-	// sizes has what the pods' cgroups were given last, as sizeOf spells it.
+	// sizes has what the pods' cgroups were given last, as pod.SizeOf spells it.
 	sizes *memo[pod.UID, string]
 	// endings has what was noted down of instances' ends.
 	endings *memo[string, pod.Ending]
@@ -300,7 +300,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	if err := r.limitPod(p); err != nil {
 		return err
 	}
-	r.sizes.put(p.UID, sizeOf(p))
+	r.sizes.put(p.UID, pod.SizeOf(p))
 	_, err := r.Sandboxes.Create(ctx, p, attempt, r.Owner)
 	return err
 }

@@ -58,6 +58,18 @@ func testResize(t *testing.T, s subject) {
 			t.Errorf("memory %s and CPU %s: %q", tt.memory, tt.cpu, got)
 		}
 	}
+	if s.Runs {
+		// No limit is set that would have to be made room for by a kill.
+		if code, err := s.Exec(t.Context(), c.ID, []string{"dd", "if=/dev/zero", "of=/dev/shm/full", "bs=1M", "count=32"}, runtime.ExecIO{}); err != nil || code != 0 {
+			t.Fatal(code, err)
+		}
+		had := pod.ResourcesOf(p, main)
+		size("16Mi", "1")
+		err := s.ResizeContainer(t.Context(), c.ID, p, main)
+		if got := s.instance(t, start); err == nil || got.Resources != had || got.PID != c.PID || got.State != pod.Running {
+			t.Errorf("a limit below what is used: %v, %+v", err, got)
+		}
+	}
 	must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
 	s.ended(t, start)
 	must(t, s.ResizeContainer(t.Context(), c.ID, p, main))
