@@ -74,7 +74,7 @@ func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
 		switch {
 		case len(args) == 0:
 			return kinds, cobra.ShellCompDirectiveNoFileComp
-		case isPods(args[0]):
+		case isPods(args[0]) && slices.Contains(kinds, "pods"):
 			return a.completeManyPods(c, args[1:], "")
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -119,9 +119,10 @@ func (a *app) completeNamespaces(c *cobra.Command, _ []string, _ string) ([]stri
 func (a *app) completeFlags(c *cobra.Command) {
 	words := map[string]cobra.CompletionFunc{
 		"namespace": a.completeNamespaces, "container": a.completeContainers,
-		"output": cobra.FixedCompletions([]string{"wide", "json", "yaml", "name", "jsonpath=", "custom-columns=", "go-template="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
-		"types":  cobra.FixedCompletions([]string{v1.EventTypeNormal, v1.EventTypeWarning}, cobra.ShellCompDirectiveNoFileComp),
-		"for":    cobra.FixedCompletions([]string{"condition=Ready", "phase=Succeeded", "phase=Failed", "phase=Running", "delete"}, cobra.ShellCompDirectiveNoFileComp),
+		"output":  cobra.FixedCompletions([]string{"wide", "json", "yaml", "name", "jsonpath=", "custom-columns=", "go-template="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
+		"types":   cobra.FixedCompletions([]string{v1.EventTypeNormal, v1.EventTypeWarning}, cobra.ShellCompDirectiveNoFileComp),
+		"sort-by": cobra.FixedCompletions([]string{"cpu", "memory"}, cobra.ShellCompDirectiveNoFileComp),
+		"for":     cobra.FixedCompletions([]string{"condition=Ready", "phase=Succeeded", "phase=Failed", "phase=Running", "delete"}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	for name, complete := range words {
 		if c.Flags().Lookup(name) != nil {

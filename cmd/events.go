@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/glance"
@@ -27,6 +25,8 @@ type eventsFlags struct {
 	output        string
 	types         []string
 	noHeaders     bool
+	of            string
+	form          form
 }
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -39,21 +39,15 @@ func (a *app) eventsCommand() *cobra.Command {
 		Example: "  podrun events\n  podrun events web -w\n  podrun events -A --types Warning\n  podrun events web -o json",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			for i, t := range f.types {
-				f.types[i] = strings.ToUpper(t[:min(1, len(t))]) + strings.ToLower(t[min(1, len(t)):])
-				if f.types[i] != v1.EventTypeNormal && f.types[i] != v1.EventTypeWarning {
-					return usage(c, fmt.Errorf("--types %q: must be Normal or Warning", t))
-				}
-			}
-			switch {
-			case !slices.Contains([]string{"", "wide", "json", "yaml", "name"}, f.output):
-				return usage(c, fmt.Errorf("-o %q: must be wide, json, yaml or name", f.output))
-			case f.allNamespaces && len(args) > 0:
-				return usage(c, errors.New("a pod's events cannot be told across all namespaces"))
-			}
-			name := ""
+			name := bareName(f.of)
 			if len(args) > 0 {
 				name = bareName(args[0])
+			}
+			if len(args) > 0 && f.of != "" {
+				return usage(c, errors.New("give a pod or --for, not both"))
+			}
+			if err := f.check(name); err != nil {
+				return usage(c, err)
 			}
 			return a.events(c.Context(), f, name)
 		},
@@ -61,27 +55,44 @@ func (a *app) eventsCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "events of all namespaces")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on printing what happens")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "form of the output: wide, json, yaml or name")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "form of the output: "+outputForms)
+	c.Flags().StringVar(&f.of, "for", "", "a pod, as pod/NAME; the same as naming it")
 	c.Flags().StringSliceVar(&f.types, "types", nil, "events of these types only: Normal, Warning")
 	c.ValidArgsFunction = a.completePods
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the line of headers out")
-	a.completeFlags(c)
+	_ = c.RegisterFlagCompletionFunc("for", func(c *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
+		return a.completePods(c, nil, text)
+	})
+	a.completeFlags(c) // what is completed already stays
 	return c
+}
+
+// check reads what the flags mean together.
+func (f *eventsFlags) check(name string) (err error) {
+	for i, t := range f.types {
+		f.types[i] = strings.ToUpper(t[:min(1, len(t))]) + strings.ToLower(t[min(1, len(t)):])
+		if f.types[i] != v1.EventTypeNormal && f.types[i] != v1.EventTypeWarning {
+			return fmt.Errorf("--types %q: must be Normal or Warning", t)
+		}
+	}
+	if f.allNamespaces && name != "" {
+		return errors.New("a pod's events cannot be told across all namespaces")
+	}
+	f.form, err = parseForm(f.output)
+	return err
 }
 
 func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 	t := a.newTable()
 	headed := f.noHeaders
 	print := func(all []v1.Event) error {
-		if f.output != "" && f.output != "wide" {
+		if !f.form.tabular() && f.form.custom == nil {
 			return a.printEvents(f, all)
 		}
-		var rows [][]string
-		if !headed {
-			rows, headed = append(rows, eventHeader(f)), true
-		}
-		for i := range all {
-			rows = append(rows, a.eventRow(&all[i], f, time.Now()))
+		rows, err := a.eventRows(f, all, !headed)
+		headed = true
+		if err != nil {
+			return err
 		}
 		return t.print(rows...)
 	}
@@ -89,7 +100,7 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 	switch {
 	case err != nil:
 		return err
-	case !f.watch && len(all) == 0 && (f.output == "" || f.output == "wide"):
+	case !f.watch && len(all) == 0 && f.form.tabular():
 		where := " in " + f.namespace + " namespace."
 		if f.allNamespaces {
 			where = "."
@@ -148,13 +159,13 @@ func (a *app) printEvents(f eventsFlags, all []v1.Event) error {
 	case f.watch:
 		for i := range all {
 			var one []byte
-			if one, err = marshal(f.output, &all[i]); err != nil {
+			if one, err = f.form.marshal(&all[i]); err != nil {
 				return err
 			}
 			b = append(b, one...)
 		}
 	default:
-		b, err = marshal(f.output, object)
+		b, err = f.form.marshal(object)
 	}
 	if err != nil {
 		return err
@@ -163,13 +174,23 @@ func (a *app) printEvents(f eventsFlags, all []v1.Event) error {
 	return err
 }
 
-// marshal writes an object as JSON or YAML.
-func marshal(form string, object any) ([]byte, error) {
-	if form == "yaml" {
-		return yaml.Marshal(object)
+// eventRows are events in a table, with a line of headers if it has none yet.
+func (a *app) eventRows(f eventsFlags, all []v1.Event, header bool) (rows [][]string, err error) {
+	if header && f.form.custom != nil {
+		rows = append(rows, f.form.headers())
+	} else if header {
+		rows = append(rows, eventHeader(f))
 	}
-	b, err := json.MarshalIndent(object, "", "    ")
-	return append(b, '\n'), err
+	for i := range all {
+		row := a.eventRow(&all[i], f, time.Now())
+		if f.form.custom != nil {
+			if row, err = customRow(f.form.custom, &all[i]); err != nil {
+				return nil, err
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
 }
 
 func eventHeader(f eventsFlags) []string {

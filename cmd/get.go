@@ -39,12 +39,13 @@ func (f *getFlags) add(c *cobra.Command) {
 func (a *app) getCommand() *cobra.Command {
 	var f getFlags
 	c := &cobra.Command{
-		Use:   "get pods [NAME...] | get volumes",
-		Short: "List pods or volumes",
+		Use:   "get pods [NAME...] | get volumes | get events",
+		Short: "List pods, volumes or events",
 		Long: "get pods lists the pods as serve saw them last; while serve is down, as they were then, and says how long\n" +
 			"ago that was. NAME is a pod's full name, or its name in the manifest. REASON is why a pod is not well, cut\n" +
 			"off where the terminal ends; podrun describe has all of it.\n\n" +
-			"get volumes lists what persistentVolumeClaims stand for, and which pods have them.",
+			"get volumes lists what persistentVolumeClaims stand for, and which pods have them. get events is\n" +
+			"podrun events.",
 		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n" +
 			"  podrun get pods -l app=web -w\n  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +
 			"  podrun get pods -o custom-columns=POD:.metadata.name,IP:.status.podIP",
@@ -52,6 +53,13 @@ func (a *app) getCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if isVolumes(args[0]) {
 				return a.getVolumes(c, f, args[1:])
+			}
+			if isEvents(args[0]) && len(args) == 1 && f.selector == "" {
+				e := eventsFlags{namespace: f.namespace, allNamespaces: f.allNamespaces, watch: f.watch, output: f.output, noHeaders: f.noHeaders}
+				if err := e.check(""); err != nil {
+					return usage(c, err)
+				}
+				return a.events(c.Context(), e, "")
 			}
 			names, err := podNames(args)
 			if err != nil {
@@ -61,7 +69,7 @@ func (a *app) getCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
-	c.ValidArgsFunction = a.completeResources("pods", "volumes")
+	c.ValidArgsFunction = a.completeResources("pods", "volumes", "events")
 	a.completeFlags(c)
 	return c
 }
@@ -84,7 +92,7 @@ func (a *app) psCommand() *cobra.Command {
 func podNames(args []string) ([]string, error) {
 	if !strings.Contains(args[0], "/") {
 		if !isPods(args[0]) {
-			return nil, fmt.Errorf("unknown resource type %q: podrun has pods and volumes", args[0])
+			return nil, fmt.Errorf("unknown resource type %q: podrun has pods, volumes and events; podrun images lists images", args[0])
 		}
 		return args[1:], nil
 	}
@@ -98,6 +106,8 @@ func podNames(args []string) ([]string, error) {
 	}
 	return names, nil
 }
+
+func isEvents(kind string) bool { return kind == "events" || kind == "event" || kind == "ev" }
 
 func isPods(kind string) bool { return kind == "pods" || kind == "pod" || kind == "po" }
 
@@ -117,9 +127,9 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 			return usage(c, fmt.Errorf("--selector %q: %w", f.selector, err))
 		}
 	}
-	pods, err := a.selected(f, names)
-	if err != nil {
-		return err
+	pods, missing := a.selected(f, names)
+	if missing != nil && len(pods) == 0 {
+		return missing
 	}
 	if v.tabular() {
 		a.warnOfAge()
@@ -134,7 +144,10 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		return nil
 	}
 	if !f.watch {
-		return v.list(pods)
+		return errors.Join(v.list(pods), missing) // what is there is shown, as by kubectl
+	}
+	if missing != nil {
+		return missing
 	}
 	return a.watch(c.Context(), f, names, v)
 }

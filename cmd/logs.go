@@ -30,6 +30,7 @@ type logsFlags struct {
 	prefix                         bool
 	tail                           int
 	since                          time.Duration
+	sinceTime                      string
 }
 
 func (a *app) logsCommand() *cobra.Command {
@@ -63,17 +64,23 @@ func (a *app) logsCommand() *cobra.Command {
 	flags.BoolVar(&f.prefix, "prefix", false, "put pod and container before each line (default: when there are several)")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "put the time before each line")
 	flags.IntVar(&f.tail, "tail", -1, "print that many of the last lines; -1: all")
+	flags.StringVar(&f.sinceTime, "since-time", "", "print lines that are not older than that, such as 2026-01-02T15:04:05Z")
 	flags.DurationVar(&f.since, "since", 0, "print lines newer than that, such as 5s, 2m or 3h")
 	a.completeFlags(c)
 	return c
 }
 
 func (f logsFlags) check(c *cobra.Command, args []string) error {
+	if _, err := time.Parse(time.RFC3339, f.sinceTime); f.sinceTime != "" && err != nil {
+		return fmt.Errorf("--since-time %q: must be a time such as 2026-01-02T15:04:05Z", f.sinceTime)
+	}
 	switch {
 	case f.tail < -1:
 		return fmt.Errorf("--tail %d: must be -1 or more", f.tail)
 	case f.since < 0:
 		return fmt.Errorf("--since %s: must not be negative", f.since)
+	case f.since > 0 && f.sinceTime != "":
+		return errors.New("only one of --since and --since-time may be used")
 	case f.follow && f.previous:
 		return errors.New("only one of --follow and --previous may be used: the previous run has ended")
 	case f.all && f.container != "":
@@ -111,6 +118,9 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 	o := logs.ReadOptions{Follow: f.follow, Timestamps: f.timestamps}
 	if f.tail >= 0 {
 		o.Tail = &f.tail
+	}
+	if f.sinceTime != "" {
+		o.Since, _ = time.Parse(time.RFC3339, f.sinceTime) // it has been checked
 	}
 	if f.since > 0 {
 		o.Since = time.Now().Add(-f.since)

@@ -20,65 +20,104 @@ import (
 const outputForms = "wide, json, yaml, name, jsonpath=TEMPLATE, go-template=TEMPLATE,\n" +
 	"custom-columns=HEADER:PATH,…, or a file: jsonpath-file=, go-template-file=, custom-columns-file="
 
-// view prints pods in one form.
-type view struct {
-	kind    string
-	single  bool // one pod by its name: it and not a list
-	columns columns
-	table   table
+// form is how objects are printed.
+type form struct {
+	kind string // wide, json, yaml, name, the kind of a template; "" is a table
 	// text makes an object's text by a template; nil: the form has none.
 	text func(object any) ([]byte, error)
 	// custom are the columns of custom-columns.
 	custom []customColumn
-	headed bool
 }
 
-// newView makes the view that the flags ask for.
-func (a *app) newView(f getFlags, single bool) (*view, error) {
-	v := &view{kind: f.output, single: single, table: a.newTable(), headed: f.noHeaders,
-		columns: columns{namespace: f.allNamespaces, wide: f.output == "wide"}}
-	if slices.Contains([]string{"", "wide", "json", "yaml", "name"}, f.output) {
-		if v.tabular() {
-			v.table.paint = map[int]func(string) string{v.columns.status(): a.statusColour()}
-		}
-		return v, nil
+// parseForm reads -o.
+func parseForm(output string) (form, error) {
+	if slices.Contains([]string{"", "wide", "json", "yaml", "name"}, output) {
+		return form{kind: output}, nil
 	}
-	kind, template, ok := strings.Cut(f.output, "=")
+	kind, template, ok := strings.Cut(output, "=")
 	if !ok {
-		return nil, fmt.Errorf("-o %q: must be %s", f.output, strings.ReplaceAll(outputForms, "\n", " "))
+		return form{}, fmt.Errorf("-o %q: must be %s", output, strings.ReplaceAll(outputForms, "\n", " "))
 	}
 	if file, is := strings.CutSuffix(kind, "-file"); is {
 		b, err := os.ReadFile(template)
 		if err != nil {
-			return nil, fmt.Errorf("-o %s: %w", f.output, err)
+			return form{}, fmt.Errorf("-o %s: %w", output, err)
 		}
 		kind, template = file, string(b)
 		if kind == "custom-columns" {
 			if template, err = columnsFile(template); err != nil {
-				return nil, fmt.Errorf("-o %s: %w", f.output, err)
+				return form{}, fmt.Errorf("-o %s: %w", output, err)
 			}
 		}
 	}
+	f := form{kind: kind}
 	var err error
-	v.kind = kind
 	switch kind {
 	case "jsonpath":
-		v.text, err = parseJSONPath(template)
+		f.text, err = parseJSONPath(template)
 	case "go-template":
-		v.text, err = parseGoTemplate(template)
+		f.text, err = parseGoTemplate(template)
 	case "custom-columns":
-		v.custom, err = parseColumns(template)
+		f.custom, err = parseColumns(template)
 	default:
 		err = fmt.Errorf("must be %s", strings.ReplaceAll(outputForms, "\n", " "))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("-o %s: %w", f.output, err)
+		return form{}, fmt.Errorf("-o %s: %w", output, err)
+	}
+	return f, nil
+}
+
+// tabular reports that the form is for people.
+func (f form) tabular() bool { return f.kind == "" || f.kind == "wide" }
+
+// marshal makes an object's text; tables and names are others' to make.
+func (f form) marshal(object any) ([]byte, error) {
+	switch f.kind {
+	case "yaml":
+		return yaml.Marshal(object)
+	case "json":
+		b, err := json.MarshalIndent(object, "", "    ")
+		return append(b, '\n'), err
+	}
+	b, err := f.text(object)
+	if err != nil {
+		return nil, fmt.Errorf("-o %s: %w", f.kind, err)
+	}
+	return b, nil
+}
+
+// headers are those of custom-columns.
+func (f form) headers() []string {
+	var header []string
+	for _, c := range f.custom {
+		header = append(header, c.header)
+	}
+	return header
+}
+
+// view prints pods in one form.
+type view struct {
+	form
+	single  bool // one pod by its name: it and not a list
+	columns columns
+	table   table
+	headed  bool
+}
+
+// newView makes the view that the flags ask for.
+func (a *app) newView(f getFlags, single bool) (*view, error) {
+	in, err := parseForm(f.output)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{form: in, single: single, table: a.newTable(), headed: f.noHeaders,
+		columns: columns{namespace: f.allNamespaces, wide: f.output == "wide"}}
+	if v.tabular() {
+		v.table.paint = map[int]func(string) string{v.columns.status(): a.statusColour()}
 	}
 	return v, nil
 }
-
-// tabular reports that the view is for people.
-func (v *view) tabular() bool { return v.kind == "" || v.kind == "wide" }
 
 // list prints pods once.
 func (v *view) list(pods []*v1.Pod) error {
@@ -107,10 +146,7 @@ func (v *view) rows(pods []*v1.Pod) error {
 	var rows [][]string
 	header := v.columns.header()
 	if v.custom != nil {
-		header = nil
-		for _, c := range v.custom {
-			header = append(header, c.header)
-		}
+		header = v.headers()
 	}
 	if !v.headed {
 		rows = append(rows, header)
@@ -132,20 +168,11 @@ func (v *view) rows(pods []*v1.Pod) error {
 
 // object prints one pod, or a list of them.
 func (v *view) object(object any) error {
-	var b []byte
-	var err error
-	switch v.kind {
-	case "json":
-		b, err = json.MarshalIndent(object, "", "    ")
-		b = append(b, '\n')
-	case "yaml":
-		b, err = yaml.Marshal(object)
-	case "name":
-		b = []byte("pod/" + object.(*v1.Pod).Name + "\n")
-	default:
-		if b, err = v.text(object); err != nil {
-			err = fmt.Errorf("-o %s: %w", v.kind, err)
-		}
+	b, err := []byte(nil), error(nil)
+	if p, ok := object.(*v1.Pod); ok && v.kind == "name" {
+		b = []byte("pod/" + p.Name + "\n")
+	} else {
+		b, err = v.marshal(object)
 	}
 	if err != nil {
 		return err

@@ -1,15 +1,14 @@
 package cmd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 
 	"podrun.io/podrun/internal/volume"
 )
@@ -52,12 +51,18 @@ func (a *app) volumesCommand() *cobra.Command {
 	return c
 }
 
-func isVolumes(kind string) bool { return kind == "volumes" || kind == "volume" }
+func isVolumes(kind string) bool {
+	return slices.Contains([]string{"volumes", "volume", "pvc", "persistentvolumeclaims", "persistentvolumeclaim"}, kind)
+}
 
 // getVolumes lists the volumes that outlive pods.
 func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 	if f.watch || len(names) > 0 {
 		return usage(c, errors.New("volumes are listed all at once"))
+	}
+	in, err := parseForm(f.output)
+	if err != nil {
+		return usage(c, err)
 	}
 	all, err := volume.New(volume.Options{Dirs: a.dirs(), Log: a.log}).Claims()
 	if err != nil {
@@ -69,28 +74,39 @@ func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 			shown = append(shown, claim)
 		}
 	}
-	switch f.output {
-	case "json", "yaml":
-		text, err := json.MarshalIndent(map[string]any{"items": shown}, "", "    ")
-		if err == nil && f.output == "yaml" {
-			text, err = yaml.JSONToYAML(text)
-		}
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(a.out, strings.TrimSpace(string(text)))
-		return err
-	case "name":
+	switch {
+	case in.tabular():
+		return a.printVolumes(f, shown)
+	case in.custom != nil:
+		return a.printCustom(f, in, shown)
+	case in.kind == "name":
 		for _, claim := range shown {
 			if _, err := fmt.Fprintln(a.out, "volume/"+claim.Name); err != nil {
 				return err
 			}
 		}
 		return nil
-	case "", "wide":
-		return a.printVolumes(f, shown)
 	}
-	return usage(c, fmt.Errorf("output %q: must be wide, json, yaml or name", f.output))
+	text, err := in.marshal(map[string]any{"items": shown})
+	if err == nil {
+		_, err = a.out.Write(text)
+	}
+	return err
+}
+
+func (a *app) printCustom(f getFlags, in form, claims []volume.Claim) error {
+	var rows [][]string
+	if !f.noHeaders {
+		rows = append(rows, in.headers())
+	}
+	for _, claim := range claims {
+		row, err := customRow(in.custom, claim)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	return (&table{out: a.out}).print(rows...)
 }
 
 func (a *app) printVolumes(f getFlags, claims []volume.Claim) error {
@@ -113,6 +129,9 @@ func (a *app) printVolumes(f getFlags, claims []volume.Claim) error {
 		if f.allNamespaces {
 			rows[i] = append([]string{append([]string{"NAMESPACE"}, namespaces(claims)...)[i]}, rows[i]...)
 		}
+	}
+	if f.noHeaders {
+		rows = rows[1:]
 	}
 	return (&table{out: a.out}).print(rows...)
 }

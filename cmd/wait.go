@@ -24,6 +24,7 @@ func (a *app) waitCommand() *cobra.Command {
 			"out. A pod that is not there yet is waited for too. --for is one of\n\n" +
 			"  condition=NAME[=True|False]  a condition of the pod's: Ready, Initialized, ContainersReady, …\n" +
 			"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
+			"  jsonpath={PATH}[=VALUE]      a field of the pod's, with that value or with any\n" +
 			"  delete                       the pod is gone",
 		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
 			"  podrun wait web db --for=delete",
@@ -39,7 +40,7 @@ func (a *app) waitCommand() *cobra.Command {
 			return a.wait(c.Context(), namespace, args, is, timeout)
 		},
 	}
-	c.Flags().StringVar(&what, "for", "", "what to wait for: condition=NAME[=VALUE], phase=NAME or delete")
+	c.Flags().StringVar(&what, "for", "", "what to wait for: condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait; 0: look once")
 	c.ValidArgsFunction = a.completeManyPods
@@ -68,7 +69,7 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 			case !is(p):
 				not = append(not, name)
 			default:
-				fmt.Fprintf(a.out, "pod/%s condition met\n", name)
+				fmt.Fprintf(a.out, "pod/%s condition met\n", bareName(name))
 			}
 		}
 		left = not
@@ -93,6 +94,8 @@ func waitedFor(text string) (waited, error) {
 			}
 		}
 		return nil, fmt.Errorf("--for %q: a phase is Pending, Running, Succeeded or Failed", text)
+	case kind == "jsonpath" && strings.HasPrefix(rest, "{"):
+		return waitedField(rest)
 	case kind == "condition" && rest != "":
 		name, value, given := strings.Cut(rest, "=")
 		if !given {
@@ -100,7 +103,24 @@ func waitedFor(text string) (waited, error) {
 		}
 		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
 	}
-	return nil, fmt.Errorf("--for %q: must be condition=NAME[=VALUE], phase=NAME or delete", text)
+	return nil, fmt.Errorf("--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete", text)
+}
+
+// waitedField reads {PATH} or {PATH}=VALUE.
+func waitedField(text string) (waited, error) {
+	end := strings.LastIndex(text, "}") + 1
+	value, given := strings.CutPrefix(text[end:], "=")
+	path, err := parseJSONPath(text[:end])
+	if err != nil || !given && text[end:] != "" {
+		return nil, fmt.Errorf("--for jsonpath=%s: must be {PATH} or {PATH}=VALUE", text)
+	}
+	return func(p *v1.Pod) bool {
+		if p == nil {
+			return false
+		}
+		got, err := path(p)
+		return err == nil && (given && string(got) == value || !given && len(got) > 0)
+	}, nil
 }
 
 // hasCondition does not mind the case, as kubectl.
