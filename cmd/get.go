@@ -220,8 +220,13 @@ func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) er
 	shown := map[pod.Key]shownPod{}
 	return a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
 		pods, err := a.selected(f, names)
-		if err != nil && len(shown) == 0 {
+		var absent *notFoundError
+		switch {
+		case err != nil && len(shown) == 0:
 			return false, err
+		case err != nil && !errors.As(err, &absent):
+			a.log.Debug("pods cannot be read now", "why", err)
+			return false, nil // not gone, for all that is known
 		}
 		return false, v.changes(pods, shown)
 	})
