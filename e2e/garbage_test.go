@@ -14,6 +14,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/testcontainerd"
 )
 
 // A log that grows over many files is read as one, while it grows and after, whatever becomes of podrun.
@@ -96,8 +102,8 @@ func TestLogsOfPodsThatAreGone(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Dir(filepath.Dir(foreign))))
 }
 
-// smallNode is a node whose root directory and logs are on a small disk of their own.
-func smallNode(t *testing.T, megabytes int) (n *node, disk string) {
+// smallDisk is a disk of its own, for as long as the test runs.
+func smallDisk(t *testing.T, megabytes int) (disk string) {
 	t.Helper()
 	if !wanted() {
 		t.Skip("end-to-end tests run as root by make e2e (PODRUN_E2E=1)")
@@ -106,10 +112,106 @@ func smallNode(t *testing.T, megabytes int) (n *node, disk string) {
 	must(t, err)
 	t.Cleanup(func() { must(t, errors.Join(syscall.Unmount(disk, 0), os.Remove(disk))) })
 	must(t, syscall.Mount("podrun", disk, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)))
+	return disk
+}
+
+// smallNode is a node whose root directory and logs are on a small disk of their own.
+func smallNode(t *testing.T, megabytes int) (n *node, disk string) {
+	t.Helper()
+	disk = smallDisk(t, megabytes)
 	n = bareNode(t)
 	n.flags[0], n.flags[2] = "--root-dir="+filepath.Join(disk, "root"), "--log-dir="+filepath.Join(disk, "log")
 	n.ok("images", "load", setup.image)
 	return n, disk
+}
+
+// TestImagesGoFromAFullDisk: at the threshold the least recently used images go, as many as it takes; those that a
+// pod has, or that a manifest names, do not.
+func TestImagesGoFromAFullDisk(t *testing.T) {
+	disk := smallDisk(t, 120)
+	if setup.server != nil { // images are where containerd is
+		dir := filepath.Join(disk, "c")
+		must(t, os.Mkdir(dir, 0o755))
+		server, err := testcontainerd.Start(context.Background(), setup.bin, dir)
+		must(t, err)
+		t.Cleanup(func() { must(t, server.Stop()) })
+		n := bareNode(t)
+		n.flags[3] = "--containerd-address=" + server.Address
+		imagesGo(n, disk)
+		return
+	}
+	n := bareNode(t)
+	n.flags[0] = "--root-dir=" + filepath.Join(disk, "root")
+	imagesGo(n, disk)
+}
+
+func imagesGo(n *node, disk string) {
+	t := n.t
+	n.ok("images", "load", setup.image)
+	ref := func(name string) string { return "podrun.example/" + name + ":1" }
+	for _, short := range []string{"once-used", "older", "newer", "wanted"} {
+		image, _ := bigImage(t, 6<<20)
+		tag, err := name.NewTag(ref(short))
+		must(t, err)
+		must(t, tarball.WriteToFile(n.path(short+".tar"), tag, image))
+		n.ok("images", "load", n.path(short+".tar"))
+	}
+	n.write("uses.yaml", manifest("uses", "Always", forever))
+	n.write("job.yaml", strings.Replace(manifest("job", "Always", forever), box, ref("once-used"), 1))
+	n.write("waits.yaml", strings.Replace(strings.Replace(manifest("waits", "Always", forever), box, ref("wanted"), 1),
+		"metadata:\n", "metadata:\n  annotations: {podrun.io/after: nobody}\n", 1))
+	n.serve("--image-gc-high-threshold=80", "--image-gc-low-threshold=75", "--image-minimum-gc-age=0s", "--disk-pressure-threshold=0")
+	n.ready("uses-n")
+	n.ready("job-n")
+	n.remove("job.yaml")
+	n.gone("job-n")
+
+	// fill takes the disk to just above the threshold and has podrun look.
+	fillings := 0
+	fill := func() {
+		t.Helper()
+		fillings++
+		var now syscall.Statfs_t
+		must(t, syscall.Statfs(disk, &now))
+		used := (now.Blocks - now.Bfree) * uint64(now.Bsize)
+		more := now.Blocks*uint64(now.Bsize)*81/100 + 1<<20
+		if more < used {
+			t.Fatalf("%d bytes of %d are taken", used, now.Blocks*uint64(now.Bsize))
+		}
+		must(t, os.WriteFile(filepath.Join(disk, fmt.Sprint("filler", fillings)), make([]byte, more-used), 0o600))
+		n.write("bell.yaml", fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bell}\ndata: {n: \"%d\"}\n", fillings))
+	}
+	there := func() (names []string) {
+		for line := range strings.Lines(n.ok("images", "list")) {
+			if name, ok := strings.CutPrefix(line, "podrun.example/"); ok {
+				name, _, _ = strings.Cut(name, ":")
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	for _, want := range [][]string{
+		{"box", "newer", "once-used", "wanted"}, {"box", "once-used", "wanted"}, {"box", "wanted"},
+	} {
+		fill()
+		n.await(fmt.Sprintf("%v to be left", want), func() error {
+			if got := there(); !slices.Equal(got, want) {
+				return fmt.Errorf("there are %v", got)
+			}
+			return nil
+		})
+	}
+	fill()
+	n.said("there is no image that may go")
+	if got := there(); !slices.Equal(got, []string{"box", "wanted"}) {
+		t.Errorf("what may not go went: %v", got)
+	}
+	if p := n.ready("uses-n"); p.Status.ContainerStatuses[0].RestartCount != 0 || n.pod("waits-n").Status.Phase != v1.PodPending {
+		t.Errorf("%s", asJSON(p.Status))
+	}
+	for i := range fillings {
+		must(t, os.Remove(filepath.Join(disk, fmt.Sprint("filler", i+1))))
+	}
 }
 
 // A disk without any space costs no pod, and all goes on by itself when there is some again.

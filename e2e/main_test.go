@@ -28,6 +28,7 @@ var setup struct {
 	tuned   string // archive of tuned
 	address string // what --containerd-address is; "embedded" for podrun's own
 	server  *testcontainerd.Server
+	bin     string // directory of the server's binaries
 
 	mu    sync.Mutex
 	nodes map[*node]bool // those that are not cleaned up yet
@@ -77,11 +78,10 @@ func runAll(m *testing.M) (code int, err error) {
 	case "", "embedded":
 		setup.address = "embedded"
 	case testcontainerd.Stock, testcontainerd.Debian:
-		bin, err := testcontainerd.Bin(context.Background(), kind)
-		if err != nil {
+		if setup.bin, err = testcontainerd.Bin(context.Background(), kind); err != nil {
 			return 0, err
 		}
-		if setup.server, err = testcontainerd.Start(context.Background(), bin, dir); err != nil {
+		if setup.server, err = testcontainerd.Start(context.Background(), setup.bin, dir); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, setup.server.Stop()) }()

@@ -27,6 +27,8 @@ type Images interface {
 	ListImages(ctx context.Context) ([]runtime.StoredImage, error)
 	// RemoveImage removes an image that no container is made of, and its space is free then.
 	RemoveImage(ctx context.Context, name string, force bool) (string, error)
+	// DropFetched lets go of what interrupted pulls have fetched, and returns of how many; its space is free then.
+	DropFetched(ctx context.Context) (int, error)
 }
 
 // Disk is a file system that must not fill.
@@ -81,6 +83,7 @@ type Keeper struct {
 	mu       sync.Mutex
 	wanted   []string
 	sure     bool
+	needed   map[string]time.Time // when an image was wanted last, since images were looked at
 	disks    map[string]usage
 	pressure map[string]string // what is wrong with a disk, by its name
 	removed  map[string]int    // images, by reason
@@ -88,7 +91,7 @@ type Keeper struct {
 	// Run's own.
 	lastUsed map[string]time.Time
 	looked   time.Time // at the images
-	full     bool      // it was said that there is nothing to remove
+	full     bool      // it was said that there is nothing to remove, and there has been no space since
 	cleared  time.Time // when logs were looked at
 }
 
@@ -100,7 +103,7 @@ const (
 
 // New makes a Keeper; Run sets it to work.
 func New(o Options) *Keeper {
-	return &Keeper{o: o, stat: statfs, bell: make(chan struct{}, 1), disks: map[string]usage{}, pressure: map[string]string{},
+	return &Keeper{o: o, stat: statfs, bell: make(chan struct{}, 1), needed: map[string]time.Time{}, disks: map[string]usage{}, pressure: map[string]string{},
 		removed: map[string]int{ReasonAge: 0, ReasonSpace: 0}, lastUsed: map[string]time.Time{}}
 }
 
@@ -108,6 +111,10 @@ func New(o Options) *Keeper {
 func (k *Keeper) Want(refs []string, sure bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := time.Now()
+	for name := range fullNames(k.wanted) { // until now: a job may come and go between two looks
+		k.needed[name] = now
+	}
 	if k.wanted, k.sure = refs, sure; sure {
 		select {
 		case k.bell <- struct{}{}:
@@ -165,7 +172,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if pressed {
 			period = pressedPeriod
 		}
-		if pressed && !k.full || time.Since(k.looked) >= period {
+		crowded := pressed || k.over()
+		k.full = k.full && crowded
+		if crowded && !k.full || time.Since(k.looked) >= period {
 			k.images(ctx, pressed)
 		}
 		k.logs(ctx)
@@ -226,7 +235,7 @@ func (k *Keeper) images(ctx context.Context, pressed bool) {
 	target := k.o.Policy.Low
 	if pressed {
 		target = -1
-	} else if used, known := k.used(); !known || used < k.o.Policy.High || k.o.Policy.High >= 100 {
+	} else if !k.over() {
 		return
 	}
 	for _, i := range s.unused(k.o.Policy.MinAge) {
@@ -235,10 +244,31 @@ func (k *Keeper) images(ctx context.Context, pressed bool) {
 		}
 		k.remove(ctx, i, ReasonSpace)
 	}
+	if used, known := k.used(); known && used > target {
+		k.dropFetched(ctx)
+	}
 	if used, _ := k.used(); used > target && !k.full {
 		k.full = true
 		k.o.Log.Warn("the disk is too full and there is no image that may go", "used", fmt.Sprintf("%d%%", used))
 	}
+}
+
+// dropFetched makes more space when there is no image left that may go.
+func (k *Keeper) dropFetched(ctx context.Context) {
+	dropped, err := k.o.Images.DropFetched(ctx)
+	if dropped > 0 {
+		k.full = false
+		k.o.Log.Info("dropped what interrupted pulls have fetched", "pulls", dropped)
+	}
+	if err != nil {
+		k.o.Log.Warn("what interrupted pulls have fetched stays", "why", err)
+	}
+}
+
+// over reports that so much of the images' disk is taken that images are to go.
+func (k *Keeper) over() bool {
+	used, known := k.used()
+	return known && used >= k.o.Policy.High && k.o.Policy.High < 100
 }
 
 // used is how much of the images' disk is taken, in percent.
@@ -256,7 +286,10 @@ func (k *Keeper) used() (percent int, known bool) {
 func (k *Keeper) see(ctx context.Context) (s sight, sure bool, err error) {
 	k.mu.Lock()
 	s.wanted, sure = fullNames(k.wanted), k.sure
+	needed := k.needed
+	k.needed = map[string]time.Time{}
 	k.mu.Unlock()
+	maps.Copy(k.lastUsed, needed)
 	s.now = time.Now()
 	if s.images, err = k.o.Images.ListImages(ctx); err != nil {
 		return s, false, err

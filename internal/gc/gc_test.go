@@ -17,16 +17,29 @@ import (
 
 // store is Images in memory, on a disk of 100 bytes.
 type store struct {
-	mu     sync.Mutex
-	images []runtime.StoredImage
-	other  uint64 // bytes of the disk that are not images'
-	err    error
+	mu      sync.Mutex
+	images  []runtime.StoredImage
+	fetched uint64 // bytes that an interrupted pull has fetched
+	other   uint64 // bytes of the disk that are not images'
+	listed  int    // how often images were
+	err     error
 }
 
 func (s *store) ListImages(context.Context) ([]runtime.StoredImage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.listed++
 	return slices.Clone(s.images), s.err
+}
+
+func (s *store) DropFetched(context.Context) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fetched == 0 {
+		return 0, s.err
+	}
+	s.fetched = 0
+	return 1, s.err
 }
 
 func (s *store) RemoveImage(_ context.Context, name string, force bool) (string, error) {
@@ -47,7 +60,7 @@ func (s *store) RemoveImage(_ context.Context, name string, force bool) (string,
 func (s *store) stat(string) (usage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := s.other
+	taken := s.other + s.fetched
 	for _, i := range s.images {
 		taken += uint64(i.Size)
 	}
@@ -281,6 +294,86 @@ func TestNames(t *testing.T) {
 			t.Errorf("no %s in %v", name, got)
 		}
 	}
+}
+
+// The threshold counts as soon as it is seen, and what cannot be helped is not tried over and over.
+func TestThresholdIsHeldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore("a", "b", "wanted")
+		k, stop := keep(t, s, Policy{High: 85, Low: 80}, "wanted")
+		defer stop()
+		after(time.Minute)
+		s.fill(60)
+		after(diskPeriod)
+		want(t, s, "b wanted")
+		s.fill(75)
+		after(diskPeriod)
+		want(t, s, "wanted")
+		listed := s.times()
+		after(imagePeriod - diskPeriod)
+		if again := s.times() - listed; again != 0 {
+			t.Errorf("with nothing left to remove, images were listed %d times", again)
+		}
+		s.fill(0)
+		after(diskPeriod)
+		s.fill(75)
+		k.Want(nil, true)
+		synctest.Wait()
+		want(t, s, "")
+	})
+}
+
+// What was wanted until now was used until now, also by a job that ran between two looks.
+func TestWantedIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore("a", "b", "c")
+		k, stop := keep(t, s, Policy{High: 85, Low: 80})
+		defer stop()
+		after(time.Minute)
+		k.Want([]string{"a"}, true)
+		after(time.Second)
+		k.Want(nil, true)
+		after(diskPeriod)
+		s.fill(60)
+		after(diskPeriod)
+		want(t, s, "a c")
+	})
+}
+
+// What interrupted pulls have fetched goes after the last image that may, and only where there is too little space.
+func TestFetchedGoesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore("a", "wanted")
+		s.fetched = 10
+		_, stop := keep(t, s, Policy{High: 85, Low: 80, LeastFree: 10}, "wanted")
+		defer stop()
+		after(time.Hour)
+		want(t, s, "a wanted")
+		s.fill(55)
+		after(diskPeriod)
+		want(t, s, "wanted")
+		if s.left() != 10 {
+			t.Error("what was fetched went, though there was space without that")
+		}
+		s.fill(75)
+		after(diskPeriod)
+		if s.left() != 0 {
+			t.Error("what was fetched stays")
+		}
+		want(t, s, "wanted")
+	})
+}
+
+func (s *store) left() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fetched
+}
+
+func (s *store) times() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listed
 }
 
 // fill has something else take bytes of the disk.

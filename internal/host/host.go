@@ -84,6 +84,43 @@ func (l *Lock) Unlock() {
 	l.dir.Close()
 }
 
+// ErrLocked says that somebody holds a lock.
+var ErrLocked = errors.New("locked by another")
+
+// TryLockDir is LockDir that does not wait: the error is then ErrLocked.
+func TryLockDir(path string, mode os.FileMode) (*Lock, error) {
+	for {
+		if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+		d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // whoever had it was just done
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = flock(d, unix.LOCK_EX|unix.LOCK_NB)
+		same := false
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		if err == nil {
+			same, err = isAt(d, path)
+		}
+		if same {
+			return &Lock{dir: d}, nil
+		}
+		d.Close()
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+}
+
+// Path is where the locked directory was.
+func (l *Lock) Path() string { return l.dir.Name() }
+
 func flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how)

@@ -134,6 +134,9 @@ func (d Dirs) LoadedImages() string { return filepath.Join(d.Root, "loaded-image
 // UsedImages is the file that says when images were used last, as JSON.
 func (d Dirs) UsedImages() string { return filepath.Join(d.Root, "used-images.json") }
 
+// Fetching is the directory of the locks of pulls that are under way.
+func (d Dirs) Fetching() string { return filepath.Join(d.Run, "fetching") }
+
 // CNI is the directory of what CNI's plugins were asked for; it outlives a reboot, as their records do.
 func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
 

@@ -35,6 +35,11 @@ func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error)
 		return nil, fmt.Errorf("reading the archive: %w", err)
 	}
 	defer plain.Close()
+	ctx, fetching, err := r.fetch(ctx, "of an archive")
+	if err != nil {
+		return nil, err
+	}
+	defer fetching.end(ctx, true)
 	loaded, err := r.client.Import(ctx, plain, client.WithSkipMissing())
 	if err != nil {
 		return nil, mapped("loading the archive", err)
@@ -111,8 +116,8 @@ func (r *Runtime) ListImages(ctx context.Context) ([]StoredImage, error) {
 	return out, nil
 }
 
-// PruneImages removes the images that no container is made of and returns their names. The space is
-// free when it returns.
+// PruneImages removes the images that no container is made of and returns their names, and what interrupted pulls have
+// fetched. The space is free when it returns.
 func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 	all, err := r.ListImages(ctx)
 	if err != nil {
@@ -134,7 +139,8 @@ func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 			return unused[:n], mapped("removing image "+name, err)
 		}
 	}
-	return unused, nil
+	_, err = r.DropFetched(ctx)
+	return unused, err
 }
 
 // ErrImageUsed says that a container, running or not, is made of an image.

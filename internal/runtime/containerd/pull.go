@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
@@ -38,7 +37,7 @@ func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (runti
 	}
 	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (runtime.Image, error) {
 		ctx = r.context(ctx)
-		ctx, end, err := r.pullLease(ctx, named.String())
+		ctx, fetching, err := r.fetch(ctx, named.String())
 		if err != nil {
 			return runtime.Image{}, err
 		}
@@ -46,36 +45,9 @@ func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (runti
 		if err != nil && r.dropSpoilt(ctx, err) {
 			pulled, err = r.pull(ctx, named, logins, meter)
 		}
-		end(err == nil || !meter.Progress(time.Now()).Known())
+		fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).Known())
 		return pulled, err
 	})
-}
-
-// keepFetched is for how long what an interrupted pull has fetched is kept for the next one.
-const keepFetched = 24 * time.Hour
-
-// pullLease keeps what a pull fetches from being collected: until it is over or, if it was interrupted, until the
-// end of the next pull of the image, or for keepFetched.
-func (r *Runtime) pullLease(ctx context.Context, name string) (_ context.Context, end func(over bool), err error) {
-	held, err := r.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(keepFetched))
-	if err != nil {
-		return nil, nil, mapped("pulling image "+name, err)
-	}
-	return leases.WithLease(ctx, held.ID), func(over bool) {
-		drop := func(lease leases.Lease) {
-			clean, cancel := cleanupContext(ctx)
-			defer cancel()
-			_ = r.client.LeasesService().Delete(clean, lease) // it expires by itself
-		}
-		if before, ok := r.fetched.take(name); ok {
-			drop(before)
-		}
-		if over {
-			drop(held)
-		} else {
-			r.fetched.put(name, held)
-		}
-	}, nil
 }
 
 // dropSpoilt removes what an earlier pull fetched in part, if the error says that it cannot be completed: its

@@ -20,7 +20,6 @@ import (
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
@@ -114,8 +113,6 @@ type Runtime struct {
 	classed atomic.Bool
 
 	flights registry.Flights
-	// fetched has, by image, what keeps what an interrupted pull has fetched.
-	fetched *memo[string, leases.Lease]
 	known   *known
 	// images has what is known of images by the digest of their target.
 	images *memo[string, *image]
@@ -182,7 +179,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  newKnown(),
-		images: newMemo[string, *image](), fetched: newMemo[string, leases.Lease](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
+		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
 		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](), sizes: newMemo[pod.UID, string](), endings: newMemo[string, pod.Ending](),
 	}
 	if err := r.detect(r.context(ctx)); err != nil {
