@@ -7,9 +7,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // addIPv6 gives the way between the machine and outside IPv6: 2001:db8::2 and 2001:db8::1.
@@ -106,6 +108,16 @@ func TestDualStack(t *testing.T) {
 		}
 	}
 	in(t, host, func() error {
+		if conn, err := net.DialTimeout("tcp6", "[::1]:8080", 5*time.Second); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("::1, from which nothing can be forwarded: %v, %v", conn, err)
+		}
+		_, err := br.Setup(t.Context(), "loopback", path(newNS(t)), podWith(t, "loopback", "[::1]:82:80/TCP"))
+		if err == nil || !strings.Contains(err.Error(), "cannot forward from ::1") {
+			t.Errorf("a hostIP of ::1: %v", err)
+		}
+		return nil
+	})
+	in(t, host, func() error {
 		for path, want := range map[string]string{"all/forwarding": "1", "up0/accept_ra": "2", rec.Bridge + "/accept_ra": "1"} {
 			if b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + path); err != nil || strings.TrimSpace(string(b)) != want {
 				t.Errorf("%s is %s, %v; want %s", path, b, err, want)
@@ -126,7 +138,7 @@ func TestDualStack(t *testing.T) {
 		}
 		return nil
 	})
-	for _, id := range []string{"web", "other", "late"} {
+	for _, id := range []string{"web", "other", "late", "loopback"} {
 		teardown(t, host, br, id)
 	}
 	bare(t, host, run)

@@ -147,6 +147,12 @@ func (m portMap) addForwarding(c *nftables.Conn) error {
 	words := m.family.length / 4 // of an address
 	dnat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: m.family.number, RegAddrMin: firstWord, RegProtoMin: firstWord + words}
 	rule := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: m.table, Chain: ports, Exprs: exprs}) }
+	if m.family.table == nftables.TableFamilyIPv6 {
+		// No answer would find its way back to ::1. Left alone it is refused at once, and who asks for localhost
+		// goes on to 127.0.0.1.
+		loopback6 := netip.PrefixFrom(netip.IPv6Loopback(), 128)
+		rule(append(matchSubnet(m.family.destination, expr.CmpOpEq, loopback6), &expr.Verdict{Kind: expr.VerdictReturn})...)
+	}
 	rule(protocol,
 		&expr.Payload{DestRegister: secondWord, Base: expr.PayloadBaseNetworkHeader, Offset: m.family.destination, Len: m.family.length},
 		destinationPort(secondWord+words), lookup(m.one), dnat)
@@ -184,7 +190,7 @@ func addReturnWays(c *nftables.Conn, t *nftables.Table, bridge string, subnet ne
 	}
 	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(append(within, translated...), &expr.Masq{})})
 	if !subnet.Addr().Is4() {
-		return // the kernel routes ::1 nowhere
+		return // nothing is forwarded from ::1
 	}
 	loopback4 := netip.MustParsePrefix("127.0.0.0/8")
 	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(

@@ -58,6 +58,9 @@ func (b *Bridge) hold(id string, c claim) error {
 		if err != nil {
 			return err
 		}
+		if c.Addr.IsValid() && at == netip.IPv6Loopback() {
+			return fmt.Errorf("host port %s: the kernel cannot forward from ::1; use 127.0.0.1", p)
+		}
 		if c.Addr.IsValid() && !c.Addr6.IsValid() && at.Is6() {
 			return fmt.Errorf("host port %s: pods have no IPv6 address", p)
 		}
