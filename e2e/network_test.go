@@ -313,9 +313,13 @@ func TestCNI(t *testing.T) {
 	must(t, os.WriteFile(n.path("net.d", "10-mine.conflist"), fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":%q,"plugins":[{"type":"bridge","bridge":%q,
 		"isGateway":true,"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.97.211.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
 		bridge, bridge, n.path("ipam")), 0o644))
+	must(t, os.WriteFile(n.path("net.d", "20-more.conflist"), fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":"more","plugins":[{"type":"bridge","bridge":"%sm",
+		"capabilities":{"ips":true},"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.97.212.0/24"}]]}}]}`, bridge, n.path("ipam")), 0o644))
 	t.Cleanup(func() {
-		if link, err := netlink.LinkByName(bridge); err == nil { // the plugin leaves it
-			must(t, netlink.LinkDel(link))
+		for _, name := range []string{bridge, bridge + "m"} { // the plugin leaves them
+			if link, err := netlink.LinkByName(name); err == nil {
+				must(t, netlink.LinkDel(link))
+			}
 		}
 	})
 	flag := "--cni-conf-dir=" + n.path("net.d")
@@ -331,6 +335,31 @@ func TestCNI(t *testing.T) {
 		}
 		return nil
 	})
+	several := func(name, networks string) string {
+		return strings.Replace(manifest(name, "Always", forever), "metadata:\n", "metadata:\n  annotations: {k8s.v1.cni.cncf.io/networks: '"+networks+"'}\n", 1)
+	}
+	n.write("c.yaml", several("c", "more, x/more@data")+"---\n"+several("d", `[{"name": "more", "ips": ["10.97.212.77/24"]}]`))
+	if got := n.ready("c-n").Status.PodIPs; len(got) != 1 || !strings.HasPrefix(got[0].IP, "10.97.211.") {
+		t.Errorf("addresses %v", got)
+	}
+	n.ready("d-n")
+	links := "ip -o -4 addr | grep -o '[a-z]*[0-9]* *inet 10.97.21[12]' | tr -s ' '"
+	n.says("c", links, "eth0 inet 10.97.211\nnet1 inet 10.97.212\ndata inet 10.97.212")
+	n.says("d", "ip -o -4 addr show net1 | grep -o 10.97.212.77/24; ping -c1 -W5 10.97.212.1 >/dev/null || true", "10.97.212.77/24")
+	n.write("e.yaml", several("e", "nosuch"))
+	n.await("a network that is not there to be told of", func() error {
+		if got := n.run("describe", "pod", "e"); !strings.Contains(got.stdout, "CNI's network nosuch is in none of the configurations in "+n.path("net.d")) {
+			return errors.New(got.String())
+		}
+		return nil
+	})
+	n.remove("c.yaml")
+	n.remove("e.yaml")
+	n.gone("c-n")
+	n.gone("d-n")
+	if files, err := filepath.Glob(n.path("ipam", "more", "10.*")); err != nil || len(files) > 0 {
+		t.Errorf("leases of the other network: %v, %v", files, err)
+	}
 	n.end(syscall.SIGKILL)
 	n.ok("down", "a") // which has no flags of CNI's
 	leases := func() string {

@@ -24,6 +24,7 @@ func validate(p *v1.Pod, o LoadOptions) field.ErrorList {
 	errs = append(errs, validateContainers(s, volumes, path)...)
 	errs = append(errs, validatePodSecurity(s, path)...)
 	errs = append(errs, validateBandwidth(p, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateNetworks(p, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validatePodResources(p, path.Child("resources"))...)
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)

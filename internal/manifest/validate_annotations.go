@@ -29,6 +29,23 @@ func validateBandwidth(p *v1.Pod, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateNetworks judges what networks a pod wants beside its own; which the node has shows when they are used.
+func validateNetworks(p *v1.Pod, path *field.Path) field.ErrorList {
+	text, given := p.Annotations[pod.AnnotationNetworks]
+	if !given {
+		return nil
+	}
+	path = path.Key(pod.AnnotationNetworks)
+	networks, err := pod.Networks(p)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.Invalid(path, text, err.Error())}
+	case p.Spec.HostNetwork && len(networks) > 0:
+		return field.ErrorList{field.Forbidden(path, "cannot be beside hostNetwork")}
+	}
+	return nil
+}
+
 // deviceAnnotations are the keys, in order, of the annotations that name devices.
 func deviceAnnotations(annotations map[string]string) []string {
 	const prefix = "cdi.k8s.io/"

@@ -37,6 +37,8 @@ type attachment struct {
 	NetNS        string          `json:"netns"`
 	Args         [][2]string     `json:"args"`
 	Capabilities map[string]any  `json:"capabilities,omitempty"`
+	// Others are the networks beside.
+	Others []another `json:"others,omitempty"`
 }
 
 // portMapping is a host port as the portMappings capability has it.
@@ -72,6 +74,19 @@ func bandwidthOf(limits pod.Bandwidth) bandwidth {
 // configuration returns the first configuration of the directory, by file name, as containerd takes it;
 // nil when there is none.
 func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
+	files, err := c.files()
+	if err != nil || len(files) == 0 {
+		return nil, err
+	}
+	list, err := readConfiguration(files[0])
+	if err != nil {
+		return nil, fmt.Errorf("CNI's configuration %s cannot be used: %w", files[0], err)
+	}
+	return list, nil
+}
+
+// files are the directory's configurations, in order.
+func (c *plugins) files() ([]string, error) {
 	if c.confDir == "" {
 		return nil, nil
 	}
@@ -80,15 +95,8 @@ func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
 		return nil, fmt.Errorf("reading CNI's configuration: %w", err)
 	}
 	files = slices.DeleteFunc(files, isForeign)
-	if len(files) == 0 {
-		return nil, nil
-	}
 	slices.Sort(files)
-	list, err := readConfiguration(files[0])
-	if err != nil {
-		return nil, fmt.Errorf("CNI's configuration %s cannot be used: %w", files[0], err)
-	}
-	return list, nil
+	return files, nil
 }
 
 // isForeign tells the files that podman and nerdctl keep for their own networks in the directory that all
@@ -130,6 +138,9 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 	if a.Capabilities, err = capabilities(p, list); err != nil {
 		return nil, err
 	}
+	if a.Others, err = c.others(p); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(a)
 	if err != nil {
 		return nil, err
@@ -148,23 +159,28 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 	if err != nil {
 		return nil, fmt.Errorf("CNI's network %s: %w", list.Name, err)
 	}
+	if err := c.join(ctx, id, a); err != nil {
+		return nil, err
+	}
 	return addressesOf(got, list.Name)
+}
+
+// can reports that one of the network's plugins has the capability.
+func can(list *libcni.NetworkConfigList, capability string) bool {
+	return slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool { return c.Network.Capabilities[capability] })
 }
 
 // capabilities are what p asks for beyond a connection; one that no plugin has is an error.
 func capabilities(p *v1.Pod, list *libcni.NetworkConfigList) (map[string]any, error) {
-	can := func(capability string) bool {
-		return slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool { return c.Network.Capabilities[capability] })
-	}
 	out := map[string]any{}
 	if ports := portMappings(p); len(ports) > 0 {
-		if !can("portMappings") {
+		if !can(list, "portMappings") {
 			return nil, fmt.Errorf("CNI's network %s cannot have host ports: none of its plugins has the capability portMappings, as portmap has", list.Name)
 		}
 		out["portMappings"] = ports
 	}
 	if limits := pod.BandwidthOf(p); limits != (pod.Bandwidth{}) {
-		if !can("bandwidth") {
+		if !can(list, "bandwidth") {
 			return nil, fmt.Errorf("CNI's network %s cannot be limited: none of its plugins has the capability bandwidth, as the plugin of that name", list.Name)
 		}
 		out["bandwidth"] = bandwidthOf(limits)
@@ -208,6 +224,9 @@ func (c *plugins) teardown(ctx context.Context, id string) error {
 		netns := a.NetNS
 		if _, err := os.Stat(netns); err != nil {
 			netns = "" // gone with a reboot: what is left are addresses and rules
+		}
+		if err := c.leave(ctx, id, netns, a); err != nil {
+			return err
 		}
 		if err := c.library(a.BinDirs).DelNetworkList(ctx, list, a.runtime(id, netns)); err != nil {
 			return fmt.Errorf("CNI's network %s: %w", list.Name, err)

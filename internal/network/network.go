@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // Network connects pods: by a user's CNI configuration where there is one, else by podrun's own bridge. It
@@ -38,6 +41,9 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 		return nil, err
 	}
 	if list == nil {
+		if others, err := pod.Networks(p); err != nil || len(others) > 0 {
+			return nil, errors.Join(err, fmt.Errorf("connecting the pod's network: the annotation %s needs CNI's configurations in --cni-conf-dir", pod.AnnotationNetworks))
+		}
 		return n.bridge.Setup(ctx, id, netns, p)
 	}
 	addrs, err := n.plug(ctx, id, netns, p, list)

@@ -1,0 +1,95 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// another is a network that a pod is connected to beside its own, as its record has it.
+type another struct {
+	Conflist     json.RawMessage `json:"conflist"`
+	Link         string          `json:"link"`
+	Capabilities map[string]any  `json:"capabilities,omitempty"`
+}
+
+// others are the networks that p's annotation names, as the configurations of the directory have them.
+func (c *plugins) others(p *v1.Pod) ([]another, error) {
+	wanted, err := pod.Networks(p)
+	if err != nil || len(wanted) == 0 {
+		return nil, err
+	}
+	files, err := c.files()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*libcni.NetworkConfigList{}
+	for _, file := range slices.Backward(files) { // of one name the first counts
+		if list, err := readConfiguration(file); err == nil {
+			known[list.Name] = list
+		}
+	}
+	var out []another
+	for _, n := range wanted {
+		list := known[n.Name]
+		if list == nil {
+			return nil, fmt.Errorf("CNI's network %s is in none of the configurations in %s", n.Name, c.confDir)
+		}
+		a := another{Conflist: list.Bytes, Link: n.Interface, Capabilities: map[string]any{}}
+		for capability, value := range map[string]any{"ips": n.IPs, "mac": n.MAC} {
+			if capability == "ips" && len(n.IPs) == 0 || capability == "mac" && n.MAC == "" {
+				continue
+			}
+			if !can(list, capability) {
+				return nil, fmt.Errorf("CNI's network %s gives no %s that is asked for: none of its plugins has that capability", n.Name, capability)
+			}
+			a.Capabilities[capability] = value
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// join connects the pod to its other networks.
+func (c *plugins) join(ctx context.Context, id string, a attachment) error {
+	return a.each(func(list *libcni.NetworkConfigList, of another) error {
+		if _, err := c.library(a.BinDirs).AddNetworkList(ctx, list, of.runtime(a, id, a.NetNS)); err != nil {
+			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
+		}
+		return nil
+	})
+}
+
+// leave releases what join took, or was about to take.
+func (c *plugins) leave(ctx context.Context, id, netns string, a attachment) error {
+	slices.Reverse(a.Others)
+	return a.each(func(list *libcni.NetworkConfigList, of another) error {
+		if err := c.library(a.BinDirs).DelNetworkList(ctx, list, of.runtime(a, id, netns)); err != nil {
+			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
+		}
+		return nil
+	})
+}
+
+func (a attachment) each(do func(*libcni.NetworkConfigList, another) error) error {
+	for _, of := range a.Others {
+		list, err := libcni.NetworkConfFromBytes(of.Conflist)
+		if err != nil {
+			return err
+		}
+		if err := do(list, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (of another) runtime(a attachment, id, netns string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: id, NetNS: netns, IfName: of.Link, Args: a.Args, CapabilityArgs: of.Capabilities}
+}
