@@ -42,7 +42,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
 	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set beside the safe ones (kernel.msg*,net.core.somaxconn)")
 	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"}, "directories of CDI's specifications, for devices that pods name by annotations cdi.k8s.io/…")
-	f.StringVar(&r.nodeConfig, "node-config", "", "file of what this node has for pods: runtime classes")
+	f.StringVar(&r.nodeConfig, "node-config", "", "file of what this node has for pods: runtime classes and devices")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
 	r.network.add(f)
 	r.registry.add(f)
@@ -80,7 +80,7 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 		if err != nil {
 			return agent.Options{}, usage(c, fmt.Errorf("--node-config: %w", err))
 		}
-		o.Connect.RuntimeClasses = node.Classes()
+		o.Connect.RuntimeClasses, o.Connect.Devices = node.Classes(), node.Devices
 	}
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	r.registry.options(&o.Connect)

@@ -224,6 +224,26 @@ func TestDevices(t *testing.T) {
 	if r.code != 124 || !strings.Contains(r.stderr, "podrun.example/log=two") {
 		t.Errorf("a device that is not there: %v", r)
 	}
+	// By limits: the one that there is is one pod's at a time, and the next one's as soon as that is gone.
+	must(t, os.WriteFile(n.path("node.yaml"), []byte("devices: {podrun.example/gpu: [podrun.example/log=one]}\n"), 0o644))
+	asking := func(name string) string {
+		return inContainer(manifest(name, "Always", forever), "resources: {limits: {podrun.example/gpu: 1}}")
+	}
+	both := []string{flag, "--node-config=" + n.path("node.yaml")}
+	if r := n.once(asking("d"), both...); r.code != 0 {
+		t.Fatal(r)
+	}
+	n.says("d", "echo $DEVICE; [ -c /dev/one ] && echo there", "one\nthere")
+	if r := n.once(asking("e"), append(both, "--timeout=1s")...); r.code != 124 || !strings.Contains(r.stderr, "podrun.example/gpu") {
+		t.Errorf("one that another pod has: %v", r)
+	}
+	n.ok("down", "d")
+	if r := n.once(asking("e"), both...); r.code != 0 {
+		t.Errorf("one that is free again: %v", r)
+	}
+	if r := n.once(asking("f"), flag, "--timeout=1s"); r.code != 124 || !strings.Contains(r.stderr, "OutOfpodrun.example/gpu") {
+		t.Errorf("one that the node does not have: %v", r)
+	}
 	if r := n.once(annotated("c", "podrun.example/log=one"), "--pod-security=baseline", flag); r.code != 2 || !strings.Contains(r.stderr, "devices") {
 		t.Errorf("where it is not allowed: %v", r)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
@@ -71,6 +73,8 @@ type ConnectOptions struct {
 	PodMaxPids int64
 	// CDIDirs have the specifications of devices that pods may ask for.
 	CDIDirs []string
+	// Devices are what pods may ask for by limits, with the devices by CDI's names.
+	Devices map[v1.ResourceName][]string
 	// RuntimeClasses are those that pods may name.
 	RuntimeClasses map[string]containerd.RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones.
@@ -206,7 +210,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
 		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
 		HostsDir: o.RegistryHostsDir, Credentials: o.credentials(),
-		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs, KeepLogs: o.KeepLogs,
+		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs, Devices: o.Devices, KeepLogs: o.KeepLogs,
 	})
 	if err != nil {
 		return fail(err)

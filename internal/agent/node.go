@@ -27,6 +27,9 @@ func nodeResources(o Options) v1.ResourceList {
 		o.Log.Debug("it is not known what the machine has of huge pages", "why", err)
 	}
 	maps.Copy(list, hugePages(pages))
+	for name, devices := range o.Connect.Devices {
+		list[name] = *resource.NewQuantity(int64(len(devices)), resource.DecimalSI)
+	}
 	return list
 }
 

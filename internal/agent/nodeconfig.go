@@ -2,10 +2,16 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
 )
 
@@ -19,6 +25,9 @@ type NodeConfig struct {
 		// BinaryName is what runs containers in runc's place, such as crun.
 		BinaryName string `json:"binaryName,omitempty"`
 	} `json:"runtimeClasses,omitempty"`
+	// Devices are what pods may ask for by limits: names with a domain, such as example.com/gpu, and for each the
+	// devices that there are, by CDI's names, such as example.com/gpu=0. A device is one pod's at a time.
+	Devices map[v1.ResourceName][]string `json:"devices,omitempty"`
 }
 
 // ReadNodeConfig reads a file in YAML. A field that it does not know is an error.
@@ -36,7 +45,34 @@ func ReadNodeConfig(path string) (NodeConfig, error) {
 			return out, fmt.Errorf("%s: runtimeClasses.%s: names neither runtime nor binaryName", path, name)
 		}
 	}
+	if err := verifyDevices(out.Devices); err != nil {
+		return out, fmt.Errorf("%s: devices.%w", path, err)
+	}
 	return out, nil
+}
+
+// verifyDevices refuses names that no pod could give, or no CDI specification, and devices that are named twice.
+func verifyDevices(named map[v1.ResourceName][]string) error {
+	known := map[string]v1.ResourceName{}
+	for _, resource := range slices.Sorted(maps.Keys(named)) {
+		errs := validation.IsQualifiedName(string(resource))
+		if !pod.IsDevice(resource) || strings.Contains(string(resource), v1.ResourceDefaultNamespacePrefix) {
+			errs = append(errs, "must have a domain of its own, as in example.com/gpu")
+		}
+		if len(errs) > 0 {
+			return fmt.Errorf("%s: %s", resource, strings.Join(errs, "; "))
+		}
+		for _, device := range named[resource] {
+			if other, twice := known[device]; twice {
+				return fmt.Errorf("%s: %s is named twice, also by %s", resource, device, other)
+			}
+			if !containerd.IsDeviceName(device) {
+				return fmt.Errorf("%s: %q must be a device of CDI's, as in vendor.com/class=name", resource, device)
+			}
+			known[device] = resource
+		}
+	}
+	return nil
 }
 
 // Classes are the runtime classes as the runtime wants them.

@@ -7,8 +7,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // validatePodResources judges the pod's own, which its containers' must fit into.
@@ -48,7 +51,7 @@ func validatePodResources(p *v1.Pod, path *field.Path) field.ErrorList {
 func validatePodResourceNames(list v1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range sorted(list) {
-		if name == v1.ResourceEphemeralStorage {
+		if name == v1.ResourceEphemeralStorage || pod.IsDevice(name) {
 			errs = append(errs, field.NotSupported(path, name, []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceHugePagesPrefix}))
 		}
 	}
@@ -58,18 +61,17 @@ func validatePodResourceNames(list v1.ResourceList, path *field.Path) field.Erro
 func validateResources(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
 	errs := validateQuantities(r.Limits, path.Child("limits"))
 	errs = append(errs, validateQuantities(r.Requests, path.Child("requests"))...)
-	errs = append(errs, validateResourceNames(r, path)...)
 	for _, name := range sorted(r.Requests) {
 		request := r.Requests[name]
 		limit, ok := r.Limits[name]
 		switch {
-		case ok && isHugePages(name) && request.Cmp(limit) != 0:
+		case ok && whole(name) && request.Cmp(limit) != 0:
 			errs = append(errs, field.Invalid(path.Child("requests"), request.String(),
 				fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case ok && request.Cmp(limit) > 0:
 			errs = append(errs, field.Invalid(path.Child("requests"), request.String(),
 				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
-		case !ok && isHugePages(name):
+		case !ok && whole(name):
 			errs = append(errs, field.Required(path.Child("limits"), fmt.Sprintf("%s needs a limit", name)))
 		}
 	}
@@ -107,6 +109,9 @@ func given[T ~string](value T, path *field.Path, supported ...T) field.ErrorList
 	return oneOf(value, path, supported...)
 }
 
+// whole reports a resource of which a container cannot ask for less than its limit.
+func whole(name v1.ResourceName) bool { return isHugePages(name) || isOwnDevice(name) }
+
 func isHugePages(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
@@ -115,8 +120,12 @@ func validateQuantities(list v1.ResourceList, path *field.Path) field.ErrorList 
 	var errs field.ErrorList
 	for _, name := range sorted(list) {
 		quantity, at := list[name], path.Key(string(name))
+		errs = append(errs, validateResourceName(name, at)...)
 		if quantity.Sign() < 0 {
 			errs = append(errs, field.Invalid(at, quantity.String(), "must be greater than or equal to 0"))
+		}
+		if isExtended(name) && quantity.MilliValue()%1000 != 0 {
+			errs = append(errs, field.Invalid(at, quantity.String(), "must be an integer"))
 		}
 		if !isHugePages(name) {
 			continue
@@ -132,23 +141,30 @@ func validateQuantities(list v1.ResourceList, path *field.Path) field.ErrorList 
 	return errs
 }
 
-// validateResourceNames refuses what the table of fields let through since it has no value; it counts as 0.
-func validateResourceNames(r *v1.ResourceRequirements, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	refuse := func(name v1.ResourceName, path *field.Path) {
-		if name != v1.ResourceCPU && name != v1.ResourceMemory && name != v1.ResourceEphemeralStorage && !isHugePages(name) {
-			errs = append(errs, field.Forbidden(path.Key(string(name)), "not supported yet"))
-		}
-	}
-	for _, name := range sorted(r.Limits) {
-		refuse(name, path.Child("limits"))
-	}
-	for _, name := range sorted(r.Requests) {
-		if _, byDefault := r.Limits[name]; !byDefault {
-			refuse(name, path.Child("requests"))
-		}
+// validateResourceName judges what a container asks for. Names with a domain are devices; which there are is
+// the node's to say.
+func validateResourceName(name v1.ResourceName, at *field.Path) field.ErrorList {
+	errs := invalid(at, name, validation.IsQualifiedName(string(name)))
+	switch {
+	case name == v1.ResourceCPU, name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, isHugePages(name):
+	case !pod.IsDevice(name):
+		errs = append(errs, field.Invalid(at, name, "must be cpu, memory, ephemeral-storage, hugepages-… or a device as example.com/gpu"))
+	case isOwnDevice(name) && !isExtended(name):
+		errs = append(errs, field.Invalid(at, name, "must be a device's name, as example.com/gpu"))
 	}
 	return errs
+}
+
+// isOwnDevice reports a device whose name is not of Kubernetes' own.
+func isOwnDevice(name v1.ResourceName) bool {
+	return pod.IsDevice(name) && !strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
+}
+
+// isExtended reports a device's name that follows Kubernetes' standard: numbers of it are whole, and requests
+// are limits.
+func isExtended(name v1.ResourceName) bool {
+	return isOwnDevice(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
+		len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
 func sorted(list v1.ResourceList) []v1.ResourceName {

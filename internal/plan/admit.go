@@ -68,7 +68,7 @@ func Lacking(requests, used, has v1.ResourceList) *Waiting {
 	for _, name := range order {
 		wanted, taken := requests[name], used[name]
 		capacity, known := has[name]
-		if !known || wanted.IsZero() {
+		if !known && !pod.IsDevice(name) || wanted.IsZero() {
 			continue
 		}
 		sum := wanted.DeepCopy()
@@ -81,6 +81,9 @@ func Lacking(requests, used, has v1.ResourceList) *Waiting {
 				return q.MilliValue()
 			}
 			return q.Value()
+		}
+		if !known {
+			return &Waiting{Reason: "OutOf" + string(name), Message: fmt.Sprintf("the devices of this node's --node-config do not name %s", name)}
 		}
 		return &Waiting{Reason: "OutOf" + string(name), Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
 			name, value(wanted), value(taken), value(capacity))}

@@ -293,7 +293,7 @@ func TestLacking(t *testing.T) {
 		{list("3", "3Gi"), nil, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000"},
 		{list("1", "1Ki"), list("1", "1Gi"), "OutOfmemory", "Node didn't have enough resource: memory, requested: 1024, used: 1073741824, capacity: 1073741824"},
 		{list("0", "0"), list("9", "9Gi"), "", ""},
-		{v1.ResourceList{"example.com/unknown": resource.MustParse("1")}, nil, "", ""},
+		{v1.ResourceList{"example.com/unknown": resource.MustParse("1")}, nil, "OutOfexample.com/unknown", "the devices of this node's --node-config do not name example.com/unknown"},
 		{v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}, nil, "OutOfhugepages-2Mi", "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 0, capacity: 2097152"},
 	} {
 		has := list("2", "1Gi")

@@ -5,16 +5,34 @@ import (
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	v1 "k8s.io/api/core/v1"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"podrun.io/podrun/internal/runtime"
 )
 
-// addDevices gives the container the devices that its pod names by annotation, as this node's CDI
-// specifications, read anew each time, describe them.
-func (r *Runtime) addDevices(p *v1.Pod, spec *specs.Spec) error {
-	_, devices, err := cdi.ParseAnnotations(p.Annotations)
+// IsDeviceName reports a name that CDI's devices have.
+func IsDeviceName(name string) bool { return parser.IsQualifiedName(name) }
+
+// present are the ids of the sandboxes that are there.
+func present(s Sandboxes) (map[string]bool, error) {
+	all, err := s.List()
+	out := map[string]bool{}
+	for _, record := range all {
+		out[record.ID] = true
+	}
+	return out, err
+}
+
+// addDevices gives the container the devices that its pod names by annotation and those that are its own for
+// what it asks for by limits, as this node's CDI specifications, read anew each time, describe them.
+func (r *Runtime) addDevices(l *launch, spec *specs.Spec) error {
+	_, devices, err := cdi.ParseAnnotations(l.Pod.Annotations)
+	var own []string
+	if err == nil {
+		own, err = r.devices.Of(l.Sandbox.ID, l.Pod, l.Container.Name)
+		devices = append(devices, own...)
+	}
 	if err == nil && len(devices) == 0 {
 		return nil
 	}
