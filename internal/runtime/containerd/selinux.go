@@ -1,0 +1,73 @@
+package containerd
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+
+	"github.com/opencontainers/selinux/go-selinux"
+	"github.com/opencontainers/selinux/go-selinux/label"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// seLinux returns the labels of a container's process and of its files; none where it does not ask for any.
+func seLinux(uid pod.UID, o *v1.SELinuxOptions) (process, files string, err error) {
+	if o == nil || *o == (v1.SELinuxOptions{}) {
+		return "", "", nil
+	}
+	if !selinux.GetEnabled() {
+		return "", "", errors.New("seLinuxOptions: SELinux is not in use on this machine")
+	}
+	process, files, err = label.InitLabels(labelOptions(uid, o))
+	if err == nil && process == "" {
+		err = errors.New("the machine's policy has no label for containers (lxc_contexts)")
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("seLinuxOptions: %w", err)
+	}
+	return process, files, nil
+}
+
+// labelOptions spell what differs from the policy's label for containers. Without a level of its own all of a
+// pod has the same one, which hardly any other pod has.
+func labelOptions(uid pod.UID, o *v1.SELinuxOptions) []string {
+	level := o.Level
+	if level == "" {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(uid)) // never fails
+		const categories = 1024
+		a, b := h.Sum32()%categories, h.Sum32()/categories%(categories-1)
+		if b >= a {
+			b++
+		}
+		level = fmt.Sprintf("s0:c%d,c%d", min(a, b), max(a, b))
+	}
+	out := []string{"level:" + level}
+	for _, part := range []struct{ name, value string }{{"user", o.User}, {"role", o.Role}, {"type", o.Type}} {
+		if part.value != "" {
+			out = append(out, part.name+":"+part.value)
+		}
+	}
+	return out
+}
+
+// relabel gives what is podrun's of the mounts the label of the container's files. What is the machine's is
+// left alone, as the kubelet leaves it.
+func (r *Runtime) relabel(mounts []runtime.Mount, files string) error {
+	if files == "" {
+		return nil
+	}
+	for _, m := range mounts {
+		if !strings.HasPrefix(m.HostPath, r.Dirs.Root+"/") && !strings.HasPrefix(m.HostPath, r.Dirs.Run+"/") {
+			continue
+		}
+		if err := label.Relabel(m.HostPath, files, false); err != nil {
+			return fmt.Errorf("labelling %s: %w", m.HostPath, err)
+		}
+	}
+	return nil
+}
