@@ -119,6 +119,12 @@ func (d Dirs) ContainerLog(key pod.Key, uid pod.UID, container string, attempt i
 // Sandboxes is the directory of all sandboxes' pins and records.
 func (d Dirs) Sandboxes() string { return filepath.Join(d.Run, "sandboxes") }
 
+// Devices has a file for each sandbox that has devices of the node's configuration.
+func (d Dirs) Devices() string { return filepath.Join(d.Run, "devices") }
+
+// SandboxUsers is where the namespace of a sandbox's own users is pinned, if it has any.
+func (d Dirs) SandboxUsers(id string) string { return filepath.Join(d.Sandboxes(), id, "user") }
+
 // Network is the directory of the bridge's address records.
 func (d Dirs) Network() string { return filepath.Join(d.Run, "network") }
 

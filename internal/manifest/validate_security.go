@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -15,10 +16,26 @@ import (
 // hostUsers reports that the pod's users are the machine's.
 func hostUsers(s *v1.PodSpec) bool { return s.HostUsers == nil || *s.HostUsers }
 
+// validateHostUsers holds a pod with users of its own to namespaces of its own.
+func validateHostUsers(s *v1.PodSpec, at *field.Path) field.ErrorList {
+	if hostUsers(s) {
+		return nil
+	}
+	var errs field.ErrorList
+	given := map[string]bool{"hostIPC": s.HostIPC, "hostNetwork": s.HostNetwork, "hostPID": s.HostPID}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if given[name] {
+			errs = append(errs, field.Forbidden(at.Child(name), "cannot be beside hostUsers: false"))
+		}
+	}
+	return errs
+}
+
 func validatePodSecurity(s *v1.PodSpec, at *field.Path) field.ErrorList {
 	sc := s.SecurityContext
+	errs := validateHostUsers(s, at)
 	at = at.Child("securityContext")
-	errs := validateID(sc.RunAsUser, validation.IsValidUserID, at.Child("runAsUser"))
+	errs = append(errs, validateID(sc.RunAsUser, validation.IsValidUserID, at.Child("runAsUser"))...)
 	errs = append(errs, validateID(sc.RunAsGroup, validation.IsValidGroupID, at.Child("runAsGroup"))...)
 	errs = append(errs, validateID(sc.FSGroup, validation.IsValidGroupID, at.Child("fsGroup"))...)
 	for i, group := range sc.SupplementalGroups {

@@ -46,6 +46,9 @@ type Namespaces struct {
 	Network, IPC, UTS string
 	// PID is used where the pod's containers share one.
 	PID string
+	// User is of the pod's own users, of which the first is the machine's FirstUser; "" where they are the machine's.
+	User      string
+	FirstUser uint32
 	// Shm is the directory that all containers of the pod have as /dev/shm; "" for one of each one's own.
 	Shm string
 }
@@ -83,6 +86,9 @@ func Build(in Input) (*specs.Spec, error) {
 			Namespaces:        namespaces,
 			Resources:         resources(in),
 		},
+	}
+	if err := setUsers(spec, in); err != nil {
+		return nil, err
 	}
 	if err := secure(spec, in); err != nil {
 		return nil, err

@@ -88,6 +88,7 @@ func TestBuild(t *testing.T) {
 	}
 	maps.Copy(cases, securityCases())
 	maps.Copy(cases, resourceCases())
+	maps.Copy(cases, userCases())
 	for name, in := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

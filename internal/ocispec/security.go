@@ -33,6 +33,8 @@ type Machine struct {
 	SwapLimits bool
 	// PageSizes are the sizes of huge pages that the machine has, in bytes, if their use can be limited.
 	PageSizes []int64
+	// ProcessLabel and FileLabel are SELinux'; "" for none.
+	ProcessLabel, FileLabel string
 	// AppArmorProfile is the name of the profile to run under; "" where AppArmor is not in use.
 	AppArmorProfile string
 }
@@ -94,6 +96,7 @@ func secure(spec *specs.Spec, in Input) error {
 	spec.Process.User = user(in)
 	spec.Process.NoNewPrivileges = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
 	spec.Process.ApparmorProfile = in.Machine.AppArmorProfile
+	spec.Process.SelinuxLabel, spec.Linux.MountLabel = in.Machine.ProcessLabel, in.Machine.FileLabel
 	spec.Root.Readonly = sc.ReadOnlyRootFilesystem != nil && *sc.ReadOnlyRootFilesystem
 	if isPrivileged(sc) {
 		privilege(spec, in.Machine.Devices)

@@ -51,6 +51,9 @@ func securityCases() map[string]Input {
 		"seccomp-by-default": secured(nil, &v1.SecurityContext{Capabilities: &v1.Capabilities{Add: []v1.Capability{"SYS_ADMIN"}}},
 			func(in *Input) { in.Machine.SeccompByDefault = true }),
 		"apparmor": secured(nil, nil, func(in *Input) { in.Machine.AppArmorProfile = "podrun-default" }),
+		"selinux": secured(nil, nil, func(in *Input) {
+			in.Machine.ProcessLabel, in.Machine.FileLabel = "system_u:system_r:container_t:s0:c1,c2", "system_u:object_r:container_file_t:s0:c1,c2"
+		}),
 		"groups-strict": secured(&v1.PodSecurityContext{
 			SupplementalGroups: []int64{7}, SupplementalGroupsPolicy: new(v1.SupplementalGroupsPolicyStrict),
 		}, nil, func(in *Input) { in.User = specs.User{UID: 1, GID: 2, AdditionalGids: []uint32{2, 27}} }),

@@ -12,15 +12,11 @@ import (
 	"podrun.io/podrun/internal/host"
 )
 
-// claim announces id, makes its directory and locks it. Names appear and vanish only under the lock of
+// claim announces id, makes its directory and locks it, and settles e's users. Names appear and vanish only under the lock of
 // the directory of all sandboxes, which is held for that only; the lock order is id, then all.
-func (s *Store) claim(id string, e entry) (*host.Lock, error) {
-	intent, err := json.Marshal(e)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) claim(id string, e *entry, ownUsers bool) (*host.Lock, error) {
 	for {
-		if err := s.announce(id, string(intent)); err != nil {
+		if err := s.announce(id, e, ownUsers); err != nil {
 			return nil, err
 		}
 		lock, err := host.LockExisting(s.path(id))
@@ -33,7 +29,7 @@ func (s *Store) claim(id string, e entry) (*host.Lock, error) {
 
 // announce makes the names of id. The intent is a symbolic link because that is the one call that makes
 // a name with its content at once; one that is there already says the same.
-func (s *Store) announce(id, intent string) error {
+func (s *Store) announce(id string, e *entry, ownUsers bool) error {
 	if err := os.MkdirAll(s.dir, 0o711); err != nil {
 		return err
 	}
@@ -42,7 +38,16 @@ func (s *Store) announce(id, intent string) error {
 		return err
 	}
 	defer all.Unlock()
-	if err := os.Symlink(intent, s.path(id)+intentSuffix); err != nil && !errors.Is(err, os.ErrExist) {
+	if ownUsers {
+		if e.Users, err = s.ownUsers(id); err != nil {
+			return err
+		}
+	}
+	intent, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(string(intent), s.path(id)+intentSuffix); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	s.step("intent")

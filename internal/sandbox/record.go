@@ -32,6 +32,10 @@ type Record struct {
 	PID string
 	// Shm is the directory of the shared memory that all containers have; "" where each has its own.
 	Shm string
+	// User is the path of the namespace of the pod's own users, and FirstUser the machine's user that is the first
+	// of them; "" and 0 where its users are the machine's.
+	User      string
+	FirstUser uint32
 }
 
 // entry is a sandbox on disk, as intent and as record.
@@ -45,6 +49,8 @@ type entry struct {
 	HostNetwork bool      `json:"hostNetwork,omitempty"`
 	HostIPC     bool      `json:"hostIPC,omitempty"`
 	Shm         bool      `json:"shm,omitempty"`
+	// Users is the first of the machine's users that are the pod's own; 0: its users are the machine's.
+	Users uint32 `json:"users,omitempty"`
 	// PauseCgroup is where the first process of the pod's process namespace is; empty: there is none.
 	PauseCgroup string `json:"pauseCgroup,omitempty"`
 	// PausePID and PauseStart tell that process; of the record only.
@@ -65,6 +71,9 @@ func (e entry) pins() []string {
 	}
 	if !e.HostNetwork {
 		out = append(out, pinUTS)
+	}
+	if e.Users != 0 {
+		out = append(out, pinUser)
 	}
 	return out
 }
@@ -209,6 +218,9 @@ func (s *Store) record(id string, e entry, ready bool) Record {
 	}
 	if e.Shm {
 		r.Shm = s.file(id, shmName)
+	}
+	if e.Users != 0 {
+		r.User, r.FirstUser = s.file(id, pinUser), e.Users
 	}
 	if !e.HostNetwork {
 		r.Net, r.UTS = s.file(id, pinNet), s.file(id, pinUTS)

@@ -5,7 +5,7 @@
 // On disk, below one directory that is its own private bind mount while it has any sandbox:
 //
 //	<id>.intent         a symbolic link whose target is the identity as JSON: made first, removed last
-//	<id>/net ipc uts    the pins
+//	<id>/net ipc uts    the pins; user too, for a pod with users of its own
 //	<id>/shm            the pod's shared memory, where it has several containers
 //	<id>/pause pid      of a shared process namespace: the mark of its first process, made before it, and the pin
 //	<id>/sandbox.json   the record: made last, removed first
@@ -121,7 +121,7 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 		e.PauseCgroup = ocispec.CgroupParent(p) + "/" + pauseName + "-" + id
 	}
 	s.knows(id, e.key())
-	lock, err := s.claim(id, e)
+	lock, err := s.claim(id, &e, hasUsers(p))
 	if err != nil {
 		return pod.Sandbox{}, err
 	}
@@ -150,7 +150,12 @@ func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error
 	if err != nil {
 		return err
 	}
-	if err := pin(s.path(id), e.pins(), hostname, s.step); err != nil {
+	if e.Users != 0 {
+		err = pinWithUsers(s.path(id), e.pins(), hostname, e.Users, s.step)
+	} else {
+		err = pin(s.path(id), e.pins(), hostname, s.step)
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.connect(ctx, id, p, e); err != nil {
@@ -161,7 +166,7 @@ func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error
 		return err
 	}
 	if e.Shm {
-		if err := mountShm(s.file(id, shmName)); err != nil {
+		if err := mountShm(s.file(id, shmName), e.Users); err != nil {
 			return err
 		}
 		s.step("shared memory")

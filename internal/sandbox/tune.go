@@ -68,12 +68,13 @@ func sharesMemory(p *v1.Pod) bool {
 	return !p.Spec.HostIPC && len(p.Spec.Containers)+len(p.Spec.InitContainers) > 1
 }
 
-// mountShm makes the pod's shared memory, as large as Kubernetes' runtimes make it.
-func mountShm(path string) error {
+// mountShm makes the pod's shared memory, of the pod's first user, as large as Kubernetes' runtimes make it.
+func mountShm(path string, owner uint32) error {
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := unix.Mount("shm", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777,size=65536k"); err != nil {
+	options := fmt.Sprintf("mode=1777,size=65536k,uid=%d,gid=%d", owner, owner)
+	if err := unix.Mount("shm", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
 		return &os.PathError{Op: "mount", Path: path, Err: err}
 	}
 	return nil

@@ -36,7 +36,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	}
 	for {
 		have, err := root.Lstat(within)
-		if err == nil && os.SameFile(have, info) {
+		if err == nil && os.SameFile(have, info) && !hasUsers(in) { // a new sandbox has other users
 			return at, enslave(at, m) // as an earlier start left it
 		}
 		if errors.Is(err, os.ErrNotExist) {
@@ -54,7 +54,12 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 		return "", err
 	}
 	defer target.Close()
-	if err := unix.Mount(descriptor(file), descriptor(target), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if hasUsers(in) {
+		err = bindMapped(file, target, v.dirs.SandboxUsers(in.Sandbox.ID))
+	} else {
+		err = unix.Mount(descriptor(file), descriptor(target), "", unix.MS_BIND|unix.MS_REC, "")
+	}
+	if err != nil {
 		return "", fmt.Errorf("binding it: %w", err)
 	}
 	return at, enslave(at, m)

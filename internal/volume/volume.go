@@ -135,10 +135,15 @@ func (v *Volumes) mountOf(in pod.Inside, i int, s source) (runtime.Mount, error)
 		}
 	}
 	sub, err := subPath(in, m)
-	if err != nil || sub == "" {
+	if err != nil || sub == "" && !hasUsers(in) {
 		return out, err
 	}
-	file, err := openSubPath(s, sub)
+	var file *os.File
+	if sub == "" {
+		file, err = openWhole(s.path)
+	} else {
+		file, err = openSubPath(s, sub)
+	}
 	if err != nil {
 		return out, err
 	}

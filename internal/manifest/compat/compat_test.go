@@ -179,7 +179,7 @@ func TestEmptyValuesPass(t *testing.T) {
 		"spec.affinity":         map[string]any{},
 		"spec.volumes[0].iscsi": map[string]any{},
 		"spec.volumes[0].csi":   map[string]any{},
-		"spec.hostUsers":        false,
+		"spec.overhead":         map[string]any{"cpu": "1"},
 	} {
 		if got := errorsOf(path, value); len(got) != 1 {
 			t.Errorf("%s: %q", path, got)

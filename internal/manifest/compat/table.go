@@ -62,7 +62,7 @@ var table = map[string]map[string]rule{
 		"topologySpreadConstraints":     never("needs a scheduler; podrun runs every pod that it is given on this machine"),
 		"setHostnameAsFQDN":             yes(""),
 		"os":                            yes(""),
-		"hostUsers":                     only("", "true"),
+		"hostUsers":                     yes("with false each pod has 65536 users of its own; needs overlayfs, Linux 5.19 and file systems for its volumes that can be shown with other owners; not with shareProcessNamespace"),
 		"schedulingGates":               never("needs an API server through which the gate would be lifted"),
 		"resourceClaims":                never("needs an API server and a scheduler that allocate devices"),
 		"resources":                     yes("cpu, memory and huge pages of all containers together"),
@@ -81,6 +81,7 @@ var table = map[string]map[string]rule{
 		"type":             yes("without a profile a container is Unconfined, or RuntimeDefault with --seccomp-default"),
 		"localhostProfile": yes("a file below seccomp in the root directory"),
 	},
+	"SELinuxOptions":     {"user": yes(""), "role": yes(""), "type": yes(""), "level": yes("without one, the pod has one of its own")},
 	"AppArmorProfile":    {"type": yes(""), "localhostProfile": yes("a profile that is loaded")},
 	"HostAlias":          {"ip": yes(""), "hostnames": yes("")},
 	"PodDNSConfig":       {"nameservers": yes(""), "searches": yes(""), "options": yes("")},
@@ -138,7 +139,7 @@ var table = map[string]map[string]rule{
 		"cpu": yes(""), "memory": yes(""),
 		"ephemeral-storage": limited("of containers: emptyDirs on disk, logs and what is written into root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
 		"hugepages-*":       yes("of a size that the machine has pages of, where the cgroup controller hugetlb is in use"),
-		"*":                 no(),
+		"*":                 limited("whole numbers of devices that the node's --node-config names, as example.com/gpu; while others have them, the pod waits"),
 	},
 	"VolumeMount": {
 		"name": yes(""), "readOnly": yes(""), "mountPath": yes(""),
@@ -180,7 +181,7 @@ var container = map[string]rule{
 }
 
 var podSecurity = map[string]rule{
-	"seLinuxOptions":           no(),
+	"seLinuxOptions":           yes("a container that asks for them does not start where SELinux is not in use"),
 	"windowsOptions":           never("podrun runs Linux containers"),
 	"runAsUser":                yes(""),
 	"runAsGroup":               yes(""),
@@ -192,7 +193,7 @@ var podSecurity = map[string]rule{
 	"fsGroupChangePolicy":      yes(""),
 	"seccompProfile":           yes(""),
 	"appArmorProfile":          yes("a container that asks for a profile does not start where AppArmor is not in use"),
-	"seLinuxChangePolicy":      no(),
+	"seLinuxChangePolicy":      only("volumes of podrun's own are labelled file by file", "Recursive"),
 }
 
 var projection = map[string]rule{
@@ -234,14 +235,14 @@ var volume = map[string]rule{
 var security = map[string]rule{
 	"capabilities":             yes(""),
 	"privileged":               yes(""),
-	"seLinuxOptions":           no(),
+	"seLinuxOptions":           yes("a container that asks for them does not start where SELinux is not in use"),
 	"windowsOptions":           never("podrun runs Linux containers"),
 	"runAsUser":                yes(""),
 	"runAsGroup":               yes(""),
 	"runAsNonRoot":             yes(""),
 	"readOnlyRootFilesystem":   yes(""),
 	"allowPrivilegeEscalation": yes(""),
-	"procMount":                only("", "Default"),
+	"procMount":                yes("Unmasked needs hostUsers: false"),
 	"seccompProfile":           yes(""),
 	"appArmorProfile":          yes("a container that asks for a profile does not start where AppArmor is not in use"),
 }
@@ -259,6 +260,7 @@ var annotations = map[string]rule{
 	"cdi.k8s.io/":                                     yes("devices of this node's CDI specifications, vendor/class=name with commas between, for all containers; not with --pod-security baseline or restricted"),
 	"kubernetes.io/ingress-bandwidth":                 yes("bits a second that come to the pod, as 10M; a network of CNI's needs a plugin that can, as bandwidth"),
 	"kubernetes.io/egress-bandwidth":                  yes("bits a second that go from the pod, as 10M; a network of CNI's needs a plugin that can, as bandwidth"),
+	"k8s.v1.cni.cncf.io/networks":                     yes("networks of CNI's beside the pod's own, by the names in --cni-conf-dir's configurations: NAME or NAME@INTERFACE with commas between, or a list in JSON with name, interface, ips and mac"),
 	"container.apparmor.security.beta.kubernetes.io/": no(),
 	"container.seccomp.security.alpha.kubernetes.io/": never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),
 	"seccomp.security.alpha.kubernetes.io/pod":        never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),

@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/device"
 	"podrun.io/podrun/internal/host"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
@@ -87,6 +89,8 @@ type Options struct {
 	PodMaxPids int64
 	// CDIDirs have the specifications of devices that pods may ask for, the last ones before the first.
 	CDIDirs []string
+	// Devices are what pods may ask for by limits, with the devices by CDI's names.
+	Devices map[v1.ResourceName][]string
 	// RuntimeClasses are those that pods may name.
 	RuntimeClasses map[string]RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones; see pod.SafeSysctl.
@@ -104,11 +108,14 @@ type Runtime struct {
 	boot string
 	// sandboxStore says that containerd keeps sandbox records, so that shims can be shared; see shim.
 	sandboxStore bool
-	imageRoot    string
-	runcOptions  typeurl.Any
-	silence      *log.Entry
-	cgroups      *cgroup.Tree
-	limits       limits
+	// remaps says that the snapshotter can show root filesystems with other owners than they have.
+	remaps      bool
+	imageRoot   string
+	runcOptions typeurl.Any
+	silence     *log.Entry
+	cgroups     *cgroup.Tree
+	devices     *device.Devices
+	limits      limits
 	// classed says that the cgroups of the classes of pods are made.
 	classed atomic.Bool
 
@@ -176,6 +183,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	r := &Runtime{
+		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: func() (map[string]bool, error) { return present(o.Sandboxes) }}),
 		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  newKnown(),
@@ -216,10 +224,10 @@ func (r *Runtime) detect(ctx context.Context) error {
 	if err != nil {
 		return mapped("asking containerd at "+r.Address+" for its plugins", err)
 	}
-	usable, roots := map[string]bool{}, map[string]string{}
+	usable, roots, can := map[string]bool{}, map[string]string{}, map[string][]string{}
 	for _, p := range answer.Plugins {
 		usable[p.Type+"."+p.ID] = p.InitErr == nil
-		roots[p.Type+"."+p.ID] = p.Exports["root"]
+		roots[p.Type+"."+p.ID], can[p.Type+"."+p.ID] = p.Exports["root"], p.Capabilities
 	}
 	const snapshotters = "io.containerd.snapshotter.v1."
 	if r.Snapshotter == "" {
@@ -231,7 +239,7 @@ func (r *Runtime) detect(ctx context.Context) error {
 	if !usable[snapshotters+r.Snapshotter] {
 		return fmt.Errorf("containerd at %s has no usable snapshotter %q", r.Address, r.Snapshotter)
 	}
-	r.imageRoot = roots[snapshotters+r.Snapshotter]
+	r.imageRoot, r.remaps = roots[snapshotters+r.Snapshotter], slices.Contains(can[snapshotters+r.Snapshotter], remaps)
 	r.sandboxStore = usable["io.containerd.grpc.v1.sandboxes"]
 	return nil
 }
@@ -294,6 +302,9 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	if _, err := r.handlerOf(p); err != nil {
 		return err
 	}
+	if err := r.allowUsers(p); err != nil {
+		return err
+	}
 	if err := r.limitPod(p); err != nil {
 		return err
 	}
@@ -309,5 +320,8 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	if err := r.dropRecord(r.context(ctx), id); err != nil {
 		return err
 	}
-	return r.Sandboxes.Remove(ctx, id)
+	if err := r.Sandboxes.Remove(ctx, id); err != nil {
+		return err
+	}
+	return r.devices.Release(id)
 }

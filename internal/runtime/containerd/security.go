@@ -34,6 +34,9 @@ func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (ocispec.Machine, error
 	if m.PageSizes, err = r.pageSizes(p, c); err != nil {
 		return m, err
 	}
+	if m.ProcessLabel, m.FileLabel, err = seLinux(p.UID, sc.SELinuxOptions); err != nil {
+		return m, err
+	}
 	if pod.Privileged(c) || addsAll(sc.Capabilities) {
 		if m.Capabilities, err = cap.Current(); err != nil {
 			return m, fmt.Errorf("looking for the capabilities of this machine: %w", err)

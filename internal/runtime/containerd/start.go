@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -44,6 +45,8 @@ type launch struct {
 	image      *image
 	spec       []byte
 	handler    handler
+	// users is the first of the machine's users that are the pod's own; 0: its users are the machine's.
+	users uint32
 	// secrets are values that nobody may be told.
 	secrets []string
 	// shim serves the sandbox already; without an address the task gets one through its group.
@@ -120,6 +123,10 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, err
 	}
+	l.users = home.FirstUser
+	if err := l.handler.giveUsers(l.users); err != nil {
+		return nil, err
+	}
 	if l.image, err = r.imageFor(ctx, s.Image); err != nil {
 		return nil, err
 	}
@@ -141,6 +148,9 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
 	}
+	if err := errors.Join(r.relabel(mounts, machine.FileLabel), giveFiles(mounts, l.users)); err != nil {
+		return nil, err
+	}
 	user, err := r.userNamed(ctx, s.Image, l.image, ocispec.UserName(s.Pod, s.Container, l.image.config.User))
 	if err != nil {
 		return nil, err
@@ -148,7 +158,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	input := ocispec.Input{
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
-		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, PID: home.PID, Shm: home.Shm},
+		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, PID: home.PID, Shm: home.Shm, User: home.User, FirstUser: home.FirstUser},
 		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(),
 		Machine: machine,
 	}
@@ -156,7 +166,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
 	}
-	if err := r.addDevices(s.Pod, spec); err != nil {
+	if err := r.complete(l, spec); err != nil {
 		return nil, err
 	}
 	public, err := r.withhold(l, input, spec)
@@ -164,7 +174,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 		return nil, err
 	}
 	if public != spec {
-		if err := r.addDevices(s.Pod, public); err != nil {
+		if err := r.complete(l, public); err != nil {
 			return nil, err
 		}
 	}
@@ -173,6 +183,16 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	}
 	l.shim = r.sharedShim(ctx, s.Sandbox)
 	return l, nil
+}
+
+// complete adds to a spec what only a look at the machine tells.
+func (r *Runtime) complete(l *launch, spec *specs.Spec) error {
+	if l.users != 0 {
+		if err := keepFlags(spec.Mounts); err != nil {
+			return err
+		}
+	}
+	return r.addDevices(l, spec)
 }
 
 // hostname is what p's containers see as the machine's name.
@@ -296,7 +316,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 // replaced, and an image whose layers have gone is unpacked again.
 func (r *Runtime) rootfs(ctx context.Context, l *launch) ([]mount.Mount, error) {
 	snapshots := r.client.SnapshotService(r.Snapshotter)
-	mounts, err := snapshots.Prepare(ctx, l.id, l.image.chainID)
+	mounts, err := snapshots.Prepare(ctx, l.id, l.image.chainID, owned(l.users)...)
 	switch {
 	case errdefs.IsAlreadyExists(err):
 		if err := snapshots.Remove(ctx, l.id); err != nil {
@@ -311,7 +331,7 @@ func (r *Runtime) rootfs(ctx context.Context, l *launch) ([]mount.Mount, error) 
 	default:
 		return mounts, nil
 	}
-	mounts, err = snapshots.Prepare(ctx, l.id, l.image.chainID)
+	mounts, err = snapshots.Prepare(ctx, l.id, l.image.chainID, owned(l.users)...)
 	if err != nil {
 		return nil, fmt.Errorf("making the root filesystem: %w", err)
 	}

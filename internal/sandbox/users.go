@@ -1,0 +1,130 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/ocispec"
+)
+
+// A pod with hostUsers: false has users of its own: a user namespace that owns its other ones, where its
+// users 0 to 65535 are users of the machine's that nobody else is.
+const pinUser = "user"
+
+// The machine's users that pods are given are those that systemd leaves to containers, see
+// https://systemd.io/UIDS-GIDS: none of a person's or a service's.
+const firstUsers, endOfUsers = 0x80000, 0x70000000
+
+// hasUsers reports that the pod is to have users of its own.
+func hasUsers(p *v1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
+
+// chooseUsers returns the first of the machine's users for the sandbox id; those that begin at one of taken
+// are another's. It begins to look where the id says, so that podruns that know nothing of each other
+// hardly ever give the same.
+func chooseUsers(id string, taken map[uint32]bool) (uint32, error) {
+	const ranges = (endOfUsers - firstUsers) / ocispec.Users
+	start, err := strconv.ParseUint(id[:8], 16, 32)
+	if err != nil {
+		return 0, err
+	}
+	for i := range uint64(ranges) {
+		users := uint32(firstUsers + (start+i)%ranges*ocispec.Users)
+		if !taken[users] {
+			return users, nil
+		}
+	}
+	return 0, errors.New("no users are left for a pod with hostUsers: false")
+}
+
+// ownUsers settles which users the sandbox id has: those that its intent says, if it was announced before.
+// The caller holds the lock of the directory of all sandboxes.
+func (s *Store) ownUsers(id string) (uint32, error) {
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	all, err := ids(d)
+	if err != nil {
+		return 0, err
+	}
+	taken := map[uint32]bool{}
+	for _, other := range all {
+		e, err := s.readIntent(other)
+		if err != nil {
+			return 0, err
+		}
+		if other == id && e.Users != 0 {
+			return e.Users, nil
+		}
+		taken[e.Users] = true
+	}
+	return chooseUsers(id, taken)
+}
+
+// pinWithUsers is pin for a pod with users of its own, of which the first is the machine's user of that
+// number. A process of podrun's makes the namespaces, since a user namespace cannot be made by a thread, and
+// ends when they are pinned.
+func pinWithUsers(dir string, names []string, hostname string, users uint32, step func(string)) error {
+	return onThrowawayThread(func() error {
+		pid, err := forkUsers(users)
+		if err != nil {
+			return fmt.Errorf("making namespaces with users of the pod's own: %w", err)
+		}
+		defer func() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			_, _ = syscall.Wait4(pid, nil, 0, nil)
+		}()
+		step("users")
+		for _, name := range names {
+			if err := pinNamespace(filepath.Join(dir, name), fmt.Sprintf("/proc/%d/ns/%s", pid, name), name, step); err != nil {
+				return fmt.Errorf("pinning the %s namespace: %w", name, err)
+			}
+		}
+		for _, name := range []string{pinNet, pinUTS} {
+			if err := enter(filepath.Join(dir, name)); err != nil {
+				return fmt.Errorf("entering the pod's %s namespace: %w", name, err)
+			}
+		}
+		if err := unix.Sethostname([]byte(hostname)); err != nil {
+			return fmt.Errorf("setting the hostname %q: %w", hostname, err)
+		}
+		unprivileged()
+		return nil
+	})
+}
+
+// forkUsers starts the pause program in new namespaces of every kind that is pinned. It dies with the
+// calling thread.
+func forkUsers(users uint32) (pid int, err error) {
+	program, err := pauseProgram(goruntime.GOARCH)
+	if err != nil {
+		return 0, err
+	}
+	fd, err := unix.MemfdCreate(pauseName, unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), pauseName)
+	defer f.Close()
+	if _, err := f.Write(program); err != nil {
+		return 0, err
+	}
+	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(users), Size: ocispec.Users}}
+	return syscall.ForkExec("/proc/self/fd/"+strconv.Itoa(fd), []string{pauseName}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{},
+		Sys: &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+			UidMappings: mapping, GidMappings: mapping, GidMappingsEnableSetgroups: true,
+			Pdeathsig: syscall.SIGKILL, Setsid: true,
+		},
+	})
+}

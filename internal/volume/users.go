@@ -1,0 +1,48 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// hasUsers reports that the pod has users of its own. They see volumes as if their numbers were the
+// machine's: what root owns on the disk is their root's, and what they write has their numbers there.
+func hasUsers(in pod.Inside) bool { return in.Pod.Spec.HostUsers != nil && !*in.Pod.Spec.HostUsers }
+
+// openWhole opens a volume, a directory or a file, to be bound.
+func openWhole(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// bindMapped binds file to target as the users see it whose namespace is at the path users. What is mounted
+// below it they see as nobody's.
+func bindMapped(file, target *os.File, users string) error {
+	ns, err := os.Open(users)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	tree, err := unix.OpenTree(int(file.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return os.NewSyscallError("open_tree", err)
+	}
+	defer unix.Close(tree)
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("hostUsers: false: its file system cannot be shown with other owners here (mount_setattr: %w)", err)
+	}
+	if err != nil {
+		return os.NewSyscallError("mount_setattr", err)
+	}
+	err = unix.MoveMount(tree, "", int(target.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return os.NewSyscallError("move_mount", err)
+}
