@@ -23,7 +23,7 @@ func TestOwnUsers(t *testing.T) {
 	mounts := "securityContext: {procMount: Unmasked}\n    volumeMounts: [{name: e, mountPath: /e}, {name: s, mountPath: /s}, {name: h, mountPath: /h}, {name: e, mountPath: /part, subPath: part}]"
 	own := func(name string) string {
 		return inContainer(manifest(name, "Always", `echo started >/dev/stdout; `+forever, "hostUsers: false",
-			"securityContext: {fsGroup: 2000}",
+			"securityContext: {fsGroup: 2000, sysctls: [{name: kernel.shm_rmid_forced, value: '1'}, {name: net.ipv4.ip_local_port_range, value: 20000 30000}]}",
 			fmt.Sprintf("volumes: [{name: e, emptyDir: {}}, {name: s, secret: {secretName: login, defaultMode: 256}}, {name: h, hostPath: {path: %s}}]", n.path("data"))), mounts)
 	}
 	if os.Getenv("PODRUN_E2E_CONTAINERD") == "debian" { // it is too old
@@ -61,6 +61,7 @@ func TestOwnUsers(t *testing.T) {
 			t.Errorf("%s is user %d's, want %d", path, st.Uid, owner)
 		}
 	}
+	n.says("a", "cat /proc/sys/kernel/shm_rmid_forced /proc/sys/net/ipv4/ip_local_port_range | tr '\\t' ' '", "1\n20000 30000")
 	// It reaches others.
 	n.says("a", "ping -c1 -W5 "+b.Status.PodIP+" >/dev/null && echo yes", "yes")
 	if got := n.ok("logs", "a"); got != "started\n" {

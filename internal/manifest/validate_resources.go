@@ -50,9 +50,13 @@ func validatePodResources(p *v1.Pod, path *field.Path) field.ErrorList {
 // validatePodResourceNames refuses what containers only can have.
 func validatePodResourceNames(list v1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	supported := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceHugePagesPrefix}
 	for _, name := range sorted(list) {
-		if name == v1.ResourceEphemeralStorage || pod.IsDevice(name) {
-			errs = append(errs, field.NotSupported(path, name, []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceHugePagesPrefix}))
+		switch {
+		case name == v1.ResourceEphemeralStorage:
+			errs = append(errs, field.NotSupported(path, name, supported))
+		case pod.IsDevice(name):
+			errs = append(errs, field.NotSupported(path.Key(string(name)), name, supported))
 		}
 	}
 	return errs

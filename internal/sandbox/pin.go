@@ -17,7 +17,7 @@ const (
 	pinUTS = "uts"
 )
 
-var allPins = [...]string{pinNet, pinIPC, pinUTS, pinUser}
+var allPins = [...]string{pinNet, pinIPC, pinUTS}
 
 // pin makes new namespaces and a mount of each in dir. The hostname is set where uts is among them.
 func pin(dir string, names []string, hostname string, step func(string)) error {

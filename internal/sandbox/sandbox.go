@@ -162,7 +162,7 @@ func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error
 		return err
 	}
 	s.step("network")
-	if err := s.tune(id, p); err != nil {
+	if err := s.tune(id, p, e.Users); err != nil {
 		return err
 	}
 	if e.Shm {
@@ -259,7 +259,7 @@ func (s *Store) clear(ctx context.Context, id string) error {
 		return err
 	}
 	s.step("shared memory removed")
-	for _, name := range allPins {
+	for _, name := range append(allPins[:], pinUser) {
 		if err := unpin(s.file(id, name)); err != nil {
 			return err
 		}

@@ -25,8 +25,9 @@ func unprivileged() {
 	_ = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0)
 }
 
-// tune sets the pod's kernel parameters in its namespaces, when its network is there.
-func (s *Store) tune(id string, p *v1.Pod) error {
+// tune sets the pod's kernel parameters in its namespaces, when its network is there. Users is the first of
+// the pod's own, if it has any: only its root may change those of its own processes' communication.
+func (s *Store) tune(id string, p *v1.Pod, users uint32) error {
 	if p.Spec.SecurityContext == nil || len(p.Spec.SecurityContext.Sysctls) == 0 {
 		return nil
 	}
@@ -45,12 +46,38 @@ func (s *Store) tune(id string, p *v1.Pod) error {
 				}
 				entered[ns] = ""
 			}
-			if err := os.WriteFile("/proc/sys/"+pod.SysctlFile(sysctl.Name), []byte(sysctl.Value), 0); err != nil {
+			who := uint32(0)
+			if ns == "IPC" {
+				who = users
+			}
+			err := asUser(who, func() error {
+				return os.WriteFile("/proc/sys/"+pod.SysctlFile(sysctl.Name), []byte(sysctl.Value), 0)
+			})
+			if err != nil {
 				return fmt.Errorf("setting sysctl %s to %q: %w", sysctl.Name, sysctl.Value, err)
 			}
 		}
 		return nil
 	})
+}
+
+// asUser does f as that user of the machine's, if any, on the calling thread alone: the library's call would
+// change all of the process's.
+func asUser(user uint32, f func() error) error {
+	if user == 0 {
+		return f()
+	}
+	become := func(user uint32) error {
+		const unchanged = ^uintptr(0)
+		if _, _, failed := unix.RawSyscall(unix.SYS_SETRESUID, unchanged, uintptr(user), unchanged); failed != 0 {
+			return os.NewSyscallError("setresuid", failed)
+		}
+		return nil
+	}
+	if err := become(user); err != nil {
+		return err
+	}
+	return errors.Join(f(), become(0))
 }
 
 // enter puts the thread into the namespace that is pinned at path.
