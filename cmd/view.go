@@ -168,7 +168,8 @@ func (v *view) rows(pods []*v1.Pod) error {
 
 // object prints one pod, or a list of them.
 func (v *view) object(object any) error {
-	b, err := []byte(nil), error(nil)
+	var b []byte
+	var err error
 	if p, ok := object.(*v1.Pod); ok && v.kind == "name" {
 		b = []byte("pod/" + p.Name + "\n")
 	} else {
