@@ -127,3 +127,32 @@ func TestSecurityAndFaultsAreTested(t *testing.T) {
 		t.Errorf("only %d lines", lines)
 	}
 }
+
+// Every metric is in the document that says what they mean.
+func TestMetricsAreDocumented(t *testing.T) {
+	told, err := os.ReadFile("../docs/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("^\"(podrun|kubelet|kube|container|pod|node)(_[a-z]+)+\"$")
+	found := 0
+	for _, s := range sources(t) {
+		if s.dir != "internal/metrics" || s.test {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || !name.MatchString(text.Value) || text.Value == `"container_state"` {
+				return true
+			}
+			found++
+			if metric := strings.Trim(text.Value, `"`); !bytes.Contains(told, []byte("`"+metric)) {
+				s.errorf(t, n.Pos(), "docs/http.md does not tell of %s", metric)
+			}
+			return true
+		})
+	}
+	if found < 20 {
+		t.Errorf("only %d metrics found", found)
+	}
+}
