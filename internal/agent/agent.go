@@ -134,7 +134,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		listing.Bell = nil
 	}
 	if host.EnforcesSELinux("/") {
-		o.Log.Warn("SELinux is enforced on this machine: podrun gives containers and volumes no labels; what the policy keeps from them, label by hand")
+		o.Log.Warn("SELinux is enforced on this machine: containers without seLinuxOptions, and their volumes, get no labels; what the policy keeps from them, label by hand")
 	}
 	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}

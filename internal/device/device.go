@@ -49,9 +49,6 @@ func (d *Devices) Of(id string, p *v1.Pod, container string) ([]string, error) {
 // Release frees what the sandbox has; nothing is success. Without it the next who looks for a device finds the
 // sandbox gone.
 func (d *Devices) Release(id string) error {
-	if len(d.o.Named) == 0 {
-		return nil
-	}
 	err := os.Remove(filepath.Join(d.o.Dirs.Devices(), id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -86,8 +83,14 @@ func (d *Devices) take(id string, wanted map[v1.ResourceName]int) (map[v1.Resour
 			return nil, err
 		}
 		var of map[v1.ResourceName][]string
-		if json.Unmarshal(text, &of) != nil || !present[e.Name()] && e.Name() != id {
-			continue // a power cut's, or of a sandbox that is gone
+		if !present[e.Name()] && e.Name() != id { // its end was cut off
+			if err := d.Release(e.Name()); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if json.Unmarshal(text, &of) != nil {
+			continue // torn by a power cut
 		}
 		if e.Name() == id {
 			has = of
