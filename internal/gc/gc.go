@@ -296,7 +296,7 @@ func (k *Keeper) see(ctx context.Context) (s sight, sure bool, err error) {
 	}
 	known := map[string]time.Time{}
 	for _, i := range s.images {
-		if i.Used || s.wanted[i.Name] {
+		if i.Used || s.wants(i) {
 			known[i.Name] = s.now
 		} else if at, ok := k.lastUsed[i.Name]; ok {
 			known[i.Name] = at

@@ -136,8 +136,9 @@ func TestFullDiskLosesTheLeastRecentlyUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("a", "b", "c", "d", "used", "wanted", "pinned")
 		s.images[4].Used, s.images[6].Pinned = true, true
+		s.images[5].ID = "docker.io/library/wanted@sha256:" + strings.Repeat("0", 64)
 		s.use("a", true) // the oldest, but used until just now
-		k, stop := keep(t, s, Policy{High: 85, Low: 80, MinAge: 2 * time.Minute}, "wanted")
+		k, stop := keep(t, s, Policy{High: 85, Low: 80, MinAge: 2 * time.Minute}, "wanted@sha256:"+strings.Repeat("0", 64))
 		defer stop()
 		after(6 * time.Minute)
 		s.use("a", false)

@@ -27,7 +27,7 @@ type sight struct {
 func (s sight) unused(longer time.Duration) []runtime.StoredImage {
 	var out []runtime.StoredImage
 	for _, i := range s.images {
-		if !i.Used && !i.Pinned && !s.wanted[i.Name] && s.now.Sub(s.since(i)) >= longer {
+		if !i.Used && !i.Pinned && !s.wants(i) && s.now.Sub(s.since(i)) >= longer {
 			out = append(out, i)
 		}
 	}
@@ -39,6 +39,9 @@ func (s sight) unused(longer time.Duration) []runtime.StoredImage {
 	})
 	return out
 }
+
+// wants reports that the image is wanted by its name, or by its digest under another.
+func (s sight) wants(i runtime.StoredImage) bool { return s.wanted[i.Name] || s.wanted[i.ID] }
 
 // since is from when on the image is not used.
 func (s sight) since(i runtime.StoredImage) time.Time {

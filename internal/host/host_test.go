@@ -35,6 +35,41 @@ func TestLockDirSurvivesRemoval(t *testing.T) {
 	wg.Wait()
 }
 
+// TestTryLockDir: it never waits, and whoever removes the directory it holds lets the next one in.
+func TestTryLockDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	held, err := TryLockDir(dir, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held.Path() != dir {
+		t.Errorf("path %s", held.Path())
+	}
+	if _, err := TryLockDir(dir, 0o700); !errors.Is(err, ErrLocked) {
+		t.Errorf("locked: %v", err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	next, err := TryLockDir(dir, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.Unlock()
+	if _, err := TryLockDir(dir, 0o700); !errors.Is(err, ErrLocked) {
+		t.Errorf("locked by the next one: %v", err)
+	}
+	next.Unlock()
+	again, err := TryLockDir(dir, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Unlock()
+	if _, err := TryLockDir(filepath.Join(dir, "none", "d"), 0o700); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("nowhere: %v", err)
+	}
+}
+
 func TestLockExistingMissing(t *testing.T) {
 	if _, err := LockExisting(filepath.Join(t.TempDir(), "no")); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("error %v", err)

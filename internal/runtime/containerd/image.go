@@ -72,6 +72,28 @@ func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error
 		}
 		return runtime.Image{Name: found.Name, ID: imageID(found)}, nil
 	}
+	return r.resolveDigest(ctx, ref)
+}
+
+// resolveDigest finds an image that is named by its digest under another name of its repository, such as the tag that an
+// archive gave it.
+func (r *Runtime) resolveDigest(ctx context.Context, ref string) (runtime.Image, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if pinned, ok := named.(reference.Canonical); err == nil && ok {
+		all, err := r.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", pinned.Digest()))
+		if err != nil {
+			return runtime.Image{}, mapped("looking for image "+ref, err)
+		}
+		for _, found := range all {
+			if imageID(found) != named.String() {
+				continue // another repository's: who may have the one need not have the other
+			}
+			if _, err := r.ready(ctx, found); err != nil {
+				return runtime.Image{}, err
+			}
+			return runtime.Image{Name: found.Name, ID: imageID(found)}, nil
+		}
+	}
 	return runtime.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 }
 

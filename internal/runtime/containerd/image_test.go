@@ -62,7 +62,15 @@ func TestLoadAndResolve(t *testing.T) {
 					}
 				}
 			}
-			for _, ref := range []string{"busybox", "busybox:2", "other:1", "Not A Name"} {
+			loaded, err := r.Resolve(t.Context(), "busybox:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, digest, _ := strings.Cut(loaded.ID, "@")
+			if got, err := r.Resolve(t.Context(), "busybox:9@"+digest); err != nil || got != loaded {
+				t.Errorf("by digest: %+v, %v", got, err)
+			}
+			for _, ref := range []string{"busybox", "busybox:2", "other:1", "Not A Name", "other@" + digest, "busybox@sha256:" + strings.Repeat("0", 64)} {
 				if _, err := r.Resolve(t.Context(), ref); !errors.Is(err, runtime.ErrNotFound) {
 					t.Errorf("%s: %v", ref, err)
 				}
