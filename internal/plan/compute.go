@@ -270,6 +270,9 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 		// Left by a start that was cut off before the process ran: no attempt was used.
 		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt, Backoff: last.Backoff, Why: "its start was cut off"})
 	case last.State == pod.Running && bad != nil:
+		if bad.Resize {
+			j.resizing()
+		}
 		if bad.Grace != nil {
 			last.Grace = *bad.Grace
 			if most := j.in.MaxGrace; most != nil {
@@ -295,6 +298,7 @@ func (j *judge) restart(c *v1.Container, last pod.Container) {
 	failed := j.in.Probed[last.ID].Failed
 	switch {
 	case failed != nil && failed.Resize:
+		j.resizing()
 		s.Backoff, delay, s.Why = last.Backoff, 0, failed.Why
 	case j.stale(last) && !restartsAll(c, last):
 		s.Backoff, delay, s.Why = last.Backoff, 0, "all containers restart"

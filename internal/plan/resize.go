@@ -52,9 +52,7 @@ func (j *judge) resize(c *v1.Container, last pod.Container) {
 	if to == last.Resources {
 		return
 	}
-	if j.plan.Resizing == nil {
-		j.plan.Resizing = &Waiting{}
-	}
+	j.resizing()
 	if pod.NeedsRestart(c, last.Resources, to) {
 		j.do(Renew{ID: last.ID, Container: c.Name})
 		return
@@ -67,6 +65,13 @@ func (j *judge) resize(c *v1.Container, last pod.Container) {
 		}
 	}
 	j.do(Resize{ID: last.ID, Container: c.Name, To: to})
+}
+
+// resizing notes that something has not got yet what the pod has been given.
+func (j *judge) resizing() {
+	if j.plan.Resizing == nil {
+		j.plan.Resizing = &Waiting{}
+	}
 }
 
 // RenewFailed is why an instance that is renewed has to end.

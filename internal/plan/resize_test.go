@@ -101,13 +101,16 @@ resizing: Error: busy`},
 		{"what is renewed is asked to end", Input{Pod: asking(wanted(always, "a"), "1", "2Gi", anew), Observed: small,
 			Probed: map[string]pod.Probed{"a0": {Failed: RenewFailed("a")}}}, `
 terminate a a0 grace 30s (Container a resize requires restart)
-wake 30s`},
+wake 30s
+resizing`},
 		{"and started again at once", ended(asking(wanted(always, "a"), "1", "2Gi", anew)), `
 start a attempt 4 back-off 3 (Container a resize requires restart)
-a waits: ContainerCreating`},
+a waits: ContainerCreating
+resizing`},
 		{"though it never restarts otherwise", ended(ownPolicy(asking(wanted(always, "a"), "1", "2Gi", anew), v1.ContainerRestartPolicyNever)), `
 start a attempt 4 back-off 3 (Container a resize requires restart)
-a waits: ContainerCreating`},
+a waits: ContainerCreating
+resizing`},
 	})
 }
 

@@ -65,7 +65,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		w.tellStop(a.Container, a.Why)
 		return w.preStop(ctx, seen, a)
 	case plan.Resize:
-		return w.failed(plan.FailureResize+a.Container, "ResizeError", w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container)))
+		return w.failed(plan.FailureResize+a.Container, reasonResize, w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container)))
 	case plan.Allocate:
 		w.allocate(a)
 		return nil

@@ -7,6 +7,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// reasonResize is the kubelet's of a resize that failed.
+const reasonResize = "ResizeError"
+
 // allocate gives the pod the CPU and memory that its manifest says, unless others have taken them since it was
 // judged that they are there. It is kept on disk before anything gets it: what is larger than what is kept
 // would be taken for less by the next podrun.

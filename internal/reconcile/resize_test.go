@@ -136,8 +136,14 @@ func TestResizeThatFailsIsShown(t *testing.T) {
 		if c := p.Status.ContainerStatuses[0]; c.AllocatedResources.Memory().String() != "200Mi" || c.Resources.Requests.Memory().String() != "300Mi" {
 			t.Errorf("%+v", c)
 		}
+		if told := h.events.take(); strings.Count(told, "ResizeError") != 1 || strings.Contains(told, "ResizeCompleted") {
+			t.Errorf("events: %s", told)
+		}
 		rt.Fail("ResizeContainer", nil)
 		after(time.Minute)
+		if told := h.events.take(); !strings.Contains(told, "ResizeCompleted") {
+			t.Errorf("events: %s", told)
+		}
 		if c := conditionOf(h.board.get("p"), v1.PodResizeInProgress); c.Type != "" {
 			t.Errorf("%+v", c)
 		}

@@ -42,9 +42,13 @@ func (w *worker) tellFailure(container, reason string, err error) {
 		w.tell(container, warning, "Failed", "Error: "+err.Error())
 	case runtime.ReasonFailedMount:
 		w.tell("", warning, reason, err.Error())
+	case reasonResize:
+		if w.failures[container].Count == 1 { // it is tried again and again
+			w.tell("", warning, reason, "Pod resize error: "+err.Error())
+		}
 	default:
 		if w.container(container) == nil {
-			container = "" // the sandbox, or a resize
+			container = "" // the sandbox
 		}
 		w.tell(container, warning, reason, err.Error())
 	}
