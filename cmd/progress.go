@@ -62,14 +62,19 @@ func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 	return p
 }
 
+// stateOf is how p is, in a word.
+func stateOf(p *v1.Pod) string {
+	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
+		return p.Status.Reason // why it does not start
+	}
+	return glance.Of(p).Text
+}
+
 // tell takes note of a pod's status.
 func (l *progress) tell(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key, state := pod.KeyOf(p), glance.Of(p).Text
-	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
-		state = p.Status.Reason // why it does not start
-	}
+	key, state := pod.KeyOf(p), stateOf(p)
 	line := l.lines[key]
 	if line == nil {
 		line = &progressLine{}

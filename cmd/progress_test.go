@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -147,5 +148,15 @@ func TestBar(t *testing.T) {
 		if got := bar(p); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestWhatIsNotDoneSaysWhy: by the reason of the pod as a whole, where it has one.
+func TestWhatIsNotDoneSaysWhy(t *testing.T) {
+	waits := podIn("big", v1.PodPending)
+	waits.Status.Reason = "OutOfmemory"
+	r := agent.Result{Pods: []*v1.Pod{waits, podIn("done", v1.PodSucceeded)}}
+	if got := unfinished(r); got != "default/big (OutOfmemory)" {
+		t.Error(got)
 	}
 }

@@ -65,7 +65,7 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 			one.Failure = &junitMessage{Message: glance.Of(p).Text, Text: endings(p)}
 		case !agent.Done(p):
 			suite.Errors++
-			one.Error = &junitMessage{Message: "not done: " + glance.Of(p).Text, Text: p.Status.Message}
+			one.Error = &junitMessage{Message: "not done: " + stateOf(p), Text: p.Status.Message}
 		}
 		suite.Cases = append(suite.Cases, one)
 	}
@@ -104,7 +104,7 @@ func unfinished(r agent.Result) string {
 	var names []string
 	for _, p := range r.Pods {
 		if !agent.Done(p) {
-			names = append(names, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, glance.Of(p).Text))
+			names = append(names, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, stateOf(p)))
 		}
 	}
 	return strings.Join(names, ", ")
