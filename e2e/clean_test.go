@@ -113,7 +113,7 @@ func (n *node) leftovers(links []string) error {
 		left = append(left, fmt.Errorf("cgroup %s", group))
 	}
 	for _, dir := range []string{
-		n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"), n.path("run", "started"),
+		n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"),
 		n.path("run", "etc"), n.path("run", "network"),
 	} {
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

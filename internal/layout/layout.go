@@ -158,7 +158,7 @@ func (d Dirs) Status(key pod.Key) string {
 }
 
 // StartedOf is the directory of the marks of a revision's instances.
-func (d Dirs) StartedOf(uid pod.UID) string { return filepath.Join(d.Run, "started", string(uid)) }
+func (d Dirs) StartedOf(uid pod.UID) string { return filepath.Join(d.Pod(uid), "started") }
 
 // ManifestProblems is the file that says what is wrong with manifests now.
 func (d Dirs) ManifestProblems() string { return filepath.Join(d.Run, "manifest-problems.json") }

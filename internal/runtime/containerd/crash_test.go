@@ -58,7 +58,7 @@ func TestReboot(t *testing.T) {
 	c := r.run(t)
 	ctx, raw := raw(t, d)
 	endTask(t, ctx, raw, c.ID)
-	if err := os.RemoveAll(r.Dirs.Run + "/started"); err != nil {
+	if err := os.RemoveAll(r.Dirs.StartedOf(r.start.Pod.UID)); err != nil {
 		t.Fatal(err)
 	}
 	if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Created {

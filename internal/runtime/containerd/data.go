@@ -245,10 +245,8 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := r.retireLogs(dirs[0]); err != nil {
 		return err
 	}
-	for _, dir := range []string{r.Dirs.StartedOf(uid), r.Dirs.Etc(uid)} {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("removing what a pod has in the run directory: %w", err)
-		}
+	if err := os.RemoveAll(r.Dirs.Etc(uid)); err != nil {
+		return fmt.Errorf("removing what a pod has in the run directory: %w", err)
 	}
 	if err := r.removeAllButManifest(ctx, uid); err != nil {
 		return fmt.Errorf("removing a pod's data: %w", err)

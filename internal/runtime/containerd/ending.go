@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// NoteEnding implements runtime.Data. The notes are lines in the mark of the instance's start: the last
+// NoteEnding implements runtime.Data. The notes are lines in the mark of the instance's start, after its first: the last
 // whole one counts, so that one that was cut off is harmless, and they go with the mark.
 func (r *Runtime) NoteEnding(uid pod.UID, id string, e pod.Ending) error {
 	if err := checkUID(uid); err != nil {
@@ -25,7 +25,7 @@ func (r *Runtime) NoteEnding(uid pod.UID, id string, e pod.Ending) error {
 	line = append(append([]byte{'\n'}, line...), '\n')
 	file, err := os.OpenFile(r.Dirs.Started(uid, id), os.O_WRONLY|os.O_APPEND, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing that runs has no mark, unless the run directory was lost
+		return nil // nothing that runs has no mark, unless the pod's directory was lost
 	}
 	if err == nil {
 		_, err = file.Write(line)

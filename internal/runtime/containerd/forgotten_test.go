@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/moby/sys/mountinfo"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
@@ -77,39 +79,60 @@ func forget(dir, id string) error {
 	return errors.Join(all...)
 }
 
-// TestForgottenStart: of a start that was cut off and whose mark is gone, what runs tells whether it has run: then it
-// counts as an instance whose end nobody saw; else another start takes its place.
-func TestForgottenStart(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) daemon{"stock": stockDaemon, "debian": debianDaemon} {
-		t.Run(name, func(t *testing.T) {
-			d := start(t)
-			r := newRig(t, d, "sleep 1000")
-			c := r.runForgotten(t)
-			r.unmarked(t, c)
-			r.start.Attempt = c.Attempt
-			if err := r.StartContainer(t.Context(), r.start); err != nil {
-				t.Fatal(err)
-			}
-			if lost := find(t, r.Runtime, r.key, "main", c.Attempt); lost.ID != c.ID || lost.State != pod.Exited || lost.ExitCode != 255 || lost.Reaped {
-				t.Errorf("what has run: %+v", lost)
-			}
-			if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "it has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+// TestRunDirectoryRemoved: with the run directory, containerd's and runc's, goes all that tells of what runs, but not
+// that it was started.
+func TestRunDirectoryRemoved(t *testing.T) {
+	d := stockDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	c := r.runForgotten(t)
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(r.Dirs.Run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range slices.Backward(mounts) {
+		if err := syscall.Unmount(m.Mountpoint, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.RemoveAll(r.Dirs.Run); err != nil {
+		t.Fatal(err)
+	}
+	next := dialOnly(t, d)
+	defer next.Close()
+	key := r.key
+	for _, r := range []*containerd.Runtime{r.Runtime, next} {
+		if lost := find(t, r, key, "main", c.Attempt); lost.State != pod.Exited || lost.ExitCode != 255 {
+			t.Errorf("%+v", lost)
+		}
+	}
+	if err := next.ReapContainer(t.Context(), c.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+}
 
-			r.start.Attempt = c.Attempt + 1
-			c = r.run(t)
-			pid := r.prepared(t, c)
-			if err := errors.Join(d.server.Kill(), forget(filepath.Dir(d.address), c.ID), d.server.Restart(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			r.start.Attempt = c.Attempt
-			if next := r.run(t); next.ID == c.ID || next.State != pod.Running {
-				t.Errorf("in place of what never ran: %+v", next)
-			}
-			eventually(t, "what was prepared has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
-		})
+// TestMarksAreOfABoot: a mark of an earlier boot, and one that was cut off, say nothing of an instance.
+func TestMarksAreOfABoot(t *testing.T) {
+	d := embeddedDaemon(t)
+	r := newRig(t, d, "sleep 1000")
+	c := r.run(t)
+	ctx, raw := raw(t, d)
+	endTask(t, ctx, raw, c.ID)
+	mark := r.Dirs.Started(c.UID, c.ID)
+	whole, err := os.ReadFile(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		text string
+		want pod.State
+	}{{string(whole), pod.Exited}, {"another\n", pod.Created}, {string(whole[:len(whole)-1]), pod.Created}, {"", pod.Created}} {
+		if err := os.WriteFile(mark, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c := find(t, r.Runtime, r.key, "main", 0); c.State != tt.want {
+			t.Errorf("%q: %s", tt.text, c.State)
+		}
 	}
 }
 
@@ -159,7 +182,7 @@ func (r *rig) prepared(t *testing.T, c pod.Container) int {
 	return int(task.Pid())
 }
 
-// unmarked removes the mark that the instance may have run, as it goes with the run directory.
+// unmarked removes the mark that the instance may have run, as if it had not been started.
 func (r *rig) unmarked(t *testing.T, c pod.Container) {
 	t.Helper()
 	if err := os.Remove(r.Dirs.Started(c.UID, c.ID)); err != nil {

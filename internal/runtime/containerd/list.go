@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -304,7 +305,7 @@ func (r *Runtime) lostExit(c containers.Container) exit {
 }
 
 // ran reports that the process of an instance without a task may have run: in an earlier boot, or by its
-// mark, or, if the run directory was lost, by what was noted down.
+// mark, or, if that was lost, by what was noted down.
 func (r *Runtime) ran(c containers.Container) bool {
 	if r.boot != c.Labels[labelBoot] || r.started(c) {
 		return true
@@ -319,10 +320,14 @@ func (r *Runtime) ran(c containers.Container) bool {
 	return false
 }
 
-// started reports the mark that the instance's process may have run.
+// started reports the mark that the instance's process may have run in this boot. A mark that cannot be read counts;
+// one that is not whole was cut off before the start.
 func (r *Runtime) started(c containers.Container) bool {
-	_, err := os.Lstat(r.Dirs.Started(pod.UID(c.Labels[labelPodUID]), c.ID))
-	return !errors.Is(err, fs.ErrNotExist)
+	text, err := os.ReadFile(r.Dirs.Started(pod.UID(c.Labels[labelPodUID]), c.ID))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return bytes.HasPrefix(text, []byte(r.boot+"\n"))
 }
 
 // sandboxRecord returns the record of a sandbox, for what never changes in it.

@@ -362,7 +362,7 @@ func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error
 	case seen.State != pod.Created:
 		return false, fmt.Errorf("an earlier start of container %s is in an unknown state", id)
 	case t == nil:
-		return r.endUnmarked(ctx, c)
+		return false, r.endRemains(ctx, c)
 	}
 	if err := r.unmark(pod.UID(c.Labels[labelPodUID]), id); err != nil { // before the task goes: else it would seem to have run
 		return false, err

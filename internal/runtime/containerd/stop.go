@@ -211,9 +211,9 @@ func (r *Runtime) removeInstance(ctx context.Context, uid pod.UID, id string) er
 	return r.unmark(uid, id)
 }
 
-// mark says that the instance's process may have run.
+// mark says that the instance's process may have run, in this boot.
 func (r *Runtime) mark(uid pod.UID, id string) error {
-	if err := os.WriteFile(r.Dirs.Started(uid, id), nil, 0o600); err != nil {
+	if err := os.WriteFile(r.Dirs.Started(uid, id), []byte(r.boot+"\n"), 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
 	}
 	return nil
