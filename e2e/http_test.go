@@ -125,12 +125,12 @@ func TestContainerLogs(t *testing.T) {
 func TestPrometheus(t *testing.T) {
 	n := newNode(t)
 	d := n.newDesk()
-	n.write("a.yaml", manifest("a", "Always", "trap 'exit 0' TERM; while :; do :; done"))
+	n.write("a.yaml", manifest("a", "Always", "trap 'exit 0' TERM; while :; do sleep 0.02; done"))
 	n.serve(d.listenFlags...)
 	n.ready("a-n")
 	address := freeAddress(t)
 	must(t, os.WriteFile(n.path("prometheus.yml"), fmt.Appendf(nil, `
-global: {scrape_interval: 500ms, scrape_timeout: 500ms}
+global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - &podrun
   job_name: podrun
