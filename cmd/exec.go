@@ -4,14 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"strings"
-	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"podrun.io/podrun/internal/runtime"
 )
@@ -65,13 +59,12 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 	if r.Status == nil || r.Status.State.Running == nil || r.Status.ContainerID == "" {
 		return fmt.Errorf("container %q in pod %q is not running", r.Container.Name, p.Name)
 	}
-	_, id, _ := strings.Cut(r.Status.ContainerID, "://")
 	conn, err := a.connect(c.Context())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	code, err := a.execIn(c.Context(), conn.Runtime, id, command, f)
+	code, err := a.execIn(c.Context(), conn.Runtime, r.InstanceID(), command, f)
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)
@@ -99,48 +92,11 @@ func (a *app) execIn(ctx context.Context, e runtime.Execer, id string, command [
 		return e.Exec(ctx, id, command, streams)
 	}
 	streams.TTY = true
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	sizes := make(chan runtime.TermSize, 1)
-	streams.Resize = sizes
-	watching.Go(func() { watchSize(ctx, terminal, sizes) })
-	if f.stdin {
-		old, err := term.MakeRaw(int(terminal.Fd()))
-		if err != nil {
-			return 0, fmt.Errorf("setting the terminal to raw mode: %w", err)
-		}
-		defer func() { _ = term.Restore(int(terminal.Fd()), old) }()
+	sizes, giveBack, err := lend(ctx, terminal, f.stdin)
+	if err != nil {
+		return 0, err
 	}
+	defer giveBack()
+	streams.Size, streams.Resize = sizeOf(terminal), sizes
 	return e.Exec(ctx, id, command, streams)
-}
-
-// terminalOf returns a stream if it is a terminal, else nil.
-func terminalOf(stream any) *os.File {
-	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return f
-	}
-	return nil
-}
-
-// watchSize sends the terminal's size now and whenever it changes, until ctx ends.
-func watchSize(ctx context.Context, terminal *os.File, sizes chan<- runtime.TermSize) {
-	changed := make(chan os.Signal, 1)
-	signal.Notify(changed, syscall.SIGWINCH)
-	defer signal.Stop(changed)
-	for {
-		if width, height, err := term.GetSize(int(terminal.Fd())); err == nil {
-			select {
-			case sizes <- runtime.TermSize{Width: uint16(width), Height: uint16(height)}:
-			case <-ctx.Done():
-				return
-			}
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -64,12 +64,15 @@ func Tree() *cobra.Command {
 	return (&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()
 }
 
-// heed returns a context that ends at the first SIGINT or SIGTERM; at the second one hurry is closed, and
-// the third one ends the process.
+// heed returns a context that ends at the first SIGINT or SIGTERM, or SIGHUP unless that is ignored, as under
+// nohup; at the second one hurry is closed, and the third one ends the process.
 func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	ended := make(chan struct{})
 	var heeding sync.WaitGroup
 	heeding.Go(func() {

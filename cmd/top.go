@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,8 +107,7 @@ func takers(pods []*v1.Pod) []taker {
 			if r.Status == nil || r.Status.State.Running == nil {
 				continue
 			}
-			_, id, _ := strings.Cut(r.Status.ContainerID, "://")
-			all = append(all, taker{pod: p, name: r.Container.Name, cgroup: path.Join(ocispec.CgroupParent(p), id)})
+			all = append(all, taker{pod: p, name: r.Container.Name, cgroup: path.Join(ocispec.CgroupParent(p), r.InstanceID())})
 		}
 	}
 	return all

@@ -1,6 +1,8 @@
 package glance
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
@@ -11,6 +13,15 @@ type Role struct {
 	Container *v1.Container
 	Status    *v1.ContainerStatus // nil while unknown
 	Init      bool
+}
+
+// InstanceID is the runtime's ID of the instance that the status tells of; "" while there is none.
+func (r Role) InstanceID() string {
+	if r.Status == nil {
+		return ""
+	}
+	_, id, _ := strings.Cut(r.Status.ContainerID, "://")
+	return id
 }
 
 // Roles lists a pod's containers, the main ones first.

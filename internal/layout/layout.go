@@ -101,6 +101,11 @@ func (d Dirs) RawLog(uid pod.UID, container string, attempt int) string {
 	return filepath.Join(d.Pod(uid), "log."+container+"."+strconv.Itoa(attempt))
 }
 
+// Stdin is the pipe that an instance's standard input is read from, if it has one.
+func (d Dirs) Stdin(uid pod.UID, container string, attempt int) string {
+	return filepath.Join(d.RawLog(uid, container, attempt), "stdin")
+}
+
 // TerminationLog is the file that an instance writes its last words to.
 func (d Dirs) TerminationLog(uid pod.UID, container string, attempt int) string {
 	return filepath.Join(d.RawLog(uid, container, attempt), "termination-log")

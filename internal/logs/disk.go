@@ -21,13 +21,22 @@ type realDisk struct{}
 func (realDisk) WriteAt(f *os.File, b []byte, off int64) (int, error) { return f.WriteAt(b, off) }
 func (realDisk) Truncate(f *os.File, size int64) error                { return f.Truncate(size) }
 
-// Punch frees a range's blocks. The file keeps its size, so that its appender is not disturbed.
+// keptForReaders is how much is not freed while somebody reads a raw file; more, and whoever does is too slow.
+const keptForReaders = 64 << 20
+
+// Punch frees a range's blocks. The file keeps its size, so that its appender is not disturbed. It fails with
+// errBusy while somebody reads the file who may not have come so far yet.
 func (realDisk) Punch(path string, off, n int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if n < keptForReaders {
+		if err := tryLock(f); err != nil {
+			return err // freed with the next
+		}
+	}
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 }
 
@@ -48,6 +57,15 @@ func tryLock(f *os.File) error {
 		case unix.EWOULDBLOCK:
 			return errBusy
 		default:
+			return err
+		}
+	}
+}
+
+// lockShared takes a lock of f's beside others that do.
+func lockShared(f *os.File) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

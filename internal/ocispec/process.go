@@ -13,6 +13,17 @@ import (
 // defaultPath is what a process gets when its image names none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// defaultTerm is the kind of a terminal that nothing else tells of, as the CRI has it.
+const defaultTerm = "xterm"
+
+// WithTerm is an environment with a TERM for a process that is given a terminal.
+func WithTerm(environment []string) []string {
+	if slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, "TERM=") }) {
+		return environment
+	}
+	return append(slices.Clip(environment), "TERM="+defaultTerm)
+}
+
 // commandLine is the container's command and args over the image's: a command of its own leaves the
 // image's CMD out.
 func commandLine(in Input) ([]string, error) {
@@ -38,7 +49,7 @@ func environment(in Input) []string {
 	all := list{}
 	all.set("PATH", defaultPath)
 	if in.Container.TTY {
-		all.set("TERM", "xterm")
+		all.set("TERM", defaultTerm)
 	}
 	all.set("HOSTNAME", in.Hostname)
 	for _, kv := range in.Image.Env {

@@ -8,6 +8,9 @@ var ErrNotFound = errors.New("not found")
 // ErrUnavailable says that the runtime could not be reached; nothing was learnt and nothing done.
 var ErrUnavailable = errors.New("container runtime unavailable")
 
+// ErrNoStdin says that an instance has no standard input to be written to, or none any more.
+var ErrNoStdin = errors.New("no standard input")
+
 // StartError is a container that was made but whose process could not be started. The instance is
 // recorded as Exited with code 128, as the CRI does it.
 type StartError struct{ Err error }

@@ -149,6 +149,8 @@ type ExecIO struct {
 	Stdout, Stderr io.Writer
 	// TTY gives the process a terminal; Stderr is then unused.
 	TTY bool
+	// Size is the terminal's at first; zero: not known.
+	Size TermSize
 	// Resize delivers the terminal's size whenever it changes; nil without TTY.
 	Resize <-chan TermSize
 }
@@ -161,6 +163,17 @@ type Execer interface {
 	// Exec runs cmd in the instance and waits; it returns the command's exit code. When ctx ends the
 	// command is killed.
 	Exec(ctx context.Context, id string, cmd []string, streams ExecIO) (int, error)
+}
+
+// Attacher reaches the standard input and the terminal of running instances. Their output is in their logs.
+type Attacher interface {
+	// OpenStdin opens the standard input of an instance whose container has one; several may at the same
+	// time. Its end comes only where the container says stdinOnce and has no terminal, and then with the
+	// last of them that is closed, also by the death of the process that opened it. ErrNoStdin: there is
+	// none, or it has ended; ErrNotFound: the instance does not run.
+	OpenStdin(ctx context.Context, id string) (io.WriteCloser, error)
+	// ResizeTerminal gives the instance's terminal a size; without one it does nothing.
+	ResizeTerminal(ctx context.Context, id string, size TermSize) error
 }
 
 // Data keeps, per revision of a pod, the manifest that it runs.

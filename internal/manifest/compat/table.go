@@ -175,9 +175,9 @@ var container = map[string]rule{
 	"lifecycle":                yes(""),
 	"terminationMessagePath":   yes(""),
 	"terminationMessagePolicy": yes(""),
-	"stdin":                    no(),
-	"stdinOnce":                no(),
-	"tty":                      no(),
+	"stdin":                    yes("podrun attach -i writes to it"),
+	"stdinOnce":                yes("a terminal's input does not end"),
+	"tty":                      yes(""),
 }
 
 var podSecurity = map[string]rule{

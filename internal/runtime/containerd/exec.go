@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 	"time"
 
@@ -14,12 +15,17 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/stdin"
 )
 
 // drainTimeout bounds the wait for output after an exec'd command has ended: a child that it left
 // behind may hold its output open for ever.
 const drainTimeout = 2 * time.Second
+
+// holdTime bounds the wait for the shim to open the input of a process that it has just started.
+const holdTime = 100 * time.Millisecond
 
 // Exec implements runtime.Execer.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
@@ -36,6 +42,10 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	opts := []cio.Opt{cio.WithFIFODir(r.Dirs.Fifos()), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
 	if streams.TTY {
 		opts = append(opts, cio.WithTerminal)
+		process.Env = ocispec.WithTerm(process.Env)
+		if size := streams.Size; size != (runtime.TermSize{}) {
+			process.ConsoleSize = &specs.Box{Width: uint(size.Width), Height: uint(size.Height)}
+		}
 	}
 	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, cio.NewCreator(opts...))
 	if err != nil {
@@ -123,6 +133,8 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 	if err != nil {
 		return 0, mapped("starting an exec'd process", err)
 	}
+	held := r.holdStdin(ctx, p)
+	defer held.Close() // of nil too
 	for {
 		select {
 		case status := <-exited:
@@ -133,8 +145,9 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 			return int(status.ExitCode()), ctx.Err()
 		case <-inputEnded:
 			inputEnded = nil
-			if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !isNotFound(err) {
-				r.Log.Debug("an exec'd process's input was not closed", "why", err)
+			held.Close()
+			if held == nil {
+				r.closeExecStdin(ctx, p)
 			}
 		case size, open := <-streams.Resize:
 			if !open {
@@ -154,6 +167,30 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 			<-exited
 			return 0, ctx.Err()
 		}
+	}
+}
+
+// holdStdin makes this process the only one that keeps the exec'd process's input from ending: so it ends
+// with podrun, and a shell on a terminal is hung up, even when podrun is killed. Nil: that could not be had.
+func (r *Runtime) holdStdin(ctx context.Context, p client.Process) *os.File {
+	streams := p.IO()
+	if streams == nil || streams.Config().Stdin == "" {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, holdTime)
+	defer cancel()
+	held, err := stdin.Open(waiting, streams.Config().Stdin)
+	if err != nil {
+		return nil // as a rule it has ended, or closed its input, already
+	}
+	r.closeExecStdin(ctx, p)
+	return held
+}
+
+// closeExecStdin has the shim close its own end of the process's input.
+func (r *Runtime) closeExecStdin(ctx context.Context, p client.Process) {
+	if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !isNotFound(err) {
+		r.Log.Debug("an exec'd process's input was not closed", "why", err)
 	}
 }
 

@@ -36,6 +36,7 @@ const (
 	labelResources  = "podrun.io/resources"
 	labelRound      = "podrun.io/round"
 	labelSidecar    = "podrun.io/sidecar"
+	labelStdin      = "podrun.io/stdin"
 	labelStopSignal = "podrun.io/stop-signal"
 	// labelGeneration is on instances only whose start had been cut off before; see supersede.
 	labelGeneration = "podrun.io/generation"
@@ -115,6 +116,7 @@ func (r *Runtime) startLabels(l *launch) map[string]string {
 		labelImageID:      s.Image.ID,
 		labelOwner:        r.Owner,
 		labelResources:    pod.ResourcesOf(s.Pod, s.Container),
+		labelStdin:        stdinKind(s.Container),
 		labelStopSignal:   l.image.config.StopSignal,
 	}
 	if order := pod.SidecarOrder(s.Pod, s.Container.Name); order > 0 {

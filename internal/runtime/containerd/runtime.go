@@ -145,6 +145,7 @@ var (
 	_ runtime.Containers = (*Runtime)(nil)
 	_ runtime.Images     = (*Runtime)(nil)
 	_ runtime.Execer     = (*Runtime)(nil)
+	_ runtime.Attacher   = (*Runtime)(nil)
 	_ runtime.Data       = (*Runtime)(nil)
 )
 

@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/stdin"
 	"podrun.io/podrun/internal/withheld"
 )
 
@@ -290,6 +291,12 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	}
 	if l.Container.TTY {
 		request.Stderr = "" // a terminal is one stream
+	}
+	if l.Container.Stdin {
+		request.Stdin = r.Dirs.Stdin(l.Pod.UID, l.Container.Name, l.Attempt)
+		if err := stdin.Make(request.Stdin); err != nil {
+			return err
+		}
 	}
 	for _, m := range rootfs {
 		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})

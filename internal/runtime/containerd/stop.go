@@ -129,6 +129,9 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 			return err
 		}
 	}
+	if err := r.dropStdin(ctx, c); err != nil {
+		return err
+	}
 	if err := r.dropTerminationLog(c); err != nil {
 		return err
 	}

@@ -45,6 +45,9 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if hooks := s.Container.Lifecycle; hooks != nil && hooks.StopSignal != nil {
 		c.StopSignal = string(*hooks.StopSignal)
 	}
+	if s.Container.Stdin {
+		c.input = &input{once: s.Container.StdinOnce && !s.Container.TTY}
+	}
 	if g := s.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		c.Grace = time.Duration(*g) * time.Second
 	}

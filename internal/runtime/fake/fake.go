@@ -54,7 +54,8 @@ type Script struct {
 
 type container struct {
 	pod.Container
-	key pod.Key
+	key   pod.Key
+	input *input // nil: it has none
 }
 
 type sandbox struct {
@@ -92,7 +93,7 @@ func (r *Runtime) enter(ctx context.Context, call, what string) error {
 		return err
 	}
 	switch call {
-	case "List", "Inspect", "Rings", "Resolve", "Exec", "LayerSize":
+	case "List", "Inspect", "Rings", "Resolve", "Exec", "LayerSize", "OpenStdin", "ResizeTerminal":
 	default:
 		if r.left > 0 {
 			r.left--

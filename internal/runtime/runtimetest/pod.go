@@ -324,9 +324,9 @@ func testExec(t *testing.T, s subject) {
 	resize := make(chan runtime.TermSize, 1)
 	resize <- runtime.TermSize{Width: 101, Height: 33}
 	out.Reset()
-	code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", "while [ \"$(stty size)\" != '33 101' ]; do sleep 0.02; done; tty"},
+	code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", "while [ \"$(stty size)\" != '33 101' ]; do sleep 0.02; done; tty; echo $TERM"},
 		runtime.ExecIO{Stdout: &out, TTY: true, Resize: resize})
-	if err != nil || code != 0 || !strings.Contains(out.String(), "/dev/pts/") {
+	if err != nil || code != 0 || !strings.Contains(out.String(), "/dev/pts/") || !strings.Contains(out.String(), "xterm") {
 		t.Errorf("tty: %d, %v, %q", code, err, out.String())
 	}
 	s.remove(t, p)

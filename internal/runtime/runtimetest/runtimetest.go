@@ -23,6 +23,7 @@ type Runtime interface {
 	runtime.Containers
 	runtime.Images
 	runtime.Execer
+	runtime.Attacher
 	runtime.Data
 	runtime.Layers
 }
@@ -87,6 +88,8 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"a shared process namespace", testSharedProcesses},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
+		{"standard input", testStdin},
+		{"standard input from inside", testStdinInside},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, subject{fresh(t), rand.Text()}) })
 	}

@@ -1,0 +1,108 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/stdin"
+)
+
+// Values of labelStdin: an input that nothing ends, and one that ends when who was attached has gone.
+const (
+	stdinOpen = "open"
+	stdinOnce = "once"
+)
+
+// stdinTime is how long the shim may take to open an instance's standard input, which it does beside the start.
+const stdinTime = 500 * time.Millisecond
+
+// stdinKind is the value of labelStdin. The end of a terminal's input would hang the terminal up, so there is
+// none, as the CRI has it.
+func stdinKind(c *v1.Container) string {
+	switch {
+	case !c.Stdin:
+		return ""
+	case c.StdinOnce && !c.TTY:
+		return stdinOnce
+	default:
+		return stdinOpen
+	}
+}
+
+// OpenStdin implements runtime.Attacher. The shim's own end of the pipe is what keeps an input from ending.
+// So for one that is to end with whoever was attached it is closed as soon as there is somebody: the
+// kernel sees to the rest, however that one goes.
+func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
+	ctx = r.context(ctx)
+	c, there, err := r.ours(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !there || t == nil || t.Status == task.Status_STOPPED {
+		return nil, fmt.Errorf("standard input of %s: %w", id, runtime.ErrNotFound)
+	}
+	kind := c.Labels[labelStdin]
+	if kind == "" {
+		return nil, fmt.Errorf("container %s: %w", id, runtime.ErrNoStdin)
+	}
+	l := record(c)
+	waiting, cancel := context.WithTimeout(ctx, stdinTime)
+	defer cancel()
+	w, err := stdin.Open(waiting, r.Dirs.Stdin(l.UID, l.Name, l.Attempt))
+	if errors.Is(err, stdin.ErrClosed) {
+		return nil, fmt.Errorf("container %s: %w: it has been closed", id, runtime.ErrNoStdin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if kind == stdinOnce {
+		if err := r.closeStdin(ctx, id); err != nil {
+			w.Close()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// closeStdin has the shim close its own end of an instance's standard input. Again is fine.
+func (r *Runtime) closeStdin(ctx context.Context, id string) error {
+	_, err := r.client.TaskService().CloseIO(ctx, &tasks.CloseIORequest{ContainerID: id, Stdin: true})
+	if isGone(err) {
+		return nil
+	}
+	return mapped("closing the standard input of "+id, err)
+}
+
+// dropStdin removes the pipe of an instance that has ended. A shim would keep its own ends of a terminal's
+// until it ends itself, which is with the pod.
+func (r *Runtime) dropStdin(ctx context.Context, c containers.Container) error {
+	if c.Labels[labelStdin] == "" {
+		return nil
+	}
+	if err := r.closeStdin(ctx, c.ID); err != nil {
+		r.Log.Debug("an ended container's standard input was not closed", "container", c.ID, "why", err)
+	}
+	l := record(c)
+	return stdin.Remove(r.Dirs.Stdin(l.UID, l.Name, l.Attempt))
+}
+
+// ResizeTerminal implements runtime.Attacher.
+func (r *Runtime) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
+	_, err := r.client.TaskService().ResizePty(r.context(ctx), &tasks.ResizePtyRequest{
+		ContainerID: id, Width: uint32(size.Width), Height: uint32(size.Height),
+	})
+	return mapped("resizing the terminal of "+id, err)
+}

@@ -1,0 +1,90 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// input is an instance's standard input.
+type input struct {
+	text []byte
+	// once: it ends with the last writer. ended: it has.
+	once, ended bool
+	writers     int
+}
+
+// OpenStdin opens what Input returns.
+func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "OpenStdin", id); err != nil {
+		return nil, err
+	}
+	c := r.containers[id]
+	if c == nil || c.State != pod.Running {
+		return nil, fmt.Errorf("standard input of %s: %w", id, runtime.ErrNotFound)
+	}
+	if c.input == nil || c.input.ended {
+		return nil, fmt.Errorf("container %s: %w", id, runtime.ErrNoStdin)
+	}
+	c.input.writers++
+	return &writer{r: r, to: c.input}, nil
+}
+
+// Input is what has been written to an instance's standard input, and whether that has ended.
+func (r *Runtime) Input(id string) (text string, ended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil || c.input == nil {
+		return "", true
+	}
+	return string(c.input.text), c.input.ended
+}
+
+// ResizeTerminal counts as a call only.
+func (r *Runtime) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "ResizeTerminal", fmt.Sprint(id, size)); err != nil {
+		return err
+	}
+	if c := r.containers[id]; c == nil || c.State != pod.Running {
+		return fmt.Errorf("terminal of %s: %w", id, runtime.ErrNotFound)
+	}
+	return nil
+}
+
+// writer is one of an input's.
+type writer struct {
+	r      *Runtime
+	to     *input
+	closed bool
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	if w.closed {
+		return 0, os.ErrClosed
+	}
+	w.to.text = append(w.to.text, p...)
+	return len(p), nil
+}
+
+func (w *writer) Close() error {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	if w.closed {
+		return os.ErrClosed
+	}
+	w.closed = true
+	w.to.writers--
+	w.to.ended = w.to.once && w.to.writers == 0
+	return nil
+}
