@@ -29,14 +29,6 @@ func (m *memo[K, V]) put(key K, v V) {
 	m.of[key] = v
 }
 
-func (m *memo[K, V]) take(key K) (V, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.of[key]
-	delete(m.of, key)
-	return v, ok
-}
-
 func (m *memo[K, V]) drop(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
