@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+	"golang.org/x/sync/semaphore"
 
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/runtime"
@@ -24,7 +26,7 @@ import (
 const (
 	reasonErrImagePull     = "ErrImagePull"
 	reasonInvalidImageName = "InvalidImageName"
-	pullLayersAtOnce       = 4
+	pullLayersAtOnce       = 3
 )
 
 // Pull implements runtime.Images. What an interrupted pull fetched is not fetched again.
@@ -76,22 +78,9 @@ func (r *Runtime) dropSpoilt(ctx context.Context, err error) bool {
 }
 
 func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (runtime.Image, error) {
-	hosts := dockerconfig.HostOptions{
-		HostDir: dockerconfig.HostDirFromRoot(r.HostsDir),
-		Credentials: func(host string) (string, string, error) {
-			if user, secret, found := logins.For(host, reference.Path(named)); found {
-				return user, secret, nil
-			}
-			return r.Credentials.For(host, reference.Path(named))
-		},
-	}
-	pulled, err := r.client.Pull(ctx, named.String(),
-		client.WithResolver(metered{docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter}),
-		client.WithImageHandlerWrapper(metering(meter)),
-		client.WithPullUnpack, client.WithPullSnapshotter(r.Snapshotter),
-		client.WithMaxConcurrentDownloads(pullLayersAtOnce))
+	pulled, err := r.fetch(ctx, named, logins, meter)
 	if err == nil {
-		_, err = r.ready(ctx, pulled.Metadata())
+		_, err = r.ready(ctx, pulled)
 	}
 	if err != nil {
 		err = mapped("pulling image "+named.String(), err)
@@ -100,5 +89,30 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, logins regist
 		}
 		return runtime.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
 	}
-	return runtime.Image{Name: pulled.Name(), ID: imageID(pulled.Metadata())}, nil
+	return runtime.Image{Name: pulled.Name, ID: imageID(pulled)}, nil
+}
+
+// fetch has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it:
+// it knows the registry's errors and what was spoilt.
+func (r *Runtime) fetch(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
+	if r.transfers() {
+		pulled, err := r.transfer(ctx, named, logins, meter)
+		if err == nil || ctx.Err() != nil {
+			return pulled, err
+		}
+		r.Log.Debug("containerd cannot fetch an image itself", "image", named.String(), "why", err)
+	}
+	hosts := dockerconfig.HostOptions{
+		HostDir:     dockerconfig.HostDirFromRoot(r.HostsDir),
+		Credentials: func(host string) (string, string, error) { return r.login(logins, host, named) },
+	}
+	pulled, err := r.client.Pull(ctx, named.String(),
+		client.WithResolver(metered{docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter}),
+		client.WithImageHandlerWrapper(metering(meter)),
+		client.WithPullUnpack, client.WithPullSnapshotter(r.Snapshotter),
+		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
+	if err != nil {
+		return images.Image{}, err
+	}
+	return pulled.Metadata(), nil
 }

@@ -303,12 +303,10 @@ func TestPullGoesOn(t *testing.T) {
 				done <- err
 			}()
 			<-half
-			want := runtime.Progress{Fetched: int64(size / 2), Total: int64(size), Layers: 1}
 			eventually(t, "the pull to be half-way", func() bool {
 				p, ok := r.Pulling(h.ref)
-				fast := p.Rate > 0
-				p.Rate = 0
-				return ok && fast && p == want
+				missing := int64(size/2) - p.Fetched // containerd itself writes by the mebibyte
+				return ok && p.Rate > 0 && missing >= 0 && missing < 1<<20 && p.Total == int64(size) && p.Layers == 1 && p.Done == 0
 			})
 			if broken == "the net" {
 				close(goOn)

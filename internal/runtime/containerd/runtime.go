@@ -109,13 +109,15 @@ type Runtime struct {
 	// sandboxStore says that containerd keeps sandbox records, so that shims can be shared; see shim.
 	sandboxStore bool
 	// remaps says that the snapshotter can show root filesystems with other owners than they have.
-	remaps      bool
-	imageRoot   string
-	runcOptions typeurl.Any
-	silence     *log.Entry
-	cgroups     *cgroup.Tree
-	devices     *device.Devices
-	limits      limits
+	remaps bool
+	// transferService says that containerd can fetch images itself; see transfers.
+	transferService bool
+	imageRoot       string
+	runcOptions     typeurl.Any
+	silence         *log.Entry
+	cgroups         *cgroup.Tree
+	devices         *device.Devices
+	limits          limits
 	// classed says that the cgroups of the classes of pods are made.
 	classed atomic.Bool
 
@@ -242,6 +244,9 @@ func (r *Runtime) detect(ctx context.Context) error {
 	}
 	r.imageRoot, r.remaps = roots[snapshotters+r.Snapshotter], slices.Contains(can[snapshotters+r.Snapshotter], remaps)
 	r.sandboxStore = usable["io.containerd.grpc.v1.sandboxes"]
+	// Before containerd had mounts of its own, its transfer service was another.
+	r.transferService = usable["io.containerd.grpc.v1.transfer"] && usable["io.containerd.grpc.v1.streaming"] &&
+		usable["io.containerd.transfer.v1.local"] && usable["io.containerd.mount-manager.v1.bolt"]
 	return nil
 }
 

@@ -1,0 +1,100 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/transfer"
+	store "github.com/containerd/containerd/v2/core/transfer/image"
+	origin "github.com/containerd/containerd/v2/core/transfer/registry"
+	"github.com/containerd/platforms"
+	"github.com/distribution/reference"
+
+	registry "podrun.io/podrun/internal/image"
+)
+
+// overlaySnapshotter is the one that containerd's transfer service unpacks to by default.
+const overlaySnapshotter = "overlayfs"
+
+// transfers reports that containerd can fetch images itself, just as podrun would: what comes is then not
+// copied from podrun to containerd. Settings of registries and proxies are podrun's; containerd may be in
+// another mount namespace, and has an environment of its own.
+func (r *Runtime) transfers() bool {
+	if !r.transferService || r.Snapshotter != overlaySnapshotter {
+		return false
+	}
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		if os.Getenv(name) != "" {
+			return false
+		}
+	}
+	settings, err := os.ReadDir(r.HostsDir)
+	return len(settings) == 0 && (err == nil || os.IsNotExist(err))
+}
+
+// transfer has containerd fetch and unpack an image. If it fails, for whatever reason, nothing is lost: what came
+// is there for whoever tries in another way.
+func (r *Runtime) transfer(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
+	name := named.String()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(asked(func(host string) (string, string, error) {
+		user, secret, err := r.login(logins, host, named)
+		if err != nil {
+			cancel(err) // the service would wait for an answer
+		}
+		return user, secret, err
+	})))
+	if err != nil {
+		return images.Image{}, err
+	}
+	platform := platforms.DefaultSpec()
+	to := store.NewStore(name, store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, r.Snapshotter))
+	gauge := gauge{meter: meter, at: map[string]int64{}}
+	if err := r.client.Transfer(ctx, from, to, transfer.WithProgress(gauge.read)); err != nil {
+		return images.Image{}, errors.Join(err, context.Cause(ctx))
+	}
+	return r.client.ImageService().Get(ctx, name)
+}
+
+// login is who podrun is to a registry: a pod's own logins come before the machine's.
+func (r *Runtime) login(logins registry.Logins, host string, named reference.Named) (user, secret string, err error) {
+	if user, secret, found := logins.For(host, reference.Path(named)); found {
+		return user, secret, nil
+	}
+	return r.Credentials.For(host, reference.Path(named))
+}
+
+// asked answers containerd's question who podrun is to a host.
+type asked func(host string) (user, secret string, err error)
+
+// GetCredentials implements registry.CredentialHelper.
+func (a asked) GetCredentials(_ context.Context, _, host string) (origin.Credentials, error) {
+	user, secret, err := a(host)
+	return origin.Credentials{Host: host, Username: user, Secret: secret}, err
+}
+
+// gauge tells a meter what containerd says of its progress. Its events come one after the other.
+type gauge struct {
+	meter *registry.Meter
+	at    map[string]int64
+}
+
+func (g gauge) read(p transfer.Progress) {
+	if p.Desc == nil || !images.IsLayerType(p.Desc.MediaType) {
+		return
+	}
+	digest := p.Desc.Digest.String()
+	g.meter.Expect(digest, p.Desc.Size)
+	switch p.Event {
+	case "downloading":
+		g.meter.At(digest, p.Progress, int(max(p.Progress-g.at[digest], 0)))
+		g.at[digest] = p.Progress
+	case "complete", "already exists", "extracting", "extracted":
+		g.meter.At(digest, p.Desc.Size, int(max(p.Desc.Size-g.at[digest], 0)))
+		g.at[digest] = p.Desc.Size
+		g.meter.Done(digest)
+	}
+}
