@@ -121,6 +121,68 @@ func TestContainerLogs(t *testing.T) {
 	}
 }
 
+// TestStats: what a pod takes of disks and its network is told when it is asked for, and follows what it does.
+func TestStats(t *testing.T) {
+	n := newNode(t)
+	address := freeAddress(t)
+	n.write("a.yaml", inContainer(manifest("a", "Always", "dd if=/dev/zero of=/own bs=1M count=2; dd if=/dev/zero of=/v/f bs=1M count=3; echo logged; sync; sleep 1000 & sleep 1001; :",
+		"volumes: [{name: v, emptyDir: {}}]"), "volumeMounts: [{name: v, mountPath: /v}]"))
+	n.serve("--listen=" + address)
+	n.ready("a-n")
+	n.await("what it takes", func() error {
+		answer, err := http.Get("http://" + address + "/stats/summary")
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		type fs struct{ UsedBytes, CapacityBytes, AvailableBytes, InodesUsed uint64 }
+		var s struct {
+			Node struct {
+				Fs      fs
+				Runtime struct{ ImageFs, ContainerFs fs }
+				Rlimit  struct{ MaxPID, CurProc int64 }
+			}
+			Pods []struct {
+				Containers []struct{ Rootfs, Logs fs }
+				Volume     []struct {
+					Name string
+					fs
+				}
+				Storage fs `json:"ephemeral-storage"`
+				Network struct {
+					Name    string
+					RxBytes *uint64
+				}
+				Process struct {
+					Count int `json:"process_count"`
+				} `json:"process_stats"`
+			}
+		}
+		text, err := io.ReadAll(answer.Body)
+		if err == nil {
+			err = json.Unmarshal(text, &s)
+		}
+		if err != nil {
+			return err
+		}
+		about := func(f fs, mebibytes uint64) bool {
+			return f.CapacityBytes > 0 && f.UsedBytes>>20 == mebibytes && f.InodesUsed > 0
+		}
+		if len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 || len(s.Pods[0].Volume) != 1 {
+			return fmt.Errorf("%s", text)
+		}
+		p := s.Pods[0]
+		if c := p.Containers[0]; !about(c.Rootfs, 2) || c.Logs.UsedBytes == 0 || !about(p.Volume[0].fs, 3) || !about(p.Storage, 5) ||
+			p.Process.Count != 3 || p.Network.Name != "eth0" || p.Network.RxBytes == nil {
+			return fmt.Errorf("%s", text)
+		}
+		if s.Node.Fs.UsedBytes == 0 || s.Node.Runtime.ImageFs.UsedBytes == 0 || s.Node.Runtime.ContainerFs.UsedBytes < 2<<20 || s.Node.Rlimit.CurProc == 0 {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+}
+
 // TestPrometheus: Debian's Prometheus scrapes podrun, over TLS and with its token.
 func TestPrometheus(t *testing.T) {
 	n := newNode(t)

@@ -50,7 +50,7 @@ var rooms = map[string]room{
 	"internal/metrics":             {imports: "pod manifest relist gc"},
 	"internal/glance":              {pure: true, imports: "pod manifest"},
 	"internal/api":                 {imports: "glance"},
-	"internal/stats":               {imports: "cgroup host ocispec"},
+	"internal/stats":               {imports: "cgroup host ocispec disk pod"},
 	"internal/events":              {imports: "pod layout host", pureFiles: "record.go"},
 	"internal/probe":               {imports: "pod env runtime", pureFiles: "tally.go"},
 	"internal/reconcile":           {imports: "pod env plan manifest relist runtime status probe"},

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/host"
@@ -31,7 +33,8 @@ type desk struct {
 	files   *status.Files
 	metrics *metrics.Metrics
 	server  *api.Server
-	keeper  *gc.Keeper // nil where the runtime was given
+	keeper  *gc.Keeper   // nil where the runtime was given
+	disks   *stats.Disks // likewise
 
 	mu      sync.Mutex
 	desired manifest.Desired
@@ -64,7 +67,7 @@ func (d *desk) want(now manifest.Desired) {
 
 // run answers until ctx ends.
 func (d *desk) run(ctx context.Context, r *relist.Relister) error {
-	n := node{desk: d, Relister: r, summary: d.o.summary()}
+	n := node{desk: d, Relister: r, summary: d.o.summary(d.disks)}
 	d.metrics.Watch(n)
 	address := ""
 	if a := d.server.Address(); a != nil {
@@ -72,7 +75,7 @@ func (d *desk) run(ctx context.Context, r *relist.Relister) error {
 	}
 	d.o.Log.Info("answering HTTP", "socket", d.o.Dirs.Socket(), "listen", address)
 	return d.server.Run(ctx, api.NewHandler(api.Options{
-		Node: n, Metrics: d.metrics.Handler(), Resource: metrics.Resource(n.Summary, d.o.Log), Events: n.Events, Log: d.o.Log,
+		Node: n, Metrics: d.metrics.Handler(), Resource: metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, d.o.Log), Events: n.Events, Log: d.o.Log,
 	}))
 }
 
@@ -104,21 +107,33 @@ func (n node) Events() ([]v1.Event, error) {
 }
 
 // Summary implements api.Node.
-func (n node) Summary() (*kubelet.Summary, error) {
+func (n node) Summary(ctx context.Context, whole bool) (*kubelet.Summary, error) {
 	pods, err := n.Pods()
 	if err != nil {
 		return nil, err
+	}
+	if whole {
+		return n.summary.Whole(ctx, pods, time.Now())
 	}
 	return n.summary.Summary(pods, time.Now())
 }
 
 // summary makes what reads what is taken. Where there are no cgroups to be read, containers are left out.
-func (o Options) summary() *stats.Stats {
+func (o Options) summary(disks *stats.Disks) *stats.Stats {
 	taken := func(string) (cgroup.Usage, error) { return cgroup.Usage{}, cgroup.ErrNoUsage }
+	processes := func(string) ([]int, error) { return nil, cgroup.ErrNoUsage }
 	if tree, err := cgroup.Open(); err == nil {
-		taken = tree.Usage
+		taken, processes = tree.Usage, tree.Processes
 	}
-	return stats.New(stats.Options{Node: o.NodeName, Usage: taken, Machine: host.ReadUsage})
+	return stats.New(stats.Options{Node: o.NodeName, Usage: taken, Machine: host.ReadUsage, Processes: processes, Links: host.Links, Disks: disks})
+}
+
+// disks are what is told of disks, as far as containerd says where it has images.
+func (h *house) disks() *stats.Disks {
+	r, dirs := h.conn.Runtime, h.o.Dirs
+	meter := disk.New(dirs, r)
+	return &stats.Disks{Taken: meter.Taken, Dir: meter.VolumeDir, Images: r.ImagesSize, FS: host.ReadFS,
+		Data: dirs.Root, Logs: dirs.Log, Root: cmp.Or(r.ImageRoot(), dirs.Root)}
 }
 
 // Health implements api.Node: podrun does its work, and reaches containerd.

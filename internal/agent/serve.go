@@ -64,7 +64,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	if h.conn != nil {
-		d.keeper = h.newKeeper()
+		d.keeper, d.disks = h.newKeeper(), h.disks()
 	}
 	h.loop.StopAll = stopPods
 	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }

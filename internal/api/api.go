@@ -3,12 +3,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,8 +26,9 @@ type Node interface {
 	Ready() []Check
 	// Pods are the pods with their statuses.
 	Pods() ([]v1.Pod, error)
-	// Summary is what pods and the machine take. Where not all can be read there is an error beside it.
-	Summary() (*kubelet.Summary, error)
+	// Summary is what pods and the machine take of processors and memory; with whole, of disks and networks too,
+	// which are measured then. Where not all can be read there is an error beside it.
+	Summary(ctx context.Context, whole bool) (*kubelet.Summary, error)
 	// Log writes a container's log to out, as it comes. ErrNotFound and ErrNotYet say why there is none.
 	Log(ctx context.Context, want LogRequest, out io.Writer) error
 }
@@ -61,7 +64,7 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) { pods(w, o) })
 	mux.Handle("/metrics", o.Metrics)
 	mux.Handle("/metrics/resource", o.Resource)
-	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, _ *http.Request) { summary(w, o) })
+	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { summary(w, r, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o) })
 	newPage(o).answers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,8 +128,16 @@ func pods(w http.ResponseWriter, o Options) {
 	answer(w, o, "pods", list, err)
 }
 
-func summary(w http.ResponseWriter, o Options) {
-	all, err := o.Node.Summary()
+// summary answers with the kubelet's parameter only_cpu_and_memory, which keeps disks from being measured.
+func summary(w http.ResponseWriter, r *http.Request, o Options) {
+	const only = "only_cpu_and_memory"
+	text := r.URL.Query().Get(only)
+	less, err := strconv.ParseBool(cmp.Or(text, "false"))
+	if err != nil {
+		http.Error(w, only+"="+strconv.Quote(text)+" cannot be used", http.StatusBadRequest)
+		return
+	}
+	all, err := o.Node.Summary(r.Context(), !less)
 	if all != nil && err != nil {
 		o.Log.Debug("not all that is taken could be read", "why", err)
 		err = nil

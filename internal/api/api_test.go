@@ -29,8 +29,12 @@ type told struct {
 func (n told) Health() []Check         { return n.health }
 func (n told) Ready() []Check          { return n.ready }
 func (n told) Pods() ([]v1.Pod, error) { return n.pods, n.err }
-func (n told) Summary() (*kubelet.Summary, error) {
-	return &kubelet.Summary{Node: kubelet.NodeStats{NodeName: "n"}, Pods: []kubelet.PodStats{}}, n.err
+func (n told) Summary(_ context.Context, whole bool) (*kubelet.Summary, error) {
+	s := &kubelet.Summary{Node: kubelet.NodeStats{NodeName: "n"}, Pods: []kubelet.PodStats{}}
+	if whole {
+		s.Node.Fs = &kubelet.FsStats{}
+	}
+	return s, n.err
 }
 
 // Log tells what was asked for, in the place of a log.
@@ -92,7 +96,9 @@ func TestAnswers(t *testing.T) {
 		{"one left out", "GET", "/readyz?exclude=manifests", told{ready: bad}, 200, "ok"},
 		{"metrics", "GET", "/metrics", told{}, 200, "a_metric 1\n"},
 		{"resource metrics", "GET", "/metrics/resource", told{}, 200, "taken 1\n"},
-		{"stats", "GET", "/stats/summary", told{err: errors.New("the machine is not read")}, 200, `{"node":{"nodeName":"n",…`},
+		{"stats", "GET", "/stats/summary", told{err: errors.New("the machine is not read")}, 200, `{"node":{"nodeName":"n","startTime":null,"fs":…`},
+		{"stats of processors and memory", "GET", "/stats/summary?only_cpu_and_memory=true", told{}, 200, `{"node":{"nodeName":"n","startTime":null},"pods":[]}`},
+		{"stats of what", "GET", "/stats/summary?only_cpu_and_memory=perhaps", told{}, 400, "only_cpu_and_memory=\"perhaps\" cannot be used\n"},
 		{"no pods", "GET", "/pods", told{}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
 		{"pods", "GET", "/pods", told{pods: []v1.Pod{web}}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
 		{"pods cannot be told", "GET", "/pods", told{err: errors.New("broken")}, 500, "the pods cannot be told: broken\n"},

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -74,7 +75,7 @@ func (p page) rows() ([]row, error) {
 // taken is what pods take, by UID. Without, columns stay empty.
 func (p page) taken() map[string]kubelet.PodStats {
 	out := map[string]kubelet.PodStats{}
-	if all, _ := p.o.Node.Summary(); all != nil {
+	if all, _ := p.o.Node.Summary(context.Background(), false); all != nil {
 		for _, one := range all.Pods {
 			out[one.PodRef.UID] = one
 		}

@@ -18,6 +18,13 @@ type Usage struct {
 	// Memory is all memory in bytes, with the files' that are cached; WorkingSet is Memory without what of
 	// these was not used lately, which the kubelet calls so too.
 	Memory, WorkingSet int64
+	// RSS is anonymous memory in bytes.
+	RSS int64
+	// PageFaults and MajorPageFaults, those that had to read, are counted since the cgroup was made.
+	PageFaults, MajorPageFaults int64
+	// Swap is what of its memory has been swapped out, SwapLimit how much may be, in bytes; -1: not known, and
+	// no limit.
+	Swap, SwapLimit int64
 }
 
 // ErrNoUsage says that the machine's cgroups do not count.
@@ -49,6 +56,8 @@ func unifiedUsage(dir string) (u Usage, err error) {
 	}
 	stat, err := keyed(filepath.Join(dir, "memory.stat"))
 	u.WorkingSet = max(u.Memory-stat["inactive_file"], 0)
+	u.RSS, u.PageFaults, u.MajorPageFaults = stat["anon"], stat["pgfault"], stat["pgmajfault"]
+	u.Swap, u.SwapLimit = optional(filepath.Join(dir, "memory.swap.current")), optional(filepath.Join(dir, "memory.swap.max"))
 	return u, err
 }
 
@@ -67,7 +76,74 @@ func (t *Tree) usageV1(path string) (u Usage, err error) {
 	}
 	stat, err := keyed(filepath.Join(memory, path, "memory.stat"))
 	u.WorkingSet = max(u.Memory-stat["total_inactive_file"], 0)
+	u.RSS, u.PageFaults, u.MajorPageFaults = stat["total_rss"], stat["total_pgfault"], stat["total_pgmajfault"]
+	u.Swap, u.SwapLimit = -1, -1
+	if swap, ok := stat["total_swap"]; ok {
+		u.Swap = swap
+		// This version limits memory and swap together.
+		both, own := stat["hierarchical_memsw_limit"], stat["hierarchical_memory_limit"]
+		if both > 0 && both < noLimit {
+			u.SwapLimit = max(both-own, 0)
+		}
+	}
 	return u, err
+}
+
+// noLimit is less than what version 1 says where there is no limit, which depends on the size of a page.
+const noLimit = 1 << 62
+
+// optional reads a file of one number; -1: it is not there, or has none.
+func optional(path string) int64 {
+	n, err := number(path)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// Processes are those in the cgroup at path and below it. The error is fs.ErrNotExist for one that is not there.
+func (t *Tree) Processes(path string) ([]int, error) {
+	mount := t.unified
+	for _, controller := range []string{"cpuacct", "memory", "pids"} {
+		if mount == "" {
+			mount = t.mounts[controller]
+		}
+	}
+	if mount == "" {
+		return nil, ErrNoUsage
+	}
+	pids, err := processes(filepath.Join(mount, path))
+	if err != nil {
+		return nil, fmt.Errorf("reading the processes of cgroup %s: %w", path, err)
+	}
+	return pids, nil
+}
+
+func processes(dir string) ([]int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, line := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(line); err == nil {
+			out = append(out, pid)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		below, err := processes(filepath.Join(dir, e.Name()))
+		if err == nil { // else it has just gone
+			out = append(out, below...)
+		}
+	}
+	return out, nil
 }
 
 // number reads a file of one number.

@@ -43,7 +43,7 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 		if err != nil {
 			return pod.Usage{}, fmt.Errorf("measuring volume %q: %w", v.Name, err)
 		}
-		out.Volumes[v.Name] = used
+		out.Volumes[v.Name] = used.Bytes
 	}
 	if limits.Whole == nil {
 		return out, nil
@@ -53,32 +53,36 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 		if err != nil {
 			return pod.Usage{}, fmt.Errorf("measuring container %s: %w", c.Name, err)
 		}
-		out.Containers[c.Name] = used
+		out.Containers[c.Name] = used.Bytes
 	}
 	return out, nil
 }
 
 // container is what the logs of all instances of a container take, and the root filesystem of its newest.
-func (m *Meter) container(ctx context.Context, p *v1.Pod, name string, instances []pod.Container) (int64, error) {
+func (m *Meter) container(ctx context.Context, p *v1.Pod, name string, instances []pod.Container) (pod.Space, error) {
+	total, err := m.logs(ctx, p, name)
+	if i := slices.IndexFunc(instances, func(c pod.Container) bool { return c.Name == name }); err == nil && i >= 0 {
+		var used pod.Space
+		used, err = m.layers.LayerSize(ctx, instances[i].ID)
+		total = total.Add(used)
+	}
+	return total, err
+}
+
+// logs is what the logs of all instances of a container take.
+func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, error) {
 	// What it wrote is in the raw logs until it is in the others.
 	dirs, err := filepath.Glob(filepath.Join(m.dirs.Pod(p.UID), "log."+name+".*"))
 	if err != nil {
-		return 0, err
+		return pod.Space{}, err
 	}
-	var total int64
+	var total pod.Space
 	for _, dir := range append(dirs, filepath.Dir(m.dirs.ContainerLog(pod.KeyOf(p), p.UID, name, 0))) {
 		used, err := size(ctx, dir)
 		if err != nil {
-			return 0, err
+			return pod.Space{}, err
 		}
-		total += used
-	}
-	if i := slices.IndexFunc(instances, func(c pod.Container) bool { return c.Name == name }); i >= 0 {
-		used, err := m.layers.LayerSize(ctx, instances[i].ID)
-		if err != nil {
-			return 0, err
-		}
-		total += used
+		total = total.Add(used)
 	}
 	return total, nil
 }
@@ -102,16 +106,16 @@ func (m *Meter) Evict(uid pod.UID, why string) error {
 
 // size is how much of the disk the files below dir take, each once however many names it has. Links are not
 // followed, and what is mounted there is not counted. A directory that is not there takes nothing.
-func size(ctx context.Context, dir string) (int64, error) {
+func size(ctx context.Context, dir string) (pod.Space, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return pod.Space{}, nil
 	}
 	if err != nil {
-		return 0, err
+		return pod.Space{}, err
 	}
 	defer root.Close()
-	var total int64
+	var total pod.Space
 	var dev uint64
 	seen := map[uint64]bool{}
 	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
@@ -144,7 +148,7 @@ func size(ctx context.Context, dir string) (int64, error) {
 		if st.Nlink > 1 {
 			seen[st.Ino] = true
 		}
-		total += st.Blocks * 512
+		total = total.Add(pod.Space{Bytes: st.Blocks * 512, Files: 1})
 		return nil
 	})
 	return total, err

@@ -18,12 +18,12 @@ import (
 // layers are the sizes of instances' root filesystems.
 type layers map[string]int64
 
-func (l layers) LayerSize(_ context.Context, id string) (int64, error) {
+func (l layers) LayerSize(_ context.Context, id string) (pod.Space, error) {
 	size, ok := l[id]
 	if !ok {
-		return 0, errors.New("asked about " + id)
+		return pod.Space{}, errors.New("asked about " + id)
 	}
-	return size, nil
+	return pod.Space{Bytes: size, Files: 1}, nil
 }
 
 func write(t *testing.T, path string, size int) {

@@ -23,6 +23,8 @@ func Resource(summary func() (*kubelet.Summary, error), log *slog.Logger) http.H
 		memory:  described("container_memory_working_set_bytes", "Working set of a container.", of...),
 		started: described("container_start_time_seconds", "When a container started, in seconds since the epoch.", of...),
 		podCPU:  described("pod_cpu_usage_seconds_total", "Processor time that a pod has taken, in core-seconds.", of[1:]...), podMemory: described("pod_memory_working_set_bytes", "Working set of a pod.", of[1:]...),
+		swap: described("container_swap_usage_bytes", "What of a container's memory has been swapped out.", of...), swapLimit: described("container_swap_limit_bytes", "How much of a container's memory may be swapped out.", of...),
+		podSwap: described("pod_swap_usage_bytes", "What of a pod's memory has been swapped out.", of[1:]...), nodeSwap: described("node_swap_usage_bytes", "What of the machine's memory has been swapped out."),
 		nodeCPU: described("node_cpu_usage_seconds_total", "Processor time that the machine has taken, in core-seconds."), nodeMemory: described("node_memory_working_set_bytes", "Working set of the machine."),
 	})
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)})
@@ -33,11 +35,12 @@ type resource struct {
 	summary                                                              func() (*kubelet.Summary, error)
 	log                                                                  *slog.Logger
 	failed, cpu, memory, started, podCPU, podMemory, nodeCPU, nodeMemory *prometheus.Desc
+	swap, swapLimit, podSwap, nodeSwap                                   *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (r *resource) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{r.failed, r.cpu, r.memory, r.started, r.podCPU, r.podMemory, r.nodeCPU, r.nodeMemory} {
+	for _, d := range []*prometheus.Desc{r.failed, r.cpu, r.memory, r.started, r.podCPU, r.podMemory, r.nodeCPU, r.nodeMemory, r.swap, r.swapLimit, r.podSwap, r.nodeSwap} {
 		out <- d
 	}
 }
@@ -62,11 +65,24 @@ func (r *resource) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.NewMetricWithTimestamp(m.Time.Time, prometheus.MustNewConstMetric(memory, prometheus.GaugeValue, float64(*m.WorkingSetBytes), labels...))
 		}
 	}
+	swapped := func(s *kubelet.SwapStats, usage, limit *prometheus.Desc, labels ...string) {
+		if s == nil || s.SwapUsageBytes == nil {
+			return
+		}
+		out <- prometheus.NewMetricWithTimestamp(s.Time.Time, prometheus.MustNewConstMetric(usage, prometheus.GaugeValue, float64(*s.SwapUsageBytes), labels...))
+		if limit != nil && s.SwapAvailableBytes != nil {
+			most := float64(*s.SwapUsageBytes + *s.SwapAvailableBytes)
+			out <- prometheus.NewMetricWithTimestamp(s.Time.Time, prometheus.MustNewConstMetric(limit, prometheus.GaugeValue, most, labels...))
+		}
+	}
 	taken(all.Node.CPU, all.Node.Memory, r.nodeCPU, r.nodeMemory)
+	swapped(all.Node.Swap, r.nodeSwap, nil)
 	for _, p := range all.Pods {
 		taken(p.CPU, p.Memory, r.podCPU, r.podMemory, p.PodRef.Namespace, p.PodRef.Name)
+		swapped(p.Swap, r.podSwap, nil, p.PodRef.Namespace, p.PodRef.Name)
 		for _, c := range p.Containers {
 			taken(c.CPU, c.Memory, r.cpu, r.memory, c.Name, p.PodRef.Namespace, p.PodRef.Name)
+			swapped(c.Swap, r.swap, r.swapLimit, c.Name, p.PodRef.Namespace, p.PodRef.Name)
 			out <- prometheus.MustNewConstMetric(r.started, prometheus.GaugeValue, float64(c.StartTime.UnixNano())/1e9, c.Name, p.PodRef.Namespace, p.PodRef.Name)
 		}
 	}

@@ -55,6 +55,12 @@ func OnDisk(v *v1.Volume) bool {
 	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 }
 
+// Space is what something takes of a file system.
+type Space struct{ Bytes, Files int64 }
+
+// Add is the space of both.
+func (s Space) Add(o Space) Space { return Space{s.Bytes + o.Bytes, s.Files + o.Files} }
+
 // Usage is what a pod takes of the machine's disk, in bytes, as far as it was measured.
 type Usage struct {
 	// Volumes are emptyDirs, Containers the layers of root filesystems and the logs, by name.

@@ -103,9 +103,9 @@ type Containers interface {
 
 // Layers tells how much of the machine's disk instances take.
 type Layers interface {
-	// LayerSize is how many bytes an instance's own part of its root filesystem takes; 0 for one that is
+	// LayerSize is what an instance's own part of its root filesystem takes; nothing for one that is
 	// gone. It may take long.
-	LayerSize(ctx context.Context, id string) (int64, error)
+	LayerSize(ctx context.Context, id string) (pod.Space, error)
 }
 
 // Image is an image that is present and unpacked.

@@ -1,8 +1,11 @@
-// Package stats tells what pods and the machine take of processors and memory, in the kubelet's types. It reads
-// cgroups when it is asked, and remembers only what a rate needs. It limits nothing.
+// Package stats tells what pods and the machine take, in the kubelet's types: processors and memory from cgroups,
+// and, only when it is asked for, disks and networks. It remembers what a rate needs, and for some seconds what was
+// measured of disks. It limits nothing.
 package stats
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"path"
 	"strings"
@@ -16,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/pod"
 )
 
 // Options make Stats.
@@ -25,6 +29,12 @@ type Options struct {
 	Usage func(path string) (cgroup.Usage, error)
 	// Machine reads what the machine has taken.
 	Machine func() (host.Usage, error)
+	// Processes are those of the cgroup at a path; Links the network interfaces that a process sees, 0 for the
+	// machine's.
+	Processes func(path string) ([]int, error)
+	Links     func(pid int) ([]host.Link, error)
+	// Disks is nil where nothing is known of them.
+	Disks *Disks
 }
 
 // Stats tells what is taken. Its methods may be used at the same time.
@@ -33,6 +43,7 @@ type Stats struct {
 	mu sync.Mutex
 	// before is, by cgroup, what a rate is reckoned from.
 	before map[string]sample
+	disks  *storage // nil: nothing is known of them
 }
 
 type sample struct {
@@ -42,7 +53,13 @@ type sample struct {
 }
 
 // New returns stats that know no rates yet.
-func New(o Options) *Stats { return &Stats{o: o, before: map[string]sample{}} }
+func New(o Options) *Stats {
+	s := &Stats{o: o, before: map[string]sample{}}
+	if o.Disks != nil {
+		s.disks = &storage{Disks: *o.Disks, pods: map[pod.UID]measured{}}
+	}
+	return s
+}
 
 // rateOver is over how long a rate is reckoned at least.
 const rateOver = time.Second
@@ -50,8 +67,44 @@ const rateOver = time.Second
 // machine is what stands for the machine among cgroups.
 const machine = ""
 
-// Summary tells of the machine and of the pods that run. What cannot be read is left out; err says why the machine
-// could not be.
+// Whole is Summary with what pods take of disks and networks, and how many processes they have. The error says what
+// could not be measured and is left out.
+func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubelet.Summary, error) {
+	out, err := s.Summary(pods, now)
+	if links, linksErr := s.o.Links(0); linksErr == nil {
+		out.Node.Network = network(links, now)
+	} else {
+		err = errors.Join(err, linksErr)
+	}
+	for i := range pods {
+		for j := range out.Pods {
+			if out.Pods[j].PodRef.UID == string(pods[i].UID) {
+				s.inside(&pods[i], running(&pods[i]), now, &out.Pods[j])
+			}
+		}
+	}
+	if s.disks == nil {
+		return out, err
+	}
+	return out, errors.Join(err, s.disks.add(ctx, pods, out))
+}
+
+// running are the cgroups of a pod's running containers.
+func running(p *v1.Pod) []string {
+	var out []string
+	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for _, c := range all {
+			if c.State.Running != nil {
+				_, id, _ := strings.Cut(c.ContainerID, "://")
+				out = append(out, path.Join(ocispec.CgroupParent(p), id))
+			}
+		}
+	}
+	return out
+}
+
+// Summary tells of the machine and of the pods that run, by processors and memory. What cannot be read is left out;
+// err says why the machine could not be.
 func (s *Stats) Summary(pods []v1.Pod, now time.Time) (*kubelet.Summary, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,6 +114,11 @@ func (s *Stats) Summary(pods []v1.Pod, now time.Time) (*kubelet.Summary, error) 
 	if err == nil {
 		out.Node.StartTime = metav1.Time{Time: whole.Since}
 		out.Node.CPU, out.Node.Memory = s.taken(machine, cgroup.Usage{CPU: whole.CPU, Memory: whole.Memory, WorkingSet: whole.WorkingSet}, whole.Total, now)
+		out.Node.Memory.RSSBytes, out.Node.Memory.PageFaults, out.Node.Memory.MajorPageFaults = nil, nil, nil // the machine's are not known
+		out.Node.Swap = swap(whole.Swap, whole.SwapTotal, now)
+		if whole.Threads > 0 {
+			out.Node.Rlimit = &kubelet.RlimitStats{Time: metav1.Time{Time: now}, NumOfRunningProcesses: &whole.Threads, MaxPID: &whole.MostThreads}
+		}
 	}
 	for i := range pods {
 		if p, ok := s.pod(&pods[i], now, seen); ok {
@@ -91,6 +149,7 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 			seen[own] = true
 			one := kubelet.ContainerStats{Name: c.Name, StartTime: c.State.Running.StartedAt}
 			one.CPU, one.Memory = s.taken(own, usage, limitOf(p, c.Name), now)
+			one.Swap = swap(usage.Swap, usage.SwapLimit, now)
 			out.Containers = append(out.Containers, one)
 		}
 	}
@@ -100,8 +159,21 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 	if usage, err := s.o.Usage(parent); err == nil {
 		seen[parent] = true
 		out.CPU, out.Memory = s.taken(parent, usage, 0, now)
+		out.Swap = swap(usage.Swap, usage.SwapLimit, now)
 	}
 	return out, true
+}
+
+// swap words what of memory has been swapped out; nil where it is not counted. A limit below 0 is none.
+func swap(used, limit int64, now time.Time) *kubelet.SwapStats {
+	if used < 0 {
+		return nil
+	}
+	out := &kubelet.SwapStats{Time: metav1.Time{Time: now}, SwapUsageBytes: new(uint64(used))}
+	if limit >= 0 {
+		out.SwapAvailableBytes = new(uint64(max(limit-used, 0)))
+	}
+	return out
 }
 
 // limitOf is a container's limit of memory in bytes; 0: none.
@@ -122,7 +194,8 @@ func (s *Stats) taken(path string, u cgroup.Usage, available int64, now time.Tim
 	at := metav1.Time{Time: now}
 	total, used, working := uint64(u.CPU), uint64(u.Memory), uint64(u.WorkingSet)
 	cpu := &kubelet.CPUStats{Time: at, UsageCoreNanoSeconds: &total}
-	memory := &kubelet.MemoryStats{Time: at, UsageBytes: &used, WorkingSetBytes: &working}
+	memory := &kubelet.MemoryStats{Time: at, UsageBytes: &used, WorkingSetBytes: &working,
+		RSSBytes: new(uint64(u.RSS)), PageFaults: new(uint64(u.PageFaults)), MajorPageFaults: new(uint64(u.MajorPageFaults))}
 	if available > 0 {
 		left := uint64(max(available-u.WorkingSet, 0))
 		memory.AvailableBytes = &left

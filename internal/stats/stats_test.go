@@ -31,7 +31,7 @@ func TestSummary(t *testing.T) {
 	}
 	done := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job-n", Namespace: "default", UID: "u2"}}
 	taken := map[string]cgroup.Usage{
-		"/podrun/burstable/podu1": {CPU: time.Second, Memory: 700, WorkingSet: 600}, "/podrun/burstable/podu1/ida": {CPU: time.Second, Memory: 500, WorkingSet: 400},
+		"/podrun/burstable/podu1": {CPU: time.Second, Memory: 700, WorkingSet: 600, Swap: -1}, "/podrun/burstable/podu1/ida": {CPU: time.Second, Memory: 500, WorkingSet: 400, RSS: 50, PageFaults: 5, MajorPageFaults: 1, Swap: 10, SwapLimit: 100},
 	}
 	s := New(Options{
 		Node: "n",
@@ -42,7 +42,7 @@ func TestSummary(t *testing.T) {
 			return cgroup.Usage{}, fs.ErrNotExist // b has just ended
 		},
 		Machine: func() (host.Usage, error) {
-			return host.Usage{Since: began, CPU: 9 * time.Second, Memory: 5000, WorkingSet: 3000, Total: 8000}, nil
+			return host.Usage{Since: began, CPU: 9 * time.Second, Memory: 5000, WorkingSet: 3000, Total: 8000, Swap: 1, SwapTotal: 9, Threads: 3, MostThreads: 300}, nil
 		},
 	})
 	at := func(now time.Time, want string) {
@@ -55,10 +55,12 @@ func TestSummary(t *testing.T) {
 	}
 	now := began.Add(time.Minute)
 	at(now, `{"node":{"nodeName":"n","startTime":"2026-01-02T03:04:05Z",`+
-		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":9000000000},"memory":{"time":"2026-01-02T03:05:05Z","availableBytes":5000,"usageBytes":5000,"workingSetBytes":3000}},`+
+		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":9000000000},"memory":{"time":"2026-01-02T03:05:05Z","availableBytes":5000,"usageBytes":5000,"workingSetBytes":3000},`+
+		`"rlimit":{"time":"2026-01-02T03:05:05Z","maxpid":300,"curproc":3},"swap":{"time":"2026-01-02T03:05:05Z","swapAvailableBytes":8,"swapUsageBytes":1}},`+
 		`"pods":[{"podRef":{"name":"web-n","namespace":"default","uid":"u1"},"startTime":"2026-01-02T03:04:05Z","containers":[{"name":"a","startTime":"2026-01-02T03:04:05Z",`+
-		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","availableBytes":600,"usageBytes":500,"workingSetBytes":400}}],`+
-		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","usageBytes":700,"workingSetBytes":600}}]}`)
+		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","availableBytes":600,"usageBytes":500,"workingSetBytes":400,"rssBytes":50,"pageFaults":5,"majorPageFaults":1},`+
+		`"swap":{"time":"2026-01-02T03:05:05Z","swapAvailableBytes":90,"swapUsageBytes":10}}],`+
+		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","usageBytes":700,"workingSetBytes":600,"rssBytes":0,"pageFaults":0,"majorPageFaults":0}}]}`)
 	// Half a processor for ten seconds; who asks again at once gets the same rate.
 	taken["/podrun/burstable/podu1/ida"] = cgroup.Usage{CPU: 6 * time.Second}
 	for _, later := range []time.Duration{10 * time.Second, 10*time.Second + 50*time.Millisecond} {

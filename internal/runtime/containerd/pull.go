@@ -78,7 +78,7 @@ func (r *Runtime) dropSpoilt(ctx context.Context, err error) bool {
 }
 
 func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (runtime.Image, error) {
-	pulled, err := r.fetch(ctx, named, logins, meter)
+	pulled, err := r.obtain(ctx, named, logins, meter)
 	if err == nil {
 		_, err = r.ready(ctx, pulled)
 	}
@@ -92,9 +92,9 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, logins regist
 	return runtime.Image{Name: pulled.Name, ID: imageID(pulled)}, nil
 }
 
-// fetch has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it:
+// obtain has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it:
 // it knows the registry's errors and what was spoilt.
-func (r *Runtime) fetch(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
+func (r *Runtime) obtain(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
 	if r.transfers() {
 		pulled, err := r.transfer(ctx, named, logins, meter)
 		if err == nil || ctx.Err() != nil {

@@ -323,17 +323,17 @@ func (r *Runtime) OnExec(f Command) {
 }
 
 // LayerSize returns what SetLayer said of the instance's container.
-func (r *Runtime) LayerSize(ctx context.Context, id string) (int64, error) {
+func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "LayerSize", id); err != nil {
-		return 0, err
+		return pod.Space{}, err
 	}
 	c := r.containers[id]
 	if c == nil {
-		return 0, nil
+		return pod.Space{}, nil
 	}
-	return r.layers[c.Name], nil
+	return pod.Space{Bytes: r.layers[c.Name], Files: 1}, nil
 }
 
 // SetLayer makes bytes the size of the root filesystems of the containers of that name.

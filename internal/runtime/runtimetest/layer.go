@@ -15,7 +15,10 @@ func testLayer(t *testing.T, s subject) {
 		t.Helper()
 		size, err := s.LayerSize(t.Context(), id)
 		must(t, err)
-		return size
+		if size.Bytes > 0 && size.Files == 0 {
+			t.Errorf("%d bytes in no file", size.Bytes)
+		}
+		return size.Bytes
 	}
 	const written = 3 << 20
 	before := size(c.ID)

@@ -1,0 +1,61 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/host"
+)
+
+// usualLink is the interface that the kubelet tells of first.
+const usualLink = "eth0"
+
+// network words what interfaces have carried; nil: there are none.
+func network(links []host.Link, now time.Time) *kubelet.NetworkStats {
+	if len(links) == 0 {
+		return nil
+	}
+	out := &kubelet.NetworkStats{Time: metav1.Time{Time: now}}
+	for _, l := range links {
+		one := kubelet.InterfaceStats{Name: l.Name, RxBytes: new(l.RxBytes), RxErrors: new(l.RxErrors), TxBytes: new(l.TxBytes), TxErrors: new(l.TxErrors)}
+		out.Interfaces = append(out.Interfaces, one)
+		if l.Name == usualLink {
+			out.InterfaceStats = one
+		}
+	}
+	if out.Name == "" { // then the one that carried most
+		out.InterfaceStats = slices.MaxFunc(out.Interfaces, func(a, b kubelet.InterfaceStats) int {
+			return cmp.Compare(*a.RxBytes+*a.TxBytes, *b.RxBytes+*b.TxBytes)
+		})
+	}
+	return out
+}
+
+// inside tells of a pod what is seen from its processes: how many they are, and its network where that is its own.
+func (s *Stats) inside(p *v1.Pod, cgroups []string, now time.Time, out *kubelet.PodStats) {
+	var count uint64
+	for _, path := range cgroups {
+		pids, err := s.o.Processes(path)
+		if err != nil {
+			continue // it has just ended
+		}
+		count += uint64(len(pids))
+		if p.Spec.HostNetwork || out.Network != nil || len(pids) == 0 {
+			continue
+		}
+		links, err := s.o.Links(pids[0])
+		if err != nil {
+			continue
+		}
+		// The kernel may have given the number to another process meanwhile.
+		if still, err := s.o.Processes(path); err == nil && slices.Contains(still, pids[0]) {
+			out.Network = network(links, now)
+		}
+	}
+	out.ProcessStats = &kubelet.ProcessStats{ProcessCount: &count}
+}

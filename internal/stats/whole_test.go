@@ -1,0 +1,161 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/disk"
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/pod"
+)
+
+// world is what Stats ask in the tests.
+type world struct {
+	measured int
+	taken    disk.Taken
+	err      error
+	pids     []int
+	links    []host.Link
+}
+
+func (w *world) options() Options {
+	fs := map[string]host.FS{
+		"/data": {Capacity: 1000, Free: 400, Available: 300, Files: 50, FilesFree: 20}, "/logs": {Capacity: 2000}, "/root": {Capacity: 3000}, "/v": {Capacity: 4000},
+	}
+	return Options{
+		Usage:     func(string) (cgroup.Usage, error) { return cgroup.Usage{}, nil },
+		Machine:   func() (host.Usage, error) { return host.Usage{}, nil },
+		Processes: func(string) ([]int, error) { return w.pids, nil },
+		Links: func(pid int) ([]host.Link, error) {
+			if pid == 0 {
+				return []host.Link{{Name: "ens3", RxBytes: 9}, {Name: "ens4", RxBytes: 7}}, nil
+			}
+			return w.links, nil
+		},
+		Disks: &Disks{
+			Taken:  func(context.Context, *v1.Pod) (disk.Taken, error) { w.measured++; return w.taken, w.err },
+			Dir:    func(*v1.Pod, *v1.Volume) string { return "/v" },
+			Images: func(context.Context) (pod.Space, error) { return pod.Space{Bytes: 70, Files: 7}, nil },
+			FS: func(path string) (host.FS, error) {
+				if f, ok := fs[path]; ok {
+					return f, nil
+				}
+				return host.FS{}, errors.New("asked about " + path)
+			},
+			Data: "/data", Logs: "/logs", Root: "/root",
+		},
+	}
+}
+
+// stored is a pod that runs with volumes of several kinds.
+func stored() v1.Pod {
+	p := v1.Pod{}
+	p.Namespace, p.Name, p.UID = "default", "web-n", "u1"
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", ContainerID: "containerd://ida", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+	p.Spec.Containers = []v1.Container{{Name: "a"}}
+	p.Spec.Volumes = []v1.Volume{
+		{Name: "e", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+		{Name: "c", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+		{Name: "h", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}}},
+	}
+	return p
+}
+
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{pids: []int{5, 6}, links: []host.Link{{Name: "eth0", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4}, {Name: "net1", RxBytes: 99}}, taken: disk.Taken{
+			Roots: map[string]pod.Space{"a": {Bytes: 10, Files: 1}}, Logs: map[string]pod.Space{"a": {Bytes: 20, Files: 2}},
+			Volumes: map[string]pod.Space{"e": {Bytes: 40, Files: 4}, "c": {Bytes: 80, Files: 8}},
+		}}
+		s := New(w.options())
+		pods := []v1.Pod{stored()}
+		look := func() *kubelet.Summary {
+			t.Helper()
+			got, err := s.Whole(t.Context(), pods, time.Now())
+			if err != nil || len(got.Pods) != 1 {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			return got
+		}
+		got := look()
+		is := func(what string, fs *kubelet.FsStats, capacity, used, files uint64) {
+			t.Helper()
+			if fs == nil || *fs.CapacityBytes != capacity || *fs.UsedBytes != used || *fs.InodesUsed != files {
+				t.Errorf("%s: %+v", what, fs)
+			}
+		}
+		p := got.Pods[0]
+		is("node", got.Node.Fs, 1000, 600, 30)
+		is("images", got.Node.Runtime.ImageFs, 3000, 70, 7)
+		is("containers", got.Node.Runtime.ContainerFs, 3000, 10, 1)
+		is("root", p.Containers[0].Rootfs, 3000, 10, 1)
+		is("logs", p.Containers[0].Logs, 2000, 20, 2)
+		is("pod", p.EphemeralStorage, 1000, 70, 7) // the claim is no part of it
+		if len(p.VolumeStats) != 2 || p.VolumeStats[0].PVCRef != nil || *p.VolumeStats[1].PVCRef != (kubelet.PVCReference{Name: "data", Namespace: "default"}) {
+			t.Fatalf("volumes %+v", p.VolumeStats)
+		}
+		is("volume e", &p.VolumeStats[0].FsStats, 4000, 40, 4)
+		is("volume c", &p.VolumeStats[1].FsStats, 4000, 80, 8)
+		if n := p.Network; n == nil || n.Name != "eth0" || *n.RxBytes != 1 || *n.RxErrors != 2 || *n.TxBytes != 3 || *n.TxErrors != 4 || len(n.Interfaces) != 2 {
+			t.Errorf("network %+v", n)
+		}
+		if n := got.Node.Network; n == nil || n.Name != "ens3" || len(n.Interfaces) != 2 {
+			t.Errorf("the machine's network %+v", n)
+		}
+		if *p.ProcessStats.ProcessCount != 2 {
+			t.Errorf("%d processes", *p.ProcessStats.ProcessCount)
+		}
+		// What was measured holds for a while, and a measurement that fails later leaves what it could.
+		time.Sleep(measuredFor / 2)
+		if look(); w.measured != 1 {
+			t.Errorf("measured %d times", w.measured)
+		}
+		time.Sleep(measuredFor)
+		w.taken.Roots["a"], w.err = pod.Space{Bytes: 11, Files: 1}, errors.New("a volume cannot be read")
+		got, err := s.Whole(t.Context(), pods, time.Now())
+		if !errors.Is(err, w.err) || w.measured != 2 {
+			t.Errorf("%v after %d measurements", err, w.measured)
+		}
+		is("root, later", got.Pods[0].Containers[0].Rootfs, 3000, 11, 1)
+	})
+}
+
+// TestWithoutItsOwnNetwork: the machine's network is not taken for a pod's, nor another process's.
+func TestWithoutItsOwnNetwork(t *testing.T) {
+	t.Parallel()
+	of := func(p v1.Pod, o Options) *kubelet.NetworkStats {
+		t.Helper()
+		got, err := New(o).Whole(t.Context(), []v1.Pod{p}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Pods[0].Network
+	}
+	w := &world{pids: []int{5}, links: []host.Link{{Name: "eth0"}}}
+	p := stored()
+	if of(p, w.options()) == nil {
+		t.Error("none of its own")
+	}
+	p.Spec.HostNetwork = true
+	if n := of(p, w.options()); n != nil {
+		t.Errorf("%+v", n)
+	}
+	o, all := w.options(), [][]int{{5}, {6}}
+	o.Processes = func(string) ([]int, error) { // 5 ends while it is looked at
+		now := all[0]
+		all = slices.Concat(all[1:], all[len(all)-1:])
+		return now, nil
+	}
+	if n := of(stored(), o); n != nil {
+		t.Errorf("%+v", n)
+	}
+}
