@@ -130,6 +130,12 @@ func (d Dirs) Devices() string { return filepath.Join(d.Run, "devices") }
 // SandboxUsers is where the namespace of a sandbox's own users is pinned, if it has any.
 func (d Dirs) SandboxUsers(id string) string { return filepath.Join(d.Sandboxes(), id, "user") }
 
+// ShimHomes is the directory of those of all shims that podrun started.
+func (d Dirs) ShimHomes() string { return filepath.Join(d.Run, "shims") }
+
+// ShimHome is the directory of the shim that podrun started for a sandbox.
+func (d Dirs) ShimHome(id string) string { return filepath.Join(d.ShimHomes(), id) }
+
 // Network is the directory of the bridge's address records.
 func (d Dirs) Network() string { return filepath.Join(d.Run, "network") }
 

@@ -22,6 +22,7 @@ import (
 // List implements runtime.Lister. It costs containerd two calls, however many pods there are.
 func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 	ctx = r.context(ctx)
+	r.nursery.Reap()
 	found, err := r.client.ContainerService().List(ctx)
 	if err != nil {
 		return nil, mapped("listing containers", err)

@@ -35,6 +35,12 @@ func (m *memo[K, V]) drop(key K) {
 	delete(m.of, key)
 }
 
+func (m *memo[K, V]) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.of)
+}
+
 // known is what was seen of instances: it gives containerd's events, which carry IDs only, their pods, and
 // a look at one pod the IDs to ask for.
 type known struct {

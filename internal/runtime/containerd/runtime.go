@@ -41,6 +41,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
+	shims "podrun.io/podrun/internal/shim"
 )
 
 // Defaults of Options.
@@ -132,6 +133,9 @@ type Runtime struct {
 	sandboxes *memo[string, sandbox.Record]
 	// shims has the addresses of shims by sandbox ID.
 	shims *memo[string, shim]
+	// models has, by the runtime's name, how containerd starts shims; nil: so that podrun does not.
+	models  *memo[string, *shims.Model]
+	nursery *shims.Nursery
 	// manifests has what was read of the revisions' manifests.
 	manifests *memo[pod.UID, savedPod]
 	// sizes has what the pods' cgroups were given last, as pod.SizeOf spells it.
@@ -191,6 +195,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
 		known:  newKnown(),
 		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
+		models: newMemo[string, *shims.Model](), nursery: shims.NewNursery(),
 		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](), sizes: newMemo[pod.UID, string](), endings: newMemo[string, pod.Ending](),
 	}
 	if err := r.detect(r.context(ctx)); err != nil {
@@ -209,7 +214,7 @@ func silence() *log.Entry {
 // Sweep removes what was cut off while it came or went, and what no list shows. For the start of a run
 // that has the directories to itself, or nearly: a pod that another run is just making is made again.
 func (r *Runtime) Sweep(ctx context.Context) error {
-	return errors.Join(r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx))
+	return errors.Join(r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes(ctx))
 }
 
 // Close ends the connection. Containers run on.
@@ -324,6 +329,9 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	r.sandboxes.drop(id)
 	r.shims.drop(id)
 	if err := r.dropRecord(r.context(ctx), id); err != nil {
+		return err
+	}
+	if err := r.endShim(ctx, id); err != nil {
 		return err
 	}
 	if err := r.Sandboxes.Remove(ctx, id); err != nil {

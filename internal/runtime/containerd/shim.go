@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,8 +17,9 @@ import (
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
 
-	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sandbox"
+	shims "podrun.io/podrun/internal/shim"
 )
 
 // shim is the process that serves all containers of a sandbox. Containers of one group share it anyway,
@@ -25,8 +28,12 @@ import (
 //
 // There is no call that tells the address: it is in a file of containerd's state, found through the
 // shim's working directory. If it cannot be read, containers are merely started more slowly.
+//
+// With the first shim as a model, podrun starts those of other sandboxes itself.
 type shim struct {
 	address string
+	// model is what the shim is to be started after; nil: it runs.
+	model *shims.Model
 	// recorded says that containerd has the sandbox's record.
 	recorded bool
 	// refused says that a start with the address failed: the sandbox does without.
@@ -36,30 +43,56 @@ type shim struct {
 // shimVersion is the oldest protocol of shims that can be shared so.
 const shimVersion = 3
 
-// sharedShim returns the shim that serves the sandbox; one without an address if there is none or it
-// cannot be shared.
-func (r *Runtime) sharedShim(ctx context.Context, sb pod.Sandbox) shim {
-	sandboxID := sb.ID
-	s, ok := r.shims.get(sandboxID)
-	if !r.sandboxStore || !ok || s.refused {
+// sharedShim returns the shim that serves the launch's sandbox, or one that is to be started for it; one without
+// an address if neither can be.
+func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
+	s, ok := r.shims.get(l.Sandbox.ID)
+	if !r.sandboxStore || s.refused {
 		return shim{}
 	}
-	conn, err := dial(ctx, strings.TrimPrefix(s.address, "ttrpc+"))
-	if err != nil {
-		// Its last container was removed and it has ended. The next start makes a new one.
-		r.shims.put(sandboxID, shim{recorded: s.recorded})
-		return shim{}
+	if path := shims.SocketOf(r.Dirs.ShimHome(l.Sandbox.ID)); !ok && path != "" {
+		s.address = shimProtocol + path // of before podrun was started again
 	}
-	conn.Close()
-	if !s.recorded {
-		if err := r.putRecord(ctx, sandboxID, map[string]string{labelPodUID: string(sb.UID)}); err != nil {
-			r.Log.Debug("no sandbox record", "sandbox", sandboxID, "why", err)
-			return shim{}
-		}
-		s.recorded = true
-		r.shims.put(sandboxID, s)
+	if s.address != "" && reaches(ctx, s.address) {
+		return s
+	}
+	// Its last container was removed and it has ended.
+	s.address = ""
+	if s.model, _ = r.models.get(l.handler.name); s.model != nil {
+		s.address = shimProtocol + s.model.Socket(l.group)
 	}
 	return s
+}
+
+// shimProtocol begins the addresses of shims that podrun started.
+const shimProtocol = "ttrpc+unix://"
+
+func reaches(ctx context.Context, address string) bool {
+	conn, err := dial(ctx, strings.TrimPrefix(address, "ttrpc+"))
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// readyShim begins to make what the launch's shim takes; the returned function waits for the rest.
+func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, err error) {
+	none := func() error { return nil }
+	if l.shim.address == "" {
+		return none, nil
+	}
+	if l.shim.model != nil {
+		if err := r.nursery.Start(l.shim.model, r.Dirs.ShimHome(l.Sandbox.ID), l.group, l.id); err != nil {
+			return nil, err
+		}
+	}
+	if l.shim.recorded {
+		return none, nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.putRecord(ctx, l.Sandbox.ID, map[string]string{labelPodUID: string(l.Sandbox.UID)}) }()
+	return func() error { return <-done }, nil
 }
 
 // joinShim names the shim in the request; both in the field for it and in runc's options, where older
@@ -87,27 +120,90 @@ func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	return nil
 }
 
-// learnShim finds the address of the shim that serves the instance whose process is pid.
+// learnShim keeps in mind which shim serves the instance whose process is pid.
 func (r *Runtime) learnShim(l *launch, pid int) {
 	was, _ := r.shims.get(l.Sandbox.ID)
-	if !r.sandboxStore || l.shim.address != "" || was.refused {
+	if l.shim.address != "" {
+		r.shims.put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
 		return
 	}
-	address, err := shimAddress(l.id, pid)
+	if !r.sandboxStore || was.refused {
+		return
+	}
+	parent, err := parentOf(pid)
+	if err != nil {
+		return // it has ended
+	}
+	address, err := shimAddress(l.id, parent)
 	if err != nil {
 		r.Log.Debug("the shim's address cannot be read", "container", l.id, "why", err)
 		return
 	}
 	r.shims.put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
+	if _, known := r.models.get(l.handler.name); known {
+		return
+	}
+	model, err := shims.ModelOf(parent, r.Address, r.Namespace, l.group, strings.TrimPrefix(address, shimProtocol))
+	if err != nil {
+		r.Log.Debug("containerd starts all shims", "runtime", l.handler.name, "why", err)
+	}
+	r.models.put(l.handler.name, model)
 }
 
-func shimAddress(id string, pid int) (string, error) {
-	parent, err := parentOf(pid)
-	if err != nil {
-		return "", err
+// endShim removes what there is of the shim that podrun started for a sandbox, of which no container is left.
+// As a rule it has ended with the last of them.
+func (r *Runtime) endShim(ctx context.Context, sandboxID string) error {
+	home := r.Dirs.ShimHome(sandboxID)
+	if _, err := os.Lstat(home); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	path := shims.SocketOf(home)
+	if path != "" && reaches(ctx, shimProtocol+path) {
+		ours := func(pid int) bool {
+			cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
+			return err == nil && cwd == home
+		}
+		if err := killShims(ours, "-namespace", r.Namespace, "-address", r.Address); err != nil {
+			return fmt.Errorf("ending the shim of sandbox %s: %w", sandboxID, err)
+		}
+	}
+	if err := os.Remove(path); err != nil && path != "" && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the socket of the shim of sandbox %s: %w", sandboxID, err)
+	}
+	if err := os.RemoveAll(home); err != nil {
+		return fmt.Errorf("removing the shim's directory of sandbox %s: %w", sandboxID, err)
+	}
+	r.nursery.Reap()
+	return nil
+}
+
+// sweepShimHomes ends the shims of sandboxes that are gone.
+func (r *Runtime) sweepShimHomes(ctx context.Context) error {
+	entries, err := os.ReadDir(r.Dirs.ShimHomes())
+	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for shims that are left: %w", err)
+	}
+	left, err := r.Sandboxes.List()
+	if err != nil {
+		return fmt.Errorf("looking for shims that are left: %w", err)
+	}
+	for _, e := range entries {
+		if slices.ContainsFunc(left, func(s sandbox.Record) bool { return s.ID == e.Name() }) {
+			continue
+		}
+		if err := r.endShim(ctx, e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func shimAddress(id string, shim int) (string, error) {
 	// The directory of the instance that the shim was started for, next to this one's.
-	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(parent), "cwd"))
+	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(shim), "cwd"))
 	if err != nil {
 		return "", err
 	}

@@ -50,7 +50,9 @@ type launch struct {
 	users uint32
 	// secrets are values that nobody may be told.
 	secrets []string
-	// shim serves the sandbox already; without an address the task gets one through its group.
+	// group is what containerd tells by which containers have the same shim.
+	group string
+	// shim serves the sandbox already, or is to be started; without an address the task gets one through its group.
 	shim shim
 }
 
@@ -78,6 +80,9 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 			// The shim may have ended, or this containerd cannot share one.
 			r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
 			r.shims.put(s.Sandbox.ID, shim{refused: true})
+			if l.shim.model != nil {
+				r.models.put(l.handler.name, nil)
+			}
 			l.shim = shim{}
 			err = r.launch(ctx, l)
 		}
@@ -119,7 +124,10 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{Start: s, id: containerID(instanceOf(s), generation), generation: generation, handler: h}
+	l := &launch{
+		Start: s, id: containerID(instanceOf(s), generation), generation: generation, handler: h,
+		group: string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
+	}
 	home, err := r.sandboxRecord(s.Sandbox.ID)
 	if err != nil {
 		return nil, err
@@ -158,7 +166,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	}
 	input := ocispec.Input{
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
-		Group:      string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
+		Group:      l.group,
 		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, PID: home.PID, Shm: home.Shm, User: home.User, FirstUser: home.FirstUser},
 		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(),
 		Machine: machine,
@@ -182,7 +190,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if l.spec, err = json.Marshal(public); err != nil {
 		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
 	}
-	l.shim = r.sharedShim(ctx, s.Sandbox)
+	l.shim = r.sharedShim(ctx, l)
 	return l, nil
 }
 
@@ -280,7 +288,14 @@ func (e encoded) GetValue() []byte   { return e.value }
 var _ typeurl.Any = encoded{}
 
 func (r *Runtime) runTask(ctx context.Context, l *launch) error {
+	shimReady, err := r.readyShim(ctx, l)
+	if err != nil {
+		return err
+	}
 	rootfs, err := r.rootfs(ctx, l)
+	if unready := shimReady(); err == nil {
+		err = unready
+	}
 	if err != nil {
 		return err
 	}
@@ -370,6 +385,8 @@ func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error
 		return false, fmt.Errorf("an earlier start of container %s is in an unknown state", id)
 	case t == nil:
 		return false, r.endRemains(ctx, c)
+	case r.started(c) && isInside(int(t.Pid)):
+		return true, nil // its shim is still at the start, over which containerd died
 	}
 	if err := r.unmark(pod.UID(c.Labels[labelPodUID]), id); err != nil { // before the task goes: else it would seem to have run
 		return false, err

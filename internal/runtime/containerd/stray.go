@@ -165,6 +165,29 @@ func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error 
 	return r.endIdleShims(ctx, keyOf(c.Labels), shims)
 }
 
+// isInside tells a process of a container from the runtime's that waits there to become it: its program is a file
+// of the container's.
+func isInside(pid int) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	root, err := os.Stat(filepath.Join(dir, "root"))
+	if err != nil {
+		return false
+	}
+	if own, err := os.Stat("/"); err != nil || os.SameFile(root, own) {
+		return false
+	}
+	path, err := os.Readlink(filepath.Join(dir, "exe"))
+	if err != nil {
+		return false
+	}
+	program, err := os.Stat(filepath.Join(dir, "exe"))
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(filepath.Join(dir, "root", path))
+	return err == nil && os.SameFile(program, there)
+}
+
 // endProcesses kills the processes in a container's cgroup, and returns the shims that they had when they have
 // ended. What another containerd's shim serves is left alone: that one has a container of the same name.
 func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (shims map[int]bool, err error) {

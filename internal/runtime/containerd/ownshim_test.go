@@ -1,0 +1,122 @@
+package containerd_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+func named(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Name = name } }
+
+// TestOwnShims: podrun starts shims like the first, which containerd started, and they are as good: shared by all
+// containers of a sandbox, of this and of a later podrun, and gone with the last.
+func TestOwnShims(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) daemon{"embedded": embeddedDaemon, "stock": stockDaemon} {
+		t.Run(name, func(t *testing.T) {
+			first := newRig(t, start(t), "sleep 1000")
+			model := parent(t, first.run(t).PID)
+			r := rigOn(t, first.daemon, first.Runtime, "sleep 1000", named("api-node"))
+			c := r.run(t)
+			shim := parent(t, c.PID)
+			if parent(t, shim) != os.Getpid() {
+				t.Fatalf("shim %d is a child of %d", shim, parent(t, shim))
+			}
+			for _, file := range []string{"cmdline", "environ", "cgroup", "oom_score_adj", "exe"} {
+				if a, b := ofProcess(t, model, file), ofProcess(t, shim, file); strings.ReplaceAll(b, c.ID, firstID(t, first)) != a {
+					t.Errorf("%s: %q, not %q", file, b, a)
+				}
+			}
+			if other := parent(t, r.run(t).PID); other != shim {
+				t.Errorf("shims %d and %d", shim, other)
+			}
+			later := rig{Runtime: dialOnly(t, r.daemon), daemon: r.daemon, key: r.key, start: r.start}
+			defer later.Close()
+			if other := parent(t, later.run(t).PID); other != shim {
+				t.Errorf("shims %d and %d", shim, other)
+			}
+			clear(t, r.Runtime)
+			eventually(t, "the shim ends and is buried", func() bool {
+				if _, err := r.List(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				return errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
+			})
+			if left, _ := filepath.Glob(filepath.Join(r.daemon.dirs.ShimHomes(), "*")); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+func firstID(t *testing.T, r rig) string {
+	t.Helper()
+	return find(t, r.Runtime, r.key, "main", 0).ID
+}
+
+func ofProcess(t *testing.T, pid int, name string) string {
+	t.Helper()
+	path := filepath.Join("/proc", strconv.Itoa(pid), name)
+	if target, err := os.Readlink(path); err == nil {
+		return target
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestOwnShimIsKilled: that is as if it were containerd's, and the next start makes another.
+func TestOwnShimIsKilled(t *testing.T) {
+	first := newRig(t, embeddedDaemon(t), "sleep 1000")
+	var reasons []string
+	for _, r := range []rig{first, rigOn(t, first.daemon, first.Runtime, "sleep 1000", named("api-node"))} {
+		c := r.run(t)
+		shim := parent(t, c.PID)
+		if err := syscall.Kill(shim, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		reasons = append(reasons, r.ended(t, 0).Reason)
+		eventually(t, "the container has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+		if c := r.run(t); c.State != pod.Running || parent(t, c.PID) == shim {
+			t.Errorf("%+v", c)
+		}
+	}
+	if reasons[0] != reasons[1] {
+		t.Errorf("ended with %q", reasons)
+	}
+}
+
+// TestOwnShimServesNobody: podrun was killed between the start of a shim and that of its container.
+func TestOwnShimServesNobody(t *testing.T) {
+	first := newRig(t, embeddedDaemon(t), "sleep 1000")
+	first.run(t)
+	r := rigOn(t, first.daemon, first.Runtime, "/none", named("api-node"))
+	r.start.Container.Command = []string{"/none"}
+	if err := r.StartContainer(t.Context(), r.start); err == nil {
+		t.Fatal("a program that is missing was started")
+	}
+	r.start.Container.Command = []string{"sleep", "1000"}
+	r.start.Attempt++
+	shim := parent(t, r.run(t).PID)
+	// What removes the container is gone before the shim is told: it is left when its sandbox goes.
+	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(shim, syscall.SIGKILL)
+	if err := r.RemoveSandbox(t.Context(), r.start.Sandbox.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the shim ends", func() bool {
+		_, err := r.List(t.Context())
+		return err == nil && errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
+	})
+}
