@@ -52,12 +52,12 @@ func options(t *testing.T) embedded.Options {
 	if os.Geteuid() != 0 {
 		t.Skip("containerd and runc need root")
 	}
-	// Not t.TempDir: sockets' paths must be short.
+	// Not t.TempDir, and not "run": sockets' paths must be short, those of shims most of all.
 	dir, err := os.MkdirTemp("", "pe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run")}
+	d := layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "r")}
 	t.Cleanup(func() {
 		if t.Failed() {
 			b, _ := os.ReadFile(filepath.Join(d.Containerd(), "containerd.log"))

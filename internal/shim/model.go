@@ -67,7 +67,17 @@ func ModelOf(pid int, address, namespace, group, path string) (*Model, error) {
 
 // Socket is where the shim of a group is reached.
 func (m *Model) Socket(group string) string {
-	return filepath.Join(m.sockets, fmt.Sprintf("%x", sha256.Sum256([]byte(filepath.Join(m.server, group)))))
+	return filepath.Join(m.sockets, socketName(m.server, group))
+}
+
+// SocketName is the name of the socket at which a group's shim is reached by the containerd with that address and
+// namespace.
+func SocketName(address, namespace, group string) string {
+	return socketName(filepath.Join(address, namespace), group)
+}
+
+func socketName(server, group string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(filepath.Join(server, group))))
 }
 
 // renamed is a list with the model's ID replaced, wherever an entry ends with it.

@@ -214,7 +214,7 @@ func silence() *log.Entry {
 // Sweep removes what was cut off while it came or went, and what no list shows. For the start of a run
 // that has the directories to itself, or nearly: a pod that another run is just making is made again.
 func (r *Runtime) Sweep(ctx context.Context) error {
-	return errors.Join(r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes(ctx))
+	return errors.Join(r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes())
 }
 
 // Close ends the connection. Containers run on.
@@ -326,14 +326,14 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 
 // RemoveSandbox implements runtime.Sandboxes.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
-	r.sandboxes.drop(id)
-	r.shims.drop(id)
 	if err := r.dropRecord(r.context(ctx), id); err != nil {
 		return err
 	}
-	if err := r.endShim(ctx, id); err != nil {
+	if err := r.endShim(r.context(ctx), id); err != nil {
 		return err
 	}
+	r.sandboxes.drop(id)
+	r.shims.drop(id)
 	if err := r.Sandboxes.Remove(ctx, id); err != nil {
 		return err
 	}

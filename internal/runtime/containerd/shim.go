@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
@@ -150,25 +152,52 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 	r.models.put(l.handler.name, model)
 }
 
-// endShim removes what there is of the shim that podrun started for a sandbox, of which no container is left.
-// As a rule it has ended with the last of them.
+// endShim ends the shim of a sandbox of which no container is left. As a rule it has ended with the last of them,
+// but one stays that knows of a container that containerd has forgotten.
 func (r *Runtime) endShim(ctx context.Context, sandboxID string) error {
-	home := r.Dirs.ShimHome(sandboxID)
-	if _, err := os.Lstat(home); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	path := shims.SocketOf(home)
-	if path != "" && reaches(ctx, shimProtocol+path) {
-		ours := func(pid int) bool {
-			cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
-			return err == nil && cwd == home
-		}
-		if err := killShims(ours, "-namespace", r.Namespace, "-address", r.Address); err != nil {
+	record, err := r.sandboxRecord(sandboxID)
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+	case err != nil:
+		return err
+	default:
+		if err := r.endListening(ctx, record); err != nil {
 			return fmt.Errorf("ending the shim of sandbox %s: %w", sandboxID, err)
 		}
 	}
-	if err := os.Remove(path); err != nil && path != "" && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the socket of the shim of sandbox %s: %w", sandboxID, err)
+	return r.removeShimHome(sandboxID)
+}
+
+// endListening kills the shim that still listens for a sandbox's containers, when containerd has no task of them.
+func (r *Runtime) endListening(ctx context.Context, s sandbox.Record) error {
+	name := shims.SocketName(r.Address, r.Namespace, groupOf(s.UID, s.Attempt))
+	var sockets []string
+	for range 25 { // it ends a moment after the last container
+		var err error
+		if sockets, err = shims.Listening(name); err != nil || len(sockets) == 0 {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	found, err := r.containersOf(ctx, s.Key)
+	if err != nil {
+		return err
+	}
+	for _, c := range found {
+		if t, err := r.task(ctx, c.ID); err != nil || t != nil && c.Labels[labelSandbox] == s.ID {
+			return err
+		}
+	}
+	listens := func(pid int) bool { return shims.Holds(pid, sockets) }
+	return killShims(listens, "-namespace", r.Namespace, "-address", r.Address)
+}
+
+func (r *Runtime) removeShimHome(sandboxID string) error {
+	home := r.Dirs.ShimHome(sandboxID)
+	if path := shims.SocketOf(home); path != "" {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing the socket of the shim of sandbox %s: %w", sandboxID, err)
+		}
 	}
 	if err := os.RemoveAll(home); err != nil {
 		return fmt.Errorf("removing the shim's directory of sandbox %s: %w", sandboxID, err)
@@ -177,8 +206,11 @@ func (r *Runtime) endShim(ctx context.Context, sandboxID string) error {
 	return nil
 }
 
-// sweepShimHomes ends the shims of sandboxes that are gone.
-func (r *Runtime) sweepShimHomes(ctx context.Context) error {
+// groupOf names what has one shim: the containers of a sandbox.
+func groupOf(uid pod.UID, attempt int) string { return string(uid) + "." + strconv.Itoa(attempt) }
+
+// sweepShimHomes removes the directories of shims whose sandboxes are gone.
+func (r *Runtime) sweepShimHomes() error {
 	entries, err := os.ReadDir(r.Dirs.ShimHomes())
 	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
 		return nil
@@ -194,7 +226,7 @@ func (r *Runtime) sweepShimHomes(ctx context.Context) error {
 		if slices.ContainsFunc(left, func(s sandbox.Record) bool { return s.ID == e.Name() }) {
 			continue
 		}
-		if err := r.endShim(ctx, e.Name()); err != nil {
+		if err := r.removeShimHome(e.Name()); err != nil {
 			return err
 		}
 	}

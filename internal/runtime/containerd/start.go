@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -126,7 +125,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	}
 	l := &launch{
 		Start: s, id: containerID(instanceOf(s), generation), generation: generation, handler: h,
-		group: string(s.Pod.UID) + "." + strconv.Itoa(s.Sandbox.Attempt),
+		group: groupOf(s.Pod.UID, s.Sandbox.Attempt),
 	}
 	home, err := r.sandboxRecord(s.Sandbox.ID)
 	if err != nil {
