@@ -99,7 +99,10 @@ func (h *hub) up() {
 	go h.server.Serve(l)
 }
 
-func (h *hub) down() { h.server.Close() }
+func (h *hub) down() {
+	h.server.Close()
+	silent(h.t, h.address)
+}
 
 // always is a pod that pulls its image at each start.
 func (h *hub) always(pod string) string {

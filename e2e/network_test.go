@@ -27,11 +27,26 @@ func freePort(t *testing.T) string {
 		port := strconv.Itoa(10000 + rand.IntN(20000))
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
 			must(t, l.Close())
+			silent(t, l.Addr().String())
 			return port
 		}
 	}
 	t.Fatal("no port is free")
 	return ""
+}
+
+// silent waits until nobody listens at an address where the test did: a program that another case starts at the
+// same moment has the socket, too, until it has become what it is to be.
+func silent(t *testing.T, address string) {
+	t.Helper()
+	await(t, patience, "nobody listens at "+address, func() error {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+			return errors.New("somebody does")
+		}
+		return nil
+	})
 }
 
 // web is a pod that serves its own name at a port of the machine's.

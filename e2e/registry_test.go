@@ -68,6 +68,7 @@ func freeAddress(t *testing.T) string {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+port.Int64()))
 		if err == nil {
 			must(t, l.Close())
+			silent(t, l.Addr().String())
 			return l.Addr().String()
 		}
 	}
