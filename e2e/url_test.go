@@ -76,6 +76,7 @@ func (s *site) open(t *testing.T, address string) *httptest.Server {
 	t.Helper()
 	server := s.server(t)
 	if address != "" {
+		silent(t, address)
 		l, err := net.Listen("tcp", address)
 		must(t, err)
 		server.Listener.Close()
