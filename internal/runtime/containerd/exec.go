@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -38,7 +39,13 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		streams.Stdout, streams.Stderr = somewhere(streams.Stdout), somewhere(streams.Stderr)
 	}
 	process.Args, process.Terminal = cmd, streams.TTY
-	ended := make(chan struct{})
+	ended, held := make(chan struct{}), make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(held) })
+	defer letGo()
+	if streams.Stdin != nil {
+		// Who reads what the process says may be killed from then on, and the process is not left behind.
+		streams.Stdout, streams.Stderr = &gated{streams.Stdout, held}, &gated{streams.Stderr, held}
+	}
 	opts := []cio.Opt{cio.WithFIFODir(r.Dirs.Fifos()), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
 	if streams.TTY {
 		opts = append(opts, cio.WithTerminal)
@@ -63,7 +70,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 			r.abandon(p, id, err)
 		}
 	}()
-	code, err := r.follow(ctx, p, streams, ended)
+	code, err := r.follow(ctx, p, streams, ended, letGo)
 	dead = err == nil
 	return code, err
 }
@@ -117,8 +124,19 @@ func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, cl
 	return spec.Process, t, err
 }
 
-// follow starts the process and stays with it until it ends.
-func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}) (int, error) {
+// gated is a writer that waits until it is opened.
+type gated struct {
+	w    io.Writer
+	open <-chan struct{}
+}
+
+func (g *gated) Write(p []byte) (int, error) {
+	<-g.open
+	return g.w.Write(p)
+}
+
+// follow starts the process and stays with it until it ends. It calls held when the process ends with podrun.
+func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, held func()) (int, error) {
 	// Not ctx: when that ends, the process is killed and its end awaited.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -133,8 +151,9 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 	if err != nil {
 		return 0, mapped("starting an exec'd process", err)
 	}
-	held := r.holdStdin(ctx, p)
-	defer held.Close() // of nil too
+	hold := r.holdStdin(ctx, p)
+	defer hold.Close() // of nil too
+	held()
 	for {
 		select {
 		case status := <-exited:
@@ -145,8 +164,8 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 			return int(status.ExitCode()), ctx.Err()
 		case <-inputEnded:
 			inputEnded = nil
-			held.Close()
-			if held == nil {
+			hold.Close()
+			if hold == nil {
 				r.closeExecStdin(ctx, p)
 			}
 		case size, open := <-streams.Resize:

@@ -54,7 +54,8 @@ func (r *Runtime) fetch(ctx context.Context, name string) (context.Context, *fet
 }
 
 func (r *Runtime) lockFetching(id string) (*host.Lock, error) {
-	if err := os.MkdirAll(r.Dirs.Fetching(), 0o700); err != nil {
+	// A load may be the first that podrun does here: what is above is made as serve makes it.
+	if err := errors.Join(os.MkdirAll(filepath.Dir(r.Dirs.Fetching()), 0o755), os.MkdirAll(r.Dirs.Fetching(), 0o700)); err != nil {
 		return nil, err
 	}
 	return host.TryLockDir(filepath.Join(r.Dirs.Fetching(), id), 0o700)
