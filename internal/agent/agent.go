@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/events"
@@ -110,6 +112,14 @@ type house struct {
 	halt     chan reconcile.Halt // to the loop
 }
 
+// neighbours are the other pods as p may call them. One that starts after others has to know them at once.
+func (h *house) neighbours(p *v1.Pod) []pod.HostEntry {
+	if p.Annotations[manifest.AnnotationAfter] != "" {
+		h.names.CatchUp()
+	}
+	return h.names.Of(p)
+}
+
 // open connects to the runtime and puts the rooms together.
 func open(ctx context.Context, o Options, owner string, publisher reconcile.Publisher) (*house, error) {
 	for dir, mode := range map[string]os.FileMode{o.Dirs.Root: 0o755, o.Dirs.Run: 0o755, o.Dirs.Log: 0o755, o.Dirs.Pods(): 0o711} {
@@ -142,7 +152,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h.prober, h.found = probe.New(probe.Options{Exec: r, Known: found(o.Dirs, o.Log), Events: h.events, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
-		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.names.Of, Log: o.Log,
+		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.neighbours, Log: o.Log,
 	})
 	h.halt = make(chan reconcile.Halt)
 	h.loop = reconcile.Options{

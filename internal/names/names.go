@@ -146,15 +146,31 @@ func (n *Names) Of(p *v1.Pod) []pod.HostEntry {
 	return out
 }
 
-// refresh looks at all that there is and writes the files that it changes.
-func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
+// CatchUp looks now at who is there, for a pod that starts because another is ready: it must know that one's name.
+// Files are written later, by Run.
+func (n *Names) CatchUp() {
+	if _, err := n.catchUp(); err != nil {
+		n.o.Log.Debug("a pod starts with the names of before", "why", err)
+	}
+}
+
+func (n *Names) catchUp() ([]peer, error) {
 	peers, err := n.look()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	n.mu.Lock()
 	n.peers = peers
 	n.mu.Unlock()
+	return peers, nil
+}
+
+// refresh looks at all that there is and writes the files that it changes.
+func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
+	peers, err := n.catchUp()
+	if err != nil {
+		return err
+	}
 	there := map[pod.UID]bool{}
 	for _, p := range peers {
 		there[p.pod.UID] = true

@@ -107,6 +107,24 @@ func TestNames(t *testing.T) {
 }
 
 // TestRun: a change is in the files soon, many changes at once are written once, and a failure is made good.
+// TestCatchUp: a pod that starts because another is ready knows that one's name, whatever is still to be written.
+func TestCatchUp(t *testing.T) {
+	m := newMachine()
+	app := m.add("app", "10.0.0.1", v1.PodSpec{})
+	m.add("db", "10.0.0.2", v1.PodSpec{})
+	if got := m.names.Of(app); len(got) > 0 {
+		t.Errorf("before: %v", got)
+	}
+	m.names.CatchUp()
+	if got := fingerprint(m.names.Of(app)); !strings.HasPrefix(got, "10.0.0.2 db ") || m.writes > 0 {
+		t.Errorf("%q, %d writes", got, m.writes)
+	}
+	m.fail = errors.New("not now")
+	if m.names.CatchUp(); len(m.names.Of(app)) == 0 {
+		t.Error("forgotten")
+	}
+}
+
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
