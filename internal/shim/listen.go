@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -33,10 +34,8 @@ func Holds(pid int, sockets []string) bool {
 	}
 	for _, e := range entries {
 		target, _ := os.Readlink(proc(pid, filepath.Join("fd", e.Name())))
-		for _, s := range sockets {
-			if s == target {
-				return true
-			}
+		if slices.Contains(sockets, target) {
+			return true
 		}
 	}
 	return false

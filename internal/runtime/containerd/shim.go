@@ -179,14 +179,8 @@ func (r *Runtime) endListening(ctx context.Context, s sandbox.Record) error {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	found, err := r.containersOf(ctx, s.Key)
-	if err != nil {
+	if idle, err := r.idle(ctx, s.Key, s.ID); err != nil || !idle {
 		return err
-	}
-	for _, c := range found {
-		if t, err := r.task(ctx, c.ID); err != nil || t != nil && c.Labels[labelSandbox] == s.ID {
-			return err
-		}
 	}
 	listens := func(pid int) bool { return shims.Holds(pid, sockets) }
 	return killShims(listens, "-namespace", r.Namespace, "-address", r.Address)

@@ -230,7 +230,7 @@ func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, shims map[int]b
 	if len(shims) == 0 {
 		return nil
 	}
-	if idle, err := r.idle(ctx, key); err != nil || !idle {
+	if idle, err := r.idle(ctx, key, ""); err != nil || !idle {
 		return err
 	}
 	for shim := range shims {
@@ -250,13 +250,16 @@ func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, shims map[int]b
 	return nil
 }
 
-// idle reports that containerd has no task of the pod.
-func (r *Runtime) idle(ctx context.Context, key pod.Key) (bool, error) {
+// idle reports that containerd has no task of the pod, or of one of its sandboxes if that is given.
+func (r *Runtime) idle(ctx context.Context, key pod.Key, sandboxID string) (bool, error) {
 	found, err := r.containersOf(ctx, key)
 	if err != nil {
 		return false, err
 	}
 	for _, c := range found {
+		if sandboxID != "" && c.Labels[labelSandbox] != sandboxID {
+			continue
+		}
 		if t, err := r.task(ctx, c.ID); err != nil || t != nil {
 			return false, err
 		}
