@@ -189,10 +189,22 @@ a waits: ImagePullBackOff: Back-off pulling image "img:1": ErrImagePull: no such
 terminate a a0 grace 30s (manifest changed)
 wake 30s
 a waits: ContainerCreating`},
-		{"and given its grace", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-10 * time.Second)}}}, `
+		{"and given its grace", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second)}}, `
 wake 20s
 a waits: ContainerCreating`},
-		{"and then killed", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-30 * time.Second)}}}, `
+		{"who may not have been told is told again, in what is left", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-10 * time.Second)}}}, `
+terminate a a0 grace 20s (manifest changed)
+wake 20s
+a waits: ContainerCreating`},
+		{"at least two seconds", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour)}}}, `
+terminate a a0 grace 2s (not wanted)
+wake 2s`},
+		{"of which it has as many as it asked for", Input{Observed: observed(ctr("a", 0, pod.Running, grace(time.Second))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour)}}}, `
+terminate a a0 grace 1s (not wanted)
+wake 1s`},
+		{"and which pass", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour), Told: now.Add(-time.Second)}}}, `
+wake 1s`},
+		{"and then killed", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": asked(30 * time.Second)}}, `
 kill a a0 (grace period over)
 a waits: ContainerCreating`},
 		{"no grace, no asking", Input{Observed: observed(ctr("a", 0, pod.Running, grace(0)))}, `

@@ -116,26 +116,32 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 	case s.Asked.IsZero():
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
 		j.wakeIn(grace)
-	case c.PreStop && s.Told.IsZero():
+	case s.Told.IsZero():
+		// Its hook runs, or podrun was killed as it told it: perhaps it was told, perhaps not.
 		left := j.left(grace, s.Asked)
-		if s.Hooked.IsZero() && left > 0 {
+		if c.PreStop && s.Hooked.IsZero() && left > 0 {
 			j.wakeIn(left)
 			return
 		}
-		left = max(left, leastGrace)
+		left = max(left, rest(c))
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
 		j.wakeIn(left)
 	default:
-		left := j.left(grace, s.Asked)
-		if c.PreStop {
-			left = max(left, j.left(leastGrace, s.Told))
-		}
+		left := max(j.left(grace, s.Asked), j.left(rest(c), s.Told))
 		if left > 0 {
 			j.wakeIn(left)
 			return
 		}
 		j.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
 	}
+}
+
+// rest is what an instance has at least from its stop signal on.
+func rest(c pod.Container) time.Duration {
+	if c.PreStop {
+		return leastGrace
+	}
+	return min(leastGrace, c.Grace)
 }
 
 // hurried are the containers with no longer a grace period than limit.

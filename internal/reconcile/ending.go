@@ -7,24 +7,26 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// signal sends a signal and keeps when it was sent. A verdict that had the instance ended is noted down before
-// it, because the code that the instance makes of its end does not tell it; the time after it, because a
-// signal that was noted down and not sent would never be.
+// signal sends a signal and keeps when it was sent. That the grace period begins is noted down before it, and
+// so is a verdict that had the instance ended, because the code that the instance makes of its end does not tell
+// it; that it was told, after it, because a signal that was noted down and not sent would never be.
 func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal string) error {
-	if failed := w.probed(seen)[id].Failed; failed != nil && w.signalled[id] == (pod.Signals{}) {
+	s := w.signalled[id]
+	first := s == (pod.Signals{})
+	if signal == "" && s.Asked.IsZero() {
+		s.Asked = time.Now()
+		w.signalled[id] = s
+	}
+	if first && (signal == "" || w.probed(seen)[id].Failed != nil) {
 		w.noteEnding(seen, id)
 	}
 	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
 		return err
 	}
-	s, now := w.signalled[id], time.Now()
-	switch {
-	case signal != "":
-		s.Killed = now
-	case s.Asked.IsZero():
-		s.Asked, s.Told = now, now
-	default:
-		s.Told = now
+	if signal != "" {
+		s.Killed = time.Now()
+	} else {
+		s.Told = time.Now()
 	}
 	w.signalled[id] = s
 	if signal == "" { // what was killed need not be known to have been

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,35 @@ func TestGraceIsNotGivenAgain(t *testing.T) {
 					t.Errorf("signals: %s", got)
 				}
 			})
+		})
+	}
+}
+
+// TestGraceBeginsOnce: podrun is killed after any step of telling an instance to end.
+func TestGraceBeginsOnce(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			rt := forever()
+			rt.IgnoreTerm("a")
+			h := start(t, rt)
+			h.want(web())
+			rt.CutAfter(n)
+			h.want()
+			after(20 * time.Second)
+			h.stop()
+			rt.CutAfter(-1)
+			h = start(t, rt)
+			defer h.stop()
+			h.want()
+			after(9900 * time.Millisecond)
+			h.wantLiving("u1-a-0")
+			after(200 * time.Millisecond)
+			if strings.Contains(h.living(), "u1-a-0") {
+				t.Errorf("killed after %d steps: another grace period", n)
+			}
+			if !slices.Contains(callsOf(rt, "SignalContainer "), "u1-a-0") {
+				t.Errorf("killed after %d steps: it was never told", n)
+			}
 		})
 	}
 }
