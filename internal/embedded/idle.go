@@ -18,13 +18,8 @@ const reachPoll = time.Second
 
 // untilIdle returns nil when nothing needs the daemon. The process then holds the users' lock alone until
 // it ends: a client that comes now waits for that and finds no daemon. When ctx ends first it returns ctx's
-// error.
-func untilIdle(ctx context.Context, o Options) error {
-	// Not closed: that would pull it from under a goroutine that still waits for the lock.
-	users, err := openLock(usersLock(o.Dirs))
-	if err != nil {
-		return err
-	}
+// error. It does not close users: that would pull it from under a goroutine that still waits for the lock.
+func untilIdle(ctx context.Context, o Options, users *os.File) error {
 	for {
 		idle, err := becomesIdle(ctx, o, users)
 		if err != nil {

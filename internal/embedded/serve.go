@@ -68,6 +68,11 @@ func Serve(ctx context.Context, o Options) error {
 		return err
 	}
 	defer lock.Close()
+	// Of the same directory as the daemon's lock: one that takes its place later has other users.
+	users, err := openLock(usersLock(o.Dirs))
+	if err != nil {
+		return err
+	}
 	root, err := lockRoot(ctx, o)
 	if err != nil {
 		return err
@@ -98,7 +103,7 @@ func Serve(ctx context.Context, o Options) error {
 	limit.Go(func() { limitLog(ctx, logFile(o.Dirs)) })
 	defer limit.Wait()
 	defer cancel()
-	err = untilIdle(ctx, o)
+	err = untilIdle(ctx, o, users)
 	if ctx.Err() != nil {
 		return nil
 	}
