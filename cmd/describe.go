@@ -36,6 +36,9 @@ func (a *app) describeCommand() *cobra.Command {
 			}
 			pods, err := a.selected(getFlags{namespace: namespace}, names)
 			a.warnOfAge()
+			if err != nil {
+				a.warnOfManifests() // it may be why a pod is not there
+			}
 			for i, p := range pods {
 				if i > 0 {
 					fmt.Fprintln(a.out)

@@ -128,12 +128,12 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		}
 	}
 	pods, missing := a.selected(f, names)
-	if missing != nil && len(pods) == 0 {
-		return missing
-	}
 	if v.tabular() {
 		a.warnOfAge()
-		a.warnOfManifests()
+		a.warnOfManifests() // also of a pod that is not there: it may be why
+	}
+	if missing != nil && len(pods) == 0 {
+		return missing
 	}
 	if len(pods) == 0 && !f.watch && v.tabular() {
 		where := " in " + f.namespace + " namespace."

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -317,25 +318,32 @@ func TestEditStopsTheOldFirst(t *testing.T) {
 }
 
 func TestDeleteAndCreateAgainWhileTerminating(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := start(t, forever())
-		defer h.stop()
-		h.rt.IgnoreTerm("a")
-		h.want(web())
-		h.want()
-		after(10 * time.Second)
-		h.want(web())
-		h.wantLiving("u1-a-0")
-		after(20 * time.Second) // the grace period is over
-		h.wantLiving("u1-a-0")  // of a new life, without a restart or a pause
-		s := h.board.get("web").Status.ContainerStatuses[0]
-		if age := time.Since(s.State.Running.StartedAt.Time); s.RestartCount != 0 || age > time.Second {
-			t.Errorf("status: %+v", s)
-		}
-		h.rt.Exit("u1-a-0", 1)
-		after(time.Second)
-		h.wantLiving("u1-a-1") // nothing has crashed before
-	})
+	for _, times := range []int{1, 2, 3} {
+		t.Run(strconv.Itoa(times), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := start(t, forever())
+				defer h.stop()
+				h.rt.IgnoreTerm("a")
+				h.want(web())
+				for range times {
+					h.want()
+					after(5 * time.Second)
+					h.want(web())
+					after(time.Second)
+				}
+				h.wantLiving("u1-a-0")
+				after(30*time.Second - time.Duration(times)*6*time.Second) // the grace period is over
+				h.wantLiving("u1-a-0")                                     // of a new life, without a restart or a pause
+				s := h.board.get("web").Status.ContainerStatuses[0]
+				if age := time.Since(s.State.Running.StartedAt.Time); s.RestartCount != 0 || age > time.Second {
+					t.Errorf("status: %+v", s)
+				}
+				h.rt.Exit("u1-a-0", 1)
+				after(time.Second)
+				h.wantLiving("u1-a-1") // nothing has crashed before
+			})
+		})
+	}
 }
 
 // A job that was taken away and put back while it ended has not run.

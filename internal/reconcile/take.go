@@ -29,6 +29,9 @@ func (w *worker) take(seen pod.Observed) {
 	before := w.pod
 	w.resized = nil
 	w.pod, w.problem = w.choose(want, desired, seen), bad
+	if before != nil && w.replaced && (w.pod == nil || w.pod.UID != before.UID) {
+		w.unwanted[before.UID] = true // it is being ended still
+	}
 	if w.pod != nil && w.unwanted[w.pod.UID] {
 		w.replaced = true
 		delete(w.unwanted, w.pod.UID)
