@@ -261,7 +261,7 @@ func TestExecLeavesNoPipes(t *testing.T) {
 		}
 		close(held.release)
 		<-ended
-		if left, err := filepath.Glob(d.dirs.Fifos() + "/*"); err != nil || len(left) > 0 {
+		if left, err := filepath.Glob(d.dirs.Fifos() + "/*/*"); err != nil || len(left) > 0 {
 			t.Fatal(left, err)
 		}
 	}

@@ -46,7 +46,11 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		// Who reads what the process says may be killed from then on, and the process is not left behind.
 		streams.Stdout, streams.Stderr = &gated{streams.Stdout, held}, &gated{streams.Stderr, held}
 	}
-	opts := []cio.Opt{cio.WithFIFODir(r.Dirs.Fifos()), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
+	dir, err := r.pipes.Dir()
+	if err != nil {
+		return 0, err
+	}
+	opts := []cio.Opt{cio.WithFIFODir(dir), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
 	if streams.TTY {
 		opts = append(opts, cio.WithTerminal)
 		process.Env = ocispec.WithTerm(process.Env)

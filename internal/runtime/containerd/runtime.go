@@ -38,6 +38,7 @@ import (
 	"podrun.io/podrun/internal/host"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pipes"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
@@ -142,6 +143,7 @@ type Runtime struct {
 	sizes *memo[pod.UID, string]
 	// endings has what was noted down of instances' ends.
 	endings *memo[string, pod.Ending]
+	pipes   *pipes.Pipes
 }
 
 var (
@@ -197,6 +199,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
 		models: newMemo[string, *shims.Model](), nursery: shims.NewNursery(),
 		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](), sizes: newMemo[pod.UID, string](), endings: newMemo[string, pod.Ending](),
+		pipes: pipes.New(o.Dirs.Fifos()),
 	}
 	if err := r.detect(r.context(ctx)); err != nil {
 		c.Close()
@@ -214,11 +217,12 @@ func silence() *log.Entry {
 // Sweep removes what was cut off while it came or went, and what no list shows. For the start of a run
 // that has the directories to itself, or nearly: a pod that another run is just making is made again.
 func (r *Runtime) Sweep(ctx context.Context) error {
-	return errors.Join(r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes())
+	// First what may keep a shim from answering.
+	return errors.Join(r.pipes.Adopt(), r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes())
 }
 
 // Close ends the connection. Containers run on.
-func (r *Runtime) Close() error { return r.client.Close() }
+func (r *Runtime) Close() error { return errors.Join(r.client.Close(), r.pipes.Close()) }
 
 // dial fails at once where nothing listens. containerd's own dialer waits for a socket to appear.
 func dial(ctx context.Context, address string) (net.Conn, error) {
