@@ -20,7 +20,8 @@ func (a *app) execCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a container",
-		Long:  "exec runs a command in a running container and exits with its exit code.",
+		Long: "exec runs a command in a running container and exits with its exit code. That containerd is\n" +
+			"restarted meanwhile does not end it.",
 		Example: "  podrun exec web -- cat /etc/hosts\n  podrun exec -it web -c app -- sh\n" +
 			"  podrun exec -i db -- psql < dump.sql",
 		RunE: func(c *cobra.Command, args []string) error {

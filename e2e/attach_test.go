@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -266,4 +267,56 @@ func TestExecOnTerminal(t *testing.T) {
 		_ = cat.Wait() // killed
 		n.says("a", "ps | grep -cE '[s]leep 4321| cat$' || true", "0")
 	}
+}
+
+// TestSessionsOutlive: a person's sessions, and pipes, in a pod that has users of its own where that can be
+// had, go on while containerd dies and is started again; they end with the pod's shim, and say so.
+func TestSessionsOutlive(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Chmod(n.dir, 0o711)) // as /run and /var/lib are
+	text := consoles
+	if os.Getenv("PODRUN_E2E_CONTAINERD") != "debian" { // it is too old
+		text = strings.Replace(consoles, "spec:\n", "spec:\n  hostUsers: false\n", 1)
+	}
+	n.write("a.yaml", text)
+	n.serve()
+	p := n.ready("a-n")
+	attached, shell := n.onTerminal("attach", "-it", "a", "-c", "shell"), n.onTerminal("exec", "-it", "a", "-c", "cat", "--", "sh")
+	attached.sees("try pressing enter")
+	shell.types("echo $((6*7))\r")
+	shell.sees("\r\n42\r\n")
+	cat := n.command(context.Background(), "exec", "-i", "a", "-c", "cat", "--", "sh", "-c", "cat; exit 4")
+	in, err := cat.StdinPipe()
+	must(t, err)
+	var out, said bytes.Buffer
+	cat.Stdout, cat.Stderr = &out, &said
+	must(t, cat.Start())
+	big := strings.Repeat("0123456789abcde\n", 1<<16)
+	_, err = io.WriteString(in, big)
+	must(t, err)
+	if setup.address == "embedded" { // others are shared with other cases
+		must(t, syscall.Kill(n.daemon(), syscall.SIGKILL))
+	}
+	_, err = io.WriteString(in, big)
+	must(t, errors.Join(err, in.Close()))
+	_ = cat.Wait() // its exit code says it
+	if code := cat.ProcessState.ExitCode(); code != 4 || out.String() != big+big {
+		t.Errorf("a pipe: exit %d, %d bytes of output, %s", code, out.Len(), said.String())
+	}
+	attached.types("echo $((40+4))\r")
+	attached.sees("\r\n44\r\n")
+	shell.types("echo $((50+5))\r")
+	shell.sees("\r\n55\r\n")
+	for _, pid := range n.processes() {
+		if slices.Contains(children(pid), n.mainPID(p, "shell")) {
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	}
+	if code := attached.code(); code != 0 {
+		t.Errorf("attach: exit %d, %q", code, attached.shows())
+	}
+	if code := shell.code(); code != 1 || !strings.Contains(shell.shows(), `container "cat" in pod "a-n" is not running any more`) {
+		t.Errorf("exec: exit %d, %q", code, shell.shows())
+	}
+	n.awaitPod("a-n", "to have a new shell", ran("shell", 1))
 }

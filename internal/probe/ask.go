@@ -67,6 +67,8 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 	switch {
 	case ctx.Err() != nil:
 		return answer{unknown, ctx.Err().Error()}
+	case errors.Is(err, runtime.ErrUnavailable): // also when the time has passed: nobody knows what it did
+		return answer{unknown, err.Error()}
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		return answer{failed, fmt.Sprintf("command %q timed out after %s", action.Command, timeout)}
 	case err != nil:

@@ -32,16 +32,25 @@ func (p *Prober) Hook(ctx context.Context, t Target, hook *v1.LifecycleHandler) 
 	}
 }
 
+// askAgain is the time until a hook is tried again that could not be begun.
+const askAgain = time.Second
+
+// hookExec tries again while the runtime is away: that is no failure of the hook's.
 func (p *Prober) hookExec(ctx context.Context, t *Target, action *v1.ExecAction) error {
-	out := limitedBuffer{left: heard}
-	code, err := p.exec.Exec(ctx, t.ID, action.Command, runtime.ExecIO{Stdout: &out, Stderr: &out})
-	if err == nil && code != 0 {
-		err = fmt.Errorf("exit code %d: %s", code, out.text())
+	for {
+		out := limitedBuffer{left: heard}
+		code, err := p.exec.Exec(ctx, t.ID, action.Command, runtime.ExecIO{Stdout: &out, Stderr: &out})
+		if errors.Is(err, runtime.ErrUnavailable) && pause(ctx, askAgain) {
+			continue
+		}
+		if err == nil && code != 0 {
+			err = fmt.Errorf("exit code %d: %s", code, out.text())
+		}
+		if err != nil {
+			return fmt.Errorf("command %q: %w", action.Command, err)
+		}
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("command %q: %w", action.Command, err)
-	}
-	return nil
 }
 
 func (p *Prober) hookHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction) error {

@@ -188,6 +188,9 @@ func TestExec(t *testing.T) {
 				return 0, ctx.Err()
 			case "missing":
 				return 0, errors.New("no such command")
+			case "away":
+				<-ctx.Done()
+				return 0, errors.Join(ctx.Err(), runtime.ErrUnavailable)
 			}
 			fmt.Fprint(out, strings.Join(cmd[1:], " "), strings.Repeat("x", 2*heard))
 			return strconv.Atoi(cmd[0])
@@ -202,6 +205,7 @@ func TestExec(t *testing.T) {
 			{"$(CODE) $(MORE) $(NONE) $$(CODE)", failed, "exit code 7: $(CODE) $(NONE) $(CODE)"},
 			{"sleep", failed, "timed out after 2s"},
 			{"missing", unknown, "no such command"},
+			{"away", unknown, "unavailable"},
 		} {
 			spec := &v1.Probe{TimeoutSeconds: 2}
 			spec.Exec = &v1.ExecAction{Command: strings.Fields(tt.command)}
@@ -299,6 +303,31 @@ func TestHooks(t *testing.T) {
 	if err := p.Hook(ended, target, &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 60}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a sleep that is cut off: %v", err)
 	}
+}
+
+// TestHooksWaitForTheRuntime: that containerd is being restarted fails no hook, and ends none before its time.
+func TestHooksWaitForTheRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := 3
+		p := newProber(func(_ context.Context, _ []string, out io.Writer) (int, error) {
+			if away--; away >= 0 {
+				fmt.Fprint(out, "half")
+				return 0, fmt.Errorf("exec: %w", runtime.ErrUnavailable)
+			}
+			fmt.Fprint(out, "said")
+			return 7, nil
+		})
+		hook := &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"a"}}}
+		if err := p.Hook(t.Context(), Target{}, hook); err == nil || !strings.HasSuffix(err.Error(), "exit code 7: said") {
+			t.Errorf("when it is back: %v", err)
+		}
+		away = 1000
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := p.Hook(ctx, Target{}, hook); !errors.Is(err, runtime.ErrUnavailable) || ctx.Err() == nil {
+			t.Errorf("it does not come back: %v", err)
+		}
+	})
 }
 
 var key = pod.Key{Namespace: "default", Name: "web"}

@@ -144,13 +144,10 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 	// Not ctx: when that ends, the process is killed and its end awaited.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	exited, err := p.Wait(waiting)
-	if err != nil {
-		return 0, mapped("waiting for an exec'd process", err)
-	}
+	exited := awaitExit(waiting, p)
 	// A start that is cut off may succeed all the same, and a process that is not known to run cannot be killed.
 	starting, done := lingering(ctx)
-	err = p.Start(starting)
+	err := p.Start(starting)
 	done()
 	if err != nil {
 		return 0, mapped("starting an exec'd process", err)
@@ -160,12 +157,14 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 	held()
 	for {
 		select {
-		case status := <-exited:
-			if err := status.Error(); err != nil {
+		case e := <-exited:
+			if err := e.Error(); isGone(err) { // with its shim
+				return 0, fmt.Errorf("waiting for an exec'd process: %w: %w", runtime.ErrNotFound, err)
+			} else if err != nil {
 				return 0, mapped("waiting for an exec'd process", err)
 			}
 			drain(p.IO())
-			return int(status.ExitCode()), ctx.Err()
+			return int(e.ExitCode()), ctx.Err()
 		case <-inputEnded:
 			inputEnded = nil
 			hold.Close()
@@ -187,7 +186,9 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 			if err != nil && !isNotFound(err) {
 				return 0, errors.Join(ctx.Err(), mapped("killing an exec'd process", err))
 			}
-			<-exited
+			if e := <-exited; e.away { // it may have ended in time
+				return 0, errors.Join(ctx.Err(), runtime.ErrUnavailable)
+			}
 			return 0, ctx.Err()
 		}
 	}
@@ -219,11 +220,7 @@ func (r *Runtime) closeExecStdin(ctx context.Context, p client.Process) {
 
 // drain waits until all output has been copied.
 func drain(streams cio.IO) {
-	done := make(chan struct{})
-	go func() {
-		streams.Wait()
-		close(done)
-	}()
+	done := outputEnd(streams)
 	select {
 	case <-done:
 	case <-time.After(drainTimeout):

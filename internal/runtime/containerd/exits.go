@@ -1,0 +1,75 @@
+package containerd
+
+import (
+	"context"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/errdefs"
+)
+
+// While containerd is away it is asked every askAgain; of a process that has closed its output, and so has
+// ended as a rule, only awayTries times.
+const (
+	askAgain  = 100 * time.Millisecond
+	awayTries = 100
+)
+
+// execEnd is how an exec'd process ended.
+type execEnd struct {
+	client.ExitStatus
+	// away: containerd was, so that it may have ended well before this was known.
+	away bool
+}
+
+// awaitExit tells a process's end once it is known. That containerd dies or is restarted ends no waiting: the
+// shim has the process, and keeps its end until it is asked.
+func awaitExit(ctx context.Context, p client.Process) <-chan execEnd {
+	told := make(chan execEnd, 1)
+	go func() {
+		e := execEnd{ExitStatus: wait(ctx, p)}
+		defer func() { told <- e }()
+		if !unavailable(e.ExitStatus) {
+			return
+		}
+		e.away = true
+		silent := outputEnd(p.IO())
+		for tries := 0; unavailable(e.ExitStatus) && tries < awayTries; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(askAgain):
+			}
+			select {
+			case <-silent:
+				tries++
+			default:
+			}
+			e.ExitStatus = wait(ctx, p)
+		}
+	}()
+	return told
+}
+
+func wait(ctx context.Context, p client.Process) client.ExitStatus {
+	exited, err := p.Wait(ctx)
+	if err != nil {
+		return *client.NewExitStatus(client.UnknownExitStatus, time.Time{}, err)
+	}
+	return <-exited
+}
+
+func unavailable(s client.ExitStatus) bool { return errdefs.IsUnavailable(native(s.Error())) }
+
+// outputEnd is closed when all of the output has been copied, or is not copied any more.
+func outputEnd(streams cio.IO) <-chan struct{} {
+	silent := make(chan struct{})
+	go func() {
+		defer close(silent)
+		if streams != nil {
+			streams.Wait()
+		}
+	}()
+	return silent
+}
