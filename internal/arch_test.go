@@ -56,7 +56,7 @@ var rooms = map[string]room{
 	"internal/reconcile":           {imports: "pod env plan manifest relist runtime status probe"},
 	"internal/logs":                {imports: "pod layout watch runtime host"},
 	"internal/network":             {imports: "layout host pod"},
-	"internal/sandbox":             {imports: "pod layout host cgroup ocispec network runtime"},
+	"internal/sandbox":             {imports: "pod layout host cgroup ocispec"},
 	"internal/volume":              {imports: "pod env layout host runtime"},
 	"internal/device":              {imports: "pod layout host", pureFiles: "share.go"},
 	"internal/disk":                {imports: "pod layout host runtime"},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +27,7 @@ const (
 
 // startPause starts the program for the sandbox id and pins its process namespace.
 func (s *Store) startPause(id string, e *entry) error {
-	program, err := pauseProgram(goruntime.GOARCH)
+	program, err := pauseProgram(runtime.GOARCH)
 	if err != nil {
 		return err
 	}

@@ -30,10 +30,8 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
 // Network connects a pod's network namespace. A Store calls it for one id at a time only.
@@ -189,20 +187,12 @@ func (s *Store) connect(ctx context.Context, id string, p *v1.Pod, e *entry) err
 	}
 	ips, err := s.network.Setup(ctx, id, netns, p)
 	if err != nil {
-		return reasoned(err)
+		return err
 	}
 	for _, ip := range ips {
 		e.IPs = append(e.IPs, ip.String())
 	}
 	return nil
-}
-
-// reasoned gives an error that a status can word the reason for it.
-func reasoned(err error) error {
-	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
-		return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
-	}
-	return err
 }
 
 // Remove releases all that the sandbox holds. One that is not there, or only in part, is success.

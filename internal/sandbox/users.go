@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
+	"runtime"
 	"strconv"
 	"syscall"
 
@@ -105,7 +105,7 @@ func pinWithUsers(dir string, names []string, hostname string, users uint32, ste
 // forkUsers starts the pause program in new namespaces of every kind that is pinned. It dies with the
 // calling thread.
 func forkUsers(users uint32) (pid int, err error) {
-	program, err := pauseProgram(goruntime.GOARCH)
+	program, err := pauseProgram(runtime.GOARCH)
 	if err != nil {
 		return 0, err
 	}

@@ -38,6 +38,7 @@ import (
 	"podrun.io/podrun/internal/host"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pipes"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -325,6 +326,9 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	}
 	r.sizes.put(p.UID, pod.SizeOf(p))
 	_, err := r.Sandboxes.Create(ctx, p, attempt, r.Owner)
+	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
+		return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
+	}
 	return err
 }
 
