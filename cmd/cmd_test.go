@@ -22,7 +22,6 @@ import (
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/runtime/containerd"
 )
 
 // safeBuffer can be looked at while a command writes to it.
@@ -200,8 +199,8 @@ func (f *fakeStore) Load(_ context.Context, archive io.Reader) ([]string, error)
 	return []string{"docker.io/library/web:1"}, err
 }
 
-func (*fakeStore) ListImages(context.Context) ([]containerd.StoredImage, error) {
-	return []containerd.StoredImage{
+func (*fakeStore) ListImages(context.Context) ([]pod.StoredImage, error) {
+	return []pod.StoredImage{
 		{Name: "docker.io/library/web:1", ID: "docker.io/library/web@sha256:0123456789abcdef", Size: 1_999_999, Used: true},
 		{Name: "x:1", ID: "sha256:fedcba9876543210", Size: 12, CreatedAt: time.Now().Add(-3 * time.Hour)},
 	}, nil
@@ -233,7 +232,7 @@ func TestImages(t *testing.T) {
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for bytes, want := range map[int64]string{0: "0B", 999: "999B", 1000: "1.0kB", 999_949: "999.9kB", 999_950: "1.0MB", 25_200_000: "25.2MB", 3e12: "3.0TB", 5e15: "5000.0TB"} {
-		if got := runtime.Bytes(bytes).String(); got != want {
+		if got := pod.Bytes(bytes).String(); got != want {
 			t.Errorf("%d: got %s, want %s", bytes, got, want)
 		}
 	}

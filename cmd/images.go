@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/pod"
 )
 
 func (a *app) imagesCommand() *cobra.Command {
@@ -60,7 +59,7 @@ func (a *app) imagesCommand() *cobra.Command {
 // imageStore is the part of containerd that images needs.
 type imageStore interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)
-	ListImages(ctx context.Context) ([]containerd.StoredImage, error)
+	ListImages(ctx context.Context) ([]pod.StoredImage, error)
 	PruneImages(ctx context.Context) ([]string, error)
 	RemoveImage(ctx context.Context, ref string, force bool) (string, error)
 	Save(ctx context.Context, refs []string, archive io.Writer) error
@@ -95,7 +94,7 @@ func (a *app) listImages(ctx context.Context, s imageStore) error {
 		if i.Used {
 			used = "yes"
 		}
-		rows = append(rows, []string{i.Name, digest, runtime.Bytes(i.Size).String(), age(i.CreatedAt, time.Now()), used})
+		rows = append(rows, []string{i.Name, digest, pod.Bytes(i.Size).String(), age(i.CreatedAt, time.Now()), used})
 	}
 	return (&table{out: a.out}).print(rows...)
 }

@@ -13,7 +13,6 @@ import (
 
 	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
 // progress shows how pods come along: on a terminal a line a pod that is kept up to date, else a line for
@@ -32,7 +31,7 @@ type progress struct {
 	order []pod.Key
 	lines map[pod.Key]*progressLine
 	// pulling tells how far the pull of an image is; nil: nobody knows yet.
-	pulling func(image string) (runtime.Progress, bool)
+	pulling func(image string) (pod.Progress, bool)
 	said    time.Time // when it was told last in lines
 	drawn   int       // lines on the screen that are to be drawn over
 }

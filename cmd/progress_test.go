@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 func podIn(name string, phase v1.PodPhase) *v1.Pod {
@@ -116,8 +116,8 @@ func TestProgressOfPulls(t *testing.T) {
 			if terminal {
 				l.plain, l.size = false, func() (int, int) { return 120, 24 }
 			}
-			l.watch(func(image string) (runtime.Progress, bool) {
-				return runtime.Progress{Fetched: 30_000_000, Total: 40_000_000, Rate: 1_000_000, Done: 1, Layers: 2}, image == "box:1"
+			l.watch(func(image string) (pod.Progress, bool) {
+				return pod.Progress{Fetched: 30_000_000, Total: 40_000_000, Rate: 1_000_000, Done: 1, Layers: 2}, image == "box:1"
 			})
 			stop := make(chan struct{})
 			go l.tick(stop)
@@ -140,7 +140,7 @@ func TestProgressOfPulls(t *testing.T) {
 }
 
 func TestBar(t *testing.T) {
-	for want, p := range map[string]runtime.Progress{
+	for want, p := range map[string]pod.Progress{
 		"…": {},
 		"[                    ]   0% 0B of 100B, 0B/s, 0 of 1 layers": {Total: 100, Layers: 1},
 		"[====================] 100% 100B fetched, unpacking":         {Fetched: 100, Total: 100, Done: 1, Layers: 1},

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/glance"
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 )
 
 // bar draws how far a pull is.
-func bar(p runtime.Progress) string {
+func bar(p pod.Progress) string {
 	if !p.Known() {
 		return "…"
 	}
@@ -44,14 +44,14 @@ func awaited(p *v1.Pod) []string {
 }
 
 // watch says who tells how far pulls are.
-func (l *progress) watch(pulling func(image string) (runtime.Progress, bool)) {
+func (l *progress) watch(pulling func(image string) (pod.Progress, bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pulling, l.said = pulling, time.Now()
 }
 
 // pull is the first pull that a line waits for; false: none.
-func (l *progress) pull(line *progressLine) (image string, p runtime.Progress, ok bool) {
+func (l *progress) pull(line *progressLine) (image string, p pod.Progress, ok bool) {
 	if l.pulling == nil || line.over {
 		return "", p, false
 	}
@@ -78,9 +78,9 @@ func (l *progress) sayPulls() {
 
 // showPull shows how far the pull of an image is until the function that it returns is given its result: a bar on
 // a terminal, else a line now and then.
-func (a *app) showPull(ref string, pulling func(string) (runtime.Progress, bool)) func(error) {
+func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) func(error) {
 	l := newProgress(a.errOut, nil)
-	var last runtime.Progress
+	var last pod.Progress
 	say := func() {
 		if p, ok := pulling(ref); ok {
 			last = p
@@ -116,7 +116,7 @@ func (a *app) showPull(ref string, pulling func(string) (runtime.Progress, bool)
 			fmt.Fprint(l.out, "\r\x1b[K")
 		}
 		if err == nil && last.Known() {
-			fmt.Fprintf(l.out, "%6.1fs %s: %s in %d layers\n", time.Since(l.began).Seconds(), ref, runtime.Bytes(last.Total), last.Layers)
+			fmt.Fprintf(l.out, "%6.1fs %s: %s in %d layers\n", time.Since(l.began).Seconds(), ref, pod.Bytes(last.Total), last.Layers)
 		}
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 // loader is the part of the runtime that loading needs.
 type loader interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)
-	Resolve(ctx context.Context, ref string) (runtime.Image, error)
+	Resolve(ctx context.Context, ref string) (pod.Image, error)
 }
 
 // loaded is what an archive had when it was loaded, and what tells that it is still the same.

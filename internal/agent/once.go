@@ -15,7 +15,6 @@ import (
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
-	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -28,7 +27,7 @@ type OnceOptions struct {
 	// Progress hears each pod whenever its status changed, from several goroutines. May be nil.
 	Progress func(p *v1.Pod)
 	// Begun is called once before anything is run, with what tells how far pulls are. May be nil.
-	Begun func(pulling func(image string) (runtime.Progress, bool))
+	Begun func(pulling func(image string) (pod.Progress, bool))
 	// Finished is called once when the results are in, before anything is removed.
 	Finished func(r Result)
 }

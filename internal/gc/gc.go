@@ -18,13 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
 // Images are those of the runtime.
 type Images interface {
 	// ListImages returns all images.
-	ListImages(ctx context.Context) ([]runtime.StoredImage, error)
+	ListImages(ctx context.Context) ([]pod.StoredImage, error)
 	// RemoveImage removes an image that no container is made of, and its space is free then.
 	RemoveImage(ctx context.Context, name string, force bool) (string, error)
 	// DropFetched lets go of what interrupted pulls have fetched, and returns of how many; its space is free then.
@@ -327,7 +328,7 @@ func (k *Keeper) recall() {
 	}
 }
 
-func (k *Keeper) remove(ctx context.Context, i runtime.StoredImage, reason string) {
+func (k *Keeper) remove(ctx context.Context, i pod.StoredImage, reason string) {
 	if _, err := k.o.Images.RemoveImage(ctx, i.Name, false); err != nil {
 		if !errors.Is(err, runtime.ErrNotFound) { // as one that was just removed for its age
 			k.o.Log.Warn("an image that nobody uses stays", "image", i.Name, "why", err)

@@ -12,20 +12,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
 // store is Images in memory, on a disk of 100 bytes.
 type store struct {
 	mu      sync.Mutex
-	images  []runtime.StoredImage
+	images  []pod.StoredImage
 	fetched uint64 // bytes that an interrupted pull has fetched
 	other   uint64 // bytes of the disk that are not images'
 	listed  int    // how often images were
 	err     error
 }
 
-func (s *store) ListImages(context.Context) ([]runtime.StoredImage, error) {
+func (s *store) ListImages(context.Context) ([]pod.StoredImage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listed++
@@ -94,7 +95,7 @@ func full(name string) string { return "docker.io/library/" + name + ":latest" }
 func newStore(names ...string) *store {
 	s := &store{}
 	for n, name := range names {
-		s.images = append(s.images, runtime.StoredImage{Name: full(name), Size: 10, CreatedAt: time.Now().Add(time.Duration(n-100) * time.Second)})
+		s.images = append(s.images, pod.StoredImage{Name: full(name), Size: 10, CreatedAt: time.Now().Add(time.Duration(n-100) * time.Second)})
 	}
 	return s
 }

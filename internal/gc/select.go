@@ -9,12 +9,12 @@ import (
 
 	"github.com/distribution/reference"
 
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 // sight is what is known of the images when it is judged which may go.
 type sight struct {
-	images []runtime.StoredImage
+	images []pod.StoredImage
 	// wanted are those that manifests name, or that are kept for another reason, by full name.
 	wanted map[string]bool
 	// lastUsed says when an image was last seen in use; one that never was is as old as it is here.
@@ -24,14 +24,14 @@ type sight struct {
 
 // unused are the images that nobody uses, wants or has pinned and nobody has used for that long: the least
 // recently used first, and of those the oldest.
-func (s sight) unused(longer time.Duration) []runtime.StoredImage {
-	var out []runtime.StoredImage
+func (s sight) unused(longer time.Duration) []pod.StoredImage {
+	var out []pod.StoredImage
 	for _, i := range s.images {
 		if !i.Used && !i.Pinned && !s.wants(i) && s.now.Sub(s.since(i)) >= longer {
 			out = append(out, i)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b runtime.StoredImage) int {
+	slices.SortStableFunc(out, func(a, b pod.StoredImage) int {
 		if c := s.since(a).Compare(s.since(b)); c != 0 {
 			return c
 		}
@@ -41,10 +41,10 @@ func (s sight) unused(longer time.Duration) []runtime.StoredImage {
 }
 
 // wants reports that the image is wanted by its name, or by its digest under another.
-func (s sight) wants(i runtime.StoredImage) bool { return s.wanted[i.Name] || s.wanted[i.ID] }
+func (s sight) wants(i pod.StoredImage) bool { return s.wanted[i.Name] || s.wanted[i.ID] }
 
 // since is from when on the image is not used.
-func (s sight) since(i runtime.StoredImage) time.Time {
+func (s sight) since(i pod.StoredImage) time.Time {
 	at := i.CreatedAt
 	if used := s.lastUsed[i.Name]; used.After(at) {
 		at = used

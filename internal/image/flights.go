@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 // Flights let all who want the same image at the same time wait for one pull. The zero value is ready.
@@ -19,7 +19,7 @@ type Flights struct {
 type flight struct {
 	done  chan struct{}
 	meter *Meter
-	image runtime.Image
+	image pod.Image
 	err   error
 	// cut says that who pulled gave up, so that nothing is known.
 	cut bool
@@ -27,7 +27,7 @@ type flight struct {
 
 // Pull pulls the image under name, which may end in a space and a key that tells one pull of it from another, or
 // waits for whoever is pulling it already. When that one gives up, another who waits goes on with the pull.
-func (f *Flights) Pull(ctx context.Context, name string, pull func(context.Context, *Meter) (runtime.Image, error)) (runtime.Image, error) {
+func (f *Flights) Pull(ctx context.Context, name string, pull func(context.Context, *Meter) (pod.Image, error)) (pod.Image, error) {
 	for {
 		own, other := f.board(name)
 		if other == nil {
@@ -45,7 +45,7 @@ func (f *Flights) Pull(ctx context.Context, name string, pull func(context.Conte
 				return other.image, other.err
 			}
 		case <-ctx.Done():
-			return runtime.Image{}, ctx.Err()
+			return pod.Image{}, ctx.Err()
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (f *Flights) board(name string) (own, other *flight) {
 }
 
 // Progress tells how far a pull of the image is; false: there is none.
-func (f *Flights) Progress(name string) (runtime.Progress, bool) {
+func (f *Flights) Progress(name string) (pod.Progress, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, one := range f.byName {
@@ -74,5 +74,5 @@ func (f *Flights) Progress(name string) (runtime.Progress, bool) {
 			return one.meter.Progress(time.Now()), true
 		}
 	}
-	return runtime.Progress{}, false
+	return pod.Progress{}, false
 }

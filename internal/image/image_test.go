@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 func TestCredentials(t *testing.T) {
@@ -70,16 +70,16 @@ func TestFlights(t *testing.T) {
 		var mu sync.Mutex
 		pulls := 0
 		arrive := make(chan error)
-		pull := func(ctx context.Context, m *Meter) (runtime.Image, error) {
+		pull := func(ctx context.Context, m *Meter) (pod.Image, error) {
 			m.Expect("layer", 7)
 			mu.Lock()
 			pulls++
 			mu.Unlock()
 			select {
 			case err := <-arrive:
-				return runtime.Image{Name: "a"}, err
+				return pod.Image{Name: "a"}, err
 			case <-ctx.Done():
-				return runtime.Image{}, ctx.Err()
+				return pod.Image{}, ctx.Err()
 			}
 		}
 		results := make(chan error, 10)

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 // window is over how long a rate is measured.
@@ -64,10 +64,10 @@ func (m *Meter) Done(digest string) {
 }
 
 // Progress tells how far the pull is.
-func (m *Meter) Progress(now time.Time) runtime.Progress {
+func (m *Meter) Progress(now time.Time) pod.Progress {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := runtime.Progress{Layers: len(m.blobs)}
+	p := pod.Progress{Layers: len(m.blobs)}
 	for _, b := range m.blobs {
 		p.Fetched += b.at
 		p.Total += b.size

@@ -9,12 +9,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 // mounts are the ones every container has and then wanted, parents before children. One place has one
 // mount: the user's own replaces podrun's, and either replaces a default.
-func mounts(wanted []runtime.Mount, shm string) []specs.Mount {
+func mounts(wanted []pod.Mount, shm string) []specs.Mount {
 	at := map[string]specs.Mount{}
 	var order []string
 	put := func(m specs.Mount) {
@@ -44,7 +44,7 @@ func mounts(wanted []runtime.Mount, shm string) []specs.Mount {
 	return out
 }
 
-func bind(m runtime.Mount) specs.Mount {
+func bind(m pod.Mount) specs.Mount {
 	mode, propagation := "rw", "rprivate"
 	if m.ReadOnly {
 		mode = "ro"
@@ -64,7 +64,7 @@ func bind(m runtime.Mount) specs.Mount {
 
 // rootPropagation is that of the container's root: mounts can come and go through it only as far as it
 // lets them. "" is the runtime's default, which is private.
-func rootPropagation(all []runtime.Mount) string {
+func rootPropagation(all []pod.Mount) string {
 	out := ""
 	for _, m := range all {
 		switch m.Propagation {

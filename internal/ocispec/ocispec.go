@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
 // Input is everything that a spec is made of.
@@ -34,7 +33,7 @@ type Input struct {
 	// Env are the container's own variables, resolved.
 	Env []pod.Variable
 	// Mounts are in the order that the manifest has them.
-	Mounts []runtime.Mount
+	Mounts []pod.Mount
 	// CgroupV2 says that the machine has the unified hierarchy.
 	CgroupV2 bool
 	Machine  Machine

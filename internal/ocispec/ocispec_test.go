@@ -18,7 +18,6 @@ import (
 
 	"podrun.io/podrun/internal/env"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -74,7 +73,7 @@ func TestBuild(t *testing.T) {
 			c.Env = []v1.EnvVar{{Name: "FROM", Value: "manifest"}, {Name: "BOTH", Value: "$(FROM)-$(PATH)"}}
 			c.WorkingDir, c.TTY = "relative/dir", true
 			in.User = specs.User{UID: 1000, GID: 1000, AdditionalGids: []uint32{1000, 27}}
-			in.Mounts = []runtime.Mount{
+			in.Mounts = []pod.Mount{
 				{HostPath: "/pods/etc/hosts", ContainerPath: "/etc/hosts", Managed: true},
 				{HostPath: "/pods/etc/resolv.conf", ContainerPath: "/etc/resolv.conf", Managed: true},
 				{HostPath: "/data/deep", ContainerPath: "/data/a/b", ReadOnly: true},

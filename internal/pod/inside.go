@@ -43,3 +43,16 @@ func (in Inside) IPs() []string {
 	}
 	return in.Sandbox.IPs
 }
+
+// Mount is a bind of a host path into a container.
+type Mount struct {
+	HostPath, ContainerPath string
+	ReadOnly                bool
+	// RecursiveReadOnly makes what is mounted below HostPath read-only too.
+	RecursiveReadOnly bool
+	// Propagation says whether mounts on either side come to be on the other; "" is None.
+	Propagation v1.MountPropagationMode
+	// Managed marks a file that podrun provides itself, such as /etc/hosts. A mount of the user's own
+	// at the same place replaces it.
+	Managed bool
+}

@@ -1,4 +1,4 @@
-// Package pod holds podrun's nouns: what a pod is called and what was seen of it on the machine.
+// Package pod holds podrun's nouns: what a pod is called, what was seen of it on the machine, and what it has there.
 // It is data only. It does not own what is wanted (that is a v1.Pod) and knows no runtime.
 package pod
 

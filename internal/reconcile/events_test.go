@@ -119,7 +119,7 @@ normal Started web/a: Started container a
 // brokenVolumes has none to give.
 type brokenVolumes struct{ noVolumes }
 
-func (brokenVolumes) Setup(context.Context, pod.Inside) ([]runtime.Mount, error) {
+func (brokenVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error) {
 	return nil, &runtime.ReasonError{Reason: runtime.ReasonFailedMount, Err: errors.New("hostPath /x is not there")}
 }
 

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -16,7 +17,7 @@ import (
 type image struct {
 	cancel context.CancelFunc
 	ref    string
-	ready  runtime.Image
+	ready  pod.Image
 }
 
 // pullPeriod is how often a status tells anew how far pulls are.
@@ -27,7 +28,7 @@ type pullResult struct {
 	ref       string
 	took      time.Duration
 	of        *image
-	ready     runtime.Image
+	ready     pod.Image
 	err       error
 }
 

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -46,7 +47,7 @@ func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]
 }
 
 // volumeImage finds the volume's image or begins to pull it, as its pull policy says, once a revision.
-func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (runtime.Image, error) {
+func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (pod.Image, error) {
 	ref, name := volume.Image.Reference, imageOf(volume.Name)
 	switch i := w.images[name]; {
 	case i != nil && i.cancel == nil:
@@ -68,12 +69,12 @@ func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (runtime.Im
 	if f, failed := w.failures[name]; failed && w.images[name] == nil {
 		// Said where the container's own would be; the next attempt pulls anew.
 		delete(w.failures, name)
-		return runtime.Image{}, &runtime.ReasonError{Reason: f.Reason, Err: fmt.Errorf("volume %q: %s", volume.Name, f.Message)}
+		return pod.Image{}, &runtime.ReasonError{Reason: f.Reason, Err: fmt.Errorf("volume %q: %s", volume.Name, f.Message)}
 	}
 	if w.images[name] == nil {
 		w.pull(ctx, name, ref)
 	}
-	return runtime.Image{}, &runtime.ReasonError{Reason: reasonPulling, Err: fmt.Errorf("pulling image %q of volume %q", ref, volume.Name)}
+	return pod.Image{}, &runtime.ReasonError{Reason: reasonPulling, Err: fmt.Errorf("pulling image %q of volume %q", ref, volume.Name)}
 }
 
 // pulledVolume lets those that wait for a volume's image try again.

@@ -7,7 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestPullProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := fake.New("boot-1", "serve")
-		rt.SlowPull("a:1", &runtime.Progress{})
+		rt.SlowPull("a:1", &pod.Progress{})
 		h := start(t, rt)
 		defer h.stop()
 		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a"))
@@ -26,7 +26,7 @@ func TestPullProgress(t *testing.T) {
 			}
 		}
 		shows(`pulling image "a:1"`)
-		rt.SlowPull("a:1", &runtime.Progress{Fetched: 1_500_000, Total: 6_000_000, Rate: 500_000, Done: 1, Layers: 3})
+		rt.SlowPull("a:1", &pod.Progress{Fetched: 1_500_000, Total: 6_000_000, Rate: 500_000, Done: 1, Layers: 3})
 		calls := len(rt.Calls())
 		after(1100 * time.Millisecond)
 		shows(`pulling image "a:1": 1.5MB of 6.0MB, 500.0kB/s, 1 of 3 layers`)

@@ -27,7 +27,7 @@ type Looker interface {
 type Volumes interface {
 	// Setup checks or makes the sources of in.Container's mounts. A *runtime.ReasonError says why one
 	// cannot be had.
-	Setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, error)
+	Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 	// Files reads files in a pod's volumes; those that are not there are left out.
 	Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error)
 	// Refresh brings what a running pod's volumes show of its manifest and of objects up to date.

@@ -60,24 +60,11 @@ type Start struct {
 	Backoff   int
 	Round     int
 	// Image is the resolved image to run, as Images returned it.
-	Image Image
+	Image pod.Image
 	// Env are the container's own variables, resolved; its command line may refer to them.
 	Env []pod.Variable
 	// Mounts are in order, sources on the host checked and ready.
-	Mounts []Mount
-}
-
-// Mount is a bind of a host path into a container.
-type Mount struct {
-	HostPath, ContainerPath string
-	ReadOnly                bool
-	// RecursiveReadOnly makes what is mounted below HostPath read-only too.
-	RecursiveReadOnly bool
-	// Propagation says whether mounts on either side come to be on the other; "" is None.
-	Propagation v1.MountPropagationMode
-	// Managed marks a file that podrun provides itself, such as /etc/hosts. A mount of the user's own
-	// at the same place replaces it.
-	Managed bool
+	Mounts []pod.Mount
 }
 
 // Containers acts on single instances. IDs are those that Lister reported.
@@ -108,39 +95,18 @@ type Layers interface {
 	LayerSize(ctx context.Context, id string) (pod.Space, error)
 }
 
-// Image is an image that is present and unpacked.
-type Image struct {
-	// Name is the reference under which the runtime keeps it.
-	Name string
-	// ID is the digest-qualified identity that status shows.
-	ID string
-}
-
-// StoredImage is an image as the runtime keeps it.
-type StoredImage struct {
-	// Name is its full reference, ID the digest-qualified identity that status shows.
-	Name, ID string
-	// Size is that of the content, compressed as it was fetched, in bytes.
-	Size      int64
-	CreatedAt time.Time
-	// Used says that a container, running or not, is made of it.
-	Used bool
-	// Pinned says that it may only be removed by hand.
-	Pinned bool
-}
-
 // Images finds and fetches images.
 type Images interface {
 	// Resolve returns the image if it is present, ready to run; ErrNotFound if it is not.
-	Resolve(ctx context.Context, ref string) (Image, error)
+	Resolve(ctx context.Context, ref string) (pod.Image, error)
 	// Pull fetches the image and makes it ready to run. logins are texts of docker's config.json that count
 	// before the machine's own credentials.
-	Pull(ctx context.Context, ref string, logins ...[]byte) (Image, error)
+	Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error)
 	// Pulling tells how far a pull of the image is that is under way here; false: there is none.
-	Pulling(ref string) (Progress, bool)
+	Pulling(ref string) (pod.Progress, bool)
 	// Show makes the files of an image visible, read-only, as a volume of a revision's, and returns where.
 	// They are until the revision's data is removed.
-	Show(ctx context.Context, image Image, uid pod.UID, volume string) (path string, err error)
+	Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (path string, err error)
 }
 
 // ExecIO is where an exec'd process reads and writes.

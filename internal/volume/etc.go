@@ -14,14 +14,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
 // header opens the hosts file that podrun writes.
 const header = "# Written by podrun at each container start; changes made here are lost.\n"
 
 // managed writes the files that podrun provides under /etc and returns their mounts.
-func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]runtime.Mount, error) {
+func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]pod.Mount, error) {
 	contents, err := v.contents(p, sandbox)
 	if err != nil {
 		return nil, err
@@ -33,12 +32,12 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]ru
 		return nil, err
 	}
 	defer root.Close()
-	var mounts []runtime.Mount
+	var mounts []pod.Mount
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
 		if err := refresh(root, name, contents[name]); err != nil {
 			return nil, fmt.Errorf("writing the pod's /etc/%s: %w", name, err)
 		}
-		mounts = append(mounts, runtime.Mount{
+		mounts = append(mounts, pod.Mount{
 			HostPath:      filepath.Join(v.dirs.Etc(p.UID), name),
 			ContainerPath: "/etc/" + name,
 			ReadOnly:      readOnlyRoot(c),

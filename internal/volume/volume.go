@@ -65,7 +65,7 @@ func New(o Options) *Volumes {
 // Setup readies all that in.Container mounts and returns the mounts in the order to make them: an outer
 // directory before what is mounted in it. It may be called at every start; what containers wrote into an
 // emptyDir stays. The error is a *runtime.ReasonError; it may be gone when asked again.
-func (v *Volumes) Setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, error) {
+func (v *Volumes) Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
 	mounts, err := v.setup(ctx, in)
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: runtime.ReasonFailedMount, Err: err}
@@ -73,7 +73,7 @@ func (v *Volumes) Setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, er
 	return mounts, nil
 }
 
-func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, error) {
+func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, er
 	if err := v.readyWithheld(in); err != nil {
 		return nil, err
 	}
-	var own []runtime.Mount
+	var own []pod.Mount
 	sources := map[string]source{} // by volume, readied once however often it is mounted
 	for i, m := range in.Container.VolumeMounts {
 		s, ok := sources[m.Name]
@@ -104,11 +104,11 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]runtime.Mount, er
 	if err != nil {
 		return nil, err
 	}
-	mounts = slices.DeleteFunc(mounts, func(m runtime.Mount) bool {
-		return slices.ContainsFunc(own, func(o runtime.Mount) bool { return o.ContainerPath == m.ContainerPath })
+	mounts = slices.DeleteFunc(mounts, func(m pod.Mount) bool {
+		return slices.ContainsFunc(own, func(o pod.Mount) bool { return o.ContainerPath == m.ContainerPath })
 	})
 	mounts = append(mounts, own...)
-	slices.SortStableFunc(mounts, func(a, b runtime.Mount) int { return depth(a.ContainerPath) - depth(b.ContainerPath) })
+	slices.SortStableFunc(mounts, func(a, b pod.Mount) int { return depth(a.ContainerPath) - depth(b.ContainerPath) })
 	return mounts, nil
 }
 
@@ -122,9 +122,9 @@ type source struct {
 }
 
 // mountOf is the container's mount number i, of a volume that is ready.
-func (v *Volumes) mountOf(in pod.Inside, i int, s source) (runtime.Mount, error) {
+func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 	m := in.Container.VolumeMounts[i]
-	out := runtime.Mount{HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly}
+	out := pod.Mount{HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly}
 	if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {
 		out.RecursiveReadOnly = m.ReadOnly
 	}

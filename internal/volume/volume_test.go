@@ -32,7 +32,7 @@ func newFixture(t *testing.T) fixture {
 }
 
 // Setup readies the mounts of a container that refers to nothing.
-func (f fixture) Setup(ctx context.Context, p *v1.Pod, c *v1.Container, s pod.Sandbox) ([]runtime.Mount, error) {
+func (f fixture) Setup(ctx context.Context, p *v1.Pod, c *v1.Container, s pod.Sandbox) ([]pod.Mount, error) {
 	return f.Volumes.Setup(ctx, pod.Inside{Pod: p, Container: c, Sandbox: s})
 }
 
@@ -90,7 +90,7 @@ func TestMountsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	dirs := f.dirs()
-	want := []runtime.Mount{
+	want := []pod.Mount{
 		{HostPath: dirs.EmptyDir("u1", "a"), ContainerPath: "/data"},
 		{HostPath: dirs.EmptyDir("u1", "a"), ContainerPath: "/again"},
 		{HostPath: dirs.Etc("u1") + "/hostname", ContainerPath: "/etc/hostname", Managed: true},

@@ -14,11 +14,9 @@ import (
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/platforms"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
-
-// StoredImage is an image in podrun's namespace of containerd.
-type StoredImage = runtime.StoredImage
 
 // labelPinned is on images that no collector may remove; containerd's CRI gives it the same meaning.
 const labelPinned = "io.cri-containerd.pinned"
@@ -84,7 +82,7 @@ func (r *Runtime) rename(ctx context.Context, i images.Image) (images.Image, err
 }
 
 // ListImages returns all images, by name.
-func (r *Runtime) ListImages(ctx context.Context) ([]StoredImage, error) {
+func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	ctx = r.context(ctx)
 	all, err := r.client.ImageService().List(ctx)
 	if err != nil {
@@ -101,18 +99,18 @@ func (r *Runtime) ListImages(ctx context.Context) ([]StoredImage, error) {
 			digests[digest] = true
 		}
 	}
-	out := []StoredImage{}
+	out := []pod.StoredImage{}
 	for _, i := range all {
 		size, err := client.NewImage(r.client, i).Size(ctx)
 		if err != nil && !isNotFound(err) { // part of its content is gone: it can be listed all the same
 			return nil, mapped("measuring image "+i.Name, err)
 		}
-		out = append(out, StoredImage{
+		out = append(out, pod.StoredImage{
 			Name: i.Name, ID: imageID(i), Size: size, CreatedAt: i.CreatedAt,
 			Used: names[i.Name] || digests[i.Target.Digest.String()], Pinned: i.Labels[labelPinned] == "pinned",
 		})
 	}
-	slices.SortFunc(out, func(a, b StoredImage) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b pod.StoredImage) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -177,10 +175,10 @@ func (r *Runtime) Save(ctx context.Context, refs []string, archive io.Writer) er
 }
 
 // stored finds an image by a reference as it may be written.
-func (r *Runtime) stored(ctx context.Context, ref string) (StoredImage, error) {
+func (r *Runtime) stored(ctx context.Context, ref string) (pod.StoredImage, error) {
 	all, err := r.ListImages(ctx)
 	if err != nil {
-		return StoredImage{}, err
+		return pod.StoredImage{}, err
 	}
 	full, err := fullName(ref)
 	if err != nil {
@@ -191,5 +189,5 @@ func (r *Runtime) stored(ctx context.Context, ref string) (StoredImage, error) {
 			return i, nil
 		}
 	}
-	return StoredImage{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+	return pod.StoredImage{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 }

@@ -220,7 +220,7 @@ func TestMounts(t *testing.T) {
 			}
 		}
 	}
-	r.start.Mounts = []runtime.Mount{
+	r.start.Mounts = []pod.Mount{
 		{HostPath: dir + "/inner", ContainerPath: "/rw/inner"},
 		{HostPath: dir + "/rw", ContainerPath: "/rw"},
 		{HostPath: dir + "/ro", ContainerPath: "/ro", ReadOnly: true},

@@ -20,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -50,7 +51,7 @@ func imageID(i images.Image) string {
 }
 
 // Resolve implements runtime.Images.
-func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
+func (r *Runtime) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	ctx = r.context(ctx)
 	var names []string
 	if full, err := fullName(ref); err == nil {
@@ -65,40 +66,40 @@ func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error
 			continue
 		}
 		if err != nil {
-			return runtime.Image{}, mapped("looking for image "+name, err)
+			return pod.Image{}, mapped("looking for image "+name, err)
 		}
 		if _, err := r.ready(ctx, found); err != nil {
-			return runtime.Image{}, err
+			return pod.Image{}, err
 		}
-		return runtime.Image{Name: found.Name, ID: imageID(found)}, nil
+		return pod.Image{Name: found.Name, ID: imageID(found)}, nil
 	}
 	return r.resolveDigest(ctx, ref)
 }
 
 // resolveDigest finds an image that is named by its digest under another name of its repository, such as the tag that an
 // archive gave it.
-func (r *Runtime) resolveDigest(ctx context.Context, ref string) (runtime.Image, error) {
+func (r *Runtime) resolveDigest(ctx context.Context, ref string) (pod.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if pinned, ok := named.(reference.Canonical); err == nil && ok {
 		all, err := r.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", pinned.Digest()))
 		if err != nil {
-			return runtime.Image{}, mapped("looking for image "+ref, err)
+			return pod.Image{}, mapped("looking for image "+ref, err)
 		}
 		for _, found := range all {
 			if imageID(found) != named.String() {
 				continue // another repository's: who may have the one need not have the other
 			}
 			if _, err := r.ready(ctx, found); err != nil {
-				return runtime.Image{}, err
+				return pod.Image{}, err
 			}
-			return runtime.Image{Name: found.Name, ID: imageID(found)}, nil
+			return pod.Image{Name: found.Name, ID: imageID(found)}, nil
 		}
 	}
-	return runtime.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+	return pod.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 }
 
 // imageFor is what a start needs of an image that Resolve or Pull returned.
-func (r *Runtime) imageFor(ctx context.Context, i runtime.Image) (*image, error) {
+func (r *Runtime) imageFor(ctx context.Context, i pod.Image) (*image, error) {
 	if _, digest, ok := strings.Cut(i.ID, "@"); ok {
 		if known, ok := r.images.get(digest); ok {
 			return known, nil
@@ -178,7 +179,7 @@ func (r *Runtime) userOf(ctx context.Context, i images.Image, known *image) (spe
 }
 
 // userNamed is who name, in the form of an image's USER, stands for in an image that is running or about to.
-func (r *Runtime) userNamed(ctx context.Context, i runtime.Image, known *image, name string) (specs.User, error) {
+func (r *Runtime) userNamed(ctx context.Context, i pod.Image, known *image, name string) (specs.User, error) {
 	if name == ocispec.UserName(&v1.Pod{}, &v1.Container{}, known.config.User) {
 		return known.user, nil
 	}

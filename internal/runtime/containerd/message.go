@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/containers"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -21,7 +22,7 @@ const messageLimit = 4096
 
 // withTerminationLog adds the file that the instance writes its termination message to, if it is to have
 // one. The file is on the machine, because the container's own file system is gone when it is asked for.
-func (r *Runtime) withTerminationLog(s runtime.Start) ([]runtime.Mount, error) {
+func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 	if s.Container.TerminationMessagePath == "" {
 		return s.Mounts, nil
 	}
@@ -34,7 +35,7 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]runtime.Mount, error) {
 	if err := f.Chmod(0o666); err != nil { // apart, because of the umask: the container's user may be any
 		return nil, fmt.Errorf("making the termination log: %w", err)
 	}
-	return append(slices.Clip(s.Mounts), runtime.Mount{
+	return append(slices.Clip(s.Mounts), pod.Mount{
 		HostPath: file, ContainerPath: path.Join("/", s.Container.TerminationMessagePath), Managed: true,
 	}), nil
 }

@@ -10,14 +10,14 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	registry "podrun.io/podrun/internal/image"
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/pod"
 )
 
 // Pulling implements runtime.Images.
-func (r *Runtime) Pulling(ref string) (runtime.Progress, bool) {
+func (r *Runtime) Pulling(ref string) (pod.Progress, bool) {
 	full, err := fullName(ref)
 	if err != nil {
-		return runtime.Progress{}, false
+		return pod.Progress{}, false
 	}
 	return r.flights.Progress(full)
 }

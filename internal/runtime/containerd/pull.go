@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	registry "podrun.io/podrun/internal/image"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -30,18 +31,18 @@ const (
 )
 
 // Pull implements runtime.Images. What an interrupted pull fetched is not fetched again.
-func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (runtime.Image, error) {
+func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
-		return runtime.Image{}, &runtime.ReasonError{
+		return pod.Image{}, &runtime.ReasonError{
 			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
 		}
 	}
-	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (runtime.Image, error) {
+	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
 		ctx = r.context(ctx)
 		ctx, fetching, err := r.fetch(ctx, named.String())
 		if err != nil {
-			return runtime.Image{}, err
+			return pod.Image{}, err
 		}
 		pulled, err := r.pull(ctx, named, logins, meter)
 		if err != nil && r.dropSpoilt(ctx, err) {
@@ -77,7 +78,7 @@ func (r *Runtime) dropSpoilt(ctx context.Context, err error) bool {
 	return dropped
 }
 
-func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (runtime.Image, error) {
+func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (pod.Image, error) {
 	pulled, err := r.obtain(ctx, named, logins, meter)
 	if err == nil {
 		_, err = r.ready(ctx, pulled)
@@ -85,11 +86,11 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, logins regist
 	if err != nil {
 		err = mapped("pulling image "+named.String(), err)
 		if isInterrupted(ctx, err) {
-			return runtime.Image{}, err
+			return pod.Image{}, err
 		}
-		return runtime.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
+		return pod.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
 	}
-	return runtime.Image{Name: pulled.Name, ID: imageID(pulled)}, nil
+	return pod.Image{Name: pulled.Name, ID: imageID(pulled)}, nil
 }
 
 // obtain has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it:

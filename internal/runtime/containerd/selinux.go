@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
 // seLinux returns the labels of a container's process and of its files; none where it does not ask for any.
@@ -57,7 +56,7 @@ func labelOptions(uid pod.UID, o *v1.SELinuxOptions) []string {
 
 // relabel gives what is podrun's of the mounts the label of the container's files. What is the machine's is
 // left alone, as the kubelet leaves it.
-func (r *Runtime) relabel(mounts []runtime.Mount, files string) error {
+func (r *Runtime) relabel(mounts []pod.Mount, files string) error {
 	if files == "" {
 		return nil
 	}

@@ -19,7 +19,6 @@ import (
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
 // labelRoot keeps a snapshot from containerd's collector.
@@ -31,7 +30,7 @@ func shownKey(uid pod.UID, volume string) string {
 }
 
 // Show implements runtime.Images.
-func (r *Runtime) Show(ctx context.Context, i runtime.Image, uid pod.UID, volume string) (string, error) {
+func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume string) (string, error) {
 	if err := checkUID(uid); err != nil {
 		return "", err
 	}

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -54,7 +55,7 @@ func (h *handler) giveUsers(first uint32) error {
 }
 
 // giveFiles gives the pod's root what podrun makes for the container, as its /etc/hosts.
-func giveFiles(mounts []runtime.Mount, first uint32) error {
+func giveFiles(mounts []pod.Mount, first uint32) error {
 	for _, m := range mounts {
 		if !m.Managed || first == 0 {
 			continue

@@ -150,11 +150,11 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 }
 
 // Resolve finds an image that AddImage or Pull put there.
-func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
+func (r *Runtime) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Resolve", ref); err != nil {
-		return runtime.Image{}, err
+		return pod.Image{}, err
 	}
 	i, ok := r.images[ref]
 	if !ok {
@@ -164,11 +164,11 @@ func (r *Runtime) Resolve(ctx context.Context, ref string) (runtime.Image, error
 }
 
 // Pull puts the image there.
-func (r *Runtime) Pull(ctx context.Context, ref string, _ ...[]byte) (runtime.Image, error) {
+func (r *Runtime) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Image, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Pull", ref); err != nil {
-		return runtime.Image{}, err
+		return pod.Image{}, err
 	}
 	for r.slow[ref] != nil {
 		slow := r.slow[ref]
@@ -179,21 +179,21 @@ func (r *Runtime) Pull(ctx context.Context, ref string, _ ...[]byte) (runtime.Im
 		}
 		r.mu.Lock()
 		if err := ctx.Err(); err != nil {
-			return runtime.Image{}, err
+			return pod.Image{}, err
 		}
 	}
-	r.images[ref] = runtime.Image{Name: ref, ID: ref + "@sha256:fake"}
+	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
 	return r.images[ref], nil
 }
 
 // slowPull is a pull that goes on until it is told otherwise.
 type slowPull struct {
-	progress runtime.Progress
+	progress pod.Progress
 	changed  chan struct{}
 }
 
 // SlowPull makes pulls of ref stand at p; nil lets them end.
-func (r *Runtime) SlowPull(ref string, p *runtime.Progress) {
+func (r *Runtime) SlowPull(ref string, p *pod.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before := r.slow[ref]; before != nil {
@@ -206,17 +206,17 @@ func (r *Runtime) SlowPull(ref string, p *runtime.Progress) {
 }
 
 // Pulling tells where SlowPull made a pull stand.
-func (r *Runtime) Pulling(ref string) (runtime.Progress, bool) {
+func (r *Runtime) Pulling(ref string) (pod.Progress, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slow := r.slow[ref]; slow != nil {
 		return slow.progress, true
 	}
-	return runtime.Progress{}, false
+	return pod.Progress{}, false
 }
 
 // Show says where the files would be.
-func (r *Runtime) Show(ctx context.Context, image runtime.Image, uid pod.UID, volume string) (string, error) {
+func (r *Runtime) Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Show", image.Name); err != nil {
@@ -232,7 +232,7 @@ func (r *Runtime) Show(ctx context.Context, image runtime.Image, uid pod.UID, vo
 func (r *Runtime) AddImage(ref string, s Script) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.images[ref] = runtime.Image{Name: ref, ID: ref + "@sha256:fake"}
+	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
 	r.scripts[ref] = s
 }
 

@@ -23,7 +23,7 @@ type Runtime struct {
 	containers map[string]*container
 	sandboxes  map[string]*sandbox
 	data       map[pod.UID]*kept
-	images     map[string]runtime.Image
+	images     map[string]pod.Image
 	rings      map[chan runtime.Ring]bool
 	calls      []string
 	fail       map[string]error
@@ -75,7 +75,7 @@ type kept struct {
 func New(boot, owner string) *Runtime {
 	return &Runtime{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, data: map[pod.UID]*kept{},
-		images: map[string]runtime.Image{}, rings: map[chan runtime.Ring]bool{}, fail: map[string]error{},
+		images: map[string]pod.Image{}, rings: map[chan runtime.Ring]bool{}, fail: map[string]error{},
 		ignoreTerm: map[string]bool{}, scripts: map[string]Script{}, slow: map[string]*slowPull{}, layers: map[string]int64{}, boot: boot, owner: owner, left: -1,
 	}
 }

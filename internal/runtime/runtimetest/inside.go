@@ -46,7 +46,7 @@ func testShow(t *testing.T, s subject) {
 	if err != nil || other == path {
 		t.Errorf("another volume shows it in %s, %v", other, err)
 	}
-	if _, err := s.Show(t.Context(), runtime.Image{Name: "podrun.example/none:1"}, p.UID, "none"); !errors.Is(err, runtime.ErrNotFound) {
+	if _, err := s.Show(t.Context(), pod.Image{Name: "podrun.example/none:1"}, p.UID, "none"); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("no such image: %v", err)
 	}
 	if s.Runs {

@@ -1,6 +1,30 @@
-package runtime
+package pod
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
+
+// Image is an image that is present and unpacked.
+type Image struct {
+	// Name is the reference under which the runtime keeps it.
+	Name string
+	// ID is the digest-qualified identity that status shows.
+	ID string
+}
+
+// StoredImage is an image as the runtime keeps it.
+type StoredImage struct {
+	// Name is its full reference, ID the digest-qualified identity that status shows.
+	Name, ID string
+	// Size is that of the content, compressed as it was fetched, in bytes.
+	Size      int64
+	CreatedAt time.Time
+	// Used says that a container, running or not, is made of it.
+	Used bool
+	// Pinned says that it may only be removed by hand.
+	Pinned bool
+}
 
 // Progress is how far a pull is.
 type Progress struct {
