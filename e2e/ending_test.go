@@ -25,12 +25,11 @@ func TestKilledPodrunGoesOnWithAnEnd(t *testing.T) {
 		})
 	}
 	deaf := hooked("deaf", data, `trap "echo >/data/deaf" TERM; while :; do sleep 0.02; done`, "stopSignal: SIGTERM")
-	n.write("deaf.yaml", strings.Replace(deaf, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 4", 1))
+	n.write("deaf.yaml", withGrace(deaf, 5))
 	// It ends with 0, and has not succeeded.
 	job := hooked("job", data, `trap "echo >/data/job; sleep 1; exit 0" TERM; while :; do sleep 0.02; done`, "stopSignal: SIGTERM")
-	job = strings.Replace(job, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 30", 1)
-	job = strings.Replace(job, "restartPolicy: Always", "restartPolicy: OnFailure", 1)
-	n.write("job.yaml", inContainer(job, `livenessProbe: {exec: {command: [test, "!", -e, /data/bad]}, periodSeconds: 1, failureThreshold: 1}`))
+	job = strings.Replace(withGrace(job, 30), "restartPolicy: Always", "restartPolicy: OnFailure", 1)
+	n.write("job.yaml", inContainer(job, `livenessProbe: {exec: {command: [test, "!", -e, /data/bad]}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 1}`))
 	n.serve()
 	deafPID := n.mainPID(n.ready("deaf-n"), "c")
 	p := n.ready("job-n")
@@ -51,11 +50,19 @@ func TestKilledPodrunGoesOnWithAnEnd(t *testing.T) {
 		})
 	}
 	dead(before)
-	time.Sleep(time.Until(began.Add(2 * time.Second))) // of the grace period
+	time.Sleep(time.Until(began.Add(3 * time.Second))) // of the grace period
 	n.serve()
+	n.await("the next podrun to look", func() error {
+		said, err := os.ReadFile(n.log.Name())
+		if err == nil && strings.Count(string(said), "msg=serving") < 2 {
+			err = errors.New("it does not serve yet")
+		}
+		return err
+	})
+	next := time.Now()
 	dead(deafPID)
-	if took := time.Since(began); took < 4*time.Second || took > 5900*time.Millisecond {
-		t.Errorf("dead after %s of a grace period of 4 s", took)
+	if time.Since(began) < 5*time.Second || time.Since(next) > 5*time.Second {
+		t.Errorf("dead after %s of a grace period of 5 s, %s after the next podrun has begun to look", time.Since(began), time.Since(next))
 	}
 	n.gone("deaf-n")
 	p = n.restarted("job-n", 1)

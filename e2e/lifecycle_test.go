@@ -53,8 +53,8 @@ func TestInitContainers(t *testing.T) {
 func TestSidecarOfAJob(t *testing.T) {
 	n := newNode(t)
 	sidecar := initContainer("side", `trap "echo TERM after $(cat /data/main) >>/data/log; cat /data/log; exit 0" TERM; echo up >/data/log; while :; do sleep 0.05; done`, "restartPolicy: Always")
-	r := n.once(withData("job", "Never", "cat /data/log; echo main >/data/main", sidecar,
-		initContainer("check", "until [ -e /data/log ]; do sleep 0.02; done")))
+	r := n.once(withGrace(withData("job", "Never", "cat /data/log; echo main >/data/main", sidecar,
+		initContainer("check", "until [ -e /data/log ]; do sleep 0.02; done")), 30))
 	if r.code != 0 {
 		t.Fatal(r)
 	}
@@ -80,8 +80,7 @@ func TestSidecarOfAService(t *testing.T) {
 	m := manifest("web", "Always", say("main"), "volumes: [{name: order, hostPath: {path: "+log+", type: DirectoryOrCreate}}]", "initContainers:",
 		"- {name: s1, image: "+box+", restartPolicy: Always, command: [sh, -c, "+asJSON(say("s1"))+"]"+mount+"}",
 		"- {name: s2, image: "+box+", restartPolicy: Always, command: [sh, -c, "+asJSON(say("s2"))+"]"+mount+"}")
-	m = strings.Replace(m, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 20", 1)
-	n.write("web.yaml", inContainer(m, "volumeMounts: [{name: order, mountPath: /order}]"))
+	n.write("web.yaml", inContainer(withGrace(m, 20), "volumeMounts: [{name: order, mountPath: /order}]"))
 	n.serve()
 	p := n.ready("web-n")
 	main := p.Status.ContainerStatuses[0]
@@ -365,7 +364,7 @@ func TestResizePolicy(t *testing.T) {
 
 func TestDownInAHurry(t *testing.T) {
 	n := newNode(t)
-	deaf := strings.Replace(manifest("a", "Always", `trap "" TERM; while :; do sleep 1; done`), "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1)
+	deaf := withGrace(manifest("a", "Always", `trap "" TERM; while :; do sleep 1; done`), 3600)
 	if r := n.once(deaf); r.code != 0 {
 		t.Fatal(r)
 	}

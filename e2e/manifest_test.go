@@ -22,6 +22,12 @@ spec:
 `, name, policy, indented(2, spec), box, asJSON(script))
 }
 
+// withGrace gives a manifest's pods so many seconds to end. Whatever has something to say at its end needs more than
+// the one second that manifest gives: on a busy machine that is no time.
+func withGrace(manifest string, seconds int) string {
+	return strings.ReplaceAll(manifest, "terminationGracePeriodSeconds: 1\n", fmt.Sprintf("terminationGracePeriodSeconds: %d\n", seconds))
+}
+
 // inContainer adds lines to the last container of a manifest.
 func inContainer(manifest string, lines ...string) string { return manifest + indented(4, lines) }
 

@@ -54,9 +54,7 @@ func TestSysctls(t *testing.T) {
 		t.Errorf("port 80: %v", r)
 	}
 	unsafe := manifest("b", "Always", forever, "securityContext: {sysctls: [{name: net.core.somaxconn, value: '77'}]}")
-	if r := n.once(unsafe, "--timeout=2s"); r.code != 124 || !strings.Contains(r.stderr, "SysctlForbidden") {
-		t.Errorf("an unsafe one: %v", r)
-	}
+	n.refused(unsafe, []string{"SysctlForbidden"})
 	if r := n.once(unsafe, "--allowed-unsafe-sysctls=net.core.*"); r.code != 0 {
 		t.Errorf("an unsafe one that is allowed: %v", r)
 	}
@@ -75,9 +73,12 @@ func TestShareProcessNamespace(t *testing.T) {
 	n.write("a.yaml", m)
 	n.serve()
 	p := n.ready("a-n")
-	if got := n.ok("exec", "a", "-c", "c", "--", "ps", "-o", "pid,args"); !strings.Contains(got, "    1 /pause") || !strings.Contains(got, "sleep 2345") {
-		t.Errorf("processes:\n%s", got)
-	}
+	n.await("both containers' processes", func() error { // ready is not yet exec'ed
+		if got := n.ok("exec", "a", "-c", "c", "--", "ps", "-o", "pid,args"); !strings.Contains(got, "    1 /pause") || !strings.Contains(got, " sleep 2345") {
+			return errors.New(got)
+		}
+		return nil
+	})
 	// One container sees the other's files, but none sees the host's through the first process.
 	n.ok("exec", "a", "-c", "c", "--", "sh", "-c", "for p in /proc/[0-9]*; do grep -qa '^sleep.2345' $p/cmdline && exec ls $p/root/bin/busybox; done; exit 1")
 	if r := n.run("exec", "a", "-c", "c", "--", "sh", "-c", "ls -d /proc/1/root/* /proc/1/root/../*"); strings.Contains(r.stdout, "etc") {
@@ -132,10 +133,7 @@ func TestRuntimeClass(t *testing.T) {
 		}
 	}
 	n.ok("exec", "b", "-c", "d", "--", "true")
-	r := n.once(manifest("c", "Always", forever, "runtimeClassName: nosuch"), "--timeout=2s", "--node-config="+n.path("node.yaml"))
-	if r.code != 124 || !strings.Contains(r.stderr, `nosuch`) || !strings.Contains(r.stderr, "is not in this node's --node-config") {
-		t.Errorf("an unknown class: %v", r)
-	}
+	n.refused(manifest("c", "Always", forever, "runtimeClassName: nosuch"), []string{`nosuch`, "is not in this node's --node-config"}, "--node-config="+n.path("node.yaml"))
 	if r := n.once(manifest("c", "Never", "true"), "--node-config="+n.path("none.yaml")); r.code != 2 {
 		t.Errorf("a file that is not there: %v", r)
 	}
@@ -179,12 +177,14 @@ func TestSecretsOfRuntimeClasses(t *testing.T) {
 	must(t, syscall.Kill(n.mainPID(p, "c"), syscall.SIGKILL))
 	n.restarted("a-n", 1)
 	n.says("a", "echo $WORD", word)
-	ran, err := os.ReadFile(n.path("ran"))
-	must(t, err)
 	for _, command := range []string{"create", "exec", "delete"} {
-		if !strings.Contains(string(ran), command) {
-			t.Errorf("the class's binary has not run %s:\n%s", command, ran)
-		}
+		n.await("the class's binary to be run for "+command, func() error { // what has ended is deleted beside what runs
+			ran, err := os.ReadFile(n.path("ran"))
+			if err == nil && !strings.Contains(string(ran), command) {
+				err = errors.New(string(ran))
+			}
+			return err
+		})
 	}
 	n.waits("b-n", "CreateContainerConfigError", "the runtime io.containerd.strange.v1 would have the Secret's value of the variable WORD kept on disk")
 	// What cannot be started is not named when it is a Secret.
@@ -220,10 +220,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("the cgroup allows:\n%s", got)
 		}
 	}
-	r := n.once(annotated("b", "podrun.example/log=two"), "--timeout=2s", flag)
-	if r.code != 124 || !strings.Contains(r.stderr, "podrun.example/log=two") {
-		t.Errorf("a device that is not there: %v", r)
-	}
+	n.refused(annotated("b", "podrun.example/log=two"), []string{"podrun.example/log=two"}, flag)
 	// By limits: the one that there is is one pod's at a time, and the next one's as soon as that is gone.
 	must(t, os.WriteFile(n.path("node.yaml"), []byte("devices: {podrun.example/gpu: [podrun.example/log=one]}\n"), 0o644))
 	asking := func(name string) string {
@@ -234,16 +231,12 @@ func TestDevices(t *testing.T) {
 		t.Fatal(r)
 	}
 	n.says("d", "echo $DEVICE; [ -c /dev/one ] && echo there", "one\nthere")
-	if r := n.once(asking("e"), append(both, "--timeout=1s")...); r.code != 124 || !strings.Contains(r.stderr, "podrun.example/gpu") {
-		t.Errorf("one that another pod has: %v", r)
-	}
+	n.refused(asking("e"), []string{"podrun.example/gpu"}, both...) // another pod has it
 	n.ok("down", "d")
 	if r := n.once(asking("e"), both...); r.code != 0 {
 		t.Errorf("one that is free again: %v", r)
 	}
-	if r := n.once(asking("f"), flag, "--timeout=1s"); r.code != 124 || !strings.Contains(r.stderr, "OutOfpodrun.example/gpu") {
-		t.Errorf("one that the node does not have: %v", r)
-	}
+	n.refused(asking("f"), []string{"OutOfpodrun.example/gpu"}, flag) // the node does not have it
 	if r := n.once(annotated("c", "podrun.example/log=one"), "--pod-security=baseline", flag); r.code != 2 || !strings.Contains(r.stderr, "devices") {
 		t.Errorf("where it is not allowed: %v", r)
 	}

@@ -42,9 +42,9 @@ func testProbes(t *testing.T, events string) {
 	script := "mkdir /www && echo ok >/www/live && until [ -e /go ]; do sleep 0.02; done; exec httpd -f -p 8080 -h /www"
 	n.write("web.yaml", inContainer(manifest("web", "Always", script),
 		"ports: [{name: http, containerPort: 8080}]",
-		"startupProbe: {tcpSocket: {port: http}, periodSeconds: 1, failureThreshold: 100}",
-		"readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1, failureThreshold: 1}",
-		"livenessProbe: {httpGet: {path: /live, port: http}, periodSeconds: 1, failureThreshold: 2}"))
+		"startupProbe: {tcpSocket: {port: http}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 100}",
+		"readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 1}",
+		"livenessProbe: {httpGet: {path: /live, port: http}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 2}"))
 	n.serve(events)
 	if s := n.unready("web-n").Status.ContainerStatuses[0]; s.Started == nil || *s.Started {
 		t.Errorf("before it has started up: %s", asJSON(s))
@@ -112,14 +112,13 @@ func TestHooks(t *testing.T) {
 	defer server.Close()
 	at, err := url.Parse(server.URL)
 	must(t, err)
-	slow := strings.Replace(hooked("web", data, `trap "echo USR1 >>/data/log; exit 0" USR1; echo up >>/data/log; while :; do sleep 0.02; done`,
+	slow := withGrace(hooked("web", data, `trap "echo USR1 >>/data/log; exit 0" USR1; echo up >>/data/log; while :; do sleep 0.02; done`,
 		`postStart: {exec: {command: [sh, -c, "until [ -e /data/log ]; do sleep 0.02; done; echo postStart >>/data/log"]}}`,
-		`preStop: {exec: {command: [sh, -c, "sleep 0.3; echo preStop >>/data/log"]}}`, "stopSignal: SIGUSR1"),
-		"terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 30", 1)
+		`preStop: {exec: {command: [sh, -c, "sleep 0.3; echo preStop >>/data/log"]}}`, "stopSignal: SIGUSR1"), 30)
 	n.write("web.yaml", slow)
-	n.write("http.yaml", hooked("http", data, forever,
+	n.write("http.yaml", withGrace(hooked("http", data, forever,
 		fmt.Sprintf("postStart: {httpGet: {host: %s, port: %s, path: /hello}}", at.Hostname(), at.Port()),
-		fmt.Sprintf("preStop: {httpGet: {host: %s, port: %s, path: /bye}}", at.Hostname(), at.Port())))
+		fmt.Sprintf("preStop: {httpGet: {host: %s, port: %s, path: /bye}}", at.Hostname(), at.Port())), 30))
 	n.serve()
 	n.ready("web-n")
 	n.ready("http-n")
@@ -135,8 +134,10 @@ func TestHooks(t *testing.T) {
 	if got := strings.Fields(string(log)); strings.Join(got, " ") != "up postStart preStop USR1" {
 		t.Errorf("in this order: %q", got)
 	}
+	server.Close() // nobody asks any more
+	close(told)
 	if first, second := <-told, <-told; first != "/hello" || second != "/bye" {
-		t.Errorf("asked for %s and %s", first, second)
+		t.Errorf("asked for %q and %q", first, second)
 	}
 }
 
@@ -153,8 +154,8 @@ func TestHooksThatFail(t *testing.T) {
 	began := time.Now()
 	n.remove("slow.yaml")
 	n.gone("slow-n")
-	if took := time.Since(began); took < time.Second || took > 20*time.Second {
-		t.Errorf("gone after %s", took)
+	if took := time.Since(began); took < time.Second { // by far not the hook's 1000 s
+		t.Errorf("gone after %s, before its grace period", took)
 	}
 	if log, err := os.ReadFile(filepath.Join(data, "slow")); string(log) != "TERM\n" {
 		t.Errorf("after the hook had taken too long: %q, %v", log, err)
@@ -163,7 +164,7 @@ func TestHooksThatFail(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	n := newNode(t)
-	n.write("web.yaml", inContainer(manifest("web", "Always", "sleep 0.5; touch /ready; "+forever), "readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}"))
+	n.write("web.yaml", inContainer(manifest("web", "Always", "sleep 0.5; touch /ready; "+forever), "readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1, timeoutSeconds: 20}"))
 	n.write("job.yaml", manifest("job", "Never", "sleep 0.5"))
 	socket := &net.UnixAddr{Net: "unixgram", Name: n.path("notify")}
 	manager, err := net.ListenUnixgram("unixgram", socket)

@@ -188,8 +188,8 @@ func TestStopIsGraceful(t *testing.T) {
 	mount := "volumeMounts: [{name: data, mountPath: /data}]"
 	polite := `trap "echo bye >/data/polite; exit 0" TERM; echo >/data/up1; while :; do sleep 1000 & wait; done`
 	deaf := `trap "echo heard >/data/deaf" TERM; echo >/data/up2; while :; do sleep 1000 & wait; done`
-	n.write("a.yaml", inContainer(manifest("polite", "Always", polite, volume), mount))
-	n.write("b.yaml", strings.Replace(inContainer(manifest("deaf", "Always", deaf, volume), mount), "PeriodSeconds: 1", "PeriodSeconds: 2", 1))
+	n.write("a.yaml", withGrace(inContainer(manifest("polite", "Always", polite, volume), mount), 30))
+	n.write("b.yaml", withGrace(inContainer(manifest("deaf", "Always", deaf, volume), mount), 2))
 	n.serve()
 	n.ready("polite-n")
 	n.ready("deaf-n")

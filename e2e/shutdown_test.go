@@ -20,7 +20,7 @@ func TestMachineShutsDown(t *testing.T) {
 	n.env = []string{"DBUS_SYSTEM_BUS_ADDRESS=" + machine.Address}
 	const obeys = `trap "sleep 0.2; echo ended >/data/end; exit 0" TERM; while :; do sleep 0.01; done`
 	of := func(name, more string) string {
-		text := inContainer(manifest(name, "Always", obeys), "volumeMounts: [{name: data, mountPath: /data}]")
+		text := inContainer(withGrace(manifest(name, "Always", obeys), 30), "volumeMounts: [{name: data, mountPath: /data}]")
 		return strings.Replace(text, "spec:\n", "spec:\n  volumes: [{name: data, hostPath: {path: "+n.dir+"/"+name+", type: DirectoryOrCreate}}]\n"+more, 1)
 	}
 	n.write("web.yaml", of("web", ""))
@@ -29,7 +29,7 @@ func TestMachineShutsDown(t *testing.T) {
 	web, db := n.ready("web-n"), n.ready("db-n")
 	pids := []int{n.mainPID(web, "c"), n.mainPID(db, "c")}
 	lock := machine.Lock(0)
-	if !lock.Held(1100 * time.Millisecond) {
+	if !lock.Held(50 * time.Millisecond) {
 		t.Fatal("nobody holds the shutdown up")
 	}
 	machine.Shutdown(true)

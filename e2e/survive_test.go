@@ -33,8 +33,13 @@ func TestKilledPodrunIsNotMissed(t *testing.T) {
 	stays, dies := n.ready("stays-n"), n.ready("dies-n")
 	goes := n.mainPID(n.ready("goes-n"), "c")
 	pid := n.mainPID(stays, "c")
-	before, err := whole(n.ok("logs", "stays"))
-	must(t, err)
+	var before int
+	for _, name := range []string{"dies", "stays"} {
+		n.await(name+" to have begun to count", func() (err error) {
+			before, err = whole(n.ok("logs", name))
+			return err
+		})
+	}
 
 	n.end(syscall.SIGKILL)
 	n.remove("goes.yaml")

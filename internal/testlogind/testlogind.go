@@ -5,9 +5,11 @@ package testlogind
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +38,7 @@ type Machine struct {
 }
 
 // patience is how long anything expected may take.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // New starts a machine whose shutdown waits for locks for that long. It ends with the test, which is skipped
 // where there is no dbus-daemon.
@@ -98,12 +100,43 @@ func (i inhibitor) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Erro
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
-	i.m.mu.Lock()
-	i.m.held = append(i.m.held, os.NewFile(uintptr(ends[0]), "lock"))
-	i.m.mu.Unlock()
-	// The descriptor is sent after this returns; by then it surely is.
-	time.AfterFunc(time.Second, func() { _ = unix.Close(ends[1]) })
+	go i.m.handOver(ends) // the descriptor is sent after this returns
 	return dbus.UnixFD(ends[1]), nil
+}
+
+// handOver keeps the end that is sent open until somebody else has it; then the lock is held.
+func (m *Machine) handOver(ends [2]int) {
+	defer func() { _ = unix.Close(ends[1]) }()
+	var pipe unix.Stat_t
+	if err := unix.Fstat(ends[1], &pipe); err != nil {
+		return // no test of its own can fail here; Lock waits in vain
+	}
+	for end := time.Now().Add(patience); !sent(pipe.Ino) && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = append(m.held, os.NewFile(uintptr(ends[0]), "lock"))
+}
+
+// sent reports that a pipe is open elsewhere, too: in another program, or a third time in this one. A child of
+// this one that is about to become another program has it only until then.
+func sent(pipe uint64) bool {
+	own, _ := os.Readlink("/proc/self/exe")
+	here := 0
+	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err != nil || to != fmt.Sprintf("pipe:[%d]", pipe) {
+			continue
+		}
+		process := filepath.Dir(filepath.Dir(fd))
+		if filepath.Base(process) == strconv.Itoa(os.Getpid()) {
+			here++
+		} else if exe, err := os.Readlink(process + "/exe"); err == nil && exe != own {
+			return true
+		}
+	}
+	return here > 2
 }
 
 // Lock waits for the n-th lock to be taken and returns it.
