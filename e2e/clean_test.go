@@ -32,7 +32,7 @@ func (n *node) clean() {
 		n.t.Errorf("down --all: %v", r)
 	}
 	left := errors.New("not looked")
-	for deadline := time.Now().Add(20 * time.Second); left != nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); left != nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		left = n.leftovers(links)
 	}
 	if left != nil {

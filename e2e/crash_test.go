@@ -359,7 +359,7 @@ func (r *round) down() {
 func (r *round) nothingLeft() {
 	r.t.Helper()
 	left := errors.New("not looked")
-	for end := time.Now().Add(20 * time.Second); left != nil && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); left != nil && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		left = r.left()
 	}
 	if left != nil {

@@ -196,9 +196,9 @@ func TestExamples(t *testing.T) {
 	}
 	n.serve()
 	services := []string{"web", "db", "app", "private"}
-	n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=60s"}, services...)...)
-	n.ok("wait", "--for=condition=Ready", "--timeout=60s", "-n", "kube-system", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-	n.ok("wait", "--for=phase=Succeeded", "--timeout=60s", "prepare", "report")
+	n.ok(append([]string{"wait", "--for=condition=Ready", "--timeout=100s"}, services...)...)
+	n.ok("wait", "--for=condition=Ready", "--timeout=100s", "-n", "kube-system", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+	n.ok("wait", "--for=phase=Succeeded", "--timeout=100s", "prepare", "report")
 	if got := n.ok("logs", "report", "-c", "show-log"); got != "step 1\nstep 2\nstep 3\n" {
 		t.Errorf("the sidecar shows %q", got)
 	}

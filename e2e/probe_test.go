@@ -179,16 +179,16 @@ func TestWait(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(said[:length]), "READY=1\n") {
 		t.Errorf("the service manager heard %q, %v", said[:length], err)
 	}
-	n.ok("wait", "web", "--for=condition=Ready", "--timeout=60s")
+	n.ok("wait", "web", "--for=condition=Ready", "--timeout=100s")
 	if err := isReady(n.pod("web-n")); err != nil {
 		t.Error(err)
 	}
-	n.ok("wait", "job", "--for=phase=Succeeded", "--timeout=60s")
+	n.ok("wait", "job", "--for=phase=Succeeded", "--timeout=100s")
 	if r := n.run("wait", "web", "--for=delete", "--timeout=100ms"); r.code != 1 || !strings.Contains(r.stderr, "timed out") {
 		t.Error(r)
 	}
 	n.remove("web.yaml")
-	n.ok("wait", "web", "--for=delete", "--timeout=60s")
+	n.ok("wait", "web", "--for=delete", "--timeout=100s")
 	if p := n.pod("web-n"); p != nil {
 		t.Errorf("still there: %s", asJSON(p.Status))
 	}

@@ -14,7 +14,7 @@ for kind in "$@"; do
 	container) scripts/deps.sh podman mmdebstrap && PODRUN_E2E_ENGINE=podman go test ./e2e -count=1 -timeout 10m -run '^TestInAContainer$' ${FLAGS-} ;;
 	*)
 		[ "$kind" = embedded ] || scripts/containerd.sh "$kind" >/dev/null
-		PODRUN_E2E_CONTAINERD=$kind go test ./e2e -count=1 -timeout 10m -parallel 6 ${FLAGS-}
+		PODRUN_E2E_CONTAINERD=$kind go test ./e2e -count=1 -timeout 20m -parallel 6 ${FLAGS-}
 		;;
 	esac
 done

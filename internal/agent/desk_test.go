@@ -89,7 +89,7 @@ func (s *serving) get(path string) (int, string, error) {
 func (s *serving) until(path string, status int, parts ...string) string {
 	s.t.Helper()
 	var last string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		got, body, err := s.get(path)
 		last = fmt.Sprintf("%d %s %v", got, body, err)
 		good := err == nil && got == status

@@ -50,7 +50,7 @@ func TestDefaultDirectoryBesideAURL(t *testing.T) {
 	defer server.Close()
 	dir := filepath.Join(t.TempDir(), "pods")
 	o := Options{Sources: SourceOptions{Manifests: []string{dir}, Default: true, URL: server.URL}}
-	if d, ok := first(t, o, nil, 10*time.Second); !ok || len(d.Pods) != 1 || len(d.Problems) != 0 {
+	if d, ok := first(t, o, nil, time.Minute); !ok || len(d.Pods) != 1 || len(d.Problems) != 0 {
 		t.Errorf("without the directory: %v %+v", ok, d)
 	}
 	named := o
@@ -67,7 +67,7 @@ func TestDefaultDirectoryBesideAURL(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if d, ok := first(t, named, running, 10*time.Second); !ok || len(d.Pods) != 1 {
+	if d, ok := first(t, named, running, time.Minute); !ok || len(d.Pods) != 1 {
 		t.Errorf("with the directory: %v %+v", ok, d)
 	}
 }

@@ -189,7 +189,7 @@ func TestDaemonKeepsNothingOfItsStarter(t *testing.T) {
 	if err := syscall.Close(p[1]); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Read(make([]byte, 1)); err != io.EOF {

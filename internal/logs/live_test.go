@@ -34,7 +34,7 @@ func (w *text) String() string {
 // awaited waits until the writer has got want.
 func (w *text) awaited(t *testing.T, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); w.String() != want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); w.String() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got %q, want %q", w.String(), want)
 		}

@@ -72,7 +72,7 @@ func startFileWith(t testing.TB, o FileOptions) *source {
 // until waits for a snapshot that says this.
 func (s *source) until(want string) Snapshot {
 	s.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case s.last = <-s.out:

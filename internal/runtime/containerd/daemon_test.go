@@ -281,7 +281,7 @@ func find(t testing.TB, r *containerd.Runtime, key pod.Key, name string, attempt
 // eventually looks until it is so.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if so() {
 			return
 		}

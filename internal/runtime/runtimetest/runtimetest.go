@@ -49,7 +49,7 @@ const Script = `trap 'exit 143' TERM; while [ ! -e /exit ]; do sleep 0.02; done;
 const NoSuchCommand = "/no/such/command"
 
 // patience bounds the wait for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Run runs the suite. Each case gets a Subject of its own from fresh, with nothing in it.
 func Run(t *testing.T, fresh func(t *testing.T) Subject) {
