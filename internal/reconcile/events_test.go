@@ -3,6 +3,9 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,5 +150,55 @@ func TestEventsOfAPodThatCannotStart(t *testing.T) {
 		h.want(p)
 		after(time.Minute)
 		h.wantEvents("of an unfit node", "warning NodeAffinity web/: the node does not have what nodeSelector asks for: gpu=yes")
+	})
+}
+
+// staleVolumes cannot be brought up to date, with what is in why.
+type staleVolumes struct {
+	noVolumes
+	why *atomic.Pointer[string]
+}
+
+func (v staleVolumes) Refresh(context.Context, pod.Inside) error {
+	if why := v.why.Load(); why != nil {
+		return errors.New(*why)
+	}
+	return nil
+}
+
+// An edit that a running pod cannot follow is said once, not at every try, until it is another or mended.
+func TestEventsOfVolumesNotUpToDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var why atomic.Pointer[string]
+		var log strings.Builder
+		h := start(t, forever(), func(o *reconcile.Options) {
+			o.Volumes, o.Log = staleVolumes{why: &why}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
+		defer h.stop()
+		p := web()
+		p.Spec.Volumes = []v1.Volume{{Name: "v"}}
+		p.Spec.Volumes[0].ConfigMap = &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "m"}}
+		d := desired(p)
+		h.desired <- d
+		after(time.Second)
+		h.events.take()
+		edit := func(to string, failure *string) {
+			d.Objects.ConfigMaps = map[pod.Key]*v1.ConfigMap{{Namespace: "default", Name: "m"}: {Data: map[string]string{"k": to}}}
+			why.Store(failure)
+			h.desired <- d
+			after(time.Minute)
+		}
+		gone, other := "key k is gone", "key l is gone"
+		edit("a", &gone)
+		h.wantEvents("of an edit", "warning FailedMount web/: not up to date: key k is gone")
+		edit("b", &other)
+		h.wantEvents("of another", "warning FailedMount web/: not up to date: key l is gone")
+		edit("c", nil)
+		h.wantEvents("when it is mended", "")
+		edit("d", &other)
+		h.wantEvents("of the same again", "warning FailedMount web/: not up to date: key l is gone")
+		if said := strings.Count(log.String(), "not up to date"); said != 3 {
+			t.Errorf("logged %d times", said)
+		}
 	})
 }

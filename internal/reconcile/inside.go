@@ -104,11 +104,9 @@ func (w *worker) refresh(ctx context.Context, seen pod.Observed) {
 		w.stale = false // nothing is there yet; a start readies what it needs
 		return
 	}
-	if err := w.o.Volumes.Refresh(ctx, w.shared(mine.Sandboxes[0])); err != nil {
-		w.log.Warn("a running pod's volumes are not up to date", "why", err)
-		return
-	}
-	w.stale = false
+	err := w.o.Volumes.Refresh(ctx, w.shared(mine.Sandboxes[0]))
+	w.tellOutdated(err)
+	w.stale = err != nil
 }
 
 // removeData removes what was kept for a revision, after what was mounted for it.

@@ -10,7 +10,7 @@ import (
 
 // told is what a worker has made events of and does not say again while it is so.
 type told struct {
-	problem, failure, pending string
+	problem, failure, pending, outdated string
 	// resizing: what runs is being brought to another size.
 	resizing bool
 	// waiting has, by container, the attempt that waits.
@@ -56,6 +56,19 @@ func (w *worker) tellFailure(container, reason string, err error) {
 
 func (w *worker) tellStop(container, why string) {
 	w.tell(container, normal, "Killing", fmt.Sprintf("Stopping container %s: %s", container, why))
+}
+
+// tellOutdated records why volumes of what runs show what was before; nil: they do not. It is tried every second.
+func (w *worker) tellOutdated(err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != "" && why != w.told.outdated {
+		w.log.Warn("a running pod's volumes are not up to date", "why", why)
+		w.tell("", warning, runtime.ReasonFailedMount, "not up to date: "+why)
+	}
+	w.told.outdated = why
 }
 
 // tellManifest records that the pod's manifest has turned bad.
