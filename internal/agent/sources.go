@@ -66,6 +66,7 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		all = append(all, manifest.NewFile(manifest.FileOptions{
 			Path: path, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
 			StrictPermissions: s.StrictPermissions, Optional: s.Default && s.URL != "" && !from(running, path),
+			Runs: from(running, path), PlaceDir: cache.dir, PlaceReadOnly: cache.readOnly,
 		}))
 	}
 	if s.URL != "" {

@@ -39,6 +39,13 @@ type FileOptions struct {
 	Optional bool
 	// StrictPermissions refuses what others than root and its owner can write, instead of warning.
 	StrictPermissions bool
+	// Runs: a pod that is there came from Path, so that an empty directory which is another one than before is
+	// an error.
+	Runs bool
+	// PlaceDir is where it is kept which directory Path was; empty: nowhere.
+	PlaceDir string
+	// PlaceReadOnly: what is there is used, but not written.
+	PlaceReadOnly bool
 	// CheckFrequency is DefaultFileCheckFrequency if it is 0.
 	CheckFrequency time.Duration
 	Log            *slog.Logger
@@ -50,6 +57,9 @@ type File struct {
 	every   time.Duration
 	log     *slog.Logger
 	scanner *scanner
+	place   place
+	// runs: what place has kept is to be compared with what is there.
+	runs bool
 }
 
 // NewFile returns a source that reads nothing before Run.
@@ -65,7 +75,28 @@ func NewFile(o FileOptions) *File {
 	s := newScanner(path, o.NodeName)
 	s.policy, s.noSuffix = o.Policy, o.NoSuffix
 	s.optional, s.strict = o.Optional, o.StrictPermissions
-	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s}
+	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, place: newPlace(o, path), runs: o.Runs}
+}
+
+// recall tells the scanner which directory what runs came from.
+func (f *File) recall() {
+	if err := f.place.read(); err != nil {
+		f.log.Warn("an empty directory of manifests will be taken for one that was emptied", "manifests", f.path, "why", err)
+	}
+	if f.runs {
+		f.scanner.before = f.place.kept
+	}
+}
+
+// remember keeps which directory the manifests are in, before anybody hears of them.
+func (f *File) remember() {
+	dir := f.scanner.used()
+	if dir == nil {
+		return
+	}
+	if err := f.place.keep(dir); err != nil {
+		f.log.Warn("an empty directory in its place will be taken for one that was emptied", "manifests", f.path, "why", err)
+	}
 }
 
 // Name is the absolute path.
@@ -81,6 +112,7 @@ func (f *File) Run(ctx context.Context, out chan<- Snapshot) error {
 	defer cancel()
 	running.Go(func() { _ = watcher.Run(ctx) }) // it returns nil only
 	watched := watches{watcher: watcher}
+	f.recall()
 
 	began, changed := time.Now(), true
 	first := true
@@ -92,6 +124,7 @@ func (f *File) Run(ctx context.Context, out chan<- Snapshot) error {
 		if f.scanner.moved() {
 			continue // what is to be watched from now on may have changed before
 		}
+		f.remember()
 		// A directory that never rests must not make podrun never rest.
 		rest := max(settle, 5*time.Since(start))
 		hold := found.busy && first && start.Sub(began) < patience
@@ -141,6 +174,7 @@ func (f *File) wait(ctx context.Context, rings <-chan string, next, rest time.Du
 // written.
 func Read(ctx context.Context, o FileOptions) Snapshot {
 	f := NewFile(o)
+	f.recall()
 	began := time.Now()
 	for {
 		now := time.Now()

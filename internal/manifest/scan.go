@@ -33,6 +33,8 @@ type scanner struct {
 	begun bool
 	// dir is the directory as it was when it was last read with success; nil before.
 	dir fs.FileInfo
+	// before is the inode of the directory that what runs came from; 0: not known.
+	before uint64
 	// links are the directories that symbolic links among the manifests lead into.
 	links []string
 	// known are the places as places returned them last.
@@ -142,7 +144,7 @@ func (s *scanner) list() (map[string]fs.DirEntry, error) {
 		}
 		break
 	}
-	if s.dir != nil && !os.SameFile(s.dir, info) && len(paths) == 0 && len(s.files) > 0 {
+	if len(paths) == 0 && s.another(info) {
 		return nil, fmt.Errorf("reading manifests: %s is empty and another directory than before, as when it is not mounted", s.path)
 	}
 	s.dir, s.links = info, nil
