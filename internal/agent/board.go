@@ -46,6 +46,9 @@ func (b *board) Publish(p *v1.Pod, settled bool) error {
 	return b.files.Publish(p, settled)
 }
 
+// Leaving passes on that a pod is being ended: how it was counts all the same.
+func (b *board) Leaving(key pod.Key, now time.Time) error { return b.files.Leaving(key, now) }
+
 // Gone notes that a pod was removed. That may be heard twice: a late event of a pod that is gone makes the
 // loop look for it once more.
 func (b *board) Gone(key pod.Key) error {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"podrun.io/podrun/internal/pod"
@@ -47,6 +48,11 @@ func (w *worker) noteEnding(seen pod.Observed, id string) {
 			w.log.Warn("podrun would not go on with this end after a restart", "container", c.Name, "why", err)
 		}
 	}
+}
+
+// ending reports that an instance has been asked to end.
+func (w *worker) ending(seen pod.Observed) bool {
+	return slices.ContainsFunc(seen.Containers, func(c pod.Container) bool { return w.signalled[c.ID] != (pod.Signals{}) })
 }
 
 // resume takes over what an earlier podrun had begun to end.

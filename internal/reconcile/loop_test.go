@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
@@ -72,6 +73,17 @@ func (b *board) Publish(p *v1.Pod, _ bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pods[pod.KeyOf(p)] = p
+	return nil
+}
+
+func (b *board) Leaving(key pod.Key, now time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pods[key]; p != nil {
+		p = p.DeepCopy()
+		p.DeletionTimestamp = &metav1.Time{Time: now}
+		b.pods[key] = p
+	}
 	return nil
 }
 
@@ -271,6 +283,14 @@ func TestBackoffAndCountSurviveRestartOfPodrun(t *testing.T) {
 	})
 }
 
+// wantLeaving checks what is told of whether a pod is being ended for good.
+func (h *house) wantLeaving(name string, want bool) {
+	h.t.Helper()
+	if got := h.board.get(name).DeletionTimestamp != nil; got != want {
+		h.t.Errorf("%s is being ended: %v, want %v", name, got, want)
+	}
+}
+
 func TestDeleteGraceKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, forever())
@@ -279,6 +299,7 @@ func TestDeleteGraceKill(t *testing.T) {
 		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
 		h.want()
 		h.wantLiving("u1-a-0") // b obeyed
+		h.wantLeaving("web", true)
 		after(29 * time.Second)
 		h.wantLiving("u1-a-0")
 		after(time.Second)
@@ -328,8 +349,10 @@ func TestDeleteAndCreateAgainWhileTerminating(t *testing.T) {
 				for range times {
 					h.want()
 					after(5 * time.Second)
+					h.wantLeaving("web", true)
 					h.want(web())
 					after(time.Second)
+					h.wantLeaving("web", false)
 				}
 				h.wantLiving("u1-a-0")
 				after(30*time.Second - time.Duration(times)*6*time.Second) // the grace period is over

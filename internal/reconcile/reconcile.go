@@ -75,6 +75,8 @@ type Prober interface {
 type Publisher interface {
 	// Publish hears a pod with its status; settled: nothing is left to do for it now.
 	Publish(p *v1.Pod, settled bool) error
+	// Leaving hears that a pod is being ended for good, from now on. Its status stays what it was.
+	Leaving(key pod.Key, now time.Time) error
 	// Gone hears that nothing is left of a pod.
 	Gone(key pod.Key) error
 }

@@ -41,6 +41,7 @@ type worker struct {
 	pod       *v1.Pod
 	resized   *v1.Pod        // pod with what its manifest says it has, until it is given that; nil: it is
 	shown     *v1.Pod        // what was published last came of it
+	leaving   bool           // it was published that the pod is being ended for good
 	saved     *v1.Pod        // what was kept on disk last for a pod that ran already
 	maxGrace  *time.Duration // the longest that ending it may take
 	problem   string         // what is wrong with its manifest
@@ -259,9 +260,12 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 	case p.Gone:
 		w.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
+	case w.pod == nil && !w.leaving && (len(p.Actions) > 0 || w.ending(seen)):
+		w.leaving = true
+		err = w.o.Publisher.Leaving(w.key, time.Now())
 	case w.pod != nil && (len(p.Actions) == 0 || w.shown != w.pod):
 		// What is between two states of rest is not worth a file each.
-		w.shown = w.pod
+		w.shown, w.leaving = w.pod, false
 		out := w.pod.DeepCopy()
 		if w.resized != nil {
 			out = pod.Sized(w.pod, w.resized) // the manifest's; what it has is in the status

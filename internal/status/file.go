@@ -13,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
@@ -35,15 +37,50 @@ func NewFiles(dirs layout.Dirs) *Files {
 
 // Publish replaces p's file if it would change.
 func (f *Files) Publish(p *v1.Pod, _ bool) error {
-	key := pod.KeyOf(p)
 	out := p.DeepCopy()
 	out.APIVersion, out.Kind = "v1", "Pod"
-	data, err := json.Marshal(out)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.write(out)
+}
+
+// Leaving marks a pod as the API server marks one that is deleted: by the time at which its grace period is
+// over. A pod of which nothing was published, by an earlier podrun either, stays unknown.
+func (f *Files) Leaving(key pod.Key, now time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data := f.last[key]
+	if data == nil {
+		var err error
+		if data, err = os.ReadFile(f.dirs.Status(key)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("reading status of %s: %w", key, err)
+		}
+	}
+	var p v1.Pod
+	if err := json.Unmarshal(data, &p); err != nil {
+		return fmt.Errorf("decoding status of %s: %w", key, err)
+	}
+	if p.DeletionTimestamp != nil {
+		return nil // as an earlier podrun found
+	}
+	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
+	if given := p.Spec.TerminationGracePeriodSeconds; given != nil {
+		grace = *given
+	}
+	p.DeletionGracePeriodSeconds = &grace
+	p.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Duration(grace) * time.Second)}
+	return f.write(&p)
+}
+
+// write replaces a file if it would change.
+func (f *Files) write(p *v1.Pod) error {
+	key := pod.KeyOf(p)
+	data, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encoding status of %s: %w", key, err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if bytes.Equal(f.last[key], data) {
 		return nil
 	}
