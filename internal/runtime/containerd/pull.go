@@ -2,20 +2,13 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
-	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
-	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"golang.org/x/sync/semaphore"
 
@@ -45,37 +38,12 @@ func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.I
 			return pod.Image{}, err
 		}
 		pulled, err := r.pull(ctx, named, logins, meter)
-		if err != nil && r.dropSpoilt(ctx, err) {
+		for dropped := map[string]bool{}; err != nil && r.dropSpoilt(ctx, err, dropped); {
 			pulled, err = r.pull(ctx, named, logins, meter)
 		}
 		fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).Known())
 		return pulled, err
 	})
-}
-
-// dropSpoilt removes what an earlier pull fetched in part, if the error says that it cannot be completed: its
-// digest is wrong, or the registry has nothing to go on with. containerd itself would go on with it for
-// ever. It reports whether anything was removed.
-func (r *Runtime) dropSpoilt(ctx context.Context, err error) bool {
-	var answer remotes.ErrUnexpectedStatus
-	outOfRange := errors.As(err, &answer) && answer.StatusCode == http.StatusRequestedRangeNotSatisfiable
-	if ctx.Err() != nil || !outOfRange && !errdefs.IsFailedPrecondition(err) {
-		return false
-	}
-	named := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindAllString(err.Error(), -1)
-	begun, err := r.client.ContentStore().ListStatuses(ctx)
-	if err != nil {
-		return false
-	}
-	dropped := false
-	for _, status := range begun {
-		_, digest, _ := strings.Cut(status.Ref, "-") // as layer-sha256:…
-		if slices.Contains(named, digest) && r.client.ContentStore().Abort(ctx, status.Ref) == nil {
-			r.Log.Info("what was fetched in part is spoilt and fetched again", "digest", digest)
-			dropped = true
-		}
-	}
-	return dropped
 }
 
 func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (pod.Image, error) {
@@ -93,13 +61,16 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, logins regist
 	return pod.Image{Name: pulled.Name, ID: imageID(pulled)}, nil
 }
 
-// obtain has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it:
-// it knows the registry's errors and what was spoilt.
+// obtain has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it, unless
+// it would be told the same.
 func (r *Runtime) obtain(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
 	if r.transfers() {
 		pulled, err := r.transfer(ctx, named, logins, meter)
 		if err == nil || ctx.Err() != nil {
 			return pulled, err
+		}
+		if last := refusal(err); last != nil {
+			return images.Image{}, last
 		}
 		r.Log.Debug("containerd cannot fetch an image itself", "image", named.String(), "why", err)
 	}

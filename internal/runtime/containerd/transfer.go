@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/transfer"
 	store "github.com/containerd/containerd/v2/core/transfer/image"
 	origin "github.com/containerd/containerd/v2/core/transfer/registry"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 
@@ -57,6 +61,22 @@ func (r *Runtime) transfer(ctx context.Context, named reference.Named, logins re
 		return images.Image{}, errors.Join(err, context.Cause(ctx))
 	}
 	return r.client.ImageService().Get(ctx, name)
+}
+
+// refusal is what containerd says of a transfer if podrun would get no other answer, or may not look for one: what the
+// registry answered, or that one of containerd's image verifiers objects. Else nil. That a part is out of range says
+// nothing but that it is spoilt.
+func refusal(err error) error {
+	text := err.Error()
+	if errdefs.IsNotFound(err) {
+		return err
+	}
+	status := regexp.MustCompile(`unexpected status from \S+ request to \S+: (\d+)`).FindStringSubmatch(text)
+	if status != nil && status[1] != "416" || strings.Contains(text, "image verifier ") {
+		// A registry's words come once as the error and once as what it consists of.
+		return errors.New(strings.Join(slices.Compact(strings.Split(text, "\n")), "\n"))
+	}
+	return nil
 }
 
 // login is who podrun is to a registry: a pod's own logins come before the machine's.
