@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,12 +32,11 @@ func (a *app) imagesCommand() *cobra.Command {
 		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, files []string) error {
+			var all error
 			for _, file := range files {
-				if err := a.loadImages(ctx, s, file); err != nil {
-					return err
-				}
+				all = errors.Join(all, a.loadImages(ctx, s, file))
 			}
-			return nil
+			return all
 		}),
 	}
 	prune := &cobra.Command{

@@ -11,7 +11,6 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	imagearchive "github.com/containerd/containerd/v2/core/images/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/platforms"
 
 	"podrun.io/podrun/internal/pod"
@@ -23,63 +22,6 @@ const labelPinned = "io.cri-containerd.pinned"
 
 // ImageRoot is where the snapshotter has images' files, "" when it does not say.
 func (r *Runtime) ImageRoot() string { return r.imageRoot }
-
-// Load reads an OCI or Docker archive, compressed or not, makes its images ready to run and returns
-// their full names. An archive that names no image is an error.
-func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error) {
-	ctx = r.context(ctx)
-	plain, err := compression.DecompressStream(archive)
-	if err != nil {
-		return nil, fmt.Errorf("reading the archive: %w", err)
-	}
-	defer plain.Close()
-	ctx, fetching, err := r.fetch(ctx, "of an archive")
-	if err != nil {
-		return nil, err
-	}
-	defer fetching.end(ctx, true)
-	loaded, err := r.client.Import(ctx, plain, client.WithSkipMissing())
-	if err != nil {
-		return nil, mapped("loading the archive", err)
-	}
-	var names []string
-	for _, i := range loaded {
-		named, err := r.rename(ctx, i)
-		if err != nil {
-			return names, err
-		}
-		if _, err := r.ready(ctx, named); err != nil {
-			return names, err
-		}
-		names = append(names, named.Name)
-	}
-	if len(names) == 0 {
-		return nil, errors.New("the archive names no image: give it a name when it is made, such as `docker save NAME:TAG`")
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// rename gives an image its full name.
-func (r *Runtime) rename(ctx context.Context, i images.Image) (images.Image, error) {
-	full, err := fullName(i.Name)
-	if err != nil || full == i.Name {
-		return i, nil // a name that is no reference is found as it is
-	}
-	store, short := r.client.ImageService(), i.Name
-	i.Name = full
-	named, err := store.Update(ctx, i, "target")
-	if isNotFound(err) {
-		named, err = store.Create(ctx, i)
-	}
-	if err != nil {
-		return i, mapped("naming image "+full, err)
-	}
-	if err := store.Delete(ctx, short); err != nil && !isNotFound(err) {
-		return i, mapped("renaming image "+short, err)
-	}
-	return named, nil
-}
 
 // ListImages returns all images, by name.
 func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {

@@ -156,6 +156,15 @@ type userLabel struct {
 	Groups []uint32 `json:"groups,omitempty"`
 }
 
+// userText is the content of labelUser; "" if it is too long for a label.
+func userText(digest string, user specs.User) string {
+	text, err := json.Marshal(userLabel{Digest: digest, UID: user.UID, GID: user.GID, Groups: user.AdditionalGids})
+	if err != nil || len(text) >= labelLimit-len(labelUser) {
+		return ""
+	}
+	return string(text)
+}
+
 // userOf is who the image's USER names, looked up in the image's own files. The answer is kept as the
 // image's label, because looking takes a mount.
 func (r *Runtime) userOf(ctx context.Context, i images.Image, known *image) (specs.User, error) {
@@ -168,9 +177,8 @@ func (r *Runtime) userOf(ctx context.Context, i images.Image, known *image) (spe
 	if err != nil {
 		return specs.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.config.User, i.Name, err)
 	}
-	text, err := json.Marshal(userLabel{Digest: digest, UID: user.UID, GID: user.GID, Groups: user.AdditionalGids})
-	if err == nil && len(text) < labelLimit-len(labelUser) {
-		i.Labels = map[string]string{labelUser: string(text)}
+	if text := userText(digest, user); text != "" {
+		i.Labels = map[string]string{labelUser: text}
 		if _, err := r.client.ImageService().Update(ctx, i, "labels."+labelUser); err != nil {
 			r.Log.Debug("an image's user is not kept", "image", i.Name, "why", err)
 		}

@@ -1,0 +1,127 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	imagearchive "github.com/containerd/containerd/v2/core/images/archive"
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
+	"github.com/containerd/platforms"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Load reads an OCI or Docker archive, compressed or not, makes its images ready to run and returns
+// their full names, sorted. An archive that names no image is an error. A name keeps standing for what it stood
+// for if the archive's image cannot be made ready; the archive's others are loaded all the same.
+func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error) {
+	ctx = r.context(ctx)
+	plain, err := compression.DecompressStream(archive)
+	if err != nil {
+		return nil, fmt.Errorf("reading the archive: %w", err)
+	}
+	defer plain.Close()
+	ctx, fetching, err := r.fetch(ctx, "of an archive")
+	if err != nil {
+		return nil, err
+	}
+	defer fetching.end(ctx, true)
+	found, err := r.unpackArchive(ctx, plain)
+	if err != nil {
+		return nil, mapped("loading the archive", err)
+	}
+	if len(found) == 0 {
+		return nil, errors.New("the archive names no image: give it a name when it is made, such as `docker save NAME:TAG`")
+	}
+	var names []string
+	var errs []error
+	for _, i := range found {
+		if err := r.name(ctx, i); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		names = append(names, i.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), errors.Join(errs...)
+}
+
+// unpackArchive gives containerd the contents of an archive, and returns the images that it names, by their full names.
+// Nothing refers to them yet but the lease.
+func (r *Runtime) unpackArchive(ctx context.Context, archive io.Reader) ([]images.Image, error) {
+	store := r.client.ContentStore()
+	list, err := imagearchive.ImportIndex(ctx, store, archive)
+	if err != nil {
+		return nil, err
+	}
+	text, err := content.ReadBlob(ctx, store, list)
+	if err != nil {
+		return nil, err
+	}
+	var index imagespec.Index
+	if err := json.Unmarshal(text, &index); err != nil {
+		return nil, err
+	}
+	var found []images.Image
+	for _, target := range index.Manifests {
+		name := target.Annotations[images.AnnotationImageName]
+		if name == "" {
+			name = target.Annotations[imagespec.AnnotationRefName]
+		}
+		if name == "" {
+			continue
+		}
+		if full, err := fullName(name); err == nil { // a name that is no reference is found as it is
+			name = full
+		}
+		found = append(found, images.Image{Name: name, Target: target})
+	}
+	return found, nil
+}
+
+// name makes an image of an archive ready, and then lets its name stand for it.
+func (r *Runtime) name(ctx context.Context, i images.Image) error {
+	platform := platforms.Default()
+	_, err := images.Manifest(ctx, r.client.ContentStore(), i.Target, platform)
+	if p := i.Target.Platform; isNotFound(err) || p != nil && !platform.Match(*p) {
+		return fmt.Errorf("image %s: the archive has nothing of it for %s", i.Name, platforms.Format(platforms.DefaultSpec()))
+	}
+	if err != nil {
+		return mapped("reading image "+i.Name, err)
+	}
+	if err := r.own(ctx, i.Target); err != nil {
+		return mapped("reading image "+i.Name, err)
+	}
+	known, err := r.ready(ctx, i)
+	if err != nil {
+		return err
+	}
+	store, fields := r.client.ImageService(), []string{"target"}
+	if text := userText(i.Target.Digest.String(), known.user); text != "" {
+		i.Labels, fields = map[string]string{labelUser: text}, append(fields, "labels."+labelUser)
+	}
+	_, err = store.Update(ctx, i, fields...)
+	if isNotFound(err) {
+		_, err = store.Create(ctx, i)
+	}
+	return mapped("naming image "+i.Name, err)
+}
+
+// own notes down in containerd what an image consists of, so that it stays as long as the image. An archive has
+// not always all that an index names.
+func (r *Runtime) own(ctx context.Context, target imagespec.Descriptor) error {
+	store := r.client.ContentStore()
+	children := images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+		below, err := images.Children(ctx, store, desc)
+		if isNotFound(err) {
+			return nil, images.ErrSkipDesc
+		}
+		return below, err
+	})
+	return images.Walk(ctx, images.SetChildrenLabels(store, images.FilterPlatforms(children, platforms.Default())), target)
+}

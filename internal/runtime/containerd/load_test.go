@@ -1,0 +1,118 @@
+package containerd_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"podrun.io/podrun/internal/testimage"
+)
+
+// rewritten copies an archive, each of its files as change leaves it; nil: not at all.
+func rewritten(t *testing.T, path string, change func(name string, data []byte) []byte) string {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var out bytes.Buffer
+	from, to := tar.NewReader(in), tar.NewWriter(&out)
+	for {
+		h, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data = change(h.Name, data); data == nil {
+			continue
+		}
+		h.Size = int64(len(data))
+		if err := to.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path = filepath.Join(t.TempDir(), "rewritten.tar")
+	if err := errors.Join(to.Close(), os.WriteFile(path, out.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestLoadBadArchive: an archive that has not all of its image, or has it for another machine, says so and leaves the image
+// of that name as it was.
+func TestLoadBadArchive(t *testing.T) {
+	for name, start := range daemons {
+		t.Run(name, func(t *testing.T) {
+			r := connect(t, start(t))
+			loadFile(t, r, archive(t, "busybox:1"))
+			before, err := r.ListImages(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := archive(t, "busybox:1", testimage.File("other", 0o644, []byte("other")))
+			for what, c := range map[string]struct {
+				want   string
+				change func(string, []byte) []byte
+			}{
+				"no layer": {"busybox:1", func(_ string, data []byte) []byte {
+					if len(data) > 100_000 {
+						return nil
+					}
+					return data
+				}},
+				"a changed layer": {"busybox:1", func(_ string, data []byte) []byte {
+					if len(data) > 100_000 {
+						data[len(data)/2] ^= 1
+					}
+					return data
+				}},
+				"for another machine": {"nothing of it for linux/", func(name string, data []byte) []byte {
+					if name == "index.json" {
+						at := bytes.Index(data, []byte(`"architecture":"`)) + len(`"architecture":"`)
+						return slices.Concat(data[:at], []byte("s390x"), data[at+bytes.IndexByte(data[at:], '"'):])
+					}
+					return data
+				}},
+			} {
+				f, err := os.Open(rewritten(t, other, c.change))
+				if err != nil {
+					t.Fatal(err)
+				}
+				names, err := r.Load(t.Context(), f)
+				f.Close()
+				if err == nil || len(names) > 0 || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: %q, %v", what, names, err)
+				}
+				after, err := r.ListImages(t.Context())
+				if err != nil || !slices.Equal(before, after) {
+					t.Errorf("%s: %+v, %v; before it %+v", what, after, err, before)
+				}
+			}
+			if _, err := r.Resolve(t.Context(), "busybox:1"); err != nil {
+				t.Error(err)
+			}
+			if names := loadFile(t, r, other); !slices.Equal(names, []string{"docker.io/library/busybox:1"}) {
+				t.Errorf("%q", names)
+			}
+			if after, err := r.ListImages(t.Context()); err != nil || len(after) != 1 || after[0].ID == before[0].ID {
+				t.Errorf("%+v, %v", after, err)
+			}
+		})
+	}
+}
