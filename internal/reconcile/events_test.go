@@ -65,6 +65,23 @@ func TestEventsOfAnEnd(t *testing.T) {
 	})
 }
 
+// TestEventsOfPreferLocal: a pod that starts from an image that is present says that it was not pulled, and why.
+func TestEventsOfPreferLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.Fail("Pull", errors.New("registry says no"))
+		h := start(t, rt, func(o *reconcile.Options) { o.PreferLocal = true })
+		defer h.stop()
+		p := web()
+		p.Spec.Containers[0].ImagePullPolicy = v1.PullAlways
+		h.want(p)
+		h.wantEvents("of the start", `normal Pulling web/a: Pulling image "a:1"
+warning Failed web/a: Failed to pull image "a:1", starting from the one that is present: registry says no
+normal Created web/a: Created container a
+normal Started web/a: Started container a`)
+	})
+}
+
 func TestEventsOfPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := fake.New("boot-1", "serve")

@@ -29,7 +29,9 @@ type pullResult struct {
 	took      time.Duration
 	of        *image
 	ready     pod.Image
-	err       error
+	// instead is why the image is one that was present, and not what was to be pulled.
+	instead error
+	err     error
 }
 
 // ensureImage finds the image or begins to pull it, as the pull policy says. Pulls run beside the
@@ -69,14 +71,15 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 	w.beside.Go(func() {
 		defer cancel()
 		ready, err := w.o.Images.Pull(pctx, ref, logins...)
+		var instead error
 		if err != nil && pctx.Err() == nil && w.o.PreferLocal {
 			if present, missing := w.o.Images.Resolve(pctx, ref); missing == nil {
 				w.log.Warn("the image cannot be pulled; starting from the one that is present", "container", container, "image", ref, "why", err)
-				ready, err = present, nil
+				ready, instead, err = present, err, nil
 			}
 		}
 		select {
-		case w.pulled <- pullResult{container: container, of: i, ref: ref, took: time.Since(began), ready: ready, err: err}:
+		case w.pulled <- pullResult{container: container, of: i, ref: ref, took: time.Since(began), ready: ready, instead: instead, err: err}:
 		case <-pctx.Done():
 		}
 	})
@@ -91,7 +94,11 @@ func (w *worker) keepPull(r pullResult) {
 	w.pulledVolume()
 	if r.err == nil {
 		w.images[r.container] = &image{ready: r.ready}
-		w.tell(r.container, normal, "Pulled", fmt.Sprintf("Pulled image %q in %s", r.ref, r.took.Round(time.Millisecond)))
+		if r.instead != nil {
+			w.tell(r.container, warning, "Failed", fmt.Sprintf("Failed to pull image %q, starting from the one that is present: %v", r.ref, r.instead))
+		} else {
+			w.tell(r.container, normal, "Pulled", fmt.Sprintf("Pulled image %q in %s", r.ref, r.took.Round(time.Millisecond)))
+		}
 	}
 	if errors.Is(r.err, runtime.ErrUnavailable) {
 		// Kept like any failure, so that the next pull waits.
