@@ -143,9 +143,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if o.Events == "off" {
 		listing.Bell = nil
 	}
-	if host.EnforcesSELinux("/") {
-		o.Log.Warn("SELinux is enforced on this machine: containers without seLinuxOptions, and their volumes, get no labels; what the policy keeps from them, label by hand")
-	}
+	warnOfMachine(o.Log)
 	nodeIP := hostIP(o.Log)
 	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}
 	h.events = events.New(o.Dirs, o.NodeName, o.Log)
@@ -162,6 +160,18 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}
 	return h, nil
+}
+
+// warnOfMachine tells what of this machine keeps pods from what they are used to.
+func warnOfMachine(log *slog.Logger) {
+	if host.EnforcesSELinux("/") {
+		log.Warn("SELinux is enforced on this machine: containers without seLinuxOptions, and their volumes, get no labels; what the policy keeps from them, label by hand")
+	}
+	if hides, err := host.RootHides(os.Getpid()); hides {
+		log.Warn("podrun runs in a chroot: exec, also of probes and hooks, is refused in containers that are started there; enter the directory by pivot_root instead")
+	} else if err != nil {
+		log.Debug("it is not known whether this is a chroot", "why", err)
+	}
 }
 
 // connect returns the runtime to use.

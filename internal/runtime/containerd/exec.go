@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/stdin"
@@ -34,6 +35,9 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	process, t, err := r.execTarget(ctx, id)
 	if err != nil {
 		return 0, mapped("exec in "+id, err)
+	}
+	if err := r.confined(int(t.Pid())); err != nil {
+		return 0, fmt.Errorf("exec in %s: %w", id, err)
 	}
 	if streams != (runtime.ExecIO{}) {
 		streams.Stdout, streams.Stderr = somewhere(streams.Stdout), somewhere(streams.Stderr)
@@ -77,6 +81,24 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	code, err := r.follow(ctx, p, streams, ended, letGo)
 	dead = err == nil
 	return code, err
+}
+
+// confined says why a command would run outside of the container of a process. It is looked at until one is as it should
+// be: all are started at the same place.
+func (r *Runtime) confined(pid int) error {
+	if r.rooted.Load() {
+		return nil
+	}
+	hides, err := host.RootHides(pid)
+	if hides {
+		return errors.New("containerd runs in a chroot, so the command would run in the machine's root directory: enter that directory by pivot_root instead")
+	}
+	if err != nil {
+		r.Log.Debug("it is not known where a command will run", "why", err) // of a process that is gone: the start will tell
+		return nil
+	}
+	r.rooted.Store(true)
+	return nil
 }
 
 // abandon removes the pipes of a process that could not be removed: as a rule it went with its container.

@@ -123,6 +123,8 @@ type Runtime struct {
 	limits          limits
 	// classed says that the cgroups of the classes of pods are made.
 	classed atomic.Bool
+	// rooted says that exec comes out in containers; see confined.
+	rooted atomic.Bool
 
 	flights registry.Flights
 	known   *known
