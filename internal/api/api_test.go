@@ -103,6 +103,8 @@ func TestAnswers(t *testing.T) {
 		{"pods", "GET", "/pods", told{pods: []v1.Pod{web}}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
 		{"pods cannot be told", "GET", "/pods", told{err: errors.New("broken")}, 500, "the pods cannot be told: broken\n"},
 		{"head", "HEAD", "/readyz", told{ready: bad}, 503, "…"},
+		{"head of a log", "HEAD", "/containerLogs/ns/web/c?follow=true", told{}, 200, "ns/web/c follow=false …"},
+		{"head of what has no end", "HEAD", "/live", told{}, 200, "data: …"},
 		{"post", "POST", "/healthz", told{health: good}, 405, "podrun's HTTP is read-only\n"},
 		{"delete", "DELETE", "/pods", told{}, 405, "podrun's HTTP is read-only\n"},
 		{"log", "GET", "/containerLogs/ns/web/c", told{}, 200, "ns/web/c follow=false previous=false timestamps=false tail=-1 since=false\n"},

@@ -31,8 +31,13 @@ var ErrAddress = errors.New("cannot be used")
 
 // check says what is wrong with the options.
 func (o ListenOptions) check() error {
-	host, _, err := net.SplitHostPort(o.Address)
+	host, port, err := net.SplitHostPort(o.Address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	switch {
+	case o.Address == "":
+		return fmt.Errorf("%w: a certificate, a key and a token file are for an address, and there is none", ErrAddress)
 	case err != nil:
 		return fmt.Errorf("%w: must be HOST:PORT, such as 127.0.0.1:10255", ErrAddress)
 	case (o.CertFile == "") != (o.KeyFile == ""):
@@ -153,8 +158,8 @@ func withToken(path string, h http.Handler) http.Handler {
 			http.Error(w, "nobody can be known now: podrun's token file cannot be used", http.StatusServiceUnavailable)
 			return
 		}
-		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok {
+		scheme, given, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
 			_, given, ok = r.BasicAuth()
 		}
 		// Hashes are compared, so that neither length nor content shows in how long it takes.

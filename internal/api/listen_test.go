@@ -94,11 +94,14 @@ func TestListenForOthers(t *testing.T) {
 		set  func(*http.Request)
 		want int
 	}{
-		"the token":               {bearer("s3cret"), 200},
-		"the token as a password": {func(r *http.Request) { r.SetBasicAuth("anybody", "s3cret") }, 200},
-		"none":                    {func(*http.Request) {}, 401},
-		"an empty one":            {bearer(""), 401},
-		"another":                 {bearer("s3cret2"), 401},
+		"the token":                {bearer("s3cret"), 200},
+		"the token, in lower case": {func(r *http.Request) { r.Header.Set("Authorization", "bearer s3cret") }, 200},
+		"in capitals":              {bearer("S3CRET"), 401},
+		"without a scheme":         {func(r *http.Request) { r.Header.Set("Authorization", "s3cret") }, 401},
+		"the token as a password":  {func(r *http.Request) { r.SetBasicAuth("anybody", "s3cret") }, 200},
+		"none":                     {func(*http.Request) {}, 401},
+		"an empty one":             {bearer(""), 401},
+		"another":                  {bearer("s3cret2"), 401},
 	} {
 		if status, _ := ask(c.set); status != c.want {
 			t.Errorf("%s: got %d, want %d", what, status, c.want)
@@ -147,6 +150,9 @@ func TestListenNeedsAllThree(t *testing.T) {
 		"no certificate":     func(o *ListenOptions) { o.CertFile, o.KeyFile = "", "" },
 		"no key":             func(o *ListenOptions) { o.KeyFile = "" },
 		"no key, local":      func(o *ListenOptions) { o.KeyFile, o.Address = "", "127.0.0.1:0" },
+		"no address":         func(o *ListenOptions) { o.Address = "" },
+		"a token alone":      func(o *ListenOptions) { *o = ListenOptions{TokenFile: o.TokenFile} },
+		"no such port":       func(o *ListenOptions) { o.Address = "127.0.0.1:65536" },
 		"no such token file": func(o *ListenOptions) { o.TokenFile += "x" },
 		"no such key file":   func(o *ListenOptions) { o.KeyFile += "x" },
 		"an empty token":     func(o *ListenOptions) { o.TokenFile = filepath.Join(t.TempDir(), "e"); write(t, o.TokenFile, "\n") },

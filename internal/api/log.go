@@ -35,6 +35,8 @@ func containerLog(w http.ResponseWriter, r *http.Request, o Options) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	// An answer's head has an end also where its body has none.
+	want.Follow = want.Follow && r.Method != http.MethodHead
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &patient{w: w, control: http.NewResponseController(w), left: limit}
 	ctx, cancel := untilLeaving(r.Context())

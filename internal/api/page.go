@@ -174,7 +174,9 @@ func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[str
 		if _, err := out.Write(text); err != nil {
 			return
 		}
-		last = now
+		if last = now; r.Method == http.MethodHead {
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -45,7 +45,7 @@ type Server struct {
 func Listen(socket string, where ListenOptions, log *slog.Logger) (*Server, error) {
 	s := &Server{socket: socket, where: where, log: log}
 	var err error
-	if where.Address != "" {
+	if where != (ListenOptions{}) {
 		if s.tcp, s.tls, err = where.listen(log); err != nil {
 			return nil, fmt.Errorf("listening on %q: %w", where.Address, err)
 		}
