@@ -57,7 +57,8 @@ func running(t *testing.T, by ...string) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
-	for of(c.Process.Pid, "exe") != self {
+	// The environment is what exec shows last.
+	for of(c.Process.Pid, "exe") != self || of(c.Process.Pid, "environ") == "" {
 		time.Sleep(time.Millisecond)
 	}
 	return c.Process.Pid
