@@ -45,18 +45,27 @@ function announce() {
 	silent = setTimeout(() => { silent = undefined; announce(); }, 5000);
 }
 
-const source = new EventSource(document.body.dataset.live);
-source.onopen = () => say(state, "Shown as it is now.");
-source.onerror = () => say(state, "podrun does not answer: shown as it was last.");
-source.onmessage = (event) => {
-	for (const [id, html] of Object.entries(JSON.parse(event.data))) {
-		const was = document.getElementById(id), now = was.cloneNode(false);
-		now.innerHTML = html;
-		patch(was, now);
-	}
-	announce();
-	follow();
-};
+// listen follows what podrun tells. A browser asks again by itself where nobody answers, not where the answer is another
+// one, as of a proxy before podrun, or of podrun when the token is a new one.
+let source;
+function listen() {
+	source = new EventSource(document.body.dataset.live);
+	source.onopen = () => say(state, "Shown as it is now.");
+	source.onerror = () => {
+		say(state, "podrun does not answer: shown as it was last.");
+		if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+	};
+	source.onmessage = (event) => {
+		for (const [id, html] of Object.entries(JSON.parse(event.data))) {
+			const was = document.getElementById(id), now = was.cloneNode(false);
+			now.innerHTML = html;
+			patch(was, now);
+		}
+		announce();
+		follow();
+	};
+}
+listen();
 
 // plain leaves out of a log what would act on a terminal or turn the direction of writing.
 const plain = (text) => text.replace(/\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
@@ -81,7 +90,7 @@ async function follow() {
 	following = true;
 	let pause = 1000;
 	try {
-		const answer = await fetch(log.dataset.follow);
+		const answer = await fetch(new URL(log.dataset.follow, location.href)); // without the password that the page's address may have
 		if (!answer.ok) throw new Error(answer.statusText);
 		if (run) append("— started again —\n"); else { log.textContent = ""; size = 0; }
 		run = now;
