@@ -1,6 +1,8 @@
 // Package shim starts containerd's shims without containerd, which runs a shim's program twice for each: once
 // to start it and once as it. It does so only where what comes of it is the same: a shim that containerd has
 // started is the model, and this process has to live under the same conditions as that one.
+//
+// It also finds shims among the machine's processes, and kills them. Which of them serve nobody it cannot know.
 package shim
 
 import (

@@ -132,7 +132,7 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 	if !r.sandboxStore || was.refused {
 		return
 	}
-	parent, err := parentOf(pid)
+	parent, err := shims.Parent(pid)
 	if err != nil {
 		return // it has ended
 	}
@@ -183,7 +183,7 @@ func (r *Runtime) endListening(ctx context.Context, s sandbox.Record) error {
 		return err
 	}
 	listens := func(pid int) bool { return shims.Holds(pid, sockets) }
-	return killShims(listens, "-namespace", r.Namespace, "-address", r.Address)
+	return shims.Kill(listens, "-namespace", r.Namespace, "-address", r.Address)
 }
 
 func (r *Runtime) removeShimHome(sandboxID string) error {
@@ -248,20 +248,6 @@ func shimAddress(id string, shim int) (string, error) {
 		return "", fmt.Errorf("a shim of version %d at %s+%s cannot be shared", bootstrap.Version, bootstrap.Protocol, bootstrap.Address)
 	}
 	return bootstrap.Protocol + "+" + bootstrap.Address, nil
-}
-
-func parentOf(pid int) (int, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	// pid (name) state parent …; the name may hold anything.
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
-	fields := strings.Fields(rest)
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/%d/stat cannot be read", pid)
-	}
-	return strconv.Atoi(fields[1])
 }
 
 // fromRuntime reports that a failure to start is the low-level runtime's: about the container itself,

@@ -18,6 +18,7 @@ import (
 	signals "github.com/moby/sys/signal"
 
 	"podrun.io/podrun/internal/pod"
+	shims "podrun.io/podrun/internal/shim"
 )
 
 const sigkill = uint32(syscall.SIGKILL)
@@ -175,7 +176,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	}
 	ids := append([]string{id}, cutOff...)
 	if _, ended := exitOf(c.Labels); !ended && !r.ran(c) {
-		if err := r.endStrayShims(ctx, ids, c.CreatedAt.Add(cutOffTime), anyShim); err != nil {
+		if err := r.endStrayShims(ctx, ids, c.CreatedAt.Add(cutOffTime), shims.Any); err != nil {
 			return err
 		}
 		for _, id := range ids {

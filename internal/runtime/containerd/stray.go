@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 
 	"podrun.io/podrun/internal/pod"
+	shims "podrun.io/podrun/internal/shim"
 )
 
 // cutOffTime is for how long containerd may go on with the start of a container after whoever asked for it
@@ -30,7 +30,7 @@ func (r *Runtime) endCutOff(ctx context.Context, c containers.Container, cutOff 
 	if err != nil {
 		return err
 	}
-	which := anyShim
+	which := shims.Any
 	for _, other := range found {
 		t, err := r.task(ctx, other.ID)
 		switch {
@@ -39,15 +39,11 @@ func (r *Runtime) endCutOff(ctx context.Context, c containers.Container, cutOff 
 		case t != nil && t.Status == task.Status_STOPPED:
 			return nil
 		case t != nil:
-			which = hasNoChildren
+			which = shims.Idle
 		}
 	}
 	return r.endStrayShims(ctx, cutOff, c.CreatedAt.Add(cutOffTime), which)
 }
-
-func anyShim(int) bool { return true }
-
-func hasNoChildren(pid int) bool { return children(pid) == 0 }
 
 // endStrayShims ends those shims that were started for containers which never ran, until the given time has
 // come. Such a shim serves nobody: the caller knows that nothing of the pod lives, or which serve nobody. containerd
@@ -60,7 +56,7 @@ func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Ti
 				return err
 			}
 			if t == nil {
-				if err := killShims(which, "-namespace", r.Namespace, "-id", id); err != nil {
+				if err := shims.Kill(which, "-namespace", r.Namespace, "-id", id); err != nil {
 					return fmt.Errorf("ending what a start of %s left: %w", id, err)
 				}
 			}
@@ -96,7 +92,7 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 			continue
 		}
 		r.Log.Info("ending a container that containerd has forgotten", "container", id)
-		if err := killShims(anyShim, "-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
+		if err := shims.Kill(shims.Any, "-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
 			return fmt.Errorf("ending the shim of %s, which containerd has forgotten: %w", id, err)
 		}
 		r.layGhost(ctx, id)
@@ -122,33 +118,7 @@ func (r *Runtime) sweepShims(ctx context.Context) error {
 	if len(running.Tasks)+len(known) > 0 {
 		return nil
 	}
-	return killShims(anyShim, "-namespace", r.Namespace, "-address", r.Address)
-}
-
-// killShims kills those of the shims that were started with all of the given flags.
-func killShims(which func(pid int) bool, flags ...string) error {
-	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil || !isShim(strings.Split(string(text), "\x00"), flags) {
-			continue // gone meanwhile, or another program
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			return err
-		}
-		if !which(pid) {
-			continue
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			failed = append(failed, err)
-		}
-	}
-	return errors.Join(failed...)
+	return shims.Kill(shims.Any, "-namespace", r.Namespace, "-address", r.Address)
 }
 
 // remainsTime is how long what was killed is given to end.
@@ -158,11 +128,11 @@ const remainsTime = 10 * time.Second
 // containerd's tasks was deleted: nobody would hear of its end, and a replacement would run beside it. It returns
 // when nothing runs any more.
 func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error {
-	shims, err := r.endProcesses(ctx, c.ID, cgroupOf(c))
+	served, err := r.endProcesses(ctx, c.ID, cgroupOf(c))
 	if err != nil {
 		return err
 	}
-	return r.endIdleShims(ctx, keyOf(c.Labels), shims)
+	return r.endIdleShims(ctx, keyOf(c.Labels), served)
 }
 
 // isInside tells a process of a container from the runtime's that waits there to become it: its program is a file
@@ -190,19 +160,19 @@ func isInside(pid int) bool {
 
 // endProcesses kills the processes in a container's cgroup, and returns the shims that they had when they have
 // ended. What another containerd's shim serves is left alone: that one has a container of the same name.
-func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (shims map[int]bool, err error) {
-	shims = map[int]bool{}
+func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (served map[int]bool, err error) {
+	served = map[int]bool{}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for end := time.Now().Add(remainsTime); ; {
 		left := 0
 		for _, pid := range processesIn(cgroupPath) {
-			shim, mine := r.shimOf(pid)
+			shim, mine := shims.Of(pid, "-namespace", r.Namespace, "-address", r.Address)
 			if shim != 0 && !mine {
 				continue
 			}
 			if shim != 0 {
-				shims[shim] = true
+				served[shim] = true
 			}
 			r.Log.Debug("ending what containerd has forgotten", "container", id, "pid", pid)
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -211,7 +181,7 @@ func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (shim
 			left++
 		}
 		if left == 0 {
-			return shims, nil
+			return served, nil
 		}
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("ending what is left of %s: %d processes do not end", id, left)
@@ -226,21 +196,21 @@ func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (shim
 
 // endIdleShims ends those of a pod's shims that serve nobody any more: containerd, which has no task of the pod,
 // does not know them.
-func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, shims map[int]bool) error {
-	if len(shims) == 0 {
+func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, served map[int]bool) error {
+	if len(served) == 0 {
 		return nil
 	}
 	if idle, err := r.idle(ctx, key, ""); err != nil || !idle {
 		return err
 	}
-	for shim := range shims {
+	for shim := range served {
 		for range 40 { // it hears of the end that was just made
-			if children(shim) == 0 {
+			if shims.Idle(shim) {
 				break
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		if children(shim) > 0 {
+		if !shims.Idle(shim) {
 			continue // the pod's next instance that is reaped sees to it
 		}
 		if err := syscall.Kill(shim, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -265,54 +235,6 @@ func (r *Runtime) idle(ctx context.Context, key pod.Key, sandboxID string) (bool
 		}
 	}
 	return true, nil
-}
-
-// shimOf is the shim that a process descends from, 0 if there is none, and whether it is this containerd's.
-func (r *Runtime) shimOf(pid int) (shim int, mine bool) {
-	for pid > 1 {
-		parent, err := parentOf(pid)
-		if err != nil {
-			return 0, false
-		}
-		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(parent), "cmdline"))
-		if err != nil {
-			return 0, false
-		}
-		if args := strings.Split(string(text), "\x00"); isShim(args, nil) {
-			return parent, isShim(args, []string{"-namespace", r.Namespace, "-address", r.Address})
-		}
-		pid = parent
-	}
-	return 0, false
-}
-
-// children is how many children that have not ended a process has.
-func children(pid int) (n int) {
-	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
-	if err != nil {
-		return 0
-	}
-	for _, list := range lists {
-		text, _ := os.ReadFile(list)
-		for _, child := range strings.Fields(string(text)) {
-			stat, err := os.ReadFile(filepath.Join("/proc", child, "stat"))
-			if end := strings.LastIndexByte(string(stat), ')'); err == nil && end >= 0 && !strings.HasPrefix(string(stat[end:]), ") Z") {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// isShim reports that a command line is of a shim with all of the given flags, each with its value.
-func isShim(args, flags []string) bool {
-	for pair := range slices.Chunk(flags, 2) {
-		i := slices.Index(args, pair[0])
-		if i < 0 || i+1 >= len(args) || args[i+1] != pair[1] {
-			return false
-		}
-	}
-	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-")
 }
 
 // isBundleLeft reports that a start found the directory of an earlier one that was cut off, which

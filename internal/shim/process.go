@@ -1,0 +1,108 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Any is for Kill: every shim.
+func Any(int) bool { return true }
+
+// Idle reports that a shim serves nobody.
+func Idle(pid int) bool { return children(pid) == 0 }
+
+// Kill kills those of the shims that were started with all of the given flags, each with its value, and that which says.
+func Kill(which func(pid int) bool, flags ...string) error {
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil || !isShim(strings.Split(string(text), "\x00"), flags) {
+			continue // gone meanwhile, or another program
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return err
+		}
+		if !which(pid) {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// Of is the shim that a process descends from, 0 if there is none, and whether that was started with all of the given
+// flags.
+func Of(pid int, flags ...string) (shim int, with bool) {
+	for pid > 1 {
+		parent, err := Parent(pid)
+		if err != nil {
+			return 0, false
+		}
+		text, err := os.ReadFile(proc(parent, "cmdline"))
+		if err != nil {
+			return 0, false
+		}
+		if args := strings.Split(string(text), "\x00"); isShim(args, nil) {
+			return parent, isShim(args, flags)
+		}
+		pid = parent
+	}
+	return 0, false
+}
+
+// Parent is the process that started another, or took it over.
+func Parent(pid int) (int, error) {
+	text, err := os.ReadFile(proc(pid, "stat"))
+	if err != nil {
+		return 0, err
+	}
+	// pid (name) state parent …; the name may hold anything.
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/%d/stat cannot be read", pid)
+	}
+	return strconv.Atoi(fields[1])
+}
+
+// children is how many children that have not ended a process has.
+func children(pid int) (n int) {
+	lists, err := filepath.Glob(proc(pid, "task/*/children"))
+	if err != nil {
+		return 0
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(text)) {
+			stat, err := os.ReadFile(filepath.Join("/proc", child, "stat"))
+			if end := strings.LastIndexByte(string(stat), ')'); err == nil && end >= 0 && !strings.HasPrefix(string(stat[end:]), ") Z") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// isShim reports that a command line is of a shim with all of the given flags, each with its value.
+func isShim(args, flags []string) bool {
+	for pair := range slices.Chunk(flags, 2) {
+		i := slices.Index(args, pair[0])
+		if i < 0 || i+1 >= len(args) || args[i+1] != pair[1] {
+			return false
+		}
+	}
+	return strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-")
+}
