@@ -63,11 +63,16 @@ const seenEvery = 100 * time.Millisecond
 
 // end ends the pods below a priority and returns when none of them runs, or the time is over.
 func (s halting) end(ctx context.Context, below int64, within time.Duration) {
-	// Not quite all of it is grace: to kill takes time too.
-	if !s.send(ctx, reconcile.Halt{Below: below, Grace: within - within/10}) {
-		return
+	end := time.Now().Add(within)
+	for told := false; !told; { // a busy loop hears of it late, and gives what is left
+		left := time.Until(end)
+		if ctx.Err() != nil || left <= 0 {
+			return
+		}
+		// Not quite all of it is grace: to kill takes time too.
+		told = s.send(ctx, reconcile.Halt{Below: below, Grace: left - left/10})
 	}
-	deadline := time.NewTimer(within)
+	deadline := time.NewTimer(time.Until(end))
 	defer deadline.Stop()
 	every := time.NewTicker(seenEvery)
 	defer every.Stop()
