@@ -80,6 +80,9 @@ func (r *round) killPodrun() {
 
 func (r *round) killContainerd() {
 	if r.server != nil {
+		if r.serving != nil {
+			r.said("msg=serving") // before that it would end with exit code 3
+		}
 		must(r.t, r.server.Kill())
 		if os.Getenv("PODRUN_E2E_CONTAINERD") == testcontainerd.Debian {
 			// It cannot keep the exit of what ends while it is down.
