@@ -13,6 +13,8 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/api"
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -25,6 +27,7 @@ type runFlags struct {
 	network          networkFlags
 	seccompDefault   bool
 	podMaxPids       int64
+	cgroupDriver     string
 	allowedSysctls   []string
 	nodeConfig       string
 	cdiDirs          []string
@@ -44,6 +47,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"}, "directories of CDI's specifications, for devices that pods name by annotations cdi.k8s.io/…")
 	f.StringVar(&r.nodeConfig, "node-config", "", "file of what this node has for pods: runtime classes and devices")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
+	f.StringVar(&r.cgroupDriver, "cgroup-driver", string(ocispec.Cgroupfs), "who makes pods' cgroups: cgroupfs, or systemd as slices and scopes")
 	r.network.add(f)
 	r.registry.add(f)
 	r.logs.add(f)
@@ -82,6 +86,10 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 		}
 		o.Connect.RuntimeClasses, o.Connect.Devices = node.Classes(), node.Devices
 	}
+	var err error
+	if o.Connect.CgroupDriver, err = cgroupDriver(r.cgroupDriver, cgroup.HasSystemd()); err != nil {
+		return agent.Options{}, usage(c, err)
+	}
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	r.registry.options(&o.Connect)
 	o.PreferLocal, o.ImageDir = r.preferLocal, r.imageDir
@@ -90,6 +98,18 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	}
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
 	return o, nil
+}
+
+// cgroupDriver takes the driver of that name; systemd says whether it runs here.
+func cgroupDriver(name string, systemd bool) (ocispec.Driver, error) {
+	switch d := ocispec.Driver(name); {
+	case d == ocispec.Cgroupfs, d == ocispec.Systemd && systemd:
+		return d, nil
+	case d == ocispec.Systemd:
+		return "", errors.New("--cgroup-driver systemd: systemd does not run here (there is no /run/systemd/system); cgroupfs works without it")
+	default:
+		return "", fmt.Errorf("--cgroup-driver %q: must be cgroupfs or systemd", name)
+	}
 }
 
 // agentOptions are those that every command of the agent has.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"time"
@@ -66,7 +65,7 @@ func (a *app) topCommand() *cobra.Command {
 type taker struct {
 	pod           *v1.Pod
 	name          string
-	cgroup        string
+	cgroups       []string // the places where it may be
 	before, after cgroup.Usage
 	millicores    int64
 }
@@ -107,7 +106,7 @@ func takers(pods []*v1.Pod) []taker {
 			if r.Status == nil || r.Status.State.Running == nil {
 				continue
 			}
-			all = append(all, taker{pod: p, name: r.Container.Name, cgroup: path.Join(ocispec.CgroupParent(p), r.InstanceID())})
+			all = append(all, taker{pod: p, name: r.Container.Name, cgroups: ocispec.CgroupsOfContainer(p, r.InstanceID())})
 		}
 	}
 	return all
@@ -119,7 +118,7 @@ func measure(ctx context.Context, tree *cgroup.Tree, all []taker, interval time.
 		var err error
 		var left []taker
 		for _, t := range all {
-			usage, one := tree.Usage(t.cgroup)
+			_, usage, one := cgroup.First(tree.Usage, t.cgroups)
 			switch {
 			case errors.Is(one, fs.ErrNotExist):
 				continue

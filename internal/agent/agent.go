@@ -134,7 +134,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	pods := network.New(network.Options{
 		Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 	})
-	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain})
+	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain, CgroupDriver: o.Connect.CgroupDriver})
 	r, conn, err := o.connect(ctx, owner, store)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
 )
@@ -71,6 +72,8 @@ type ConnectOptions struct {
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
+	// CgroupDriver is that of new pods.
+	CgroupDriver ocispec.Driver
 	// CDIDirs have the specifications of devices that pods may ask for.
 	CDIDirs []string
 	// Devices are what pods may ask for by limits, with the devices by CDI's names.
@@ -208,7 +211,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	}
 	r, err := containerd.New(ctx, containerd.Options{
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
-		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, Log: o.Log,
+		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, CgroupDriver: o.CgroupDriver, Log: o.Log,
 		HostsDir: o.RegistryHostsDir, Credentials: o.credentials(),
 		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs, Devices: o.Devices, KeepLogs: o.KeepLogs,
 	})

@@ -1,5 +1,6 @@
 // Package cgroup makes and changes the cgroups that pods have above their containers', on version 1 and 2.
-// It does not know pods, it makes no container's cgroup (the low-level runtime does), and it removes none.
+// It does not know pods, and makes no container's cgroup: the low-level runtime does. Where slices are asked for,
+// systemd makes them.
 package cgroup
 
 import (
@@ -63,6 +64,9 @@ func Unified() bool {
 // Set makes the cgroup at path, as seen from the root of the hierarchies, if it is not there, and sets what
 // resources, in terms of version 1, say; what they do not say is left alone.
 func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
+	if err := setSlice(path, t.unified != "", resources); err != nil {
+		return err
+	}
 	var err error
 	if t.unified != "" {
 		converted := cgroup2.ToResources(resources)
@@ -153,6 +157,9 @@ func (t *Tree) SumWeights(path, prefix string) error {
 		sum += weight
 	}
 	value := strconv.FormatUint(min(sum, highest), 10)
+	if err := weighSlice(path, name, min(sum, highest)); err != nil {
+		return err
+	}
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("weighing cgroup %s: %w", path, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -43,6 +44,16 @@ func (t *Tree) Usage(path string) (Usage, error) {
 		return u, fmt.Errorf("reading cgroup %s: %w", path, err)
 	}
 	return u, nil
+}
+
+// First reads the first of the cgroups at paths that is there. The error is fs.ErrNotExist if none is.
+func First[T any](read func(path string) (T, error), paths []string) (path string, of T, err error) {
+	for _, path = range paths {
+		if of, err = read(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return path, of, err
 }
 
 func unifiedUsage(dir string) (u Usage, err error) {

@@ -5,7 +5,6 @@ package ocispec
 
 import (
 	"fmt"
-	"path"
 	"slices"
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -36,7 +35,9 @@ type Input struct {
 	Mounts []pod.Mount
 	// CgroupV2 says that the machine has the unified hierarchy.
 	CgroupV2 bool
-	Machine  Machine
+	// Driver is that of the pod's cgroup.
+	Driver  Driver
+	Machine Machine
 }
 
 // Namespaces are the paths of the namespaces that a sandbox pinned. With host networking, Network and
@@ -81,7 +82,7 @@ func Build(in Input) (*specs.Spec, error) {
 		Mounts: mounts(in.Mounts, in.Namespaces.Shm),
 		Linux: &specs.Linux{
 			RootfsPropagation: rootPropagation(in.Mounts),
-			CgroupsPath:       path.Join(CgroupParent(in.Pod), in.ID),
+			CgroupsPath:       in.Driver.cgroupsPath(in.Pod, in.ID),
 			Namespaces:        namespaces,
 			Resources:         resources(in),
 		},

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,11 @@ func TestBuild(t *testing.T) {
 	cases := map[string]Input{
 		"plain":     input(),
 		"cgroup-v2": input(func(in *Input) { in.CgroupV2 = true }),
+		"systemd":   input(func(in *Input) { in.Driver = Systemd }),
+		"systemd-v2": input(func(in *Input) {
+			in.Driver, in.CgroupV2, in.Pod.UID = Systemd, true, "6f1ed2b0-3a52-4d3c-8f0e-0c8a4d6c2f11"
+			in.Container.Resources = requirements("250m", "64Mi", "1500m", "128Mi")
+		}),
 		"host-network": input(func(in *Input) {
 			in.Pod.Spec.HostNetwork = true
 			in.Hostname, in.Namespaces = "node", Namespaces{IPC: "/run/sandboxes/s/ipc"}
@@ -205,6 +211,38 @@ func TestCPU(t *testing.T) {
 	}
 }
 
+func TestSystemdCgroups(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a-b_c.d"}, Spec: v1.PodSpec{Containers: []v1.Container{{}}}}
+	const id = "0123-4"
+	for _, c := range []struct {
+		resources          v1.ResourceRequirements
+		pod, said, sibling string
+	}{
+		{requirements("", "", "", ""), `/podrun.slice/podrun-besteffort.slice/podrun-besteffort-poda_b\x5fc.d.slice`, `podrun-besteffort-poda_b\x5fc.d.slice:podrun:0123-4`, "podrun-5.scope"},
+		{requirements("1", "", "", ""), `/podrun.slice/podrun-burstable.slice/podrun-burstable-poda_b\x5fc.d.slice`, `podrun-burstable-poda_b\x5fc.d.slice:podrun:0123-4`, "podrun-5.scope"},
+		{requirements("1", "1Gi", "1", "1Gi"), `/podrun.slice/podrun-poda_b\x5fc.d.slice`, `podrun-poda_b\x5fc.d.slice:podrun:0123-4`, "podrun-5.scope"},
+	} {
+		p.Spec.Containers[0].Resources = c.resources
+		if got := Systemd.OfPod(p); got != c.pod || !slices.Contains(CgroupsOf(string(p.UID)), got) {
+			t.Errorf("the pod's is %s, among %q", got, CgroupsOf(string(p.UID)))
+		}
+		if got := Systemd.cgroupsPath(p, id); got != c.said || DriverOf(got) != Systemd {
+			t.Errorf("a spec says %s", got)
+		}
+		if got := Systemd.OfContainer(p, id); got != c.pod+"/podrun-0123-4.scope" || !slices.Contains(CgroupsOfContainer(p, id), got) {
+			t.Errorf("the container's is %s", got)
+		}
+		if got := Sibling(c.said, "5"); got != c.pod+"/"+c.sibling {
+			t.Errorf("beside it is %s", got)
+		}
+	}
+	said := Cgroupfs.cgroupsPath(p, id)
+	if CgroupDir(said) != said || DriverOf(said) != Cgroupfs || Sibling(said, "5") != Cgroupfs.OfPod(p)+"/5" || CgroupDir("") != "" {
+		t.Errorf("without systemd: %s", said)
+	}
+}
+
 func TestCgroupParent(t *testing.T) {
 	t.Parallel()
 	none, both := requirements("", "", "", ""), requirements("1", "1Gi", "1", "1Gi")
@@ -235,16 +273,16 @@ func TestCgroupParent(t *testing.T) {
 			for _, r := range c.init {
 				p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{Resources: r})
 			}
-			got := CgroupParent(p)
+			got := Cgroupfs.OfPod(p)
 			if got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 			found := false
-			for _, place := range CgroupParents("U") {
+			for _, place := range CgroupsOf("U") {
 				found = found || place == got
 			}
 			if !found {
-				t.Errorf("%s is not among %q", got, CgroupParents("U"))
+				t.Errorf("%s is not among %q", got, CgroupsOf("U"))
 			}
 		})
 	}

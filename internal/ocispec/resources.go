@@ -43,6 +43,9 @@ func resources(in Input) *specs.LinuxResources {
 		out.Memory = &specs.LinuxMemory{Limit: new(limit.Value())}
 	}
 	out.HugepageLimits = hugePageLimits(in)
+	if in.Driver == Systemd {
+		out.Pids = &specs.LinuxPids{Limit: new(int64(-1))} // else systemd limits them
+	}
 	if in.CgroupV2 {
 		// All of a container is killed or none of it, so that none goes on in part.
 		out.Unified = map[string]string{"memory.oom.group": "1"}

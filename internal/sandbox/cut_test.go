@@ -153,7 +153,7 @@ func sharingPod(run string) *v1.Pod {
 func endCgroup(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
-		left, err := filepath.Glob(pattern + ocispec.CgroupParent(p) + "/*/cgroup.procs")
+		left, err := filepath.Glob(pattern + ocispec.Cgroupfs.OfPod(p) + "/*/cgroup.procs")
 		if err != nil || len(left) > 0 {
 			t.Errorf("left of the first process: %v, %v", left, err)
 		}
@@ -162,7 +162,7 @@ func endCgroup(t *testing.T, p *v1.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.Remove(ocispec.CgroupParent(p)); err != nil {
+	if err := tree.Remove(ocispec.Cgroupfs.OfPod(p)); err != nil {
 		t.Error(err)
 	}
 }

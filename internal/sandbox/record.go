@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -36,6 +37,8 @@ type Record struct {
 	// of them; "" and 0 where its users are the machine's.
 	User      string
 	FirstUser uint32
+	// CgroupDriver is that of the pod's cgroups.
+	CgroupDriver ocispec.Driver
 }
 
 // entry is a sandbox on disk, as intent and as record.
@@ -51,6 +54,8 @@ type entry struct {
 	Shm         bool      `json:"shm,omitempty"`
 	// Users is the first of the machine's users that are the pod's own; 0: its users are the machine's.
 	Users uint32 `json:"users,omitempty"`
+	// Systemd says that systemd makes the pod's cgroups.
+	Systemd bool `json:"systemd,omitempty"`
 	// PauseCgroup is where the first process of the pod's process namespace is; empty: there is none.
 	PauseCgroup string `json:"pauseCgroup,omitempty"`
 	// PausePID and PauseStart tell that process; of the record only.
@@ -207,6 +212,9 @@ func (s *Store) record(id string, e entry, ready bool) Record {
 		Sandbox: e.sandbox(id, ready),
 		Key:     e.key(),
 		Owner:   e.Owner,
+	}
+	if e.Systemd {
+		r.CgroupDriver = ocispec.Systemd
 	}
 	if !e.HostIPC {
 		r.IPC = s.file(id, pinIPC)

@@ -51,7 +51,9 @@ type Options struct {
 	Network Network
 	// ClusterDomain ends pods' full names.
 	ClusterDomain string
-	Log           *slog.Logger
+	// CgroupDriver is that of new sandboxes.
+	CgroupDriver ocispec.Driver
+	Log          *slog.Logger
 }
 
 // Store keeps the sandboxes of one run directory, together with all other processes of that directory.
@@ -59,6 +61,7 @@ type Store struct {
 	dir     string
 	network Network
 	cluster string
+	driver  ocispec.Driver
 	log     *slog.Logger
 	machine func() (machine, error)
 	// step is told each step of Create and Remove as it is done, for the tests that cut it short.
@@ -77,6 +80,7 @@ func New(o Options) *Store {
 		dir:     o.Dirs.Sandboxes(),
 		network: o.Network,
 		cluster: o.ClusterDomain,
+		driver:  o.CgroupDriver,
 		log:     o.Log,
 		machine: sync.OnceValues(thisMachine),
 		step:    func(string) {},
@@ -113,10 +117,10 @@ func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, o
 	e := entry{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: attempt, Owner: owner,
 		CreatedAt: time.Now().UTC().Round(0), HostNetwork: p.Spec.HostNetwork,
-		HostIPC: p.Spec.HostIPC, Shm: sharesMemory(p), Boot: now.boot,
+		HostIPC: p.Spec.HostIPC, Shm: sharesMemory(p), Systemd: s.driver == ocispec.Systemd, Boot: now.boot,
 	}
 	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
-		e.PauseCgroup = ocispec.CgroupParent(p) + "/" + pauseName + "-" + id
+		e.PauseCgroup = s.driver.OfPod(p) + "/" + pauseName + "-" + id
 	}
 	s.knows(id, e.key())
 	lock, err := s.claim(id, &e, hasUsers(p))

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/host"
 )
 
@@ -37,10 +38,10 @@ func network(links []host.Link, now time.Time) *kubelet.NetworkStats {
 }
 
 // inside tells of a pod what is seen from its processes: how many they are, and its network where that is its own.
-func (s *Stats) inside(p *v1.Pod, cgroups []string, now time.Time, out *kubelet.PodStats) {
+func (s *Stats) inside(p *v1.Pod, cgroups [][]string, now time.Time, out *kubelet.PodStats) {
 	var count uint64
-	for _, path := range cgroups {
-		pids, err := s.o.Processes(path)
+	for _, places := range cgroups {
+		path, pids, err := cgroup.First(s.o.Processes, places)
 		if err != nil {
 			continue // it has just ended
 		}

@@ -89,14 +89,14 @@ func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubel
 	return out, errors.Join(err, s.disks.add(ctx, pods, out))
 }
 
-// running are the cgroups of a pod's running containers.
-func running(p *v1.Pod) []string {
-	var out []string
+// running are where the cgroups of a pod's running containers may be, one after the other.
+func running(p *v1.Pod) [][]string {
+	var out [][]string
 	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for _, c := range all {
 			if c.State.Running != nil {
 				_, id, _ := strings.Cut(c.ContainerID, "://")
-				out = append(out, path.Join(ocispec.CgroupParent(p), id))
+				out = append(out, ocispec.CgroupsOfContainer(p, id))
 			}
 		}
 	}
@@ -134,19 +134,18 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 	if p.Status.StartTime != nil {
 		out.StartTime = *p.Status.StartTime
 	}
-	parent := ocispec.CgroupParent(p)
+	parent := ""
 	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for _, c := range all {
 			if c.State.Running == nil {
 				continue
 			}
 			_, id, _ := strings.Cut(c.ContainerID, "://")
-			own := path.Join(parent, id)
-			usage, err := s.o.Usage(own)
+			own, usage, err := cgroup.First(s.o.Usage, ocispec.CgroupsOfContainer(p, id))
 			if err != nil {
 				continue // it has just ended
 			}
-			seen[own] = true
+			seen[own], parent = true, path.Dir(own)
 			one := kubelet.ContainerStats{Name: c.Name, StartTime: c.State.Running.StartedAt}
 			one.CPU, one.Memory = s.taken(own, usage, limitOf(p, c.Name), now)
 			one.Swap = swap(usage.Swap, usage.SwapLimit, now)

@@ -32,7 +32,10 @@ func hierarchies() ([]*mountinfo.Info, error) {
 }
 
 // cgroupOf is the path of a container's cgroup, in each hierarchy; "" if its record does not say.
-func cgroupOf(c containers.Container) string {
+func cgroupOf(c containers.Container) string { return ocispec.CgroupDir(cgroupsPathOf(c)) }
+
+// cgroupsPathOf is what the container's spec says of its cgroup.
+func cgroupsPathOf(c containers.Container) string {
 	var spec specs.Spec
 	if c.Spec == nil || json.Unmarshal(c.Spec.GetValue(), &spec) != nil || spec.Linux == nil {
 		return ""
@@ -86,7 +89,7 @@ func oomKills(text string) bool {
 // limitPod makes the cgroup of a pod that asks for something, above its containers'.
 func (r *Runtime) limitPod(p *v1.Pod) error {
 	if !r.classed.Load() {
-		if err := r.cgroups.Set(ocispec.CgroupBestEffort, ocispec.ClassResources()); err != nil {
+		if err := r.cgroups.Set(r.CgroupDriver.Class(v1.PodQOSBestEffort), ocispec.ClassResources()); err != nil {
 			r.Log.Warn("best-effort pods get as much CPU time as others", "why", err)
 		}
 		r.classed.Store(true)
@@ -95,21 +98,29 @@ func (r *Runtime) limitPod(p *v1.Pod) error {
 	if resources == nil {
 		return nil
 	}
-	if err := r.cgroups.Set(ocispec.CgroupParent(p), resources); err != nil {
+	return r.setPod(p, r.CgroupDriver, resources)
+}
+
+// setPod gives the pod's own cgroup these resources.
+func (r *Runtime) setPod(p *v1.Pod, driver ocispec.Driver, resources *specs.LinuxResources) error {
+	if err := r.cgroups.Set(driver.OfPod(p), resources); err != nil {
 		return err
 	}
-	r.weighBurstable(ocispec.CgroupParent(p))
+	r.weighBurstable(driver.OfPod(p))
 	return nil
 }
 
 // weighBurstable gives all burstable pods together the weight that they ask for, when the cgroup of one of
 // them has come or gone.
 func (r *Runtime) weighBurstable(path string) {
-	if filepath.Dir(path) != ocispec.CgroupBurstable {
-		return
-	}
-	if err := r.cgroups.SumWeights(ocispec.CgroupBurstable, "pod"); err != nil {
-		r.Log.Debug("burstable pods keep the weight that they had", "why", err)
+	for _, driver := range []ocispec.Driver{ocispec.Cgroupfs, ocispec.Systemd} {
+		class := driver.Class(v1.PodQOSBurstable)
+		if filepath.Dir(path) != class {
+			continue
+		}
+		if err := r.cgroups.SumWeights(class, driver.PodPrefix(v1.PodQOSBurstable)); err != nil {
+			r.Log.Debug("burstable pods keep the weight that they had", "why", err)
+		}
 	}
 }
 
@@ -167,7 +178,7 @@ func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 	var all []error
 	removed := map[string]bool{}
 	for _, m := range mounts {
-		for _, path := range ocispec.CgroupParents(string(uid)) {
+		for _, path := range ocispec.CgroupsOf(string(uid)) {
 			dir := filepath.Join(m.Mountpoint, path)
 			if _, err := os.Lstat(dir); err != nil {
 				continue
@@ -183,6 +194,9 @@ func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 		}
 	}
 	for path := range removed {
+		if err := cgroup.StopSlice(ctx, path); err != nil {
+			all = append(all, err)
+		}
 		r.weighBurstable(path)
 	}
 	return errors.Join(all...)

@@ -26,16 +26,18 @@ const resourcesType = "types.containerd.io/opencontainers/runtime-spec/1/LinuxRe
 // ResizeContainer implements runtime.Containers. The label comes last: cut before, it is merely done again.
 func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
 	ctx = r.context(ctx)
-	if _, there, err := r.ours(ctx, id); err != nil || !there {
+	record, there, err := r.ours(ctx, id)
+	if err != nil || !there {
 		return err
 	}
+	driver := ocispec.DriverOf(cgroupsPathOf(record))
 	machine, err := r.machineFor(p, c)
 	if err != nil {
 		return err
 	}
 	update := ocispec.Update(ocispec.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
-	parent := ocispec.CgroupParent(p)
-	if err := errors.Join(r.fits(path.Join(parent, id), update), r.fits(parent, ocispec.PodUpdate(p, r.PodMaxPids))); err != nil {
+	own := cgroupOf(record)
+	if err := errors.Join(r.fits(own, update), r.fits(path.Dir(own), ocispec.PodUpdate(p, r.PodMaxPids))); err != nil {
 		if r.over(ctx, id) {
 			return nil
 		}
@@ -47,7 +49,7 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	}
 	// The kernel lets no container have more CPU time than its pod: when that grows the pod is first, when
 	// it shrinks the pod is last, after the last of its containers.
-	early := r.resizePod(p)
+	early := r.resizePod(p, driver)
 	_, err = r.client.TaskService().Update(ctx, &tasks.UpdateTaskRequest{
 		ContainerID: id, Resources: typeurl.MarshalProto(encoded{resourcesType, resources}),
 	})
@@ -58,7 +60,7 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		return mapped("resizing "+id, err)
 	}
 	if early != nil {
-		if err := r.resizePod(p); err != nil {
+		if err := r.resizePod(p, driver); err != nil {
 			r.Log.Debug("the pod's cgroup keeps its size for now", "pod", pod.KeyOf(p), "why", err)
 		}
 	}
@@ -94,25 +96,24 @@ func (r *Runtime) fits(dir string, to *specs.LinuxResources) error {
 }
 
 // resizePod gives the pod's own cgroup what its containers have together now.
-func (r *Runtime) resizePod(p *v1.Pod) error {
+func (r *Runtime) resizePod(p *v1.Pod, driver ocispec.Driver) error {
 	resources := ocispec.PodUpdate(p, r.PodMaxPids)
 	if resources == nil {
 		return nil
 	}
-	if err := r.cgroups.Set(ocispec.CgroupParent(p), resources); err != nil {
+	if err := r.setPod(p, driver, resources); err != nil {
 		return err
 	}
-	r.weighBurstable(ocispec.CgroupParent(p))
 	r.sizes.put(p.UID, pod.SizeOf(p))
 	return nil
 }
 
 // fitPod resizes the pod's cgroup if its manifest has another size than it was made with: the container
 // that is to start may be why.
-func (r *Runtime) fitPod(p *v1.Pod) error {
+func (r *Runtime) fitPod(p *v1.Pod, driver ocispec.Driver) error {
 	size := pod.SizeOf(p)
 	if had, known := r.sizes.get(p.UID); known && had == size || size == "" {
 		return nil
 	}
-	return r.resizePod(p)
+	return r.resizePod(p, driver)
 }

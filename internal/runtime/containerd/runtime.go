@@ -39,6 +39,7 @@ import (
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pipes"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -90,6 +91,8 @@ type Options struct {
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
+	// CgroupDriver is that of new pods; see cgroup.HasSystemd.
+	CgroupDriver ocispec.Driver
 	// CDIDirs have the specifications of devices that pods may ask for, the last ones before the first.
 	CDIDirs []string
 	// Devices are what pods may ask for by limits, with the devices by CDI's names.
@@ -317,7 +320,11 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	if err := r.allowSysctls(p); err != nil {
 		return err
 	}
-	if _, err := r.handlerOf(p); err != nil {
+	h, err := r.handlerOf(p)
+	if err != nil {
+		return err
+	}
+	if err := h.driveBy(r.CgroupDriver); err != nil {
 		return err
 	}
 	if err := r.allowUsers(p); err != nil {
@@ -327,7 +334,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 		return err
 	}
 	r.sizes.put(p.UID, pod.SizeOf(p))
-	_, err := r.Sandboxes.Create(ctx, p, attempt, r.Owner)
+	_, err = r.Sandboxes.Create(ctx, p, attempt, r.Owner)
 	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
 		return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
 	}

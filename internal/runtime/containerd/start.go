@@ -132,7 +132,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 		return nil, err
 	}
 	l.users = home.FirstUser
-	if err := l.handler.giveUsers(l.users); err != nil {
+	if err := errors.Join(l.handler.giveUsers(l.users), l.handler.driveBy(home.CgroupDriver)); err != nil {
 		return nil, err
 	}
 	if l.image, err = r.imageFor(ctx, s.Image); err != nil {
@@ -142,7 +142,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, err
 	}
-	if err := r.fitPod(s.Pod); err != nil {
+	if err := r.fitPod(s.Pod, home.CgroupDriver); err != nil {
 		return nil, err
 	}
 	if err := r.makeLogs(instanceOf(s)); err != nil {
@@ -167,7 +167,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
 		Group:      l.group,
 		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, PID: home.PID, Shm: home.Shm, User: home.User, FirstUser: home.FirstUser},
-		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(),
+		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: home.CgroupDriver,
 		Machine: machine,
 	}
 	spec, err := ocispec.Build(input)

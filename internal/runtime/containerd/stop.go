@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	signals "github.com/moby/sys/signal"
 
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	shims "podrun.io/podrun/internal/shim"
 )
@@ -56,9 +56,17 @@ func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string)
 	if err != nil {
 		return fmt.Errorf("signalling %s: %w", id, err)
 	}
-	_, err = r.client.TaskService().Kill(ctx, &tasks.KillRequest{
-		ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL,
-	})
+	request := &tasks.KillRequest{ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL}
+	_, err = r.client.TaskService().Kill(ctx, request)
+	if err == nil && request.All && ocispec.DriverOf(cgroupsPathOf(c)) == ocispec.Systemd {
+		// All are those in one of its cgroups, and on version 1 systemd may have moved them to another: see
+		// https://github.com/systemd/systemd/issues/37044.
+		request.All = false
+		_, err = r.client.TaskService().Kill(ctx, request)
+		if isGone(err) {
+			return nil
+		}
+	}
 	if isGone(err) {
 		return r.signalForgotten(ctx, c, number)
 	}
@@ -180,7 +188,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 			return err
 		}
 		for _, id := range ids {
-			if _, err := r.endProcesses(ctx, id, filepath.Join(filepath.Dir(cgroupOf(c)), id)); err != nil {
+			if _, err := r.endProcesses(ctx, id, ocispec.Sibling(cgroupsPathOf(c), id)); err != nil {
 				return err
 			}
 		}

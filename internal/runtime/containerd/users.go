@@ -42,11 +42,27 @@ func (h *handler) giveUsers(first uint32) error {
 	if first == 0 || h.options == nil {
 		return nil
 	}
+	return h.change(func(options *runcoptions.Options) { options.IoUid, options.IoGid = first, first })
+}
+
+// driveBy has runc leave the container's cgroup to who makes the pod's.
+func (h *handler) driveBy(driver ocispec.Driver) error {
+	if driver != ocispec.Systemd {
+		return nil
+	}
+	if h.options == nil {
+		return &runtime.ReasonError{Reason: "FailedCreatePodSandBox", Err: fmt.Errorf("runtime %s cannot be told to have its cgroups made by systemd", h.name)}
+	}
+	return h.change(func(options *runcoptions.Options) { options.SystemdCgroup = true })
+}
+
+// change makes these options the handler's, which are runc's.
+func (h *handler) change(change func(*runcoptions.Options)) error {
 	options := &runcoptions.Options{}
 	if err := typeurl.UnmarshalTo(h.options, options); err != nil {
 		return fmt.Errorf("decoding runc's options: %w", err)
 	}
-	options.IoUid, options.IoGid = first, first
+	change(options)
 	var err error
 	if h.options, err = typeurl.MarshalAny(options); err != nil {
 		return fmt.Errorf("encoding runc's options: %w", err)
