@@ -41,6 +41,9 @@ func resources(in Input) *specs.LinuxResources {
 	setQuota(out.CPU, limitOf(in.Pod, c, v1.ResourceCPU))
 	if limit := limitOf(in.Pod, c, v1.ResourceMemory); limit.Sign() > 0 {
 		out.Memory = &specs.LinuxMemory{Limit: new(limit.Value())}
+		if in.Machine.SwapLimits {
+			out.Memory.Swap = out.Memory.Limit // memory and swap together: no swap
+		}
 	}
 	out.HugepageLimits = hugePageLimits(in)
 	if in.Driver == Systemd {
@@ -49,9 +52,6 @@ func resources(in Input) *specs.LinuxResources {
 	if in.CgroupV2 {
 		// All of a container is killed or none of it, so that none goes on in part.
 		out.Unified = map[string]string{"memory.oom.group": "1"}
-		if out.Memory != nil && in.Machine.SwapLimits {
-			out.Memory.Swap = out.Memory.Limit // memory and swap together: no swap
-		}
 	}
 	return out
 }

@@ -157,10 +157,14 @@ func machineLimits(cgroups *cgroup.Tree, owner string, log *slog.Logger) limits 
 	return out
 }
 
-// swapLimits reports that version 2's cgroups can limit swap. The root has no file for it.
+// swapLimits reports that cgroups can limit swap. On version 2 the root has no file for it.
 func swapLimits() bool {
+	if !cgroup.Unified() {
+		_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+		return err == nil
+	}
 	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil || !cgroup.Unified() {
+	if err != nil {
 		return false
 	}
 	path := strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")
