@@ -131,5 +131,10 @@ func (r *Runtime) stored(ctx context.Context, ref string) (pod.StoredImage, erro
 			return i, nil
 		}
 	}
+	for _, i := range all { // as Pull names it
+		if i.ID == full {
+			return i, nil
+		}
+	}
 	return pod.StoredImage{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 }

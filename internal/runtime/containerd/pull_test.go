@@ -345,7 +345,14 @@ func TestSaveAndRemoveImages(t *testing.T) {
 	if err := r.Save(t.Context(), []string{"none:1"}, io.Discard); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("saving nothing: %v", err)
 	}
-	if name, err := r.RemoveImage(t.Context(), "other:1", false); err != nil || name != "docker.io/library/other:1" {
+	digest, err := r.Resolve(t.Context(), "other:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Save(t.Context(), []string{digest.ID}, io.Discard); err != nil {
+		t.Errorf("by its digest: %v", err)
+	}
+	if name, err := r.RemoveImage(t.Context(), digest.ID, false); err != nil || name != "docker.io/library/other:1" {
 		t.Errorf("%q, %v", name, err)
 	}
 	if _, err := r.RemoveImage(t.Context(), "other:1", false); !errors.Is(err, runtime.ErrNotFound) {
