@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -69,6 +72,8 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)
+	case errors.Is(err, syscall.EPIPE):
+		return &failure{code: exitBrokenPipe}
 	case err != nil:
 		return err
 	case code != 0:
@@ -80,6 +85,10 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 
 // execIn runs the command with the streams that the flags ask for.
 func (a *app) execIn(ctx context.Context, e runtime.Execer, id string, command []string, f execFlags) (int, error) {
+	// Else this process ends with a write to nobody, and leaves the command behind.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	streams := runtime.ExecIO{Stdout: a.out, Stderr: a.errOut}
 	if f.stdin {
 		streams.Stdin = a.in

@@ -17,6 +17,7 @@ const (
 	exitUsage       = 2
 	exitNoRuntime   = 3
 	exitInterrupted = 130
+	exitBrokenPipe  = 141 // nobody reads the output any more
 )
 
 // failure is an error with an exit code of its own. Err nil: all has been said.

@@ -39,6 +39,20 @@ func TestExec(t *testing.T) {
 	if got := n.runIn("typed\n", "exec", "-i", "a", "--", "cat"); got != (result{0, "typed\n", ""}) {
 		t.Errorf("stdin: %v", got)
 	}
+	// Nobody reads on: neither podrun nor the command stays.
+	for _, args := range [][]string{{"exec", "a", "--", "yes"}, {"exec", "-i", "a", "--", "yes"}} {
+		unheard := n.command(context.Background(), args...)
+		out, err := unheard.StdoutPipe()
+		must(t, err)
+		must(t, unheard.Start())
+		_, err = io.ReadFull(out, make([]byte, 2))
+		must(t, errors.Join(err, out.Close()))
+		_ = unheard.Wait() // its exit code says it
+		if code := unheard.ProcessState.ExitCode(); code != 141 {
+			t.Errorf("%v: exit %d", args, code)
+		}
+		n.says("a", "ps | grep -c '[y]es' || true", "0")
+	}
 	if got := n.run("exec", "a", "-c", "nobody", "--", "true"); got.code == 0 || !strings.Contains(got.stderr, "nobody") {
 		t.Errorf("a container that is not there: %v", got)
 	}

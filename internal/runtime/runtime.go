@@ -127,7 +127,7 @@ type TermSize struct{ Width, Height uint16 }
 // Execer runs commands in running containers.
 type Execer interface {
 	// Exec runs cmd in the instance and waits; it returns the command's exit code. When ctx ends the
-	// command is killed.
+	// command is killed, and when nobody takes its output: then the error is that of Stdout or Stderr.
 	Exec(ctx context.Context, id string, cmd []string, streams ExecIO) (int, error)
 }
 

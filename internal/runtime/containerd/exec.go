@@ -26,12 +26,20 @@ import (
 // behind may hold its output open for ever.
 const drainTimeout = 2 * time.Second
 
+// The shim waits for the output too before it removes a process, up to removeTime. Where somebody is known to
+// hold it open it is given no more than heldTime.
+const (
+	removeTime = 10 * time.Second
+	heldTime   = time.Second
+)
+
 // holdTime bounds the wait for the shim to open the input of a process that it has just started.
 const holdTime = 100 * time.Millisecond
 
 // Exec implements runtime.Execer.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
-	ctx = r.context(ctx)
+	ctx, cut := context.WithCancelCause(r.context(ctx))
+	defer cut(nil)
 	process, t, err := r.execTarget(ctx, id)
 	if err != nil {
 		return 0, mapped("exec in "+id, err)
@@ -40,7 +48,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		return 0, fmt.Errorf("exec in %s: %w", id, err)
 	}
 	if streams != (runtime.ExecIO{}) {
-		streams.Stdout, streams.Stderr = somewhere(streams.Stdout), somewhere(streams.Stderr)
+		streams.Stdout, streams.Stderr = taken(streams.Stdout, cut), taken(streams.Stderr, cut)
 	}
 	process.Args, process.Terminal = cmd, streams.TTY
 	ended, held := make(chan struct{}), make(chan struct{})
@@ -66,20 +74,12 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	if err != nil {
 		return 0, mapped("exec in "+id, err)
 	}
-	dead := false
-	defer func() {
-		clean, cancel := cleanupContext(ctx)
-		defer cancel()
-		var how []client.ProcessDeleteOpts
-		if !dead { // one that never started has nothing to be killed
-			how = append(how, client.WithProcessKill)
-		}
-		if _, err := p.Delete(clean, how...); err != nil {
-			r.abandon(p, id, err)
-		}
-	}()
 	code, err := r.follow(ctx, p, streams, ended, letGo)
-	dead = err == nil
+	limit := removeTime
+	if err == nil && !drain(p.IO()) {
+		limit = heldTime
+	}
+	r.removeExec(ctx, p, id, err == nil, limit)
 	return code, err
 }
 
@@ -101,6 +101,19 @@ func (r *Runtime) confined(pid int) error {
 	return nil
 }
 
+// removeExec removes an exec'd process, and kills it first unless it is dead.
+func (r *Runtime) removeExec(ctx context.Context, p client.Process, id string, dead bool, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	var how []client.ProcessDeleteOpts
+	if !dead { // one that never started has nothing to be killed
+		how = append(how, client.WithProcessKill)
+	}
+	if _, err := p.Delete(ctx, how...); err != nil {
+		r.abandon(p, id, err)
+	}
+}
+
 // abandon removes the pipes of a process that could not be removed: as a rule it went with its container.
 func (r *Runtime) abandon(p client.Process, id string, why error) {
 	if isNotFound(why) {
@@ -115,12 +128,27 @@ func (r *Runtime) abandon(p client.Process, id string, why error) {
 	}
 }
 
-// somewhere is w: a shim takes all streams or none.
-func somewhere(w io.Writer) io.Writer {
+// taken is w, and ends the command when it fails: what nobody takes would hold the command up for ever. A shim
+// takes all streams or none.
+func taken(w io.Writer, cut context.CancelCauseFunc) io.Writer {
 	if w == nil {
 		return io.Discard
 	}
-	return w
+	return &taker{w, cut}
+}
+
+type taker struct {
+	w   io.Writer
+	cut context.CancelCauseFunc
+}
+
+// Write never fails: the shim, which copies the output too, is not to wait for who takes it either.
+func (t *taker) Write(p []byte) (int, error) {
+	if _, err := t.w.Write(p); err != nil {
+		t.cut(fmt.Errorf("passing a command's output on: %w", err))
+		t.w = io.Discard
+	}
+	return len(p), nil
 }
 
 // execTarget returns what a command that is to run in the instance starts from. Probes come by here again
@@ -185,8 +213,7 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 			} else if err != nil {
 				return 0, mapped("waiting for an exec'd process", err)
 			}
-			drain(p.IO())
-			return int(e.ExitCode()), ctx.Err()
+			return int(e.ExitCode()), context.Cause(ctx)
 		case <-inputEnded:
 			inputEnded = nil
 			hold.Close()
@@ -206,12 +233,12 @@ func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.
 			err := p.Kill(kill, syscall.SIGKILL)
 			stop()
 			if err != nil && !isNotFound(err) {
-				return 0, errors.Join(ctx.Err(), mapped("killing an exec'd process", err))
+				return 0, errors.Join(context.Cause(ctx), mapped("killing an exec'd process", err))
 			}
 			if e := <-exited; e.away { // it may have ended in time
-				return 0, errors.Join(ctx.Err(), runtime.ErrUnavailable)
+				return 0, errors.Join(context.Cause(ctx), runtime.ErrUnavailable)
 			}
-			return 0, ctx.Err()
+			return 0, context.Cause(ctx)
 		}
 	}
 }
@@ -240,14 +267,16 @@ func (r *Runtime) closeExecStdin(ctx context.Context, p client.Process) {
 	}
 }
 
-// drain waits until all output has been copied.
-func drain(streams cio.IO) {
+// drain waits until all output has been copied. It reports whether that was so in time.
+func drain(streams cio.IO) bool {
 	done := outputEnd(streams)
 	select {
 	case <-done:
+		return true
 	case <-time.After(drainTimeout):
 		streams.Cancel() // ends the copying, and with it the goroutine
 		<-done
+		return false
 	}
 }
 

@@ -356,6 +356,47 @@ func testExecCancelled(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
+// nobody takes nothing.
+type nobody struct{}
+
+var errNobody = errors.New("nobody takes it")
+
+func (nobody) Write([]byte) (int, error) { return 0, errNobody }
+
+func testExecUnheard(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("web-node", "uid-exec-unheard", "main")
+	c := s.start(t, s.ready(t, p))
+	for i, streams := range []runtime.ExecIO{{Stdout: nobody{}}, {Stderr: nobody{}}, {Stdout: nobody{}, TTY: true}, {Stdout: nobody{}, Stdin: strings.NewReader("x")}} {
+		line := "exec yes"
+		if streams.Stdout == nil {
+			line = "exec yes >&2"
+		}
+		began := time.Now()
+		if _, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", line}, streams); !errors.Is(err, errNobody) {
+			t.Errorf("%d: %v", i, err)
+		}
+		if took := time.Since(began); took > 8*time.Second { // what it said is in nobody's way
+			t.Errorf("%d: it took %s", i, took)
+		}
+	}
+	if s.exec(t, c.ID, "ps | grep '[y]es'") == 0 {
+		t.Error("a command that nobody heard runs on")
+	}
+	// What a command leaves behind does not keep who asked, even if it holds the output open.
+	began := time.Now()
+	var out bytes.Buffer
+	if code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", "sleep 4321 & echo left"}, runtime.ExecIO{Stdout: &out}); code != 0 || err != nil || out.String() != "left\n" {
+		t.Errorf("%d, %v, %q", code, err, out.String())
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	s.remove(t, p)
+}
+
 // testSidecar holds that an instance tells for itself whether it is a sidecar: its manifest may be another
 // by the time it is to be stopped.
 func testSidecar(t *testing.T, s subject) {

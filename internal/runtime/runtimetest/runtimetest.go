@@ -88,6 +88,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"a shared process namespace", testSharedProcesses},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
+		{"exec is not kept by its output", testExecUnheard},
 		{"standard input", testStdin},
 		{"standard input from inside", testStdinInside},
 	} {
