@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -55,16 +57,27 @@ func (a *app) onceCommand() *cobra.Command {
 	return c
 }
 
+// check says what cannot be used, before anything runs.
+func (f *onceFlags) check() error {
+	switch {
+	case !slices.Contains([]string{"all", "failed", "none"}, f.logs):
+		return fmt.Errorf("--logs %q: must be all, failed or none", f.logs)
+	case f.timeout < 0:
+		return fmt.Errorf("--timeout %s: must not be negative", f.timeout)
+	}
+	if _, err := os.Stat(filepath.Dir(f.report)); f.report != "" && err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	return nil
+}
+
 func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	o, err := f.run.options(a, c)
 	if err != nil {
 		return err
 	}
-	switch {
-	case !slices.Contains([]string{"all", "failed", "none"}, f.logs):
-		return usage(c, fmt.Errorf("--logs %q: must be all, failed or none", f.logs))
-	case f.timeout < 0:
-		return usage(c, fmt.Errorf("--timeout %s: must not be negative", f.timeout))
+	if err := f.check(); err != nil {
+		return usage(c, err)
 	}
 	if err := needRoot(c); err != nil {
 		return err
