@@ -184,7 +184,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	}
 	ids := append([]string{id}, cutOff...)
 	if _, ended := exitOf(c.Labels); !ended && !r.ran(c) {
-		if err := r.endStrayShims(ctx, ids, c.CreatedAt.Add(cutOffTime), shims.Any); err != nil {
+		if err := r.endStrayShims(ctx, ids, cutOffEnd(c.CreatedAt, time.Now()), shims.Any); err != nil {
 			return err
 		}
 		for _, id := range ids {

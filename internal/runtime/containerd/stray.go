@@ -23,6 +23,11 @@ import (
 // was killed: it gives the start up, but a shim may come of it all the same.
 const cutOffTime = 2 * time.Second
 
+// cutOffEnd is until when something may come of a start that was cut off. A clock that was set back does not put it off.
+func cutOffEnd(begun, now time.Time) time.Time {
+	return now.Add(min(cutOffTime, begun.Add(cutOffTime).Sub(now)))
+}
+
 // endCutOff ends the shims that came of the cut-off starts before the one that has the record c. While the pod
 // lives it may share one of them: then only such go as have no container, if none has just ended.
 func (r *Runtime) endCutOff(ctx context.Context, c containers.Container, cutOff []string) error {
@@ -42,7 +47,7 @@ func (r *Runtime) endCutOff(ctx context.Context, c containers.Container, cutOff 
 			which = shims.Idle
 		}
 	}
-	return r.endStrayShims(ctx, cutOff, c.CreatedAt.Add(cutOffTime), which)
+	return r.endStrayShims(ctx, cutOff, cutOffEnd(c.CreatedAt, time.Now()), which)
 }
 
 // endStrayShims ends those shims that were started for containers which never ran, until the given time has
