@@ -19,4 +19,6 @@ type Ending struct {
 	Signals
 	// Failed is why it has to end though it is wanted; nil: nothing was noted.
 	Failed *Failed
+	// Unwanted says that it was ended because its revision was not wanted.
+	Unwanted bool `json:",omitzero"`
 }

@@ -134,7 +134,7 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 	}
 	if mine, _ := seen.Split(w.pod.UID); len(mine.Data) == 0 {
 		w.pod = w.pod.DeepCopy()
-		metaAnnotation(w.pod, manifest.AnnotationSeen, time.Now().UTC().Format(time.RFC3339Nano))
+		metaAnnotation(w.pod, manifest.AnnotationSeen, w.clock.wall().UTC().Format(time.RFC3339Nano))
 	}
 	return within(ctx, w.slots.make, func(ctx context.Context) error {
 		// First the manifest: whatever is left of a pod, it can be told which one it was.

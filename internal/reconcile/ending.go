@@ -22,6 +22,10 @@ func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal strin
 		w.noteEnding(seen, id)
 	}
 	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
+		if first { // it has not begun, then
+			w.signalled[id] = pod.Signals{}
+			w.noteEnding(seen, id)
+		}
 		return err
 	}
 	if signal != "" {
@@ -43,7 +47,7 @@ func (w *worker) noteEnding(seen pod.Observed, id string) {
 		if c.ID != id {
 			continue
 		}
-		e := pod.Ending{Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed}
+		e := pod.Ending{Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed, Unwanted: w.unwants(c)}
 		if err := w.o.Data.NoteEnding(c.UID, id, e); err != nil {
 			w.log.Warn("podrun would not go on with this end after a restart", "container", c.Name, "why", err)
 		}
@@ -55,11 +59,29 @@ func (w *worker) ending(seen pod.Observed) bool {
 	return slices.ContainsFunc(seen.Containers, func(c pod.Container) bool { return w.signalled[c.ID] != (pod.Signals{}) })
 }
 
+// unwants reports that c is of what is not wanted any more.
+func (w *worker) unwants(c pod.Container) bool {
+	return w.pod == nil || c.UID != w.pod.UID || w.replaced
+}
+
 // resume takes over what an earlier podrun had begun to end.
 func (w *worker) resume(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if _, known := w.signalled[c.ID]; !known && !c.Reaped && c.Ending.Signals != (pod.Signals{}) {
-			w.signalled[c.ID] = c.Ending.Signals
+			s := c.Ending.Signals
+			for _, at := range []*time.Time{&s.Asked, &s.Hooked, &s.Told, &s.Killed} {
+				*at = w.clock.place(c.ID, *at)
+			}
+			w.signalled[c.ID] = s
+		}
+	}
+}
+
+// resumeUnwanted takes over which revisions an earlier podrun had begun to end because they were not wanted.
+func (w *worker) resumeUnwanted(seen pod.Observed) {
+	for _, c := range seen.Containers {
+		if c.Ending.Unwanted {
+			w.unwanted[c.UID] = true
 		}
 	}
 }

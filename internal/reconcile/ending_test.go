@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -36,8 +37,8 @@ func TestGraceIsNotGivenAgain(t *testing.T) {
 				after(9900 * time.Millisecond)
 				h.wantLiving("u1-a-0")
 				after(200 * time.Millisecond)
-				if strings.Contains(h.living(), "u1-a-0") {
-					t.Error("it was given another grace period")
+				if starts := len(callsOf(rt, "StartContainer ")); strings.Contains(h.living(), "u1-a-0") != (wanted != nil) || starts != 1+len(wanted) {
+					t.Errorf("it was given another grace period: %d starts, %q lives", starts, h.living())
 				}
 				if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0, u1-a-0 SIGKILL" {
 					t.Errorf("signals: %s", got)
@@ -74,6 +75,29 @@ func TestGraceBeginsOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGraceBeginsWithTheSignal: while the runtime is out of reach nobody is told, and no grace period passes.
+func TestGraceBeginsWithTheSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		h.want(web())
+		rt.Fail("SignalContainer", runtime.ErrUnavailable)
+		h.want()
+		after(time.Minute)
+		h.stop()
+		h = start(t, rt)
+		defer h.stop()
+		h.want()
+		after(time.Minute)
+		rt.Fail("SignalContainer", nil)
+		after(29 * time.Second)
+		h.wantLiving("u1-a-0")
+		after(3 * time.Second)
+		h.wantLiving("")
+	})
 }
 
 // TestPreStopGoesOnAfterARestart: the hook of a podrun that was killed is run again, in what is left.

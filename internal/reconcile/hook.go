@@ -90,7 +90,7 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 }
 
 func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
-	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: c.StartedAt, Extent: probe.Everything}
+	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: w.clock.place(c.ID, c.StartedAt), Extent: probe.Everything}
 	switch {
 	case c.State == pod.Exited:
 		t.Extent = probe.Nothing

@@ -122,6 +122,8 @@ type Options struct {
 	Halt <-chan Halt
 	// StopAll stops and removes every pod of the loop when it ends.
 	StopAll bool
+	// Wall is the clock by which instances' times are noted down; nil: the machine's.
+	Wall func() time.Time
 	// Boot is the kernel's boot id.
 	Boot string
 	// HostIP is the node's address for statuses.

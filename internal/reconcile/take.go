@@ -28,6 +28,7 @@ func (w *worker) take(seen pod.Observed) {
 	}
 	before := w.pod
 	w.resized = nil
+	w.resumeUnwanted(seen)
 	w.pod, w.problem = w.choose(want, desired, seen), bad
 	if before != nil && w.replaced && (w.pod == nil || w.pod.UID != before.UID) {
 		w.unwanted[before.UID] = true // it is being ended still

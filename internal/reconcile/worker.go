@@ -47,6 +47,7 @@ type worker struct {
 	problem   string         // what is wrong with its manifest
 	objects   pod.Objects    // what pod may refer to
 	measure   measure
+	clock     clock
 	stale     bool             // volumes may show what objects or pod were before
 	unsure    bool             // not known what to keep, nor that it may go
 	earlier   bool             // a completed pod is of an earlier run
@@ -80,6 +81,7 @@ func newWorker(key pod.Key, o *Options, s slots, turns *order, r *room) *worker 
 		earlier: o.Rerun, unwanted: map[pod.UID]bool{}, signalled: map[string]pod.Signals{}, failures: map[string]plan.Failure{},
 		renewed: map[string]*pod.Failed{}, images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
+		clock: newClock(o.Wall),
 	}
 }
 
@@ -245,9 +247,10 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	var since time.Time
 	if w.pod != nil && slices.Contains(seen.Data, w.pod.UID) {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
+		since = w.clock.place(string(w.pod.UID), since)
 	}
 	return w.halted(plan.Input{
-		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Resized: w.resized, Observed: seen, Images: images, Signalled: w.signalled, Failures: w.failures,
+		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Resized: w.resized, Observed: w.steady(seen), Images: images, Signalled: w.signalled, Failures: w.failures,
 		Probed: w.probed(seen), After: w.after(),
 		Evicted: w.measure.why, Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
 	})

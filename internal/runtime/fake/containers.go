@@ -39,7 +39,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	}
 	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
 		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff, Round: s.Round,
-		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: time.Now(), Image: s.Container.Image, ImageID: s.Image.ID,
+		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: r.wall(), Image: s.Container.Image, ImageID: s.Image.ID,
 		Resources: pod.ResourcesOf(s.Pod, s.Container), Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
 	}}
 	if hooks := s.Container.Lifecycle; hooks != nil && hooks.StopSignal != nil {
@@ -75,7 +75,7 @@ func (r *Runtime) end(c *container, code int, reason, message string) {
 			reason = "Error"
 		}
 	}
-	c.State, c.PID, c.ExitCode, c.Reason, c.Message, c.FinishedAt = pod.Exited, 0, code, reason, message, time.Now()
+	c.State, c.PID, c.ExitCode, c.Reason, c.Message, c.FinishedAt = pod.Exited, 0, code, reason, message, r.wall()
 	r.ring(c.key)
 }
 

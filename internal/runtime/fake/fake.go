@@ -40,6 +40,8 @@ type Runtime struct {
 	slow    map[string]*slowPull
 	// layers are the sizes of root filesystems, by container.
 	layers map[string]int64
+	// ahead is how far the wall's clock is ahead of this process's.
+	ahead time.Duration
 }
 
 // Script is how an image's process behaves.
@@ -343,6 +345,22 @@ func (r *Runtime) Fail(call string, err error) {
 	defer r.mu.Unlock()
 	r.fail[call] = err
 }
+
+// SetClock sets the wall's clock, by which instances' times are noted down, that far ahead of this process's.
+func (r *Runtime) SetClock(ahead time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ahead = ahead
+}
+
+// Wall is the wall's clock.
+func (r *Runtime) Wall() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wall()
+}
+
+func (r *Runtime) wall() time.Time { return time.Now().Add(r.ahead) }
 
 // BreakStream closes every open stream of rings.
 func (r *Runtime) BreakStream() {

@@ -17,7 +17,7 @@ func testEnding(t *testing.T, s subject) {
 		t.Errorf("fresh: %+v", c.Ending)
 	}
 	now := time.Now().UTC().Round(0)
-	e := pod.Ending{Failed: &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)}}
+	e := pod.Ending{Failed: &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)}, Unwanted: true}
 	must(t, s.NoteEnding(p.UID, c.ID, e))
 	e.Asked, e.Told, e.Hooked = now, now.Add(time.Second), now.Add(time.Millisecond)
 	e.Hooking = true // this podrun's own

@@ -1,0 +1,141 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// setClock is a machine whose clock is set by an hour, under a podrun that runs or while there is none.
+func setClock(t *testing.T, f func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, by time.Duration)) {
+	for name, by := range map[string]time.Duration{"on": time.Hour, "back": -time.Hour} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: " and podrun started anew"}[restarted], func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}, "crashes:1": {Run: time.Second, Exit: 1}})
+					f(t, rt, func(h *house) *house {
+						if restarted {
+							h.stop()
+						}
+						rt.SetClock(by)
+						if restarted {
+							h = start(t, rt, onWall(rt))
+						}
+						return h
+					}, restarted, by)
+				})
+			})
+		}
+	}
+}
+
+func onWall(rt *fake.Runtime) func(*reconcile.Options) {
+	return func(o *reconcile.Options) { o.Wall = rt.Wall }
+}
+
+// TestClockIsSetWhileBackingOff: the pause is as long as ever; for a podrun that was started since, at most.
+func TestClockIsSetWhileBackingOff(t *testing.T) {
+	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, _ time.Duration) {
+		h := start(t, rt, onWall(rt))
+		p := newPod("web", "u1", v1.RestartPolicyAlways, "crashes")
+		h.want(p)
+		after(5 * time.Second) // the second instance has ended at 2 s; the next is due at 12 s
+		h = set(h)
+		defer func() { h.stop() }()
+		h.want(p.DeepCopy())
+		starts := func() int { return len(callsOf(rt, "StartContainer ")) }
+		after(6900 * time.Millisecond)
+		if n := starts(); n != 2 && !restarted {
+			t.Errorf("%d starts before the pause is over", n)
+		}
+		if after(200 * time.Millisecond); starts() != 3 && !restarted {
+			t.Errorf("%d starts when the pause is over", starts())
+		}
+		if after(4 * time.Second); starts() != 3 {
+			t.Errorf("%d starts", starts())
+		}
+	})
+}
+
+// TestClockIsSetInAGracePeriod: it is as long as ever; for a podrun that was started since, at most.
+func TestClockIsSetInAGracePeriod(t *testing.T) {
+	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, by time.Duration) {
+		rt.IgnoreTerm("a")
+		h := start(t, rt, onWall(rt))
+		h.want(web())
+		h.want()
+		after(10 * time.Second)
+		h = set(h)
+		defer func() { h.stop() }()
+		h.want()
+		after(19900 * time.Millisecond)
+		if !restarted || by < 0 {
+			h.wantLiving("u1-a-0")
+		}
+		if after(200 * time.Millisecond); !restarted {
+			h.wantLiving("")
+		}
+		after(10 * time.Second)
+		h.wantEmpty()
+	})
+}
+
+// TestClockIsSetBeforeADeadline: it comes when it should; for a podrun that was started since, not later than if the pod
+// had started with it.
+func TestClockIsSetBeforeADeadline(t *testing.T) {
+	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, _ time.Duration) {
+		h := start(t, rt, onWall(rt))
+		wanted := func() *v1.Pod {
+			p := web()
+			p.Spec.ActiveDeadlineSeconds = new(int64(30))
+			return p
+		}
+		h.want(wanted())
+		after(10 * time.Second)
+		h = set(h)
+		defer func() { h.stop() }()
+		h.want(wanted())
+		if after(19900 * time.Millisecond); !restarted {
+			h.wantLiving("u1-a-0")
+		}
+		if after(200 * time.Millisecond); !restarted {
+			h.wantLiving("")
+		}
+		after(10 * time.Second)
+		h.wantPhase("web", v1.PodFailed)
+		// A job that came to its end in time is not late when the clock is set.
+		job := newPod("job", "u2", v1.RestartPolicyNever, "b")
+		job.Spec.ActiveDeadlineSeconds = new(int64(30))
+		h.want(wanted(), job)
+		after(time.Second)
+		rt.SetClock(5 * time.Hour)
+		rt.Exit("u2-b-0", 0)
+		after(time.Minute)
+		h.wantPhase("job", v1.PodSucceeded)
+	})
+}
+
+// TestClockIsSetBeforeTheFirstProbe: an instance that seems to come from the future is probed.
+func TestClockIsSetBeforeTheFirstProbe(t *testing.T) {
+	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, _ bool, _ time.Duration) {
+		h := start(t, rt, onWall(rt))
+		p := web()
+		p.Spec.Containers[0].ReadinessProbe = execProbe("ready")
+		p.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 5
+		h.want(p)
+		after(time.Second)
+		h = set(h)
+		defer func() { h.stop() }()
+		h.want(p.DeepCopy())
+		after(7 * time.Second)
+		if asked := strings.Join(execs(rt), " "); !strings.Contains(asked, "ready") {
+			t.Errorf("asked: %s", asked)
+		}
+	})
+}
