@@ -2,6 +2,7 @@ package shim_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -97,14 +98,14 @@ func TestStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Close()
-		pid := childWith(t, id)
+		pid := 0
+		eventually(t, "the shim of "+id, func() bool { pid = childWith(t, id); return pid != 0 })
 		if err := n.Start(m, home, "api", "second"); err != nil || childWith(t, "second") != 0 {
 			t.Errorf("beside a shim that is there: %v", err)
 		}
 		for _, name := range []string{"cmdline", "environ", "oom_score_adj"} {
-			if want := strings.ReplaceAll(of(first, name), "abc", id); of(pid, name) != want {
-				t.Errorf("%s: %q, not %q", name, of(pid, name), want)
-			}
+			want := strings.ReplaceAll(of(first, name), "abc", id)
+			eventually(t, fmt.Sprintf("%s of %s to be %q", name, id, want), func() bool { return of(pid, name) == want })
 		}
 		if of(pid, "cwd") != home || of(pid, "fd/1") != os.DevNull || !strings.HasPrefix(of(pid, "fd/3"), "socket:") {
 			t.Errorf("in %s with %s and %s", of(pid, "cwd"), of(pid, "fd/1"), of(pid, "fd/3"))
@@ -119,6 +120,16 @@ func TestStart(t *testing.T) {
 		for !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			n.Reap()
 			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// eventually waits until it is so. A program that has been started is there a moment before its command line is.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
 		}
 	}
 }
