@@ -25,7 +25,7 @@ func anyCertificate() *tls.Config {
 }
 
 // askHTTP succeeds with any status from 200 to 399. A redirect to another host is not followed, and is a
-// success.
+// success with a warning, as any status from 300 on.
 func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction) answer {
 	request, err := newRequest(ctx, t, action, probeAgent)
 	if err != nil {
@@ -42,6 +42,9 @@ func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction
 		return answer{failed, err.Error()}
 	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest:
 		return answer{failed, fmt.Sprintf("HTTP probe failed with statuscode: %d", response.StatusCode)}
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return answer{warned, "Probe terminated redirects, Response body: " + string(body)}
 	}
 	return answer{succeeded, string(body)}
 }

@@ -97,13 +97,13 @@ func TestHTTP(t *testing.T) {
 		heard      string
 	}{
 		{"200", "/", port, succeeded, ""},
-		{"399", "/status/399", port, succeeded, ""},
+		{"399", "/status/399", port, warned, ""},
 		{"400", "/status/400", port, failed, "HTTP probe failed with statuscode: 400"},
 		{"503", "/status/503", port, failed, "statuscode: 503"},
 		{"a named port", "/", intstr.FromString("web"), succeeded, ""},
 		{"a name that no port has", "/", intstr.FromString("nobody"), unknown, `no port "nobody"`},
 		{"a redirect is followed", "/to?there=/status/500", port, failed, "500"},
-		{"but not to another host", "/to?there=http://localhost.invalid/", port, succeeded, ""},
+		{"but not to another host", "/to?there=http://localhost.invalid/", port, warned, "Probe terminated redirects"},
 		{"nor for ever", "/round", port, failed, "10 redirects"},
 		{"no answer in time", "/slow", port, failed, "deadline exceeded"},
 		{"nobody there", "/", intstr.FromInt32(1), failed, "refused"},
@@ -386,6 +386,32 @@ func TestExtent(t *testing.T) {
 		cancel()
 		running.Wait()
 	})
+}
+
+// TestWarned: a redirect to another host makes ready, and is told.
+func TestWarned(t *testing.T) {
+	server := httptest.NewServer(http.RedirectHandler("http://localhost.invalid/", http.StatusFound))
+	defer server.Close()
+	target, port := at(t, server.URL)
+	told := &noted{}
+	p := New(Options{Log: quiet, Events: told})
+	ctx, cancel := context.WithCancel(t.Context())
+	out := make(chan pod.Key, 1)
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx, out) })
+	target.Pod, target.StartedAt, target.Extent = &v1.Pod{}, time.Now(), Everything
+	target.Container.ReadinessProbe = httpProbe(port, "/")
+	target.Container.ReadinessProbe.PeriodSeconds, target.Container.ReadinessProbe.SuccessThreshold = 1, 1
+	p.Set(key, []Target{target})
+	<-out
+	if f := p.Found(key)["i"]; f.Ready == nil || !*f.Ready {
+		t.Errorf("found %+v", f)
+	}
+	cancel()
+	running.Wait()
+	if len(told.all) == 0 || told.all[0].Reason != "ProbeWarning" || !strings.HasPrefix(told.all[0].Message, "Readiness probe warning: Probe terminated redirects") {
+		t.Errorf("told %+v", told.all)
+	}
 }
 
 // TestKnown: what an earlier podrun had found counts until something else is heard.

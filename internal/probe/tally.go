@@ -10,9 +10,11 @@ const (
 	unknown outcome = iota
 	succeeded
 	failed
+	// warned is a success that its author may not have meant. Who counts takes it for one.
+	warned
 )
 
-func (o outcome) String() string { return [...]string{"unknown", "success", "failure"}[o] }
+func (o outcome) String() string { return [...]string{"unknown", "success", "failure", "success with a warning"}[o] }
 
 // answer is an outcome with what was heard.
 type answer struct {

@@ -34,6 +34,9 @@ func (p *Prober) watch(ctx context.Context, out chan<- pod.Key, i *instance, w w
 			return
 		}
 		p.say(i, w, a)
+		if a.outcome == warned {
+			a.outcome = succeeded
+		}
 		if w.add(a.outcome, w.spec) {
 			if p.note(i, w.kind, a) {
 				select {
@@ -81,11 +84,15 @@ func (p *Prober) askPatiently(ctx context.Context, i *instance, spec *v1.Probe) 
 // kubelet's.
 func (p *Prober) say(i *instance, w watch, a answer) {
 	if a.outcome != succeeded {
-		p.events.Record(pod.Event{Key: i.key, UID: i.Pod.UID, Container: i.Container.Name, Warning: true, Reason: "Unhealthy",
+		reason := "Unhealthy"
+		if a.outcome == warned {
+			reason = "ProbeWarning"
+		}
+		p.events.Record(pod.Event{Key: i.key, UID: i.Pod.UID, Container: i.Container.Name, Warning: true, Reason: reason,
 			Message: strings.ToUpper(w.kind[:1]) + w.kind[1:] + " probe " + notWell[a.outcome] + ": " + strings.TrimRight(a.message, ": \n")})
 	}
 	level := slog.LevelDebug
-	if a.outcome != w.last && a.outcome != succeeded {
+	if a.outcome != w.last && (a.outcome == failed || a.outcome == unknown) {
 		level = slog.LevelWarn
 	}
 	p.log.Log(context.Background(), level, "probed", "pod", i.key.String(), "container", i.Container.Name,
@@ -93,7 +100,7 @@ func (p *Prober) say(i *instance, w watch, a answer) {
 }
 
 // notWell words an answer that is not well.
-var notWell = map[outcome]string{failed: "failed", unknown: "could not be asked"}
+var notWell = map[outcome]string{failed: "failed", unknown: "could not be asked", warned: "warning"}
 
 // note writes down what a probe has come to, and reports whether that is new.
 func (p *Prober) note(i *instance, kind string, a answer) bool {
