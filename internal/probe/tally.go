@@ -14,7 +14,9 @@ const (
 	warned
 )
 
-func (o outcome) String() string { return [...]string{"unknown", "success", "failure", "success with a warning"}[o] }
+func (o outcome) String() string {
+	return [...]string{"unknown", "success", "failure", "success with a warning"}[o]
+}
 
 // answer is an outcome with what was heard.
 type answer struct {

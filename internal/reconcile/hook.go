@@ -86,7 +86,25 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 			}
 		}
 	}
-	w.o.Prober.Set(w.key, targets)
+	w.targets = append(targets, w.leftover(seen, targets)...)
+	w.o.Prober.Set(w.key, w.targets)
+}
+
+// leftover are those that were asked and are of a revision that is not wanted any more. While they end it is asked
+// whether they are ready, as by the kubelet.
+func (w *worker) leftover(seen pod.Observed, now []probe.Target) (left []probe.Target) {
+	for _, t := range w.targets {
+		if slices.ContainsFunc(now, func(n probe.Target) bool { return n.ID == t.ID }) {
+			continue
+		}
+		if slices.ContainsFunc(seen.Containers, func(c pod.Container) bool { return c.ID == t.ID && c.State == pod.Running }) {
+			if w.signalled[t.ID] != (pod.Signals{}) {
+				t.Extent = probe.Readiness
+			}
+			left = append(left, t)
+		}
+	}
+	return left
 }
 
 func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {

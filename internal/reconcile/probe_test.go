@@ -117,6 +117,41 @@ func TestLivenessRestarts(t *testing.T) {
 	})
 }
 
+// TestReadinessWhileEnding: what is being ended is asked whether it is ready, and no more whether it lives.
+func TestReadinessWhileEnding(t *testing.T) {
+	for name, next := range map[string][]*v1.Pod{"not wanted": nil, "edited": {newPod("web", "u2", v1.RestartPolicyAlways, "a")}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := map[string]int{}
+				count := func(what string) func() int { return func() int { asked[what]++; return 0 } }
+				rt := forever()
+				rt.IgnoreTerm("a")
+				rt.OnExec(commands(map[string]func() int{"live": count("live"), "ready": count("ready")}))
+				h := start(t, rt)
+				defer h.stop()
+				p := web()
+				p.Spec.Containers[0].LivenessProbe, p.Spec.Containers[0].ReadinessProbe = execProbe("live"), execProbe("ready")
+				h.want(p)
+				after(5 * time.Second)
+				h.want(next...)
+				after(500 * time.Millisecond)
+				clear(asked)
+				after(10 * time.Second)
+				h.wantLiving("u1-a-0")
+				if asked["live"] != 0 || asked["ready"] < 9 {
+					t.Errorf("asked %v", asked)
+				}
+				after(30 * time.Second)
+				clear(asked)
+				after(10 * time.Second)
+				if len(asked) != 0 {
+					t.Errorf("asked after its end: %v", asked)
+				}
+			})
+		})
+	}
+}
+
 func execs(rt *fake.Runtime) []string { return callsOf(rt, "Exec ") }
 
 // callsOf are the calls of one kind.

@@ -14,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status"
 )
@@ -61,6 +62,7 @@ type worker struct {
 	images    map[string]*image
 	pulled    chan pullResult
 	hooks     hooks
+	targets   []probe.Target // what was asked how it is, last
 	hooked    chan hookResult
 	beside    sync.WaitGroup // pulls, hooks and measurements
 	trouble   int            // failed rounds in a row
