@@ -74,7 +74,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	if err != nil {
 		return 0, mapped("exec in "+id, err)
 	}
-	code, err := r.follow(ctx, p, streams, ended, letGo)
+	code, err := r.follow(ctx, id, p, streams, ended, letGo)
 	limit := removeTime
 	if err == nil && !drain(p.IO()) {
 		limit = heldTime
@@ -189,17 +189,13 @@ func (g *gated) Write(p []byte) (int, error) {
 	return g.w.Write(p)
 }
 
-// follow starts the process and stays with it until it ends. It calls held when the process ends with podrun.
-func (r *Runtime) follow(ctx context.Context, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, held func()) (int, error) {
+// follow starts the process in the container and stays with it until it ends. It calls held when the process ends with podrun.
+func (r *Runtime) follow(ctx context.Context, id string, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, held func()) (int, error) {
 	// Not ctx: when that ends, the process is killed and its end awaited.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	exited := awaitExit(waiting, p)
-	// A start that is cut off may succeed all the same, and a process that is not known to run cannot be killed.
-	starting, done := lingering(ctx)
-	err := p.Start(starting)
-	done()
-	if err != nil {
+	if err := r.startExec(ctx, id, p); err != nil {
 		return 0, mapped("starting an exec'd process", err)
 	}
 	hold := r.holdStdin(ctx, p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
@@ -15,6 +16,39 @@ const (
 	askAgain  = 100 * time.Millisecond
 	awayTries = 100
 )
+
+// startExec starts an exec'd process. A start that is cut off may succeed all the same, and a process that is not known
+// to run cannot be killed: so it is seen through when ctx ends, and when containerd dies it is asked what came of it.
+func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) error {
+	ctx, done := lingering(ctx)
+	defer done()
+	// Not by the process, which gives its streams up when a start fails.
+	start := func() error {
+		_, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})
+		return native(err)
+	}
+	err := start()
+	for tries := 0; errdefs.IsUnavailable(err) && tries < awayTries && ctx.Err() == nil; tries++ {
+		select {
+		case <-ctx.Done():
+			continue
+		case <-time.After(askAgain):
+		}
+		var s client.Status
+		switch s, err = p.Status(ctx); {
+		case err != nil:
+			err = native(err)
+		case s.Status == client.Created:
+			err = start()
+		}
+	}
+	if err != nil {
+		p.IO().Cancel()
+		p.IO().Wait()
+		p.IO().Close()
+	}
+	return err
+}
 
 // execEnd is how an exec'd process ended.
 type execEnd struct {

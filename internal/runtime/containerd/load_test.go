@@ -66,23 +66,24 @@ func TestLoadBadArchive(t *testing.T) {
 				t.Fatal(err)
 			}
 			other := archive(t, "busybox:1", testimage.File("other", 0o644, []byte("other")))
-			for what, c := range map[string]struct {
-				want   string
-				change func(string, []byte) []byte
+			for _, c := range []struct {
+				what, want string
+				change     func(string, []byte) []byte
 			}{
-				"no layer": {"busybox:1", func(_ string, data []byte) []byte {
+				{"no layer", "busybox:1", func(_ string, data []byte) []byte {
 					if len(data) > 100_000 {
 						return nil
 					}
 					return data
 				}},
-				"a changed layer": {"busybox:1", func(_ string, data []byte) []byte {
+				{"a changed layer", "busybox:1", func(_ string, data []byte) []byte {
 					if len(data) > 100_000 {
 						data[len(data)/2] ^= 1
 					}
 					return data
 				}},
-				"for another machine": {"nothing of it for linux/", func(name string, data []byte) []byte {
+				// Last: its layer is whole, and there for the others until it is collected.
+				{"for another machine", "nothing of it for linux/", func(name string, data []byte) []byte {
 					if name == "index.json" {
 						at := bytes.Index(data, []byte(`"architecture":"`)) + len(`"architecture":"`)
 						return slices.Concat(data[:at], []byte("s390x"), data[at+bytes.IndexByte(data[at:], '"'):])
@@ -97,11 +98,11 @@ func TestLoadBadArchive(t *testing.T) {
 				names, err := r.Load(t.Context(), f)
 				f.Close()
 				if err == nil || len(names) > 0 || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("%s: %q, %v", what, names, err)
+					t.Errorf("%s: %q, %v", c.what, names, err)
 				}
 				after, err := r.ListImages(t.Context())
 				if err != nil || !slices.Equal(before, after) {
-					t.Errorf("%s: %+v, %v; before it %+v", what, after, err, before)
+					t.Errorf("%s: %+v, %v; before it %+v", c.what, after, err, before)
 				}
 			}
 			if _, err := r.Resolve(t.Context(), "busybox:1"); err != nil {
