@@ -29,16 +29,16 @@ type browser struct {
 }
 
 // newBrowser starts Debian's Chromium; it ends with the test.
-func newBrowser(t *testing.T, dir string) *browser {
+func newBrowser(t *testing.T, dir string, flags ...string) *browser {
 	t.Helper()
 	theirIn, out, err := os.Pipe()
 	must(t, err)
 	in, theirOut, err := os.Pipe()
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+	cmd := exec.CommandContext(ctx, "chromium", append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-extensions",
-		"--remote-debugging-pipe", "--user-data-dir="+dir)
+		"--remote-debugging-pipe", "--user-data-dir="+dir, "about:blank")...)
 	cmd.Env = append(os.Environ(), "HOME="+dir)
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	must(t, cmd.Start())
@@ -119,7 +119,11 @@ func (b *browser) text(expression string) string {
 		Result           struct{ Value any }
 		ExceptionDetails *struct{ Exception struct{ Description string } }
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &answer)
+	err := b.ask("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &answer)
+	if err != nil && strings.Contains(err.Error(), "Inspected target navigated") {
+		return "exception: " + err.Error() // between two pages
+	}
+	must(b.t, err)
 	if answer.ExceptionDetails != nil {
 		return "exception: " + answer.ExceptionDetails.Exception.Description
 	}
@@ -137,10 +141,24 @@ func (b *browser) until(expression, want string) {
 	})
 }
 
+// navigate goes to a page. Chromium gives up whatever waits for a connection when an address of the machine comes or goes, as
+// those of other tests' pods do; so would a person ask again.
+func (b *browser) navigate(url string) {
+	b.t.Helper()
+	await(b.t, patience, url, func() error {
+		var answer struct{ ErrorText string }
+		b.call("Page.navigate", map[string]any{"url": url}, &answer)
+		if answer.ErrorText == "net::ERR_NETWORK_CHANGED" {
+			return errors.New(answer.ErrorText)
+		}
+		return nil
+	})
+}
+
 // open loads a page.
 func (b *browser) open(url string) {
 	b.t.Helper()
-	b.call("Page.navigate", map[string]any{"url": url}, nil)
+	b.navigate(url)
 	b.until("document.readyState + ' ' + location.href", "complete "+url)
 }
 

@@ -154,3 +154,30 @@ func (s *sight) looks(t *testing.T) {
 	}
 	b.size(1200, 800)
 }
+
+// TestPageWithToken: from another machine a browser shows the pages to who gives the token as a password, once; in the address
+// too.
+func TestPageWithToken(t *testing.T) {
+	if wanted() && setup.address != "embedded" {
+		t.Skip("the pages know no containerd: they are looked at with podrun's own")
+	}
+	n := newNode(t)
+	d := n.newDesk()
+	n.write("web.yaml", manifest("web", "Always", `trap 'exit 1' TERM; while :; do echo tick; sleep 0.1; done`))
+	n.serve(d.listenFlags...)
+	n.ready("web-n")
+	b := newBrowser(t, n.path("chromium"), "--ignore-certificate-errors")
+	goesOn := func() {
+		t.Helper()
+		b.until("document.getElementById('state').textContent", "Shown as it is now.")
+		b.until("first = window.first ?? log.textContent.length, log.textContent.length > first + 20", "true")
+	}
+	path := d.address + "/pod/default/web-n"
+	b.navigate("https://me:" + d.token + "@" + path)
+	goesOn()
+	b.open("https://" + path + "?container=c")
+	goesOn()
+	// An answer that is none of podrun's is not the last word. What is waited for comes at once here.
+	b.text("at = setTimeout; setTimeout = (then) => at(then); source.close(); source.onerror()")
+	b.until("document.getElementById('state').textContent", "Shown as it is now.")
+}

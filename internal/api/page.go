@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -28,10 +30,38 @@ const lookEvery = time.Second
 type page struct {
 	o    Options
 	text *template.Template
+	// policy is the Content-Security-Policy: a page has its own style and script, and none of another's.
+	policy string
 }
 
+// newPage makes pages that come whole, in one answer: on the machine itself a browser gives up what it fetches whenever a
+// pod's network comes or goes (Chromium's ERR_NETWORK_CHANGED), and a page without its script would stand still.
 func newPage(o Options) page {
-	return page{o, template.Must(template.New("").ParseFS(pageFiles, "page/*.html"))}
+	style, script := pageFile("page.css"), pageFile("page.js")
+	text := template.New("").Funcs(template.FuncMap{
+		"style":  func() template.CSS { return template.CSS(style) },
+		"script": func() template.JS { return template.JS(script) },
+	})
+	return page{
+		o: o, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
+		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
+			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	}
+}
+
+// pageFile reads what is part of the program.
+func pageFile(name string) string {
+	text, err := pageFiles.ReadFile("page/" + name)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// hashOf names a text as a Content-Security-Policy does.
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // answers puts the pages into their places.
@@ -42,12 +72,6 @@ func (p page) answers(mux *http.ServeMux) {
 	mux.HandleFunc("/pod/{namespace}/{pod}/live", func(w http.ResponseWriter, r *http.Request) {
 		p.live(w, r, func() (map[string]string, error) { return p.podParts(r) })
 	})
-	for name, kind := range map[string]string{"page.js": "text/javascript", "page.css": "text/css"} {
-		mux.HandleFunc("/"+name, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", kind+"; charset=utf-8")
-			http.ServeFileFS(w, r, pageFiles, "page/"+name)
-		})
-	}
 }
 
 // row is a pod as the page shows it.
