@@ -40,7 +40,9 @@ func (a *app) pullCommand() *cobra.Command {
 				return err
 			}
 			o := a.connection()
-			registry.options(&o)
+			if err := registry.options(c.Flags(), &o); err != nil {
+				return usage(c, err)
+			}
 			conn, err := agent.Connect(c.Context(), o)
 			if err != nil {
 				return unreachable(c.Context(), err)

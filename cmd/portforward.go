@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
@@ -36,17 +37,22 @@ func (a *app) portForwardCommand() *cobra.Command {
 			if err := needRoot(c); err != nil {
 				return err
 			}
-			p, err := a.podNamed(namespace, args[0])
-			if err != nil {
-				return err
-			}
 			var all []forward
 			for _, spec := range args[1:] {
-				f, err := parseForward(p, spec)
+				f, err := parseForward(spec)
 				if err != nil {
 					return usage(c, err)
 				}
 				all = append(all, f)
+			}
+			p, err := a.podNamed(namespace, args[0])
+			if err != nil {
+				return err
+			}
+			for i := range all {
+				if err := all[i].resolve(p); err != nil {
+					return usage(c, err)
+				}
 			}
 			if _, err := a.podNetwork(pod.KeyOf(p)); err != nil {
 				return err
@@ -61,27 +67,30 @@ func (a *app) portForwardCommand() *cobra.Command {
 }
 
 // forward is a port here and one of a pod's.
-type forward struct{ local, remote uint16 }
+type forward struct {
+	local, remote uint16
+	// name is the pod's port by name, for resolve; with same, local is to be the same as remote.
+	name string
+	same bool
+}
 
 // parseForward takes [LOCAL:]REMOTE.
-func parseForward(p *v1.Pod, spec string) (forward, error) {
-	var f forward
+func parseForward(spec string) (forward, error) {
 	local, remote, two := strings.Cut(spec, ":")
 	if !two {
-		remote = local
+		local, remote = "", local
 	}
-	port, err := strconv.ParseUint(remote, 10, 16)
-	if err != nil {
-		port = namedPort(p, remote)
+	var f forward
+	if port, err := strconv.ParseUint(remote, 10, 16); err == nil && port > 0 {
+		f.remote = uint16(port)
+	} else if len(validation.IsValidPortName(remote)) == 0 {
+		f.name = remote
+	} else {
+		return f, fmt.Errorf("%q: %q is no port", spec, remote)
 	}
-	if port == 0 {
-		return f, fmt.Errorf("%q: %q is no port, and no container of the pod has one of that name", spec, remote)
-	}
-	f.remote = uint16(port)
-	switch {
-	case !two:
+	if f.same = !two; f.same {
 		f.local = f.remote
-	case local != "":
+	} else if local != "" {
 		port, err := strconv.ParseUint(local, 10, 16)
 		if err != nil {
 			return f, fmt.Errorf("%q: %q is no port", spec, local)
@@ -91,11 +100,25 @@ func parseForward(p *v1.Pod, spec string) (forward, error) {
 	return f, nil
 }
 
-func namedPort(p *v1.Pod, name string) uint64 {
+// resolve finds a named port among the pod's.
+func (f *forward) resolve(p *v1.Pod) error {
+	if f.name == "" {
+		return nil
+	}
+	if f.remote = namedPort(p, f.name); f.remote == 0 {
+		return fmt.Errorf("%q is no port, and no container of the pod has one of that name", f.name)
+	}
+	if f.same {
+		f.local = f.remote
+	}
+	return nil
+}
+
+func namedPort(p *v1.Pod, name string) uint16 {
 	for _, c := range pod.AllContainers(p) {
 		for _, port := range c.Ports {
 			if port.Name == name && port.Protocol != v1.ProtocolUDP && port.Protocol != v1.ProtocolSCTP {
-				return uint64(port.ContainerPort)
+				return uint16(port.ContainerPort)
 			}
 		}
 	}

@@ -54,9 +54,30 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	ctx, stop := a.heed(ctx)
 	defer stop()
 	root := a.root()
+	checkHelp(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	return a.exit(err)
+}
+
+// checkHelp makes help about a command that does not exist an error; cobra's shows another's.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Args = func(_ *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err == nil && about.HasSubCommands() && len(rest) > 0 {
+				err = fmt.Errorf("unknown command %q for %q", rest[0], about.CommandPath())
+			}
+			if err != nil {
+				return usage(about, err)
+			}
+			return nil
+		}
+	}
 }
 
 // Tree is all commands, for those who document them.

@@ -91,9 +91,8 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 		return agent.Options{}, usage(c, err)
 	}
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
-	r.registry.options(&o.Connect)
 	o.PreferLocal, o.ImageDir = r.preferLocal, r.imageDir
-	if err := errors.Join(r.network.options(&o), r.logs.options(&o)); err != nil {
+	if err := errors.Join(r.registry.options(c.Flags(), &o.Connect), r.network.options(&o), r.logs.options(&o)); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
