@@ -36,7 +36,7 @@ func resources(in Input) *specs.LinuxResources {
 	c := in.Container
 	out := &specs.LinuxResources{
 		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
-		CPU:     &specs.LinuxCPU{Shares: new(shares(c.Resources))},
+		CPU:     &specs.LinuxCPU{Shares: new(shares(in.Pod, c))},
 	}
 	setQuota(out.CPU, limitOf(in.Pod, c, v1.ResourceCPU))
 	if limit := limitOf(in.Pod, c, v1.ResourceMemory); limit.Sign() > 0 {
@@ -85,8 +85,8 @@ func nameMissing(r *specs.LinuxResources, unlimited int64) {
 
 // limitOf is the container's limit; without one it has the pod's.
 func limitOf(p *v1.Pod, c *v1.Container, name v1.ResourceName) resource.Quantity {
-	limit, ok := c.Resources.Limits[name]
-	if !ok && p.Spec.Resources != nil {
+	limit := c.Resources.Limits[name]
+	if limit.IsZero() && p.Spec.Resources != nil {
 		limit = p.Spec.Resources.Limits[name]
 	}
 	return limit
@@ -99,11 +99,11 @@ func setQuota(cpu *specs.LinuxCPU, limit resource.Quantity) {
 	}
 }
 
-// shares is the container's weight when CPU is scarce: what it asks for, else its limit.
-func shares(r v1.ResourceRequirements) uint64 {
-	cpu, ok := r.Requests[v1.ResourceCPU]
+// shares is the container's weight when CPU is scarce: what it asks for, else its limit, be it its pod's.
+func shares(p *v1.Pod, c *v1.Container) uint64 {
+	cpu, ok := c.Resources.Requests[v1.ResourceCPU]
 	if !ok {
-		cpu = r.Limits[v1.ResourceCPU]
+		cpu = limitOf(p, c, v1.ResourceCPU)
 	}
 	return sharesOf(cpu)
 }

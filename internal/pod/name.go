@@ -39,10 +39,11 @@ func Domain(p *v1.Pod, cluster string) string {
 }
 
 // KernelName is what p's containers see as the machine's name: the hostname, or with setHostnameAsFQDN the
-// full name, which must then be short enough for the kernel. It does not apply to host networking.
+// full name, which must then be short enough for the kernel. With host networking they see the machine's own,
+// and this is the hostname.
 func KernelName(p *v1.Pod, cluster string) (string, error) {
 	name, domain := Hostname(p), Domain(p, cluster)
-	if p.Spec.SetHostnameAsFQDN == nil || !*p.Spec.SetHostnameAsFQDN || domain == "" {
+	if p.Spec.SetHostnameAsFQDN == nil || !*p.Spec.SetHostnameAsFQDN || domain == "" || p.Spec.HostNetwork {
 		return name, nil
 	}
 	name += "." + domain

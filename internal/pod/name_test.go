@@ -22,6 +22,7 @@ func TestNames(t *testing.T) {
 		"full name":             {v1.PodSpec{Hostname: "h", Subdomain: "s", SetHostnameAsFQDN: new(true)}, "web-n", "h", "s.shop.svc.cluster.local", "h.s.shop.svc.cluster.local", ""},
 		"full without a domain": {v1.PodSpec{SetHostnameAsFQDN: new(true)}, "web-n", "web-n", "", "web-n", ""},
 		"full, but too long":    {v1.PodSpec{Hostname: long[:50], Subdomain: "s", SetHostnameAsFQDN: new(true)}, "web-n", long[:50], "s.shop.svc.cluster.local", "", "75 characters"},
+		"the machine's name":    {v1.PodSpec{Hostname: long[:50], Subdomain: "s", SetHostnameAsFQDN: new(true), HostNetwork: true}, "web-n", long[:50], "s.shop.svc.cluster.local", long[:50], ""},
 		"override":              {v1.PodSpec{Hostname: "h", Subdomain: "s", HostnameOverride: new("o.example")}, "web-n", "o.example", "", "o.example", ""},
 	} {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: c.pod}, Spec: c.spec}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,8 +123,21 @@ func TestReadinessWhileEnding(t *testing.T) {
 	for name, next := range map[string][]*v1.Pod{"not wanted": nil, "edited": {newPod("web", "u2", v1.RestartPolicyAlways, "a")}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
 				asked := map[string]int{}
-				count := func(what string) func() int { return func() int { asked[what]++; return 0 } }
+				count := func(what string) func() int {
+					return func() int {
+						mu.Lock()
+						defer mu.Unlock()
+						asked[what]++
+						return 0
+					}
+				}
+				forget := func() {
+					mu.Lock()
+					defer mu.Unlock()
+					clear(asked)
+				}
 				rt := forever()
 				rt.IgnoreTerm("a")
 				rt.OnExec(commands(map[string]func() int{"live": count("live"), "ready": count("ready")}))
@@ -135,15 +149,19 @@ func TestReadinessWhileEnding(t *testing.T) {
 				after(5 * time.Second)
 				h.want(next...)
 				after(500 * time.Millisecond)
-				clear(asked)
+				forget()
 				after(10 * time.Second)
 				h.wantLiving("u1-a-0")
+				mu.Lock()
 				if asked["live"] != 0 || asked["ready"] < 9 {
 					t.Errorf("asked %v", asked)
 				}
+				mu.Unlock()
 				after(30 * time.Second)
-				clear(asked)
+				forget()
 				after(10 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
 				if len(asked) != 0 {
 					t.Errorf("asked after its end: %v", asked)
 				}

@@ -2,7 +2,11 @@ package containerd_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/runtime"
@@ -24,6 +28,18 @@ func exitWith(r *containerd.Runtime) func(t *testing.T, id string, code int) {
 	}
 }
 
+// device is a directory with the specification of the suite's device.
+func device(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := fmt.Appendf(nil, `{"cdiVersion": "0.6.0", "kind": "podrun.example/log", "devices": [{"name": "one", "containerEdits": {
+		"deviceNodes": [{"path": %q, "hostPath": "/dev/kmsg", "permissions": "r"}]}}]}`, runtimetest.DevicePath)
+	if err := os.WriteFile(filepath.Join(dir, "log.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestConformance(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
@@ -32,9 +48,13 @@ func TestConformance(t *testing.T) {
 				o := options(t, d)
 				bridge := network.NewBridge(network.Options{Dirs: d.dirs, Log: o.Log})
 				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.dirs, Network: bridge, Log: o.Log})
+				o.CDIDirs, o.Devices = []string{device(t)}, map[v1.ResourceName][]string{"podrun.example/log": {"podrun.example/log=one"}}
 				r := connectWith(t, d, o)
 				load(t, r)
-				return runtimetest.Subject{Runtime: r, Image: imageRef, Exit: exitWith(r), Runs: true}
+				return runtimetest.Subject{
+					Runtime: r, Image: imageRef, Exit: exitWith(r), Runs: true, Device: "podrun.example/log",
+					NoUsers: name == "debian", // its containerd is older than 2.0
+				}
 			})
 		})
 	}

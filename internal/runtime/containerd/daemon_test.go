@@ -73,6 +73,9 @@ func newDirs(t testing.TB) layout.Dirs {
 		t.Skip("containerd and runc need root")
 	}
 	dir, err := os.MkdirTemp("", "pa")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // pods' own users find their way through it, as through /run
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

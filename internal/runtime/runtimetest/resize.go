@@ -76,3 +76,43 @@ func testResize(t *testing.T, s subject) {
 	must(t, s.ResizeContainer(t.Context(), "missing", p, main))
 	s.remove(t, p)
 }
+
+// bound asks a container's cgroup, of either version, for its memory limit and for that of swap: together with
+// memory on version 1. Where the kernel does not count swap there is one line.
+const bound = `cd /sys/fs/cgroup; if [ -d memory ]; then cat memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes; else cat memory.max memory.swap.max; fi 2>/dev/null || true`
+
+// testMemory holds a container to its limit of memory, from which swap is no way out.
+func testMemory(t *testing.T, s subject) {
+	if !s.Runs {
+		t.Skip("commands do not run in this runtime")
+	}
+	p := s.newPod("memory-node", "uid-memory", "main", "greedy")
+	for i := range p.Spec.Containers {
+		p.Spec.Containers[i].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("24Mi")}
+	}
+	p.Spec.Containers[1].Command = []string{"dd", "if=/dev/zero", "of=/dev/shm/full", "bs=1M", "count=60"}
+	start := s.ready(t, p)
+	c := s.start(t, start)
+	held := func(want string) {
+		t.Helper()
+		got := strings.Fields(s.output(t, c.ID, bound))
+		if len(got) == 0 || got[0] != want || len(got) == 2 && got[1] != want && got[1] != "0" {
+			t.Errorf("limits %q, want %s and no swap", got, want)
+		}
+	}
+	held("25165824")
+	for size, want := range map[string]string{"48Mi": "50331648", "16Mi": "16777216"} { // in any order
+		p.Spec.Containers[0].Resources.Limits[v1.ResourceMemory] = resource.MustParse(size)
+		must(t, s.ResizeContainer(t.Context(), c.ID, p, start.Container))
+		held(want)
+	}
+	start.Container = &p.Spec.Containers[1]
+	must(t, s.StartContainer(t.Context(), start))
+	if got := s.ended(t, start); got.ExitCode != 137 || got.Reason != "OOMKilled" {
+		t.Errorf("beyond its limit: %+v", got)
+	}
+	if got := s.look(t, p); len(got.Containers) != 2 || !got.Sandboxes[0].Ready {
+		t.Errorf("%+v", got)
+	}
+	s.remove(t, p)
+}

@@ -39,7 +39,14 @@ type Subject struct {
 	CannotStart func(c *v1.Container)
 	// Runs says that commands really run, so that files and namespaces can be looked at from inside.
 	Runs bool
+	// NoUsers says that no pod can have users of its own here, as on an old containerd.
+	NoUsers bool
+	// Device is what containers ask for by limits to have the one DevicePath that there is; "": there is none.
+	Device v1.ResourceName
 }
+
+// DevicePath is where a Subject's Device is in containers.
+const DevicePath = "/dev/conformance"
 
 // Script is what the suite's containers run, as `sh -c`: it ends on TERM with code 143, and with the code
 // in the file /exit as soon as that is there.
@@ -79,6 +86,9 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"security contexts", testSecurity},
 		{"a sidecar's place", testSidecar},
 		{"other resources while it runs", testResize},
+		{"a limit of memory", testMemory},
+		{"devices", testDevices},
+		{"users of a pod's own", testOwnUsers},
 		{"how much of the disk it takes", testLayer},
 		{"a message at the end", testMessage},
 		{"a message of its own", testOwnMessage},

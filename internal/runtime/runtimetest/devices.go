@@ -1,0 +1,52 @@
+package runtimetest
+
+import (
+	"errors"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// testDevices asks for a device by limits: it is in the container that asks and in no other, the pod's over
+// restarts, and another's only when the pod's sandbox has gone.
+func testDevices(t *testing.T, s subject) {
+	if s.Device == "" {
+		t.Skip("this runtime has no devices")
+	}
+	asking := func(name string) *v1.Pod {
+		p := s.newPod(name+"-node", "uid-"+name, "main", "without")
+		list := v1.ResourceList{s.Device: resource.MustParse("1")}
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: list, Requests: list}
+		return p
+	}
+	a, b := asking("device-a"), asking("device-b")
+	start, waits := s.ready(t, a), s.ready(t, b)
+	for attempt := range 2 {
+		start.Attempt = attempt
+		c := s.start(t, start)
+		if code := s.exec(t, c.ID, "[ -c "+DevicePath+" ]"); code != 0 {
+			t.Errorf("attempt %d does not have it", attempt)
+		}
+		var reason *runtime.ReasonError
+		if err := s.StartContainer(t.Context(), waits); !errors.As(err, &reason) || reason.Reason != "CreateContainerConfigError" {
+			t.Errorf("attempt %d: another pod asks for what is taken: %v", attempt, err)
+		}
+		if o := s.look(t, b); len(o.Containers) > 0 {
+			t.Errorf("left: %+v", o.Containers)
+		}
+		s.Exit(t, c.ID, 1)
+		s.ended(t, start)
+	}
+	start.Container, start.Attempt = &a.Spec.Containers[1], 0
+	if code := s.exec(t, s.start(t, start).ID, "[ ! -e "+DevicePath+" ]"); code != 0 {
+		t.Error("a container that does not ask for it has it")
+	}
+	s.remove(t, a)
+	if code := s.exec(t, s.start(t, waits).ID, "[ -c "+DevicePath+" ]"); code != 0 {
+		t.Error("a device that is free again is not there")
+	}
+	s.remove(t, b)
+}
