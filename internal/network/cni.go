@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 	types "github.com/containernetworking/cni/pkg/types/100"
 	v1 "k8s.io/api/core/v1"
 
@@ -141,6 +142,9 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 	if a.Others, err = c.others(p); err != nil {
 		return nil, err
 	}
+	if err := errors.Join(c.missing(list), a.each(func(of *libcni.NetworkConfigList, _ another) error { return c.missing(of) })); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(a)
 	if err != nil {
 		return nil, err
@@ -163,6 +167,17 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 		return nil, err
 	}
 	return addressesOf(got, list.Name)
+}
+
+// missing is an error for a network's plugin that is not there. It is asked before there is a record: what never
+// ran has taken nothing, and a release would miss the plugin for good, though the configuration is mended.
+func (c *plugins) missing(list *libcni.NetworkConfigList) error {
+	for _, p := range list.Plugins {
+		if _, err := invoke.FindInPath(p.Network.Type, c.binDirs); err != nil {
+			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
+		}
+	}
+	return nil
 }
 
 // can reports that one of the network's plugins has the capability.
