@@ -138,5 +138,6 @@ var builtIn = map[string]bool{
 	"cdi.k8s.io/":                                     true,
 	"kubernetes.io/ingress-bandwidth":                 true,
 	"kubernetes.io/egress-bandwidth":                  true,
+	pod.AnnotationNetworks:                            true,
 	"container.apparmor.security.beta.kubernetes.io/": true,
 }

@@ -136,6 +136,7 @@ func TestSameRun(t *testing.T) {
 		{"another image", one("/a.yaml", podText("a", "i:2")), false},
 		{"a label", one("/a.yaml", strings.Replace(text, "name: a", "name: a, labels: {x: z}", 1)), true},
 		{"an annotation", one("/a.yaml", strings.Replace(text, "name: a", "name: a, annotations: {x: z}", 1)), true},
+		{"another network", one("/a.yaml", strings.Replace(text, "name: a", "name: a, annotations: {k8s.v1.cni.cncf.io/networks: storage}", 1)), false},
 		{"a device by annotation", one("/a.yaml", strings.Replace(text, "name: a", "name: a, annotations: {cdi.k8s.io/gpu: v.io/gpu=0}", 1)), false},
 		{"a deadline", one("/a.yaml", strings.Replace(text, "spec: {", "spec: {activeDeadlineSeconds: 9, ", 1)), true},
 		{"another class", one("/a.yaml", strings.Replace(text, "image:", "resources: {requests: {cpu: 1}}, image:", 1)), false},

@@ -261,7 +261,7 @@ var annotations = map[string]rule{
 	"kubernetes.io/ingress-bandwidth":                 yes("bits a second that come to the pod, as 10M; a network of CNI's needs a plugin that can, as bandwidth"),
 	"kubernetes.io/egress-bandwidth":                  yes("bits a second that go from the pod, as 10M; a network of CNI's needs a plugin that can, as bandwidth"),
 	"k8s.v1.cni.cncf.io/networks":                     yes("networks of CNI's beside the pod's own, by the names in --cni-conf-dir's configurations: NAME or NAME@INTERFACE with commas between, or a list in JSON with name, interface, ips and mac"),
-	"container.apparmor.security.beta.kubernetes.io/": no(),
+	"container.apparmor.security.beta.kubernetes.io/": never("counts for an API server only; use securityContext.appArmorProfile"),
 	"container.seccomp.security.alpha.kubernetes.io/": never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),
 	"seccomp.security.alpha.kubernetes.io/pod":        never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),
 	"scheduler.alpha.kubernetes.io/tolerations":       never("has no effect in Kubernetes either; use spec.tolerations"),
