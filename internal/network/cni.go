@@ -40,6 +40,8 @@ type attachment struct {
 	Capabilities map[string]any  `json:"capabilities,omitempty"`
 	// Others are the networks beside.
 	Others []another `json:"others,omitempty"`
+	// Failed says that the plugins refused, so that there are no others yet.
+	Failed bool `json:"failed,omitempty"`
 }
 
 // portMapping is a host port as the portMappings capability has it.
@@ -145,19 +147,13 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 	if err := errors.Join(c.missing(list), a.each(func(of *libcni.NetworkConfigList, _ another) error { return c.missing(of) })); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(a)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(c.records, 0o700); err != nil {
-		return nil, err
-	}
-	if err := host.WriteFile(c.record(id), text, 0o600); err != nil {
+	if err := c.keep(id, a); err != nil {
 		return nil, err
 	}
 	result, err := c.library(a.BinDirs).AddNetworkList(ctx, list, a.runtime(id, netns))
 	if err != nil {
-		return nil, fmt.Errorf("CNI's network %s: %w", list.Name, err)
+		a.Failed = true
+		return nil, errors.Join(fmt.Errorf("CNI's network %s: %w", list.Name, err), c.keep(id, a))
 	}
 	got, err := types.NewResultFromResult(result)
 	if err != nil {
@@ -167,6 +163,18 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 		return nil, err
 	}
 	return addressesOf(got, list.Name)
+}
+
+// keep makes a the record of id.
+func (c *plugins) keep(id string, a attachment) error {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.records, 0o700); err != nil {
+		return err
+	}
+	return host.WriteFile(c.record(id), text, 0o600)
 }
 
 // missing is an error for a network's plugin that is not there. It is asked before there is a record: what never
@@ -232,22 +240,39 @@ func (c *plugins) teardown(ctx context.Context, id string) error {
 	}
 	var a attachment
 	if json.Unmarshal(text, &a) == nil { // else a power cut tore it: the plugins had not been called for long
-		list, err := libcni.NetworkConfFromBytes(a.Conflist)
-		if err != nil {
+		if err := c.release(ctx, id, a); err != nil {
 			return err
-		}
-		netns := a.NetNS
-		if _, err := os.Stat(netns); err != nil {
-			netns = "" // gone with a reboot: what is left are addresses and rules
-		}
-		if err := c.leave(ctx, id, netns, a); err != nil {
-			return err
-		}
-		if err := c.library(a.BinDirs).DelNetworkList(ctx, list, a.runtime(id, netns)); err != nil {
-			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
 		}
 	}
 	return os.Remove(c.record(id))
+}
+
+// release has the plugins release what they took. Those that refused to connect the pod may refuse that too, for
+// what is wrong in their configuration: then it is asked of the mended one.
+func (c *plugins) release(ctx context.Context, id string, a attachment) error {
+	list, err := libcni.NetworkConfFromBytes(a.Conflist)
+	if err != nil {
+		return err
+	}
+	netns := a.NetNS
+	if _, err := os.Stat(netns); err != nil {
+		netns = "" // gone with a reboot: what is left are addresses and rules
+	}
+	if !a.Failed {
+		if err := c.leave(ctx, id, netns, a); err != nil {
+			return err
+		}
+	}
+	err = c.library(a.BinDirs).DelNetworkList(ctx, list, a.runtime(id, netns))
+	if err != nil && a.Failed {
+		if now, unread := c.configuration(); unread == nil && now != nil && now.Name == list.Name {
+			err = c.library(c.binDirs).DelNetworkList(ctx, now, a.runtime(id, netns))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("CNI's network %s: %w", list.Name, err)
+	}
+	return nil
 }
 
 // holders are the ids that are connected.

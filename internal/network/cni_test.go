@@ -198,3 +198,22 @@ func TestPluginsMistakes(t *testing.T) {
 	p.release(t, "a")
 	p.empty(t)
 }
+
+// TestPluginsMended: what was refused for a mistake in the configuration is released when that is mended.
+func TestPluginsMended(t *testing.T) {
+	p := newPlugged(t)
+	conflist := func(subnet string) {
+		p.write(t, "10-net.conflist", fmt.Sprintf(`{"type":"bridge","bridge":"cnibr0","isGateway":true,
+			"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":%q}]]}}`, p.ipam, subnet))
+	}
+	conflist("10.98.0.0/33")
+	if _, err := p.setup("a", newNS(t), noPorts); err == nil || !strings.Contains(err.Error(), "10.98.0.0/33") {
+		t.Fatalf("error %v", err)
+	}
+	if err := try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "10.98.0.0/33") {
+		t.Errorf("not mended: %v", err)
+	}
+	conflist("10.98.0.0/24")
+	p.release(t, "a")
+	p.empty(t)
+}
