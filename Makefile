@@ -29,7 +29,8 @@ test: ## run all tests; as root also those with real containers
 	@scripts/deps.sh runc busybox dbus-daemon
 	@# What is built once for all must not count as a test's time; where it cannot be had, the tests say so.
 	@[ "$$(id -u)" != 0 ] || for kind in stock debian; do scripts/containerd.sh $$kind >/dev/null || true; done
-	go test ./...
+	@# Real containers on a slow and busy machine take their time.
+	go test -timeout 20m ./...
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down.
 race: ## run the tests under the race detector
