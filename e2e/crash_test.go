@@ -110,13 +110,14 @@ func newRound(l *lane, seed uint64, n int) *round {
 func (r *round) failf(format string, args ...any) {
 	r.t.Helper()
 	said, _ := os.ReadFile(r.log.Name())
+	daemon, _ := os.ReadFile(r.path("root", "containerd", "containerd.log")) // of podrun's own
 	traces := ""
 	files, _ := filepath.Glob(r.path("trace", "*"))
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
 		traces += fmt.Sprintf("%s: %s\n", filepath.Base(file), strings.ReplaceAll(string(text), "\n", " "))
 	}
-	r.t.Fatalf("%s: %s\ntraces:\n%sserve said:\n%s", r.name, fmt.Sprintf(format, args...), traces, said)
+	r.t.Fatalf("%s: %s\ntraces:\n%sserve said:\n%scontainerd said:\n%s", r.name, fmt.Sprintf(format, args...), traces, said, daemon)
 }
 
 func (r *round) run() {

@@ -18,28 +18,24 @@ const (
 )
 
 // startExec starts an exec'd process. A start that is cut off may succeed all the same, and a process that is not known
-// to run cannot be killed: so it is seen through when ctx ends, and when containerd dies it is asked what came of it.
+// to run cannot be killed: so it is seen through when ctx ends, and when containerd dies it is asked what came of it. It
+// is never started a second time: a shim whose first try failed dies of another, and all that it has with it.
 func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) error {
 	ctx, done := lingering(ctx)
 	defer done()
 	// Not by the process, which gives its streams up when a start fails.
-	start := func() error {
-		_, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})
-		return native(err)
-	}
-	err := start()
-	for tries := 0; errdefs.IsUnavailable(err) && tries < awayTries && ctx.Err() == nil; tries++ {
+	_, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})
+	cut := native(err)
+	for tries := 0; errdefs.IsUnavailable(native(err)) && tries < awayTries && ctx.Err() == nil; tries++ {
 		select {
 		case <-ctx.Done():
 			continue
 		case <-time.After(askAgain):
 		}
 		var s client.Status
-		switch s, err = p.Status(ctx); {
-		case err != nil:
-			err = native(err)
-		case s.Status == client.Created:
-			err = start()
+		if s, err = p.Status(ctx); err == nil && s.Status == client.Created {
+			err = cut
+			break
 		}
 	}
 	if err != nil {
@@ -47,7 +43,7 @@ func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) er
 		p.IO().Wait()
 		p.IO().Close()
 	}
-	return err
+	return native(err)
 }
 
 // execEnd is how an exec'd process ended.

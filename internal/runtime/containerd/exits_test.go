@@ -43,7 +43,8 @@ type ran struct {
 	err  error
 }
 
-// background begins a command and returns when it has said "here".
+// background begins a command and returns when it has said "here". That is heard only once it is known to be
+// started, because it has an input.
 func (r rig) background(t *testing.T, ctx context.Context, id, line string, streams runtime.ExecIO) <-chan ran {
 	t.Helper()
 	said, pipe := io.Pipe()
@@ -53,6 +54,11 @@ func (r rig) background(t *testing.T, ctx context.Context, id, line string, stre
 	}
 	done, copied := make(chan ran, 1), make(chan struct{})
 	streams.Stdout = pipe
+	if streams.Stdin == nil {
+		none, end := io.Pipe()
+		t.Cleanup(func() { end.Close() })
+		streams.Stdin = none
+	}
 	go func() {
 		code, err := r.Exec(ctx, id, []string{"sh", "-c", "echo here; " + line}, streams)
 		pipe.Close()
