@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,6 +27,7 @@ const roomToCopy = 256 << 10
 // orphan is a stream that nobody passes on: the pipe, and the raw file that it belongs to.
 type orphan struct {
 	pipe, raw *os.File
+	room      func(raw *os.File) bool // tests fill the disk
 }
 
 // orphaned returns the stream of the container whose first process is pid, if its shim has given it up.
@@ -68,7 +70,7 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 		pipe.Close()
 		return nil, fmt.Errorf("opening a raw log: %w", err)
 	}
-	return &orphan{pipe: pipe, raw: raw}, nil
+	return &orphan{pipe: pipe, raw: raw, room: roomFor}, nil
 }
 
 // parent is the process that a process is a child of.
@@ -86,17 +88,14 @@ func parent(pid int) (int, error) {
 }
 
 // pass passes the stream on until its writers have closed it or ctx ends. What it leaves is still in the pipe.
-func (o *orphan) pass(ctx context.Context) error {
+func (o *orphan) pass(ctx context.Context, log *slog.Logger) error {
 	defer o.raw.Close()
 	defer o.pipe.Close()
 	defer context.AfterFunc(ctx, func() { _ = o.pipe.SetReadDeadline(time.Now()) })()
 	buf := make([]byte, 16<<10)
 	for ctx.Err() == nil {
-		if !o.room() {
-			if err := sleep(ctx, lookAgain); err != nil {
-				return err
-			}
-			continue
+		if err := o.await(ctx, log); err != nil {
+			return err
 		}
 		n, err := o.pipe.Read(buf)
 		if err := o.write(ctx, buf[:n]); err != nil {
@@ -112,10 +111,25 @@ func (o *orphan) pass(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// room reports that there is space for what is taken next.
-func (o *orphan) room() bool {
+// await returns when there is space for what is taken next. Nothing else fails meanwhile, so that it has to say so.
+func (o *orphan) await(ctx context.Context, log *slog.Logger) error {
+	if o.room(o.raw) {
+		return nil
+	}
+	log.Warn("a container's output waits for space on the disk, and the container does too when its pipe is full")
+	for !o.room(o.raw) {
+		if err := sleep(ctx, lookAgain); err != nil {
+			return err
+		}
+	}
+	log.Info("there is space for a container's output again")
+	return nil
+}
+
+// roomFor reports that there is space for what is taken next.
+func roomFor(raw *os.File) bool {
 	var st unix.Statfs_t
-	return unix.Fstatfs(int(o.raw.Fd()), &st) != nil || st.Bavail*uint64(st.Bsize) > roomToCopy
+	return unix.Fstatfs(int(raw.Fd()), &st) != nil || st.Bavail*uint64(st.Bsize) > roomToCopy
 }
 
 // write tries again as long as there is no space.
@@ -154,7 +168,7 @@ func (r *round) rescue(ctx context.Context, t *tail) {
 		}
 		log.Warn("the shim has given up a container's output, as when the disk was full; passing it on from here")
 		r.passing.Go(func() {
-			if err := o.pass(ctx); err != nil && ctx.Err() == nil {
+			if err := o.pass(ctx, log); err != nil && ctx.Err() == nil {
 				log.Warn("a container's output is not passed on any more", "why", err)
 			}
 		})

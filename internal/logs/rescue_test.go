@@ -1,9 +1,11 @@
 package logs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -41,7 +43,7 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	passed := make(chan error, 1)
-	go func() { passed <- o.pass(ctx) }()
+	go func() { passed <- o.pass(ctx, quiet) }()
 	eventually(t, "the last line", func() bool {
 		raw, _ := os.ReadFile(rawPath(r.rawDir(), stdout))
 		return strings.HasSuffix(string(raw), "line 19999\n")
@@ -57,7 +59,7 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	if o, err = orphaned(r.rawDir(), stdout, child.Process.Pid); err != nil || o == nil {
 		t.Fatalf("%v, %v", o, err)
 	}
-	go func() { passed <- o.pass(context.Background()) }()
+	go func() { passed <- o.pass(context.Background(), quiet) }()
 	must(t, child.Process.Kill())
 	select {
 	case err := <-passed:
@@ -72,5 +74,35 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	must(t, CatchUp(context.Background(), r.dirs, r.inst))
 	if got, _ := r.read(ReadOptions{}); got != want.String() {
 		t.Errorf("%d bytes of %d", len(got), want.Len())
+	}
+}
+
+// On a full disk nothing is taken from the pipe, and the log says so once, and when it goes on.
+func TestPassingOnWaitsForSpace(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	raw, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	in, out, err := os.Pipe()
+	must(t, err)
+	_, err = out.WriteString("a line\n")
+	must(t, errors.Join(err, out.Close()))
+	var said bytes.Buffer
+	looks := 0
+	o := &orphan{pipe: in, raw: raw, room: func(*os.File) bool {
+		looks++
+		if text, _ := os.ReadFile(raw.Name()); looks <= 3 && len(text) > 0 {
+			t.Errorf("%q was taken from the pipe", text)
+		}
+		return looks > 3
+	}}
+	must(t, o.pass(context.Background(), slog.New(slog.NewTextHandler(&said, nil))))
+	if text, _ := os.ReadFile(raw.Name()); string(text) != "a line\n" {
+		t.Errorf("passed on: %q", text)
+	}
+	for _, once := range []string{"level=WARN msg=\"a container's output waits for space", "level=INFO msg=\"there is space for a container's output"} {
+		if strings.Count(said.String(), once) != 1 {
+			t.Errorf("said:\n%s", said.String())
+		}
 	}
 }
