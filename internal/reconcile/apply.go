@@ -123,6 +123,9 @@ func (w *worker) failed(name, reason string, err error) error {
 		f.Count = 0
 	}
 	w.failures[name] = plan.Failure{Reason: reason, Message: err.Error(), At: time.Now(), Count: f.Count + 1}
+	if reason == reasonPulling {
+		return nil // no failure: it is on its way
+	}
 	w.tellFailure(name, reason, err)
 	w.log.Warn("failed; trying again later", "container", name, "reason", reason, "why", err)
 	return nil

@@ -19,6 +19,11 @@ const reasonPulling = "ContainerCreating"
 // container's.
 func imageOf(volume string) string { return "volume/" + volume }
 
+// volumeError says why a volume's image is not there, where the reason would else be the container's own image.
+type volumeError string
+
+func (e volumeError) Error() string { return string(e) }
+
 // imageVolumes makes the images visible that c mounts, and returns where. What must be pulled first comes beside
 // the worker; until then it is an error.
 func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]string, error) {
@@ -69,7 +74,7 @@ func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (pod.Image,
 	if f, failed := w.failures[name]; failed && w.images[name] == nil {
 		// Said where the container's own would be; the next attempt pulls anew.
 		delete(w.failures, name)
-		return pod.Image{}, &runtime.ReasonError{Reason: f.Reason, Err: fmt.Errorf("volume %q: %s", volume.Name, f.Message)}
+		return pod.Image{}, &runtime.ReasonError{Reason: f.Reason, Err: volumeError(fmt.Sprintf("volume %q: %s", volume.Name, f.Message))}
 	}
 	if w.images[name] == nil {
 		w.pull(ctx, name, ref)

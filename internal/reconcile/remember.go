@@ -29,9 +29,13 @@ func (w *worker) remember(seen pod.Observed, p plan.Plan) {
 	}
 	if !slices.EqualFunc(newest, mine.Remembered, sameNote) {
 		if err := w.o.Data.Remember(w.pod.UID, newest); err != nil {
-			w.log.Warn("restart counts are not noted down", "why", err)
+			if err.Error() != w.told.unnoted { // it is tried in each round
+				w.log.Warn("restart counts are not noted down", "why", err)
+			}
+			w.told.unnoted = err.Error()
 			return
 		}
+		w.told.unnoted = ""
 	}
 	w.noted = newest
 }

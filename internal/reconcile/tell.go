@@ -1,16 +1,18 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
-// told is what a worker has made events of and does not say again while it is so.
+// told is what a worker has made events of or logged, and does not say again while it is so.
 type told struct {
-	problem, failure, pending, outdated string
+	problem, failure, pending, outdated, unnoted string
 	// resizing: what runs is being brought to another size.
 	resizing bool
 	// waiting has, by container, the attempt that waits.
@@ -22,8 +24,11 @@ const (
 	warning = true
 )
 
-// tell records what happened to a container; "" is the pod as a whole.
+// tell records what happened to a container; "" is the pod as a whole, whose the images of volumes are too.
 func (w *worker) tell(container string, warning bool, reason, message string) {
+	if strings.HasPrefix(container, imageOf("")) {
+		container = ""
+	}
 	e := pod.Event{Key: w.key, Container: container, Warning: warning, Reason: reason, Message: message}
 	if w.pod != nil {
 		e.UID = w.pod.UID
@@ -35,7 +40,9 @@ func (w *worker) tell(container string, warning bool, reason, message string) {
 func (w *worker) tellFailure(container, reason string, err error) {
 	switch reason {
 	case plan.ReasonErrImagePull:
-		if c := w.container(container); c != nil {
+		if of := volumeError(""); errors.As(err, &of) {
+			w.tell(container, warning, "Failed", "Error: "+err.Error())
+		} else if c := w.container(container); c != nil {
 			w.tell(container, warning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
 		}
 	case reasonConfig, "CreateContainerError":

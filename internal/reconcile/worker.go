@@ -194,7 +194,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		}
 		w.tellPlan(seen, p)
 		w.noteUnwanted(seen, p)
-		w.publish(seen, p)
+		w.publish(seen, p, len(p.Actions) == 0)
 		w.remember(seen, p)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
@@ -209,6 +209,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		}
 		var err error
 		if look, err = w.perform(ctx, seen, p.Actions); err != nil {
+			w.publish(seen, p, true)
 			return w.troubled(err), false
 		}
 	}
@@ -258,8 +259,9 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	})
 }
 
-// publish tells how the pod is. A pod that is on its way out keeps its last status until it is gone.
-func (w *worker) publish(seen pod.Observed, p plan.Plan) {
+// publish tells how the pod is; resting: nothing happens to it for now, be it because that failed. A pod that is on its
+// way out keeps its last status until it is gone.
+func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 	var err error
 	switch {
 	case p.Gone:
@@ -268,7 +270,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan) {
 	case w.pod == nil && !w.leaving && (len(p.Actions) > 0 || w.ending(seen)):
 		w.leaving = true
 		err = w.o.Publisher.Leaving(w.key, time.Now())
-	case w.pod != nil && (len(p.Actions) == 0 || w.shown != w.pod):
+	case w.pod != nil && (resting || w.shown != w.pod):
 		// What is between two states of rest is not worth a file each.
 		w.shown, w.leaving = w.pod, false
 		out := w.pod.DeepCopy()

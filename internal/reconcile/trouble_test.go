@@ -1,0 +1,83 @@
+package reconcile_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// TestTroubleIsShown: with nothing that can be done, as on a full disk, a status tells that the container has died, and
+// the log tells each trouble once.
+func TestTroubleIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		var said bytes.Buffer
+		h := start(t, rt, func(o *reconcile.Options) { o.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+		h.want(web())
+		h.wantLiving("u1-a-0")
+		full := errors.New("no space left on device")
+		calls := []string{"StartContainer", "ReapContainer", "Remember"}
+		for _, call := range calls {
+			rt.Fail(call, full)
+		}
+		rt.Exit("u1-a-0", 1)
+		after(time.Minute)
+		c := h.board.get("web").Status.ContainerStatuses[0]
+		if w := c.State.Waiting; c.Ready || w == nil || w.Reason != "CreateContainerError" {
+			t.Errorf("shown as %+v", c.State)
+		}
+		for _, call := range calls {
+			rt.Fail(call, nil)
+		}
+		after(time.Minute)
+		h.wantLiving("u1-a-1")
+		h.stop()
+		for _, what := range []string{"restart counts are not noted down", "trying again later\" pod=default/web why=\"reap"} {
+			if n := strings.Count(said.String(), what); n != 1 {
+				t.Errorf("%q was said %d times:\n%s", what, n, said.String())
+			}
+		}
+	})
+}
+
+// TestVolumeImageComes: that the image of a volume has to be pulled first is no failure; that it cannot be is one, and
+// not of the container's own image.
+func TestVolumeImageComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		rt.SlowPull("files:1", &pod.Progress{})
+		h := start(t, rt)
+		defer h.stop()
+		p := web()
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "files:1", PullPolicy: v1.PullIfNotPresent}}}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+		const present = `normal Pulled web/a: Image "a:1" is present on this machine already`
+		rt.Fail("Pull", errors.New("registry says no"))
+		h.want(p)
+		h.wantEvents("when it cannot be pulled", present+`
+normal Pulling web/: Pulling image "files:1"
+`+present+`
+warning Failed web/a: Error: volume "v": registry says no`)
+		rt.Fail("Pull", nil)
+		after(time.Minute)
+		if got := h.events.take(); strings.Contains(got, "warning") || !strings.Contains(got, `normal Pulling web/: Pulling image "files:1"`) {
+			t.Errorf("events while it is pulled:\n%s", got)
+		}
+		rt.SlowPull("files:1", nil)
+		after(time.Minute)
+		h.wantEvents("when it is there", `normal Pulled web/: Pulled image "files:1" in 50s
+`+present+`
+normal Created web/a: Created container a
+normal Started web/a: Started container a`)
+	})
+}
