@@ -42,7 +42,7 @@ func (a *app) imagesCommand() *cobra.Command {
 	prune := &cobra.Command{
 		Use:     "prune",
 		Short:   "Remove images that no container uses",
-		Long:    "prune removes the images that no container, running or not, is made of, and what interrupted pulls have fetched.",
+		Long:    "prune removes the images that no container, running or not, and no volume of a pod is made of, unless they are pinned, and what interrupted pulls have fetched.",
 		Example: "  podrun images prune",
 		Args:    arguments(cobra.NoArgs),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {

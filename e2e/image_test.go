@@ -125,7 +125,7 @@ func TestImagesCommands(t *testing.T) {
 	if r := n.once(manifest("a", "Always", forever)); r.code != 0 {
 		t.Fatal(r)
 	}
-	if got := n.run("images", "rm", box); got.code != 1 || !strings.Contains(got.stderr, "a container is made of it") || !strings.Contains(got.stderr, "--force") {
+	if got := n.run("images", "rm", box); got.code != 1 || !strings.Contains(got.stderr, "is made of it") || !strings.Contains(got.stderr, "--force") {
 		t.Errorf("rm of an image that is used: %v", got)
 	}
 	n.ok("images", "save", "-o", n.path("saved.tar"), h.ref())

@@ -20,7 +20,7 @@ type StoredImage struct {
 	// Size is that of the content, compressed as it was fetched, in bytes.
 	Size      int64
 	CreatedAt time.Time
-	// Used says that a container, running or not, is made of it.
+	// Used says that a container, running or not, or a volume of a pod is made of it.
 	Used bool
 	// Pinned says that it may only be removed by hand.
 	Pinned bool

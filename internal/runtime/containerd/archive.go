@@ -41,6 +41,10 @@ func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 			digests[digest] = true
 		}
 	}
+	shown, err := r.shown(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := []pod.StoredImage{}
 	for _, i := range all {
 		size, err := client.NewImage(r.client, i).Size(ctx)
@@ -49,14 +53,14 @@ func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 		}
 		out = append(out, pod.StoredImage{
 			Name: i.Name, ID: imageID(i), Size: size, CreatedAt: i.CreatedAt,
-			Used: names[i.Name] || digests[i.Target.Digest.String()], Pinned: i.Labels[labelPinned] == "pinned",
+			Used: names[i.Name] || digests[i.Target.Digest.String()] || shown[i.Target.Digest.String()], Pinned: i.Labels[labelPinned] == "pinned",
 		})
 	}
 	slices.SortFunc(out, func(a, b pod.StoredImage) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-// PruneImages removes the images that no container is made of and returns their names, and what interrupted pulls have
+// PruneImages removes the images that nobody uses or has pinned and returns their names, and what interrupted pulls have
 // fetched. The space is free when it returns.
 func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 	all, err := r.ListImages(ctx)
@@ -66,7 +70,7 @@ func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 	ctx = r.context(ctx)
 	var unused []string
 	for _, i := range all {
-		if !i.Used {
+		if !i.Used && !i.Pinned {
 			unused = append(unused, i.Name)
 		}
 	}
@@ -83,8 +87,8 @@ func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 	return unused, err
 }
 
-// ErrImageUsed says that a container, running or not, is made of an image.
-var ErrImageUsed = errors.New("a container is made of it")
+// ErrImageUsed says that a container, running or not, is made of an image, or a volume of a pod.
+var ErrImageUsed = errors.New("a container or a volume is made of it")
 
 // RemoveImage removes an image and returns its full name; ErrImageUsed unless by force. The space is free
 // when it returns.

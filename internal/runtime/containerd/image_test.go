@@ -2,18 +2,25 @@ package containerd_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/testimage"
@@ -166,6 +173,23 @@ func TestPruneImages(t *testing.T) {
 		t.Errorf("%q, %v", removed, err)
 	}
 	clear(t, r.Runtime)
+	pin := func(with string) {
+		t.Helper()
+		ctx, c := raw(t, r.daemon)
+		i, err := c.ImageService().Get(ctx, imageRef)
+		if err == nil {
+			i.Labels["io.cri-containerd.pinned"] = with
+			_, err = c.ImageService().Update(ctx, i, "labels")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pin("pinned")
+	if removed, err := r.PruneImages(t.Context()); err != nil || len(removed) > 0 {
+		t.Errorf("a pinned image was removed: %q, %v", removed, err)
+	}
+	pin("")
 	if removed, err := r.PruneImages(t.Context()); err != nil || !slices.Equal(removed, []string{imageRef}) {
 		t.Errorf("%q, %v", removed, err)
 	}
@@ -216,5 +240,66 @@ func TestUserThatIsNotThere(t *testing.T) {
 	defer f.Close()
 	if _, err := r.Load(t.Context(), f); err == nil || !strings.Contains(err.Error(), `"stranger"`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestVolumeOfAnImage: an image that a pod has as a volume is in use, and nothing is left of it once the pod's data
+// is removed, also when the showing was cut off.
+func TestVolumeOfAnImage(t *testing.T) {
+	for name, start := range daemons {
+		t.Run(name, func(t *testing.T) {
+			d := start(t)
+			r := connect(t, d)
+			load(t, r)
+			views := func() (keys []string) {
+				ctx, c := raw(t, d)
+				err := c.SnapshotService(r.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+					if i.Kind == snapshots.KindView {
+						keys = append(keys, i.Name)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return keys
+			}
+			i, err := r.Resolve(t.Context(), imageRef)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node", UID: pod.UID(rand.Text())}}
+			if err := r.SavePod(p, "serve"); err != nil {
+				t.Fatal(err)
+			}
+			// Something goes wrong in between.
+			dir := d.dirs.Volume(p.UID, layout.KindImage, "v")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o755), os.WriteFile(filepath.Dir(dir), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Show(t.Context(), i, p.UID, "v"); err == nil || len(views()) > 0 {
+				t.Errorf("%v; left: %q", err, views())
+			}
+			if err := os.Remove(filepath.Dir(dir)); err != nil {
+				t.Fatal(err)
+			}
+
+			shown, err := r.Show(t.Context(), i, p.UID, "v")
+			if _, missing := os.Stat(filepath.Join(shown, "bin", "busybox")); err != nil || missing != nil {
+				t.Fatal(err, missing)
+			}
+			if removed, err := r.PruneImages(t.Context()); err != nil || len(removed) > 0 {
+				t.Errorf("an image in use was removed: %q, %v", removed, err)
+			}
+			if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, containerd.ErrImageUsed) {
+				t.Errorf("got %v", err)
+			}
+			if err := r.RemoveData(t.Context(), pod.KeyOf(p), p.UID); err != nil || len(views()) > 0 {
+				t.Errorf("%v; left: %q", err, views())
+			}
+			if removed, err := r.PruneImages(t.Context()); err != nil || len(removed) != 1 {
+				t.Errorf("%q, %v", removed, err)
+			}
+		})
 	}
 }

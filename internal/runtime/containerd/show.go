@@ -21,8 +21,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// labelRoot keeps a snapshot from containerd's collector.
-const labelRoot = "containerd.io/gc.root"
+const (
+	// labelRoot keeps a snapshot from containerd's collector.
+	labelRoot = "containerd.io/gc.root"
+	// labelShown has, on a view that is a volume, the digest of the image.
+	labelShown = "podrun.io/shown"
+)
 
 // shownKey names the view of an image that a volume is, and its prefix all of a revision's.
 func shownKey(uid pod.UID, volume string) string {
@@ -46,18 +50,20 @@ func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 	if err != nil {
 		return "", err
 	}
+	// First the directory: from it hide tells that there may be a view.
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
+	}
 	store := r.client.SnapshotService(r.Snapshotter)
 	key := shownKey(uid, volume)
-	labels := snapshots.WithLabels(map[string]string{labelRoot: time.Now().UTC().Format(time.RFC3339)})
+	digest := i.ID[strings.LastIndex(i.ID, "@")+1:]
+	labels := snapshots.WithLabels(map[string]string{labelRoot: time.Now().UTC().Format(time.RFC3339), labelShown: digest})
 	mounts, err := store.View(ctx, key, known.chainID, labels)
 	if errdefs.IsAlreadyExists(err) {
 		mounts, err = store.Mounts(ctx, key)
 	}
 	if err != nil {
 		return "", mapped("showing image "+i.Name, err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
 	for i := range mounts {
 		if !slices.Contains(mounts[i].Options, "ro") {
@@ -68,6 +74,19 @@ func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
 	return dir, nil
+}
+
+// shown are the digests of the images that volumes of pods are.
+func (r *Runtime) shown(ctx context.Context) (map[string]bool, error) {
+	digests := map[string]bool{}
+	err := r.client.SnapshotService(r.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		digests[i.Labels[labelShown]] = true
+		return nil
+	}, fmt.Sprintf("labels.%q", labelShown))
+	if err != nil {
+		return nil, mapped("listing volumes of images", err)
+	}
+	return digests, nil
 }
 
 // hide takes down what Show made for a revision.
