@@ -108,19 +108,12 @@ func (g gauge) read(p transfer.Progress) {
 	}
 	digest := p.Desc.Digest.String()
 	g.meter.Expect(digest, p.Desc.Size)
-	before, heard := g.at[digest]
 	switch p.Event {
 	case "downloading":
-		if !heard {
-			before = p.Progress // an earlier pull's, nearly all of it
-		}
-		g.meter.At(digest, p.Progress, int(max(p.Progress-before, 0)))
+		g.meter.At(digest, p.Progress, int(max(p.Progress-g.at[digest], 0)))
 		g.at[digest] = p.Progress
-	case "already exists":
-		g.at[digest] = p.Desc.Size
-		g.meter.Done(digest)
-	case "complete", "extracting", "extracted":
-		g.meter.At(digest, p.Desc.Size, int(max(p.Desc.Size-before, 0)))
+	case "complete", "already exists", "extracting", "extracted":
+		g.meter.At(digest, p.Desc.Size, int(max(p.Desc.Size-g.at[digest], 0)))
 		g.at[digest] = p.Desc.Size
 		g.meter.Done(digest)
 	}
