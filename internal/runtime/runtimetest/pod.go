@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -167,9 +168,13 @@ func testSandboxes(t *testing.T, s subject) {
 }
 
 func testHostPorts(t *testing.T, s subject) {
+	free, err := net.Listen("tcp", ":0") // other runtimes' suites run beside
+	must(t, err)
+	port := int32(free.Addr().(*net.TCPAddr).Port)
+	must(t, free.Close())
 	withPort := func(name, revision string) *v1.Pod {
 		p := s.newPod(name, revision, "main")
-		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 47123}}
+		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: port}}
 		must(t, s.SavePod(p, "serve"))
 		return p
 	}
