@@ -54,7 +54,7 @@ func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
 	}
 	// What is known need not be read again.
 	if file, err := os.Lstat(r.Dirs.Manifest(p.UID)); err == nil {
-		r.manifests.put(p.UID, savedPod{key: pod.KeyOf(p), owner: owner, savedAt: file.ModTime(), file: file})
+		r.manifests.Put(p.UID, savedPod{key: pod.KeyOf(p), owner: owner, savedAt: file.ModTime(), file: file})
 	}
 	return nil
 }
@@ -164,18 +164,18 @@ func (r *Runtime) saved(only *pod.Key) (map[pod.UID]savedPod, error) {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), coming) || strings.HasPrefix(e.Name(), going) {
 			continue
 		}
-		if known, ok := r.manifests.get(uid); ok && only != nil && known.key != *only {
+		if known, ok := r.manifests.Get(uid); ok && only != nil && known.key != *only {
 			continue
 		}
 		file, err := os.Lstat(r.Dirs.Manifest(uid))
 		if errors.Is(err, fs.ErrNotExist) {
-			r.manifests.drop(uid)
+			r.manifests.Drop(uid)
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("looking at the manifest of revision %s: %w", uid, err)
 		}
-		known, ok := r.manifests.get(uid)
+		known, ok := r.manifests.Get(uid)
 		was := known
 		if !ok || !os.SameFile(known.file, file) || !known.file.ModTime().Equal(file.ModTime()) {
 			m, err := readManifest(r.Dirs.Manifest(uid))
@@ -186,7 +186,7 @@ func (r *Runtime) saved(only *pod.Key) (map[pod.UID]savedPod, error) {
 			known = savedPod{key: pod.KeyOf(m.Pod), owner: m.Owner, savedAt: file.ModTime(), file: file}
 		}
 		known.newest, known.noted = r.noted(uid, was)
-		r.manifests.put(uid, known)
+		r.manifests.Put(uid, known)
 		out[uid] = known
 	}
 	return out, nil
@@ -251,8 +251,8 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := r.removeAllButManifest(ctx, uid); err != nil {
 		return fmt.Errorf("removing a pod's data: %w", err)
 	}
-	r.manifests.drop(uid)
-	r.sizes.drop(uid)
+	r.manifests.Drop(uid)
+	r.sizes.Drop(uid)
 	if err := os.Rename(r.Dirs.Pod(uid), r.besides(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a pod's directory: %w", err)
 	}

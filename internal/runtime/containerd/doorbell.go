@@ -25,7 +25,7 @@ func (r *Runtime) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", r.Namespace, topic))
 	}
 	// Where the stream broke containerd may have been replaced by another that starts its shims otherwise.
-	r.models.clear()
+	r.models.Clear()
 	stream, broken := r.client.EventService().Subscribe(ctx, filters...)
 	if err := r.awaitProbe(ctx, stream, broken); err != nil {
 		cancel()

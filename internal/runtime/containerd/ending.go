@@ -35,13 +35,13 @@ func (r *Runtime) NoteEnding(uid pod.UID, id string, e pod.Ending) error {
 		return fmt.Errorf("noting down the end of %s: %w", id, err)
 	}
 	e.Hooking = false
-	r.endings.put(id, e)
+	r.endings.Put(id, e)
 	return nil
 }
 
 // ending is what was noted down of the instance's end; of those that this podrun started nothing is read.
 func (r *Runtime) ending(uid pod.UID, id string) pod.Ending {
-	if e, known := r.endings.get(id); known {
+	if e, known := r.endings.Get(id); known {
 		return e
 	}
 	var e pod.Ending
@@ -55,6 +55,6 @@ func (r *Runtime) ending(uid pod.UID, id string) pod.Ending {
 			e = next
 		}
 	}
-	r.endings.put(id, e)
+	r.endings.Put(id, e)
 	return e
 }

@@ -101,7 +101,7 @@ func (r *Runtime) resolveDigest(ctx context.Context, ref string) (pod.Image, err
 // imageFor is what a start needs of an image that Resolve or Pull returned.
 func (r *Runtime) imageFor(ctx context.Context, i pod.Image) (*image, error) {
 	if _, digest, ok := strings.Cut(i.ID, "@"); ok {
-		if known, ok := r.images.get(digest); ok {
+		if known, ok := r.images.Get(digest); ok {
 			return known, nil
 		}
 	}
@@ -115,7 +115,7 @@ func (r *Runtime) imageFor(ctx context.Context, i pod.Image) (*image, error) {
 // ready reads what a start needs of the image, unpacked. ErrNotFound: its content is not complete.
 func (r *Runtime) ready(ctx context.Context, i images.Image) (*image, error) {
 	digest := i.Target.Digest.String()
-	if known, ok := r.images.get(digest); ok {
+	if known, ok := r.images.Get(digest); ok {
 		return known, nil
 	}
 	full := client.NewImage(r.client, i)
@@ -134,7 +134,7 @@ func (r *Runtime) ready(ctx context.Context, i images.Image) (*image, error) {
 	if out.user, err = r.userOf(ctx, i, out); err != nil {
 		return nil, err
 	}
-	r.images.put(digest, out)
+	r.images.Put(digest, out)
 	return out, nil
 }
 
@@ -194,14 +194,14 @@ func (r *Runtime) userNamed(ctx context.Context, i pod.Image, known *image, name
 	key := known.chainID + " " + name
 	r.lookingUp.Lock() // one looks, the others hear of it
 	defer r.lookingUp.Unlock()
-	if user, ok := r.users.get(key); ok {
+	if user, ok := r.users.Get(key); ok {
 		return user, nil
 	}
 	user, err := r.lookUpUser(ctx, known.chainID, known, name)
 	if err != nil {
 		return specs.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, i.Name, err)
 	}
-	r.users.put(key, user)
+	r.users.Put(key, user)
 	return user, nil
 }
 

@@ -73,7 +73,7 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		return pod.Observed{}, err
 	}
 	for _, s := range sandboxes {
-		r.sandboxes.put(s.ID, s) // a start is next, as a rule
+		r.sandboxes.Put(s.ID, s) // a start is next, as a rule
 	}
 	seen, err := r.gather(ctx, found, byID, sandboxes, &key)
 	if err != nil {
@@ -333,7 +333,7 @@ func (r *Runtime) started(c containers.Container) bool {
 
 // sandboxRecord returns the record of a sandbox, for what never changes in it.
 func (r *Runtime) sandboxRecord(id string) (sandbox.Record, error) {
-	if record, ok := r.sandboxes.get(id); ok {
+	if record, ok := r.sandboxes.Get(id); ok {
 		return record, nil
 	}
 	all, err := r.Sandboxes.List()
@@ -342,7 +342,7 @@ func (r *Runtime) sandboxRecord(id string) (sandbox.Record, error) {
 	}
 	for _, record := range all {
 		if record.ID == id {
-			r.sandboxes.put(id, record)
+			r.sandboxes.Put(id, record)
 			return record, nil
 		}
 	}

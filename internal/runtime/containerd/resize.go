@@ -104,7 +104,7 @@ func (r *Runtime) resizePod(p *v1.Pod, driver ocispec.Driver) error {
 	if err := r.setPod(p, driver, resources); err != nil {
 		return err
 	}
-	r.sizes.put(p.UID, pod.SizeOf(p))
+	r.sizes.Put(p.UID, pod.SizeOf(p))
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (r *Runtime) resizePod(p *v1.Pod, driver ocispec.Driver) error {
 // that is to start may be why.
 func (r *Runtime) fitPod(p *v1.Pod, driver ocispec.Driver) error {
 	size := pod.SizeOf(p)
-	if had, known := r.sizes.get(p.UID); known && had == size || size == "" {
+	if had, known := r.sizes.Get(p.UID); known && had == size || size == "" {
 		return nil
 	}
 	return r.resizePod(p, driver)

@@ -38,6 +38,7 @@ import (
 	"podrun.io/podrun/internal/host"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/memo"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pipes"
@@ -132,23 +133,23 @@ type Runtime struct {
 	flights registry.Flights
 	known   *known
 	// images has what is known of images by the digest of their target.
-	images *memo[string, *image]
+	images memo.Map[string, *image]
 	// users has whom users' names stand for, by layers and name.
-	users     *memo[string, specs.User]
+	users     memo.Map[string, specs.User]
 	lookingUp sync.Mutex
 	// sandboxes has the sandboxes' records by ID; of a record only what never changes is used.
-	sandboxes *memo[string, sandbox.Record]
+	sandboxes memo.Map[string, sandbox.Record]
 	// shims has the addresses of shims by sandbox ID.
-	shims *memo[string, shim]
+	shims memo.Map[string, shim]
 	// models has, by the runtime's name, how containerd starts shims; nil: so that podrun does not.
-	models  *memo[string, *shims.Model]
+	models  memo.Map[string, *shims.Model]
 	nursery *shims.Nursery
 	// manifests has what was read of the revisions' manifests.
-	manifests *memo[pod.UID, savedPod]
+	manifests memo.Map[pod.UID, savedPod]
 	// sizes has what the pods' cgroups were given last, as pod.SizeOf spells it.
-	sizes *memo[pod.UID, string]
+	sizes memo.Map[pod.UID, string]
 	// endings has what was noted down of instances' ends.
-	endings *memo[string, pod.Ending]
+	endings memo.Map[string, pod.Ending]
 	pipes   *pipes.Pipes
 }
 
@@ -201,11 +202,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: func() (map[string]bool, error) { return present(o.Sandboxes) }}),
 		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
 		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
-		known:  newKnown(),
-		images: newMemo[string, *image](), users: newMemo[string, specs.User](), sandboxes: newMemo[string, sandbox.Record](),
-		models: newMemo[string, *shims.Model](), nursery: shims.NewNursery(),
-		shims: newMemo[string, shim](), manifests: newMemo[pod.UID, savedPod](), sizes: newMemo[pod.UID, string](), endings: newMemo[string, pod.Ending](),
-		pipes: pipes.New(o.Dirs.Fifos()),
+		known:   newKnown(),
+		nursery: shims.NewNursery(),
+		pipes:   pipes.New(o.Dirs.Fifos()),
 	}
 	if err := r.detect(r.context(ctx)); err != nil {
 		c.Close()
@@ -333,7 +332,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	if err := r.limitPod(p); err != nil {
 		return err
 	}
-	r.sizes.put(p.UID, pod.SizeOf(p))
+	r.sizes.Put(p.UID, pod.SizeOf(p))
 	_, err = r.Sandboxes.Create(ctx, p, attempt, r.Owner)
 	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
 		return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
@@ -349,8 +348,8 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	if err := r.endShim(r.context(ctx), id); err != nil {
 		return err
 	}
-	r.sandboxes.drop(id)
-	r.shims.drop(id)
+	r.sandboxes.Drop(id)
+	r.shims.Drop(id)
 	if err := r.Sandboxes.Remove(ctx, id); err != nil {
 		return err
 	}

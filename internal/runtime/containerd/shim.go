@@ -48,7 +48,7 @@ const shimVersion = 3
 // sharedShim returns the shim that serves the launch's sandbox, or one that is to be started for it; one without
 // an address if neither can be.
 func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
-	s, ok := r.shims.get(l.Sandbox.ID)
+	s, ok := r.shims.Get(l.Sandbox.ID)
 	if !r.sandboxStore || s.refused {
 		return shim{}
 	}
@@ -60,7 +60,7 @@ func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 	}
 	// Its last container was removed and it has ended.
 	s.address = ""
-	if s.model, _ = r.models.get(l.handler.name); s.model != nil {
+	if s.model, _ = r.models.Get(l.handler.name); s.model != nil {
 		s.address = shimProtocol + s.model.Socket(l.group)
 	}
 	return s
@@ -124,9 +124,9 @@ func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 
 // learnShim keeps in mind which shim serves the instance whose process is pid.
 func (r *Runtime) learnShim(l *launch, pid int) {
-	was, _ := r.shims.get(l.Sandbox.ID)
+	was, _ := r.shims.Get(l.Sandbox.ID)
 	if l.shim.address != "" {
-		r.shims.put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
+		r.shims.Put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
 		return
 	}
 	if !r.sandboxStore || was.refused {
@@ -141,15 +141,15 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 		r.Log.Debug("the shim's address cannot be read", "container", l.id, "why", err)
 		return
 	}
-	r.shims.put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
-	if _, known := r.models.get(l.handler.name); known {
+	r.shims.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
+	if _, known := r.models.Get(l.handler.name); known {
 		return
 	}
 	model, err := shims.ModelOf(parent, r.Address, r.Namespace, l.group, strings.TrimPrefix(address, shimProtocol))
 	if err != nil {
 		r.Log.Debug("containerd starts all shims", "runtime", l.handler.name, "why", err)
 	}
-	r.models.put(l.handler.name, model)
+	r.models.Put(l.handler.name, model)
 }
 
 // endShim ends the shim of a sandbox of which no container is left. As a rule it has ended with the last of them,

@@ -78,9 +78,9 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 		if l.shim.address != "" && err != nil && !errdefs.IsAlreadyExists(err) && !fromRuntime(err) && !isInterrupted(ctx, err) {
 			// The shim may have ended, or this containerd cannot share one.
 			r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
-			r.shims.put(s.Sandbox.ID, shim{refused: true})
+			r.shims.Put(s.Sandbox.ID, shim{refused: true})
 			if l.shim.model != nil {
-				r.models.put(l.handler.name, nil)
+				r.models.Put(l.handler.name, nil)
 			}
 			l.shim = shim{}
 			err = r.launch(ctx, l)
@@ -328,7 +328,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err := r.mark(l.Pod.UID, l.id); err != nil {
 		return err
 	}
-	r.endings.put(l.id, pod.Ending{})
+	r.endings.Put(l.id, pod.Ending{})
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
 	return native(err)
 }

@@ -8,39 +8,6 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// memo remembers what was found out and could be found out again.
-type memo[K comparable, V any] struct {
-	mu sync.Mutex
-	of map[K]V
-}
-
-func newMemo[K comparable, V any]() *memo[K, V] { return &memo[K, V]{of: map[K]V{}} }
-
-func (m *memo[K, V]) get(key K) (V, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.of[key]
-	return v, ok
-}
-
-func (m *memo[K, V]) put(key K, v V) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of[key] = v
-}
-
-func (m *memo[K, V]) drop(key K) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, key)
-}
-
-func (m *memo[K, V]) clear() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	clear(m.of)
-}
-
 // known is what was seen of instances: it gives containerd's events, which carry IDs only, their pods, and
 // a look at one pod the IDs to ask for.
 type known struct {
