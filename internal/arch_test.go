@@ -73,19 +73,22 @@ var rooms = map[string]room{
 	"internal/runtime":             {imports: "pod"},
 	"internal/runtime/fake":        {imports: "pod runtime"},
 	"internal/runtime/runtimetest": {imports: "pod runtime testimage"},
-	"internal/runtime/containerd":  {imports: "pod runtime layout host memo cgroup ocispec sandbox network image withheld device stdin pipes shim"},
-	"internal/testimage":           {},
-	"internal/testimage/mkimage":   {imports: "testimage"},
-	"internal/testcontainerd":      {},
-	"packaging/pages":              {},
-	"internal/testlogind":          {},
-	"bench":                        {imports: "*"},
-	"e2e":                          {imports: "testimage testcontainerd testlogind"},
+
+	"internal/runtime/containerd":        {imports: "pod runtime runtime/containerd/daemon layout host memo cgroup ocispec sandbox network image withheld device stdin pipes shim"},
+	"internal/runtime/containerd/daemon": {imports: "runtime"},
+
+	"internal/testimage":         {},
+	"internal/testimage/mkimage": {imports: "testimage"},
+	"internal/testcontainerd":    {},
+	"packaging/pages":            {},
+	"internal/testlogind":        {},
+	"bench":                      {imports: "*"},
+	"e2e":                        {imports: "testimage testcontainerd testlogind"},
 }
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
 var only = map[string]string{
-	"github.com/containerd/containerd/v2/client":       "internal/runtime/containerd bench",
+	"github.com/containerd/containerd/v2/client":       "internal/runtime/containerd internal/runtime/containerd/daemon bench",
 	"github.com/containerd/containerd/v2/cmd/":         "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/":     "internal/embedded",
 	"github.com/containerd/containerd/api/":            "internal/runtime/containerd internal/embedded bench",

@@ -15,24 +15,25 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // labelPinned is on images that no collector may remove; containerd's CRI gives it the same meaning.
 const labelPinned = "io.cri-containerd.pinned"
 
 // ImageRoot is where the snapshotter has images' files, "" when it does not say.
-func (r *Runtime) ImageRoot() string { return r.imageRoot }
+func (r *Runtime) ImageRoot() string { return r.client.SnapshotRoot }
 
 // ListImages returns all images, by name.
 func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	all, err := r.client.ImageService().List(ctx)
 	if err != nil {
-		return nil, mapped("listing images", err)
+		return nil, daemon.Mapped("listing images", err)
 	}
 	made, err := r.client.ContainerService().List(ctx)
 	if err != nil {
-		return nil, mapped("listing containers", err)
+		return nil, daemon.Mapped("listing containers", err)
 	}
 	names, digests := map[string]bool{}, map[string]bool{}
 	for _, c := range made {
@@ -47,9 +48,9 @@ func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	}
 	out := []pod.StoredImage{}
 	for _, i := range all {
-		size, err := client.NewImage(r.client, i).Size(ctx)
-		if err != nil && !isNotFound(err) { // part of its content is gone: it can be listed all the same
-			return nil, mapped("measuring image "+i.Name, err)
+		size, err := client.NewImage(r.client.Client, i).Size(ctx)
+		if err != nil && !daemon.IsNotFound(err) { // part of its content is gone: it can be listed all the same
+			return nil, daemon.Mapped("measuring image "+i.Name, err)
 		}
 		out = append(out, pod.StoredImage{
 			Name: i.Name, ID: imageID(i), Size: size, CreatedAt: i.CreatedAt,
@@ -67,7 +68,7 @@ func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	var unused []string
 	for _, i := range all {
 		if !i.Used && !i.Pinned {
@@ -79,8 +80,8 @@ func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 		if n == len(unused)-1 {
 			opts = append(opts, images.SynchronousDelete())
 		}
-		if err := r.client.ImageService().Delete(ctx, name, opts...); err != nil && !isNotFound(err) {
-			return unused[:n], mapped("removing image "+name, err)
+		if err := r.client.ImageService().Delete(ctx, name, opts...); err != nil && !daemon.IsNotFound(err) {
+			return unused[:n], daemon.Mapped("removing image "+name, err)
 		}
 	}
 	_, err = r.DropFetched(ctx)
@@ -100,9 +101,9 @@ func (r *Runtime) RemoveImage(ctx context.Context, ref string, force bool) (stri
 	if stored.Used && !force {
 		return "", fmt.Errorf("image %s: %w", stored.Name, ErrImageUsed)
 	}
-	err = r.client.ImageService().Delete(r.context(ctx), stored.Name, images.SynchronousDelete())
-	if err != nil && !isNotFound(err) {
-		return "", mapped("removing image "+stored.Name, err)
+	err = r.client.ImageService().Delete(r.client.Context(ctx), stored.Name, images.SynchronousDelete())
+	if err != nil && !daemon.IsNotFound(err) {
+		return "", daemon.Mapped("removing image "+stored.Name, err)
 	}
 	return stored.Name, nil
 }
@@ -117,7 +118,7 @@ func (r *Runtime) Save(ctx context.Context, refs []string, archive io.Writer) er
 		}
 		opts = append(opts, imagearchive.WithImage(r.client.ImageService(), stored.Name))
 	}
-	return mapped("saving images", r.client.Export(r.context(ctx), archive, opts...))
+	return daemon.Mapped("saving images", r.client.Export(r.client.Context(ctx), archive, opts...))
 }
 
 // stored finds an image by a reference as it may be written.

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/stdin"
 )
 
@@ -42,7 +43,7 @@ func stdinKind(c *v1.Container) string {
 // So for one that is to end with whoever was attached it is closed as soon as there is somebody: the
 // kernel sees to the rest, however that one goes.
 func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func (r *Runtime) closeStdin(ctx context.Context, id string) error {
 	if isGone(err) {
 		return nil
 	}
-	return mapped("closing the standard input of "+id, err)
+	return daemon.Mapped("closing the standard input of "+id, err)
 }
 
 // dropStdin removes the pipe of an instance that has ended. A shim would keep its own ends of a terminal's
@@ -101,8 +102,8 @@ func (r *Runtime) dropStdin(ctx context.Context, c containers.Container) error {
 
 // ResizeTerminal implements runtime.Attacher.
 func (r *Runtime) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
-	_, err := r.client.TaskService().ResizePty(r.context(ctx), &tasks.ResizePtyRequest{
+	_, err := r.client.TaskService().ResizePty(r.client.Context(ctx), &tasks.ResizePtyRequest{
 		ContainerID: id, Width: uint32(size.Width), Height: uint32(size.Height),
 	})
-	return mapped("resizing the terminal of "+id, err)
+	return daemon.Mapped("resizing the terminal of "+id, err)
 }

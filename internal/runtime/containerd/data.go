@@ -223,7 +223,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := checkUID(uid); err != nil {
 		return err
 	}
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	if err := r.hide(ctx, uid); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // topicProbe is podrun's own: it shows that a subscription has begun.
@@ -19,7 +20,7 @@ const topicProbe = "/podrun/subscribed"
 // Rings implements runtime.Doorbell. When it returns, the subscription has begun: what happens from then
 // on rings.
 func (r *Runtime) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
-	ctx, cancel := context.WithCancel(r.context(ctx))
+	ctx, cancel := context.WithCancel(r.client.Context(ctx))
 	var filters []string
 	for _, topic := range []string{"/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/delete", topicProbe} {
 		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", r.Namespace, topic))
@@ -29,7 +30,7 @@ func (r *Runtime) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 	stream, broken := r.client.EventService().Subscribe(ctx, filters...)
 	if err := r.awaitProbe(ctx, stream, broken); err != nil {
 		cancel()
-		return nil, mapped("subscribing to containerd's events", err)
+		return nil, daemon.Mapped("subscribing to containerd's events", err)
 	}
 	rings := make(chan runtime.Ring)
 	go func() {

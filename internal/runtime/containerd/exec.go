@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/stdin"
 )
 
@@ -38,11 +39,11 @@ const holdTime = 100 * time.Millisecond
 
 // Exec implements runtime.Execer.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
-	ctx, cut := context.WithCancelCause(r.context(ctx))
+	ctx, cut := context.WithCancelCause(r.client.Context(ctx))
 	defer cut(nil)
 	process, t, err := r.execTarget(ctx, id)
 	if err != nil {
-		return 0, mapped("exec in "+id, err)
+		return 0, daemon.Mapped("exec in "+id, err)
 	}
 	if err := r.confined(int(t.Pid())); err != nil {
 		return 0, fmt.Errorf("exec in %s: %w", id, err)
@@ -72,7 +73,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	}
 	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, cio.NewCreator(opts...))
 	if err != nil {
-		return 0, mapped("exec in "+id, err)
+		return 0, daemon.Mapped("exec in "+id, err)
 	}
 	code, err := r.follow(ctx, id, p, streams, ended, letGo)
 	limit := removeTime
@@ -116,7 +117,7 @@ func (r *Runtime) removeExec(ctx context.Context, p client.Process, id string, d
 
 // abandon removes the pipes of a process that could not be removed: as a rule it went with its container.
 func (r *Runtime) abandon(p client.Process, id string, why error) {
-	if isNotFound(why) {
+	if daemon.IsNotFound(why) {
 		why = nil
 	}
 	if streams := p.IO(); streams != nil {
@@ -196,7 +197,7 @@ func (r *Runtime) follow(ctx context.Context, id string, p client.Process, strea
 	defer cancel()
 	exited := awaitExit(waiting, p)
 	if err := r.startExec(ctx, id, p); err != nil {
-		return 0, mapped("starting an exec'd process", err)
+		return 0, daemon.Mapped("starting an exec'd process", err)
 	}
 	hold := r.holdStdin(ctx, p)
 	defer hold.Close() // of nil too
@@ -207,7 +208,7 @@ func (r *Runtime) follow(ctx context.Context, id string, p client.Process, strea
 			if err := e.Error(); isGone(err) { // with its shim
 				return 0, fmt.Errorf("waiting for an exec'd process: %w: %w", runtime.ErrNotFound, err)
 			} else if err != nil {
-				return 0, mapped("waiting for an exec'd process", err)
+				return 0, daemon.Mapped("waiting for an exec'd process", err)
 			}
 			return int(e.ExitCode()), context.Cause(ctx)
 		case <-inputEnded:
@@ -221,15 +222,15 @@ func (r *Runtime) follow(ctx context.Context, id string, p client.Process, strea
 				streams.Resize = nil
 				continue
 			}
-			if err := p.Resize(ctx, uint32(size.Width), uint32(size.Height)); err != nil && !isNotFound(err) {
+			if err := p.Resize(ctx, uint32(size.Width), uint32(size.Height)); err != nil && !daemon.IsNotFound(err) {
 				r.Log.Debug("a terminal was not resized", "why", err)
 			}
 		case <-ctx.Done():
-			kill, stop := cleanupContext(ctx)
+			kill, stop := daemon.CleanupContext(ctx)
 			err := p.Kill(kill, syscall.SIGKILL)
 			stop()
-			if err != nil && !isNotFound(err) {
-				return 0, errors.Join(context.Cause(ctx), mapped("killing an exec'd process", err))
+			if err != nil && !daemon.IsNotFound(err) {
+				return 0, errors.Join(context.Cause(ctx), daemon.Mapped("killing an exec'd process", err))
 			}
 			if e := <-exited; e.away { // it may have ended in time
 				return 0, errors.Join(context.Cause(ctx), runtime.ErrUnavailable)
@@ -258,7 +259,7 @@ func (r *Runtime) holdStdin(ctx context.Context, p client.Process) *os.File {
 
 // closeExecStdin has the shim close its own end of the process's input.
 func (r *Runtime) closeExecStdin(ctx context.Context, p client.Process) {
-	if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !isNotFound(err) {
+	if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !daemon.IsNotFound(err) {
 		r.Log.Debug("an exec'd process's input was not closed", "why", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
+
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // While containerd is away it is asked every askAgain; of a process that has closed its output, and so has
@@ -25,8 +27,8 @@ func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) er
 	defer done()
 	// Not by the process, which gives its streams up when a start fails.
 	_, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})
-	cut := native(err)
-	for tries := 0; errdefs.IsUnavailable(native(err)) && tries < awayTries && ctx.Err() == nil; tries++ {
+	cut := daemon.Native(err)
+	for tries := 0; errdefs.IsUnavailable(daemon.Native(err)) && tries < awayTries && ctx.Err() == nil; tries++ {
 		select {
 		case <-ctx.Done():
 			continue
@@ -43,7 +45,7 @@ func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) er
 		p.IO().Wait()
 		p.IO().Close()
 	}
-	return native(err)
+	return daemon.Native(err)
 }
 
 // execEnd is how an exec'd process ended.
@@ -90,7 +92,7 @@ func wait(ctx context.Context, p client.Process) client.ExitStatus {
 	return <-exited
 }
 
-func unavailable(s client.ExitStatus) bool { return errdefs.IsUnavailable(native(s.Error())) }
+func unavailable(s client.ExitStatus) bool { return errdefs.IsUnavailable(daemon.Native(s.Error())) }
 
 // outputEnd is closed when all of the output has been copied, or is not copied any more.
 func outputEnd(streams cio.IO) <-chan struct{} {

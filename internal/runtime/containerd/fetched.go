@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // keepFetched is for how long what an interrupted pull has fetched is kept for the next one.
@@ -44,7 +45,7 @@ func (r *Runtime) fetch(ctx context.Context, name string) (context.Context, *fet
 	})
 	if err != nil {
 		f.unlock()
-		return nil, nil, mapped("pulling image "+name, err)
+		return nil, nil, daemon.Mapped("pulling image "+name, err)
 	}
 	f.lease = lease
 	if err := f.takeOver(ctx, name); err != nil {
@@ -96,7 +97,7 @@ func (f *fetching) takeOver(ctx context.Context, name string) error {
 // end ends the keeping of what was fetched if that is over: the image is there, or nothing was fetched.
 func (f *fetching) end(ctx context.Context, over bool) {
 	if over {
-		clean, cancel := cleanupContext(ctx)
+		clean, cancel := daemon.CleanupContext(ctx)
 		defer cancel()
 		_ = f.r.client.LeasesService().Delete(clean, f.lease) // it expires by itself
 	}
@@ -124,10 +125,10 @@ func (r *Runtime) idleFetching(ctx context.Context, filter string) ([]*fetching,
 // DropFetched lets go of what interrupted pulls have fetched, but for those that are under way, whoever began them,
 // and returns of how many. The space is free when it returns.
 func (r *Runtime) DropFetched(ctx context.Context) (int, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	idle, err := r.idleFetching(ctx, "")
 	if err != nil {
-		return 0, mapped("looking for what interrupted pulls have fetched", err)
+		return 0, daemon.Mapped("looking for what interrupted pulls have fetched", err)
 	}
 	var errs []error
 	for n, i := range idle {
@@ -135,8 +136,8 @@ func (r *Runtime) DropFetched(ctx context.Context) (int, error) {
 		if n == len(idle)-1 {
 			opts = append(opts, leases.SynchronousDelete)
 		}
-		if err := r.client.LeasesService().Delete(ctx, i.lease, opts...); err != nil && !isNotFound(err) {
-			errs = append(errs, mapped("dropping what an interrupted pull has fetched", err))
+		if err := r.client.LeasesService().Delete(ctx, i.lease, opts...); err != nil && !daemon.IsNotFound(err) {
+			errs = append(errs, daemon.Mapped("dropping what an interrupted pull has fetched", err))
 		}
 		i.unlock()
 	}

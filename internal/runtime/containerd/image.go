@@ -22,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // image is what a start needs of an image. An image's content never changes, so this is remembered.
@@ -52,7 +53,7 @@ func imageID(i images.Image) string {
 
 // Resolve implements runtime.Images.
 func (r *Runtime) Resolve(ctx context.Context, ref string) (pod.Image, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	var names []string
 	if full, err := fullName(ref); err == nil {
 		names = append(names, full)
@@ -62,11 +63,11 @@ func (r *Runtime) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	}
 	for _, name := range names {
 		found, err := r.client.ImageService().Get(ctx, name)
-		if isNotFound(err) {
+		if daemon.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return pod.Image{}, mapped("looking for image "+name, err)
+			return pod.Image{}, daemon.Mapped("looking for image "+name, err)
 		}
 		if _, err := r.ready(ctx, found); err != nil {
 			return pod.Image{}, err
@@ -83,7 +84,7 @@ func (r *Runtime) resolveDigest(ctx context.Context, ref string) (pod.Image, err
 	if pinned, ok := named.(reference.Canonical); err == nil && ok {
 		all, err := r.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", pinned.Digest()))
 		if err != nil {
-			return pod.Image{}, mapped("looking for image "+ref, err)
+			return pod.Image{}, daemon.Mapped("looking for image "+ref, err)
 		}
 		for _, found := range all {
 			if imageID(found) != named.String() {
@@ -107,7 +108,7 @@ func (r *Runtime) imageFor(ctx context.Context, i pod.Image) (*image, error) {
 	}
 	found, err := r.client.ImageService().Get(ctx, i.Name)
 	if err != nil {
-		return nil, mapped("looking for image "+i.Name, err)
+		return nil, daemon.Mapped("looking for image "+i.Name, err)
 	}
 	return r.ready(ctx, found)
 }
@@ -118,18 +119,18 @@ func (r *Runtime) ready(ctx context.Context, i images.Image) (*image, error) {
 	if known, ok := r.images.Get(digest); ok {
 		return known, nil
 	}
-	full := client.NewImage(r.client, i)
+	full := client.NewImage(r.client.Client, i)
 	spec, err := full.Spec(ctx)
 	if err != nil {
-		return nil, mapped("reading the config of image "+i.Name, err)
+		return nil, daemon.Mapped("reading the config of image "+i.Name, err)
 	}
 	out := &image{config: spec.Config, chainID: identity.ChainID(spec.RootFS.DiffIDs).String()}
-	if _, err := r.client.SnapshotService(r.Snapshotter).Stat(ctx, out.chainID); isNotFound(err) {
-		if err := full.Unpack(ctx, r.Snapshotter); err != nil {
-			return nil, mapped("unpacking image "+i.Name, err)
+	if _, err := r.client.Snapshots().Stat(ctx, out.chainID); daemon.IsNotFound(err) {
+		if err := full.Unpack(ctx, r.client.Snapshotter); err != nil {
+			return nil, daemon.Mapped("unpacking image "+i.Name, err)
 		}
 	} else if err != nil {
-		return nil, mapped("looking for the layers of image "+i.Name, err)
+		return nil, daemon.Mapped("looking for the layers of image "+i.Name, err)
 	}
 	if out.user, err = r.userOf(ctx, i, out); err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (r *Runtime) unpack(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return found.Unpack(ctx, r.Snapshotter)
+	return found.Unpack(ctx, r.client.Snapshotter)
 }
 
 // userLabel is the content of labelUser. It holds for the digest only: a name may come to stand for
@@ -159,7 +160,7 @@ type userLabel struct {
 // userText is the content of labelUser; "" if it is too long for a label.
 func userText(digest string, user specs.User) string {
 	text, err := json.Marshal(userLabel{Digest: digest, UID: user.UID, GID: user.GID, Groups: user.AdditionalGids})
-	if err != nil || len(text) >= labelLimit-len(labelUser) {
+	if err != nil || len(text) >= daemon.LabelLimit-len(labelUser) {
 		return ""
 	}
 	return string(text)
@@ -212,10 +213,10 @@ func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image, n
 	if err != nil {
 		return user, err
 	}
-	clean, cancel := cleanupContext(ctx)
+	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
 	defer func() { _ = release(clean) }() // it expires by itself
-	snapshots := r.client.SnapshotService(r.Snapshotter)
+	snapshots := r.client.Snapshots()
 	key := "podrun-user-" + digest + "-" + name
 	mounts, err := snapshots.View(ctx, key, known.chainID)
 	if errdefs.IsAlreadyExists(err) {
@@ -225,7 +226,7 @@ func (r *Runtime) lookUpUser(ctx context.Context, digest string, known *image, n
 		return user, err
 	}
 	defer func() {
-		if gone := snapshots.Remove(clean, key); gone != nil && !isNotFound(gone) {
+		if gone := snapshots.Remove(clean, key); gone != nil && !daemon.IsNotFound(gone) {
 			err = errors.Join(err, gone)
 		}
 	}()

@@ -15,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // The labels of podrun's containers. Kubernetes' tools know the first four.
@@ -52,9 +53,6 @@ const (
 
 // labelUser is on images: who a container of the image runs as, by name looked up in it.
 const labelUser = "podrun.io/user"
-
-// labelLimit is the most that containerd takes of a label's key and value together, in bytes.
-const labelLimit = 4096
 
 // Reasons of an exit, as Kubernetes spells them.
 const (
@@ -174,9 +172,9 @@ func (e exit) labels() map[string]string {
 	}
 	if e.message != "" {
 		message := strings.ToValidUTF8(e.message, "�")
-		labels[labelMessage] = cut(message, labelLimit-len(labelMessage))
+		labels[labelMessage] = cut(message, daemon.LabelLimit-len(labelMessage))
 		if more := message[len(labels[labelMessage]):]; more != "" {
-			labels[labelMessageMore] = cut(more, labelLimit-len(labelMessageMore))
+			labels[labelMessageMore] = cut(more, daemon.LabelLimit-len(labelMessageMore))
 		}
 	}
 	return labels

@@ -7,58 +7,56 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
-
-// nativeSnapshotter copies the image into every root filesystem.
-const nativeSnapshotter = "native"
 
 // LayerSize implements runtime.Layers.
 func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil || !there || c.SnapshotKey == "" {
 		return pod.Space{}, err
 	}
 	layers := r.client.SnapshotService(c.Snapshotter)
 	used, err := layers.Usage(ctx, c.SnapshotKey)
-	if isNotFound(err) {
+	if daemon.IsNotFound(err) {
 		return pod.Space{}, nil
 	}
 	if err != nil {
-		return pod.Space{}, mapped(fmt.Sprintf("measuring the root filesystem of %s", id), err)
+		return pod.Space{}, daemon.Mapped(fmt.Sprintf("measuring the root filesystem of %s", id), err)
 	}
-	if c.Snapshotter != nativeSnapshotter {
+	if c.Snapshotter != daemon.NativeSnapshotter {
 		return pod.Space{Bytes: used.Size, Files: used.Inodes}, nil
 	}
 	info, err := layers.Stat(ctx, c.SnapshotKey)
 	if err != nil {
-		return pod.Space{}, mapped(fmt.Sprintf("measuring the root filesystem of %s", id), err)
+		return pod.Space{}, daemon.Mapped(fmt.Sprintf("measuring the root filesystem of %s", id), err)
 	}
 	image, err := layers.Usage(ctx, info.Parent)
 	if err != nil {
-		return pod.Space{}, mapped(fmt.Sprintf("measuring the image of %s", id), err)
+		return pod.Space{}, daemon.Mapped(fmt.Sprintf("measuring the image of %s", id), err)
 	}
 	return pod.Space{Bytes: max(used.Size-image.Size, 0), Files: max(used.Inodes-image.Inodes, 0)}, nil
 }
 
 // ImagesSize is what the unpacked layers of images take. containerd notes it down when it makes them.
 func (r *Runtime) ImagesSize(ctx context.Context) (pod.Space, error) {
-	ctx = r.context(ctx)
-	layers := r.client.SnapshotService(r.Snapshotter)
+	ctx = r.client.Context(ctx)
+	layers := r.client.Snapshots()
 	var out pod.Space
 	err := layers.Walk(ctx, func(ctx context.Context, info snapshots.Info) error {
 		if info.Kind != snapshots.KindCommitted {
 			return nil
 		}
 		used, err := layers.Usage(ctx, info.Name)
-		if isNotFound(err) {
+		if daemon.IsNotFound(err) {
 			return nil
 		}
 		out = out.Add(pod.Space{Bytes: used.Size, Files: used.Inodes})
 		return err
 	})
 	if err != nil {
-		return pod.Space{}, mapped("measuring the layers of images", err)
+		return pod.Space{}, daemon.Mapped("measuring the layers of images", err)
 	}
 	return out, nil
 }

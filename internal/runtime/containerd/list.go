@@ -16,20 +16,21 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/sandbox"
 )
 
 // List implements runtime.Lister. It costs containerd two calls, however many pods there are.
 func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	r.nursery.Reap()
 	found, err := r.client.ContainerService().List(ctx)
 	if err != nil {
-		return nil, mapped("listing containers", err)
+		return nil, daemon.Mapped("listing containers", err)
 	}
 	answer, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
-		return nil, mapped("listing tasks", err)
+		return nil, daemon.Mapped("listing tasks", err)
 	}
 	byID := make(map[string]*task.Process, len(answer.Tasks))
 	for _, t := range answer.Tasks {
@@ -53,7 +54,7 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 
 // Inspect implements runtime.Lister.
 func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	found, err := r.containersOf(ctx, key)
 	if err != nil {
 		return pod.Observed{}, err
@@ -93,18 +94,18 @@ func (r *Runtime) containersOf(ctx context.Context, key pod.Key) ([]containers.C
 	if !whole {
 		found, err := service.List(ctx, keyFilter(key))
 		if err != nil {
-			return nil, mapped("listing the containers of "+key.String(), err)
+			return nil, daemon.Mapped("listing the containers of "+key.String(), err)
 		}
 		return found, nil
 	}
 	var found []containers.Container
 	for _, id := range ids {
 		c, err := service.Get(ctx, id)
-		if isNotFound(err) {
+		if daemon.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, mapped("looking at container "+id, err)
+			return nil, daemon.Mapped("looking at container "+id, err)
 		}
 		found = append(found, c)
 	}
@@ -114,11 +115,11 @@ func (r *Runtime) containersOf(ctx context.Context, key pod.Key) ([]containers.C
 // task returns the instance's task, nil when it has none.
 func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
 	answer, err := r.client.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: id})
-	if isNotFound(err) {
+	if daemon.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, mapped("looking for the task of "+id, err)
+		return nil, daemon.Mapped("looking for the task of "+id, err)
 	}
 	return answer.Process, nil
 }
@@ -274,11 +275,11 @@ func (r *Runtime) observeWithoutTask(ctx context.Context, c containers.Container
 		return pod.Container{}, false, err
 	}
 	c, err = r.client.ContainerService().Get(ctx, c.ID)
-	if isNotFound(err) {
+	if daemon.IsNotFound(err) {
 		return pod.Container{}, false, nil
 	}
 	if err != nil {
-		return pod.Container{}, false, mapped("looking at a container again", err)
+		return pod.Container{}, false, daemon.Mapped("looking at a container again", err)
 	}
 	if _, recorded := exitOf(c.Labels); recorded || t != nil {
 		return r.observe(ctx, c, t)

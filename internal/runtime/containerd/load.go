@@ -14,13 +14,15 @@ import (
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/platforms"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // Load reads an OCI or Docker archive, compressed or not, makes its images ready to run and returns
 // their full names, sorted. An archive that names no image is an error. A name keeps standing for what it stood
 // for if the archive's image cannot be made ready; the archive's others are loaded all the same.
 func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error) {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	plain, err := compression.DecompressStream(archive)
 	if err != nil {
 		return nil, fmt.Errorf("reading the archive: %w", err)
@@ -33,7 +35,7 @@ func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error)
 	defer fetching.end(ctx, true)
 	found, err := r.unpackArchive(ctx, plain)
 	if err != nil {
-		return nil, mapped("loading the archive", err)
+		return nil, daemon.Mapped("loading the archive", err)
 	}
 	if len(found) == 0 {
 		return nil, errors.New("the archive names no image: give it a name when it is made, such as `docker save NAME:TAG`")
@@ -88,14 +90,14 @@ func (r *Runtime) unpackArchive(ctx context.Context, archive io.Reader) ([]image
 func (r *Runtime) name(ctx context.Context, i images.Image) error {
 	platform := platforms.Default()
 	_, err := images.Manifest(ctx, r.client.ContentStore(), i.Target, platform)
-	if p := i.Target.Platform; isNotFound(err) || p != nil && !platform.Match(*p) {
+	if p := i.Target.Platform; daemon.IsNotFound(err) || p != nil && !platform.Match(*p) {
 		return fmt.Errorf("image %s: the archive has nothing of it for %s", i.Name, platforms.Format(platforms.DefaultSpec()))
 	}
 	if err != nil {
-		return mapped("reading image "+i.Name, err)
+		return daemon.Mapped("reading image "+i.Name, err)
 	}
 	if err := r.own(ctx, i.Target); err != nil {
-		return mapped("reading image "+i.Name, err)
+		return daemon.Mapped("reading image "+i.Name, err)
 	}
 	known, err := r.ready(ctx, i)
 	if err != nil {
@@ -106,10 +108,10 @@ func (r *Runtime) name(ctx context.Context, i images.Image) error {
 		i.Labels, fields = map[string]string{labelUser: text}, append(fields, "labels."+labelUser)
 	}
 	_, err = store.Update(ctx, i, fields...)
-	if isNotFound(err) {
+	if daemon.IsNotFound(err) {
 		_, err = store.Create(ctx, i)
 	}
-	return mapped("naming image "+i.Name, err)
+	return daemon.Mapped("naming image "+i.Name, err)
 }
 
 // own notes down in containerd what an image consists of, so that it stays as long as the image. An archive has
@@ -118,7 +120,7 @@ func (r *Runtime) own(ctx context.Context, target imagespec.Descriptor) error {
 	store := r.client.ContentStore()
 	children := images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
 		below, err := images.Children(ctx, store, desc)
-		if isNotFound(err) {
+		if daemon.IsNotFound(err) {
 			return nil, images.ErrSkipDesc
 		}
 		return below, err

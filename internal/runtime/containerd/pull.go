@@ -15,6 +15,7 @@ import (
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 const (
@@ -32,7 +33,7 @@ func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.I
 		}
 	}
 	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
-		ctx = r.context(ctx)
+		ctx = r.client.Context(ctx)
 		ctx, fetching, err := r.fetch(ctx, named.String())
 		if err != nil {
 			return pod.Image{}, err
@@ -52,8 +53,8 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, logins regist
 		_, err = r.ready(ctx, pulled)
 	}
 	if err != nil {
-		err = mapped("pulling image "+named.String(), err)
-		if isInterrupted(ctx, err) {
+		err = daemon.Mapped("pulling image "+named.String(), err)
+		if daemon.IsInterrupted(ctx, err) {
 			return pod.Image{}, err
 		}
 		return pod.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
@@ -81,7 +82,7 @@ func (r *Runtime) obtain(ctx context.Context, named reference.Named, logins regi
 	pulled, err := r.client.Pull(ctx, named.String(),
 		client.WithResolver(metered{docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter}),
 		client.WithImageHandlerWrapper(metering(meter)),
-		client.WithPullUnpack, client.WithPullSnapshotter(r.Snapshotter),
+		client.WithPullUnpack, client.WithPullSnapshotter(r.client.Snapshotter),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
 	if err != nil {
 		return images.Image{}, err

@@ -10,6 +10,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // containerd keeps records of sandboxes. To podrun they are mere marks with two effects: one under a
@@ -36,11 +37,11 @@ func (r *Runtime) putRecord(ctx context.Context, id string, labels map[string]st
 
 // dropRecord removes the record, where containerd keeps any.
 func (r *Runtime) dropRecord(ctx context.Context, id string) error {
-	if !r.sandboxStore {
+	if !r.client.KeepsSandboxes {
 		return nil
 	}
-	if err := r.client.SandboxStore().Delete(ctx, id); err != nil && !isNotFound(err) {
-		return mapped("removing the sandbox record "+id, err)
+	if err := r.client.SandboxStore().Delete(ctx, id); err != nil && !daemon.IsNotFound(err) {
+		return daemon.Mapped("removing the sandbox record "+id, err)
 	}
 	return nil
 }
@@ -49,7 +50,7 @@ func (r *Runtime) dropRecord(ctx context.Context, id string) error {
 // Not earlier: a shim that has no task yet is to go when containerd dies. The returned function waits.
 // Without the record only containerd's death can lose something.
 func (r *Runtime) keepExit(ctx context.Context, id string, s runtime.Start) (wait func()) {
-	if !r.sandboxStore {
+	if !r.client.KeepsSandboxes {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -66,12 +67,12 @@ func (r *Runtime) keepExit(ctx context.Context, id string, s runtime.Start) (wai
 // dropRecords removes the records of a revision that are left: those of containers that somebody else
 // removed, and of sandboxes that a reboot did.
 func (r *Runtime) dropRecords(ctx context.Context, uid pod.UID) error {
-	if !r.sandboxStore {
+	if !r.client.KeepsSandboxes {
 		return nil
 	}
 	left, err := r.client.SandboxStore().List(ctx, fmt.Sprintf("labels.%q==%q", labelPodUID, string(uid)))
 	if err != nil {
-		return mapped("listing the records of revision "+string(uid), err)
+		return daemon.Mapped("listing the records of revision "+string(uid), err)
 	}
 	for _, s := range left {
 		if _, err := r.client.ContainerService().Get(ctx, s.ID); err == nil {

@@ -18,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // resourcesType is what containerd calls the type of a cgroup's resources.
@@ -25,7 +26,7 @@ const resourcesType = "types.containerd.io/opencontainers/runtime-spec/1/LinuxRe
 
 // ResizeContainer implements runtime.Containers. The label comes last: cut before, it is merely done again.
 func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	record, there, err := r.ours(ctx, id)
 	if err != nil || !there {
 		return err
@@ -57,7 +58,7 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		if r.over(ctx, id) {
 			return nil // meanwhile
 		}
-		return mapped("resizing "+id, err)
+		return daemon.Mapped("resizing "+id, err)
 	}
 	if early != nil {
 		if err := r.resizePod(p, driver); err != nil {
@@ -65,8 +66,8 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		}
 	}
 	label := containers.Container{ID: id, Labels: map[string]string{labelResources: pod.ResourcesOf(p, c)}}
-	if _, err := r.client.ContainerService().Update(ctx, label, "labels."+labelResources); err != nil && !isNotFound(err) {
-		return mapped("recording the resources of "+id, err)
+	if _, err := r.client.ContainerService().Update(ctx, label, "labels."+labelResources); err != nil && !daemon.IsNotFound(err) {
+		return daemon.Mapped("recording the resources of "+id, err)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package containerd runs pods on containerd through its native client; it implements the port in
-// package runtime. It is the only room that knows containerd. It decides nothing, and it touches no
+// package runtime. It and the rooms below it are the only ones that know containerd. It decides nothing, and it touches no
 // container, image user or directory that is not podrun's own: containers are known by their labels.
 //
 // What is durable is in the labels of containerd's containers and in each revision's directory; what is
@@ -10,27 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
-	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/errdefs"
-	"github.com/containerd/errdefs/pkg/errgrpc"
-	"github.com/containerd/log"
 	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"github.com/sirupsen/logrus"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -44,6 +30,7 @@ import (
 	"podrun.io/podrun/internal/pipes"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 )
@@ -54,9 +41,6 @@ const (
 	DefaultRuntime   = "io.containerd.runc.v2"
 	DefaultHostsDir  = "/etc/containerd/certs.d"
 )
-
-// connectTimeout bounds one attempt to connect; containerd listens on this machine.
-const connectTimeout = 2 * time.Second
 
 // Sandboxes keeps what a pod's containers share. sandbox.Store is one.
 type Sandboxes interface {
@@ -110,21 +94,13 @@ type Options struct {
 // Runtime is a connection to one containerd. Its methods may be used at the same time.
 type Runtime struct {
 	Options
-	client *client.Client
+	client *daemon.Client
 	// boot is the kernel's boot id.
-	boot string
-	// sandboxStore says that containerd keeps sandbox records, so that shims can be shared; see shim.
-	sandboxStore bool
-	// remaps says that the snapshotter can show root filesystems with other owners than they have.
-	remaps bool
-	// transferService says that containerd can fetch images itself; see transfers.
-	transferService bool
-	imageRoot       string
-	runcOptions     typeurl.Any
-	silence         *log.Entry
-	cgroups         *cgroup.Tree
-	devices         *device.Devices
-	limits          limits
+	boot        string
+	runcOptions typeurl.Any
+	cgroups     *cgroup.Tree
+	devices     *device.Devices
+	limits      limits
 	// classed says that the cgroups of the classes of pods are made.
 	classed atomic.Bool
 	// rooted says that exec comes out in containers; see confined.
@@ -183,40 +159,23 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding runc's options: %w", err)
 	}
-	c, err := client.New(o.Address, client.WithDefaultNamespace(o.Namespace), client.WithDefaultRuntime(o.RuntimeName),
-		client.WithExtraDialOpts([]grpc.DialOption{
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
-				MinConnectTimeout: connectTimeout,
-			}),
-			grpc.WithContextDialer(dial),
-		}))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to containerd at %s: %w", o.Address, err)
-	}
 	cgroups, err := cgroup.Open()
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{
+	c, err := daemon.Connect(ctx, daemon.Options{Address: o.Address, Namespace: o.Namespace, RuntimeName: o.RuntimeName, Snapshotter: o.Snapshotter})
+	if err != nil {
+		return nil, err
+	}
+	o.Snapshotter = c.Snapshotter
+	return &Runtime{
 		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: func() (map[string]bool, error) { return present(o.Sandboxes) }}),
 		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
-		Options: o, client: c, boot: boot, runcOptions: options, silence: silence(),
+		Options: o, client: c, boot: boot, runcOptions: options,
 		known:   newKnown(),
 		nursery: shims.NewNursery(),
 		pipes:   pipes.New(o.Dirs.Fifos()),
-	}
-	if err := r.detect(r.context(ctx)); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return r, nil
-}
-
-func silence() *log.Entry {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return logrus.NewEntry(l)
+	}, nil
 }
 
 // Sweep removes what was cut off while it came or went, and what no list shows. For the start of a run
@@ -228,91 +187,6 @@ func (r *Runtime) Sweep(ctx context.Context) error {
 
 // Close ends the connection. Containers run on.
 func (r *Runtime) Close() error { return errors.Join(r.client.Close(), r.pipes.Close()) }
-
-// dial fails at once where nothing listens. containerd's own dialer waits for a socket to appear.
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", strings.TrimPrefix(address, "unix://"))
-}
-
-// detect asks containerd what it has; versions say too little, since plugins can be disabled.
-func (r *Runtime) detect(ctx context.Context) error {
-	answer, err := r.client.IntrospectionService().Plugins(ctx)
-	if err != nil {
-		return mapped("asking containerd at "+r.Address+" for its plugins", err)
-	}
-	usable, roots, can := map[string]bool{}, map[string]string{}, map[string][]string{}
-	for _, p := range answer.Plugins {
-		usable[p.Type+"."+p.ID] = p.InitErr == nil
-		roots[p.Type+"."+p.ID], can[p.Type+"."+p.ID] = p.Exports["root"], p.Capabilities
-	}
-	const snapshotters = "io.containerd.snapshotter.v1."
-	if r.Snapshotter == "" {
-		r.Snapshotter = nativeSnapshotter
-		if usable[snapshotters+"overlayfs"] {
-			r.Snapshotter = "overlayfs"
-		}
-	}
-	if !usable[snapshotters+r.Snapshotter] {
-		return fmt.Errorf("containerd at %s has no usable snapshotter %q", r.Address, r.Snapshotter)
-	}
-	r.imageRoot, r.remaps = roots[snapshotters+r.Snapshotter], slices.Contains(can[snapshotters+r.Snapshotter], remaps)
-	r.sandboxStore = usable["io.containerd.grpc.v1.sandboxes"]
-	// Before containerd had mounts of its own, its transfer service was another.
-	r.transferService = usable["io.containerd.grpc.v1.transfer"] && usable["io.containerd.grpc.v1.streaming"] &&
-		usable["io.containerd.transfer.v1.local"] && usable["io.containerd.mount-manager.v1.bolt"]
-	return nil
-}
-
-// context names the namespace that all calls under it act in, and keeps what the client logs from
-// standard error: what matters comes as errors.
-func (r *Runtime) context(ctx context.Context) context.Context {
-	return log.WithLogger(namespaces.WithNamespace(ctx, r.Namespace), r.silence)
-}
-
-// cleanupContext outlives ctx for a while, for undoing what was begun under it.
-func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-}
-
-// mapped wraps an error of containerd's with what was being done, and gives it the port's kinds.
-func mapped(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	err = native(err)
-	switch {
-	case errdefs.IsUnavailable(err):
-		return fmt.Errorf("%s: %w: %w", doing, runtime.ErrUnavailable, err)
-	case errdefs.IsNotFound(err):
-		return fmt.Errorf("%s: %w: %w", doing, runtime.ErrNotFound, err)
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-}
-
-// native gives an error of a raw call its kind; one of the client's own has it already, and would lose it.
-func native(err error) error {
-	if _, raw := status.FromError(err); raw {
-		return errgrpc.ToNative(err)
-	}
-	return err
-}
-
-// isNotFound reports that an error of containerd's says that the object is missing.
-func isNotFound(err error) bool { return errdefs.IsNotFound(native(err)) }
-
-// isGone reports that a task cannot be reached because it, or the shim that held it, is gone.
-func isGone(err error) bool {
-	return isNotFound(err) || err != nil && strings.Contains(err.Error(), "ttrpc: closed")
-}
-
-// isInterrupted reports that a call was cut off, so that nothing is known of what it did.
-func isInterrupted(ctx context.Context, err error) bool {
-	err = native(err)
-	return ctx.Err() != nil || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
 
 // CreateSandbox implements runtime.Sandboxes.
 func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
@@ -342,10 +216,10 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 
 // RemoveSandbox implements runtime.Sandboxes.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
-	if err := r.dropRecord(r.context(ctx), id); err != nil {
+	if err := r.dropRecord(r.client.Context(ctx), id); err != nil {
 		return err
 	}
-	if err := r.endShim(r.context(ctx), id); err != nil {
+	if err := r.endShim(r.client.Context(ctx), id); err != nil {
 		return err
 	}
 	r.sandboxes.Drop(id)

@@ -20,6 +20,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 )
@@ -49,7 +50,7 @@ const shimVersion = 3
 // an address if neither can be.
 func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 	s, ok := r.shims.Get(l.Sandbox.ID)
-	if !r.sandboxStore || s.refused {
+	if !r.client.KeepsSandboxes || s.refused {
 		return shim{}
 	}
 	if path := shims.SocketOf(r.Dirs.ShimHome(l.Sandbox.ID)); !ok && path != "" {
@@ -70,7 +71,7 @@ func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 const shimProtocol = "ttrpc+unix://"
 
 func reaches(ctx context.Context, address string) bool {
-	conn, err := dial(ctx, strings.TrimPrefix(address, "ttrpc+"))
+	conn, err := daemon.Dial(ctx, strings.TrimPrefix(address, "ttrpc+"))
 	if err != nil {
 		return false
 	}
@@ -129,7 +130,7 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 		r.shims.Put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
 		return
 	}
-	if !r.sandboxStore || was.refused {
+	if !r.client.KeepsSandboxes || was.refused {
 		return
 	}
 	parent, err := shims.Parent(pid)

@@ -19,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 const (
@@ -45,7 +46,7 @@ func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 	if mounted, err := mountinfo.Mounted(dir); mounted || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return dir, err
 	}
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	known, err := r.imageFor(ctx, i)
 	if err != nil {
 		return "", err
@@ -54,7 +55,7 @@ func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
-	store := r.client.SnapshotService(r.Snapshotter)
+	store := r.client.Snapshots()
 	key := shownKey(uid, volume)
 	digest := i.ID[strings.LastIndex(i.ID, "@")+1:]
 	labels := snapshots.WithLabels(map[string]string{labelRoot: time.Now().UTC().Format(time.RFC3339), labelShown: digest})
@@ -63,7 +64,7 @@ func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 		mounts, err = store.Mounts(ctx, key)
 	}
 	if err != nil {
-		return "", mapped("showing image "+i.Name, err)
+		return "", daemon.Mapped("showing image "+i.Name, err)
 	}
 	for i := range mounts {
 		if !slices.Contains(mounts[i].Options, "ro") {
@@ -79,12 +80,12 @@ func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 // shown are the digests of the images that volumes of pods are.
 func (r *Runtime) shown(ctx context.Context) (map[string]bool, error) {
 	digests := map[string]bool{}
-	err := r.client.SnapshotService(r.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+	err := r.client.Snapshots().Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 		digests[i.Labels[labelShown]] = true
 		return nil
 	}, fmt.Sprintf("labels.%q", labelShown))
 	if err != nil {
-		return nil, mapped("listing volumes of images", err)
+		return nil, daemon.Mapped("listing volumes of images", err)
 	}
 	return digests, nil
 }
@@ -99,7 +100,7 @@ func (r *Runtime) hide(ctx context.Context, uid pod.UID) error {
 	if err != nil {
 		return err
 	}
-	store := r.client.SnapshotService(r.Snapshotter)
+	store := r.client.Snapshots()
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
 		mounted, err := mountinfo.Mounted(dir)
@@ -109,8 +110,8 @@ func (r *Runtime) hide(ctx context.Context, uid pod.UID) error {
 		if err != nil {
 			return fmt.Errorf("unmounting %s: %w", dir, err)
 		}
-		if err := store.Remove(ctx, shownKey(uid, e.Name())); err != nil && !isNotFound(err) {
-			return mapped("removing a view of an image", err)
+		if err := store.Remove(ctx, shownKey(uid, e.Name())); err != nil && !daemon.IsNotFound(err) {
+			return daemon.Mapped("removing a view of an image", err)
 		}
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 
 	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
+
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
 // How often, and how long after each other, containerd is asked to let go of a part that it is just closing.
@@ -61,7 +63,7 @@ func (r *Runtime) dropSpoilt(ctx context.Context, err error, dropped map[string]
 func abort(ctx context.Context, in parts, ref string) error {
 	var err error
 	for range abortTries {
-		if err = in.Abort(ctx, ref); err == nil || isNotFound(err) {
+		if err = in.Abort(ctx, ref); err == nil || daemon.IsNotFound(err) {
 			return nil
 		}
 		select {

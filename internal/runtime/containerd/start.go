@@ -22,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/stdin"
 	"podrun.io/podrun/internal/withheld"
 )
@@ -63,7 +64,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, done := lingering(r.context(ctx))
+	ctx, done := lingering(r.client.Context(ctx))
 	defer done()
 	for generation := range maxGenerations {
 		l, err := r.prepare(ctx, s, generation)
@@ -75,7 +76,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 			r.layGhost(ctx, l.id)
 			err = r.launch(ctx, l)
 		}
-		if l.shim.address != "" && err != nil && !errdefs.IsAlreadyExists(err) && !fromRuntime(err) && !isInterrupted(ctx, err) {
+		if l.shim.address != "" && err != nil && !errdefs.IsAlreadyExists(err) && !fromRuntime(err) && !daemon.IsInterrupted(ctx, err) {
 			// The shim may have ended, or this containerd cannot share one.
 			r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
 			r.shims.Put(s.Sandbox.ID, shim{refused: true})
@@ -102,7 +103,7 @@ func startError(s runtime.Start, err error) error {
 	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
 		return err
 	}
-	return mapped("starting "+s.Container.Name, err)
+	return daemon.Mapped("starting "+s.Container.Name, err)
 }
 
 // lingering is ctx with some time to finish what was begun, because a start that is cut off is more work
@@ -239,11 +240,11 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	if err == nil {
 		return nil
 	}
-	if isInterrupted(ctx, err) {
+	if daemon.IsInterrupted(ctx, err) {
 		return err // containerd may be at it still: the next start supersedes what is there
 	}
 	// A failure of the runtime's is the container's own; any other leaves no trace.
-	clean, cancel := cleanupContext(ctx)
+	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
 	if fromRuntime(err) {
 		err = withheld.Hush(err, l.secrets)
@@ -267,7 +268,7 @@ func (r *Runtime) containerRecord(l *launch) containers.Container {
 		ID: l.id, Image: l.Image.Name, Labels: r.startLabels(l),
 		Runtime:     containers.RuntimeInfo{Name: l.handler.name, Options: l.handler.options},
 		Spec:        encoded{specType, l.spec},
-		Snapshotter: r.Snapshotter, SnapshotKey: l.id,
+		Snapshotter: r.client.Snapshotter, SnapshotKey: l.id,
 	}
 	if l.shim.address != "" {
 		c.SandboxID = l.Sandbox.ID
@@ -320,7 +321,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	}
 	created, err := r.client.TaskService().Create(ctx, request)
 	if err != nil {
-		return native(err)
+		return daemon.Native(err)
 	}
 	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
 	defer r.keepExit(ctx, l.id, l.Start)()
@@ -330,13 +331,13 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	}
 	r.endings.Put(l.id, pod.Ending{})
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
-	return native(err)
+	return daemon.Native(err)
 }
 
 // rootfs makes a fresh root filesystem of the image. What an interrupted start left under its name is
 // replaced, and an image whose layers have gone is unpacked again.
 func (r *Runtime) rootfs(ctx context.Context, l *launch) ([]mount.Mount, error) {
-	snapshots := r.client.SnapshotService(r.Snapshotter)
+	snapshots := r.client.Snapshots()
 	mounts, err := snapshots.Prepare(ctx, l.id, l.image.chainID, owned(l.users)...)
 	switch {
 	case errdefs.IsAlreadyExists(err):
@@ -403,13 +404,13 @@ func (r *Runtime) destroyTask(ctx context.Context, id string) error {
 			return err
 		}
 	} else if err != nil {
-		return mapped("killing "+id, err)
+		return daemon.Mapped("killing "+id, err)
 	}
 	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isGone(err) {
-		return mapped("waiting for the end of "+id, err)
+		return daemon.Mapped("waiting for the end of "+id, err)
 	}
 	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isGone(err) {
-		return mapped("removing the task of "+id, err)
+		return daemon.Mapped("removing the task of "+id, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	shims "podrun.io/podrun/internal/shim"
 )
 
@@ -26,11 +28,11 @@ const sigkill = uint32(syscall.SIGKILL)
 // ours returns the record of one of podrun's instances; not there is no error.
 func (r *Runtime) ours(ctx context.Context, id string) (c containers.Container, there bool, err error) {
 	c, err = r.client.ContainerService().Get(ctx, id)
-	if isNotFound(err) {
+	if daemon.IsNotFound(err) {
 		return c, false, nil
 	}
 	if err != nil {
-		return c, false, mapped("looking for container "+id, err)
+		return c, false, daemon.Mapped("looking for container "+id, err)
 	}
 	if !ours(c.Labels) {
 		return c, false, fmt.Errorf("container %s is not podrun's", id)
@@ -41,7 +43,7 @@ func (r *Runtime) ours(ctx context.Context, id string) (c containers.Container, 
 // SignalContainer implements runtime.Containers. An empty signal is the one that the image asks for,
 // TERM if it asks for none.
 func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string) error {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil || !there {
 		return err
@@ -70,7 +72,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string)
 	if isGone(err) {
 		return r.signalForgotten(ctx, c, number)
 	}
-	return mapped("signalling "+id, err)
+	return daemon.Mapped("signalling "+id, err)
 }
 
 // signalForgotten signals a container of which containerd's shim, or what it runs containers by, says that there is
@@ -106,7 +108,7 @@ func (r *Runtime) killForgotten(ctx context.Context, id string) error {
 // ReapContainer implements runtime.Containers. The exit is written before the task is deleted: cut in
 // between, it is merely done again.
 func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil || !there {
 		return err
@@ -147,8 +149,8 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	if t == nil {
 		return nil
 	}
-	if _, err := r.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isNotFound(err) {
-		return mapped("removing the task of "+id, err)
+	if _, err := r.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !daemon.IsNotFound(err) {
+		return daemon.Mapped("removing the task of "+id, err)
 	}
 	return nil
 }
@@ -160,15 +162,15 @@ func (r *Runtime) writeExit(ctx context.Context, id string, e exit) error {
 	for label := range c.Labels {
 		fields = append(fields, "labels."+label)
 	}
-	if _, err := r.client.ContainerService().Update(ctx, c, fields...); err != nil && !isNotFound(err) {
-		return mapped("recording the exit of "+id, err)
+	if _, err := r.client.ContainerService().Update(ctx, c, fields...); err != nil && !daemon.IsNotFound(err) {
+		return daemon.Mapped("recording the exit of "+id, err)
 	}
 	return nil
 }
 
 // RemoveContainer implements runtime.Containers. Earlier generations go after the one that hides them.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil {
 		return err
@@ -243,15 +245,15 @@ func (r *Runtime) unmark(uid pod.UID, id string) error {
 // removeRecord removes root filesystem and record. The record goes last, so that what is cut off is
 // found again. Containerd refuses for a moment after a task has gone.
 func (r *Runtime) removeRecord(ctx context.Context, id string) error {
-	err := r.retried(ctx, func() error { return r.client.SnapshotService(r.Snapshotter).Remove(ctx, id) })
+	err := r.retried(ctx, func() error { return r.client.Snapshots().Remove(ctx, id) })
 	if err != nil {
-		return mapped("removing the root filesystem of "+id, err)
+		return daemon.Mapped("removing the root filesystem of "+id, err)
 	}
 	if err := r.dropRecord(ctx, id); err != nil {
 		return err
 	}
 	err = r.retried(ctx, func() error { return r.client.ContainerService().Delete(ctx, id) })
-	return mapped("removing container "+id, err)
+	return daemon.Mapped("removing container "+id, err)
 }
 
 // retried tries again as long as containerd says that it is too early, for half a second. What is
@@ -260,7 +262,7 @@ func (r *Runtime) retried(ctx context.Context, remove func() error) error {
 	again := time.NewTicker(25 * time.Millisecond)
 	defer again.Stop()
 	for range 20 {
-		err := native(remove())
+		err := daemon.Native(remove())
 		if errdefs.IsNotFound(err) {
 			return nil
 		}
@@ -273,5 +275,10 @@ func (r *Runtime) retried(ctx context.Context, remove func() error) error {
 			return err
 		}
 	}
-	return native(remove())
+	return daemon.Native(remove())
+}
+
+// isGone reports that a task cannot be reached because it, or the shim that held it, is gone.
+func isGone(err error) bool {
+	return daemon.IsNotFound(err) || err != nil && strings.Contains(err.Error(), "ttrpc: closed")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	shims "podrun.io/podrun/internal/shim"
 )
 
@@ -111,14 +112,14 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 // sweepShims ends all shims of a namespace in which containerd has neither container nor task: they come of
 // starts that were cut off, and serve nobody.
 func (r *Runtime) sweepShims(ctx context.Context) error {
-	ctx = r.context(ctx)
+	ctx = r.client.Context(ctx)
 	running, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
-		return mapped("listing tasks", err)
+		return daemon.Mapped("listing tasks", err)
 	}
 	known, err := r.client.ContainerService().List(ctx)
 	if err != nil {
-		return mapped("listing containers", err)
+		return daemon.Mapped("listing containers", err)
 	}
 	if len(running.Tasks)+len(known) > 0 {
 		return nil

@@ -17,16 +17,14 @@ import (
 	"github.com/distribution/reference"
 
 	registry "podrun.io/podrun/internal/image"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
-
-// overlaySnapshotter is the one that containerd's transfer service unpacks to by default.
-const overlaySnapshotter = "overlayfs"
 
 // transfers reports that containerd can fetch images itself, just as podrun would: what comes is then not
 // copied from podrun to containerd. Settings of registries and proxies are podrun's; containerd may be in
 // another mount namespace, and has an environment of its own.
 func (r *Runtime) transfers() bool {
-	if !r.transferService || r.Snapshotter != overlaySnapshotter {
+	if !r.client.Transfers || r.client.Snapshotter != daemon.Overlayfs {
 		return false
 	}
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
@@ -55,7 +53,7 @@ func (r *Runtime) transfer(ctx context.Context, named reference.Named, logins re
 		return images.Image{}, err
 	}
 	platform := platforms.DefaultSpec()
-	to := store.NewStore(name, store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, r.Snapshotter))
+	to := store.NewStore(name, store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, r.client.Snapshotter))
 	gauge := gauge{meter: meter, at: map[string]int64{}}
 	if err := r.client.Transfer(ctx, from, to, transfer.WithProgress(gauge.read)); err != nil {
 		return images.Image{}, errors.Join(err, context.Cause(ctx))

@@ -16,10 +16,8 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
-
-// remaps is a snapshotter's word for root filesystems that it shows with other owners than they have.
-const remaps = "remap-ids"
 
 // allowUsers refuses a pod with users of its own where they would not own their root filesystem.
 func (r *Runtime) allowUsers(p *v1.Pod) error {
@@ -29,11 +27,11 @@ func (r *Runtime) allowUsers(p *v1.Pod) error {
 	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
 		return &runtime.ReasonError{Reason: "FailedCreatePodSandBox", Err: errors.New("hostUsers: false beside shareProcessNamespace: true is not supported")}
 	}
-	if r.remaps {
+	if r.client.Remaps {
 		return nil
 	}
 	return &runtime.ReasonError{Reason: "FailedCreatePodSandBox", Err: fmt.Errorf("hostUsers: false: containerd's snapshotter %s cannot give "+
-		"the pod's users their root filesystem here: that needs overlayfs, containerd 2.0 and Linux 5.19 (see ctr plugins list -d, capability %s)", r.Snapshotter, remaps)}
+		"the pod's users their root filesystem here: that needs overlayfs, containerd 2.0 and Linux 5.19 (see ctr plugins list -d, capability %s)", r.client.Snapshotter, daemon.RemapIDs)}
 }
 
 // giveUsers has the shim give the container's standard streams to the pod's users, the first of which is the

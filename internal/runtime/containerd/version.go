@@ -1,12 +1,16 @@
 package containerd
 
-import "context"
+import (
+	"context"
+
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
+)
 
 // ServerVersion returns the version of the containerd that is connected to.
 func (r *Runtime) ServerVersion(ctx context.Context) (string, error) {
-	v, err := r.client.Version(r.context(ctx))
+	v, err := r.client.Version(r.client.Context(ctx))
 	if err != nil {
-		return "", mapped("asking containerd for its version", err)
+		return "", daemon.Mapped("asking containerd for its version", err)
 	}
 	return v.Version, nil
 }
