@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/validate"
 )
 
 // sourceFlags say where manifests are read, and for which node.
@@ -65,7 +65,7 @@ func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
 	if err != nil {
 		return err
 	}
-	policy, err := manifest.NewPolicy(s.podSecurity)
+	policy, err := validate.NewPolicy(s.podSecurity)
 	if err != nil {
 		return fmt.Errorf("--pod-security %w", err)
 	}

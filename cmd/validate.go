@@ -12,6 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/validate"
 )
 
 func (a *app) validateCommand() *cobra.Command {
@@ -32,7 +33,7 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			policy, err := manifest.NewPolicy(podSecurity)
+			policy, err := validate.NewPolicy(podSecurity)
 			if err != nil {
 				return usage(c, fmt.Errorf("--pod-security %w", err))
 			}

@@ -114,7 +114,7 @@ type house struct {
 
 // neighbours are the other pods as p may call them. One that starts after others has to know them at once.
 func (h *house) neighbours(p *v1.Pod) []pod.HostEntry {
-	if p.Annotations[manifest.AnnotationAfter] != "" {
+	if p.Annotations[pod.AnnotationAfter] != "" {
 		h.names.CatchUp()
 	}
 	return h.names.Of(p)

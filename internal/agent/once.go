@@ -57,7 +57,7 @@ func (r Result) Stranded() map[pod.Key]bool {
 		for _, p := range r.Pods {
 			key := pod.KeyOf(p)
 			waits := p.Status.Reason == plan.ReasonWaitingForPods && !lost[key]
-			if waits && slices.ContainsFunc(manifest.After(p), func(k pod.Key) bool { return lost[k] }) {
+			if waits && slices.ContainsFunc(pod.After(p), func(k pod.Key) bool { return lost[k] }) {
 				lost[key], stranded[key], again = true, true, true
 			}
 		}
@@ -179,11 +179,11 @@ func missing(d manifest.Desired) []error {
 func strangers(d manifest.Desired) []error {
 	var bad []error
 	for _, p := range d.Pods {
-		for _, key := range manifest.After(p) {
+		for _, key := range pod.After(p) {
 			if d.Complete && d.Pods[key] == nil {
 				bad = append(bad, &manifest.InvalidError{Errors: []manifest.FieldError{{
-					File: manifest.OriginOf(p).Path, Field: "metadata.annotations[" + manifest.AnnotationAfter + "]", Key: pod.KeyOf(p),
-					Message: fmt.Sprintf("Not found: %q: no manifest of this run makes pod %s", p.Annotations[manifest.AnnotationAfter], key),
+					File: manifest.OriginOf(p).Path, Field: "metadata.annotations[" + pod.AnnotationAfter + "]", Key: pod.KeyOf(p),
+					Message: fmt.Sprintf("Not found: %q: no manifest of this run makes pod %s", p.Annotations[pod.AnnotationAfter], key),
 				}}})
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -27,7 +28,7 @@ type SourceOptions struct {
 	// NoSuffix leaves the pods' names as their manifests give them.
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
-	Policy *manifest.Policy
+	Policy *validate.Policy
 	// URL serves manifests; empty: none does. What is said of the fields below in manifest.HTTPOptions
 	// holds here.
 	URL                       string

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/watch"
 )
 
@@ -34,7 +35,7 @@ type FileOptions struct {
 	NodeName string
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
-	Policy *Policy
+	Policy *validate.Policy
 	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
 	Optional bool
 	// StrictPermissions refuses what others than root and its owner can write, instead of warning.

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"podrun.io/podrun/internal/manifest/validate"
 )
 
 // DefaultHTTPCheckFrequency is how often a URL is asked, give or take a tenth.
@@ -33,7 +35,7 @@ type HTTPOptions struct {
 	NodeName string
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
-	Policy *Policy
+	Policy *validate.Policy
 	// CacheDir keeps the last good set over a reboot; empty: it is not kept.
 	CacheDir string
 	// CacheReadOnly uses what is kept there and writes nothing.

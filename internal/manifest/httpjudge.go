@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/validate"
 )
 
 const (
@@ -81,7 +82,7 @@ type standing struct {
 	// all other uses.
 	url, shown, node string
 	noSuffix         bool
-	policy           *Policy
+	policy           *validate.Policy
 	// good is the newest set that could be used; nil if there was none.
 	good *goodSet
 	// err says why what is served now is not used; nil if it is.

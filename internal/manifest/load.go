@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest/compat"
 	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -27,7 +28,7 @@ type LoadOptions struct {
 	NodeName string
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
-	Policy *Policy
+	Policy *validate.Policy
 }
 
 // Loaded is what a manifest asks for.
@@ -219,7 +220,7 @@ func (l *loader) pod(o object) {
 		errs = append(errs, document.Error{Message: err.Error()})
 	}
 	setDefaults(p)
-	for _, e := range validate(p, l.LoadOptions) {
+	for _, e := range validate.Pod(p, l.NodeName, l.fullName(p.Name)) {
 		if !explained(errs, e.Field) {
 			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
 		}
@@ -235,7 +236,7 @@ func (l *loader) pod(o object) {
 	if len(errs) > 0 {
 		return
 	}
-	if forbidden := l.Policy.judge(p); len(forbidden) > 0 {
+	if forbidden := l.Policy.Judge(p); len(forbidden) > 0 {
 		for _, e := range forbidden {
 			l.failAt(o, e.Field, e.ErrorBody(), key)
 		}

@@ -4,19 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	"podrun.io/podrun/internal/manifest/compat"
 	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -64,12 +61,12 @@ func (l *loader) object(o object, kind string) {
 		read.Secret = &v1.Secret{}
 		err = decodeInto(o.value, read.Secret)
 		setSecretDefaults(read.Secret)
-		more = validateSecret(read.Secret)
+		more = validate.Secret(read.Secret)
 	} else {
 		read.ConfigMap = &v1.ConfigMap{}
 		err = decodeInto(o.value, read.ConfigMap)
 		orElse(&read.ConfigMap.Namespace, v1.NamespaceDefault)
-		more = validateConfigMap(read.ConfigMap)
+		more = validate.ConfigMap(read.ConfigMap)
 	}
 	if err != nil && len(errs) == 0 {
 		errs = append(errs, document.Error{Message: err.Error()})
@@ -129,71 +126,4 @@ func setSecretDefaults(s *v1.Secret) {
 		s.Data[key] = []byte(value)
 	}
 	s.StringData = nil
-}
-
-// maxObject is the most that a ConfigMap or a Secret may hold, in bytes.
-const maxObject = v1.MaxSecretSize
-
-func validateConfigMap(m *v1.ConfigMap) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&m.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	size := 0
-	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
-		errs = append(errs, configKey(field.NewPath("data").Key(key), key)...)
-		if _, twice := m.BinaryData[key]; twice {
-			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
-		}
-		size += len(m.Data[key])
-	}
-	for _, key := range slices.Sorted(maps.Keys(m.BinaryData)) {
-		errs = append(errs, configKey(field.NewPath("binaryData").Key(key), key)...)
-		size += len(m.BinaryData[key])
-	}
-	if size > maxObject {
-		errs = append(errs, field.TooLong(field.NewPath(""), "", maxObject))
-	}
-	return errs
-}
-
-func configKey(path *field.Path, key string) field.ErrorList {
-	return invalid(path, key, validation.IsConfigMapKey(key))
-}
-
-func validateSecret(s *v1.Secret) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&s.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	path := field.NewPath("data")
-	size := 0
-	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
-		errs = append(errs, configKey(path.Key(key), key)...)
-		size += len(s.Data[key])
-	}
-	if size > maxObject {
-		errs = append(errs, field.TooLong(path, "", maxObject))
-	}
-	for _, key := range secretKeys()[s.Type] {
-		if _, found := s.Data[key]; !found {
-			errs = append(errs, field.Required(path.Key(key), ""))
-		}
-	}
-	if s.Type == v1.SecretTypeBasicAuth && s.Data[v1.BasicAuthUsernameKey] == nil && s.Data[v1.BasicAuthPasswordKey] == nil {
-		errs = append(errs, field.Required(path.Key(v1.BasicAuthUsernameKey), ""), field.Required(path.Key(v1.BasicAuthPasswordKey), ""))
-	}
-	for _, key := range []string{v1.DockerConfigKey, v1.DockerConfigJsonKey} {
-		if text, found := s.Data[key]; found && slices.Contains(secretKeys()[s.Type], key) && !json.Valid(text) {
-			errs = append(errs, field.Invalid(path.Key(key), "<secret contents redacted>", "is not JSON"))
-		}
-	}
-	if s.Type == v1.SecretTypeServiceAccountToken && s.Annotations[v1.ServiceAccountNameKey] == "" {
-		errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(v1.ServiceAccountNameKey), ""))
-	}
-	return errs
-}
-
-// secretKeys are the keys that Secrets of some types must have.
-func secretKeys() map[v1.SecretType][]string {
-	return map[v1.SecretType][]string{
-		v1.SecretTypeDockercfg:        {v1.DockerConfigKey},
-		v1.SecretTypeDockerConfigJson: {v1.DockerConfigJsonKey},
-		v1.SecretTypeSSHAuth:          {v1.SSHAuthPrivateKey},
-		v1.SecretTypeTLS:              {v1.TLSCertKey, v1.TLSPrivateKeyKey},
-	}
 }

@@ -7,54 +7,9 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podrun.io/podrun/internal/pod"
 )
-
-// AnnotationAfter has the pods that must have come to their result before this one starts, with commas
-// between: the names of their manifests, each with its namespace and a slash in front if that is another.
-const AnnotationAfter = "podrun.io/after"
-
-// After returns the pods that p waits for before it starts.
-func After(p *v1.Pod) []pod.Key {
-	value, ok := p.Annotations[AnnotationAfter]
-	if !ok {
-		return nil
-	}
-	// All pods of a node are named alike.
-	suffix := "-" + p.Spec.NodeName
-	if !strings.HasSuffix(p.Name, suffix) {
-		suffix = ""
-	}
-	var keys []pod.Key
-	for _, name := range strings.Split(value, ",") {
-		namespace, name, named := strings.Cut(strings.TrimSpace(name), "/")
-		if !named {
-			namespace, name = p.Namespace, namespace
-		}
-		keys = append(keys, pod.Key{Namespace: namespace, Name: name + suffix})
-	}
-	return keys
-}
-
-// validateAfter judges the form of the annotation.
-func validateAfter(value string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, name := range strings.Split(value, ",") {
-		namespace, name, named := strings.Cut(strings.TrimSpace(name), "/")
-		if !named {
-			namespace, name = "default", namespace
-		}
-		bad := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...)
-		if len(bad) > 0 {
-			errs = append(errs, field.Invalid(path, value, "must be names of pods with commas between, each with a namespace and '/' in front if that is another"))
-			break
-		}
-	}
-	return errs
-}
 
 // circles reports pods that wait for each other, a problem a circle. They stay among the wanted ones: what
 // runs is not concerned.
@@ -73,7 +28,7 @@ func circles(pods map[pod.Key]*v1.Pod) []Problem {
 			return
 		}
 		state[key], way = open, append(way, key)
-		for _, next := range After(pods[key]) {
+		for _, next := range pod.After(pods[key]) {
 			visit(next)
 		}
 		state[key], way = closed, way[:len(way)-1]
@@ -91,7 +46,7 @@ func circle(pods map[pod.Key]*v1.Pod, way []pod.Key) Problem {
 	}
 	first := pods[way[0]]
 	return Problem{Origin: OriginOf(first), Key: way[0], Err: &InvalidError{Errors: []FieldError{{
-		File: OriginOf(first).Path, Field: "metadata.annotations[" + AnnotationAfter + "]", Key: way[0],
-		Message: fmt.Sprintf("Invalid value: %q: pods wait for each other: %s", first.Annotations[AnnotationAfter], strings.Join(names, " after ")),
+		File: OriginOf(first).Path, Field: "metadata.annotations[" + pod.AnnotationAfter + "]", Key: way[0],
+		Message: fmt.Sprintf("Invalid value: %q: pods wait for each other: %s", first.Annotations[pod.AnnotationAfter], strings.Join(names, " after ")),
 	}}}}
 }

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -33,7 +32,7 @@ func TestCircles(t *testing.T) {
 			p := &v1.Pod{}
 			p.Namespace, p.Name, p.Spec.NodeName = "default", name+"-n", "n"
 			if after != "" {
-				p.Annotations = map[string]string{AnnotationAfter: strings.ReplaceAll(after, ",", " , ")}
+				p.Annotations = map[string]string{pod.AnnotationAfter: strings.ReplaceAll(after, ",", " , ")}
 			}
 			pods[pod.KeyOf(p)] = p
 		}
@@ -45,22 +44,5 @@ func TestCircles(t *testing.T) {
 		if strings.Join(got, "; ") != tt.want {
 			t.Errorf("%s: %q", tt.name, got)
 		}
-	}
-}
-
-func TestAfter(t *testing.T) {
-	t.Parallel()
-	p := &v1.Pod{}
-	p.Namespace, p.Name, p.Spec.NodeName = "own", "p-n", "n"
-	if got := After(p); got != nil {
-		t.Errorf("without the annotation: %v", got)
-	}
-	p.Annotations = map[string]string{AnnotationAfter: "a, other/b"}
-	if got := fmt.Sprint(After(p)); got != "[own/a-n other/b-n]" {
-		t.Errorf("got %s", got)
-	}
-	p.Name = "p"
-	if got := fmt.Sprint(After(p)); got != "[own/a other/b]" {
-		t.Errorf("of a pod without the node's name: %s", got)
 	}
 }

@@ -12,13 +12,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
 
 // scanner reads a directory's manifests, or one file, again and again, and remembers the last good
 // pods of each. It owns no goroutine and no clock.
 type scanner struct {
-	policy     *Policy
+	policy     *validate.Policy
 	path, node string
 	noSuffix   bool
 	files      map[string]*entry

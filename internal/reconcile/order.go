@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -69,7 +68,7 @@ func (w *worker) after() []pod.Key {
 	if w.pod == nil {
 		return nil
 	}
-	keys := manifest.After(w.pod)
+	keys := pod.After(w.pod)
 	if len(keys) == 0 {
 		return nil
 	}

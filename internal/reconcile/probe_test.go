@@ -11,7 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -254,7 +254,7 @@ func TestPreStopIsPaidFromTheGracePeriod(t *testing.T) {
 }
 
 func after1(p *v1.Pod, names string) *v1.Pod {
-	p.Annotations[manifest.AnnotationAfter] = names
+	p.Annotations[pod.AnnotationAfter] = names
 	p.Spec.NodeName = "n"
 	return p
 }

@@ -1,4 +1,4 @@
-package manifest
+package validate
 
 import (
 	"maps"
@@ -6,11 +6,29 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"podrun.io/podrun/internal/pod"
 )
+
+// validateAfter judges the form of the annotation.
+func validateAfter(value string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range strings.Split(value, ",") {
+		namespace, name, named := strings.Cut(strings.TrimSpace(name), "/")
+		if !named {
+			namespace, name = "default", namespace
+		}
+		bad := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...)
+		if len(bad) > 0 {
+			errs = append(errs, field.Invalid(path, value, "must be names of pods with commas between, each with a namespace and '/' in front if that is another"))
+			break
+		}
+	}
+	return errs
+}
 
 // validateBandwidth judges the limits of a pod's network, which Kubernetes leaves to whoever makes it.
 func validateBandwidth(p *v1.Pod, path *field.Path) field.ErrorList {

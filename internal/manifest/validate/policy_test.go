@@ -1,8 +1,11 @@
-package manifest
+package validate_test
 
 import (
 	"strings"
 	"testing"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/validate"
 )
 
 func TestPolicy(t *testing.T) {
@@ -23,12 +26,12 @@ func TestPolicy(t *testing.T) {
 		{"nothing special", "restricted", "\n  containers: [{name: main, image: i}]\n", "allowPrivilegeEscalation != false"},
 		{"as it should be", "restricted", restricted, ""},
 	} {
-		policy, err := NewPolicy(c.level)
+		policy, err := validate.NewPolicy(c.level)
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:" + c.spec
-		loaded, err := Load([]byte(text), LoadOptions{Origin: Origin{Source: SourceFile, Path: "m.yaml"}, NodeName: "n", Policy: policy})
+		loaded, err := manifest.Load([]byte(text), manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceFile, Path: "m.yaml"}, NodeName: "n", Policy: policy})
 		switch {
 		case c.want == "" && (err != nil || len(loaded.Pods) != 1):
 			t.Errorf("%s, %s: %v", c.level, c.name, err)
@@ -36,7 +39,7 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s, %s: %v, want %s", c.level, c.name, err, c.want)
 		}
 	}
-	if _, err := NewPolicy("strict"); err == nil || err.Error() != `"strict": must be privileged, baseline or restricted` {
+	if _, err := validate.NewPolicy("strict"); err == nil || err.Error() != `"strict": must be privileged, baseline or restricted` {
 		t.Errorf("a level that is none: %v", err)
 	}
 }

@@ -1,4 +1,7 @@
-package manifest
+// Package validate judges pods, ConfigMaps and Secrets as the API server would judge their creation, and pods
+// by how much they may ask for. It reads and defaults nothing, and knows no file and no line: errors name the
+// field.
+package validate
 
 import (
 	"fmt"
@@ -11,12 +14,15 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podrun.io/podrun/internal/pod"
 )
 
-// validate judges a pod with its defaults, before it gets its identity, as the API server would judge
-// its creation, for all that podrun supports; beyond that, that its names fit where podrun uses them.
-func validate(p *v1.Pod, o LoadOptions) field.ErrorList {
-	errs := validateMeta(p, o, field.NewPath("metadata"))
+// Pod judges a pod with its defaults, before it gets its identity, as the API server would judge its
+// creation, for all that podrun supports; beyond that, that its names fit where podrun uses them. fullName is
+// the name that it will have on the node.
+func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
+	errs := validateMeta(p, fullName, field.NewPath("metadata"))
 	path := field.NewPath("spec")
 	s := &p.Spec
 	volumes, more := validateVolumes(s.Volumes, path.Child("volumes"))
@@ -29,8 +35,8 @@ func validate(p *v1.Pod, o LoadOptions) field.ErrorList {
 	errs = append(errs, supported(s.RestartPolicy, path.Child("restartPolicy"),
 		v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever)...)
 	errs = append(errs, validateNames(s, path)...)
-	if s.NodeName != "" && s.NodeName != o.NodeName {
-		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", o.NodeName)))
+	if s.NodeName != "" && s.NodeName != nodeName {
+		errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, fmt.Sprintf("this node is %q", nodeName)))
 	}
 	if s.ActiveDeadlineSeconds != nil {
 		errs = append(errs, invalid(path.Child("activeDeadlineSeconds"), *s.ActiveDeadlineSeconds,
@@ -58,9 +64,9 @@ func validate(p *v1.Pod, o LoadOptions) field.ErrorList {
 	return errs
 }
 
-func validateMeta(p *v1.Pod, o LoadOptions, path *field.Path) field.ErrorList {
+func validateMeta(p *v1.Pod, full string, path *field.Path) field.ErrorList {
 	meta := p.ObjectMeta
-	if full := o.fullName(p.Name); p.Name != "" && len(validation.IsDNS1123Subdomain(full)) == 0 {
+	if p.Name != "" && len(validation.IsDNS1123Subdomain(full)) == 0 {
 		meta.Name = full // a name may end in a dash when more follows
 	}
 	errs := apivalidation.ValidateObjectMeta(&meta, true, apivalidation.NameIsDNSSubdomain, path)
@@ -70,7 +76,6 @@ func validateMeta(p *v1.Pod, o LoadOptions, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("uid"), p.UID,
 			"must be at most 63 letters, digits, '.', '_' and '-', and begin with a letter or digit"))
 	}
-	full := o.fullName(p.Name)
 	if p.Name == "" || meta.Name != full && len(validation.IsDNS1123Subdomain(p.Name)) > 0 {
 		return errs
 	}
@@ -93,8 +98,8 @@ func validateMeta(p *v1.Pod, o LoadOptions, path *field.Path) field.ErrorList {
 // validateAnnotations judges those whose values have a form.
 func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if after, ok := annotations[AnnotationAfter]; ok {
-		errs = validateAfter(after, path.Key(AnnotationAfter))
+	if after, ok := annotations[pod.AnnotationAfter]; ok {
+		errs = validateAfter(after, path.Key(pod.AnnotationAfter))
 	}
 	errs = append(errs, validateDevices(annotations, path)...)
 	cost, ok := annotations[v1.PodDeletionCost]

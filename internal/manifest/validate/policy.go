@@ -1,4 +1,4 @@
-package manifest
+package validate
 
 import (
 	"fmt"
@@ -33,8 +33,8 @@ func NewPolicy(level string) (*Policy, error) {
 	return &Policy{level: parsed, evaluator: evaluator}, nil
 }
 
-// judge returns what a pod asks for beyond the policy.
-func (p *Policy) judge(pod *v1.Pod) field.ErrorList {
+// Judge returns what a pod asks for beyond the policy.
+func (p *Policy) Judge(pod *v1.Pod) field.ErrorList {
 	if p == nil {
 		return nil
 	}
