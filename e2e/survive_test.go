@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,6 +93,35 @@ func TestKilledContainerdIsNotMissed(t *testing.T) {
 	}
 	n.kill(n.pod("a-n"), "c")
 	n.restarted("a-n", 1)
+}
+
+// A pod whose shim answers nothing keeps no other from being looked after, without events and after podrun's death
+// either, and goes on where it was when the shim does.
+func TestAShimThatHangs(t *testing.T) {
+	n := newNode(t)
+	for _, name := range []string{"hangs", "dies"} {
+		n.write(name+".yaml", manifest(name, "Always", forever))
+	}
+	n.serve("--events=off")
+	hangs := n.ready("hangs-n")
+	n.ready("dies-n")
+	pid := n.mainPID(hangs, "c")
+	shim, err := strconv.Atoi(processStatus(t, pid, "PPid"))
+	must(t, err)
+	must(t, syscall.Kill(shim, syscall.SIGSTOP))
+	defer syscall.Kill(shim, syscall.SIGCONT) // else nothing could be cleared away
+	n.kill(n.pod("dies-n"), "c")
+	n.restarted("dies-n", 1)
+	n.end(syscall.SIGKILL)
+	n.remove("dies.yaml")
+	n.serve("--events=off")
+	n.gone("dies-n")
+	must(t, syscall.Kill(shim, syscall.SIGCONT))
+	if again := n.mainPID(n.ready("hangs-n"), "c"); again != pid {
+		t.Errorf("process %d became %d", pid, again)
+	}
+	n.kill(n.pod("hangs-n"), "c")
+	n.restarted("hangs-n", 1)
 }
 
 // daemon is the process of the node's embedded containerd.

@@ -49,7 +49,7 @@ var rooms = map[string]room{
 	"internal/manifest/compat":     {imports: "manifest/document"},
 	"internal/manifest/verdict":    {imports: "manifest manifest/compat"},
 	"internal/relist":              {imports: "pod runtime", pureFiles: "diff.go"},
-	"internal/metrics":             {imports: "pod manifest relist gc"},
+	"internal/metrics":             {imports: "pod manifest relist gc runtime"},
 	"internal/glance":              {pure: true, imports: "pod manifest"},
 	"internal/api":                 {imports: "glance"},
 	"internal/stats":               {imports: "cgroup host ocispec disk pod"},

@@ -267,10 +267,19 @@ func (h *house) ended(actor string, err error) {
 	}
 }
 
+// there returns what is there, as far as it can be told: of a pod that hangs, that it is, and its manifest.
+func (h *house) there(ctx context.Context) ([]pod.Observed, error) {
+	all, err := h.runtime.List(ctx)
+	if unknown := (*runtime.UnknownError)(nil); errors.As(err, &unknown) {
+		return append(all, unknown.Pods...), nil
+	}
+	return all, err
+}
+
 // origins returns where the pods that are there were read, so that of two manifests for one pod the
 // running one's stays chosen.
 func (h *house) origins(ctx context.Context) (map[pod.Key]manifest.Origin, error) {
-	all, err := h.runtime.List(ctx)
+	all, err := h.there(ctx)
 	if err != nil {
 		return nil, err
 	}

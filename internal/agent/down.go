@@ -52,7 +52,7 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 
 // choose lets pick choose among the pods that are there.
 func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error)) (map[pod.Key]bool, error) {
-	all, err := h.runtime.List(ctx)
+	all, err := h.there(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"podrun.io/podrun/internal/relist"
+	podruntime "podrun.io/podrun/internal/runtime"
 )
 
 // Metrics are those of one podrun. They implement relist.Observer.
@@ -54,7 +56,7 @@ func New(log *slog.Logger) *Metrics {
 		latency:       histogram("kubelet_evented_pleg_connection_latency_seconds", "Time from an event of the runtime until it was heard."),
 		lastSeen:      gauge("kubelet_pleg_last_seen_seconds", "When the last full list that succeeded began, in seconds since the epoch."),
 		streamUp:      gauge("podrun_evented_pleg_connected", "1 while the runtime's event stream is heard, 0 while polling alone finds what happens."),
-		relistErrors:  counter("podrun_pleg_relist_errors_total", "Full lists and looks at one pod that failed."),
+		relistErrors:  counter("podrun_pleg_relist_errors_total", "Full lists that failed or could not tell of a pod, and looks at one pod that failed."),
 		connected:     counter("kubelet_evented_pleg_connection_success_count", "Times that the runtime's event stream was opened."),
 		connectErrors: counter("kubelet_evented_pleg_connection_error_count", "Times that the runtime's event stream could not be opened, or broke."),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "podrun_pleg_events_total",
@@ -105,6 +107,8 @@ func (m *Metrics) Relisted(began time.Time, took time.Duration, err error) {
 	m.duration.Observe(took.Seconds())
 	if err != nil {
 		m.relistErrors.Inc()
+	}
+	if unknown := (*podruntime.UnknownError)(nil); err != nil && !errors.As(err, &unknown) {
 		return
 	}
 	m.lastSeen.Set(float64(began.UnixNano()) / float64(time.Second))

@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/runtime"
 )
 
 var _ relist.Observer = (*Metrics)(nil)
@@ -64,6 +65,8 @@ func wantLines(t *testing.T, text string, lines ...string) {
 func TestWhatRelistTells(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
 	start := time.Unix(1000, 500_000_000)
+	m.Relisted(start.Add(-time.Second), 20*time.Millisecond, &runtime.UnknownError{Err: errors.New("hangs")})
+	wantLines(t, scrape(t, m), "kubelet_pleg_last_seen_seconds 999.5", "podrun_pleg_relist_errors_total 1")
 	m.Relisted(start, 3*time.Millisecond, nil)
 	m.Relisted(start.Add(time.Second), 20*time.Millisecond, errors.New("away"))
 	m.Inspected(time.Millisecond/4, nil)
@@ -74,13 +77,13 @@ func TestWhatRelistTells(t *testing.T) {
 	m.Happened(relist.Died)
 	m.Happened(relist.Died)
 	wantLines(t, scrape(t, m),
-		"kubelet_pleg_relist_interval_seconds_sum 1",
-		"kubelet_pleg_relist_interval_seconds_count 1",
-		"kubelet_pleg_relist_duration_seconds_sum 0.023",
-		"kubelet_pleg_relist_duration_seconds_count 2",
+		"kubelet_pleg_relist_interval_seconds_sum 2",
+		"kubelet_pleg_relist_interval_seconds_count 2",
+		"kubelet_pleg_relist_duration_seconds_sum 0.043",
+		"kubelet_pleg_relist_duration_seconds_count 3",
 		"kubelet_pleg_last_seen_seconds 1000.5",
 		"kubelet_pleg_pod_relist_duration_seconds_count 2",
-		"podrun_pleg_relist_errors_total 2",
+		"podrun_pleg_relist_errors_total 3",
 		"kubelet_evented_pleg_connection_success_count 1",
 		"kubelet_evented_pleg_connection_error_count 1",
 		"kubelet_evented_pleg_connection_latency_seconds_sum 0",

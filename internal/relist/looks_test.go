@@ -42,6 +42,65 @@ func TestAStuckPodDelaysNoOther(t *testing.T) {
 	})
 }
 
+// TestAPodThatCannotBeToldOf: it keeps its old record, whatever happens to it, and is inspected again at the next list;
+// others, and the health of listing, are as ever, also without a stream.
+func TestAPodThatCannotBeToldOf(t *testing.T) {
+	mute, other := pod.Key{Namespace: "default", Name: "mute"}, pod.Key{Namespace: "default", Name: "other"}
+	runs := func(key pod.Key, s pod.State) pod.Observed {
+		return pod.Observed{Key: key, Containers: []pod.Container{c(key.Name, s)}}
+	}
+	w := &world{now: map[pod.Key]pod.Observed{mute: runs(mute, pod.Running), other: runs(other, pod.Running)}, noBell: true}
+	observed(t, w, func(r *Relister, l *ledger) {
+		l.take()
+		w.set(nil, runs(other, pod.Exited), runs(mute, pod.Exited))
+		w.mu.Lock()
+		w.mute = map[pod.Key]bool{mute: true}
+		w.mu.Unlock()
+		time.Sleep(DefaultPeriod)
+		synctest.Wait()
+		if got := l.take(); got.kinds[Died] != 1 || got.lists != 1 || got.badLists != 1 {
+			t.Errorf("beside a pod that cannot be told of: %+v", got)
+		}
+		if got := r.Seen(mute); len(got.Containers) != 1 || got.Containers[0].State != pod.Running {
+			t.Errorf("its record is %+v", got)
+		}
+		if _, err := r.Look(t.Context(), mute); !errors.Is(err, errMute) {
+			t.Errorf("looking at it: %v", err)
+		}
+		time.Sleep(2 * unhealthyAfter)
+		if err := r.Healthy(); err != nil {
+			t.Errorf("listing is unhealthy: %v", err)
+		}
+		if err := r.Failing(); !errors.Is(err, errMute) {
+			t.Errorf("what is out of date is told by %v", err)
+		}
+		w.mu.Lock()
+		w.mute, w.noBell = nil, false
+		w.mu.Unlock()
+		l.take()
+		time.Sleep(DefaultPeriod)
+		synctest.Wait()
+		if got := l.take(); got.kinds[Died] != 1 || got.kinds[Vanished] != 0 {
+			t.Errorf("when it answers again: %+v", got)
+		}
+		if err := r.Failing(); err != nil {
+			t.Errorf("in the end: %v", err)
+		}
+	})
+}
+
+// TestAPodThatCannotBeToldOfIsLookedAtSoon: a healthy stream does not make its next list late.
+func TestAPodThatCannotBeToldOfIsLookedAtSoon(t *testing.T) {
+	w := &world{now: map[pod.Key]pod.Observed{key: seen(c("1", pod.Running))}, mute: map[pod.Key]bool{key: true}}
+	observed(t, w, func(r *Relister, l *ledger) {
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := l.take(); got.longest != DefaultPeriod {
+			t.Errorf("lists are %s apart", got.longest)
+		}
+	})
+}
+
 // TestManyLooks: looks that rings ask for are a few at a time, and none is forgotten.
 func TestManyLooks(t *testing.T) {
 	w := &world{now: map[pod.Key]pod.Observed{}}

@@ -10,7 +10,8 @@ import (
 
 // Observer hears how listing goes, from several goroutines. It must not block.
 type Observer interface {
-	// Relisted hears of a full list: when it began and how long it took. Lists do not overlap.
+	// Relisted hears of a full list: when it began, how long it took and the error that runtime.Lister's List returned.
+	// Lists do not overlap.
 	Relisted(began time.Time, took time.Duration, err error)
 	// Inspected hears of a look at one pod.
 	Inspected(took time.Duration, err error)
@@ -62,7 +63,8 @@ func (r *Relister) Counts() Counts {
 // a runtime that hangs gives no error.
 const lateAfter = 20 * time.Second
 
-// Failing returns why what was seen may be out of date now: the last list or look failed, or none came.
+// Failing returns why what was seen may be out of date now: the last list or look failed, or could not tell of a pod,
+// or none came.
 // Unlike Healthy it is impatient.
 func (r *Relister) Failing() error {
 	r.mu.Lock()

@@ -5,8 +5,10 @@ package relist
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -275,30 +277,39 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	return Diff(old.seen, seen)
 }
 
-// list looks at everything.
+// list looks at everything. What could not be told of some pods leaves the list a good one: they keep their old
+// records, and the next list is soon.
 func (r *Relister) list(ctx context.Context) {
 	began := r.begin()
 	all, err := r.o.Lister.List(ctx)
+	var unknown []pod.Observed
+	bad := err
+	if some := (*runtime.UnknownError)(nil); errors.As(err, &some) {
+		unknown, bad = some.Pods, nil
+	}
 	if ctx.Err() == nil {
 		r.o.Observer.Relisted(began.at, time.Since(began.at), err)
-	}
-	if err != nil {
-		if ctx.Err() == nil {
+		if err != nil {
 			r.failed(err)
 		}
+	}
+	if bad != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
+	if r.err != nil && err == nil {
 		r.o.Log.Info("listing containers works again")
 	}
-	r.err, r.good, r.listed = nil, time.Now(), true
+	r.err, r.good, r.listed = err, time.Now(), true
 	for _, seen := range all {
 		r.found = append(r.found, r.keep(seen, began)...)
 	}
 	for key, rec := range r.pods {
 		if rec.turn >= began.turn { // listed now, or looked at since
+			continue
+		}
+		if slices.ContainsFunc(unknown, func(o pod.Observed) bool { return o.Key == key }) {
 			continue
 		}
 		r.found = append(r.found, r.keep(pod.Observed{Key: key}, began)...)

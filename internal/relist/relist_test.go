@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -82,7 +83,11 @@ type world struct {
 	slow time.Duration
 	// stuck is a pod whose inspection, and with it every list, lasts until it is closed.
 	stuck map[pod.Key]chan struct{}
+	// mute are pods of which nothing can be told.
+	mute map[pod.Key]bool
 }
+
+var errMute = errors.New("does not answer")
 
 // pause lets a part of an answer's time go by.
 func (w *world) pause() {
@@ -104,8 +109,16 @@ func (w *world) List(context.Context) ([]pod.Observed, error) {
 		return nil, w.fail
 	}
 	var all []pod.Observed
-	for _, o := range w.now {
-		all = append(all, clone(o))
+	unknown := &runtime.UnknownError{Err: errMute}
+	for key, o := range w.now {
+		if w.mute[key] {
+			unknown.Pods = append(unknown.Pods, pod.Observed{Key: key})
+		} else {
+			all = append(all, clone(o))
+		}
+	}
+	if len(unknown.Pods) > 0 {
+		return all, unknown
 	}
 	return all, nil
 }
@@ -120,6 +133,9 @@ func (w *world) Inspect(_ context.Context, k pod.Key) (pod.Observed, error) {
 	defer w.mu.Unlock()
 	if w.fail != nil {
 		return pod.Observed{}, w.fail
+	}
+	if w.mute[k] {
+		return pod.Observed{}, errMute
 	}
 	o := clone(w.now[k])
 	o.Key = k
@@ -142,8 +158,8 @@ func clone(o pod.Observed) pod.Observed {
 	return o
 }
 
-// TestModel drives random histories through the relister, with lists that fail, answers that take long and
-// streams that break, and compares what its events add up to with what there is.
+// TestModel drives random histories through the relister, with lists that fail, pods that cannot be told of, answers
+// that take long and streams that break, and compares what its events add up to with what there is.
 func TestModel(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -153,11 +169,11 @@ func TestModel(t *testing.T) {
 }
 
 func model(t *testing.T, dice *rand.Rand) {
-	w := &world{now: map[pod.Key]pod.Observed{}, slow: time.Duration(dice.IntN(3)) * time.Second}
+	w := &world{now: map[pod.Key]pod.Observed{}, mute: map[pod.Key]bool{}, slow: time.Duration(dice.IntN(3)) * time.Second}
 	r := New(Options{Lister: w, Bell: w, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan Event)
-	running := map[string]bool{} // by what the events say
+	running, there := map[string]bool{}, map[string]bool{} // by what the events say
 	var actors sync.WaitGroup
 	actors.Go(func() { _ = r.Run(ctx, events) })
 	actors.Go(func() {
@@ -166,9 +182,12 @@ func model(t *testing.T, dice *rand.Rand) {
 			case e := <-events:
 				switch e.Kind {
 				case Started:
-					running[e.ID] = true
+					running[e.ID], there[e.ID] = true, true
 				case Died:
 					delete(running, e.ID)
+					there[e.ID] = true
+				case Removed:
+					delete(there, e.ID)
 				}
 			case <-ctx.Done():
 				return
@@ -182,7 +201,7 @@ func model(t *testing.T, dice *rand.Rand) {
 		o := w.now[k]
 		o.Key = k
 		o.Containers = slices.Clone(o.Containers)
-		switch dice.IntN(8) {
+		switch dice.IntN(10) {
 		case 0, 1, 2:
 			next++
 			o.Containers = append(o.Containers, pod.Container{ID: fmt.Sprint(next), State: pod.Running})
@@ -204,6 +223,10 @@ func model(t *testing.T, dice *rand.Rand) {
 				close(w.rings)
 				w.rings = nil
 			}
+		case 8:
+			w.mute[k] = true
+		case 9:
+			clear(w.mute)
 		}
 		w.now[k] = o
 		if o.Empty() {
@@ -220,12 +243,14 @@ func model(t *testing.T, dice *rand.Rand) {
 	}
 	w.mu.Lock()
 	w.fail = nil
+	clear(w.mute)
 	w.mu.Unlock()
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	want := map[string]bool{}
+	want, exist := map[string]bool{}, map[string]bool{}
 	for k, o := range w.now {
 		for _, c := range o.Containers {
+			exist[c.ID] = true
 			if c.State == pod.Running {
 				want[c.ID] = true
 			}
@@ -240,6 +265,9 @@ func model(t *testing.T, dice *rand.Rand) {
 		if !running[id] {
 			t.Errorf("%s runs, but its start was missed", id)
 		}
+	}
+	if !maps.Equal(there, exist) {
+		t.Errorf("by the events there are %v, by the truth %v", there, exist)
 	}
 	for id := range running {
 		if !want[id] {

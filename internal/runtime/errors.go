@@ -1,12 +1,28 @@
 package runtime
 
-import "errors"
+import (
+	"errors"
+
+	"podrun.io/podrun/internal/pod"
+)
 
 // ErrNotFound says that what was asked for is not there.
 var ErrNotFound = errors.New("not found")
 
 // ErrUnavailable says that the runtime could not be reached; nothing was learnt and nothing done.
 var ErrUnavailable = errors.New("container runtime unavailable")
+
+// UnknownError is List's when it could not be told of some pods what they are like, as when what serves them hangs.
+// What is returned beside it is whole for all others.
+type UnknownError struct {
+	// Pods are what was seen of those pods; there may be more.
+	Pods []pod.Observed
+	// Err says why, pod by pod.
+	Err error
+}
+
+func (e *UnknownError) Error() string { return e.Err.Error() }
+func (e *UnknownError) Unwrap() error { return e.Err }
 
 // ErrNoStdin says that an instance has no standard input to be written to, or none any more.
 var ErrNoStdin = errors.New("no standard input")

@@ -15,7 +15,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Lister reads the truth. It never returns a partial answer: an error means that nothing is known.
+// Lister reads the truth. It never returns a partial answer: an error means that nothing is known, and an
+// *UnknownError of List that nothing is known of the pods that it names.
 type Lister interface {
 	// List returns every pod of which anything is left, podrun's own only.
 	List(ctx context.Context) ([]pod.Observed, error)

@@ -2,12 +2,16 @@ package containerd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -40,16 +44,33 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := r.gather(ctx, found, byID, sandboxes, nil)
+	seen, unknown, err := r.gather(ctx, found, byID, sandboxes, nil)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]pod.Observed, 0, len(seen))
-	for _, o := range seen {
-		out = append(out, *o)
-	}
 	r.known.listed(time.Now())
-	return out, nil
+	return told(seen, unknown)
+}
+
+// told parts the pods of which it is known what they are like from those of which it is not.
+func told(seen map[pod.Key]*pod.Observed, unknown map[pod.Key]error) ([]pod.Observed, error) {
+	out := make([]pod.Observed, 0, len(seen))
+	for key, o := range seen {
+		if unknown[key] == nil {
+			out = append(out, *o)
+		}
+	}
+	if len(unknown) == 0 {
+		return out, nil
+	}
+	e := &runtime.UnknownError{}
+	var why []error
+	for _, key := range slices.SortedFunc(maps.Keys(unknown), func(a, b pod.Key) int { return strings.Compare(a.String(), b.String()) }) {
+		e.Pods = append(e.Pods, *seen[key])
+		why = append(why, fmt.Errorf("%s: %w", key, unknown[key]))
+	}
+	e.Err = errors.Join(why...)
+	return out, e
 }
 
 // Inspect implements runtime.Lister.
@@ -76,8 +97,8 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 	for _, s := range sandboxes {
 		r.sandboxes.Put(s.ID, s) // a start is next, as a rule
 	}
-	seen, err := r.gather(ctx, found, byID, sandboxes, &key)
-	if err != nil {
+	seen, unknown, err := r.gather(ctx, found, byID, sandboxes, &key)
+	if err = cmp.Or(err, unknown[key]); err != nil {
 		return pod.Observed{}, err
 	}
 	if o, ok := seen[key]; ok {
@@ -125,9 +146,9 @@ func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
 }
 
 // gather puts containers, tasks, sandboxes and directories together by pod; of directories, with only,
-// those of one pod at least.
-func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID map[string]*task.Process, sandboxes []sandbox.Record, only *pod.Key) (map[pod.Key]*pod.Observed, error) {
-	pods := map[pod.Key]*pod.Observed{}
+// those of one pod at least. unknown says why it could not be told of a pod what its instances are like.
+func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID map[string]*task.Process, sandboxes []sandbox.Record, only *pod.Key) (pods map[pod.Key]*pod.Observed, unknown map[pod.Key]error, err error) {
+	pods, unknown = map[pod.Key]*pod.Observed{}, map[pod.Key]error{}
 	of := func(key pod.Key) *pod.Observed {
 		if pods[key] == nil {
 			pods[key] = &pod.Observed{Key: key}
@@ -142,11 +163,17 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 		}
 		key := keyOf(c.Labels)
 		r.known.saw(c.ID, key)
-		instance, there, err := r.observe(ctx, c, byID[c.ID])
-		if err != nil {
-			return nil, err
+		if unknown[key] != nil {
+			continue // whoever does not answer would be waited for again
 		}
-		if there {
+		instance, there, err := r.observe(ctx, c, byID[c.ID])
+		switch {
+		case errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil:
+			return nil, nil, cmp.Or(err, ctx.Err())
+		case err != nil:
+			of(key)
+			unknown[key] = err
+		case there:
 			o := of(key)
 			o.Containers = append(o.Containers, instance)
 			owners.add(key, instance.UID, c.Labels[labelOwner], c.CreatedAt)
@@ -159,7 +186,7 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 	}
 	saved, err := r.saved(only)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for uid, m := range saved {
 		o := of(m.key)
@@ -171,7 +198,7 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 		o.Sort()
 		o.Owner = owners[key].owner
 	}
-	return pods, nil
+	return pods, unknown, nil
 }
 
 // superseded are the generations of instances that have a later one.
