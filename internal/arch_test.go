@@ -70,7 +70,7 @@ var rooms = map[string]room{
 	"internal/withheld":            {},
 	"internal/stdin":               {},
 	"internal/pipes":               {imports: "host"},
-	"internal/shim":                {},
+	"internal/shim":                {imports: "host"},
 	"internal/runtime":             {imports: "pod"},
 	"internal/runtime/fake":        {imports: "pod runtime"},
 	"internal/runtime/runtimetest": {imports: "pod runtime testimage"},

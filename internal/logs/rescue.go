@@ -8,11 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
 )
 
 // The shim gives up a stream of a container's for good when it cannot write, as on a full disk. The container
@@ -41,7 +42,7 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	if err != nil || !strings.HasPrefix(link, "pipe:") {
 		return nil, nil // it has ended, or writes elsewhere
 	}
-	shim, err := parent(pid)
+	shim, err := host.Parent(pid)
 	if err != nil {
 		return nil, nil
 	}
@@ -71,20 +72,6 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 		return nil, fmt.Errorf("opening a raw log: %w", err)
 	}
 	return &orphan{pipe: pipe, raw: raw, room: roomFor}, nil
-}
-
-// parent is the process that a process is a child of.
-func parent(pid int) (int, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "PPid:"); ok {
-			return strconv.Atoi(strings.TrimSpace(value))
-		}
-	}
-	return 0, errors.New("a process without a parent")
 }
 
 // pass passes the stream on until its writers have closed it or ctx ends. What it leaves is still in the pipe.

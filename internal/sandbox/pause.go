@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/host"
 )
 
 // A process namespace lives as long as its first process, and ends all others with it. For pods that share
@@ -125,12 +125,11 @@ func forkPause(born *os.File) (int, error) {
 // startTime tells a process from another that gets its number later: when it was started, in the kernel's
 // ticks since boot. Ended says that it is ending, or waits for its parent to hear of its end.
 func startTime(pid int) (ticks uint64, ended bool, err error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields, err := host.ProcessStat(pid)
 	if err != nil {
 		return 0, false, err
 	}
-	// pid (name) state …: the name may hold anything; the state is field 3, the flags field 9, the start field 22.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	// The state is field 3, the flags field 9, the start field 22.
 	const state, flags, start = 0, 9 - 3, 22 - 3
 	if len(fields) <= start {
 		return 0, false, fmt.Errorf("/proc/%d/stat cannot be read", pid)

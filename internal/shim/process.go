@@ -2,13 +2,14 @@ package shim
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"podrun.io/podrun/internal/host"
 )
 
 // Any is for Kill: every shim.
@@ -47,7 +48,7 @@ func Kill(which func(pid int) bool, flags ...string) error {
 // flags.
 func Of(pid int, flags ...string) (shim int, with bool) {
 	for pid > 1 {
-		parent, err := Parent(pid)
+		parent, err := host.Parent(pid)
 		if err != nil {
 			return 0, false
 		}
@@ -63,21 +64,6 @@ func Of(pid int, flags ...string) (shim int, with bool) {
 	return 0, false
 }
 
-// Parent is the process that started another, or took it over.
-func Parent(pid int) (int, error) {
-	text, err := os.ReadFile(proc(pid, "stat"))
-	if err != nil {
-		return 0, err
-	}
-	// pid (name) state parent …; the name may hold anything.
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
-	fields := strings.Fields(rest)
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/%d/stat cannot be read", pid)
-	}
-	return strconv.Atoi(fields[1])
-}
-
 // children is how many children that have not ended a process has.
 func children(pid int) (n int) {
 	lists, err := filepath.Glob(proc(pid, "task/*/children"))
@@ -87,8 +73,11 @@ func children(pid int) (n int) {
 	for _, list := range lists {
 		text, _ := os.ReadFile(list)
 		for _, child := range strings.Fields(string(text)) {
-			stat, err := os.ReadFile(filepath.Join("/proc", child, "stat"))
-			if end := strings.LastIndexByte(string(stat), ')'); err == nil && end >= 0 && !strings.HasPrefix(string(stat[end:]), ") Z") {
+			pid, err := strconv.Atoi(child)
+			if err != nil {
+				continue
+			}
+			if stat, err := host.ProcessStat(pid); err == nil && stat[0] != "Z" {
 				n++
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
@@ -133,7 +134,7 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 	if !r.client.KeepsSandboxes || was.refused {
 		return
 	}
-	parent, err := shims.Parent(pid)
+	parent, err := host.Parent(pid)
 	if err != nil {
 		return // it has ended
 	}
