@@ -95,8 +95,8 @@ type Container struct {
 	Resources string
 	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.
 	Reaped bool
-	// Ending is what was noted down of the way to its end, this boot.
-	Ending Ending `json:"-"`
+	// Notes is what was noted down of its course, this boot.
+	Notes Notes `json:"-"`
 }
 
 // Sandbox is a pod's pinned namespaces and network as seen on the machine.

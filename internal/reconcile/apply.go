@@ -71,7 +71,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return nil
 	case plan.Renew:
 		w.renewed[a.ID] = plan.RenewFailed(a.Container)
-		w.noteEnding(seen, a.ID)
+		w.note(seen, a.ID)
 		return nil
 	case plan.Terminate:
 		if w.signalled[a.ID].Asked.IsZero() { // else it was told when its preStop hook began
@@ -175,9 +175,6 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 		if err == nil {
 			w.tell(c.Name, normal, "Created", "Created container "+c.Name)
 			w.tell(c.Name, normal, "Started", "Started container "+c.Name)
-			if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
-				w.hooks.due[c.Name] = a.Attempt
-			}
 			w.o.Logs.Follow(pod.Instance{Key: w.key, UID: w.pod.UID, Container: c.Name, Attempt: a.Attempt}, 0)
 		}
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,8 @@ type history struct {
 	steps  []step
 	// took is how long it takes from the last step on.
 	took time.Duration
+	// hooked has had its hook run whole, once or, if podrun was killed at its end, twice.
+	hooked string
 	// living runs in the end; phase is the pod's, "" for one that is gone.
 	living string
 	phase  v1.PodPhase
@@ -62,6 +65,8 @@ type cutHouse struct {
 	started, told, killed map[string]time.Time
 	restarts              map[string]int32
 	again                 []string
+	mu                    sync.Mutex
+	ran                   map[string]int // commands that came to their end, by instance
 }
 
 // clocked notes down when instances were started and signalled.
@@ -101,7 +106,7 @@ type evictions struct {
 }
 
 func (e evictions) Evict(uid pod.UID, why string) error {
-	if err := e.rt.NoteEnding(uid, "no instance", pod.Ending{}); err != nil {
+	if err := e.rt.Note(uid, "no instance", pod.Notes{}); err != nil {
 		return err
 	}
 	return e.ledger.Evict(uid, why)
@@ -170,12 +175,21 @@ func (h *cutHouse) check() {
 func (x history) run(t *testing.T, away time.Duration, cuts ...int) (done bool) {
 	rt := runtimeWith(x.images)
 	h := &cutHouse{house: &house{rt: rt}, t: t, away: away, cuts: cuts, ledger: &ledger{evicted: map[pod.UID]string{}},
-		started: map[string]time.Time{}, told: map[string]time.Time{}, killed: map[string]time.Time{}, restarts: map[string]int32{}}
+		started: map[string]time.Time{}, ran: map[string]int{}, told: map[string]time.Time{}, killed: map[string]time.Time{}, restarts: map[string]int32{}}
 	if x.deaf != "" {
 		rt.IgnoreTerm(x.deaf)
 	}
 	if x.exec != nil {
-		rt.OnExec(x.exec())
+		run := x.exec()
+		rt.OnExec(func(ctx context.Context, id string, cmd []string) (int, error) {
+			code, err := run(ctx, id, cmd)
+			if err == nil {
+				h.mu.Lock()
+				h.ran[id]++
+				h.mu.Unlock()
+			}
+			return code, err
+		})
 	}
 	if len(cuts) > 0 {
 		rt.CutAfter(cuts[0])
@@ -214,6 +228,9 @@ func (x history) judge(h *cutHouse) {
 	}
 	if len(h.again) > 0 && !x.anew {
 		h.t.Errorf("started again under their numbers: %s", h.again)
+	}
+	if n := h.ran[x.hooked]; x.hooked != "" && (n < 1 || n > 2) {
+		h.t.Errorf("the hook of %s ran whole %d times", x.hooked, n)
 	}
 	for id, at := range h.killed {
 		told, was := h.told[id]
@@ -263,6 +280,16 @@ func histories() map[string]history {
 	}
 	hooks := func(code int) func() fake.Command {
 		return func() fake.Command { return commands(map[string]func() int{"hook": always(code)}) }
+	}
+	slow := func() fake.Command {
+		return func(ctx context.Context, _ string, _ []string) (int, error) {
+			select {
+			case <-time.After(3 * time.Second):
+				return 0, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}
 	}
 	failing := func() fake.Command { // the first instance, after a while
 		fails := from(5*time.Second, 0, 1)
@@ -322,6 +349,9 @@ func histories() map[string]history {
 		"hooks": {images: forever, exec: hooks(0), steps: []step{wants(with(service, first(func(c *v1.Container) {
 			c.Lifecycle = &v1.Lifecycle{PostStart: execHook("hook"), PreStop: execHook("hook")}
 		}))), wants()}, took: 20 * time.Second},
+		"postStart": {images: forever, exec: slow, steps: []step{wants(with(service, first(func(c *v1.Container) {
+			c.Lifecycle = &v1.Lifecycle{PostStart: execHook("hook")}
+		})))}, took: 20 * time.Second, living: "u1-a-0 u1-b-0", phase: v1.PodRunning, hooked: "u1-a-0"},
 		"hooks that hang": {images: forever, deaf: "a", exec: hooks(-1), steps: []step{wants(with(service, first(func(c *v1.Container) {
 			c.Lifecycle = &v1.Lifecycle{PreStop: execHook("hook")}
 		}))), wants()}, took: 20 * time.Second, grace: 2 * time.Second},

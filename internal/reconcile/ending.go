@@ -19,12 +19,12 @@ func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal strin
 		w.signalled[id] = s
 	}
 	if first && (signal == "" || w.probed(seen)[id].Failed != nil) {
-		w.noteEnding(seen, id)
+		w.note(seen, id)
 	}
 	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
 		if first { // it has not begun, then
 			w.signalled[id] = pod.Signals{}
-			w.noteEnding(seen, id)
+			w.note(seen, id)
 		}
 		return err
 	}
@@ -35,21 +35,21 @@ func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal strin
 	}
 	w.signalled[id] = s
 	if signal == "" { // what was killed need not be known to have been
-		w.noteEnding(seen, id)
+		w.note(seen, id)
 	}
 	return nil
 }
 
-// noteEnding notes down how far an instance has been brought to its end, so that the next podrun neither gives
-// it another grace period nor takes a failure for a completion.
-func (w *worker) noteEnding(seen pod.Observed, id string) {
+// note notes down what an instance has come to, so that the next podrun neither runs its postStart hook nor gives it
+// its grace period again, nor takes a failure for a completion.
+func (w *worker) note(seen pod.Observed, id string) {
 	for _, c := range seen.Containers {
 		if c.ID != id {
 			continue
 		}
-		e := pod.Ending{Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed, Unwanted: w.unwants(c)}
-		if err := w.o.Data.NoteEnding(c.UID, id, e); err != nil {
-			w.log.Warn("podrun would not go on with this end after a restart", "container", c.Name, "why", err)
+		n := pod.Notes{PostStarted: w.postStarted(c), Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed, Unwanted: w.unwants(c)}
+		if err := w.o.Data.Note(c.UID, id, n); err != nil {
+			w.log.Warn("podrun would not go on from here after a restart", "container", c.Name, "why", err)
 		}
 	}
 }
@@ -67,8 +67,8 @@ func (w *worker) unwants(c pod.Container) bool {
 // resume takes over what an earlier podrun had begun to end.
 func (w *worker) resume(seen pod.Observed) {
 	for _, c := range seen.Containers {
-		if _, known := w.signalled[c.ID]; !known && !c.Reaped && c.Ending.Signals != (pod.Signals{}) {
-			s := c.Ending.Signals
+		if _, known := w.signalled[c.ID]; !known && !c.Reaped && c.Notes.Signals != (pod.Signals{}) {
+			s := c.Notes.Signals
 			for _, at := range []*time.Time{&s.Asked, &s.Hooked, &s.Told, &s.Killed} {
 				*at = w.clock.place(c.ID, *at)
 			}
@@ -80,7 +80,7 @@ func (w *worker) resume(seen pod.Observed) {
 // resumeUnwanted takes over which revisions an earlier podrun had begun to end because they were not wanted.
 func (w *worker) resumeUnwanted(seen pod.Observed) {
 	for _, c := range seen.Containers {
-		if c.Ending.Unwanted {
+		if c.Notes.Unwanted {
 			w.unwanted[c.UID] = true
 		}
 	}

@@ -19,7 +19,7 @@ type hook struct {
 	id, container string
 	pre           bool
 	cancel        context.CancelFunc
-	done          bool
+	done, noted   bool
 	at            time.Time // when it was done
 	failed        *pod.Failed
 }
@@ -31,14 +31,12 @@ type hookResult struct {
 
 // hooks are those of one worker.
 type hooks struct {
-	// due has the attempts of containers that were started and whose postStart hook has not begun.
-	due map[string]int
 	// post and pre are by instance ID.
 	post, pre map[string]*hook
 }
 
 func newHooks() hooks {
-	return hooks{due: map[string]int{}, post: map[string]*hook{}, pre: map[string]*hook{}}
+	return hooks{post: map[string]*hook{}, pre: map[string]*hook{}}
 }
 
 // end gives up the hooks of an instance that has ended.
@@ -62,7 +60,7 @@ func (h *hooks) keep(there []pod.Container) {
 	}
 }
 
-// probe begins the postStart hooks that are due and says which instances are to be asked how they are.
+// probe begins the postStart hooks that are due, also those that an earlier podrun did not see done, and says which instances are to be asked how they are.
 func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 	w.hooks.keep(seen.Containers)
 	var targets []probe.Target
@@ -74,11 +72,12 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 			if spec == nil || c.State == pod.Created {
 				continue
 			}
-			if attempt, due := w.hooks.due[c.Name]; due && attempt == c.Attempt {
-				delete(w.hooks.due, c.Name)
-				if c.State == pod.Running {
-					w.runHook(ctx, &hook{id: c.ID, container: c.Name}, w.target(w.pod, spec, seen, c), spec.Lifecycle.PostStart)
-				}
+			switch h := w.hooks.post[c.ID]; {
+			case h == nil && w.postStartDue(spec, c):
+				w.runHook(ctx, &hook{id: c.ID, container: c.Name}, w.target(w.pod, spec, seen, c), spec.Lifecycle.PostStart)
+			case h != nil && h.done && !h.noted:
+				h.noted = true
+				w.note(seen, c.ID)
 			}
 			probed := spec.StartupProbe != nil || spec.LivenessProbe != nil || spec.ReadinessProbe != nil
 			if h := w.hooks.post[c.ID]; probed && (h == nil || h.done) {
@@ -88,6 +87,19 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 	}
 	w.targets = append(targets, w.leftover(seen, targets)...)
 	w.o.Prober.Set(w.key, w.targets)
+}
+
+// postStartDue reports that an instance has a postStart hook of which it is not known that it was done. One that is
+// being ended gets none.
+func (w *worker) postStartDue(spec *v1.Container, c *pod.Container) bool {
+	return spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil && c.State == pod.Running &&
+		!c.Notes.PostStarted && c.Notes.Failed == nil && w.signalled[c.ID] == (pod.Signals{})
+}
+
+// postStarted reports that an instance's postStart hook is done.
+func (w *worker) postStarted(c pod.Container) bool {
+	h := w.hooks.post[c.ID]
+	return c.Notes.PostStarted || h != nil && h.done
 }
 
 // leftover are those that were asked and are of a revision that is not wanted any more. While they end it is asked
@@ -144,7 +156,7 @@ func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 		found[id] = p
 	}
 	for _, c := range seen.Containers {
-		failed := c.Ending.Failed // as an earlier podrun found it
+		failed := c.Notes.Failed // as an earlier podrun found it
 		if renewed := w.renewed[c.ID]; renewed != nil {
 			failed = renewed
 		}
@@ -226,7 +238,7 @@ func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreSt
 		w.runHook(ctx, &hook{id: c.ID, container: c.Name, pre: true}, w.target(p, spec, seen, c), spec.Lifecycle.PreStop)
 	}
 	w.signalled[a.ID] = s
-	w.noteEnding(seen, a.ID)
+	w.note(seen, a.ID)
 	return nil
 }
 

@@ -226,6 +226,47 @@ func TestPostStart(t *testing.T) {
 	})
 }
 
+// TestPostStartOfAnEarlierPodrun: a hook that podrun was killed in, or before, is run by the next; one that was done
+// is not.
+func TestPostStartOfAnEarlierPodrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, ran := forever(), 0
+		rt.OnExec(func(ctx context.Context, _ string, _ []string) (int, error) {
+			select {
+			case <-time.After(5 * time.Second):
+				ran++
+				return 0, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		})
+		h := start(t, rt)
+		again := func() {
+			h.stop()
+			h = start(t, rt)
+			p := newPod("web", "u1", v1.RestartPolicyAlways, "a", "b")
+			p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("good")}
+			h.want(p)
+		}
+		again()
+		after(3 * time.Second)
+		again()
+		after(3 * time.Second)
+		h.wantLiving("u1-a-0")
+		h.wantState("web", false, false, 0)
+		after(3 * time.Second)
+		h.wantLiving("u1-a-0 u1-b-0")
+		h.wantState("web", true, true, 0)
+		again()
+		after(10 * time.Second)
+		h.wantLiving("u1-a-0 u1-b-0")
+		h.stop()
+		if ran != 1 {
+			t.Errorf("it ran whole %d times", ran)
+		}
+	})
+}
+
 func TestPreStopIsPaidFromTheGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()

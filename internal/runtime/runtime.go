@@ -152,9 +152,9 @@ type Data interface {
 	// Remember notes down the newest instance of each of a revision's containers, atomically; Lister
 	// returns it. It outlives podrun and the instances, but need not outlive a power cut.
 	Remember(uid pod.UID, newest []pod.Container) error
-	// NoteEnding notes down how far an instance that runs has been brought to its end; Lister returns what
+	// Note notes down how far an instance that runs has been brought to its end; Lister returns what
 	// was noted last, for as long as the instance is there. It outlives podrun, but not the boot.
-	NoteEnding(uid pod.UID, id string, e pod.Ending) error
+	Note(uid pod.UID, id string, n pod.Notes) error
 	// RemoveData removes all that was kept for a revision, its volumes and logs too.
 	RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error
 }

@@ -26,6 +26,7 @@ import (
 func TestLostExit(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")
 			c := r.run(t)
 			if err := syscall.Kill(parent(t, c.PID), syscall.SIGKILL); err != nil {
@@ -247,6 +248,7 @@ func TestListsAreTrue(t *testing.T) {
 func TestOneShim(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")
 			shim := parent(t, r.run(t).PID)
 			for range 2 {
@@ -368,28 +370,28 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 	}
 }
 
-// TestEndingOutlivesPodrun: what was noted down of an end is read by the next podrun, but for a note that was
+// TestNotesOutlivePodrun: what was noted down of an instance is read by the next podrun, but for a note that was
 // cut off.
-func TestEndingOutlivesPodrun(t *testing.T) {
+func TestNotesOutlivePodrun(t *testing.T) {
 	d := embeddedDaemon(t)
 	r := newRig(t, d, "sleep 1000")
 	c := r.run(t)
 	uid := r.start.Pod.UID
-	ending := func() pod.Ending {
+	notes := func() pod.Notes {
 		t.Helper()
 		next := dialOnly(t, d)
 		defer next.Close()
-		return find(t, next, r.key, "main", 0).Ending
+		return find(t, next, r.key, "main", 0).Notes
 	}
-	if e := ending(); e != (pod.Ending{}) {
-		t.Errorf("%+v", e)
+	if n := notes(); n != (pod.Notes{}) {
+		t.Errorf("%+v", n)
 	}
 	asked := time.Now().UTC().Round(0)
-	if err := r.NoteEnding(uid, c.ID, pod.Ending{Signals: pod.Signals{Asked: asked}}); err != nil {
+	if err := r.Note(uid, c.ID, pod.Notes{Signals: pod.Signals{Asked: asked}}); err != nil {
 		t.Fatal(err)
 	}
-	if e := ending(); !e.Asked.Equal(asked) || e.Failed != nil {
-		t.Errorf("%+v", e)
+	if n := notes(); !n.Asked.Equal(asked) || n.Failed != nil {
+		t.Errorf("%+v", n)
 	}
 	file, err := os.OpenFile(r.Dirs.Started(uid, c.ID), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -399,13 +401,13 @@ func TestEndingOutlivesPodrun(t *testing.T) {
 		t.Fatal(err)
 	}
 	file.Close()
-	if e := ending(); !e.Asked.Equal(asked) {
-		t.Errorf("after a note that was cut off: %+v", e)
+	if n := notes(); !n.Asked.Equal(asked) {
+		t.Errorf("after a note that was cut off: %+v", n)
 	}
-	if err := r.NoteEnding(uid, c.ID, pod.Ending{Failed: &pod.Failed{Why: "failed liveness probe"}}); err != nil {
+	if err := r.Note(uid, c.ID, pod.Notes{Failed: &pod.Failed{Why: "failed liveness probe"}}); err != nil {
 		t.Fatal(err)
 	}
-	if e := ending(); e.Failed == nil || e.Failed.Why != "failed liveness probe" {
-		t.Errorf("and another after that: %+v", e)
+	if n := notes(); n.Failed == nil || n.Failed.Why != "failed liveness probe" {
+		t.Errorf("and another after that: %+v", n)
 	}
 }

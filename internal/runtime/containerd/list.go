@@ -271,7 +271,7 @@ func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.P
 	}
 	if out.State != pod.Created {
 		out.StartedAt = c.CreatedAt
-		out.Ending = r.ending(out.UID, c.ID)
+		out.Notes = r.notesOf(out.UID, c.ID)
 	}
 	return out, true, nil
 }
@@ -312,7 +312,7 @@ func (r *Runtime) observeWithoutTask(ctx context.Context, c containers.Container
 		return r.observe(ctx, c, t)
 	}
 	out := withExit(record(c), r.lostExit(c))
-	out.StartedAt, out.Ending = c.CreatedAt, r.ending(out.UID, c.ID)
+	out.StartedAt, out.Notes = c.CreatedAt, r.notesOf(out.UID, c.ID)
 	return out, true, nil
 }
 

@@ -124,9 +124,9 @@ type Runtime struct {
 	manifests memo.Map[pod.UID, savedPod]
 	// sizes has what the pods' cgroups were given last, as pod.SizeOf spells it.
 	sizes memo.Map[pod.UID, string]
-	// endings has what was noted down of instances' ends.
-	endings memo.Map[string, pod.Ending]
-	pipes   *pipes.Pipes
+	// notes has what was noted down of instances.
+	notes memo.Map[string, pod.Notes]
+	pipes *pipes.Pipes
 }
 
 var (

@@ -329,7 +329,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err := r.mark(l.Pod.UID, l.id); err != nil {
 		return err
 	}
-	r.endings.Put(l.id, pod.Ending{})
+	r.notes.Put(l.id, pod.Notes{})
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
 	return daemon.Native(err)
 }

@@ -235,7 +235,7 @@ func (r *Runtime) mark(uid pod.UID, id string) error {
 
 // unmark removes the mark that the instance's process may have run.
 func (r *Runtime) unmark(uid pod.UID, id string) error {
-	r.endings.Drop(id)
+	r.notes.Drop(id)
 	if err := os.Remove(r.Dirs.Started(uid, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the mark of a start: %w", err)
 	}

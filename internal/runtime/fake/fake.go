@@ -295,16 +295,16 @@ func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
 	return nil
 }
 
-// NoteEnding implements runtime.Data.
-func (r *Runtime) NoteEnding(_ pod.UID, id string, e pod.Ending) error {
+// Note implements runtime.Data.
+func (r *Runtime) Note(_ pod.UID, id string, n pod.Notes) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.enter(context.Background(), "NoteEnding", id); err != nil {
+	if err := r.enter(context.Background(), "Note", id); err != nil {
 		return err
 	}
 	if c := r.containers[id]; c != nil {
-		e.Hooking = false
-		c.Ending = e
+		n.Hooking = false
+		c.Notes = n
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"sandboxes", testSandboxes},
 		{"host ports", testHostPorts},
 		{"data", testData},
-		{"notes of an end", testEnding},
+		{"notes", testNotes},
 		{"variables", testEnv},
 		{"images as volumes", testShow},
 		{"odd names", testOddNames},

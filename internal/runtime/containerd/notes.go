@@ -11,15 +11,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// NoteEnding implements runtime.Data. The notes are lines in the mark of the instance's start, after its first: the last
+// Note implements runtime.Data. The notes are lines in the mark of the instance's start, after its first: the last
 // whole one counts, so that one that was cut off is harmless, and they go with the mark.
-func (r *Runtime) NoteEnding(uid pod.UID, id string, e pod.Ending) error {
+func (r *Runtime) Note(uid pod.UID, id string, n pod.Notes) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
-	line, err := json.Marshal(e)
+	line, err := json.Marshal(n)
 	if err != nil {
-		return fmt.Errorf("encoding the end of %s: %w", id, err)
+		return fmt.Errorf("encoding the notes of %s: %w", id, err)
 	}
 	// The newline before it parts it from one that was cut off.
 	line = append(append([]byte{'\n'}, line...), '\n')
@@ -32,29 +32,29 @@ func (r *Runtime) NoteEnding(uid pod.UID, id string, e pod.Ending) error {
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("noting down the end of %s: %w", id, err)
+		return fmt.Errorf("noting down the course of %s: %w", id, err)
 	}
-	e.Hooking = false
-	r.endings.Put(id, e)
+	n.Hooking = false
+	r.notes.Put(id, n)
 	return nil
 }
 
-// ending is what was noted down of the instance's end; of those that this podrun started nothing is read.
-func (r *Runtime) ending(uid pod.UID, id string) pod.Ending {
-	if e, known := r.endings.Get(id); known {
-		return e
+// notesOf is what was noted down of the instance; of those that this podrun started nothing is read.
+func (r *Runtime) notesOf(uid pod.UID, id string) pod.Notes {
+	if n, known := r.notes.Get(id); known {
+		return n
 	}
-	var e pod.Ending
+	var n pod.Notes
 	data, err := os.ReadFile(r.Dirs.Started(uid, id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.Log.Warn("how far an instance was brought to its end is not known", "container", id, "why", err)
+		r.Log.Warn("what an instance has come to is not known", "container", id, "why", err)
 	}
 	for line := range bytes.Lines(data) {
-		var next pod.Ending
+		var next pod.Notes
 		if bytes.HasSuffix(line, []byte{'\n'}) && json.Unmarshal(line, &next) == nil {
-			e = next
+			n = next
 		}
 	}
-	r.endings.Put(id, e)
-	return e
+	r.notes.Put(id, n)
+	return n
 }

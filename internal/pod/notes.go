@@ -14,8 +14,11 @@ type Signals struct {
 	Hooking bool `json:"-"`
 }
 
-// Ending is what is noted down of the way to an instance's end, for the next podrun.
-type Ending struct {
+// Notes are what is noted down of an instance's course, for the next podrun.
+type Notes struct {
+	// PostStarted says that its postStart hook is done. Until it is, each podrun runs it: as in Kubernetes a hook
+	// may run twice, but is not left out.
+	PostStarted bool `json:",omitzero"`
 	Signals
 	// Failed is why it has to end though it is wanted; nil: nothing was noted.
 	Failed *Failed

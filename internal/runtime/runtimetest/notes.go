@@ -1,0 +1,45 @@
+package runtimetest
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// testNotes notes down what an instance has come to, and finds it until the instance is removed.
+func testNotes(t *testing.T, s subject) {
+	p := s.newPod("notes-node", "uid-notes", "main")
+	start := s.ready(t, p)
+	c := s.start(t, start)
+	if !reflect.DeepEqual(c.Notes, pod.Notes{}) {
+		t.Errorf("fresh: %+v", c.Notes)
+	}
+	now := time.Now().UTC().Round(0)
+	e := pod.Notes{PostStarted: true, Failed: &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)}, Unwanted: true}
+	must(t, s.Note(p.UID, c.ID, e))
+	e.Asked, e.Told, e.Hooked = now, now.Add(time.Second), now.Add(time.Millisecond)
+	e.Hooking = true // this podrun's own
+	must(t, s.Note(p.UID, c.ID, e))
+	e.Hooking = false
+	is := func(when string) {
+		t.Helper()
+		if got := s.instance(t, start).Notes; !reflect.DeepEqual(got, e) {
+			t.Errorf("%s: %+v, want %+v", when, got, e)
+		}
+	}
+	is("running")
+	must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
+	s.ended(t, start)
+	is("ended")
+	must(t, s.ReapContainer(t.Context(), c.ID, ""))
+	is("reaped")
+	must(t, s.RemoveContainer(t.Context(), c.ID))
+	must(t, s.Note(p.UID, c.ID, e))
+	must(t, s.Note(p.UID, "missing", e))
+	if c = s.start(t, start); c.Notes.Failed != nil {
+		t.Errorf("its successor: %+v", c.Notes)
+	}
+	s.remove(t, p)
+}
