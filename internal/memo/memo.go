@@ -35,10 +35,3 @@ func (m *Map[K, V]) Drop(key K) {
 	defer m.mu.Unlock()
 	delete(m.of, key)
 }
-
-// Clear forgets all.
-func (m *Map[K, V]) Clear() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	clear(m.of)
-}

@@ -25,8 +25,6 @@ func (r *Runtime) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 	for _, topic := range []string{"/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/delete", topicProbe} {
 		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", r.Namespace, topic))
 	}
-	// Where the stream broke containerd may have been replaced by another that starts its shims otherwise.
-	r.models.Clear()
 	stream, broken := r.client.EventService().Subscribe(ctx, filters...)
 	if err := r.awaitProbe(ctx, stream, broken); err != nil {
 		cancel()

@@ -95,6 +95,29 @@ func TestOwnShimIsKilled(t *testing.T) {
 	}
 }
 
+// TestModelIsOfThisContainerd: the containerd that comes after another may start its shims otherwise, so its first is
+// looked at anew, also by who does not listen to its events.
+func TestModelIsOfThisContainerd(t *testing.T) {
+	first := newRig(t, embeddedDaemon(t), "sleep 1000")
+	first.run(t)
+	ours := func(name string) bool {
+		r := rigOn(t, first.daemon, first.Runtime, "sleep 1000", named(name))
+		return parent(t, parent(t, r.run(t).PID)) == os.Getpid()
+	}
+	if !ours("api-node") {
+		t.Error("no model was learnt")
+	}
+	fall(t, first.daemon)
+	rise(t, first)
+	eventually(t, "the daemon answers", func() bool { _, err := first.List(t.Context()); return err == nil })
+	if ours("db-node") {
+		t.Error("the model is of the containerd before")
+	}
+	if !ours("web2-node") {
+		t.Error("no model was learnt anew")
+	}
+}
+
 // TestOwnShimAfterAFailure: a program that is missing leaves no shim, and the next start has one.
 func TestOwnShimAfterAFailure(t *testing.T) {
 	first := newRig(t, embeddedDaemon(t), "sleep 1000")

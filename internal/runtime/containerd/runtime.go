@@ -117,8 +117,8 @@ type Runtime struct {
 	sandboxes memo.Map[string, sandbox.Record]
 	// shims has the addresses of shims by sandbox ID.
 	shims memo.Map[string, shim]
-	// models has, by the runtime's name, how containerd starts shims; nil: so that podrun does not.
-	models  memo.Map[string, *shims.Model]
+	// models has how containerd starts shims; nil: so that podrun does not.
+	models  memo.Map[kind, *shims.Model]
 	nursery *shims.Nursery
 	// manifests has what was read of the revisions' manifests.
 	manifests memo.Map[pod.UID, savedPod]

@@ -44,6 +44,14 @@ type shim struct {
 	refused bool
 }
 
+// kind is what shims are alike by. The containerd of another connection may be another, which starts them otherwise.
+type kind struct {
+	runtime    string
+	connection int64
+}
+
+func (r *Runtime) kindOf(l *launch) kind { return kind{l.handler.name, r.client.Connection()} }
+
 // shimVersion is the oldest protocol of shims that can be shared so.
 const shimVersion = 3
 
@@ -62,7 +70,7 @@ func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 	}
 	// Its last container was removed and it has ended.
 	s.address = ""
-	if s.model, _ = r.models.Get(l.handler.name); s.model != nil {
+	if s.model, _ = r.models.Get(r.kindOf(l)); s.model != nil {
 		s.address = shimProtocol + s.model.Socket(l.group)
 	}
 	return s
@@ -144,14 +152,14 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 		return
 	}
 	r.shims.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
-	if _, known := r.models.Get(l.handler.name); known {
+	if _, known := r.models.Get(r.kindOf(l)); known {
 		return
 	}
 	model, err := shims.ModelOf(parent, r.Address, r.Namespace, l.group, strings.TrimPrefix(address, shimProtocol))
 	if err != nil {
 		r.Log.Debug("containerd starts all shims", "runtime", l.handler.name, "why", err)
 	}
-	r.models.Put(l.handler.name, model)
+	r.models.Put(r.kindOf(l), model)
 }
 
 // endShim ends the shim of a sandbox of which no container is left. As a rule it has ended with the last of them,

@@ -81,7 +81,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 			r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
 			r.shims.Put(s.Sandbox.ID, shim{refused: true})
 			if l.shim.model != nil {
-				r.models.Put(l.handler.name, nil)
+				r.models.Put(r.kindOf(l), nil)
 			}
 			l.shim = shim{}
 			err = r.launch(ctx, l)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -63,30 +64,38 @@ type Client struct {
 	// Transfers says that containerd can fetch images itself.
 	Transfers bool
 
-	namespace string
-	silence   *log.Entry
+	namespace   string
+	silence     *log.Entry
+	connections atomic.Int64
 }
 
 // Connect connects and finds out what this containerd can do. ErrUnavailable: it does not answer.
 func Connect(ctx context.Context, o Options) (*Client, error) {
-	connection, err := client.New(o.Address, client.WithDefaultNamespace(o.Namespace), client.WithDefaultRuntime(o.RuntimeName),
+	c := &Client{Snapshotter: o.Snapshotter, namespace: o.Namespace, silence: silence()}
+	var err error
+	c.Client, err = client.New(o.Address, client.WithDefaultNamespace(o.Namespace), client.WithDefaultRuntime(o.RuntimeName),
 		client.WithExtraDialOpts([]grpc.DialOption{
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
 				MinConnectTimeout: connectTimeout,
 			}),
-			grpc.WithContextDialer(Dial),
+			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				c.connections.Add(1)
+				return Dial(ctx, address)
+			}),
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to containerd at %s: %w", o.Address, err)
 	}
-	c := &Client{Client: connection, Snapshotter: o.Snapshotter, namespace: o.Namespace, silence: silence()}
 	if err := c.detect(c.Context(ctx), o.Address); err != nil {
-		connection.Close()
+		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
+
+// Connection tells one connection from the next: what answers then may be another containerd.
+func (c *Client) Connection() int64 { return c.connections.Load() }
 
 // Dial connects to a socket; it fails at once where nothing listens. containerd's own dialer waits for a socket to appear.
 func Dial(ctx context.Context, address string) (net.Conn, error) {
