@@ -30,12 +30,12 @@ test: ## run all tests; as root also those with real containers
 	@# What is built once for all must not count as a test's time; where it cannot be had, the tests say so.
 	@[ "$$(id -u)" != 0 ] || for kind in stock debian; do scripts/containerd.sh $$kind >/dev/null || true; done
 	@# Real containers on a slow and busy machine take their time.
-	go test -timeout 20m ./...
+	go test -timeout 20m -parallel 6 ./...
 
 # What runs whole containerds is left out: their code, not podrun's, would be what is slowed down.
 race: ## run the tests under the race detector
 	@scripts/deps.sh runc busybox gcc dbus-daemon
-	CGO_ENABLED=1 go test -race $$(go list ./... | grep -vE '/(bench|e2e|embedded|containerd|testcontainerd|testimage|mkimage)$$')
+	CGO_ENABLED=1 go test -p 4 -race $$(go list ./... | grep -vE '/(bench|e2e|embedded|containerd|testcontainerd|testimage|mkimage)$$')
 
 lint: ## check format, vet and golangci-lint
 	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "not gofmt'ed:" $$files; exit 1; }

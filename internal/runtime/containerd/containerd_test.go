@@ -43,7 +43,7 @@ func device(t *testing.T) string {
 func TestConformance(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // mostly they wait, for what Debian's writes
+			t.Parallel()
 			runtimetest.Run(t, func(t *testing.T) runtimetest.Subject {
 				d := start(t)
 				o := options(t, d)

@@ -88,6 +88,7 @@ func (r rig) touch(t *testing.T, pid int, name string) {
 func TestExecOutlivesTheDaemon(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")
 			c := r.run(t)
 			var got bytes.Buffer
@@ -145,6 +146,7 @@ func TestExecOutlivesTheDaemon(t *testing.T) {
 func TestExecWhenTheShimDies(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")
 			c := r.run(t)
 			in, feed := io.Pipe()

@@ -80,6 +80,7 @@ func stored(t *testing.T, d daemon) (whole, begun, leases int) {
 func TestDropFetched(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := start(t)
 			r := connect(t, d)
 			big := make([]byte, 4<<20)

@@ -141,6 +141,7 @@ func TestMarksAreOfABoot(t *testing.T) {
 func TestForgottenByRunc(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := start(t)
 			r := newRig(t, d, "sleep 1000")
 			c := r.run(t)

@@ -53,6 +53,7 @@ func loadFile(t *testing.T, r *containerd.Runtime, path string) []string {
 func TestLoadAndResolve(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := connect(t, start(t))
 			for _, opts := range [][]testimage.Option{nil, {testimage.DockerArchive()}} {
 				got := loadFile(t, r, archive(t, "busybox:1", opts...))
@@ -111,6 +112,7 @@ func TestResolveShortName(t *testing.T) {
 func TestPull(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 			defer server.Close()
 			ref := strings.TrimPrefix(server.URL, "http://") + "/test/busybox:1"
@@ -248,6 +250,7 @@ func TestUserThatIsNotThere(t *testing.T) {
 func TestVolumeOfAnImage(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := start(t)
 			r := connect(t, d)
 			load(t, r)

@@ -59,6 +59,7 @@ func rewritten(t *testing.T, path string, change func(name string, data []byte) 
 func TestLoadBadArchive(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := connect(t, start(t))
 			loadFile(t, r, archive(t, "busybox:1"))
 			before, err := r.ListImages(t.Context())

@@ -21,6 +21,7 @@ import (
 func TestKilledInAnExec(t *testing.T) {
 	for name, start := range daemons {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := start(t)
 			r := newRig(t, d, "sleep 1000")
 			c := r.run(t)

@@ -102,7 +102,10 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"standard input", testStdin},
 		{"standard input from inside", testStdinInside},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, subject{fresh(t), rand.Text()}) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // mostly they wait
+			c.run(t, subject{fresh(t), rand.Text()})
+		})
 	}
 }
 
