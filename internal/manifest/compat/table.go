@@ -105,7 +105,7 @@ var table = map[string]map[string]rule{
 	"TCPSocketAction": {"port": yes(""), "host": yes("")},
 	"GRPCAction":      {"port": yes(""), "service": yes(""), "mode": no()},
 	"SleepAction":     {"seconds": yes("")},
-	"Lifecycle":       {"postStart": yes(""), "preStop": yes(""), "stopSignal": yes("as in Kubernetes with ContainerStopSignals")},
+	"Lifecycle":       {"postStart": yes("as in Kubernetes it may run twice: again if podrun was killed before it was done"), "preStop": yes(""), "stopSignal": yes("as in Kubernetes with ContainerStopSignals")},
 	"LifecycleHandler": {
 		"exec": yes(""), "httpGet": yes(""), "sleep": yes(""),
 		"tcpSocket": never("is not run by Kubernetes either; use exec or httpGet"),
