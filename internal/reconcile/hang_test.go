@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -28,6 +30,45 @@ func (h hung) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// hungFor is a runtime that hangs over making the sandboxes, and over the starts, of some pods.
+type hungFor struct {
+	*fake.Runtime
+	pods map[string]bool
+}
+
+// CreateSandbox implements runtime.Sandboxes.
+func (h hungFor) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+	if h.pods[p.Name] {
+		return hung{h.Runtime, time.Hour}.CreateSandbox(ctx, p, attempt)
+	}
+	return h.Runtime.CreateSandbox(ctx, p, attempt)
+}
+
+// TestHungStartsKeepNoOtherFromStarting: as many pods as may start at once hang, again and again; the others start
+// all the same.
+func TestHungStartsKeepNoOtherFromStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		h := start(t, rt, func(o *reconcile.Options) {
+			o.Sandboxes, o.Parallel = hungFor{rt, map[string]bool{"h0": true, "h1": true}}, 2
+		})
+		defer h.stop()
+		hung := []*v1.Pod{newPod("h0", "h0", v1.RestartPolicyAlways, "a"), newPod("h1", "h1", v1.RestartPolicyAlways, "a")}
+		h.want(hung...)
+		h.want(append(hung, web())...)
+		after(15 * time.Second)
+		h.wantLiving("u1-a-0")
+		// In the midst of their next tries too.
+		after(runtime.Timeout)
+		if why := h.board.get("h0").Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(why, "not done within 2m0s") {
+			t.Errorf("what hangs says %q", why)
+		}
+		h.rt.Exit("u1-a-0", 1)
+		after(15 * time.Second)
+		h.wantLiving("u1-a-1")
+	})
 }
 
 // TestStopWhileTheRuntimeHangs: when podrun is told to stop, what was begun is brought to its end, but not waited

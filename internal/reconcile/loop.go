@@ -2,8 +2,10 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -189,15 +191,25 @@ func newSlots(n int) slots {
 	return slots{make: make(chan struct{}, n), clear: make(chan struct{}, n)}
 }
 
-// within calls f while holding one of the slots, for as long as a mutation may take.
+// longestSlot is how long a mutation keeps its slot. What takes longer does not work, it waits: for a shim or a mount
+// that hangs, as a rule, and a few of those would keep every other pod from starting.
+const longestSlot = 10 * time.Second
+
+// within calls f, for as long as a mutation may take, and holds one of the slots as long as it is likely to work.
 func within(ctx context.Context, slot chan struct{}, f func(context.Context) error) error {
 	select {
 	case slot <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-slot }()
+	free := sync.OnceFunc(func() { <-slot })
+	defer free()
+	defer time.AfterFunc(longestSlot, free).Stop()
 	ctx, cancel := context.WithTimeout(ctx, runtime.Timeout)
 	defer cancel()
-	return f(ctx)
+	err := f(ctx)
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
+		err = fmt.Errorf("not done within %s: %w", runtime.Timeout, err)
+	}
+	return err
 }
