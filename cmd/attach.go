@@ -35,7 +35,7 @@ func (a *app) attachCommand() *cobra.Command {
 			"container that says tty: true, keys and the terminal's size go to the container; the detach keys leave it.\n\n" +
 			"To run a shell beside what a container runs use podrun exec -it.",
 		Example: "  podrun attach web\n  podrun attach -it console -c app\n  podrun attach -i load < data.sql",
-		Args:    arguments(cobra.ExactArgs(1)),
+		Args:    takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := detachKeys(f.detachKeys)
 			if err != nil {

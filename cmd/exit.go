@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 
@@ -48,6 +49,28 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return usage(c, err)
 		}
 		return nil
+	}
+}
+
+// many is for takes: as many arguments as one likes.
+const many = math.MaxInt
+
+// takes checks how many arguments a command is given.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		synopsis := strings.TrimSuffix(c.CommandPath(), c.Name()) + c.Use
+		switch {
+		case len(args) < least:
+			return usage(c, fmt.Errorf("an argument is missing: %s", synopsis))
+		case len(args) <= most:
+			return nil
+		case c.HasSubCommands():
+			return usage(c, fmt.Errorf("unknown command %q for %q", args[most], c.CommandPath()))
+		case most == 0:
+			return usage(c, fmt.Errorf("unexpected argument %q: %s takes none", args[0], c.CommandPath()))
+		default:
+			return usage(c, fmt.Errorf("unexpected argument %q: %s", args[most], synopsis))
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func (a *app) onceCommand() *cobra.Command {
 			"restartPolicy Always, are ready. Should one of them fail, it is not started.",
 		Example: "  # a job from standard input, with its whole output\n  podrun once --manifests - --logs all <job.yaml\n\n" +
 			"  # in CI: at most ten minutes, a JUnit report, nothing left behind\n  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
-		Args: arguments(cobra.NoArgs),
+		Args: takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, &f) },
 	}
 	f.run.add(c.Flags())

@@ -130,7 +130,7 @@ func (a *app) root() *cobra.Command {
 		Example: "  # keep a machine's pods running\n  podrun serve --manifests /etc/pods\n\n" +
 			"  # run a job and exit with its result\n  podrun once --manifests job.yaml\n\n" +
 			"  # see them\n  podrun get pods",
-		Args:              arguments(cobra.NoArgs),
+		Args:              takes(0, 0),
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,

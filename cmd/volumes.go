@@ -20,7 +20,7 @@ func (a *app) volumesCommand() *cobra.Command {
 		Long: "volumes are what a pod's persistentVolumeClaims stand for: directories that outlive the pod.\n" +
 			"podrun get volumes lists them.",
 		Example: "  podrun get volumes -A\n  podrun volumes rm data",
-		Args:    arguments(cobra.NoArgs),
+		Args:    takes(0, 0),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var namespace string
@@ -29,7 +29,7 @@ func (a *app) volumesCommand() *cobra.Command {
 		Short:   "Remove volumes with all that is in them",
 		Long:    "rm removes volumes with all that is in them. One that a pod has is not removed.",
 		Example: "  podrun volumes rm data -n default",
-		Args:    arguments(cobra.MinimumNArgs(1)),
+		Args:    takes(1, many),
 		RunE: func(c *cobra.Command, names []string) error {
 			if err := needRoot(c); err != nil {
 				return err

@@ -28,7 +28,7 @@ func (a *app) waitCommand() *cobra.Command {
 			"  delete                       the pod is gone",
 		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
 			"  podrun wait web db --for=delete",
-		Args: arguments(cobra.MinimumNArgs(1)),
+		Args: takes(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
 			is, err := waitedFor(what)
 			switch {
