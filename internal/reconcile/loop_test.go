@@ -67,31 +67,42 @@ func (e *events) take() string {
 type board struct {
 	mu   sync.Mutex
 	pods map[pod.Key]*v1.Pod
+	deaf error // what all of its methods fail with, without effect
+}
+
+func (b *board) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.deaf = err
 }
 
 func (b *board) Publish(p *v1.Pod, _ bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pods[pod.KeyOf(p)] = p
-	return nil
+	if b.deaf == nil {
+		b.pods[pod.KeyOf(p)] = p
+	}
+	return b.deaf
 }
 
 func (b *board) Leaving(key pod.Key, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.pods[key]; p != nil {
+	if p := b.pods[key]; p != nil && b.deaf == nil {
 		p = p.DeepCopy()
 		p.DeletionTimestamp = &metav1.Time{Time: now}
 		b.pods[key] = p
 	}
-	return nil
+	return b.deaf
 }
 
 func (b *board) Gone(key pod.Key) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.pods, key)
-	return nil
+	if b.deaf == nil {
+		delete(b.pods, key)
+	}
+	return b.deaf
 }
 
 func (b *board) get(name string) *v1.Pod {

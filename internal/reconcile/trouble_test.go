@@ -81,3 +81,40 @@ normal Created web/a: Created container a
 normal Started web/a: Started container a`)
 	})
 }
+
+// TestStatusIsWrittenLater: a status that cannot be written, as on a full disk, is written when it can be, though nothing
+// happens to the pod any more; and a pod's last one goes with it. The log tells it once.
+func TestStatusIsWrittenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
+		var said bytes.Buffer
+		h := start(t, rt, func(o *reconcile.Options) { o.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+		h.want(web())
+		h.wantLiving("u1-a-0")
+		full := errors.New("no space left on device")
+		h.board.fail(full)
+		rt.Exit("u1-a-0", 1)
+		after(time.Minute)
+		h.wantLiving("u1-a-1")
+		if n := h.board.get("web").Status.ContainerStatuses[0].RestartCount; n != 0 {
+			t.Fatalf("%d restarts are shown, which could not be written", n)
+		}
+		h.board.fail(nil)
+		after(time.Minute)
+		if n := h.board.get("web").Status.ContainerStatuses[0].RestartCount; n != 1 {
+			t.Errorf("%d restarts are shown a minute after there was space", n)
+		}
+		h.board.fail(full)
+		h.want()
+		after(time.Minute)
+		h.board.fail(nil)
+		after(time.Minute)
+		if p := h.board.get("web"); p != nil {
+			t.Errorf("a pod that is gone is shown as %+v", p.Status)
+		}
+		h.stop()
+		if n := strings.Count(said.String(), "status not written"); n != 2 {
+			t.Errorf("it was said %d times:\n%s", n, said.String())
+		}
+	})
+}

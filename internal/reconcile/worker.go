@@ -68,12 +68,13 @@ type worker struct {
 	trouble   int            // failed rounds in a row
 	said      string         // the last trouble that was logged
 	told      told           // what the last events of their kind were
+	unheard   bool           // how the pod is could not be published
 }
 
 const (
 	firstTrouble   = 500 * time.Millisecond
 	longestTrouble = 30 * time.Second
-	// refreshAgain is when volumes that could not be brought up to date are tried again.
+	// refreshAgain is when volumes and statuses that could not be brought up to date are tried again.
 	refreshAgain = time.Second
 )
 
@@ -199,13 +200,13 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble, w.said = 0, ""
-			if w.stale {
+			if w.stale || w.unheard {
 				p.Wake = sooner(p.Wake, refreshAgain)
 			}
 			if !p.Completed {
 				p.Wake = sooner(p.Wake, w.measureAgain())
 			}
-			return p.Wake, p.Gone
+			return p.Wake, p.Gone && !w.unheard
 		}
 		var err error
 		if look, err = w.perform(ctx, seen, p.Actions); err != nil {
@@ -268,8 +269,8 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 		w.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
 	case w.pod == nil && !w.leaving && (len(p.Actions) > 0 || w.ending(seen)):
-		w.leaving = true
 		err = w.o.Publisher.Leaving(w.key, time.Now())
+		w.leaving = err == nil
 	case w.pod != nil && (resting || w.shown != w.pod):
 		// What is between two states of rest is not worth a file each.
 		w.shown, w.leaving = w.pod, false
@@ -288,7 +289,10 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
-	if err != nil {
+	if w.unheard = err != nil; !w.unheard {
+		w.told.unheard = ""
+	} else if err.Error() != w.told.unheard { // it is tried again and again
+		w.told.unheard = err.Error()
 		w.log.Error("status not written", "why", err)
 	}
 }
