@@ -190,6 +190,8 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 		return usage(c, err)
 	case errors.As(err, &bad):
 		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
+	case errors.Is(err, agent.ErrEnding):
+		return &failure{code: exitFailed, err: err, hint: "wait until it is done, or interrupt it"}
 	case errors.Is(err, agent.ErrServing):
 		return &failure{code: exitFailed, err: err, hint: "stop it first, or give this one its own --run-dir and --root-dir"}
 	}

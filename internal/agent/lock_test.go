@@ -15,17 +15,20 @@ import (
 func TestLockServe(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Run: t.TempDir()}
-	unlock, err := lockServe(dirs)
+	unlock, err := lockServe(dirs, ownerServe)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockServe(dirs); !errors.Is(err, ErrServing) {
+	if _, err := lockServe(dirs, ownerDown); !errors.Is(err, ErrServing) {
 		t.Errorf("locked twice: %v", err)
 	}
 	time.AfterFunc(100*time.Millisecond, unlock)
-	unlock, err = lockServe(dirs)
+	unlock, err = lockServe(dirs, ownerDown)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := lockServe(dirs, ownerServe); !errors.Is(err, ErrEnding) {
+		t.Errorf("locked beside a down: %v", err)
 	}
 	unlock()
 	if fd, err := unix.Open(filepath.Join(dirs.Run, "serve.lock"), unix.O_RDWR, 0); err != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,8 +24,14 @@ const (
 	ownerOnce  = "once"
 )
 
-// ErrServing says that another podrun serve works on the same run directory.
-var ErrServing = errors.New("podrun serve is running")
+// ownerDown owns no pods, but the run directory for as long as it ends some.
+const ownerDown = "down"
+
+// ErrServing says that another podrun serve works on the same run directory, ErrEnding that a podrun down does.
+var (
+	ErrServing = errors.New("podrun serve is running")
+	ErrEnding  = errors.New("podrun down is at work")
+)
 
 // Serve keeps the pods of all sources running until ctx ends. They run on afterwards, unless stopPods.
 func Serve(ctx context.Context, o Options, stopPods bool) error {
@@ -32,7 +39,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 	if _, err := o.sources(cache, nil); err != nil { // before anything is started
 		return err
 	}
-	unlock, err := lockServe(o.Dirs)
+	unlock, err := lockServe(o.Dirs, ownerServe)
 	if err != nil {
 		return err
 	}
@@ -121,9 +128,9 @@ func (h *house) beside(ctx context.Context, d *desk, running *sync.WaitGroup) {
 // until it becomes another program.
 const forkTime = time.Second
 
-// lockServe lets one serve at a time work on a run directory. The kernel drops the lock of a process
-// that was killed.
-func lockServe(dirs layout.Dirs) (unlock func(), err error) {
+// lockServe lets one serve or down at a time work on a run directory; the lock's file says which. The kernel drops
+// the lock of a process that was killed.
+func lockServe(dirs layout.Dirs, who string) (unlock func(), err error) {
 	path := filepath.Join(dirs.Run, "serve.lock")
 	if err := os.MkdirAll(dirs.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("making the run directory: %w", err)
@@ -138,11 +145,23 @@ func lockServe(dirs layout.Dirs) (unlock func(), err error) {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err != nil {
-		f.Close()
+		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w on %s", ErrServing, dirs.Run)
+			return nil, fmt.Errorf("%w on %s", holder(f), dirs.Run)
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteString(who) // where it cannot be said, as on a full disk, it is taken for a serve's
+	}
 	return func() { f.Close() }, nil
+}
+
+// holder says who has the lock.
+func holder(lock io.ReaderAt) error {
+	text := make([]byte, len(ownerDown))
+	if n, _ := lock.ReadAt(text, 0); string(text[:n]) == ownerDown {
+		return ErrEnding
+	}
+	return ErrServing
 }
