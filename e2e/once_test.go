@@ -279,3 +279,28 @@ func TestOnceInterruptedTwice(t *testing.T) {
 	}
 	n.gone("deaf-n")
 }
+
+// TestOnceTwiceAtOnce: of two that run the same job at the same time one starts it, and both have its result.
+func TestOnceTwiceAtOnce(t *testing.T) {
+	n := newNode(t)
+	dir := n.path("shared")
+	must(t, os.Mkdir(dir, 0o777))
+	job := manifest("job", "Never", "mkdir /shared/alone || touch /shared/not-alone; sleep 1; rmdir /shared/alone",
+		"volumes: [{name: shared, hostPath: {path: "+dir+"}}]") + "    volumeMounts: [{name: shared, mountPath: /shared}]\n"
+	for range 4 {
+		var both [2]*exec.Cmd
+		for i := range both {
+			both[i] = n.command(context.Background(), "once", "--manifests=-", "--node-name=n")
+			both[i].Stdin, both[i].Stderr = strings.NewReader(job), n.log
+			must(t, both[i].Start())
+		}
+		for _, cmd := range both {
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "not-alone")); !errors.Is(err, os.ErrNotExist) {
+			t.Fatal("the job ran twice at the same time", err)
+		}
+	}
+}

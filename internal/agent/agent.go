@@ -155,7 +155,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h.halt = make(chan reconcile.Halt)
 	h.loop = reconcile.Options{
 		Halt:   h.halt,
-		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r,
+		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Turns: turns{o.Dirs, o.Log},
 		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names}, Events: h.events,
 		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
 	}

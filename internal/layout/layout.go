@@ -160,6 +160,14 @@ func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
 // CNICache is where CNI's own library keeps what the plugins answered.
 func (d Dirs) CNICache() string { return filepath.Join(d.CNI(), "cache") }
 
+// Turns is the directory of the files by which podruns take turns at pods.
+func (d Dirs) Turns() string { return filepath.Join(d.Run, "turns") }
+
+// Turn is the file of the turns at a pod.
+func (d Dirs) Turn(key pod.Key) string {
+	return filepath.Join(d.Turns(), key.Namespace+"_"+key.Name)
+}
+
 // Statuses is the directory of the status files.
 func (d Dirs) Statuses() string { return filepath.Join(d.Run, "status") }
 

@@ -99,6 +99,7 @@ type Options struct {
 	Containers runtime.Containers
 	Images     runtime.Images
 	Data       runtime.Data
+	Turns      Turns // nil: no other podrun is at these pods
 	Volumes    Volumes
 	// Disk is asked about pods with limits of it only.
 	Disk      Disk

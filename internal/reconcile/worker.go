@@ -69,6 +69,7 @@ type worker struct {
 	said      string         // the last trouble that was logged
 	told      told           // what the last events of their kind were
 	unheard   bool           // how the pod is could not be published
+	turns     int64          // how far they were when the pod was looked at
 }
 
 const (
@@ -177,7 +178,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 	for ctx.Err() == nil {
 		if look {
 			var err error
-			if seen, err = w.o.Looker.Look(ctx, w.key); err != nil {
+			if seen, err = w.look(ctx); err != nil {
 				return w.troubled(err), false
 			}
 		}
@@ -209,7 +210,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			return p.Wake, p.Gone && !w.unheard
 		}
 		var err error
-		if look, err = w.perform(ctx, seen, p.Actions); err != nil {
+		if look, err = w.inTurn(ctx, seen, p.Actions); err != nil {
 			w.publish(seen, p, true)
 			return w.troubled(err), false
 		}
@@ -268,6 +269,9 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 	case p.Gone:
 		w.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
+		if w.o.Turns != nil {
+			w.o.Turns.Forget(w.key)
+		}
 	case w.pod == nil && !w.leaving && (len(p.Actions) > 0 || w.ending(seen)):
 		err = w.o.Publisher.Leaving(w.key, time.Now())
 		w.leaving = err == nil
