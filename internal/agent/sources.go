@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/httpsource"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
@@ -29,7 +30,7 @@ type SourceOptions struct {
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
 	Policy *validate.Policy
-	// URL serves manifests; empty: none does. What is said of the fields below in manifest.HTTPOptions
+	// URL serves manifests; empty: none does. What is said of the fields below in httpsource.Options
 	// holds here.
 	URL                       string
 	URLHeaders                []string
@@ -71,7 +72,7 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		}))
 	}
 	if s.URL != "" {
-		h, err := manifest.NewHTTP(manifest.HTTPOptions{
+		h, err := httpsource.New(httpsource.Options{
 			URL: s.URL, Headers: s.URLHeaders, CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
 			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Log: o.Log,
 		})
@@ -111,7 +112,7 @@ func prune(cache, url string, log *slog.Logger) {
 	if url != "" {
 		used = append(used, url)
 	}
-	if err := manifest.PruneCache(cache, used...); err != nil {
+	if err := httpsource.PruneCache(cache, used...); err != nil {
 		log.Warn("what other URLs served is still on disk", "why", err)
 	}
 }

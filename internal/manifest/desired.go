@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -53,6 +54,43 @@ type Problem struct {
 	// wanted. Otherwise a pod that is not among the wanted ones has left by a good edit.
 	Blind bool
 	Err   error
+}
+
+// Problems makes one Problem for each pod that an error concerns, and one for what cannot be told.
+func Problems(origin Origin, blind bool, err error) []Problem {
+	var invalid *InvalidError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &invalid):
+		return []Problem{{Origin: origin, Blind: blind, Err: err}}
+	}
+	var keys []pod.Key
+	byKey := map[pod.Key][]FieldError{}
+	for _, e := range invalid.Errors {
+		if byKey[e.Key] == nil {
+			keys = append(keys, e.Key)
+		}
+		byKey[e.Key] = append(byKey[e.Key], e)
+	}
+	var all []Problem
+	for _, key := range keys {
+		all = append(all, Problem{Origin: origin, Key: key, Blind: blind, Err: &InvalidError{Errors: byKey[key]}})
+	}
+	return all
+}
+
+// MarkSeen notes on pods when their revision was first read: before if it is among those.
+func MarkSeen(pods, before []*v1.Pod, now time.Time) {
+	for i, p := range pods {
+		p.Annotations[AnnotationSeen] = now.Format(time.RFC3339)
+		for _, old := range before {
+			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace &&
+				old.Annotations[AnnotationHash] == p.Annotations[AnnotationHash] {
+				pods[i] = old
+			}
+		}
+	}
 }
 
 // Snapshot is all that one source wants at a moment. Nobody changes the pods in it.

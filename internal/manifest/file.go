@@ -220,8 +220,8 @@ func NewStdin(r io.Reader, o LoadOptions) *Text {
 		return &Text{Snapshot{Source: Stdin, Err: err}}
 	}
 	loaded, err := Load(data, o)
-	seen(loaded.Pods, nil, time.Now())
-	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: problems(origin, true, err)}}
+	MarkSeen(loaded.Pods, nil, time.Now())
+	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: Problems(origin, true, err)}}
 }
 
 // Name is "-".

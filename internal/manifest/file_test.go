@@ -368,9 +368,9 @@ func TestSeenStaysWithARevision(t *testing.T) {
 		return loaded.Pods
 	}
 	before := read()
-	seen(before, nil, time.Unix(1, 0))
+	MarkSeen(before, nil, time.Unix(1, 0))
 	now := read()
-	seen(now, before, time.Unix(2, 0))
+	MarkSeen(now, before, time.Unix(2, 0))
 	if !slices.Equal(before, now) {
 		t.Error("the revision was seen anew")
 	}

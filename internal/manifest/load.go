@@ -135,11 +135,11 @@ func (l *loader) document(d *document.Document) {
 		l.failAt(o, "", "is not an object with apiVersion and kind", pod.Key{})
 		return
 	}
-	switch kind, ok := l.kind(o, "Pod", "PodList", "List", kindConfigMap, kindSecret); {
+	switch kind, ok := l.kind(o, "Pod", "PodList", "List", KindConfigMap, KindSecret); {
 	case !ok:
 	case kind == "Pod":
 		l.pod(o)
-	case kind == kindConfigMap || kind == kindSecret:
+	case kind == KindConfigMap || kind == KindSecret:
 		l.object(o, kind)
 	default:
 		l.list(o, kind)
@@ -199,7 +199,7 @@ func (l *loader) list(o object, kind string) {
 		}
 		kinds := []string{"Pod"}
 		if kind == "List" {
-			kinds = []string{"Pod", kindConfigMap, kindSecret}
+			kinds = []string{"Pod", KindConfigMap, KindSecret}
 		}
 		switch kind, ok := l.kind(one, kinds...); {
 		case !ok:

@@ -19,8 +19,8 @@ import (
 
 // The kinds of objects that pods refer to.
 const (
-	kindConfigMap = "ConfigMap"
-	kindSecret    = "Secret"
+	KindConfigMap = "ConfigMap"
+	KindSecret    = "Secret"
 )
 
 // Object is a ConfigMap or a Secret; the other one is nil.
@@ -33,9 +33,9 @@ type Object struct {
 // kind is the object's, and key its name.
 func (o Object) kind() string {
 	if o.Secret != nil {
-		return kindSecret
+		return KindSecret
 	}
-	return kindConfigMap
+	return KindConfigMap
 }
 
 func (o Object) key() pod.Key {
@@ -47,7 +47,7 @@ func (o Object) key() pod.Key {
 
 // object reads a ConfigMap or a Secret. What is wrong with a Secret is told without its values.
 func (l *loader) object(o object, kind string) {
-	secret := kind == kindSecret
+	secret := kind == KindSecret
 	t := reflect.TypeFor[v1.ConfigMap]()
 	if secret {
 		t = reflect.TypeFor[v1.Secret]()

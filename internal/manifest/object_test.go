@@ -3,7 +3,6 @@ package manifest
 import (
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -138,36 +137,5 @@ func TestMissing(t *testing.T) {
 	d := merge(said(t, "/f", rollPod))
 	if got := d.Missing(d.Pods[key]); len(got) != 1 || got[0] != (Ref{Kind: "ConfigMap", Name: "m"}) {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestNoSecretInTheCache(t *testing.T) {
-	t.Parallel()
-	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: w0rd}\n"
-	for name, body := range map[string]string{
-		"documents": configMap("a") + "\n" + secret + "---" + rollPod,
-		"a List": "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(secret), "\n", "\n  ") + "\n" +
-			"- " + strings.ReplaceAll(strings.TrimSpace(rollPod), "\n", "\n  ") + "\n",
-		"a Secret alone": secret,
-	} {
-		s := standing{url: "http://h/", shown: "http://h/", node: "node1"}
-		s.hear(answer{status: 200, body: []byte(body), marks: marks{ETag: "x"}}, time.Now())
-		if s.err != nil {
-			t.Fatalf("%s: %v", name, s.err)
-		}
-		k := keep(s.good)
-		if strings.Contains(string(k.Body), "w0rd") || k.marks != (marks{}) {
-			t.Errorf("%s: kept %s, %+v", name, k.Body, k.marks)
-		}
-		again := standing{url: s.url, shown: s.shown, node: s.node}
-		again.hear(answer{status: 200, body: k.Body}, time.Now())
-		if again.err != nil || len(again.good.Pods) != len(s.good.Pods) {
-			t.Fatalf("%s: %v", name, again.err)
-		}
-		for i, p := range again.good.Pods {
-			if p.UID != s.good.Pods[i].UID || !SameRun(p, s.good.Pods[i]) {
-				t.Errorf("%s: another pod comes out of the cache", name)
-			}
-		}
 	}
 }

@@ -24,7 +24,7 @@ func newPlace(o FileOptions, path string) place {
 	if o.PlaceDir == "" {
 		return place{}
 	}
-	return place{file: filepath.Join(o.PlaceDir, digest([]byte(path))+".place"), readOnly: o.PlaceReadOnly}
+	return place{file: filepath.Join(o.PlaceDir, Digest([]byte(path))+".place"), readOnly: o.PlaceReadOnly}
 }
 
 // read finds out what is kept. What a loss of power left of it is nothing.

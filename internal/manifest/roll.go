@@ -38,37 +38,37 @@ func Refs(p *v1.Pod) []Ref {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		for _, from := range c.EnvFrom {
 			if r := from.ConfigMapRef; r != nil {
-				add(kindConfigMap, r.Name, r.Optional)
+				add(KindConfigMap, r.Name, r.Optional)
 			}
 			if r := from.SecretRef; r != nil {
-				add(kindSecret, r.Name, r.Optional)
+				add(KindSecret, r.Name, r.Optional)
 			}
 		}
 		for _, e := range c.Env {
 			if e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
-				add(kindConfigMap, e.ValueFrom.ConfigMapKeyRef.Name, e.ValueFrom.ConfigMapKeyRef.Optional)
+				add(KindConfigMap, e.ValueFrom.ConfigMapKeyRef.Name, e.ValueFrom.ConfigMapKeyRef.Optional)
 			}
 			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
-				add(kindSecret, e.ValueFrom.SecretKeyRef.Name, e.ValueFrom.SecretKeyRef.Optional)
+				add(KindSecret, e.ValueFrom.SecretKeyRef.Name, e.ValueFrom.SecretKeyRef.Optional)
 			}
 		}
 	}
 	for _, v := range p.Spec.Volumes {
 		if v.ConfigMap != nil {
-			add(kindConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
+			add(KindConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
 		}
 		if v.Secret != nil {
-			add(kindSecret, v.Secret.SecretName, v.Secret.Optional)
+			add(KindSecret, v.Secret.SecretName, v.Secret.Optional)
 		}
 		if v.Projected == nil {
 			continue
 		}
 		for _, s := range v.Projected.Sources {
 			if s.ConfigMap != nil {
-				add(kindConfigMap, s.ConfigMap.Name, s.ConfigMap.Optional)
+				add(KindConfigMap, s.ConfigMap.Name, s.ConfigMap.Optional)
 			}
 			if s.Secret != nil {
-				add(kindSecret, s.Secret.Name, s.Secret.Optional)
+				add(KindSecret, s.Secret.Name, s.Secret.Optional)
 			}
 		}
 	}
@@ -93,14 +93,14 @@ func content(all pod.Objects, namespace string, r Ref) map[string]any {
 	key := pod.Key{Namespace: namespace, Name: r.Name}
 	data := map[string]any{}
 	switch m, s := all.ConfigMaps[key], all.Secrets[key]; {
-	case r.Kind == kindConfigMap && m != nil:
+	case r.Kind == KindConfigMap && m != nil:
 		for name, value := range m.Data {
 			data[name] = value
 		}
 		for name, value := range m.BinaryData {
 			data[name] = string(value)
 		}
-	case r.Kind == kindSecret && s != nil:
+	case r.Kind == KindSecret && s != nil:
 		for name, value := range s.Data {
 			data[name] = string(value)
 		}
@@ -130,10 +130,10 @@ func (w Word) markConfig(d *Desired) {
 			all = append(all, one)
 		}
 		marked := p.DeepCopy()
-		hash := digest(document.Canonical(all))
+		hash := Digest(document.Canonical(all))
 		marked.Annotations[AnnotationConfig] = hash
 		if regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(string(p.UID)) { // else the manifest gives it
-			marked.UID = pod.UID(digest([]byte(p.UID), "\nconfig:", hash))
+			marked.UID = pod.UID(Digest([]byte(p.UID), "\nconfig:", hash))
 		}
 		d.Pods[key] = marked
 	}

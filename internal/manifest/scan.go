@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest/validate"
-	"podrun.io/podrun/internal/pod"
 )
 
 // scanner reads a directory's manifests, or one file, again and again, and remembers the last good
@@ -239,15 +238,15 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 	if print.fresh() {
 		result.again = freshness
 	}
-	same := digest(data) == e.hash && !e.print.at.IsZero()
+	same := Digest(data) == e.hash && !e.print.at.IsZero()
 	e.busy, e.looks, e.print = time.Time{}, 0, print
 	if same {
 		return result
 	}
-	e.hash = digest(data)
+	e.hash = Digest(data)
 	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
 	if e.err = err; err == nil {
-		seen(loaded.Pods, e.pods, now)
+		MarkSeen(loaded.Pods, e.pods, now)
 		e.pods, e.objects, e.good = loaded.Pods, loaded.Objects, true
 	}
 	result.changed = true
@@ -313,46 +312,9 @@ func (s *scanner) snapshot() Snapshot {
 			// What ran from here before podrun started must not be taken for unwanted.
 			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
 		}
-		snap.Problems = append(snap.Problems, problems(Origin{Source: SourceFile, Path: path}, e.first && !e.good, err)...)
+		snap.Problems = append(snap.Problems, Problems(Origin{Source: SourceFile, Path: path}, e.first && !e.good, err)...)
 	}
 	return snap
-}
-
-// problems makes one Problem for each pod that an error concerns, and one for what cannot be told.
-func problems(origin Origin, blind bool, err error) []Problem {
-	var invalid *InvalidError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &invalid):
-		return []Problem{{Origin: origin, Blind: blind, Err: err}}
-	}
-	var keys []pod.Key
-	byKey := map[pod.Key][]FieldError{}
-	for _, e := range invalid.Errors {
-		if byKey[e.Key] == nil {
-			keys = append(keys, e.Key)
-		}
-		byKey[e.Key] = append(byKey[e.Key], e)
-	}
-	var all []Problem
-	for _, key := range keys {
-		all = append(all, Problem{Origin: origin, Key: key, Blind: blind, Err: &InvalidError{Errors: byKey[key]}})
-	}
-	return all
-}
-
-// seen notes on pods when their revision was first read: before if it is among those.
-func seen(pods, before []*v1.Pod, now time.Time) {
-	for i, p := range pods {
-		p.Annotations[AnnotationSeen] = now.Format(time.RFC3339)
-		for _, old := range before {
-			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace &&
-				old.Annotations[AnnotationHash] == p.Annotations[AnnotationHash] {
-				pods[i] = old
-			}
-		}
-	}
 }
 
 // places are the directories to watch: where the manifests are, where links among them lead, and, for a

@@ -26,7 +26,7 @@ func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
-	p.Annotations[AnnotationHash] = digest(written)
+	p.Annotations[AnnotationHash] = Digest(written)
 	p.Annotations[AnnotationSource] = o.Origin.Source
 	p.Annotations[AnnotationManifest] = o.Origin.Path
 	if o.Origin.Source == SourceFile {
@@ -48,12 +48,12 @@ func uid(written []byte, o LoadOptions) types.UID {
 	if o.Origin.Source == SourceHTTP {
 		place = "\nurl:"
 	}
-	return types.UID(digest(written, "\nhost:", o.NodeName, place, o.Origin.Path))
+	return types.UID(Digest(written, "\nhost:", o.NodeName, place, o.Origin.Path))
 }
 
-// digest is 128 bits of SHA-256, in hexadecimal. For the content alone it is the config.hash, so that a
+// Digest is 128 bits of SHA-256, in hexadecimal. For the content alone it is the config.hash, so that a
 // file that is renamed keeps it.
-func digest(written []byte, more ...string) string {
+func Digest(written []byte, more ...string) string {
 	h := sha256.New()
 	h.Write(written)
 	for _, s := range more {

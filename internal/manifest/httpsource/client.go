@@ -1,4 +1,4 @@
-package manifest
+package httpsource
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/document"
 )
 
@@ -24,8 +25,8 @@ const (
 	maxDiscarded = 64 << 10
 )
 
-// httpClient asks for one URL. It judges nothing but whether an answer is whole.
-type httpClient struct {
+// client asks for one URL. It judges nothing but whether an answer is whole.
+type client struct {
 	url *url.URL // without user and password
 	// header is the user's, with the URL's credentials; it is for the URL's own host only and is never
 	// shown.
@@ -33,18 +34,18 @@ type httpClient struct {
 	dialer *dialer
 }
 
-// newHTTPClient takes credentials out of the URL.
-func newHTTPClient(u url.URL, header http.Header, d *dialer) *httpClient {
+// newClient takes credentials out of the URL.
+func newClient(u url.URL, header http.Header, d *dialer) *client {
 	if u.User != nil && header.Get("Authorization") == "" {
 		password, _ := u.User.Password()
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
 	}
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
-	return &httpClient{url: &u, header: header, dialer: d}
+	return &client{url: &u, header: header, dialer: d}
 }
 
 // get asks once, for changes only if m has marks.
-func (c *httpClient) get(ctx context.Context, m marks) answer {
+func (c *client) get(ctx context.Context, m marks) answer {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	transport, err := c.dialer.transport()
@@ -71,7 +72,7 @@ func (c *httpClient) get(ctx context.Context, m marks) answer {
 }
 
 // dress sets a request's headers; home says whether it goes to the URL's own host.
-func (c *httpClient) dress(req *http.Request, m marks, home bool) {
+func (c *client) dress(req *http.Request, m marks, home bool) {
 	for name, values := range c.header {
 		switch {
 		case !home:
@@ -88,7 +89,7 @@ func (c *httpClient) dress(req *http.Request, m marks, home bool) {
 	req.Header.Del("Referer") // it may have secrets in its query
 	req.Header.Del("If-None-Match")
 	req.Header.Del("If-Modified-Since")
-	if m.At != digest([]byte(req.URL.String())) {
+	if m.At != manifest.Digest([]byte(req.URL.String())) {
 		return
 	}
 	if m.ETag != "" {
@@ -100,7 +101,7 @@ func (c *httpClient) dress(req *http.Request, m marks, home bool) {
 }
 
 // follow decides on a redirect.
-func (c *httpClient) follow(req *http.Request, via []*http.Request, m marks) error {
+func (c *client) follow(req *http.Request, via []*http.Request, m marks) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("redirects more than %d times", maxRedirects)
 	}
@@ -132,7 +133,7 @@ func sameHost(a, b *url.URL) bool {
 }
 
 // read takes in an answer.
-func (c *httpClient) read(resp *http.Response) answer {
+func (c *client) read(resp *http.Response) answer {
 	now := time.Now()
 	h := resp.Header
 	asked := resp.Request.Header
@@ -153,7 +154,7 @@ func (c *httpClient) read(resp *http.Response) answer {
 		a.err = tooLong
 		return a
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRead))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, document.MaxSize+1))
 	switch {
 	case err != nil:
 		a.err = c.reason(err)
@@ -168,7 +169,7 @@ func (c *httpClient) read(resp *http.Response) answer {
 // marksOf are an answer's. A body that was changed in the very second that it was served in may change
 // again without a trace in its date, or in an entity tag that is made from it.
 func marksOf(h http.Header, at *url.URL, now time.Time) marks {
-	m := marks{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified"), At: digest([]byte(at.String()))}
+	m := marks{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified"), At: manifest.Digest([]byte(at.String()))}
 	if m.LastModified == "" {
 		return m
 	}
@@ -182,7 +183,7 @@ func marksOf(h http.Header, at *url.URL, now time.Time) marks {
 }
 
 // reason says what went wrong with a request, the same each time, and without the URL's secrets.
-func (c *httpClient) reason(err error) error {
+func (c *client) reason(err error) error {
 	var inURL *url.Error
 	for errors.As(err, &inURL) {
 		err = inURL.Err

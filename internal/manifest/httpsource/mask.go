@@ -1,4 +1,4 @@
-package manifest
+package httpsource
 
 import (
 	"net/url"

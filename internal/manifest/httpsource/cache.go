@@ -1,4 +1,4 @@
-package manifest
+package httpsource
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/document"
 )
 
@@ -34,7 +35,7 @@ type kept struct {
 // keep is what is kept of a good answer. Without its Secrets it is another: the next answer must come whole.
 func keep(good *goodSet) kept {
 	k := kept{marks: good.marks, Read: good.read, Body: good.body}
-	if slices.ContainsFunc(good.Objects, func(o Object) bool { return o.Secret != nil }) {
+	if slices.ContainsFunc(good.Objects, func(o manifest.Object) bool { return o.Secret != nil }) {
 		k.marks, k.Body = marks{}, withoutSecrets(good.body)
 	}
 	return k
@@ -44,7 +45,7 @@ func keep(good *goodSet) kept {
 func withoutSecrets(body []byte) []byte {
 	isSecret := func(value any) bool {
 		object, _ := value.(map[string]any)
-		return object["kind"] == kindSecret
+		return object["kind"] == manifest.KindSecret
 	}
 	docs, _ := document.Parse(body)
 	var out []byte
@@ -118,7 +119,7 @@ func PruneCache(dir string, urls ...string) error {
 	}
 	keep := map[string]bool{}
 	for _, url := range urls {
-		keep[filepath.Base(cache{key: digest([]byte(url))}.path())] = true
+		keep[filepath.Base(cache{key: manifest.Digest([]byte(url))}.path())] = true
 	}
 	var failures []error
 	for _, e := range entries {

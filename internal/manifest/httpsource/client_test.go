@@ -1,4 +1,4 @@
-package manifest
+package httpsource
 
 import (
 	"context"
@@ -21,16 +21,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
-// newHTTP is a source that is asked by hand.
-func newHTTP(t *testing.T, o HTTPOptions) *HTTP {
+// newSource is a source that is asked by hand.
+func newSource(t *testing.T, o Options) *Source {
 	t.Helper()
 	o.NodeName = "node1"
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	h, err := NewHTTP(o)
+	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func newHTTP(t *testing.T, o HTTPOptions) *HTTP {
 }
 
 // poll asks once.
-func poll(h *HTTP) Snapshot {
+func poll(h *Source) manifest.Snapshot {
 	h.hear(h.ask(context.Background()), time.Now())
 	return h.standing.snapshot()
 }
@@ -54,26 +56,26 @@ func serve(t *testing.T, handle http.HandlerFunc) *httptest.Server {
 func TestNewHTTPRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		o    HTTPOptions
+		o    Options
 		want string
 	}{
-		{HTTPOptions{URL: ""}, "must be http"},
-		{HTTPOptions{URL: "/etc/pods"}, "must be http"},
-		{HTTPOptions{URL: "ftp://me:hunter2@h/"}, "must be http"},
-		{HTTPOptions{URL: "http://"}, "must be http"},
-		{HTTPOptions{URL: "http://me:hunter2/@h/"}, "%-escapes"},
-		{HTTPOptions{URL: "http://me:hunter2@h:x/"}, "%-escapes"},
-		{HTTPOptions{URL: "https://h/", CertFile: "a"}, "both"},
-		{HTTPOptions{URL: "https://h/", KeyFile: "a"}, "both"},
-		{HTTPOptions{URL: "http://me:hunter2@h/", CAFile: "a"}, "https only"},
-		{HTTPOptions{URL: "http://h/", CheckFrequency: -1}, "negative"},
-		{HTTPOptions{URL: "http://h/", Headers: []string{"A: b", "hunter2"}}, "header 2: must be"},
-		{HTTPOptions{URL: "http://h/", Headers: []string{": hunter2"}}, "header 1: must be"},
-		{HTTPOptions{URL: "http://h/", Headers: []string{"A b: hunter2"}}, "header 1: must be"},
-		{HTTPOptions{URL: "http://h/", Headers: []string{"a: hunter2\r\nB: c"}}, "the value of A has control characters"},
-		{HTTPOptions{URL: "http://h/", Headers: []string{"accept-encoding: hunter2"}}, "Accept-Encoding is set by podrun"},
+		{Options{URL: ""}, "must be http"},
+		{Options{URL: "/etc/pods"}, "must be http"},
+		{Options{URL: "ftp://me:hunter2@h/"}, "must be http"},
+		{Options{URL: "http://"}, "must be http"},
+		{Options{URL: "http://me:hunter2/@h/"}, "%-escapes"},
+		{Options{URL: "http://me:hunter2@h:x/"}, "%-escapes"},
+		{Options{URL: "https://h/", CertFile: "a"}, "both"},
+		{Options{URL: "https://h/", KeyFile: "a"}, "both"},
+		{Options{URL: "http://me:hunter2@h/", CAFile: "a"}, "https only"},
+		{Options{URL: "http://h/", CheckFrequency: -1}, "negative"},
+		{Options{URL: "http://h/", Headers: []string{"A: b", "hunter2"}}, "header 2: must be"},
+		{Options{URL: "http://h/", Headers: []string{": hunter2"}}, "header 1: must be"},
+		{Options{URL: "http://h/", Headers: []string{"A b: hunter2"}}, "header 1: must be"},
+		{Options{URL: "http://h/", Headers: []string{"a: hunter2\r\nB: c"}}, "the value of A has control characters"},
+		{Options{URL: "http://h/", Headers: []string{"accept-encoding: hunter2"}}, "Accept-Encoding is set by podrun"},
 	} {
-		_, err := NewHTTP(c.o)
+		_, err := New(c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
 		}
@@ -85,7 +87,7 @@ func TestHTTPHeaders(t *testing.T) {
 	var got *http.Request
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { got = r; serves(podText("web", "i"))(w, r) })
 	u := strings.Replace(s.URL, "://", "://me:h%40nter2@", 1) + "/a?b=c#d"
-	h := newHTTP(t, HTTPOptions{URL: u, Headers: []string{"X-One: 1", "x-one:2", "X-Empty:", "Host: pods.example", "X-Url: http://a:b"}})
+	h := newSource(t, Options{URL: u, Headers: []string{"X-One: 1", "x-one:2", "X-Empty:", "Host: pods.example", "X-Url: http://a:b"}})
 	if snap := poll(h); snap.Err != nil {
 		t.Fatal(snap.Err)
 	}
@@ -94,7 +96,7 @@ func TestHTTPHeaders(t *testing.T) {
 		got.Host != "pods.example" || got.Header.Get("X-Url") != "http://a:b" || got.Header.Get("User-Agent") != "podrun" || got.URL.String() != "/a?b=c" {
 		t.Errorf("%s %s %v", got.Host, got.URL, got.Header)
 	}
-	h = newHTTP(t, HTTPOptions{URL: u, Headers: []string{"Authorization: Bearer x", "User-Agent: me"}})
+	h = newSource(t, Options{URL: u, Headers: []string{"Authorization: Bearer x", "User-Agent: me"}})
 	if poll(h); got.Header.Get("Authorization") != "Bearer x" || got.Header.Get("User-Agent") != "me" {
 		t.Errorf("%v", got.Header)
 	}
@@ -110,15 +112,15 @@ func TestHTTPSecretsAreNotShown(t *testing.T) {
 	secret := "http://me:hunter2@" + host + "/a?token=hunter3"
 	shown := "http://***@" + host + "/a?token=***"
 	var log strings.Builder
-	h := newHTTP(t, HTTPOptions{URL: secret, Headers: []string{"X-Key: hunter4"}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	h := newSource(t, Options{URL: secret, Headers: []string{"X-Key: hunter4"}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	said := fmt.Sprintf("%+v", poll(h))
 	p := h.standing.good.Pods[0]
-	loaded, err := Load([]byte(text), LoadOptions{Origin: Origin{Source: SourceHTTP, Path: secret}, NodeName: "node1"})
-	if err != nil || p.UID != loaded.Pods[0].UID || p.Annotations[AnnotationHash] != loaded.Pods[0].Annotations[AnnotationHash] {
+	loaded, err := manifest.Load([]byte(text), manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: secret}, NodeName: "node1"})
+	if err != nil || p.UID != loaded.Pods[0].UID || p.Annotations[manifest.AnnotationHash] != loaded.Pods[0].Annotations[manifest.AnnotationHash] {
 		t.Errorf("UID %s, %v", p.UID, err)
 	}
-	if OriginOf(p) != (Origin{Source: SourceHTTP, Path: shown}) || h.Name() != shown {
-		t.Errorf("origin %v, name %s", OriginOf(p), h.Name())
+	if manifest.OriginOf(p) != (manifest.Origin{Source: manifest.SourceHTTP, Path: shown}) || h.Name() != shown {
+		t.Errorf("origin %v, name %s", manifest.OriginOf(p), h.Name())
 	}
 	redirect := func(to string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", to); w.WriteHeader(302) }
@@ -168,7 +170,7 @@ func TestHTTPRedirects(t *testing.T) {
 		{"/good", []bool{true}}, {"/same", []bool{true, true}}, {"/far", []bool{true, false}}, {"/back", []bool{true, true, false}},
 	} {
 		u := strings.Replace(home.URL, "://", "://me:pass@", 1) + c.path
-		h := newHTTP(t, HTTPOptions{URL: u, Headers: []string{"X-Key: k", "Cookie: a=b"}})
+		h := newSource(t, Options{URL: u, Headers: []string{"X-Key: k", "Cookie: a=b"}})
 		for round := range 2 {
 			seen = nil
 			if s := poll(h); s.Err != nil || len(s.Problems) != 0 || namesOf(s.Pods) != "web-node1" {
@@ -306,7 +308,7 @@ func TestHTTPSAuthorities(t *testing.T) {
 		{"TLS 1.1", old.URL, oursFile, "protocol version"},
 		{"no TLS", strings.Replace(plain.URL, "http:", "https:", 1), oursFile, "server gave HTTP response to HTTPS client"},
 	} {
-		s := poll(newHTTP(t, HTTPOptions{URL: c.url, CAFile: c.ca}))
+		s := poll(newSource(t, Options{URL: c.url, CAFile: c.ca}))
 		if c.want == "" && (s.Err != nil || len(s.Pods) != 1) || c.want != "" && (s.Err == nil || !strings.Contains(s.Err.Error(), c.want)) {
 			t.Errorf("%s: %+v", c.name, s)
 		}
@@ -320,7 +322,7 @@ func TestHTTPSIsNotLeft(t *testing.T) {
 	put(t, file, ca.pem())
 	plain := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("asked without encryption") })
 	s := serveTLS(t, ca, time.Hour, &tls.Config{}, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL, http.StatusFound) })
-	if snap := poll(newHTTP(t, HTTPOptions{URL: s.URL, CAFile: file})); snap.Err == nil || !strings.Contains(snap.Err.Error(), "redirects from https to http://") {
+	if snap := poll(newSource(t, Options{URL: s.URL, CAFile: file})); snap.Err == nil || !strings.Contains(snap.Err.Error(), "redirects from https to http://") {
 		t.Errorf("%+v", snap)
 	}
 }
@@ -346,7 +348,7 @@ func TestHTTPSClientCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	caFile, certFile, keyFile := filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	put(t, caFile, ca.pem())
-	h := newHTTP(t, HTTPOptions{URL: s.URL, CAFile: caFile, CertFile: certFile, KeyFile: keyFile})
+	h := newSource(t, Options{URL: s.URL, CAFile: caFile, CertFile: certFile, KeyFile: keyFile})
 	if snap := poll(h); snap.Err == nil || !strings.Contains(snap.Err.Error(), "reading client certificate: open "+certFile) {
 		t.Errorf("without files: %+v", snap)
 	}

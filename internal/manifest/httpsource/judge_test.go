@@ -1,4 +1,4 @@
-package manifest
+package httpsource
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 func TestPace(t *testing.T) {
@@ -101,7 +103,7 @@ func TestHTTPWaits(t *testing.T) {
 		"Retry-After as a date":  {at(70 * time.Second), []int{70, 70, 70}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, HTTPOptions{}, c.handle)
+			w := newWorld(t, Options{}, c.handle)
 			w.start()
 			total := 0
 			for _, s := range c.want {
@@ -136,7 +138,7 @@ func TestHTTPFailuresAreLoggedNowAndThen(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{CheckFrequency: time.Second}, serves(podText("web", "i"))).start()
+		w := newWorld(t, Options{CheckFrequency: time.Second}, serves(podText("web", "i"))).start()
 		w.set(answers(500))
 		w.after(9 * time.Minute)
 		count(w, "manifests cannot be read", 1)
@@ -162,9 +164,9 @@ func TestHTTPFailuresAreLoggedNowAndThen(t *testing.T) {
 
 func TestBrief(t *testing.T) {
 	t.Parallel()
-	var all InvalidError
+	var all manifest.InvalidError
 	for i := range 5 {
-		all.Errors = append(all.Errors, FieldError{File: "a", Line: i, Message: "x"})
+		all.Errors = append(all.Errors, manifest.FieldError{File: "a", Line: i, Message: "x"})
 	}
 	if got := brief(&all); got != "a: x; a:1: x; a:2: x; and 2 more" {
 		t.Error(got)

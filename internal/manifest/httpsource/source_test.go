@@ -1,4 +1,4 @@
-package manifest
+package httpsource
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 const testURL = "http://pods.example/node1.yaml"
@@ -74,9 +75,9 @@ func (l *textLog) String() string {
 // world is a source and its server in virtual time. It notes what the server was asked.
 type world struct {
 	t    *testing.T
-	src  *HTTP
+	src  *Source
 	log  *textLog
-	out  chan Snapshot
+	out  chan manifest.Snapshot
 	stop context.CancelFunc
 	done chan error
 
@@ -93,15 +94,15 @@ type request struct {
 }
 
 // newWorld does not run the source yet.
-func newWorld(t *testing.T, o HTTPOptions, handle http.HandlerFunc) *world {
+func newWorld(t *testing.T, o Options, handle http.HandlerFunc) *world {
 	t.Helper()
-	w := &world{t: t, log: &textLog{}, handle: handle, out: make(chan Snapshot, 100), done: make(chan error, 1)}
+	w := &world{t: t, log: &textLog{}, handle: handle, out: make(chan manifest.Snapshot, 100), done: make(chan error, 1)}
 	if o.URL == "" {
 		o.URL = testURL
 	}
 	o.NodeName = "node1"
 	o.Log = slog.New(slog.NewTextHandler(w.log, nil))
-	src, err := NewHTTP(o)
+	src, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,10 +165,10 @@ func (w *world) end() {
 }
 
 // after lets time pass and returns the newest snapshot of it; none if there was none.
-func (w *world) after(d time.Duration) (Snapshot, bool) {
+func (w *world) after(d time.Duration) (manifest.Snapshot, bool) {
 	time.Sleep(d)
 	synctest.Wait()
-	var last Snapshot
+	var last manifest.Snapshot
 	some := false
 	for {
 		select {
@@ -180,13 +181,24 @@ func (w *world) after(d time.Duration) (Snapshot, bool) {
 }
 
 // expect lets time pass and returns the newest snapshot, of which there must be one.
-func (w *world) expect(d time.Duration) Snapshot {
+func (w *world) expect(d time.Duration) manifest.Snapshot {
 	w.t.Helper()
 	s, some := w.after(d)
 	if !some {
 		w.t.Fatalf("no snapshot; log:\n%s", w.log)
 	}
 	return s
+}
+
+func podText(name, image string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, image: %q}]}\n", name, image)
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func serves(text string) http.HandlerFunc {
@@ -196,7 +208,7 @@ func serves(text string) http.HandlerFunc {
 // servesIfNew is a server that knows conditional requests.
 func servesIfNew(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		tag := `"` + digest([]byte(text)) + `"`
+		tag := `"` + manifest.Digest([]byte(text)) + `"`
 		w.Header().Set("ETag", tag)
 		if r.Header.Get("If-None-Match") == tag {
 			w.WriteHeader(http.StatusNotModified)
@@ -230,10 +242,10 @@ func namesOf(pods []*v1.Pod) string {
 	return strings.Join(names, " ")
 }
 
-func problemText(s Snapshot) string {
+func problemText(s manifest.Snapshot) string {
 	var all []string
 	for _, p := range s.Problems {
-		if p.Origin.Source != SourceHTTP || p.Origin.Path != s.Source {
+		if p.Origin.Source != manifest.SourceHTTP || p.Origin.Path != s.Source {
 			all = append(all, "WRONG ORIGIN")
 		}
 		all = append(all, p.Err.Error())
@@ -311,7 +323,7 @@ func TestHTTPBadAnswersKeepTheSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, HTTPOptions{}, serves(good)).start()
+				w := newWorld(t, Options{}, serves(good)).start()
 				first := w.expect(0)
 				if namesOf(first.Pods) != "web-node1 db-node1" || len(first.Problems) != 0 || first.Err != nil {
 					t.Fatalf("at first: %+v", first)
@@ -332,7 +344,7 @@ func TestHTTPBadAnswersKeepTheSet(t *testing.T) {
 				if len(mended.Problems) != 0 {
 					t.Errorf("mended, but %s", problemText(mended))
 				}
-				for _, s := range []Snapshot{bad, mended} {
+				for _, s := range []manifest.Snapshot{bad, mended} {
 					if len(s.Pods) != 2 || s.Pods[0] != first.Pods[0] || s.Pods[1] != first.Pods[1] {
 						t.Errorf("pods %s", namesOf(s.Pods))
 					}
@@ -352,7 +364,7 @@ func TestHTTPBadAnswersAtFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, HTTPOptions{}, c.handle).start()
+				w := newWorld(t, Options{}, c.handle).start()
 				bad := w.expect(11 * time.Second)
 				if bad.Err == nil || len(bad.Pods) != 0 || !strings.Contains(bad.Err.Error(), c.want) || bad.Source != testURL {
 					t.Errorf("%+v, want %q", bad, c.want)
@@ -379,7 +391,7 @@ func TestHTTPForms(t *testing.T) {
 		`{"apiVersion":"v1","kind":"List","items":[]}`:                                            "",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newWorld(t, HTTPOptions{}, serves(text)).start().expect(0)
+			s := newWorld(t, Options{}, serves(text)).start().expect(0)
 			if namesOf(s.Pods) != want || s.Err != nil || len(s.Problems) != 0 {
 				t.Errorf("%s\n%+v", text, s)
 			}
@@ -390,12 +402,12 @@ func TestHTTPForms(t *testing.T) {
 func TestHTTPAsksForChangesOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{}, servesIfNew(podText("web", "i:1"))).start()
+		w := newWorld(t, Options{}, servesIfNew(podText("web", "i:1"))).start()
 		first := w.expect(0)
 		if _, some := w.after(90 * time.Second); some {
 			t.Error("something is said though nothing changed")
 		}
-		tag := `"` + digest([]byte(podText("web", "i:1"))) + `"`
+		tag := `"` + manifest.Digest([]byte(podText("web", "i:1"))) + `"`
 		asked, conns := w.asked()
 		if len(asked) < 4 || asked[0].header.Get("If-None-Match") != "" || asked[3].header.Get("If-None-Match") != tag {
 			t.Errorf("%d requests, %v", len(asked), asked)
@@ -429,7 +441,7 @@ func TestHTTPDateOfThisSecondIsNoMark(t *testing.T) {
 		serve := func(w http.ResponseWriter, r *http.Request) {
 			http.ServeContent(w, r, "a.yaml", changed, strings.NewReader(text))
 		}
-		w := newWorld(t, HTTPOptions{}, serve).start()
+		w := newWorld(t, Options{}, serve).start()
 		w.expect(0)
 		w.set(func(rw http.ResponseWriter, r *http.Request) {
 			http.ServeContent(rw, r, "a.yaml", changed, strings.NewReader(podText("web", "i:2")))
@@ -448,7 +460,7 @@ func TestHTTPDateOfThisSecondIsNoMark(t *testing.T) {
 func TestHTTPGzip(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{}, func(w http.ResponseWriter, r *http.Request) {
+		w := newWorld(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 			if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 				t.Error("gzip is not asked for")
 			}
@@ -469,7 +481,7 @@ func TestHTTPAnswerWithoutLengthMustComeTwice(t *testing.T) {
 	head := "HTTP/1.0 200 OK\r\n\r\n"
 	one, two := podText("web", "i:1"), podText("web", "i:1")+"---\n"+podText("db", "i:1")
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{}, sendsRaw(head+two)).start()
+		w := newWorld(t, Options{}, sendsRaw(head+two)).start()
 		s := w.expect(0)
 		if asked, _ := w.asked(); namesOf(s.Pods) != "web-node1 db-node1" || len(asked) != 2 {
 			t.Errorf("%d requests, %+v", len(asked), s)
@@ -497,150 +509,11 @@ func TestHTTPAnswerWithoutLengthMustComeTwice(t *testing.T) {
 func TestHTTPRunEndsInTheMiddleOfARequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).start()
+		w := newWorld(t, Options{}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }).start()
 		before := time.Now()
 		w.end()
 		if took := time.Since(before); took != 0 {
 			t.Errorf("took %v", took)
-		}
-	})
-}
-
-func TestHTTPCache(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "cache")
-	secret := "http://me:hunter2@pods.example/a.yaml?token=hunter3"
-	shown := "http://***@pods.example/a.yaml?token=***"
-	text := podText("web", "i:1")
-	down := sendsRaw("")
-	var first, second Snapshot
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{URL: secret, CacheDir: dir}, servesIfNew(text)).start()
-		first = w.expect(0)
-	})
-	checkCacheFile(t, dir)
-
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Hour)
-		w := newWorld(t, HTTPOptions{URL: secret, CacheDir: dir}, down).start()
-		second = w.expect(0)
-		if second.Err != nil || len(second.Pods) != 1 || second.Pods[0].UID != first.Pods[0].UID {
-			t.Fatalf("with the server down: %+v", second)
-		}
-		if OriginOf(second.Pods[0]).Path != shown || second.Pods[0].Annotations[AnnotationSeen] != first.Pods[0].Annotations[AnnotationSeen] {
-			t.Errorf("annotations %v", second.Pods[0].Annotations)
-		}
-		if !second.Problems[0].Blind {
-			t.Error("what the server wanted since the cache was written is not known")
-		}
-		if got := problemText(second); !strings.Contains(got, "from the cache") || !strings.HasPrefix(got, shown+": the connection was closed") {
-			t.Errorf("problem %q", got)
-		}
-		w.set(serves("nonsense"))
-		if s := w.expect(3 * time.Second); len(s.Pods) != 1 || !strings.Contains(problemText(s), "is not an object") {
-			t.Errorf("with nonsense: %+v", s)
-		}
-		w.set(servesIfNew(text))
-		if s := w.expect(23 * time.Second); len(s.Problems) != 0 || s.Pods[0] != second.Pods[0] {
-			t.Errorf("with the server up: %+v", s)
-		}
-	})
-
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{URL: secret, CacheDir: dir}, servesIfNew(text)).start()
-		if s := w.expect(0); len(s.Problems) != 0 || len(s.Pods) != 1 || s.Pods[0].UID != first.Pods[0].UID {
-			t.Errorf("304 at first: %+v", s)
-		}
-		if asked, _ := w.asked(); asked[0].header.Get("If-None-Match") == "" {
-			t.Error("the first request is not conditional")
-		}
-	})
-
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{URL: testURL, CacheDir: dir}, down).start()
-		if s := w.expect(0); s.Err == nil || len(s.Pods) != 0 {
-			t.Errorf("another URL's cache is used: %+v", s)
-		}
-	})
-}
-
-func checkCacheFile(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		t.Fatal(entries, err)
-	}
-	path := filepath.Join(dir, entries[0].Name())
-	info, err := os.Stat(path)
-	if err != nil || info.Mode() != 0o600 || filepath.Ext(path) != ".json" {
-		t.Errorf("%s: mode %v, %v", path, info.Mode(), err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil || strings.Contains(string(data), "hunter") || strings.Contains(string(data), "pods.example") {
-		t.Errorf("%s %v", data, err)
-	}
-}
-
-// A cache that cannot be used is as none: above all, the server is not asked for changes to it.
-func TestHTTPCacheThatCannotBeUsed(t *testing.T) {
-	t.Parallel()
-	key := digest([]byte(testURL))
-	for name, text := range map[string]string{
-		"cut off":     `{"url":"` + key + `","bo`,
-		"another URL": `{"url":"other","etag":"\"a\"","body":""}`,
-		"no pods":     `{"url":"` + key + `","etag":"\"a\"","at":"` + key + `","body":"bm9uc2Vuc2U="}`,
-	} {
-		dir := t.TempDir()
-		put(t, filepath.Join(dir, key+".json"), text)
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, HTTPOptions{CacheDir: dir}, answers(500)).start()
-			s := w.expect(0)
-			if asked, _ := w.asked(); s.Err == nil || asked[0].header.Get("If-None-Match") != "" {
-				t.Errorf("%s: %+v", name, s)
-			}
-			if !strings.Contains(w.log.String(), "cached manifests cannot be used") {
-				t.Errorf("%s: %s", name, w.log)
-			}
-			w.set(serves(podText("web", "i:1")))
-			if s := w.expect(23 * time.Second); namesOf(s.Pods) != "web-node1" {
-				t.Errorf("%s: %+v", name, s)
-			}
-		})
-		if k, err := (cache{dir: dir, key: key}).read(); err != nil || k == nil || string(k.Body) != podText("web", "i:1") {
-			t.Errorf("%s: not mended: %v, %v", name, k, err)
-		}
-	}
-}
-
-func TestPruneCache(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := PruneCache(filepath.Join(dir, "absent"), testURL); err != nil {
-		t.Error(err)
-	}
-	for _, url := range []string{testURL, "http://old.example/"} {
-		if err := (cache{dir: dir, key: digest([]byte(url))}).write(kept{Body: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(t, filepath.Join(dir, ".abc.json.123"), "half")
-	if err := PruneCache(dir, testURL); err != nil {
-		t.Error(err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 || entries[0].Name() != digest([]byte(testURL))+".json" {
-		t.Error(entries, err)
-	}
-}
-
-func TestHTTPCacheThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	put(t, file, "")
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, HTTPOptions{CacheDir: file}, serves(podText("web", "i:1"))).start()
-		if s := w.expect(0); namesOf(s.Pods) != "web-node1" || !strings.Contains(w.log.String(), "manifests will be missing") {
-			t.Errorf("%+v\n%s", s, w.log)
 		}
 	})
 }

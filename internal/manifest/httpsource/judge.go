@@ -1,4 +1,4 @@
-package manifest
+package httpsource
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/document"
 	"podrun.io/podrun/internal/manifest/validate"
 )
@@ -65,7 +66,7 @@ func (a answer) refusal() error {
 
 // goodSet is an answer that could be used.
 type goodSet struct {
-	Loaded
+	manifest.Loaded
 	hash string // of the body
 	body []byte
 	// marks are the newest that came with this body.
@@ -95,10 +96,14 @@ type standing struct {
 	failures int
 }
 
-func (s *standing) origin() Origin { return Origin{Source: SourceHTTP, Path: s.shown} }
+func (s *standing) origin() manifest.Origin {
+	return manifest.Origin{Source: manifest.SourceHTTP, Path: s.shown}
+}
 
 // known reports that a body is the one in use.
-func (s *standing) known(body []byte) bool { return s.good != nil && s.good.hash == digest(body) }
+func (s *standing) known(body []byte) bool {
+	return s.good != nil && s.good.hash == manifest.Digest(body)
+}
 
 // marks are those to ask for changes with. They are the good set's, so that a server that goes back to it
 // says so in a word.
@@ -123,7 +128,7 @@ func (s *standing) hear(a answer, now time.Time) {
 		s.err, s.bad = nil, ""
 		return
 	}
-	hash := digest(a.body)
+	hash := manifest.Digest(a.body)
 	switch {
 	case s.known(a.body):
 		s.good.marks, s.good.cached = a.marks, false
@@ -145,17 +150,17 @@ func (s *standing) take(a answer, hash string, now time.Time) {
 	if s.good != nil {
 		before = s.good.Pods
 	}
-	seen(loaded.Pods, before, now)
+	manifest.MarkSeen(loaded.Pods, before, now)
 	s.good = &goodSet{Loaded: loaded, hash: hash, body: a.body, marks: a.marks, read: now}
 	s.err, s.bad = nil, ""
 }
 
 // load reads a body's pods. Their identity is of the URL as given, all that is shown of the masked one.
-func (s *standing) load(body []byte) (Loaded, error) {
-	loaded, err := Load(body, LoadOptions{Origin: Origin{Source: SourceHTTP, Path: s.url}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
+func (s *standing) load(body []byte) (manifest.Loaded, error) {
+	loaded, err := manifest.Load(body, manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: s.url}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
 	if err == nil {
 		for _, p := range loaded.Pods {
-			p.Annotations[AnnotationManifest] = s.shown
+			p.Annotations[manifest.AnnotationManifest] = s.shown
 		}
 		for i := range loaded.Objects {
 			loaded.Objects[i].Origin.Path = s.shown
@@ -163,36 +168,36 @@ func (s *standing) load(body []byte) (Loaded, error) {
 		return loaded, nil
 	}
 	if docs, errs := document.Parse(body); len(docs) == 0 && len(errs) == 0 {
-		return Loaded{}, &InvalidError{Errors: []FieldError{{File: s.shown,
+		return manifest.Loaded{}, &manifest.InvalidError{Errors: []manifest.FieldError{{File: s.shown,
 			Message: "the answer is empty; to stop all pods, serve a List without items"}}}
 	}
-	var invalid *InvalidError
+	var invalid *manifest.InvalidError
 	if !errors.As(err, &invalid) {
-		return Loaded{}, fmt.Errorf("%s: %w", s.shown, err)
+		return manifest.Loaded{}, fmt.Errorf("%s: %w", s.shown, err)
 	}
 	for i := range invalid.Errors {
 		invalid.Errors[i].File = s.shown
 	}
-	return Loaded{}, invalid
+	return manifest.Loaded{}, invalid
 }
 
 // snapshot is what the URL asks for as far as is known.
-func (s *standing) snapshot() Snapshot {
+func (s *standing) snapshot() manifest.Snapshot {
 	if s.good == nil {
-		return Snapshot{Source: s.shown, Err: s.err}
+		return manifest.Snapshot{Source: s.shown, Err: s.err}
 	}
-	snap := Snapshot{Source: s.shown, Pods: s.good.Pods, Objects: s.good.Objects}
+	snap := manifest.Snapshot{Source: s.shown, Pods: s.good.Pods, Objects: s.good.Objects}
 	// What the cache has may be older than what runs.
 	blind := s.good.cached
 	switch {
 	case s.err == nil:
 	case s.bad != "":
-		snap.Problems = problems(s.origin(), blind, s.err)
+		snap.Problems = manifest.Problems(s.origin(), blind, s.err)
 	case s.good.cached:
-		snap.Problems = []Problem{{Origin: s.origin(), Blind: blind, Err: fmt.Errorf(
+		snap.Problems = []manifest.Problem{{Origin: s.origin(), Blind: blind, Err: fmt.Errorf(
 			"%w; until it can be read, what it served at %s is used, from the cache", s.err, s.good.read.Format(time.RFC3339))}}
 	default:
-		snap.Problems = []Problem{{Origin: s.origin(), Err: s.err}}
+		snap.Problems = []manifest.Problem{{Origin: s.origin(), Err: s.err}}
 	}
 	return snap
 }

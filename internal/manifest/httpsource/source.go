@@ -1,4 +1,7 @@
-package manifest
+// Package httpsource is the source of the manifests that a URL serves: it asks now and then, judges whether what
+// came can be used, and keeps the last good answer on disk for a start while the server is down. What the answers
+// say is for package manifest to read.
+package httpsource
 
 import (
 	"bytes"
@@ -14,14 +17,15 @@ import (
 	"strings"
 	"time"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// DefaultHTTPCheckFrequency is how often a URL is asked, give or take a tenth.
-const DefaultHTTPCheckFrequency = 20 * time.Second
+// DefaultCheckFrequency is how often a URL is asked, give or take a tenth.
+const DefaultCheckFrequency = 20 * time.Second
 
-// HTTPOptions describe an HTTP source.
-type HTTPOptions struct {
+// Options describe an HTTP source.
+type Options struct {
 	// URL is http or https; it may have a user and password.
 	URL string
 	// Headers are sent with each request to the URL's host, as "Name: value". They are never shown.
@@ -29,9 +33,9 @@ type HTTPOptions struct {
 	// CAFile has the authorities to trust instead of the system's; CertFile and KeyFile are the client's.
 	// They are read again when they change.
 	CAFile, CertFile, KeyFile string
-	// CheckFrequency is DefaultHTTPCheckFrequency if it is 0.
+	// CheckFrequency is DefaultCheckFrequency if it is 0.
 	CheckFrequency time.Duration
-	// NodeName and NoSuffix are those of LoadOptions.
+	// NodeName and NoSuffix are those of manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
@@ -43,11 +47,11 @@ type HTTPOptions struct {
 	Log           *slog.Logger
 }
 
-// HTTP is the source of what a URL serves. Whatever goes wrong there, the last good set stays.
-type HTTP struct {
+// Source is of what a URL serves. Whatever goes wrong there, the last good set stays.
+type Source struct {
 	every    time.Duration
 	log      *slog.Logger
-	client   *httpClient
+	client   *client
 	cache    cache
 	standing standing
 	outage   outage
@@ -55,9 +59,9 @@ type HTTP struct {
 	stale string
 }
 
-// NewHTTP returns a source that reads no file and asks nobody before Run. Its errors do not show any
+// New returns a source that reads no file and asks nobody before Run. Its errors do not show any
 // secret.
-func NewHTTP(o HTTPOptions) (*HTTP, error) {
+func New(o Options) (*Source, error) {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil:
@@ -76,14 +80,14 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		return nil, err
 	}
 	if o.CheckFrequency == 0 {
-		o.CheckFrequency = DefaultHTTPCheckFrequency
+		o.CheckFrequency = DefaultCheckFrequency
 	}
 	d := &dialer{caFile: o.CAFile, certFile: o.CertFile, keyFile: o.KeyFile, idle: max(90*time.Second, 3*o.CheckFrequency)}
-	return &HTTP{
+	return &Source{
 		every:    o.CheckFrequency,
 		log:      o.Log,
-		client:   newHTTPClient(*u, header, d),
-		cache:    cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: digest([]byte(o.URL))},
+		client:   newClient(*u, header, d),
+		cache:    cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: manifest.Digest([]byte(o.URL))},
 		standing: standing{url: o.URL, shown: maskURL(o.URL), node: o.NodeName, noSuffix: o.NoSuffix, policy: o.Policy},
 	}, nil
 }
@@ -114,11 +118,11 @@ func parseHeaders(lines []string) (http.Header, error) {
 }
 
 // Name is the URL without its secrets.
-func (h *HTTP) Name() string { return h.standing.shown }
+func (h *Source) Name() string { return h.standing.shown }
 
 // Run asks at once, and then again and again. It sends a Snapshot when there is something new; the first
 // comes with the first answer or failure.
-func (h *HTTP) Run(ctx context.Context, out chan<- Snapshot) error {
+func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	defer h.client.dialer.close()
 	h.recall()
 	said := ""
@@ -147,7 +151,7 @@ func (h *HTTP) Run(ctx context.Context, out chan<- Snapshot) error {
 }
 
 // recall takes the cached set for the good one until a better comes.
-func (h *HTTP) recall() {
+func (h *Source) recall() {
 	k, err := h.cache.read()
 	if err == nil && k == nil {
 		return
@@ -165,7 +169,7 @@ func (h *HTTP) recall() {
 }
 
 // ask gets an answer. One that may have been cut off without a trace must come twice.
-func (h *HTTP) ask(ctx context.Context) answer {
+func (h *Source) ask(ctx context.Context) answer {
 	a := h.client.get(ctx, h.standing.marks())
 	if !a.unframed || a.refusal() != nil || a.body == nil || h.standing.known(a.body) {
 		return a
@@ -178,7 +182,7 @@ func (h *HTTP) ask(ctx context.Context) answer {
 }
 
 // hear takes in an answer, keeps it on disk if it is a new good one, and logs.
-func (h *HTTP) hear(a answer, now time.Time) {
+func (h *Source) hear(a answer, now time.Time) {
 	before := h.standing.good
 	h.standing.hear(a, now)
 	if good := h.standing.good; good != before {
@@ -192,7 +196,7 @@ func (h *HTTP) hear(a answer, now time.Time) {
 }
 
 // report logs the first failure, those after it now and then, and the end.
-func (h *HTTP) report(now time.Time) {
+func (h *Source) report(now time.Time) {
 	if stale := h.client.dialer.stale; stale == nil {
 		h.stale = ""
 	} else if h.stale != stale.Error() && h.client.dialer.made != nil {
