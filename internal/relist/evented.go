@@ -39,13 +39,12 @@ func (s *stream) run(ctx context.Context) {
 	}
 	pause, failures := firstReconnect, 0
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := s.once(ctx)
+		lasted, err := s.once(ctx, failures >= sayAfter)
 		if ctx.Err() != nil {
 			return
 		}
 		s.watch.Stream(false, err)
-		if time.Since(began) > longestReconnect {
+		if lasted > longestReconnect {
 			pause, failures = firstReconnect, 0
 		}
 		if failures++; failures == sayAfter {
@@ -59,15 +58,21 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// once holds one subscription until it breaks.
-func (s *stream) once(ctx context.Context) error {
+// once holds one subscription until it breaks, and returns how long it had it. A person who was told that there
+// was none is told when there is.
+func (s *stream) once(ctx context.Context, told bool) (lasted time.Duration, err error) {
 	rings, err := s.bell.Rings(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	if told { // not of one that breaks at once
+		defer time.AfterFunc(longestReconnect, func() { s.log.Info("container event stream works again") }).Stop()
+	}
+	begun := time.Now()
 	s.up.Store(true)
 	s.watch.Stream(true, nil)
 	defer func() {
+		lasted = time.Since(begun)
 		s.up.Store(false)
 		select {
 		case s.changed <- struct{}{}:
@@ -80,13 +85,13 @@ func (s *stream) once(ctx context.Context) error {
 		select {
 		case s.rings <- next:
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 		select {
 		case next, ok = <-rings:
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
-	return runtime.ErrUnavailable
+	return 0, runtime.ErrUnavailable
 }

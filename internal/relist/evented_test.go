@@ -1,0 +1,103 @@
+package relist
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// faulty is a Doorbell that fails, after a while, or whose streams break at once.
+type faulty struct {
+	takes  time.Duration
+	breaks bool
+	works  atomic.Bool
+}
+
+// said is what was logged.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// times counts the lines with a text.
+func (s *said) times(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.text.String(), text)
+}
+
+func (f *faulty) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
+	rings := make(chan runtime.Ring)
+	switch {
+	case f.works.Load():
+		context.AfterFunc(ctx, func() { close(rings) })
+	case f.breaks:
+		close(rings)
+	default:
+		time.Sleep(f.takes)
+		return nil, errors.New("refused")
+	}
+	return rings, nil
+}
+
+// TestAStreamThatKeepsFailingIsToldOf: after 5 failures in a row, once, however the stream fails; and that it works
+// again, once it does for a while.
+func TestAStreamThatKeepsFailingIsToldOf(t *testing.T) {
+	const fails, again = "container event stream keeps failing", "container event stream works again"
+	for name, bell := range map[string]*faulty{
+		"refused": {}, "refused late": {takes: 2 * longestReconnect}, "broken at once": {breaks: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &said{}
+				l := &ledger{heard: heard{kinds: map[Kind]int{}}}
+				s := newStream(bell, l, slog.New(slog.NewTextHandler(log, nil)))
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { s.run(ctx); close(done) }()
+				go func() {
+					for {
+						select {
+						case <-s.rings:
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+				for l.take().broken == 0 { // the first
+					time.Sleep(time.Millisecond)
+				}
+				if log.times(fails) > 0 {
+					t.Error("told of after the first failure")
+				}
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if n := log.times(fails); n != 1 || log.times(again) > 0 {
+					t.Errorf("told of %d times, and %d times that it works again", n, log.times(again))
+				}
+				bell.works.Store(true)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if n := log.times(again); n != 1 || !s.healthy() {
+					t.Errorf("told %d times that it works again, which is %v", n, s.healthy())
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}
