@@ -124,6 +124,9 @@ type Observed struct {
 	Remembered []Container
 	// Owner tells which kind of run started the newest revision: "serve" or "once".
 	Owner string
+	// Gone are the last sandboxes that revisions had and have no more, for their addresses. They are what the
+	// relister remembers, and no runtime tells.
+	Gone []Sandbox
 }
 
 // Empty reports that nothing of the pod is left.
@@ -177,6 +180,9 @@ func (o Observed) Split(uid UID) (mine, others Observed) {
 	}
 	for _, s := range o.Sandboxes {
 		side(s.UID).Sandboxes = append(side(s.UID).Sandboxes, s)
+	}
+	for _, s := range o.Gone {
+		side(s.UID).Gone = append(side(s.UID).Gone, s)
 	}
 	for _, c := range o.Containers {
 		side(c.UID).Containers = append(side(c.UID).Containers, c)

@@ -276,3 +276,27 @@ func TestAShorterGraceArrivesMeanwhile(t *testing.T) {
 		h.wantEmpty()
 	})
 }
+
+// TestAddressesOutliveTheSandbox: a pod that has completed shows the address that it had; one that runs again, its own.
+func TestAddressesOutliveTheSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, runtimeWith(map[string]fake.Script{"a:1": {Run: time.Minute}}))
+		defer h.stop()
+		h.want(newPod("job", "u1", v1.RestartPolicyNever, "a"))
+		had := h.board.get("job").Status.PodIP
+		after(2 * time.Minute)
+		if s := h.board.get("job").Status; s.Phase != v1.PodSucceeded || had == "" || s.PodIP != had || len(s.PodIPs) != 1 {
+			t.Errorf("%s with the address %q, %v; had %q", s.Phase, s.PodIP, s.PodIPs, had)
+		}
+		if all, err := h.rt.List(t.Context()); err != nil || len(all) != 1 || len(all[0].Sandboxes) != 0 {
+			t.Errorf("it has a sandbox: %+v, %v", all, err)
+		}
+		next := newPod("job", "u2", v1.RestartPolicyNever, "a")
+		next.Spec.Containers[0].Args = []string{"next"}
+		h.want(next)
+		after(time.Second)
+		if s := h.board.get("job").Status; s.PodIP == had || s.PodIP == "" {
+			t.Errorf("the next revision has the address %q", s.PodIP)
+		}
+	})
+}

@@ -89,6 +89,21 @@ func diffContainers(old, now pod.Observed, add func(k Kind, container, id string
 	}
 }
 
+// gone are the last sandboxes of those revisions of which something is left, but no sandbox.
+func gone(old, now pod.Observed) (last []pod.Sandbox) {
+	if len(old.Gone) == 0 && len(old.Sandboxes) == 0 {
+		return nil
+	}
+	for _, s := range slices.Concat(old.Sandboxes, old.Gone) { // the newest first
+		known := func(other pod.Sandbox) bool { return other.UID == s.UID }
+		left := slices.Contains(now.Data, s.UID) || slices.ContainsFunc(now.Containers, func(c pod.Container) bool { return c.UID == s.UID })
+		if left && !slices.ContainsFunc(now.Sandboxes, known) && !slices.ContainsFunc(last, known) {
+			last = append(last, s)
+		}
+	}
+	return last
+}
+
 func diffSandboxes(old, now pod.Observed) []Event {
 	var events []Event
 	for _, s := range old.Sandboxes {

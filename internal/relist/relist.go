@@ -271,6 +271,7 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	if !known {
 		old.seen.Key = seen.Key
 	}
+	seen.Gone = gone(old.seen, seen)
 	// An empty sight is kept too, until a list that began later agrees: a list that began before must
 	// not bring the pod back.
 	r.pods[seen.Key] = record{seen: seen, moment: began}

@@ -68,11 +68,13 @@ func Of(in Input) v1.PodStatus {
 	return s
 }
 
+// setIPs shows the addresses that the pod has, or had last.
 func setIPs(s *v1.PodStatus, in Input, mine pod.Observed) {
-	if len(mine.Sandboxes) == 0 {
+	had := slices.Concat(mine.Sandboxes, mine.Gone)
+	if len(had) == 0 {
 		return
 	}
-	ips := mine.Sandboxes[0].IPs
+	ips := had[0].IPs
 	if in.Pod.Spec.HostNetwork && in.HostIP != "" {
 		ips = []string{in.HostIP}
 	}
