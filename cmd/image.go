@@ -11,7 +11,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
 func (a *app) listImagesCommand() *cobra.Command {
@@ -120,7 +120,7 @@ func (a *app) removeImagesCommand() *cobra.Command {
 // imageError gives an error of the image store its hint.
 func imageError(err error) error {
 	switch {
-	case errors.Is(err, containerd.ErrImageUsed):
+	case errors.Is(err, images.ErrUsed):
 		return &failure{code: exitFailed, err: err, hint: "--force removes it all the same; containers that run go on"}
 	case errors.Is(err, runtime.ErrNotFound):
 		return &failure{code: exitFailed, err: err, hint: "podrun images lists those that are present"}

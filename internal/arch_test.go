@@ -76,8 +76,10 @@ var rooms = map[string]room{
 	"internal/runtime/fake":        {imports: "pod runtime"},
 	"internal/runtime/runtimetest": {imports: "pod runtime testimage"},
 
-	"internal/runtime/containerd":        {imports: "pod runtime runtime/containerd/daemon layout host memo cgroup ocispec sandbox network image withheld device stdin pipes shim"},
-	"internal/runtime/containerd/daemon": {imports: "runtime"},
+	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images layout host memo cgroup ocispec sandbox network image withheld device stdin pipes shim"},
+	"internal/runtime/containerd/daemon":     {imports: "runtime"},
+	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout host memo ocispec image"},
+	"internal/runtime/containerd/daemontest": {imports: "embedded layout testcontainerd testimage"},
 
 	"internal/testimage":         {},
 	"internal/testimage/mkimage": {imports: "testimage"},
@@ -90,10 +92,10 @@ var rooms = map[string]room{
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
 var only = map[string]string{
-	"github.com/containerd/containerd/v2/client":       "internal/runtime/containerd internal/runtime/containerd/daemon bench",
+	"github.com/containerd/containerd/v2/client":       "internal/runtime/containerd internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest bench",
 	"github.com/containerd/containerd/v2/cmd/":         "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/":     "internal/embedded",
-	"github.com/containerd/containerd/api/":            "internal/runtime/containerd internal/embedded bench",
+	"github.com/containerd/containerd/api/":            "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",
 	"github.com/prometheus/procfs":                     "internal/host",
@@ -104,7 +106,7 @@ var only = map[string]string{
 	"github.com/containernetworking/":                  "internal/network",
 	"github.com/google/nftables":                       "internal/network",
 	"github.com/google/go-containerregistry/":          "internal/testimage bench",
-	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd internal/image",
+	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images internal/image",
 }
 
 // impure may not be imported where nothing but judgement is at home.

@@ -5,8 +5,10 @@ package layout
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"podrun.io/podrun/internal/pod"
 )
@@ -208,3 +210,11 @@ func (d Dirs) Shim() string { return filepath.Join(d.Root, "bin", "containerd-sh
 
 // Runc is runc's own state directory, apart from every other user of runc.
 func (d Dirs) Runc() string { return filepath.Join(d.Run, "runc") }
+
+// CheckUID refuses a UID that would lead a path elsewhere.
+func CheckUID(uid pod.UID) error {
+	if uid == "" || uid == "." || uid == ".." || strings.ContainsAny(string(uid), "/\x00") {
+		return fmt.Errorf("pod UID %q cannot be a directory's name", uid)
+	}
+	return nil
+}

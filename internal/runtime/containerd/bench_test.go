@@ -20,12 +20,13 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 // BenchmarkStart measures a container's start, from nothing to a running process, images ready: by the
 // client's own means with a shim each (floor), as a pod's first and as one more of a pod.
 func BenchmarkStart(b *testing.B) {
-	d := embeddedDaemon(b)
+	d := daemontest.Embedded(b)
 	r := connect(b, d)
 	load(b, r)
 	b.Run("floor", func(b *testing.B) { benchFloor(b, d) })
@@ -62,7 +63,7 @@ func BenchmarkStart(b *testing.B) {
 // BenchmarkExec measures a command in a running container, as exec probes run it: by the client's own means
 // on a task that it has already, without output (floor), and as podrun does it, with what the command says.
 func BenchmarkExec(b *testing.B) {
-	d := embeddedDaemon(b)
+	d := daemontest.Embedded(b)
 	r := connect(b, d)
 	load(b, r)
 	p, start := benchPod(b, r, "exec")
@@ -86,8 +87,8 @@ func BenchmarkExec(b *testing.B) {
 	benchClear(b, r, p)
 }
 
-func benchExecFloor(b *testing.B, d daemon, id string) {
-	c, err := client.New(d.address)
+func benchExecFloor(b *testing.B, d daemontest.Daemon, id string) {
+	c, err := client.New(d.Address)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -127,8 +128,8 @@ func benchExecFloor(b *testing.B, d daemon, id string) {
 	}
 }
 
-func benchFloor(b *testing.B, d daemon) {
-	c, err := client.New(d.address)
+func benchFloor(b *testing.B, d daemontest.Daemon) {
+	c, err := client.New(d.Address)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func benchFloor(b *testing.B, d daemon) {
 		}
 		id := fmt.Sprint("floor", i)
 		container, err := c.NewContainer(ctx, id, client.WithImage(image), client.WithNewSnapshot(id, image),
-			client.WithRuntime(d.shim, &runcoptions.Options{Root: filepath.Join(d.dirs.Run, "floor")}),
+			client.WithRuntime(d.Shim, &runcoptions.Options{Root: filepath.Join(d.Dirs.Run, "floor")}),
 			client.WithNewSpec(oci.WithImageConfig(image), oci.WithProcessArgs("sleep", "1000")))
 		if err != nil {
 			b.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/runtimetest"
 	"podrun.io/podrun/internal/sandbox"
 )
@@ -41,14 +42,14 @@ func device(t *testing.T) string {
 }
 
 func TestConformance(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			runtimetest.Run(t, func(t *testing.T) runtimetest.Subject {
 				d := start(t)
 				o := options(t, d)
-				bridge := network.NewBridge(network.Options{Dirs: d.dirs, Log: o.Log})
-				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.dirs, Network: bridge, Log: o.Log})
+				bridge := network.NewBridge(network.Options{Dirs: d.Dirs, Log: o.Log})
+				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: bridge, Log: o.Log})
 				o.CDIDirs, o.Devices = []string{device(t)}, map[v1.ResourceName][]string{"podrun.example/log": {"podrun.example/log=one"}}
 				r := connectWith(t, d, o)
 				load(t, r)

@@ -20,11 +20,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 // TestLostExit: the shim is killed, and with it the only witness of the container's exit.
 func TestLostExit(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")
@@ -54,10 +55,10 @@ func TestLostExit(t *testing.T) {
 
 // TestReboot: what is left of a container when the machine was switched off under it.
 func TestReboot(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
 	c := r.run(t)
-	ctx, raw := raw(t, d)
+	ctx, raw := d.Client(t)
 	endTask(t, ctx, raw, c.ID)
 	if err := os.RemoveAll(r.Dirs.StartedOf(r.start.Pod.UID)); err != nil {
 		t.Fatal(err)
@@ -77,9 +78,9 @@ func TestReboot(t *testing.T) {
 // TestCutOffStart: the record of a start that never got to run makes way for another, which hides it and
 // takes it along when it goes.
 func TestCutOffStart(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
-	ctx, raw := raw(t, d)
+	ctx, raw := d.Client(t)
 	ids := map[string]bool{}
 	for range 3 {
 		r.start.Attempt = 0
@@ -128,7 +129,7 @@ func endTask(t *testing.T, ctx context.Context, c *client.Client, id string) {
 // TestPodrunKilled: the connection goes at every moment of a start, and the next podrun starts the same
 // instance again.
 func TestPodrunKilled(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
 	for attempt := range 12 {
 		r.start.Attempt = attempt
@@ -148,7 +149,7 @@ func TestPodrunKilled(t *testing.T) {
 }
 
 // dialOnly makes a Runtime that clears nothing up.
-func dialOnly(t testing.TB, d daemon) *containerd.Runtime {
+func dialOnly(t testing.TB, d daemontest.Daemon) *containerd.Runtime {
 	t.Helper()
 	r, err := containerd.New(context.Background(), options(t, d))
 	if err != nil {
@@ -159,7 +160,7 @@ func dialOnly(t testing.TB, d daemon) *containerd.Runtime {
 
 // TestDaemonKilled: containers outlive containerd, and the connection heals by itself.
 func TestDaemonKilled(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
 	c := r.run(t)
 	rings, err := r.Rings(t.Context())
@@ -191,9 +192,9 @@ func TestDaemonKilled(t *testing.T) {
 }
 
 func TestNoDaemon(t *testing.T) {
-	dirs := newDirs(t)
+	dirs := daemontest.Dirs(t)
 	begin := time.Now()
-	_, err := containerd.New(t.Context(), options(t, daemon{dirs: dirs, address: filepath.Join(dirs.Run, "none.sock")}))
+	_, err := containerd.New(t.Context(), options(t, daemontest.Daemon{Dirs: dirs, Address: filepath.Join(dirs.Run, "none.sock")}))
 	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "none.sock") || time.Since(begin) > 5*time.Second {
 		t.Errorf("after %s: %v", time.Since(begin), err)
 	}
@@ -201,7 +202,7 @@ func TestNoDaemon(t *testing.T) {
 
 // TestListsAreTrue lists while instances come and go: no look may invent an exit or a state.
 func TestListsAreTrue(t *testing.T) {
-	r := newRig(t, embeddedDaemon(t), "exit 3")
+	r := newRig(t, daemontest.Embedded(t), "exit 3")
 	ctx, cancel := context.WithCancel(t.Context())
 	var looking sync.WaitGroup
 	for _, look := range []func() (pod.Observed, error){
@@ -246,7 +247,7 @@ func TestListsAreTrue(t *testing.T) {
 // TestOneShim: all containers of a sandbox, of this and of a later podrun, have one shim, which ends with
 // the last of them.
 func TestOneShim(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")
@@ -264,7 +265,7 @@ func TestOneShim(t *testing.T) {
 				}
 			}
 			clear(t, r.Runtime)
-			eventually(t, "the shim ends", func() bool { return syscall.Kill(shim, 0) != nil })
+			daemontest.Eventually(t, "the shim ends", func() bool { return syscall.Kill(shim, 0) != nil })
 			// The address that is remembered leads nowhere now.
 			again := rigOn(t, r.daemon, r.Runtime, "sleep 1000")
 			if c := again.run(t); c.State != pod.Running {
@@ -275,9 +276,9 @@ func TestOneShim(t *testing.T) {
 }
 
 // killDaemon kills the embedded containerd.
-func killDaemon(t *testing.T, d daemon) {
+func killDaemon(t *testing.T, d daemontest.Daemon) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.dirs.ContainerdState(), "daemon.lock"))
+	text, err := os.ReadFile(filepath.Join(d.Dirs.ContainerdState(), "daemon.lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,19 +289,15 @@ func killDaemon(t *testing.T, d daemon) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the daemon is gone", func() bool { return !embedded.Running(d.dirs) })
+	daemontest.Eventually(t, "the daemon is gone", func() bool { return !embedded.Running(d.Dirs) })
 }
 
 // revive starts the embedded containerd again, until the test ends.
 func revive(t *testing.T, r rig) {
 	t.Helper()
-	dirs := r.daemon.dirs
-	lease, err := embedded.Ensure(t.Context(), embedded.Options{Dirs: dirs, Args: []string{"serve", dirs.Root, dirs.Run}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := daemontest.Ensure(t, r.daemon.Dirs)
 	t.Cleanup(func() { lease.Close() })
-	eventually(t, "the connection heals", func() bool {
+	daemontest.Eventually(t, "the connection heals", func() bool {
 		_, err := r.List(t.Context())
 		return err == nil
 	})
@@ -309,7 +306,7 @@ func revive(t *testing.T, r rig) {
 // TestExitsWhileTheDaemonIsDown: containers that end while containerd is down, those with a shim of their
 // own and those that share one, keep their exit.
 func TestExitsWhileTheDaemonIsDown(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "until [ -e /end ]; do sleep 0.02; done; exit 5")
 	var all []pod.Container
 	for range 3 {
@@ -321,7 +318,7 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all ended", func() bool {
+	daemontest.Eventually(t, "all ended", func() bool {
 		for _, c := range all {
 			if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID)); err == nil && !strings.Contains(string(stat), ") Z ") {
 				return false
@@ -339,7 +336,7 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ctx, raw := raw(t, d)
+	ctx, raw := d.Client(t)
 	records := func() int {
 		t.Helper()
 		found, err := raw.SandboxStore().List(ctx)
@@ -373,7 +370,7 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 // TestNotesOutlivePodrun: what was noted down of an instance is read by the next podrun, but for a note that was
 // cut off.
 func TestNotesOutlivePodrun(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
 	c := r.run(t)
 	uid := r.start.Pod.UID

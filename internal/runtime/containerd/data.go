@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -37,7 +38,7 @@ type savedPod struct {
 
 // SavePod implements runtime.Data.
 func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
-	if err := checkUID(p.UID); err != nil {
+	if err := layout.CheckUID(p.UID); err != nil {
 		return err
 	}
 	data, err := json.Marshal(manifest{Owner: owner, Pod: p})
@@ -106,7 +107,7 @@ func (r *Runtime) sweepData() error {
 
 // Remember implements runtime.Data. A revision that was removed meanwhile needs no notes.
 func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
-	if err := checkUID(uid); err != nil {
+	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
 	data, err := json.Marshal(newest)
@@ -121,7 +122,7 @@ func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
 
 // LoadPod implements runtime.Data.
 func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
-	if err := checkUID(uid); err != nil {
+	if err := layout.CheckUID(uid); err != nil {
 		return nil, err
 	}
 	m, err := readManifest(r.Dirs.Manifest(uid))
@@ -220,11 +221,11 @@ func (r *Runtime) noted(uid pod.UID, was savedPod) ([]pod.Container, os.FileInfo
 // RemoveData implements runtime.Data. The manifest goes last, so that what is cut off is found again.
 // With something still mounted inside, nothing is removed: it might be a user's.
 func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
-	if err := checkUID(uid); err != nil {
+	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
 	ctx = r.client.Context(ctx)
-	if err := r.hide(ctx, uid); err != nil {
+	if err := r.Hide(ctx, uid); err != nil {
 		return err
 	}
 	dirs := []string{r.Dirs.PodLogs(key, uid), r.Dirs.Pod(uid)}
@@ -302,14 +303,6 @@ func (r *Runtime) removeAllButManifest(ctx context.Context, uid pod.UID) error {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// checkUID refuses a UID that would lead a path elsewhere.
-func checkUID(uid pod.UID) error {
-	if uid == "" || uid == "." || uid == ".." || strings.ContainsAny(string(uid), "/\x00") {
-		return fmt.Errorf("pod UID %q cannot be a directory's name", uid)
 	}
 	return nil
 }

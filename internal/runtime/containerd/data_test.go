@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 func savedPod(uid pod.UID) *v1.Pod {
@@ -34,7 +35,7 @@ func exists(path string) bool {
 }
 
 func TestRemoveDataStaysInside(t *testing.T) {
-	r := connect(t, embeddedDaemon(t))
+	r := connect(t, daemontest.Embedded(t))
 	p, other := savedPod("uid-1"), savedPod("uid-2")
 	for _, p := range []*v1.Pod{p, other} {
 		if err := r.SavePod(p, "serve"); err != nil {
@@ -67,7 +68,7 @@ func TestRemoveDataStaysInside(t *testing.T) {
 
 // TestRemoveDataOfLink: the pod's directory itself is a link to somewhere else.
 func TestRemoveDataOfLink(t *testing.T) {
-	r := connect(t, embeddedDaemon(t))
+	r := connect(t, daemontest.Embedded(t))
 	outside := t.TempDir()
 	put(t, outside+"/precious")
 	if err := os.MkdirAll(r.Dirs.Pods(), 0o755); err != nil {
@@ -85,7 +86,7 @@ func TestRemoveDataOfLink(t *testing.T) {
 }
 
 func TestRemoveDataRefusesMounts(t *testing.T) {
-	r := connect(t, embeddedDaemon(t))
+	r := connect(t, daemontest.Embedded(t))
 	p := savedPod("uid-1")
 	if err := r.SavePod(p, "serve"); err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestRemoveDataRefusesMounts(t *testing.T) {
 }
 
 func TestUIDsThatLeadElsewhere(t *testing.T) {
-	r := connect(t, embeddedDaemon(t))
+	r := connect(t, daemontest.Embedded(t))
 	put(t, r.Dirs.Root+"/precious")
 	for _, uid := range []pod.UID{"", ".", "..", "../..", "a/b", "/", "a\x00b"} {
 		if err := r.SavePod(savedPod(uid), "serve"); err == nil {
@@ -142,7 +143,7 @@ func TestUIDsThatLeadElsewhere(t *testing.T) {
 
 // TestStrayDirectories: what is not podrun's is neither listed nor in the way.
 func TestStrayDirectories(t *testing.T) {
-	r := connect(t, embeddedDaemon(t))
+	r := connect(t, daemontest.Embedded(t))
 	put(t, r.Dirs.Pods()+"/file")
 	put(t, r.Dirs.Pods()+"/lost+found/file")
 	put(t, r.Dirs.Manifest("garbage")) // is no JSON

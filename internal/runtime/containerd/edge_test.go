@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,24 +21,25 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 // rig is a pod on a containerd, ready to be started.
 type rig struct {
 	*containerd.Runtime
-	daemon daemon
+	daemon daemontest.Daemon
 	start  runtime.Start
 	key    pod.Key
 }
 
-func newRig(t testing.TB, d daemon, line string, change ...func(p *v1.Pod)) rig {
+func newRig(t testing.TB, d daemontest.Daemon, line string, change ...func(p *v1.Pod)) rig {
 	t.Helper()
 	r := connect(t, d)
 	load(t, r)
 	return rigOn(t, d, r, line, change...)
 }
 
-func rigOn(t testing.TB, d daemon, r *containerd.Runtime, line string, change ...func(p *v1.Pod)) rig {
+func rigOn(t testing.TB, d daemontest.Daemon, r *containerd.Runtime, line string, change ...func(p *v1.Pod)) rig {
 	t.Helper()
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node", UID: pod.UID(rand.Text())}}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: imageRef, Command: []string{"sh", "-c", line}}}
@@ -81,29 +81,18 @@ func (r *rig) run(t testing.TB) pod.Container {
 func (r *rig) ended(t testing.TB, attempt int) pod.Container {
 	t.Helper()
 	var c pod.Container
-	eventually(t, "the instance exits", func() bool {
+	daemontest.Eventually(t, "the instance exits", func() bool {
 		c = find(t, r.Runtime, r.key, "main", attempt)
 		return c.State == pod.Exited
 	})
 	return c
 }
 
-// raw is a client of the test's own.
-func raw(t testing.TB, d daemon) (context.Context, *client.Client) {
-	t.Helper()
-	c, err := client.New(d.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return namespaces.WithNamespace(context.Background(), containerd.DefaultNamespace), c
-}
-
 func TestForeignContainersAreLeftAlone(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := connect(t, d)
-	ctx, c := raw(t, d)
-	foreign, err := c.NewContainer(ctx, "foreign", client.WithNewSpec(oci.WithProcessArgs("true")), client.WithRuntime(d.shim, nil),
+	ctx, c := d.Client(t)
+	foreign, err := c.NewContainer(ctx, "foreign", client.WithNewSpec(oci.WithProcessArgs("true")), client.WithRuntime(d.Shim, nil),
 		client.WithContainerLabels(map[string]string{"io.kubernetes.pod.name": "x", "io.kubernetes.pod.uid": "y", "io.kubernetes.container.name": "z"}))
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +131,7 @@ func parent(t testing.TB, pid int) int {
 }
 
 func TestOutOfMemory(t *testing.T) {
-	r := newRig(t, embeddedDaemon(t), `x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done`, func(p *v1.Pod) {
+	r := newRig(t, daemontest.Embedded(t), `x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done`, func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("16Mi")}
 	})
 	c := r.run(t)
@@ -158,7 +147,7 @@ func TestOutOfMemory(t *testing.T) {
 
 // TestLimitsAndCgroups looks at what the kernel was told, and that the cgroups go with the data.
 func TestLimitsAndCgroups(t *testing.T) {
-	r := newRig(t, embeddedDaemon(t), "sleep 1000", func(p *v1.Pod) {
+	r := newRig(t, daemontest.Embedded(t), "sleep 1000", func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{
 			v1.ResourceMemory: resource.MustParse("32Mi"), v1.ResourceCPU: resource.MustParse("500m"),
 		}
@@ -190,13 +179,13 @@ func TestLimitsAndCgroups(t *testing.T) {
 
 // TestRawLogs: what a container writes is in two files, whole, whoever reads them.
 func TestRawLogs(t *testing.T) {
-	r := newRig(t, embeddedDaemon(t), "echo out; echo err >&2")
+	r := newRig(t, daemontest.Embedded(t), "echo out; echo err >&2")
 	r.run(t)
 	r.ended(t, 0)
 	dir := r.Dirs.RawLog(r.start.Pod.UID, "main", 0)
 	for name, want := range map[string]string{"stdout.raw": "out\n", "stderr.raw": "err\n"} {
 		path := filepath.Join(dir, name)
-		eventually(t, name+" is whole", func() bool {
+		daemontest.Eventually(t, name+" is whole", func() bool {
 			got, err := os.ReadFile(path)
 			return err == nil && string(got) == want
 		})
@@ -209,7 +198,7 @@ func TestRawLogs(t *testing.T) {
 
 func TestMounts(t *testing.T) {
 	dir := t.TempDir()
-	r := newRig(t, embeddedDaemon(t), "echo written > /rw/file && cat /rw/inner/file && ! touch /ro/file && touch /root-is-writable && exit 42")
+	r := newRig(t, daemontest.Embedded(t), "echo written > /rw/file && cat /rw/inner/file && ! touch /ro/file && touch /root-is-writable && exit 42")
 	for path, text := range map[string]string{"rw/.": "", "inner/file": "inner", "ro/.": ""} {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755); err != nil {
 			t.Fatal(err)
@@ -238,7 +227,7 @@ func TestMounts(t *testing.T) {
 // TestExecLeavesNoPipes: what a command was run through goes with it, also when its container ends meanwhile and is
 // reaped at once.
 func TestExecLeavesNoPipes(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
 	for range 3 {
 		c := r.run(t)
@@ -261,7 +250,7 @@ func TestExecLeavesNoPipes(t *testing.T) {
 		}
 		close(held.release)
 		<-ended
-		if left, err := filepath.Glob(d.dirs.Fifos() + "/*/*"); err != nil || len(left) > 0 {
+		if left, err := filepath.Glob(d.Dirs.Fifos() + "/*/*"); err != nil || len(left) > 0 {
 			t.Fatal(left, err)
 		}
 	}

@@ -14,25 +14,26 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 // fall ends the daemon at once, and rise starts it again.
-func fall(t *testing.T, d daemon) {
+func fall(t *testing.T, d daemontest.Daemon) {
 	t.Helper()
-	if d.server == nil {
+	if d.Server == nil {
 		killDaemon(t, d)
-	} else if err := d.server.Kill(); err != nil {
+	} else if err := d.Server.Kill(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func rise(t *testing.T, r rig) {
 	t.Helper()
-	if r.daemon.server == nil {
+	if r.daemon.Server == nil {
 		revive(t, r)
 		return
 	}
-	if err := r.daemon.server.Restart(t.Context()); err != nil {
+	if err := r.daemon.Server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -86,7 +87,7 @@ func (r rig) touch(t *testing.T, pid int, name string) {
 // TestExecOutlivesTheDaemon: a command that was exec'd, and what is copied to and from it, goes on while
 // containerd is away, and its exit code is known afterwards even if it ended meanwhile.
 func TestExecOutlivesTheDaemon(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")
@@ -109,7 +110,7 @@ func TestExecOutlivesTheDaemon(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.touch(t, c.PID, "one")
-			eventually(t, "the command has ended", func() bool {
+			daemontest.Eventually(t, "the command has ended", func() bool {
 				_, err := os.Stat(fmt.Sprintf("/proc/%d/root/ended", c.PID))
 				return err == nil
 			})
@@ -144,7 +145,7 @@ func TestExecOutlivesTheDaemon(t *testing.T) {
 
 // TestExecWhenTheShimDies: nobody can know how the command ended; its container has.
 func TestExecWhenTheShimDies(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, start(t), "sleep 1000")

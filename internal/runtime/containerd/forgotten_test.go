@@ -14,12 +14,13 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 // TestForgotten: a container that containerd has forgotten, and runs, ends before another is started in its place,
 // or with its pod.
 func TestForgotten(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) daemon{"stock": stockDaemon, "debian": debianDaemon} {
+	for name, start := range map[string]func(testing.TB) daemontest.Daemon{"stock": daemontest.Stock, "debian": daemontest.Debian} {
 		t.Run(name, func(t *testing.T) {
 			d := start(t)
 			r := newRig(t, d, "sleep 1000")
@@ -31,17 +32,17 @@ func TestForgotten(t *testing.T) {
 			if ended := find(t, r.Runtime, r.key, "main", 0); ended.ExitCode != 255 || !ended.Reaped {
 				t.Errorf("%+v", ended)
 			}
-			eventually(t, "it and its shim have ended", func() bool {
+			daemontest.Eventually(t, "it and its shim have ended", func() bool {
 				return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) && errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
 			})
 			c = r.runForgotten(t)
 			// Nor has it a record, as one has not that came to run when its pod was on its way out.
-			ctx, raw := raw(t, d)
+			ctx, raw := d.Client(t)
 			if err := errors.Join(raw.ContainerService().Delete(ctx, c.ID), raw.SnapshotService("overlayfs").Remove(ctx, c.ID)); err != nil {
 				t.Fatal(err)
 			}
 			clear(t, r.Runtime)
-			eventually(t, "its process has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+			daemontest.Eventually(t, "its process has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
 		})
 	}
 }
@@ -49,7 +50,7 @@ func TestForgotten(t *testing.T) {
 // runForgotten starts a container, which runs on when containerd has forgotten it.
 func (r *rig) runForgotten(t *testing.T) pod.Container {
 	t.Helper()
-	c, d := r.run(t), r.daemon.server
+	c, d := r.run(t), r.daemon.Server
 	if err := errors.Join(d.Kill(), forget(filepath.Dir(d.Address), c.ID), d.Restart(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func forget(dir, id string) error {
 // TestRunDirectoryRemoved: with the run directory, containerd's and runc's, goes all that tells of what runs, but not
 // that it was started.
 func TestRunDirectoryRemoved(t *testing.T) {
-	d := stockDaemon(t)
+	d := daemontest.Stock(t)
 	r := newRig(t, d, "sleep 1000")
 	c := r.runForgotten(t)
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(r.Dirs.Run))
@@ -108,15 +109,15 @@ func TestRunDirectoryRemoved(t *testing.T) {
 	if err := next.ReapContainer(t.Context(), c.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+	daemontest.Eventually(t, "it has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
 }
 
 // TestMarksAreOfABoot: a mark of an earlier boot, and one that was cut off, say nothing of an instance.
 func TestMarksAreOfABoot(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
 	c := r.run(t)
-	ctx, raw := raw(t, d)
+	ctx, raw := d.Client(t)
 	endTask(t, ctx, raw, c.ID)
 	mark := r.Dirs.Started(c.UID, c.ID)
 	whole, err := os.ReadFile(mark)
@@ -139,7 +140,7 @@ func TestMarksAreOfABoot(t *testing.T) {
 // TestForgottenByRunc: a process that was only prepared, and that runc has forgotten and cannot end, gives way to
 // another start, and ends with its container.
 func TestForgottenByRunc(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := start(t)
@@ -157,7 +158,7 @@ func TestForgottenByRunc(t *testing.T) {
 				t.Error(err)
 			}
 			for _, pid := range pids {
-				eventually(t, "what was prepared has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+				daemontest.Eventually(t, "what was prepared has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 			}
 		})
 	}
@@ -175,7 +176,7 @@ func (r *rig) later(t *testing.T) rig {
 // then: a process that waits to become it, no mark, and nothing that runc knows. It returns the process.
 func (r *rig) prepared(t *testing.T, c pod.Container) int {
 	t.Helper()
-	ctx, raw := raw(t, r.daemon)
+	ctx, raw := r.daemon.Client(t)
 	endTask(t, ctx, raw, c.ID)
 	found, err := raw.LoadContainer(ctx, c.ID)
 	if err != nil {

@@ -9,12 +9,13 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 // TestAShimThatHangs: of its pod it cannot be told what it is like, or that is unknown, as containerd has it; all other
 // pods are listed as ever, and so is this one when the shim goes on.
 func TestAShimThatHangs(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // containerd waits 2 s for each answer
 			d := start(t)

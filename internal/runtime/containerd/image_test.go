@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,156 +13,20 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/testimage"
 )
 
-// archive is a busybox image's archive.
-func archive(t *testing.T, ref string, opts ...testimage.Option) string {
-	t.Helper()
-	path, err := testimage.Busybox(t.TempDir(), ref, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func loadFile(t *testing.T, r *containerd.Runtime, path string) []string {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	names, err := r.Load(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
-
-func TestLoadAndResolve(t *testing.T) {
-	for name, start := range daemons {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := connect(t, start(t))
-			for _, opts := range [][]testimage.Option{nil, {testimage.DockerArchive()}} {
-				got := loadFile(t, r, archive(t, "busybox:1", opts...))
-				if !slices.Equal(got, []string{"docker.io/library/busybox:1"}) {
-					t.Errorf("%q", got)
-				}
-				first, err := r.Resolve(t.Context(), "busybox:1")
-				if err != nil || first.Name != "docker.io/library/busybox:1" || !strings.HasPrefix(first.ID, "docker.io/library/busybox@sha256:") {
-					t.Errorf("%+v, %v", first, err)
-				}
-				for _, ref := range []string{"docker.io/library/busybox:1", "library/busybox:1", "docker.io/busybox:1"} {
-					if i, err := r.Resolve(t.Context(), ref); err != nil || i != first {
-						t.Errorf("%s: %+v, %v", ref, i, err)
-					}
-				}
-			}
-			loaded, err := r.Resolve(t.Context(), "busybox:1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, digest, _ := strings.Cut(loaded.ID, "@")
-			if got, err := r.Resolve(t.Context(), "busybox:9@"+digest); err != nil || got != loaded {
-				t.Errorf("by digest: %+v, %v", got, err)
-			}
-			for _, ref := range []string{"busybox", "busybox:2", "other:1", "Not A Name", "other@" + digest, "busybox@sha256:" + strings.Repeat("0", 64)} {
-				if _, err := r.Resolve(t.Context(), ref); !errors.Is(err, runtime.ErrNotFound) {
-					t.Errorf("%s: %v", ref, err)
-				}
-			}
-			if _, err := r.Load(t.Context(), strings.NewReader("no archive")); err == nil {
-				t.Error("garbage was loaded")
-			}
-		})
-	}
-}
-
-// TestResolveShortName: another tool has loaded an archive under the name as it was written.
-func TestResolveShortName(t *testing.T) {
-	d := embeddedDaemon(t)
-	r := connect(t, d)
-	loadFile(t, r, archive(t, "busybox:1"))
-	ctx, c := raw(t, d)
-	i, err := c.ImageService().Get(ctx, "docker.io/library/busybox:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i.Name = "short:1"
-	if _, err := c.ImageService().Create(ctx, i); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := r.Resolve(t.Context(), "short:1"); err != nil || got.Name != "short:1" {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-func TestPull(t *testing.T) {
-	for name, start := range daemons {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-			defer server.Close()
-			ref := strings.TrimPrefix(server.URL, "http://") + "/test/busybox:1"
-			d := start(t)
-			r := connect(t, d)
-			digest := push(t, d, r, ref)
-			if _, err := r.Resolve(t.Context(), ref); !errors.Is(err, runtime.ErrNotFound) {
-				t.Fatalf("before the pull: %v", err)
-			}
-			pulled, err := r.Pull(t.Context(), ref)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := strings.TrimSuffix(ref, ":1") + "@" + digest; pulled.Name != ref || pulled.ID != want {
-				t.Errorf("%+v, want %s", pulled, want)
-			}
-			if got, err := r.Resolve(t.Context(), ref); err != nil || got != pulled {
-				t.Errorf("%+v, %v", got, err)
-			}
-			for bad, reason := range map[string]string{
-				strings.Replace(ref, ":1", ":2", 1): "ErrImagePull", "Not A Name": "InvalidImageName", "127.0.0.1:1/none:1": "ErrImagePull",
-			} {
-				var why *runtime.ReasonError
-				if _, err := r.Pull(t.Context(), bad); !errors.As(err, &why) || why.Reason != reason || !strings.Contains(err.Error(), bad) {
-					t.Errorf("%s: %v", bad, err)
-				}
-			}
-		})
-	}
-}
-
-// push puts an image into the registry, by way of d but not left there, and returns its digest.
-func push(t *testing.T, d daemon, r *containerd.Runtime, ref string, opts ...testimage.Option) string {
-	t.Helper()
-	loadFile(t, r, archive(t, ref, opts...))
-	ctx, c := raw(t, d)
-	i, err := c.ImageService().Get(ctx, ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Push(ctx, ref, i.Target); err != nil {
-		t.Fatal(err)
-	}
-	if removed, err := r.PruneImages(t.Context()); err != nil || len(removed) != 1 {
-		t.Fatalf("%q, %v", removed, err)
-	}
-	return i.Target.Digest.String()
-}
-
 func TestPruneImages(t *testing.T) {
-	r := newRig(t, embeddedDaemon(t), "sleep 1000")
-	loadFile(t, r.Runtime, archive(t, "unused:1", testimage.Env("A=b")))
+	r := newRig(t, daemontest.Embedded(t), "sleep 1000")
+	daemontest.Load(t, r.Runtime, daemontest.Archive(t, "unused:1", testimage.Env("A=b")))
 	r.run(t)
 	all, err := r.ListImages(t.Context())
 	if err != nil || len(all) != 2 || all[0].Name != "docker.io/library/unused:1" || all[0].Used || !all[1].Used || all[1].Size == 0 || all[1].CreatedAt.IsZero() {
@@ -177,7 +39,7 @@ func TestPruneImages(t *testing.T) {
 	clear(t, r.Runtime)
 	pin := func(with string) {
 		t.Helper()
-		ctx, c := raw(t, r.daemon)
+		ctx, c := r.daemon.Client(t)
 		i, err := c.ImageService().Get(ctx, imageRef)
 		if err == nil {
 			i.Labels["io.cri-containerd.pinned"] = with
@@ -203,7 +65,7 @@ func TestPruneImages(t *testing.T) {
 
 // TestImageConfig: what an image says of the process holds where the manifest says nothing.
 func TestImageConfig(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	r := connect(t, d)
 	load(t, r, testimage.User("worker:crew"), testimage.Env("FROM=image"), testimage.WorkingDir("/work"), testimage.StopSignal("10"),
 		testimage.File("/etc/passwd", 0o644, []byte("root:x:0:0::/:\nworker:x:1234:1234::/:\n")),
@@ -221,7 +83,7 @@ func TestImageConfig(t *testing.T) {
 			t.Errorf("%s: %q, %d, %v, want %s", line, out.String(), code, err, want)
 		}
 	}
-	eventually(t, "the trap is set", func() bool {
+	daemontest.Eventually(t, "the trap is set", func() bool {
 		code, err := r.Exec(t.Context(), c.ID, []string{"sh", "-c", "ps | grep -q ' sleep 0.02$'"}, runtime.ExecIO{})
 		return err == nil && code == 0
 	})
@@ -233,29 +95,17 @@ func TestImageConfig(t *testing.T) {
 	}
 }
 
-func TestUserThatIsNotThere(t *testing.T) {
-	r := connect(t, embeddedDaemon(t))
-	f, err := os.Open(archive(t, "busybox:1", testimage.User("stranger")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := r.Load(t.Context(), f); err == nil || !strings.Contains(err.Error(), `"stranger"`) {
-		t.Errorf("error %v", err)
-	}
-}
-
 // TestVolumeOfAnImage: an image that a pod has as a volume is in use, and nothing is left of it once the pod's data
 // is removed, also when the showing was cut off.
 func TestVolumeOfAnImage(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := start(t)
 			r := connect(t, d)
 			load(t, r)
 			views := func() (keys []string) {
-				ctx, c := raw(t, d)
+				ctx, c := d.Client(t)
 				err := c.SnapshotService(r.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 					if i.Kind == snapshots.KindView {
 						keys = append(keys, i.Name)
@@ -276,7 +126,7 @@ func TestVolumeOfAnImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Something goes wrong in between.
-			dir := d.dirs.Volume(p.UID, layout.KindImage, "v")
+			dir := d.Dirs.Volume(p.UID, layout.KindImage, "v")
 			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o755), os.WriteFile(filepath.Dir(dir), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -294,7 +144,7 @@ func TestVolumeOfAnImage(t *testing.T) {
 			if removed, err := r.PruneImages(t.Context()); err != nil || len(removed) > 0 {
 				t.Errorf("an image in use was removed: %q, %v", removed, err)
 			}
-			if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, containerd.ErrImageUsed) {
+			if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, images.ErrUsed) {
 				t.Errorf("got %v", err)
 			}
 			if err := r.RemoveData(t.Context(), pod.KeyOf(p), p.UID); err != nil || len(views()) > 0 {
@@ -304,5 +154,47 @@ func TestVolumeOfAnImage(t *testing.T) {
 				t.Errorf("%q, %v", removed, err)
 			}
 		})
+	}
+}
+
+func TestSaveAndRemoveImages(t *testing.T) {
+	r := newRig(t, daemontest.Embedded(t), "sleep 1000")
+	r.run(t)
+	daemontest.Load(t, r.Runtime, daemontest.Archive(t, "other:1", testimage.Env("A=b")))
+	file := filepath.Join(t.TempDir(), "saved.tar")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Save(t.Context(), []string{"other:1", imageRef}, f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Save(t.Context(), []string{"none:1"}, io.Discard); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("saving nothing: %v", err)
+	}
+	digest, err := r.Resolve(t.Context(), "other:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Save(t.Context(), []string{digest.ID}, io.Discard); err != nil {
+		t.Errorf("by its digest: %v", err)
+	}
+	if name, err := r.RemoveImage(t.Context(), digest.ID, false); err != nil || name != "docker.io/library/other:1" {
+		t.Errorf("%q, %v", name, err)
+	}
+	if _, err := r.RemoveImage(t.Context(), "other:1", false); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, images.ErrUsed) {
+		t.Errorf("one that is used: %v", err)
+	}
+	if _, err := r.RemoveImage(t.Context(), imageRef, true); err != nil {
+		t.Error(err)
+	}
+	if names := daemontest.Load(t, r.Runtime, file); len(names) != 2 || names[0] != "docker.io/library/other:1" {
+		t.Errorf("loaded again: %q", names)
+	}
+	if _, err := r.Resolve(t.Context(), "other:1"); err != nil {
+		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
 // The labels of podrun's containers. Kubernetes' tools know the first four.
@@ -31,7 +32,7 @@ const (
 	labelSandbox    = "podrun.io/sandbox"
 	labelGrace      = "podrun.io/grace"
 	labelImage      = "podrun.io/image"
-	labelImageID    = "podrun.io/image-id"
+	labelImageID    = images.LabelImageID
 	labelOwner      = "podrun.io/owner"
 	labelPreStop    = "podrun.io/pre-stop"
 	labelResources  = "podrun.io/resources"
@@ -50,9 +51,6 @@ const (
 	// labelMessageMore has what of the message does not fit in one label.
 	labelMessageMore = "podrun.io/message-2"
 )
-
-// labelUser is on images: who a container of the image runs as, by name looked up in it.
-const labelUser = "podrun.io/user"
 
 // Reasons of an exit, as Kubernetes spells them.
 const (
@@ -115,7 +113,7 @@ func (r *Runtime) startLabels(l *launch) map[string]string {
 		labelOwner:        r.Owner,
 		labelResources:    pod.ResourcesOf(s.Pod, s.Container),
 		labelStdin:        stdinKind(s.Container),
-		labelStopSignal:   l.image.config.StopSignal,
+		labelStopSignal:   l.image.Config.StopSignal,
 	}
 	if order := pod.SidecarOrder(s.Pod, s.Container.Name); order > 0 {
 		labels[labelSidecar] = strconv.Itoa(order)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/containerd/containerd/v2/core/snapshots"
-
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
@@ -37,26 +35,4 @@ func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 		return pod.Space{}, daemon.Mapped(fmt.Sprintf("measuring the image of %s", id), err)
 	}
 	return pod.Space{Bytes: max(used.Size-image.Size, 0), Files: max(used.Inodes-image.Inodes, 0)}, nil
-}
-
-// ImagesSize is what the unpacked layers of images take. containerd notes it down when it makes them.
-func (r *Runtime) ImagesSize(ctx context.Context) (pod.Space, error) {
-	ctx = r.client.Context(ctx)
-	layers := r.client.Snapshots()
-	var out pod.Space
-	err := layers.Walk(ctx, func(ctx context.Context, info snapshots.Info) error {
-		if info.Kind != snapshots.KindCommitted {
-			return nil
-		}
-		used, err := layers.Usage(ctx, info.Name)
-		if daemon.IsNotFound(err) {
-			return nil
-		}
-		out = out.Add(pod.Space{Bytes: used.Size, Files: used.Inodes})
-		return err
-	})
-	if err != nil {
-		return pod.Space{}, daemon.Mapped("measuring the layers of images", err)
-	}
-	return out, nil
 }

@@ -8,13 +8,14 @@ import (
 	"io/fs"
 	"os"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
 // Note implements runtime.Data. The notes are lines in the mark of the instance's start, after its first: the last
 // whole one counts, so that one that was cut off is harmless, and they go with the mark.
 func (r *Runtime) Note(uid pod.UID, id string, n pod.Notes) error {
-	if err := checkUID(uid); err != nil {
+	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
 	line, err := json.Marshal(n)

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 func named(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Name = name } }
@@ -19,7 +20,7 @@ func named(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Name = name }
 // TestOwnShims: podrun starts shims like the first, which containerd started, and they are as good: shared by all
 // containers of a sandbox, of this and of a later podrun, and gone with the last.
 func TestOwnShims(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) daemon{"embedded": embeddedDaemon, "stock": stockDaemon} {
+	for name, start := range map[string]func(testing.TB) daemontest.Daemon{"embedded": daemontest.Embedded, "stock": daemontest.Stock} {
 		t.Run(name, func(t *testing.T) {
 			first := newRig(t, start(t), "sleep 1000")
 			model := parent(t, first.run(t).PID)
@@ -43,13 +44,13 @@ func TestOwnShims(t *testing.T) {
 				t.Errorf("shims %d and %d", shim, other)
 			}
 			clear(t, r.Runtime)
-			eventually(t, "the shim ends and is buried", func() bool {
+			daemontest.Eventually(t, "the shim ends and is buried", func() bool {
 				if _, err := r.List(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				return errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
 			})
-			if left, _ := filepath.Glob(filepath.Join(r.daemon.dirs.ShimHomes(), "*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(r.daemon.Dirs.ShimHomes(), "*")); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
 		})
@@ -76,7 +77,7 @@ func ofProcess(t *testing.T, pid int, name string) string {
 
 // TestOwnShimIsKilled: that is as if it were containerd's, and the next start makes another.
 func TestOwnShimIsKilled(t *testing.T) {
-	first := newRig(t, embeddedDaemon(t), "sleep 1000")
+	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	var reasons []string
 	for _, r := range []rig{first, rigOn(t, first.daemon, first.Runtime, "sleep 1000", named("api-node"))} {
 		c := r.run(t)
@@ -85,7 +86,7 @@ func TestOwnShimIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		reasons = append(reasons, r.ended(t, 0).Reason)
-		eventually(t, "the container has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
+		daemontest.Eventually(t, "the container has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
 		if c := r.run(t); c.State != pod.Running || parent(t, c.PID) == shim {
 			t.Errorf("%+v", c)
 		}
@@ -98,7 +99,7 @@ func TestOwnShimIsKilled(t *testing.T) {
 // TestModelIsOfThisContainerd: the containerd that comes after another may start its shims otherwise, so its first is
 // looked at anew, also by who does not listen to its events.
 func TestModelIsOfThisContainerd(t *testing.T) {
-	first := newRig(t, embeddedDaemon(t), "sleep 1000")
+	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	first.run(t)
 	ours := func(name string) bool {
 		r := rigOn(t, first.daemon, first.Runtime, "sleep 1000", named(name))
@@ -109,7 +110,7 @@ func TestModelIsOfThisContainerd(t *testing.T) {
 	}
 	fall(t, first.daemon)
 	rise(t, first)
-	eventually(t, "the daemon answers", func() bool { _, err := first.List(t.Context()); return err == nil })
+	daemontest.Eventually(t, "the daemon answers", func() bool { _, err := first.List(t.Context()); return err == nil })
 	if ours("db-node") {
 		t.Error("the model is of the containerd before")
 	}
@@ -120,7 +121,7 @@ func TestModelIsOfThisContainerd(t *testing.T) {
 
 // TestOwnShimAfterAFailure: a program that is missing leaves no shim, and the next start has one.
 func TestOwnShimAfterAFailure(t *testing.T) {
-	first := newRig(t, embeddedDaemon(t), "sleep 1000")
+	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	first.run(t)
 	r := rigOn(t, first.daemon, first.Runtime, "", named("api-node"))
 	r.start.Container.Command = []string{"/none"}

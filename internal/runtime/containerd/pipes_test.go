@@ -14,25 +14,26 @@ import (
 	"github.com/containerd/typeurl/v2"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
 // TestKilledInAnExec: podrun is killed as it starts a command in a container. The shim waits for who would read what
 // the command says; to an old containerd it says nothing else meanwhile, not even that the container has ended.
 func TestKilledInAnExec(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := start(t)
 			r := newRig(t, d, "sleep 1000")
 			c := r.run(t)
-			ctx, raw := raw(t, d)
+			ctx, raw := d.Client(t)
 			begin, cancel := context.WithCancel(ctx)
 			begun := make(chan struct{})
 			go func() {
 				defer close(begun)
-				startUnread(t, begin, raw, c.ID, filepath.Join(d.dirs.Fifos(), "killed"))
+				startUnread(t, begin, raw, c.ID, filepath.Join(d.Dirs.Fifos(), "killed"))
 			}()
-			eventually(t, "the command runs", func() bool { return runsUnder(t, parent(t, c.PID), "sleep\x00999\x00") })
+			daemontest.Eventually(t, "the command runs", func() bool { return runsUnder(t, parent(t, c.PID), "sleep\x00999\x00") })
 			cancel() // podrun is killed
 			<-begun
 			if err := syscall.Kill(c.PID, syscall.SIGKILL); err != nil {

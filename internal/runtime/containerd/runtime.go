@@ -11,12 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -31,6 +29,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 )
@@ -39,7 +38,6 @@ import (
 const (
 	DefaultNamespace = "podrun"
 	DefaultRuntime   = "io.containerd.runc.v2"
-	DefaultHostsDir  = "/etc/containerd/certs.d"
 )
 
 // Sandboxes keeps what a pod's containers share. sandbox.Store is one.
@@ -62,7 +60,7 @@ type Options struct {
 	Snapshotter string
 	// RuntimeName is a runtime's name or the path of its shim; DefaultRuntime if empty.
 	RuntimeName string
-	// HostsDir has the registries' settings; DefaultHostsDir if empty.
+	// HostsDir has the registries' settings; images.DefaultHostsDir if empty.
 	HostsDir string
 	// Credentials say who podrun is to registries.
 	Credentials registry.Credentials
@@ -94,6 +92,8 @@ type Options struct {
 // Runtime is a connection to one containerd. Its methods may be used at the same time.
 type Runtime struct {
 	Options
+	// Store keeps the images.
+	*images.Store
 	client *daemon.Client
 	// boot is the kernel's boot id.
 	boot        string
@@ -106,13 +106,7 @@ type Runtime struct {
 	// rooted says that exec comes out in containers; see confined.
 	rooted atomic.Bool
 
-	flights registry.Flights
-	known   *known
-	// images has what is known of images by the digest of their target.
-	images memo.Map[string, *image]
-	// users has whom users' names stand for, by layers and name.
-	users     memo.Map[string, specs.User]
-	lookingUp sync.Mutex
+	known *known
 	// sandboxes has the sandboxes' records by ID; of a record only what never changes is used.
 	sandboxes memo.Map[string, sandbox.Record]
 	// shims has the addresses of shims by sandbox ID.
@@ -148,9 +142,6 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.RuntimeName == "" {
 		o.RuntimeName = DefaultRuntime
 	}
-	if o.HostsDir == "" {
-		o.HostsDir = DefaultHostsDir
-	}
 	boot, err := host.BootID()
 	if err != nil {
 		return nil, err
@@ -171,6 +162,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	return &Runtime{
 		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: func() (map[string]bool, error) { return present(o.Sandboxes) }}),
 		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
+		Store:   images.New(c, images.Options{HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log}),
 		Options: o, client: c, boot: boot, runcOptions: options,
 		known:   newKnown(),
 		nursery: shims.NewNursery(),

@@ -12,7 +12,6 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -23,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/stdin"
 	"podrun.io/podrun/internal/withheld"
 )
@@ -43,7 +43,7 @@ type launch struct {
 	id string
 	// generation counts the starts of this instance that were cut off before this one; see supersede.
 	generation int
-	image      *image
+	image      *images.Image
 	spec       []byte
 	handler    handler
 	// users is the first of the machine's users that are the pod's own; 0: its users are the machine's.
@@ -136,7 +136,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err := errors.Join(l.handler.giveUsers(l.users), l.handler.driveBy(home.CgroupDriver)); err != nil {
 		return nil, err
 	}
-	if l.image, err = r.imageFor(ctx, s.Image); err != nil {
+	if l.image, err = r.FindImage(ctx, s.Image); err != nil {
 		return nil, err
 	}
 	hostname, err := r.hostname(s.Pod)
@@ -160,12 +160,12 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err := errors.Join(r.relabel(mounts, machine.FileLabel), giveFiles(mounts, l.users)); err != nil {
 		return nil, err
 	}
-	user, err := r.userNamed(ctx, s.Image, l.image, ocispec.UserName(s.Pod, s.Container, l.image.config.User))
+	user, err := l.image.User(ctx, ocispec.UserName(s.Pod, s.Container, l.image.Config.User))
 	if err != nil {
 		return nil, err
 	}
 	input := ocispec.Input{
-		Pod: s.Pod, Container: s.Container, Image: l.image.config, ID: l.id,
+		Pod: s.Pod, Container: s.Container, Image: l.image.Config, ID: l.id,
 		Group:      l.group,
 		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, PID: home.PID, Shm: home.Shm, User: home.User, FirstUser: home.FirstUser},
 		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: home.CgroupDriver,
@@ -292,7 +292,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return err
 	}
-	rootfs, err := r.rootfs(ctx, l)
+	rootfs, err := l.image.RootFS(ctx, l.id, owned(l.users)...)
 	if unready := shimReady(); err == nil {
 		err = unready
 	}
@@ -332,32 +332,6 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	r.notes.Put(l.id, pod.Notes{})
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
 	return daemon.Native(err)
-}
-
-// rootfs makes a fresh root filesystem of the image. What an interrupted start left under its name is
-// replaced, and an image whose layers have gone is unpacked again.
-func (r *Runtime) rootfs(ctx context.Context, l *launch) ([]mount.Mount, error) {
-	snapshots := r.client.Snapshots()
-	mounts, err := snapshots.Prepare(ctx, l.id, l.image.chainID, owned(l.users)...)
-	switch {
-	case errdefs.IsAlreadyExists(err):
-		if err := snapshots.Remove(ctx, l.id); err != nil {
-			return nil, fmt.Errorf("removing an old root filesystem: %w", err)
-		}
-	case errdefs.IsNotFound(err):
-		if err := r.unpack(ctx, l.Image.Name); err != nil {
-			return nil, fmt.Errorf("unpacking the image again: %w", err)
-		}
-	case err != nil:
-		return nil, fmt.Errorf("making the root filesystem: %w", err)
-	default:
-		return mounts, nil
-	}
-	mounts, err = snapshots.Prepare(ctx, l.id, l.image.chainID, owned(l.users)...)
-	if err != nil {
-		return nil, fmt.Errorf("making the root filesystem: %w", err)
-	}
-	return mounts, nil
 }
 
 // supersede makes way for another start of an instance of which there is a record: ran says that there

@@ -37,13 +37,13 @@ const RemapIDs = "remap-ids"
 // LabelLimit is the most that containerd takes of a label's key and value together, in bytes.
 const LabelLimit = 4096
 
-// Options say which containerd to reach, and how. Address, Namespace and RuntimeName must be given.
+// Options say which containerd to reach, and how. Address and Namespace must be given.
 type Options struct {
 	// Address is the path of containerd's socket.
 	Address string
 	// Namespace is containerd's.
 	Namespace string
-	// RuntimeName is the name of a runtime or the path of its shim.
+	// RuntimeName is the name of a runtime or the path of its shim; containerd's default if empty.
 	RuntimeName string
 	// Snapshotter keeps root filesystems; if empty, overlayfs where containerd has it, else native.
 	Snapshotter string

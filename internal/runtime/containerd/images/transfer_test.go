@@ -1,4 +1,4 @@
-package containerd_test
+package images_test
 
 import (
 	"fmt"
@@ -11,7 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
 // ours reports whether this process has the socket of a TCP connection, given its address at that end.
@@ -51,7 +52,7 @@ func ours(t *testing.T, address string) bool {
 
 // TestWhoFetches: containerd fetches an image itself where it does so as podrun would, and nowhere else.
 func TestWhoFetches(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			d := start(t)
 			set := options(t, d)
@@ -61,25 +62,23 @@ func TestWhoFetches(t *testing.T) {
 			}
 			empty := options(t, d)
 			empty.HostsDir = t.TempDir()
-			native := options(t, d)
-			native.Snapshotter = "native"
 			itself := name != "debian" // whose containerd is too old
 			for what, c := range map[string]struct {
-				containerd.Options
-				proxy  string
-				itself bool
+				images.Options
+				snapshotter, proxy string
+				itself             bool
 			}{
-				"plain": {options(t, d), "", itself}, "an empty directory of settings": {empty, "", itself}, "settings of a registry": {set, "", false},
-				"another snapshotter": {native, "", false}, "a proxy": {options(t, d), "http://127.0.0.1:1", false},
+				"plain": {options(t, d), "", "", itself}, "an empty directory of settings": {empty, "", "", itself}, "settings of a registry": {set, "", "", false},
+				"another snapshotter": {options(t, d), "native", "", false}, "a proxy": {options(t, d), "", "http://127.0.0.1:1", false},
 			} {
-				if name != "embedded" && c.HostsDir+c.Snapshotter+c.proxy != "" {
+				if name != "embedded" && c.HostsDir+c.snapshotter+c.proxy != "" {
 					continue // podrun's own, whatever containerd is
 				}
 				t.Run(what, func(t *testing.T) {
 					t.Setenv("NO_PROXY", "127.0.0.1")
 					t.Setenv("HTTPS_PROXY", c.proxy)
-					r := connectWith(t, d, c.Options)
-					h, _ := newHub(t, d, r)
+					s := connectWith(t, d, c.snapshotter, c.Options)
+					h, _ := newHub(t, d, s)
 					var mu sync.Mutex
 					mine := map[bool]bool{}
 					h.misbehave(func(_ http.ResponseWriter, q *http.Request) bool {
@@ -88,13 +87,13 @@ func TestWhoFetches(t *testing.T) {
 						mine[ours(t, q.RemoteAddr)] = true
 						return false
 					})
-					_, err := r.Pull(t.Context(), h.ref)
+					_, err := s.Pull(t.Context(), h.ref)
 					mu.Lock()
 					defer mu.Unlock()
 					if err != nil || len(mine) != 1 || !mine[!c.itself] {
 						t.Errorf("%v; podrun's connections: %v", err, mine)
 					}
-					if _, err := r.PruneImages(t.Context()); err != nil {
+					if _, err := s.PruneImages(t.Context()); err != nil {
 						t.Error(err)
 					}
 				})
@@ -105,17 +104,17 @@ func TestWhoFetches(t *testing.T) {
 
 // TestRefusedOnce: what a registry does not give containerd it is not asked for again by podrun.
 func TestRefusedOnce(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	itself, own := options(t, d), options(t, d)
 	own.HostsDir = t.TempDir()
 	if err := os.Mkdir(filepath.Join(own.HostsDir, "some.example"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	runtimes := []*containerd.Runtime{connectWith(t, d, own), connectWith(t, d, itself)}
-	h, _ := newHub(t, d, runtimes[0])
+	stores := []*images.Store{connectWith(t, d, "", own), connectWith(t, d, "", itself)}
+	h, _ := newHub(t, d, stores[0])
 	for _, code := range []int{http.StatusNotFound, http.StatusForbidden, http.StatusInternalServerError} {
 		var asked [2]int
-		for n, r := range runtimes {
+		for n, s := range stores {
 			var mu sync.Mutex
 			h.misbehave(func(w http.ResponseWriter, _ *http.Request) bool {
 				mu.Lock()
@@ -124,7 +123,7 @@ func TestRefusedOnce(t *testing.T) {
 				http.Error(w, `{"errors":[{"code":"X","message":"not for you"}]}`, code)
 				return true
 			})
-			if text := failing(t, r, h.ref); strings.Count(text, "not for you") > 1 {
+			if text := failing(t, s, h.ref); strings.Count(text, "not for you") > 1 {
 				t.Errorf("%d: told %q", code, text)
 			}
 		}
@@ -136,9 +135,9 @@ func TestRefusedOnce(t *testing.T) {
 
 // TestAllSpoilt: one pull heals whatever is spoilt of an image, not only one part of it.
 func TestAllSpoilt(t *testing.T) {
-	d := embeddedDaemon(t)
-	r := connect(t, d)
-	h, digest := newHub(t, d, r)
+	d := daemontest.Embedded(t)
+	s := connect(t, d)
+	h, digest := newHub(t, d, s)
 	var spoil sync.Once
 	for _, healing := range []bool{false, true} {
 		h.misbehave(func(w http.ResponseWriter, q *http.Request) bool {
@@ -160,8 +159,8 @@ func TestAllSpoilt(t *testing.T) {
 			return false
 		})
 		if !healing {
-			failing(t, r, h.ref)
-		} else if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
+			failing(t, s, h.ref)
+		} else if got, err := s.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -35,27 +35,27 @@ func shownKey(uid pod.UID, volume string) string {
 }
 
 // Show implements runtime.Images.
-func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume string) (string, error) {
-	if err := checkUID(uid); err != nil {
+func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume string) (string, error) {
+	if err := layout.CheckUID(uid); err != nil {
 		return "", err
 	}
 	if strings.ContainsAny(volume, "/\x00") || strings.Trim(volume, ".") == "" {
 		return "", fmt.Errorf("volume %q cannot be a directory's name", volume)
 	}
-	dir := r.Dirs.Volume(uid, layout.KindImage, volume)
+	dir := s.o.Dirs.Volume(uid, layout.KindImage, volume)
 	if mounted, err := mountinfo.Mounted(dir); mounted || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return dir, err
 	}
-	ctx = r.client.Context(ctx)
-	known, err := r.imageFor(ctx, i)
+	ctx = s.client.Context(ctx)
+	known, err := s.find(ctx, i)
 	if err != nil {
 		return "", err
 	}
-	// First the directory: from it hide tells that there may be a view.
+	// First the directory: from it Hide tells that there may be a view.
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
-	store := r.client.Snapshots()
+	store := s.client.Snapshots()
 	key := shownKey(uid, volume)
 	digest := i.ID[strings.LastIndex(i.ID, "@")+1:]
 	labels := snapshots.WithLabels(map[string]string{labelRoot: time.Now().UTC().Format(time.RFC3339), labelShown: digest})
@@ -78,9 +78,9 @@ func (r *Runtime) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 }
 
 // shown are the digests of the images that volumes of pods are.
-func (r *Runtime) shown(ctx context.Context) (map[string]bool, error) {
+func (s *Store) shown(ctx context.Context) (map[string]bool, error) {
 	digests := map[string]bool{}
-	err := r.client.Snapshots().Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+	err := s.client.Snapshots().Walk(ctx, func(_ context.Context, i snapshots.Info) error {
 		digests[i.Labels[labelShown]] = true
 		return nil
 	}, fmt.Sprintf("labels.%q", labelShown))
@@ -90,9 +90,10 @@ func (r *Runtime) shown(ctx context.Context) (map[string]bool, error) {
 	return digests, nil
 }
 
-// hide takes down what Show made for a revision.
-func (r *Runtime) hide(ctx context.Context, uid pod.UID) error {
-	parent := filepath.Dir(r.Dirs.Volume(uid, layout.KindImage, "x"))
+// Hide takes down what Show made for a revision.
+func (s *Store) Hide(ctx context.Context, uid pod.UID) error {
+	ctx = s.client.Context(ctx)
+	parent := filepath.Dir(s.o.Dirs.Volume(uid, layout.KindImage, "x"))
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was shown
@@ -100,7 +101,7 @@ func (r *Runtime) hide(ctx context.Context, uid pod.UID) error {
 	if err != nil {
 		return err
 	}
-	store := r.client.Snapshots()
+	store := s.client.Snapshots()
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
 		mounted, err := mountinfo.Mounted(dir)

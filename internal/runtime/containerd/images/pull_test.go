@@ -1,4 +1,4 @@
-package containerd_test
+package images_test
 
 import (
 	"bytes"
@@ -22,7 +22,8 @@ import (
 
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/testimage"
 )
 
@@ -39,7 +40,7 @@ type hub struct {
 }
 
 // newHub makes a registry with one image in it, which r does not have.
-func newHub(t *testing.T, d daemon, r *containerd.Runtime, opts ...testimage.Option) (h *hub, digest string) {
+func newHub(t *testing.T, d daemontest.Daemon, s *images.Store, opts ...testimage.Option) (h *hub, digest string) {
 	t.Helper()
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	h = &hub{inner: inner, asked: map[string]int{}}
@@ -58,7 +59,7 @@ func newHub(t *testing.T, d daemon, r *containerd.Runtime, opts ...testimage.Opt
 	}))
 	t.Cleanup(h.Close)
 	h.ref = strings.TrimPrefix(h.URL, "http://") + "/team/busybox:1"
-	digest = push(t, d, r, h.ref, opts...)
+	digest = push(t, d, s, h.ref, opts...)
 	h.asked = map[string]int{}
 	return h, digest
 }
@@ -76,9 +77,9 @@ func (h *hub) count(kind string) int {
 }
 
 // failing pulls and returns the failure's words.
-func failing(t *testing.T, r *containerd.Runtime, ref string) string {
+func failing(t *testing.T, s *images.Store, ref string) string {
 	t.Helper()
-	_, err := r.Pull(t.Context(), ref)
+	_, err := s.Pull(t.Context(), ref)
 	var why *runtime.ReasonError
 	if !errors.As(err, &why) || why.Reason != "ErrImagePull" {
 		t.Fatalf("%s: %v", ref, err)
@@ -87,17 +88,17 @@ func failing(t *testing.T, r *containerd.Runtime, ref string) string {
 }
 
 func TestPullByDigestAndMirror(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	o := options(t, d)
 	o.HostsDir = t.TempDir()
-	r := connectWith(t, d, o)
-	h, digest := newHub(t, d, r)
+	s := connectWith(t, d, "", o)
+	h, digest := newHub(t, d, s)
 	byDigest := strings.TrimSuffix(h.ref, ":1") + "@" + digest
-	if got, err := r.Pull(t.Context(), byDigest); err != nil || got.Name != byDigest || got.ID != byDigest {
+	if got, err := s.Pull(t.Context(), byDigest); err != nil || got.Name != byDigest || got.ID != byDigest {
 		t.Errorf("%+v, %v", got, err)
 	}
 	wrong := strings.Replace(byDigest, "sha256:", "sha256:0123", 1)
-	if text := failing(t, r, wrong[:len(byDigest)]); !strings.Contains(text, "not found") {
+	if text := failing(t, s, wrong[:len(byDigest)]); !strings.Contains(text, "not found") {
 		t.Errorf("another digest: %s", text)
 	}
 	dir := filepath.Join(o.HostsDir, "images.example")
@@ -105,18 +106,18 @@ func TestPullByDigestAndMirror(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(settings), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.Pull(t.Context(), "images.example/team/busybox:1"); err != nil || got.ID != "images.example/team/busybox@"+digest {
+	if got, err := s.Pull(t.Context(), "images.example/team/busybox:1"); err != nil || got.ID != "images.example/team/busybox@"+digest {
 		t.Errorf("by a mirror: %+v, %v", got, err)
 	}
 }
 
 func TestPullWithCredentials(t *testing.T) {
-	d := embeddedDaemon(t)
+	d := daemontest.Embedded(t)
 	o := options(t, d)
 	file := filepath.Join(t.TempDir(), "config.json")
 	o.Credentials = image.Credentials{Path: file}
-	r := connectWith(t, d, o)
-	h, _ := newHub(t, d, r)
+	s := connectWith(t, d, "", o)
+	h, _ := newHub(t, d, s)
 	h.misbehave(func(w http.ResponseWriter, q *http.Request) bool {
 		user, password, _ := q.BasicAuth()
 		if user == "me" && password == "s3cret" {
@@ -134,32 +135,32 @@ func TestPullWithCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if text := failing(t, r, h.ref); !strings.Contains(text, "no such file") {
+	if text := failing(t, s, h.ref); !strings.Contains(text, "no such file") {
 		t.Errorf("without the file: %s", text)
 	}
 	keep("me:wrong")
-	if text := failing(t, r, h.ref); !strings.Contains(text, "401") && !strings.Contains(text, "authorization failed") || strings.Contains(text, "wrong") {
+	if text := failing(t, s, h.ref); !strings.Contains(text, "401") && !strings.Contains(text, "authorization failed") || strings.Contains(text, "wrong") {
 		t.Errorf("with a wrong password: %s", text)
 	}
 	// A pod's own login counts before the machine's, and is its own.
 	login := fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"s3cret"}}}`, strings.TrimPrefix(h.URL, "http://"))
-	if _, err := r.Pull(t.Context(), h.ref, []byte("{}"), login); err != nil {
+	if _, err := s.Pull(t.Context(), h.ref, []byte("{}"), login); err != nil {
 		t.Error(err)
 	}
-	if text := failing(t, r, h.ref); !strings.Contains(text, "401") && !strings.Contains(text, "authorization failed") {
+	if text := failing(t, s, h.ref); !strings.Contains(text, "401") && !strings.Contains(text, "authorization failed") {
 		t.Errorf("without the login: %s", text)
 	}
 	keep("me:s3cret") // and it counts at once
-	if _, err := r.Pull(t.Context(), h.ref); err != nil {
+	if _, err := s.Pull(t.Context(), h.ref); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestPullOnce: however many want an image at once, it is fetched once.
 func TestPullOnce(t *testing.T) {
-	d := embeddedDaemon(t)
-	r := connect(t, d)
-	h, digest := newHub(t, d, r)
+	d := daemontest.Embedded(t)
+	s := connect(t, d)
+	h, digest := newHub(t, d, s)
 	all := make(chan struct{})
 	var together sync.Once
 	var wanting sync.WaitGroup
@@ -172,7 +173,7 @@ func TestPullOnce(t *testing.T) {
 		started.Add(1)
 		wanting.Go(func() {
 			started.Done()
-			if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
+			if got, err := s.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -232,21 +233,21 @@ func TestPullFaults(t *testing.T) {
 		}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := embeddedDaemon(t)
-			r := connect(t, d)
+			d := daemontest.Embedded(t)
+			s := connect(t, d)
 			var digest string
-			h, digest = newHub(t, d, r)
+			h, digest = newHub(t, d, s)
 			h.misbehave(c.between)
-			text := failing(t, r, h.ref)
+			text := failing(t, s, h.ref)
 			t.Log(text)
 			if !strings.Contains(text, c.want) {
 				t.Errorf("no %q", c.want)
 			}
-			if _, err := r.Resolve(t.Context(), h.ref); !errors.Is(err, runtime.ErrNotFound) {
+			if _, err := s.Resolve(t.Context(), h.ref); !errors.Is(err, runtime.ErrNotFound) {
 				t.Errorf("there all the same: %v", err)
 			}
 			h.misbehave(nil)
-			if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
+			if got, err := s.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -258,12 +259,12 @@ func TestPullFaults(t *testing.T) {
 func TestPullGoesOn(t *testing.T) {
 	for _, broken := range []string{"the net", "the pull"} {
 		t.Run(broken, func(t *testing.T) {
-			d := embeddedDaemon(t)
-			r := connect(t, d)
+			d := daemontest.Embedded(t)
+			s := connect(t, d)
 			big := make([]byte, 8<<20)
 			_, _ = rand.NewChaCha8([32]byte{}).Read(big) // that no compression makes small
-			h, digest := newHub(t, d, r, testimage.File("big", 0o644, big))
-			if _, ok := r.Pulling(h.ref); ok {
+			h, digest := newHub(t, d, s, testimage.File("big", 0o644, big))
+			if _, ok := s.Pulling(h.ref); ok {
 				t.Error("there is a pull before there is one")
 			}
 			var ranges []string
@@ -299,12 +300,12 @@ func TestPullGoesOn(t *testing.T) {
 			defer giveUp()
 			done := make(chan error, 1)
 			go func() {
-				_, err := r.Pull(ctx, h.ref)
+				_, err := s.Pull(ctx, h.ref)
 				done <- err
 			}()
 			<-half
-			eventually(t, "the pull to be half-way", func() bool {
-				p, ok := r.Pulling(h.ref)
+			daemontest.Eventually(t, "the pull to be half-way", func() bool {
+				p, ok := s.Pulling(h.ref)
 				missing := int64(size/2) - p.Fetched // containerd itself writes by the mebibyte
 				return ok && p.Rate > 0 && missing >= 0 && missing < 1<<20 && p.Total == int64(size) && p.Layers == 1 && p.Done == 0
 			})
@@ -316,10 +317,10 @@ func TestPullGoesOn(t *testing.T) {
 			if err := <-done; (err != nil) != (broken == "the pull") {
 				t.Fatal(err)
 			}
-			if got, err := r.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
+			if got, err := s.Pull(t.Context(), h.ref); err != nil || !strings.HasSuffix(got.ID, digest) {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if _, ok := r.Pulling(h.ref); ok {
+			if _, ok := s.Pulling(h.ref); ok {
 				t.Error("there is a pull after its end")
 			}
 			var from int
@@ -327,47 +328,5 @@ func TestPullGoesOn(t *testing.T) {
 				t.Errorf("asked for the layer by %q; it has %d bytes", ranges, size)
 			}
 		})
-	}
-}
-
-func TestSaveAndRemoveImages(t *testing.T) {
-	r := newRig(t, embeddedDaemon(t), "sleep 1000")
-	r.run(t)
-	loadFile(t, r.Runtime, archive(t, "other:1", testimage.Env("A=b")))
-	file := filepath.Join(t.TempDir(), "saved.tar")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.Save(t.Context(), []string{"other:1", imageRef}, f), f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Save(t.Context(), []string{"none:1"}, io.Discard); !errors.Is(err, runtime.ErrNotFound) {
-		t.Errorf("saving nothing: %v", err)
-	}
-	digest, err := r.Resolve(t.Context(), "other:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Save(t.Context(), []string{digest.ID}, io.Discard); err != nil {
-		t.Errorf("by its digest: %v", err)
-	}
-	if name, err := r.RemoveImage(t.Context(), digest.ID, false); err != nil || name != "docker.io/library/other:1" {
-		t.Errorf("%q, %v", name, err)
-	}
-	if _, err := r.RemoveImage(t.Context(), "other:1", false); !errors.Is(err, runtime.ErrNotFound) {
-		t.Errorf("again: %v", err)
-	}
-	if _, err := r.RemoveImage(t.Context(), imageRef, false); !errors.Is(err, containerd.ErrImageUsed) {
-		t.Errorf("one that is used: %v", err)
-	}
-	if _, err := r.RemoveImage(t.Context(), imageRef, true); err != nil {
-		t.Error(err)
-	}
-	if names := loadFile(t, r.Runtime, file); len(names) != 2 || names[0] != "docker.io/library/other:1" {
-		t.Errorf("loaded again: %q", names)
-	}
-	if _, err := r.Resolve(t.Context(), "other:1"); err != nil {
-		t.Error(err)
 	}
 }

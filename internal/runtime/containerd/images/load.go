@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -21,19 +21,19 @@ import (
 // Load reads an OCI or Docker archive, compressed or not, makes its images ready to run and returns
 // their full names, sorted. An archive that names no image is an error. A name keeps standing for what it stood
 // for if the archive's image cannot be made ready; the archive's others are loaded all the same.
-func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error) {
-	ctx = r.client.Context(ctx)
+func (s *Store) Load(ctx context.Context, archive io.Reader) ([]string, error) {
+	ctx = s.client.Context(ctx)
 	plain, err := compression.DecompressStream(archive)
 	if err != nil {
 		return nil, fmt.Errorf("reading the archive: %w", err)
 	}
 	defer plain.Close()
-	ctx, fetching, err := r.fetch(ctx, "of an archive")
+	ctx, fetching, err := s.fetch(ctx, "of an archive")
 	if err != nil {
 		return nil, err
 	}
 	defer fetching.end(ctx, true)
-	found, err := r.unpackArchive(ctx, plain)
+	found, err := s.unpackArchive(ctx, plain)
 	if err != nil {
 		return nil, daemon.Mapped("loading the archive", err)
 	}
@@ -43,7 +43,7 @@ func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error)
 	var names []string
 	var errs []error
 	for _, i := range found {
-		if err := r.name(ctx, i); err != nil {
+		if err := s.name(ctx, i); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -55,8 +55,8 @@ func (r *Runtime) Load(ctx context.Context, archive io.Reader) ([]string, error)
 
 // unpackArchive gives containerd the contents of an archive, and returns the images that it names, by their full names.
 // Nothing refers to them yet but the lease.
-func (r *Runtime) unpackArchive(ctx context.Context, archive io.Reader) ([]images.Image, error) {
-	store := r.client.ContentStore()
+func (s *Store) unpackArchive(ctx context.Context, archive io.Reader) ([]images.Image, error) {
+	store := s.client.ContentStore()
 	list, err := imagearchive.ImportIndex(ctx, store, archive)
 	if err != nil {
 		return nil, err
@@ -87,23 +87,23 @@ func (r *Runtime) unpackArchive(ctx context.Context, archive io.Reader) ([]image
 }
 
 // name makes an image of an archive ready, and then lets its name stand for it.
-func (r *Runtime) name(ctx context.Context, i images.Image) error {
+func (s *Store) name(ctx context.Context, i images.Image) error {
 	platform := platforms.Default()
-	_, err := images.Manifest(ctx, r.client.ContentStore(), i.Target, platform)
+	_, err := images.Manifest(ctx, s.client.ContentStore(), i.Target, platform)
 	if p := i.Target.Platform; daemon.IsNotFound(err) || p != nil && !platform.Match(*p) {
 		return fmt.Errorf("image %s: the archive has nothing of it for %s", i.Name, platforms.Format(platforms.DefaultSpec()))
 	}
 	if err != nil {
 		return daemon.Mapped("reading image "+i.Name, err)
 	}
-	if err := r.own(ctx, i.Target); err != nil {
+	if err := s.own(ctx, i.Target); err != nil {
 		return daemon.Mapped("reading image "+i.Name, err)
 	}
-	known, err := r.ready(ctx, i)
+	known, err := s.ready(ctx, i)
 	if err != nil {
 		return err
 	}
-	store, fields := r.client.ImageService(), []string{"target"}
+	store, fields := s.client.ImageService(), []string{"target"}
 	if text := userText(i.Target.Digest.String(), known.user); text != "" {
 		i.Labels, fields = map[string]string{labelUser: text}, append(fields, "labels."+labelUser)
 	}
@@ -116,8 +116,8 @@ func (r *Runtime) name(ctx context.Context, i images.Image) error {
 
 // own notes down in containerd what an image consists of, so that it stays as long as the image. An archive has
 // not always all that an index names.
-func (r *Runtime) own(ctx context.Context, target imagespec.Descriptor) error {
-	store := r.client.ContentStore()
+func (s *Store) own(ctx context.Context, target imagespec.Descriptor) error {
+	store := s.client.ContentStore()
 	children := images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
 		below, err := images.Children(ctx, store, desc)
 		if daemon.IsNotFound(err) {

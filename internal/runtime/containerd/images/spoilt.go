@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -30,16 +30,16 @@ type parts interface {
 // digest is wrong, or the registry has nothing to go on with. containerd itself would go on with it for
 // ever. It reports whether anything was removed that is not in dropped, to which it adds that: a registry that spoils
 // the same part again has had its chance.
-func (r *Runtime) dropSpoilt(ctx context.Context, err error, dropped map[string]bool) bool {
+func (s *Store) dropSpoilt(ctx context.Context, err error, dropped map[string]bool) bool {
 	var answer remotes.ErrUnexpectedStatus
 	outOfRange := errors.As(err, &answer) && answer.StatusCode == http.StatusRequestedRangeNotSatisfiable
 	if ctx.Err() != nil || !outOfRange && !errdefs.IsFailedPrecondition(err) {
 		return false
 	}
 	named := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindAllString(err.Error(), -1)
-	begun, err := r.client.ContentStore().ListStatuses(ctx)
+	begun, err := s.client.ContentStore().ListStatuses(ctx)
 	if err != nil {
-		r.Log.Debug("it is not known what was fetched in part", "why", err)
+		s.o.Log.Debug("it is not known what was fetched in part", "why", err)
 		return false
 	}
 	more := false
@@ -48,11 +48,11 @@ func (r *Runtime) dropSpoilt(ctx context.Context, err error, dropped map[string]
 		if !slices.Contains(named, digest) || dropped[digest] {
 			continue
 		}
-		if err := abort(ctx, r.client.ContentStore(), status.Ref); err != nil {
-			r.Log.Warn("what was fetched in part is spoilt and cannot be removed", "digest", digest, "why", err)
+		if err := abort(ctx, s.client.ContentStore(), status.Ref); err != nil {
+			s.o.Log.Warn("what was fetched in part is spoilt and cannot be removed", "digest", digest, "why", err)
 			continue
 		}
-		r.Log.Info("what was fetched in part is spoilt and fetched again", "digest", digest)
+		s.o.Log.Info("what was fetched in part is spoilt and fetched again", "digest", digest)
 		dropped[digest], more = true, true
 	}
 	return more

@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 )
 
 // Pulling implements runtime.Images.
-func (r *Runtime) Pulling(ref string) (pod.Progress, bool) {
+func (s *Store) Pulling(ref string) (pod.Progress, bool) {
 	full, err := fullName(ref)
 	if err != nil {
 		return pod.Progress{}, false
 	}
-	return r.flights.Progress(full)
+	return s.flights.Progress(full)
 }
 
 // metering tells a meter which layers an image has, and which of them are whole: what is present already is

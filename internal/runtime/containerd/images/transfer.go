@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 // transfers reports that containerd can fetch images itself, just as podrun would: what comes is then not
 // copied from podrun to containerd. Settings of registries and proxies are podrun's; containerd may be in
 // another mount namespace, and has an environment of its own.
-func (r *Runtime) transfers() bool {
-	if !r.client.Transfers || r.client.Snapshotter != daemon.Overlayfs {
+func (s *Store) transfers() bool {
+	if !s.client.Transfers || s.client.Snapshotter != daemon.Overlayfs {
 		return false
 	}
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
@@ -32,18 +32,18 @@ func (r *Runtime) transfers() bool {
 			return false
 		}
 	}
-	settings, err := os.ReadDir(r.HostsDir)
+	settings, err := os.ReadDir(s.o.HostsDir)
 	return len(settings) == 0 && (err == nil || os.IsNotExist(err))
 }
 
 // transfer has containerd fetch and unpack an image. If it fails, for whatever reason, nothing is lost: what came
 // is there for whoever tries in another way.
-func (r *Runtime) transfer(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
+func (s *Store) transfer(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
 	name := named.String()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(asked(func(host string) (string, string, error) {
-		user, secret, err := r.login(logins, host, named)
+		user, secret, err := s.login(logins, host, named)
 		if err != nil {
 			cancel(err) // the service would wait for an answer
 		}
@@ -53,12 +53,12 @@ func (r *Runtime) transfer(ctx context.Context, named reference.Named, logins re
 		return images.Image{}, err
 	}
 	platform := platforms.DefaultSpec()
-	to := store.NewStore(name, store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, r.client.Snapshotter))
+	to := store.NewStore(name, store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, s.client.Snapshotter))
 	gauge := gauge{meter: meter, at: map[string]int64{}}
-	if err := r.client.Transfer(ctx, from, to, transfer.WithProgress(gauge.read)); err != nil {
+	if err := s.client.Transfer(ctx, from, to, transfer.WithProgress(gauge.read)); err != nil {
 		return images.Image{}, errors.Join(err, context.Cause(ctx))
 	}
-	return r.client.ImageService().Get(ctx, name)
+	return s.client.ImageService().Get(ctx, name)
 }
 
 // refusal is what containerd says of a transfer if podrun would get no other answer, or may not look for one: what the
@@ -78,11 +78,11 @@ func refusal(err error) error {
 }
 
 // login is who podrun is to a registry: a pod's own logins come before the machine's.
-func (r *Runtime) login(logins registry.Logins, host string, named reference.Named) (user, secret string, err error) {
+func (s *Store) login(logins registry.Logins, host string, named reference.Named) (user, secret string, err error) {
 	if user, secret, found := logins.For(host, reference.Path(named)); found {
 		return user, secret, nil
 	}
-	return r.Credentials.For(host, reference.Path(named))
+	return s.o.Credentials.For(host, reference.Path(named))
 }
 
 // asked answers containerd's question who podrun is to a host.

@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -25,32 +25,32 @@ const (
 )
 
 // Pull implements runtime.Images. What an interrupted pull fetched is not fetched again.
-func (r *Runtime) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error) {
+func (s *Store) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return pod.Image{}, &runtime.ReasonError{
 			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
 		}
 	}
-	return r.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
-		ctx = r.client.Context(ctx)
-		ctx, fetching, err := r.fetch(ctx, named.String())
+	return s.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
+		ctx = s.client.Context(ctx)
+		ctx, fetching, err := s.fetch(ctx, named.String())
 		if err != nil {
 			return pod.Image{}, err
 		}
-		pulled, err := r.pull(ctx, named, logins, meter)
-		for dropped := map[string]bool{}; err != nil && r.dropSpoilt(ctx, err, dropped); {
-			pulled, err = r.pull(ctx, named, logins, meter)
+		pulled, err := s.pull(ctx, named, logins, meter)
+		for dropped := map[string]bool{}; err != nil && s.dropSpoilt(ctx, err, dropped); {
+			pulled, err = s.pull(ctx, named, logins, meter)
 		}
 		fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).Known())
 		return pulled, err
 	})
 }
 
-func (r *Runtime) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (pod.Image, error) {
-	pulled, err := r.obtain(ctx, named, logins, meter)
+func (s *Store) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (pod.Image, error) {
+	pulled, err := s.obtain(ctx, named, logins, meter)
 	if err == nil {
-		_, err = r.ready(ctx, pulled)
+		_, err = s.ready(ctx, pulled)
 	}
 	if err != nil {
 		err = daemon.Mapped("pulling image "+named.String(), err)
@@ -64,25 +64,25 @@ func (r *Runtime) pull(ctx context.Context, named reference.Named, logins regist
 
 // obtain has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it, unless
 // it would be told the same.
-func (r *Runtime) obtain(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
-	if r.transfers() {
-		pulled, err := r.transfer(ctx, named, logins, meter)
+func (s *Store) obtain(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
+	if s.transfers() {
+		pulled, err := s.transfer(ctx, named, logins, meter)
 		if err == nil || ctx.Err() != nil {
 			return pulled, err
 		}
 		if last := refusal(err); last != nil {
 			return images.Image{}, last
 		}
-		r.Log.Debug("containerd cannot fetch an image itself", "image", named.String(), "why", err)
+		s.o.Log.Debug("containerd cannot fetch an image itself", "image", named.String(), "why", err)
 	}
 	hosts := dockerconfig.HostOptions{
-		HostDir:     dockerconfig.HostDirFromRoot(r.HostsDir),
-		Credentials: func(host string) (string, string, error) { return r.login(logins, host, named) },
+		HostDir:     dockerconfig.HostDirFromRoot(s.o.HostsDir),
+		Credentials: func(host string) (string, string, error) { return s.login(logins, host, named) },
 	}
-	pulled, err := r.client.Pull(ctx, named.String(),
+	pulled, err := s.client.Pull(ctx, named.String(),
 		client.WithResolver(metered{docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter}),
 		client.WithImageHandlerWrapper(metering(meter)),
-		client.WithPullUnpack, client.WithPullSnapshotter(r.client.Snapshotter),
+		client.WithPullUnpack, client.WithPullSnapshotter(s.client.Snapshotter),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
 	if err != nil {
 		return images.Image{}, err

@@ -1,4 +1,4 @@
-package containerd_test
+package images_test
 
 import (
 	"archive/tar"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/testimage"
 )
 
@@ -57,16 +58,16 @@ func rewritten(t *testing.T, path string, change func(name string, data []byte) 
 // TestLoadBadArchive: an archive that has not all of its image, or has it for another machine, says so and leaves the image
 // of that name as it was.
 func TestLoadBadArchive(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := connect(t, start(t))
-			loadFile(t, r, archive(t, "busybox:1"))
-			before, err := r.ListImages(t.Context())
+			s := connect(t, start(t))
+			daemontest.Load(t, s, daemontest.Archive(t, "busybox:1"))
+			before, err := s.ListImages(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			other := archive(t, "busybox:1", testimage.File("other", 0o644, []byte("other")))
+			other := daemontest.Archive(t, "busybox:1", testimage.File("other", 0o644, []byte("other")))
 			for _, c := range []struct {
 				what, want string
 				change     func(string, []byte) []byte
@@ -96,23 +97,23 @@ func TestLoadBadArchive(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				names, err := r.Load(t.Context(), f)
+				names, err := s.Load(t.Context(), f)
 				f.Close()
 				if err == nil || len(names) > 0 || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s: %q, %v", c.what, names, err)
 				}
-				after, err := r.ListImages(t.Context())
+				after, err := s.ListImages(t.Context())
 				if err != nil || !slices.Equal(before, after) {
 					t.Errorf("%s: %+v, %v; before it %+v", c.what, after, err, before)
 				}
 			}
-			if _, err := r.Resolve(t.Context(), "busybox:1"); err != nil {
+			if _, err := s.Resolve(t.Context(), "busybox:1"); err != nil {
 				t.Error(err)
 			}
-			if names := loadFile(t, r, other); !slices.Equal(names, []string{"docker.io/library/busybox:1"}) {
+			if names := daemontest.Load(t, s, other); !slices.Equal(names, []string{"docker.io/library/busybox:1"}) {
 				t.Errorf("%q", names)
 			}
-			if after, err := r.ListImages(t.Context()); err != nil || len(after) != 1 || after[0].ID == before[0].ID {
+			if after, err := s.ListImages(t.Context()); err != nil || len(after) != 1 || after[0].ID == before[0].ID {
 				t.Errorf("%+v, %v", after, err)
 			}
 		})

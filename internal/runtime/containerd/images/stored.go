@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	imagearchive "github.com/containerd/containerd/v2/core/images/archive"
+	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/platforms"
 
 	"podrun.io/podrun/internal/pod"
@@ -18,37 +19,38 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
+// LabelImageID is on containers: the ID of the image that they are made of, as pod.Image has it. Who makes containers
+// puts it there.
+const LabelImageID = "podrun.io/image-id"
+
 // labelPinned is on images that no collector may remove; containerd's CRI gives it the same meaning.
 const labelPinned = "io.cri-containerd.pinned"
 
-// ImageRoot is where the snapshotter has images' files, "" when it does not say.
-func (r *Runtime) ImageRoot() string { return r.client.SnapshotRoot }
-
 // ListImages returns all images, by name.
-func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
-	ctx = r.client.Context(ctx)
-	all, err := r.client.ImageService().List(ctx)
+func (s *Store) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
+	ctx = s.client.Context(ctx)
+	all, err := s.client.ImageService().List(ctx)
 	if err != nil {
 		return nil, daemon.Mapped("listing images", err)
 	}
-	made, err := r.client.ContainerService().List(ctx)
+	made, err := s.client.ContainerService().List(ctx)
 	if err != nil {
 		return nil, daemon.Mapped("listing containers", err)
 	}
 	names, digests := map[string]bool{}, map[string]bool{}
 	for _, c := range made {
 		names[c.Image] = true
-		if _, digest, ok := strings.Cut(c.Labels[labelImageID], "@"); ok {
+		if _, digest, ok := strings.Cut(c.Labels[LabelImageID], "@"); ok {
 			digests[digest] = true
 		}
 	}
-	shown, err := r.shown(ctx)
+	shown, err := s.shown(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := []pod.StoredImage{}
 	for _, i := range all {
-		size, err := client.NewImage(r.client.Client, i).Size(ctx)
+		size, err := client.NewImage(s.client.Client, i).Size(ctx)
 		if err != nil && !daemon.IsNotFound(err) { // part of its content is gone: it can be listed all the same
 			return nil, daemon.Mapped("measuring image "+i.Name, err)
 		}
@@ -63,12 +65,12 @@ func (r *Runtime) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 
 // PruneImages removes the images that nobody uses or has pinned and returns their names, and what interrupted pulls have
 // fetched. The space is free when it returns.
-func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
-	all, err := r.ListImages(ctx)
+func (s *Store) PruneImages(ctx context.Context) ([]string, error) {
+	all, err := s.ListImages(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx = r.client.Context(ctx)
+	ctx = s.client.Context(ctx)
 	var unused []string
 	for _, i := range all {
 		if !i.Used && !i.Pinned {
@@ -80,28 +82,28 @@ func (r *Runtime) PruneImages(ctx context.Context) ([]string, error) {
 		if n == len(unused)-1 {
 			opts = append(opts, images.SynchronousDelete())
 		}
-		if err := r.client.ImageService().Delete(ctx, name, opts...); err != nil && !daemon.IsNotFound(err) {
+		if err := s.client.ImageService().Delete(ctx, name, opts...); err != nil && !daemon.IsNotFound(err) {
 			return unused[:n], daemon.Mapped("removing image "+name, err)
 		}
 	}
-	_, err = r.DropFetched(ctx)
+	_, err = s.DropFetched(ctx)
 	return unused, err
 }
 
-// ErrImageUsed says that a container, running or not, is made of an image, or a volume of a pod.
-var ErrImageUsed = errors.New("a container or a volume is made of it")
+// ErrUsed says that a container, running or not, is made of an image, or a volume of a pod.
+var ErrUsed = errors.New("a container or a volume is made of it")
 
-// RemoveImage removes an image and returns its full name; ErrImageUsed unless by force. The space is free
+// RemoveImage removes an image and returns its full name; ErrUsed unless by force. The space is free
 // when it returns.
-func (r *Runtime) RemoveImage(ctx context.Context, ref string, force bool) (string, error) {
-	stored, err := r.stored(ctx, ref)
+func (s *Store) RemoveImage(ctx context.Context, ref string, force bool) (string, error) {
+	stored, err := s.stored(ctx, ref)
 	if err != nil {
 		return "", err
 	}
 	if stored.Used && !force {
-		return "", fmt.Errorf("image %s: %w", stored.Name, ErrImageUsed)
+		return "", fmt.Errorf("image %s: %w", stored.Name, ErrUsed)
 	}
-	err = r.client.ImageService().Delete(r.client.Context(ctx), stored.Name, images.SynchronousDelete())
+	err = s.client.ImageService().Delete(s.client.Context(ctx), stored.Name, images.SynchronousDelete())
 	if err != nil && !daemon.IsNotFound(err) {
 		return "", daemon.Mapped("removing image "+stored.Name, err)
 	}
@@ -109,21 +111,21 @@ func (r *Runtime) RemoveImage(ctx context.Context, ref string, force bool) (stri
 }
 
 // Save writes images, for this machine's platform, as an archive that is OCI's and Docker's at once.
-func (r *Runtime) Save(ctx context.Context, refs []string, archive io.Writer) error {
+func (s *Store) Save(ctx context.Context, refs []string, archive io.Writer) error {
 	opts := []imagearchive.ExportOpt{imagearchive.WithPlatform(platforms.Default())}
 	for _, ref := range refs {
-		stored, err := r.stored(ctx, ref)
+		stored, err := s.stored(ctx, ref)
 		if err != nil {
 			return err
 		}
-		opts = append(opts, imagearchive.WithImage(r.client.ImageService(), stored.Name))
+		opts = append(opts, imagearchive.WithImage(s.client.ImageService(), stored.Name))
 	}
-	return daemon.Mapped("saving images", r.client.Export(r.client.Context(ctx), archive, opts...))
+	return daemon.Mapped("saving images", s.client.Export(s.client.Context(ctx), archive, opts...))
 }
 
 // stored finds an image by a reference as it may be written.
-func (r *Runtime) stored(ctx context.Context, ref string) (pod.StoredImage, error) {
-	all, err := r.ListImages(ctx)
+func (s *Store) stored(ctx context.Context, ref string) (pod.StoredImage, error) {
+	all, err := s.ListImages(ctx)
 	if err != nil {
 		return pod.StoredImage{}, err
 	}
@@ -142,4 +144,26 @@ func (r *Runtime) stored(ctx context.Context, ref string) (pod.StoredImage, erro
 		}
 	}
 	return pod.StoredImage{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+}
+
+// ImagesSize is what the unpacked layers of images take. containerd notes it down when it makes them.
+func (s *Store) ImagesSize(ctx context.Context) (pod.Space, error) {
+	ctx = s.client.Context(ctx)
+	layers := s.client.Snapshots()
+	var out pod.Space
+	err := layers.Walk(ctx, func(ctx context.Context, info snapshots.Info) error {
+		if info.Kind != snapshots.KindCommitted {
+			return nil
+		}
+		used, err := layers.Usage(ctx, info.Name)
+		if daemon.IsNotFound(err) {
+			return nil
+		}
+		out = out.Add(pod.Space{Bytes: used.Size, Files: used.Inodes})
+		return err
+	})
+	if err != nil {
+		return pod.Space{}, daemon.Mapped("measuring the layers of images", err)
+	}
+	return out, nil
 }

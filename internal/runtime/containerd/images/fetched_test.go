@@ -1,4 +1,4 @@
-package containerd_test
+package images_test
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 
-	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/testimage"
 )
 
 // incomplete begins a pull that has some of its layer and waits for more, until cut.
-func (h *hub) incomplete(t *testing.T, r *containerd.Runtime) (cut func()) {
+func (h *hub) incomplete(t *testing.T, s *images.Store) (cut func()) {
 	t.Helper()
 	half := make(chan struct{})
 	h.misbehave(func(w http.ResponseWriter, q *http.Request) bool {
@@ -42,7 +43,7 @@ func (h *hub) incomplete(t *testing.T, r *containerd.Runtime) (cut func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.Pull(ctx, h.ref)
+		_, err := s.Pull(ctx, h.ref)
 		done <- err
 	}()
 	<-half
@@ -57,9 +58,9 @@ func (h *hub) incomplete(t *testing.T, r *containerd.Runtime) (cut func()) {
 }
 
 // stored are the contents that containerd has, whole and begun, and its leases.
-func stored(t *testing.T, d daemon) (whole, begun, leases int) {
+func stored(t *testing.T, d daemontest.Daemon) (whole, begun, leases int) {
 	t.Helper()
-	ctx, c := raw(t, d)
+	ctx, c := d.Client(t)
 	err := c.ContentStore().Walk(ctx, func(content.Info) error { whole++; return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -78,42 +79,42 @@ func stored(t *testing.T, d daemon) (whole, begun, leases int) {
 // TestDropFetched: what an interrupted pull has fetched is kept for the next one, whatever goes wrong between them and
 // whoever pulls, and can be let go; a pull that goes on is not hurt.
 func TestDropFetched(t *testing.T) {
-	for name, start := range daemons {
+	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := start(t)
-			r := connect(t, d)
+			s := connect(t, d)
 			big := make([]byte, 4<<20)
 			_, _ = rand.NewChaCha8([32]byte{}).Read(big) // that no compression makes small
-			h, _ := newHub(t, d, r, testimage.File("big", 0o644, big))
+			h, _ := newHub(t, d, s, testimage.File("big", 0o644, big))
 			before, _, leases := stored(t, d)
 
-			cut := h.incomplete(t, r)
+			cut := h.incomplete(t, s)
 			other := connect(t, d) // a podrun beside it
 			if n, err := other.DropFetched(t.Context()); n != 0 || err != nil {
 				t.Errorf("while the pull goes on: %d, %v", n, err)
 			}
-			eventually(t, "the layer to be there in part", func() bool { _, begun, _ := stored(t, d); return begun == 1 })
+			daemontest.Eventually(t, "the layer to be there in part", func() bool { _, begun, _ := stored(t, d); return begun == 1 })
 			cut()
 			// The registry is down for a try, which fetches nothing; then it is tried by another podrun.
 			h.misbehave(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(500); return true })
-			failing(t, r, h.ref)
+			failing(t, s, h.ref)
 			failing(t, other, h.ref)
 			whole, begun, held := stored(t, d)
 			if whole <= before || begun != 1 || held != leases+1 {
 				t.Errorf("kept: %d contents of %d, %d in part, %d leases of %d", whole, before, begun, held, leases)
 			}
-			if n, err := r.DropFetched(t.Context()); n != 1 || err != nil {
+			if n, err := s.DropFetched(t.Context()); n != 1 || err != nil {
 				t.Errorf("dropped %d, %v", n, err)
 			}
 			if whole, begun, held := stored(t, d); whole != before || begun != 0 || held != leases {
 				t.Errorf("after it: %d contents, %d in part, %d leases", whole, begun, held)
 			}
 			h.misbehave(nil)
-			if _, err := r.Pull(t.Context(), h.ref); err != nil {
+			if _, err := s.Pull(t.Context(), h.ref); err != nil {
 				t.Error(err)
 			}
-			locks, err := os.ReadDir(d.dirs.Fetching())
+			locks, err := os.ReadDir(d.Dirs.Fetching())
 			if _, _, held := stored(t, d); err != nil || len(locks) > 0 || held != leases {
 				t.Errorf("%d leases; locks: %v, %v", held, locks, err)
 			}
