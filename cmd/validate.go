@@ -12,6 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/filesource"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -37,7 +38,7 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, fmt.Errorf("--pod-security %w", err))
 			}
-			return a.validate(c.Context(), paths, manifest.FileOptions{NodeName: node, NoSuffix: noSuffix, Policy: policy}, output)
+			return a.validate(c.Context(), paths, filesource.Options{NodeName: node, NoSuffix: noSuffix, Policy: policy}, output)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
@@ -62,7 +63,7 @@ type validPod struct {
 	File      string `json:"file"`
 }
 
-func (a *app) validate(ctx context.Context, paths []string, o manifest.FileOptions, output string) error {
+func (a *app) validate(ctx context.Context, paths []string, o filesource.Options, output string) error {
 	word := manifest.Word{Last: map[string]manifest.Snapshot{}}
 	shown := map[string]string{manifest.Stdin: "stdin"}
 	var unreadable []error
@@ -103,10 +104,10 @@ func (a *app) validate(ctx context.Context, paths []string, o manifest.FileOptio
 }
 
 // snapshot reads one path as a source would.
-func (a *app) snapshot(ctx context.Context, path string, o manifest.FileOptions) manifest.Snapshot {
+func (a *app) snapshot(ctx context.Context, path string, o filesource.Options) manifest.Snapshot {
 	if path != manifest.Stdin {
 		o.Path = path
-		return manifest.Read(ctx, o)
+		return filesource.Read(ctx, o)
 	}
 	data, err := io.ReadAll(a.in)
 	s := manifest.Snapshot{Source: manifest.Stdin, Err: err}

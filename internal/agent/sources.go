@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/filesource"
 	"podrun.io/podrun/internal/manifest/httpsource"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
@@ -62,10 +63,10 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		}
 		seen[path] = true
 		if path == manifest.Stdin {
-			all = append(all, manifest.NewStdin(o.Stdin, manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy}))
+			all = append(all, filesource.NewStdin(o.Stdin, manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy}))
 			continue
 		}
-		all = append(all, manifest.NewFile(manifest.FileOptions{
+		all = append(all, filesource.New(filesource.Options{
 			Path: path, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
 			StrictPermissions: s.StrictPermissions, Optional: s.Default && s.URL != "" && !from(running, path),
 			Runs: from(running, path), PlaceDir: cache.dir, PlaceReadOnly: cache.readOnly,

@@ -13,22 +13,22 @@ import (
 // the first source, there from the first file by name.
 func (w Word) gather(d *Desired) {
 	d.Objects = pod.Objects{ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{}}
-	used := map[name]Origin{}
+	used := map[Name]Origin{}
 	for _, source := range w.Order {
 		objects := slices.Clone(w.Last[source].Objects)
 		slices.SortStableFunc(objects, func(a, b Object) int { return cmp.Compare(a.Origin.Path, b.Origin.Path) })
 		for _, o := range objects {
-			n := name{o.kind(), o.key()}
+			n := o.Name()
 			if first, twice := used[n]; twice {
-				err := &DuplicateError{Kind: n.kind, Key: n.key, Used: first, Not: o.Origin}
+				err := &DuplicateError{Kind: n.Kind, Key: n.Key, Used: first, Not: o.Origin}
 				d.Problems = append(d.Problems, Problem{Origin: o.Origin, Err: err})
 				continue
 			}
 			used[n] = o.Origin
 			if o.Secret != nil {
-				d.Objects.Secrets[n.key] = o.Secret
+				d.Objects.Secrets[n.Key] = o.Secret
 			} else {
-				d.Objects.ConfigMaps[n.key] = o.ConfigMap
+				d.Objects.ConfigMaps[n.Key] = o.ConfigMap
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,10 @@ func load(t testing.TB, path string) (Loaded, error) {
 
 func options(path string) LoadOptions {
 	return LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: "node1"}
+}
+
+func podText(name, image string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, image: %q}]}\n", name, image)
 }
 
 func glob(t testing.TB, pattern string, least int) []string {

@@ -30,19 +30,18 @@ type Object struct {
 	Origin    Origin
 }
 
-// kind is the object's, and key its name.
-func (o Object) kind() string {
-	if o.Secret != nil {
-		return KindSecret
-	}
-	return KindConfigMap
+// Name is a pod's, ConfigMap's or Secret's: no two that are used have the same.
+type Name struct {
+	Kind string // "" stands for pod
+	Key  pod.Key
 }
 
-func (o Object) key() pod.Key {
+// Name is the object's.
+func (o Object) Name() Name {
 	if o.Secret != nil {
-		return pod.Key{Namespace: o.Secret.Namespace, Name: o.Secret.Name}
+		return Name{KindSecret, pod.Key{Namespace: o.Secret.Namespace, Name: o.Secret.Name}}
 	}
-	return pod.Key{Namespace: o.ConfigMap.Namespace, Name: o.ConfigMap.Name}
+	return Name{KindConfigMap, pod.Key{Namespace: o.ConfigMap.Namespace, Name: o.ConfigMap.Name}}
 }
 
 // object reads a ConfigMap or a Secret. What is wrong with a Secret is told without its values.
@@ -83,8 +82,8 @@ func (l *loader) object(o object, kind string) {
 		return
 	}
 	for _, other := range l.loaded.Objects {
-		if other.kind() == kind && other.key() == read.key() {
-			l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", read.key().Name), pod.Key{})
+		if other.Name() == read.Name() {
+			l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", read.Name().Key.Name), pod.Key{})
 			return
 		}
 	}

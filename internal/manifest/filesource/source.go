@@ -1,9 +1,11 @@
-package manifest
+// Package filesource is the source of the manifests in a directory or a file, and of those on standard input: it
+// reads them whole whenever something rings, and holds on to what it last read with success of each. What they
+// say is for package manifest to read.
+package filesource
 
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -11,13 +13,14 @@ import (
 	"sync"
 	"time"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/watch"
 )
 
 const (
-	// DefaultFileCheckFrequency is how often files are looked at though nothing rang.
-	DefaultFileCheckFrequency = 20 * time.Second
+	// DefaultCheckFrequency is how often files are looked at though nothing rang.
+	DefaultCheckFrequency = 20 * time.Second
 
 	// settle gathers rings that come together; every manifest waits for it.
 	settle = time.Millisecond
@@ -27,11 +30,11 @@ const (
 	patience = 2 * time.Second
 )
 
-// FileOptions describe a file source.
-type FileOptions struct {
+// Options describe a file source.
+type Options struct {
 	// Path is a directory or a file; it need not exist yet.
 	Path string
-	// NodeName and NoSuffix are those of LoadOptions.
+	// NodeName and NoSuffix are those of manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
@@ -47,13 +50,13 @@ type FileOptions struct {
 	PlaceDir string
 	// PlaceReadOnly: what is there is used, but not written.
 	PlaceReadOnly bool
-	// CheckFrequency is DefaultFileCheckFrequency if it is 0.
+	// CheckFrequency is DefaultCheckFrequency if it is 0.
 	CheckFrequency time.Duration
 	Log            *slog.Logger
 }
 
-// File is the source of a directory's manifests, or of one file's.
-type File struct {
+// Source is of a directory's manifests, or of one file's.
+type Source struct {
 	path    string
 	every   time.Duration
 	log     *slog.Logger
@@ -63,10 +66,10 @@ type File struct {
 	runs bool
 }
 
-// NewFile returns a source that reads nothing before Run.
-func NewFile(o FileOptions) *File {
+// New returns a source that reads nothing before Run.
+func New(o Options) *Source {
 	if o.CheckFrequency == 0 {
-		o.CheckFrequency = DefaultFileCheckFrequency
+		o.CheckFrequency = DefaultCheckFrequency
 	}
 	// Without a working directory the path stays as it is, and reading it says so.
 	path := filepath.Clean(o.Path)
@@ -76,11 +79,11 @@ func NewFile(o FileOptions) *File {
 	s := newScanner(path, o.NodeName)
 	s.policy, s.noSuffix = o.Policy, o.NoSuffix
 	s.optional, s.strict = o.Optional, o.StrictPermissions
-	return &File{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, place: newPlace(o, path), runs: o.Runs}
+	return &Source{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, place: newPlace(o, path), runs: o.Runs}
 }
 
 // recall tells the scanner which directory what runs came from.
-func (f *File) recall() {
+func (f *Source) recall() {
 	if err := f.place.read(); err != nil {
 		f.log.Warn("an empty directory of manifests will be taken for one that was emptied", "manifests", f.path, "why", err)
 	}
@@ -90,7 +93,7 @@ func (f *File) recall() {
 }
 
 // remember keeps which directory the manifests are in, before anybody hears of them.
-func (f *File) remember() {
+func (f *Source) remember() {
 	dir := f.scanner.used()
 	if dir == nil {
 		return
@@ -101,11 +104,11 @@ func (f *File) remember() {
 }
 
 // Name is the absolute path.
-func (f *File) Name() string { return f.path }
+func (f *Source) Name() string { return f.path }
 
 // Run reads all whenever something rings, and now and then. It sends a Snapshot when that says
 // something new.
-func (f *File) Run(ctx context.Context, out chan<- Snapshot) error {
+func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	watcher := watch.New(f.log)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -151,7 +154,7 @@ func (f *File) Run(ctx context.Context, out chan<- Snapshot) error {
 }
 
 // wait returns after next, or rest after something rang; false when ctx ended.
-func (f *File) wait(ctx context.Context, rings <-chan string, next, rest time.Duration) bool {
+func (f *Source) wait(ctx context.Context, rings <-chan string, next, rest time.Duration) bool {
 	timer := time.NewTimer(next)
 	defer timer.Stop()
 	var rung <-chan time.Time
@@ -173,8 +176,8 @@ func (f *File) wait(ctx context.Context, rings <-chan string, next, rest time.Du
 
 // Read reads a path once, as a file source does first, waiting a little for files that are being
 // written.
-func Read(ctx context.Context, o FileOptions) Snapshot {
-	f := NewFile(o)
+func Read(ctx context.Context, o Options) manifest.Snapshot {
+	f := New(o)
 	f.recall()
 	began := time.Now()
 	for {
@@ -206,33 +209,4 @@ func (w *watches) follow(paths []string) (polled bool) {
 		}
 	}
 	return polled
-}
-
-// Text is a source whose manifest is given once, as on standard input.
-type Text struct{ snapshot Snapshot }
-
-// NewStdin reads r to its end. The options' origin is standard input.
-func NewStdin(r io.Reader, o LoadOptions) *Text {
-	origin := Origin{Source: SourceFile, Path: Stdin}
-	o.Origin = origin
-	data, err := io.ReadAll(io.LimitReader(r, maxRead))
-	if err != nil {
-		return &Text{Snapshot{Source: Stdin, Err: err}}
-	}
-	loaded, err := Load(data, o)
-	MarkSeen(loaded.Pods, nil, time.Now())
-	return &Text{Snapshot{Source: Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: Problems(origin, true, err)}}
-}
-
-// Name is "-".
-func (t *Text) Name() string { return t.snapshot.Source }
-
-// Run says it once and waits.
-func (t *Text) Run(ctx context.Context, out chan<- Snapshot) error {
-	select {
-	case out <- t.snapshot:
-		<-ctx.Done()
-	case <-ctx.Done():
-	}
-	return nil
 }

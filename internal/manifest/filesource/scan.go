@@ -1,4 +1,4 @@
-package manifest
+package filesource
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -47,7 +48,7 @@ type entry struct {
 	hash  string
 	// pods are the last good ones.
 	pods    []*v1.Pod
-	objects []Object
+	objects []manifest.Object
 	err     error
 	// loose: others can write it; nil if they cannot.
 	loose error
@@ -238,15 +239,15 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 	if print.fresh() {
 		result.again = freshness
 	}
-	same := Digest(data) == e.hash && !e.print.at.IsZero()
+	same := manifest.Digest(data) == e.hash && !e.print.at.IsZero()
 	e.busy, e.looks, e.print = time.Time{}, 0, print
 	if same {
 		return result
 	}
-	e.hash = Digest(data)
-	loaded, err := Load(data, LoadOptions{Origin: Origin{Source: SourceFile, Path: path}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
+	e.hash = manifest.Digest(data)
+	loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceFile, Path: path}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
 	if e.err = err; err == nil {
-		MarkSeen(loaded.Pods, e.pods, now)
+		manifest.MarkSeen(loaded.Pods, e.pods, now)
 		e.pods, e.objects, e.good = loaded.Pods, loaded.Objects, true
 	}
 	result.changed = true
@@ -285,8 +286,8 @@ func (e *entry) wait(path string, now time.Time) found {
 }
 
 // snapshot says what the last scan found.
-func (s *scanner) snapshot() Snapshot {
-	snap := Snapshot{Source: s.path, Err: s.err}
+func (s *scanner) snapshot() manifest.Snapshot {
+	snap := manifest.Snapshot{Source: s.path, Err: s.err}
 	if s.err != nil {
 		return snap
 	}
@@ -296,7 +297,7 @@ func (s *scanner) snapshot() Snapshot {
 	}
 	slices.Sort(paths)
 	for _, err := range s.loose {
-		snap.Warnings = append(snap.Warnings, Problem{Origin: Origin{Source: SourceFile, Path: s.path}, Err: err})
+		snap.Warnings = append(snap.Warnings, manifest.Problem{Origin: manifest.Origin{Source: manifest.SourceFile, Path: s.path}, Err: err})
 	}
 	there := s.there()
 	for _, path := range paths {
@@ -305,14 +306,14 @@ func (s *scanner) snapshot() Snapshot {
 		snap.Pods = append(snap.Pods, pods...)
 		snap.Objects = append(snap.Objects, objects...)
 		if e.loose != nil && !s.strict {
-			snap.Warnings = append(snap.Warnings, Problem{Origin: Origin{Source: SourceFile, Path: path}, Err: e.loose})
+			snap.Warnings = append(snap.Warnings, manifest.Problem{Origin: manifest.Origin{Source: manifest.SourceFile, Path: path}, Err: e.loose})
 		}
 		err := e.err
 		if err == nil && e.first && !e.busy.IsZero() && e.print.at.IsZero() {
 			// What ran from here before podrun started must not be taken for unwanted.
 			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
 		}
-		snap.Problems = append(snap.Problems, Problems(Origin{Source: SourceFile, Path: path}, e.first && !e.good, err)...)
+		snap.Problems = append(snap.Problems, manifest.Problems(manifest.Origin{Source: manifest.SourceFile, Path: path}, e.first && !e.good, err)...)
 	}
 	return snap
 }

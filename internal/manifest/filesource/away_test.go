@@ -1,9 +1,11 @@
-package manifest
+package filesource
 
 import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 // Editors move the old file aside before they write the new one.
@@ -57,7 +59,7 @@ func TestFileThatIsAway(t *testing.T) {
 		t.Errorf("renamed: %+v", f)
 	}
 	want("b=i:2", 0)
-	if got := OriginOf(s.snapshot().Pods[0]).Path; got != c {
+	if got := manifest.OriginOf(s.snapshot().Pods[0]).Path; got != c {
 		t.Errorf("b is of %s", got)
 	}
 	look(absence)

@@ -1,4 +1,4 @@
-package manifest
+package filesource
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -31,35 +32,29 @@ func (e *entry) stay(one found, now time.Time) found {
 	return one
 }
 
-// name is a pod's, ConfigMap's or Secret's.
-type name struct {
-	kind string // "" stands for pod
-	key  pod.Key
-}
-
 // there are the names that files have which are there.
-func (s *scanner) there() map[name]bool {
-	there := map[name]bool{}
+func (s *scanner) there() map[manifest.Name]bool {
+	there := map[manifest.Name]bool{}
 	for _, e := range s.files {
 		if !e.away.IsZero() {
 			continue
 		}
 		for _, p := range e.pods {
-			there[name{key: pod.KeyOf(p)}] = true
+			there[manifest.Name{Key: pod.KeyOf(p)}] = true
 		}
 		for _, o := range e.objects {
-			there[name{o.kind(), o.key()}] = true
+			there[o.Name()] = true
 		}
 	}
 	return there
 }
 
 // offers is what a file has; of one that is away, what no other has, for it may have been renamed.
-func (e *entry) offers(there map[name]bool) ([]*v1.Pod, []Object) {
+func (e *entry) offers(there map[manifest.Name]bool) ([]*v1.Pod, []manifest.Object) {
 	if e.away.IsZero() {
 		return e.pods, e.objects
 	}
-	pods := slices.DeleteFunc(slices.Clone(e.pods), func(p *v1.Pod) bool { return there[name{key: pod.KeyOf(p)}] })
-	objects := slices.DeleteFunc(slices.Clone(e.objects), func(o Object) bool { return there[name{o.kind(), o.key()}] })
+	pods := slices.DeleteFunc(slices.Clone(e.pods), func(p *v1.Pod) bool { return there[manifest.Name{Key: pod.KeyOf(p)}] })
+	objects := slices.DeleteFunc(slices.Clone(e.objects), func(o manifest.Object) bool { return there[o.Name()] })
 	return pods, objects
 }

@@ -1,4 +1,4 @@
-package manifest
+package filesource
 
 import (
 	"os"
@@ -32,7 +32,7 @@ func TestEmptyDirectoryAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			top := t.TempDir()
-			o := FileOptions{Path: filepath.Join(top, "pods"), PlaceDir: filepath.Join(top, "kept"), Runs: c.runs}
+			o := Options{Path: filepath.Join(top, "pods"), PlaceDir: filepath.Join(top, "kept"), Runs: c.runs}
 			if err := os.Mkdir(o.Path, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestEmptyDirectoryAtStart(t *testing.T) {
 // What is kept may be what a loss of power left.
 func TestPlaceThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	o := FileOptions{PlaceDir: t.TempDir()}
+	o := Options{PlaceDir: t.TempDir()}
 	p := newPlace(o, "/m")
 	for _, text := range []string{"", "x", "-1"} {
 		if err := os.WriteFile(p.file, []byte(text), 0o600); err != nil {

@@ -1,4 +1,4 @@
-package manifest
+package filesource
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 // place keeps on disk which directory a path was when manifests were in it. So an empty directory that is
@@ -20,11 +22,11 @@ type place struct {
 	readOnly bool
 }
 
-func newPlace(o FileOptions, path string) place {
+func newPlace(o Options, path string) place {
 	if o.PlaceDir == "" {
 		return place{}
 	}
-	return place{file: filepath.Join(o.PlaceDir, Digest([]byte(path))+".place"), readOnly: o.PlaceReadOnly}
+	return place{file: filepath.Join(o.PlaceDir, manifest.Digest([]byte(path))+".place"), readOnly: o.PlaceReadOnly}
 }
 
 // read finds out what is kept. What a loss of power left of it is nothing.

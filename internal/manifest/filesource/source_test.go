@@ -1,4 +1,4 @@
-package manifest
+package filesource
 
 import (
 	"context"
@@ -6,12 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	"podrun.io/podrun/internal/manifest"
 )
 
 func podText(name, image string) string {
@@ -43,21 +42,21 @@ func remove(t testing.TB, path string) {
 // source is a file source that runs until the test ends.
 type source struct {
 	t    testing.TB
-	out  chan Snapshot
-	last Snapshot
+	out  chan manifest.Snapshot
+	last manifest.Snapshot
 }
 
 func startFile(t testing.TB, path string) *source {
 	t.Helper()
-	return startFileWith(t, FileOptions{Path: path})
+	return startFileWith(t, Options{Path: path})
 }
 
-func startFileWith(t testing.TB, o FileOptions) *source {
+func startFileWith(t testing.TB, o Options) *source {
 	t.Helper()
 	o.NodeName, o.CheckFrequency, o.Log = "node1", time.Hour, slog.New(slog.DiscardHandler)
-	f := NewFile(o)
+	f := New(o)
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &source{t: t, out: make(chan Snapshot)}
+	s := &source{t: t, out: make(chan manifest.Snapshot)}
 	done := make(chan error)
 	go func() { done <- f.Run(ctx, s.out) }()
 	t.Cleanup(func() {
@@ -70,7 +69,7 @@ func startFileWith(t testing.TB, o FileOptions) *source {
 }
 
 // until waits for a snapshot that says this.
-func (s *source) until(want string) Snapshot {
+func (s *source) until(want string) manifest.Snapshot {
 	s.t.Helper()
 	deadline := time.After(time.Minute)
 	for {
@@ -86,7 +85,7 @@ func (s *source) until(want string) Snapshot {
 }
 
 // says is a snapshot in one line: pods with their images, files with problems, or an error.
-func says(s Snapshot) string {
+func says(s manifest.Snapshot) string {
 	if s.Err != nil {
 		return "error"
 	}
@@ -126,7 +125,7 @@ func TestFileSourceFollowsADirectory(t *testing.T) {
 	}
 	move(t, at("a.yaml"), at("z.yml"))
 	moved := s.until("b=i:2 a=i:1")
-	if !SameRun(first.Pods[0], moved.Pods[1]) || first.Pods[0].UID == moved.Pods[1].UID {
+	if !manifest.SameRun(first.Pods[0], moved.Pods[1]) || first.Pods[0].UID == moved.Pods[1].UID {
 		t.Error("a renamed file must be the same run under another UID")
 	}
 	remove(t, at("b.json"))
@@ -215,7 +214,7 @@ func TestFileSourceTellsWhatItNeverSawGood(t *testing.T) {
 func TestFileSourceThatIsOptional(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "etc", "pods")
-	s := startFileWith(t, FileOptions{Path: dir, Optional: true})
+	s := startFileWith(t, Options{Path: dir, Optional: true})
 	s.until("")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -343,36 +342,18 @@ func TestReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a.yaml"), podText("a", "i:1"))
 	put(t, filepath.Join(dir, "b.yaml"), "{")
-	if got := says(Read(t.Context(), FileOptions{Path: dir, NodeName: "node1"})); got != "a=i:1 blind b.yaml" {
+	if got := says(Read(t.Context(), Options{Path: dir, NodeName: "node1"})); got != "a=i:1 blind b.yaml" {
 		t.Errorf("read %q", got)
 	}
-	if got := says(Read(t.Context(), FileOptions{Path: filepath.Join(dir, "none"), NodeName: "node1"})); got != "error" {
+	if got := says(Read(t.Context(), Options{Path: filepath.Join(dir, "none"), NodeName: "node1"})); got != "error" {
 		t.Errorf("read %q", got)
 	}
-	text := NewStdin(strings.NewReader(podText("a", "i:1")), LoadOptions{NodeName: "node1"})
+	text := NewStdin(strings.NewReader(podText("a", "i:1")), manifest.LoadOptions{NodeName: "node1"})
 	if got := says(text.snapshot); got != "a=i:1" {
 		t.Errorf("read %q", got)
 	}
-	if got := NewStdin(strings.NewReader("{"), LoadOptions{NodeName: "node1"}).snapshot.Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
+	if got := NewStdin(strings.NewReader("{"), manifest.LoadOptions{NodeName: "node1"}).snapshot.Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
 		t.Errorf("error %q", got)
-	}
-}
-
-func TestSeenStaysWithARevision(t *testing.T) {
-	t.Parallel()
-	read := func() []*v1.Pod {
-		loaded, err := Load([]byte(podText("a", "i:1")), options("/a.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return loaded.Pods
-	}
-	before := read()
-	MarkSeen(before, nil, time.Unix(1, 0))
-	now := read()
-	MarkSeen(now, before, time.Unix(2, 0))
-	if !slices.Equal(before, now) {
-		t.Error("the revision was seen anew")
 	}
 }
 

@@ -1,10 +1,12 @@
-package manifest
+package filesource
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"podrun.io/podrun/internal/manifest"
 )
 
 func chmod(t testing.TB, path string, mode os.FileMode) {
@@ -15,7 +17,7 @@ func chmod(t testing.TB, path string, mode os.FileMode) {
 }
 
 // warnings are a snapshot's, a line each, without what the path begins with.
-func warnings(s Snapshot, prefix string) string {
+func warnings(s manifest.Snapshot, prefix string) string {
 	var all []string
 	for _, w := range s.Warnings {
 		all = append(all, strings.TrimPrefix(w.Err.Error(), prefix))
@@ -95,11 +97,11 @@ func TestWhatOthersCanWrite(t *testing.T) {
 			t.Parallel()
 			dir, file := make(t)
 			path := c.prepare(t, dir, file)
-			s := startFileWith(t, FileOptions{Path: path})
+			s := startFileWith(t, Options{Path: path})
 			if got := warnings(s.until("a=i:1"), dir); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
 				t.Errorf("warned: %s, want %s", got, c.want)
 			}
-			w := startFileWith(t, FileOptions{Path: path, StrictPermissions: true})
+			w := startFileWith(t, Options{Path: path, StrictPermissions: true})
 			strict := <-w.out
 			refused := strict.Err
 			if len(strict.Problems) > 0 {
@@ -120,7 +122,7 @@ func TestStrictPermissionsKeepWhatRuns(t *testing.T) {
 	dir := t.TempDir()
 	a := filepath.Join(dir, "a.yaml")
 	put(t, a, podText("a", "i:1"))
-	s := startFileWith(t, FileOptions{Path: dir, StrictPermissions: true})
+	s := startFileWith(t, Options{Path: dir, StrictPermissions: true})
 	s.until("a=i:1")
 	chmod(t, a, 0o666)
 	s.until("a=i:1 bad a.yaml")
