@@ -32,7 +32,7 @@ func (noNetwork) Holders() ([]string, error)             { return nil, nil }
 func options(t testing.TB, d daemontest.Daemon) containerd.Options {
 	log := daemontest.Log(t)
 	return containerd.Options{
-		Address: d.Address, RuntimeName: d.Shim, Dirs: d.Dirs, Owner: "serve", Log: log,
+		Address: d.Address, Namespace: daemontest.Namespace, RuntimeName: d.Shim, Dirs: d.Dirs, Owner: "serve", Log: log,
 		Sandboxes: sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: noNetwork{}, Log: log}),
 	}
 }
