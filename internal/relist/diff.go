@@ -91,14 +91,15 @@ func diffContainers(old, now pod.Observed, add func(k Kind, container, id string
 
 // gone are the last sandboxes of those revisions of which something is left, but no sandbox.
 func gone(old, now pod.Observed) (last []pod.Sandbox) {
-	if len(old.Gone) == 0 && len(old.Sandboxes) == 0 {
-		return nil
-	}
-	for _, s := range slices.Concat(old.Sandboxes, old.Gone) { // the newest first
-		known := func(other pod.Sandbox) bool { return other.UID == s.UID }
-		left := slices.Contains(now.Data, s.UID) || slices.ContainsFunc(now.Containers, func(c pod.Container) bool { return c.UID == s.UID })
-		if left && !slices.ContainsFunc(now.Sandboxes, known) && !slices.ContainsFunc(last, known) {
-			last = append(last, s)
+	for _, had := range [][]pod.Sandbox{old.Sandboxes, old.Gone} { // the newest first
+		for _, s := range had {
+			known := func(other pod.Sandbox) bool { return other.UID == s.UID }
+			if slices.ContainsFunc(now.Sandboxes, known) || slices.ContainsFunc(last, known) {
+				continue
+			}
+			if slices.Contains(now.Data, s.UID) || slices.ContainsFunc(now.Containers, func(c pod.Container) bool { return c.UID == s.UID }) {
+				last = append(last, s)
+			}
 		}
 	}
 	return last
