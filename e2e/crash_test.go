@@ -21,7 +21,7 @@ import (
 // The crash matrix: every fault at a random moment of every phase.
 var (
 	phases = []string{"start", "steady", "restart", "stop"}
-	faults = []string{"podrun", "containerd", "both", "shim", "process", "container removed", "namespace unmounted", "sandboxes removed", "run directory removed", "reboot"}
+	faults = []string{"podrun", "containerd", "both", "shim", "process", "first process", "container removed", "namespace unmounted", "sandboxes removed", "run directory removed", "reboot"}
 )
 
 // lanes is how many rounds go on at once.
@@ -95,11 +95,12 @@ type round struct {
 }
 
 func newRound(l *lane, seed uint64, n int) *round {
-	// Shuffled, so that few rounds see much of the matrix.
-	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(phases) * len(faults))
-	cell := order[n%len(order)]
+	// Shuffled, but each fault in its turn, so that few rounds see much of the matrix.
+	turn := n / len(faults)
+	fault := rand.New(rand.NewPCG(seed, uint64(turn))).Perm(len(faults))[n%len(faults)]
+	phase := rand.New(rand.NewPCG(seed, ^uint64(fault))).Perm(len(phases))[turn%len(phases)]
 	r := &round{
-		lane: l, phase: phases[cell%len(phases)], fault: faults[cell/len(phases)], dice: rand.New(rand.NewPCG(seed, uint64(n)+1)),
+		lane: l, phase: phases[phase], fault: faults[fault], dice: rand.New(rand.NewPCG(seed, uint64(n)+1)),
 		struck: map[string]int{}, sure: map[string]bool{}, mend: func() {}, counts: map[string]int32{}, began: map[string]string{},
 	}
 	r.name = fmt.Sprintf("round %d: %s during %s", n, r.fault, r.phase)
@@ -190,6 +191,9 @@ func (r *round) manifests() map[string]string {
 		"  livenessProbe: {exec: {command: [grep, start, /t/duo-n.d]}, periodSeconds: 1, timeoutSeconds: 20}",
 		"  readinessProbe: {exec: {command: [grep, start, /t/duo-n.d]}, periodSeconds: 1, timeoutSeconds: 20}",
 		"  lifecycle: {postStart: {sleep: {seconds: 0}}, preStop: {exec: {command: [\"true\"]}}}"})
+	if r.fault == "first process" {
+		duo += "  shareProcessNamespace: true\n"
+	}
 	return map[string]string{
 		"web": r.webWithVolumes(service("web-n.c")),
 		"duo": duo,

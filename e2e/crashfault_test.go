@@ -37,6 +37,8 @@ func (r *round) strike() {
 		r.killShim()
 	case "process":
 		r.killProcess("")
+	case "first process":
+		r.killFirstProcess()
 	case "container removed":
 		r.removeContainer()
 	case "namespace unmounted":
@@ -186,6 +188,23 @@ func (r *round) killProcess(key string) {
 	r.hit(names[victim.pid])
 	r.sure[names[victim.pid]] = true
 	r.signal(victim.pid)
+}
+
+// killFirstProcess kills the first process of the namespace that a pod's containers share, and with it them all.
+func (r *round) killFirstProcess() {
+	duo := r.pods()["duo-n"]
+	for _, pid := range pids() {
+		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		_, rest, _ := strings.Cut(string(groups), "/pod")
+		if uid, _, _ := strings.Cut(rest, "/"); r.uids[uid] && strings.Contains(rest, "/"+pauseGroup) {
+			r.hitPod("duo-n")
+			for _, c := range lasting(&duo) {
+				r.sure["duo-n/"+c.Name] = c.State.Running != nil
+			}
+			r.signal(pid)
+			return
+		}
+	}
 }
 
 // removeContainer removes a random container with containerd's own interface. One that has just ended is left

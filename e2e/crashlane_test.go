@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -178,6 +179,19 @@ type instance struct {
 	uid, id string
 }
 
+// pauseGroup begins the name of the cgroup of a pod's first process.
+const pauseGroup = "pause-"
+
+func isShim(pid int) bool { return strings.Contains(cmdline(pid), "containerd-shim") }
+
+// parentIn is the parent that a process's status names.
+func parentIn(status string) int {
+	_, rest, _ := strings.Cut(status, "PPid:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	pid, _ := strconv.Atoi(line) // 0 for one that is gone
+	return pid
+}
+
 // instances are the containers' processes that run, whatever podrun says. Only of pods that a status file was
 // seen of.
 func (l *lane) instances() []instance {
@@ -193,8 +207,11 @@ func (l *lane) instances() []instance {
 		ns, _, _ = strings.Cut(ns, "\n")
 		fields := strings.Fields(ns)
 		zombie := strings.Contains(string(status), "State:\tZ")
-		// Three levels: the host, the lane, the container.
-		if l.uids[uid] && !zombie && len(fields) == 3 && fields[2] == "1" && !strings.Contains(cmdline(pid), "runc") {
+		line := cmdline(pid)
+		// Three levels: the host, the lane, the container. Where a pod's containers share the last, the first process of each
+		// is what its shim started, as are those of commands in it.
+		first := len(fields) == 3 && (fields[2] == "1" || strings.Contains(line, "echo start") && isShim(parentIn(string(status))))
+		if l.uids[uid] && !zombie && first && !strings.HasPrefix(id, pauseGroup) && !strings.Contains(line, "runc") {
 			out = append(out, instance{pid: pid, uid: uid, id: id})
 		}
 	}
