@@ -1,12 +1,14 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -87,6 +89,9 @@ func (a *app) validate(ctx context.Context, paths []string, o filesource.Options
 	for key, p := range desired.Pods {
 		found.Pods = append(found.Pods, validPod{key.Namespace, key.Name, manifest.OriginOf(p).Path})
 	}
+	slices.SortFunc(found.Pods, func(a, b validPod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	for _, problem := range desired.Problems {
 		errs, ok := fieldErrors(problem)
 		if !ok {
