@@ -12,7 +12,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Summary is a pod in a line, as kubectl has it.
+// Summary is a pod in a line, as kubectl has it, but that a reason of the whole pod's is always shown.
 type Summary struct {
 	// Text is the state in a word: Running, CrashLoopBackOff, Init:0/2, Terminating.
 	Text string
@@ -25,9 +25,6 @@ type Summary struct {
 // Of summarizes a pod by its status.
 func Of(p *v1.Pod) Summary {
 	s := Summary{Text: string(p.Status.Phase), Containers: len(p.Spec.Containers)}
-	if p.Status.Reason != "" {
-		s.Text = p.Status.Reason
-	}
 	for i := range p.Spec.InitContainers {
 		if pod.IsSidecar(&p.Spec.InitContainers[i]) {
 			s.Containers++
@@ -37,6 +34,11 @@ func Of(p *v1.Pod) Summary {
 	if !initializing || condition(p, v1.PodInitialized) {
 		s.Restarts, s.LastRestart = sidecars.Restarts, sidecars.LastRestart
 		s.main(p)
+	}
+	if p.Status.Reason != "" {
+		// It is the whole pod's. How its containers ended, or that they wait, would hide it: one that was evicted may
+		// well have completed when it was told to end.
+		s.Text = p.Status.Reason
 	}
 	if p.DeletionTimestamp != nil && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
 		s.Text = "Terminating"
