@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -226,6 +228,60 @@ func TestImages(t *testing.T) {
 	err := a.loadImages(context.Background(), s, "/absent.tar")
 	if a.exit(err) != exitUsage {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestWriteWhole: a file is replaced as a whole, where a link leads too; what is no regular file stays what it is.
+func TestWriteWhole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, link, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
+	must(t, os.Symlink("file", link))
+	must(t, syscall.Mkfifo(pipe, 0o600))
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	must(t, err)
+	defer reader.Close()
+	says := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
+	for path, text := range map[string]string{file: "one", link: "two", pipe: "three"} {
+		must(t, writeWhole(path, says(text)))
+		got := make([]byte, len(text))
+		if path == pipe {
+			_, err = io.ReadFull(reader, got)
+		} else {
+			got, err = os.ReadFile(path)
+		}
+		if err != nil || string(got) != text {
+			t.Errorf("%s: %q %v", path, got, err)
+		}
+	}
+	if err := writeWhole(file, func(io.Writer) error { return errors.New("cut off") }); err == nil {
+		t.Error("a failure is not told")
+	}
+	for path, kind := range map[string]fs.FileMode{file: 0, link: fs.ModeSymlink, pipe: fs.ModeNamedPipe} {
+		if info, err := os.Lstat(path); err != nil || info.Mode().Type() != kind {
+			t.Errorf("%s is now %v %v", path, info, err)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 3 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+// TestWritable: that a report cannot be written is known before the pods run.
+func TestWritable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for _, path := range []string{file, filepath.Join(dir, "new"), "new", os.DevNull} {
+		must(t, writable(path))
+	}
+	for _, path := range []string{dir, filepath.Join(file, "x"), filepath.Join(dir, "absent", "x"), "/proc/new/x"} {
+		if writable(path) == nil {
+			t.Errorf("%s is taken for a file that can be written", path)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -77,21 +78,36 @@ func (a *app) saveCommand() *cobra.Command {
 			if file == "" || file == "-" {
 				return imageError(s.Save(ctx, refs, a.out))
 			}
-			// Under another name first: whoever finds the file finds it whole.
-			f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-			if err != nil {
-				return err
-			}
-			defer os.Remove(f.Name())
-			err = errors.Join(s.Save(ctx, refs, f), f.Chmod(0o644), f.Close())
-			if err == nil {
-				err = os.Rename(f.Name(), file)
-			}
-			return imageError(err)
+			return imageError(writeWhole(file, func(to io.Writer) error { return s.Save(ctx, refs, to) }))
 		}),
 	}
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write (default: standard output)")
 	return c
+}
+
+// writeWhole replaces the file that a path leads to: under another name first, so that whoever finds it finds it whole.
+// What is no regular file, as /dev/stdout or a pipe, is written to as it is.
+func writeWhole(path string, write func(io.Writer) error) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
 }
 
 func (a *app) removeImagesCommand() *cobra.Command {

@@ -2,12 +2,15 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,8 +68,26 @@ func (f *onceFlags) check() error {
 	case f.timeout < 0:
 		return fmt.Errorf("--timeout %s: must not be negative", f.timeout)
 	}
-	if _, err := os.Stat(filepath.Dir(f.report)); f.report != "" && err != nil {
+	if err := writable(f.report); f.report != "" && err != nil {
 		return fmt.Errorf("--report: %w", err)
+	}
+	return nil
+}
+
+// writable says why a file can be neither written nor made.
+func writable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		path = filepath.Dir(path)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s: %w", path, syscall.EISDIR)
+	}
+	const mayWrite = 2
+	if err := syscall.Access(path, mayWrite); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
