@@ -19,7 +19,11 @@ func (w Word) gather(d *Desired) {
 		slices.SortStableFunc(objects, func(a, b Object) int { return cmp.Compare(a.Origin.Path, b.Origin.Path) })
 		for _, o := range objects {
 			n := o.Name()
-			if first, twice := used[n]; twice {
+			first, twice := used[n]
+			if twice && first == o.Origin {
+				continue // one file that two sources read
+			}
+			if twice {
 				err := &DuplicateError{Kind: n.Kind, Key: n.Key, Used: first, Not: o.Origin}
 				d.Problems = append(d.Problems, Problem{Origin: o.Origin, Err: err})
 				continue

@@ -69,7 +69,7 @@ func Merge(w Word) Desired {
 		used := offers[key][at]
 		d.Pods[key] = used
 		for i, p := range offers[key] {
-			if i != at {
+			if i != at && OriginOf(p) != OriginOf(used) { // else one file that two sources read, as a directory and the file in it
 				err := &DuplicateError{Key: key, Used: OriginOf(used), Not: OriginOf(p)}
 				d.Problems = append(d.Problems, Problem{Origin: OriginOf(p), Key: key, Err: err})
 			}

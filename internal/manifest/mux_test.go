@@ -58,6 +58,7 @@ func TestMux(t *testing.T) {
 		{"two files: by name", nil, []Snapshot{says("/a", at("/a/2", "x"), at("/a/1", "x")), says("/b")}, "x@/a/1 bad /a/2"},
 		{"two sources: by order", nil, []Snapshot{says("/b", at("/b/1", "x")), says("/a", at("/a/2", "x"))}, "x@/b/1 bad /a/2"},
 		{"two sources at once", nil, []Snapshot{says("/a", at("/a/2", "x")), says("/b", at("/b/1", "x"))}, "x@/a/2 bad /b/1"},
+		{"one file by two sources", nil, []Snapshot{says("/a", at("/a/1", "x")), says("/b", at("/a/1", "x"))}, "x@/a/1"},
 		{"a newcomer does not displace", nil, []Snapshot{says("/b"), says("/a", at("/a/2", "x")), says("/a", at("/a/1", "x"), at("/a/2", "x"))}, "x@/a/2 bad /a/1"},
 		{"the second takes over", nil, []Snapshot{says("/b"), says("/a", at("/a/1", "x"), at("/a/2", "x")), says("/a", at("/a/2", "x"))}, "x@/a/2"},
 		{"what runs stays", map[pod.Key]Origin{key("x"): file("/a/2")},
