@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -41,12 +40,8 @@ func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NF
 		args = append(args, "-o", "ro")
 	}
 	args = append(args, server+":"+n.Path, dir)
-	out, err := exec.CommandContext(ctx, "mount", args...).CombinedOutput()
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return "", errors.New("nfs: the machine has no mount command")
-	case err != nil:
-		return "", fmt.Errorf("nfs: mount %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	if err := v.mountBy(ctx, p.UID, dir, args); err != nil {
+		return "", fmt.Errorf("nfs: %w", err)
 	}
 	return dir, nil
 }

@@ -2,10 +2,13 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -91,5 +94,71 @@ func TestNFSThatIsMounted(t *testing.T) {
 	}
 	if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) != 1 {
 		t.Errorf("%v, %v", err, f.left(t))
+	}
+}
+
+// TestNFSServerIsSilent: a server that does not answer keeps nobody waiting, is asked by one mount command at a time, and
+// that ends with its helpers when the pod goes.
+func TestNFSServerIsSilent(t *testing.T) {
+	dir := t.TempDir()
+	asked := mountCommand(t, "sleep 1000 & echo $! >"+dir+"/helper.new; mv "+dir+"/helper.new "+dir+"/helper; wait")
+	f := newFixture(t)
+	f.patience = time.Millisecond
+	p := exported("files.example", false)
+	for range 3 {
+		_, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{})
+		if err == nil || !strings.HasSuffix(err.Error(), "goes on; the server has not answered yet") {
+			t.Fatal(err)
+		}
+	}
+	var helper int
+	eventually(t, "a helper", func() bool {
+		text, err := os.ReadFile(dir + "/helper")
+		if err == nil {
+			helper, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err == nil
+	})
+	if got, err := os.ReadFile(asked); err != nil || strings.Count(string(got), "\n") != 1 {
+		t.Errorf("mount %q, %v", got, err)
+	}
+	if err := f.Teardown(t.Context(), p.UID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the helper's end", func() bool { return !alive(helper) })
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// alive: there is such a process, and it has not ended.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(text), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z")
+}
+
+// TestNFSServerAnswersLate: the pod starts when it does.
+func TestNFSServerAnswersLate(t *testing.T) {
+	dir := t.TempDir()
+	mountCommand(t, "while [ ! -e "+dir+"/up ]; do sleep 0.01; done")
+	f := newFixture(t)
+	f.patience = time.Millisecond
+	p := exported("files.example", false)
+	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err == nil {
+		t.Fatal("mounted by a server that does not answer")
+	}
+	if err := os.WriteFile(dir+"/up", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.patience = time.Minute
+	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
+		t.Error(err)
 	}
 }

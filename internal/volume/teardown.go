@@ -23,6 +23,9 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	if !isComponent(string(uid)) {
 		return fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
 	}
+	if err := v.giveUp(ctx, uid); err != nil {
+		return fmt.Errorf("waiting for the end of a mount command: %w", err)
+	}
 	v.mu.Lock()
 	maps.DeleteFunc(v.owned, func(key ownKey, _ bool) bool { return key.uid == uid })
 	v.mu.Unlock()

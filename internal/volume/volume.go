@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -44,8 +45,10 @@ type Volumes struct {
 	clusterDomain string
 	neighbours    func(p *v1.Pod) []pod.HostEntry
 	log           *slog.Logger
+	patience      time.Duration
 	mu            sync.Mutex // held while a pod's own directory is written, and for:
 	owned         map[ownKey]bool
+	attempts      map[string]*attempt // to mount, by where
 }
 
 // New returns the volumes; it touches nothing yet.
@@ -58,7 +61,7 @@ func New(o Options) *Volumes {
 	}
 	return &Volumes{
 		dirs: o.Dirs, host: o.HostRoot, clusterDNS: o.ClusterDNS, clusterDomain: o.ClusterDomain, neighbours: o.Neighbours,
-		log: o.Log, owned: map[ownKey]bool{},
+		log: o.Log, owned: map[ownKey]bool{}, attempts: map[string]*attempt{}, patience: mountPatience,
 	}
 }
 
