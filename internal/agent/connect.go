@@ -130,6 +130,8 @@ func (c *Connection) keep(ctx context.Context) {
 		if !failed {
 			c.own.Log.Warn("podrun's own containerd has died; starting it again")
 		}
+		// A daemon whose directory was removed keeps the root directory from another as long as it has clients.
+		_ = c.lease.Close()
 		lease, err := embedded.Ensure(ctx, c.own)
 		if err != nil {
 			if !failed && ctx.Err() == nil {
@@ -138,8 +140,6 @@ func (c *Connection) keep(ctx context.Context) {
 			pause, failed = min(2*pause, longest), true
 			continue
 		}
-		// The new lease is held already, so this one's end leaves no gap.
-		_ = c.lease.Close()
 		c.lease = lease
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 )
@@ -29,6 +30,7 @@ type serving struct {
 	runtime   *fake.Runtime
 	manifests string
 	o         Options
+	stopPods  bool
 	client    *http.Client
 	stop      context.CancelFunc
 	done      chan error
@@ -65,7 +67,7 @@ func newServing(t *testing.T) *serving {
 func (s *serving) start() {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(s.t.Context())
-	go func() { s.done <- Serve(ctx, s.o, false) }()
+	go func() { s.done <- Serve(ctx, s.o, s.stopPods) }()
 	s.t.Cleanup(s.stop)
 }
 
@@ -102,6 +104,44 @@ func (s *serving) until(path string, status int, parts ...string) string {
 	}
 	s.t.Fatalf("%s: want %d with %q, last was %s", path, status, parts, last)
 	return ""
+}
+
+// TestServeBeginsAnew: when the run directory is removed serve begins anew, with statuses, socket and lock, and leaves the pods as they are.
+func TestServeBeginsAnew(t *testing.T) {
+	s := newServing(t)
+	s.stopPods = true
+	s.write("web.yaml", webManifest)
+	s.start()
+	s.until("/pods", http.StatusOK, `"web-n"`, `"running"`)
+	for os.RemoveAll(s.o.Dirs.Run) != nil { // something was just being written there
+		time.Sleep(time.Millisecond)
+	}
+	s.until("/pods", http.StatusOK, `"web-n"`, `"running"`)
+	if _, err := os.Stat(s.o.Dirs.Status(pod.Key{Namespace: "default", Name: "web-n"})); err != nil {
+		t.Errorf("no status: %v", err)
+	}
+	if _, err := lockServe(s.o.Dirs, ownerServe); !errors.Is(err, ErrServing) {
+		t.Errorf("the lock: %v", err)
+	}
+	starts, stops := 0, 0
+	for _, call := range s.runtime.Calls() {
+		if strings.HasPrefix(call, "StartContainer") {
+			starts++
+		}
+		if strings.HasPrefix(call, "SignalContainer") {
+			stops++
+		}
+	}
+	if starts != 1 || stops != 0 {
+		t.Errorf("%d starts, %d signals", starts, stops)
+	}
+	s.stop()
+	if err := <-s.done; err != nil {
+		t.Error(err)
+	}
+	if all, err := s.runtime.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("left: %+v, %v", all, err)
+	}
 }
 
 func TestServeTellsHowItIs(t *testing.T) {

@@ -19,11 +19,11 @@ import (
 // what it removed. It refuses while serve runs, which would start them again. With grace, none is given
 // longer than that to end.
 func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
-	unlock, err := lockServe(o.Dirs, ownerDown)
+	lock, err := lockServe(o.Dirs, ownerDown)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer lock.unlock()
 	board := newBoard(status.NewFiles(o.Dirs), manifest.Desired{}, nil)
 	h, err := open(ctx, o, "", board)
 	if err != nil {

@@ -133,6 +133,12 @@ func flock(f *os.File, how int) error {
 	}
 }
 
+// Elsewhere reports that the path does not lead to the opened file or directory any more: it was removed, or replaced.
+func Elsewhere(f *os.File, path string) bool {
+	there, err := isAt(f, path)
+	return errors.Is(err, os.ErrNotExist) || err == nil && !there
+}
+
 // isAt reports that the path still leads to the opened directory.
 func isAt(d *os.File, path string) (bool, error) {
 	opened, err := d.Stat()

@@ -106,3 +106,26 @@ func TestBootID(t *testing.T) {
 		t.Fatalf("%q, %v", a, err)
 	}
 }
+
+func TestElsewhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	for what, change := range map[string]func() error{
+		"removed":  func() error { return os.Remove(path) },
+		"replaced": func() error { return errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path)) },
+	} {
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if Elsewhere(f, path) {
+			t.Errorf("before it is %s it is elsewhere", what)
+		}
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if !Elsewhere(f, path) {
+			t.Errorf("when it is %s it is not elsewhere", what)
+		}
+	}
+}

@@ -160,7 +160,7 @@ func (l *Loop) retire(ctx context.Context, w *worker) {
 
 // stopAll ends all pods where that is asked for, and returns when they are gone.
 func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
-	if !l.o.StopAll {
+	if l.o.StopAll == nil || !l.o.StopAll() {
 		return
 	}
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}

@@ -802,7 +802,7 @@ func TestACompletedJobIsRememberedWithoutItsContainer(t *testing.T) {
 
 func TestStopAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, forever(), func(o *reconcile.Options) { o.StopAll = true })
+		h := start(t, forever(), func(o *reconcile.Options) { o.StopAll = func() bool { return true } })
 		h.rt.IgnoreTerm("a")
 		h.want(web(), newPod("db", "u2", v1.RestartPolicyAlways, "b"))
 		h.stop()

@@ -121,8 +121,8 @@ type Options struct {
 	Hurry <-chan struct{}
 	// Halt tells that the machine shuts down, and in which order pods end for that; may be nil.
 	Halt <-chan Halt
-	// StopAll stops and removes every pod of the loop when it ends.
-	StopAll bool
+	// StopAll is asked when the loop ends whether to stop and remove every pod of it; nil: no.
+	StopAll func() bool
 	// Wall is the clock by which instances' times are noted down; nil: the machine's.
 	Wall func() time.Time
 	// Boot is the kernel's boot id.

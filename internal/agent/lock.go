@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+)
+
+// ErrServing says that another podrun serve works on the same run directory, ErrEnding that a podrun down does.
+var (
+	ErrServing = errors.New("podrun serve is running")
+	ErrEnding  = errors.New("podrun down is at work")
+)
+
+// forkTime is for how long a child of a killed serve may still hold its files: from the fork that begot it
+// until it becomes another program.
+const forkTime = time.Second
+
+// lockServe lets one serve or down at a time work on a run directory; the lock's file says which. The kernel drops
+// the lock of a process that was killed.
+func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
+	path := filepath.Join(dirs.Run, "serve.lock")
+	if err := os.MkdirAll(dirs.Run, 0o755); err != nil {
+		return nil, fmt.Errorf("making the run directory: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the run directory: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for end := time.Now().Add(forkTime); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		defer f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w on %s", holder(f), dirs.Run)
+		}
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteString(who) // where it cannot be said, as on a full disk, it is taken for a serve's
+	}
+	return &runLock{file: f, path: path}, nil
+}
+
+// runLock is the lock of a run directory.
+type runLock struct {
+	file *os.File
+	path string
+}
+
+func (l *runLock) unlock() { l.file.Close() }
+
+// watch calls gone when the run directory is removed before ctx ends: then the lock is not where others look for it.
+func (l *runLock) watch(ctx context.Context, gone func()) {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		if host.Elsewhere(l.file, l.path) {
+			gone()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// holder says who has the lock.
+func holder(lock io.ReaderAt) error {
+	text := make([]byte, len(ownerDown))
+	if n, _ := lock.ReadAt(text, 0); string(text[:n]) == ownerDown {
+		return ErrEnding
+	}
+	return ErrServing
+}
