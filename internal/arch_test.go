@@ -75,9 +75,10 @@ var rooms = map[string]room{
 	"internal/shim":                {imports: "host"},
 	"internal/runtime":             {imports: "pod"},
 	"internal/runtime/fake":        {imports: "pod runtime"},
+	"internal/runtime/revision":    {imports: "pod layout host memo runtime"},
 	"internal/runtime/runtimetest": {imports: "pod runtime testimage"},
 
-	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images layout host memo cgroup ocispec sandbox network image withheld device stdin pipes shim"},
+	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images runtime/revision layout host memo cgroup ocispec sandbox network image withheld device stdin pipes shim"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
 	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout host memo ocispec image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded layout testcontainerd testimage"},

@@ -8,13 +8,13 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/revision"
 )
 
 // Diff tells what Serve would make of the pods that are there now, and the desired set that it rests on.
 // It needs no containerd and changes nothing, whether serve runs or not.
 func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
-	kept, err := containerd.ReadKept(o.Dirs)
+	kept, err := revision.ReadKept(o.Dirs)
 	if err != nil {
 		return nil, manifest.Desired{}, err
 	}

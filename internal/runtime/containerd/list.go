@@ -1,12 +1,10 @@
 package containerd
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -184,15 +182,15 @@ func (r *Runtime) gather(ctx context.Context, found []containers.Container, byID
 		o.Sandboxes = append(o.Sandboxes, s.Sandbox)
 		owners.add(s.Key, s.UID, s.Owner, s.CreatedAt)
 	}
-	saved, err := r.saved(only)
+	saved, err := r.Saved(only)
 	if err != nil {
 		return nil, nil, err
 	}
 	for uid, m := range saved {
-		o := of(m.key)
+		o := of(m.Key)
 		o.Data = append(o.Data, uid)
-		o.Remembered = append(o.Remembered, m.newest...)
-		owners.addData(m.key, uid, m.owner, m.savedAt)
+		o.Remembered = append(o.Remembered, m.Newest...)
+		owners.addData(m.Key, uid, m.Owner, m.SavedAt)
 	}
 	for key, o := range pods {
 		o.Sort()
@@ -271,7 +269,7 @@ func (r *Runtime) observe(ctx context.Context, c containers.Container, t *task.P
 	}
 	if out.State != pod.Created {
 		out.StartedAt = c.CreatedAt
-		out.Notes = r.notesOf(out.UID, c.ID)
+		out.Notes = r.NotesOf(out.UID, c.ID)
 	}
 	return out, true, nil
 }
@@ -312,7 +310,7 @@ func (r *Runtime) observeWithoutTask(ctx context.Context, c containers.Container
 		return r.observe(ctx, c, t)
 	}
 	out := withExit(record(c), r.lostExit(c))
-	out.StartedAt, out.Notes = c.CreatedAt, r.notesOf(out.UID, c.ID)
+	out.StartedAt, out.Notes = c.CreatedAt, r.NotesOf(out.UID, c.ID)
 	return out, true, nil
 }
 
@@ -336,27 +334,16 @@ func (r *Runtime) lostExit(c containers.Container) exit {
 // ran reports that the process of an instance without a task may have run: in an earlier boot, or by its
 // mark, or, if that was lost, by what was noted down.
 func (r *Runtime) ran(c containers.Container) bool {
-	if r.boot != c.Labels[labelBoot] || r.started(c) {
+	own := record(c)
+	if r.boot != c.Labels[labelBoot] || r.Marked(own.UID, c.ID) {
 		return true
 	}
-	own := record(c)
-	newest, _ := r.noted(own.UID, savedPod{})
-	for _, n := range newest {
+	for _, n := range r.Remembered(own.UID) {
 		if n.ID == c.ID && n.State != pod.Created || n.Name == own.Name && n.Attempt > own.Attempt {
 			return true
 		}
 	}
 	return false
-}
-
-// started reports the mark that the instance's process may have run in this boot. A mark that cannot be read counts;
-// one that is not whole was cut off before the start.
-func (r *Runtime) started(c containers.Container) bool {
-	text, err := os.ReadFile(r.Dirs.Started(pod.UID(c.Labels[labelPodUID]), c.ID))
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	return bytes.HasPrefix(text, []byte(r.boot+"\n"))
 }
 
 // sandboxRecord returns the record of a sandbox, for what never changes in it.

@@ -30,6 +30,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/revision"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 )
@@ -94,6 +95,8 @@ type Runtime struct {
 	Options
 	// Store keeps the images.
 	*images.Store
+	// Files keep what is known of revisions.
+	*revision.Files
 	client *daemon.Client
 	// boot is the kernel's boot id.
 	boot        string
@@ -114,12 +117,8 @@ type Runtime struct {
 	// models has how containerd starts shims; nil: so that podrun does not.
 	models  memo.Map[kind, *shims.Model]
 	nursery *shims.Nursery
-	// manifests has what was read of the revisions' manifests.
-	manifests memo.Map[pod.UID, savedPod]
 	// sizes has what the pods' cgroups were given last, as pod.SizeOf spells it.
 	sizes memo.Map[pod.UID, string]
-	// notes has what was noted down of instances.
-	notes memo.Map[string, pod.Notes]
 	pipes *pipes.Pipes
 }
 
@@ -163,6 +162,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: func() (map[string]bool, error) { return present(o.Sandboxes) }}),
 		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
 		Store:   images.New(c, images.Options{HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log}),
+		Files:   revision.New(revision.Options{Dirs: o.Dirs, Boot: boot, KeepLogs: o.KeepLogs, Log: o.Log}),
 		Options: o, client: c, boot: boot, runcOptions: options,
 		known:   newKnown(),
 		nursery: shims.NewNursery(),
@@ -174,7 +174,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 // that has the directories to itself, or nearly: a pod that another run is just making is made again.
 func (r *Runtime) Sweep(ctx context.Context) error {
 	// First what may keep a shim from answering.
-	return errors.Join(r.pipes.Adopt(), r.sweepData(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes())
+	return errors.Join(r.pipes.Adopt(), r.Files.Sweep(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes())
 }
 
 // Close ends the connection. Containers run on.

@@ -326,10 +326,9 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
 	defer r.keepExit(ctx, l.id, l.Start)()
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
-	if err := r.mark(l.Pod.UID, l.id); err != nil {
+	if err := r.Mark(l.Pod.UID, l.id); err != nil {
 		return err
 	}
-	r.notes.Put(l.id, pod.Notes{})
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
 	return daemon.Native(err)
 }
@@ -359,10 +358,10 @@ func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error
 		return false, fmt.Errorf("an earlier start of container %s is in an unknown state", id)
 	case t == nil:
 		return false, r.endRemains(ctx, c)
-	case r.started(c) && isInside(int(t.Pid)):
+	case r.Marked(seen.UID, id) && isInside(int(t.Pid)):
 		return true, nil // its shim is still at the start, over which containerd died
 	}
-	if err := r.unmark(pod.UID(c.Labels[labelPodUID]), id); err != nil { // before the task goes: else it would seem to have run
+	if err := r.Unmark(seen.UID, id); err != nil { // before the task goes: else it would seem to have run
 		return false, err
 	}
 	return false, r.destroyTask(ctx, id)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -222,24 +220,7 @@ func (r *Runtime) removeInstance(ctx context.Context, uid pod.UID, id string) er
 	if err := r.removeRecord(ctx, id); err != nil {
 		return err
 	}
-	return r.unmark(uid, id)
-}
-
-// mark says that the instance's process may have run, in this boot.
-func (r *Runtime) mark(uid pod.UID, id string) error {
-	if err := os.WriteFile(r.Dirs.Started(uid, id), []byte(r.boot+"\n"), 0o600); err != nil {
-		return fmt.Errorf("marking the start: %w", err)
-	}
-	return nil
-}
-
-// unmark removes the mark that the instance's process may have run.
-func (r *Runtime) unmark(uid pod.UID, id string) error {
-	r.notes.Drop(id)
-	if err := os.Remove(r.Dirs.Started(uid, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the mark of a start: %w", err)
-	}
-	return nil
+	return r.Unmark(uid, id)
 }
 
 // removeRecord removes root filesystem and record. The record goes last, so that what is cut off is

@@ -1,4 +1,4 @@
-package containerd
+package revision
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ type Kept struct {
 	SavedAt time.Time
 }
 
-// ReadKept returns the kept manifest of every pod, of its newest revision. It needs no containerd, and
+// ReadKept returns the kept manifest of every pod, of its newest revision. It needs no runtime, and
 // says nothing of whether anything runs.
 func ReadKept(dirs layout.Dirs) (map[pod.Key]Kept, error) {
 	entries, err := os.ReadDir(dirs.Pods())
