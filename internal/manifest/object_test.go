@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,6 +109,14 @@ func TestRestartOnChange(t *testing.T) {
 		t.Error("a ConfigMap that went makes another pod")
 	} else if KeepConfig(gone, first); gone.Annotations[AnnotationConfig] != first.Annotations[AnnotationConfig] {
 		t.Error("the mark is lost")
+	}
+	// A UID that the manifest gives stays, also one in the form of those that podrun makes.
+	for _, uid := range []string{"web.1", "0123456789abcdef0123456789abcdef"} {
+		fixed := strings.Replace(rollPod, "{name: web", "{uid: "+strconv.Quote(uid)+", name: web", 1)
+		a, b, gone := podOf(configMap("a")+fixed), podOf(configMap("b")+fixed), podOf(fixed)
+		if string(a.UID) != uid || string(b.UID) != uid || SameRun(a, b) || !SameRun(a, gone) || string(gone.UID) != uid {
+			t.Errorf("uid %s: %+v, %+v, %+v", uid, a.ObjectMeta, b.ObjectMeta, gone.ObjectMeta)
+		}
 	}
 	plain := strings.Replace(rollPod, `"true"`, `"false"`, 1)
 	if a, b := podOf(configMap("a")+plain), podOf(configMap("b")+plain); a.UID != b.UID || !SameRun(a, b) {

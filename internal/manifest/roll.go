@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +18,8 @@ const (
 	AnnotationRestart = "podrun.io/restart-on-change"
 	// AnnotationConfig is on pods with AnnotationRestart: a hash of all that they refer to.
 	AnnotationConfig = "podrun.io/config.hash"
+	// fixedUID stands in its place until Merge, where the manifest gives the UID: that is then not changed.
+	fixedUID = "fixed uid"
 )
 
 // Ref is a ConfigMap or Secret that a pod refers to.
@@ -117,6 +118,9 @@ func (w Word) markConfig(d *Desired) {
 		if p.Annotations[AnnotationRestart] != "true" {
 			continue
 		}
+		marked := p.DeepCopy()
+		delete(marked.Annotations, AnnotationConfig)
+		d.Pods[key] = marked
 		_, runs := w.Running[key]
 		if len(d.Missing(p)) > 0 || runs && !d.Complete {
 			continue
@@ -129,13 +133,11 @@ func (w Word) markConfig(d *Desired) {
 			}
 			all = append(all, one)
 		}
-		marked := p.DeepCopy()
 		hash := Digest(document.Canonical(all))
 		marked.Annotations[AnnotationConfig] = hash
-		if regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(string(p.UID)) { // else the manifest gives it
+		if p.Annotations[AnnotationConfig] != fixedUID {
 			marked.UID = pod.UID(Digest([]byte(p.UID), "\nconfig:", hash))
 		}
-		d.Pods[key] = marked
 	}
 }
 

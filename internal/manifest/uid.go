@@ -20,11 +20,13 @@ func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 		p.Name = o.fullName(p.Name)
 	}
 	p.Spec.NodeName = o.NodeName
-	if p.UID == "" {
-		p.UID = uid(written, o)
-	}
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
+	}
+	if p.UID == "" {
+		p.UID = uid(written, o)
+	} else if p.Annotations[AnnotationRestart] == "true" {
+		p.Annotations[AnnotationConfig] = fixedUID
 	}
 	p.Annotations[AnnotationHash] = Digest(written)
 	p.Annotations[AnnotationSource] = o.Origin.Source
