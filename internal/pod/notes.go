@@ -1,6 +1,10 @@
 package pod
 
-import "time"
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // Signals is how far an instance has been brought to its end; a zero time: not yet.
 type Signals struct {
@@ -16,12 +20,18 @@ type Signals struct {
 
 // Notes are what is noted down of an instance's course, for the next podrun.
 type Notes struct {
-	// PostStarted says that its postStart hook is done. Until it is, each podrun runs it: as in Kubernetes a hook
-	// may run twice, but is not left out.
-	PostStarted bool `json:",omitzero"`
+	// PostStartDue says that its postStart hook is not done. As long as that is so each podrun runs it: as in Kubernetes
+	// a hook may run twice, but is not left out. It is noted down at the start, because of an instance that a podrun
+	// started which did not note such things down it has to be taken that its hook is done.
+	PostStartDue bool `json:",omitzero"`
 	Signals
 	// Failed is why it has to end though it is wanted; nil: nothing was noted.
 	Failed *Failed
 	// Unwanted says that it was ended because its revision was not wanted.
 	Unwanted bool `json:",omitzero"`
+}
+
+// NotesAtStart are an instance's first notes, made before its process runs.
+func NotesAtStart(c *v1.Container) Notes {
+	return Notes{PostStartDue: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}
 }

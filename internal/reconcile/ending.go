@@ -47,7 +47,7 @@ func (w *worker) note(seen pod.Observed, id string) {
 		if c.ID != id {
 			continue
 		}
-		n := pod.Notes{PostStarted: w.postStarted(c), Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed, Unwanted: w.unwants(c)}
+		n := pod.Notes{PostStartDue: w.postStartLeft(c), Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed, Unwanted: w.unwants(c)}
 		if err := w.o.Data.Note(c.UID, id, n); err != nil {
 			w.log.Warn("podrun would not go on from here after a restart", "container", c.Name, "why", err)
 		}

@@ -89,17 +89,16 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 	w.o.Prober.Set(w.key, w.targets)
 }
 
-// postStartDue reports that an instance has a postStart hook of which it is not known that it was done. One that is
-// being ended gets none.
+// postStartDue reports that an instance's postStart hook is to be run. One that is being ended gets none.
 func (w *worker) postStartDue(spec *v1.Container, c *pod.Container) bool {
 	return spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil && c.State == pod.Running &&
-		!c.Notes.PostStarted && c.Notes.Failed == nil && w.signalled[c.ID] == (pod.Signals{})
+		c.Notes.PostStartDue && c.Notes.Failed == nil && w.signalled[c.ID] == (pod.Signals{})
 }
 
-// postStarted reports that an instance's postStart hook is done.
-func (w *worker) postStarted(c pod.Container) bool {
+// postStartLeft reports that an instance's postStart hook is not done.
+func (w *worker) postStartLeft(c pod.Container) bool {
 	h := w.hooks.post[c.ID]
-	return c.Notes.PostStarted || h != nil && h.done
+	return c.Notes.PostStartDue && (h == nil || !h.done)
 }
 
 // leftover are those that were asked and are of a revision that is not wanted any more. While they end it is asked

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -223,6 +224,35 @@ func TestPostStart(t *testing.T) {
 		h.wantLiving("u1-a-0 u1-b-0")
 		h.wantState("web", true, true, 0)
 		h.wantPhase("failing", v1.PodFailed)
+	})
+}
+
+// TestPostStartOfAnOlderPodrun: of an instance that a podrun started which did not note down that its hook was due the
+// hook was done.
+func TestPostStartOfAnOlderPodrun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		p := newPod("web", "u1", v1.RestartPolicyAlways, "a")
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("good")}
+		for _, err := range []error{
+			rt.SavePod(p, "serve"), rt.CreateSandbox(t.Context(), p, 0),
+			rt.StartContainer(t.Context(), runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: pod.Sandbox{ID: "u1-sandbox-0"}, Image: pod.Image{Name: "a:1"}}),
+			rt.Note("u1", "u1-a-0", pod.Notes{}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rt.OnExec(func(_ context.Context, _ string, cmd []string) (int, error) {
+			t.Errorf("ran again: %q", cmd)
+			return 0, nil
+		})
+		h := start(t, rt)
+		h.want(p)
+		after(10 * time.Second)
+		h.wantState("web", true, true, 0)
+		h.wantLiving("u1-a-0")
+		h.stop()
 	})
 }
 

@@ -326,7 +326,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
 	defer r.keepExit(ctx, l.id, l.Start)()
 	// Before the start: whoever finds the mark but no task knows that the process may have run.
-	if err := r.Mark(l.Pod.UID, l.id); err != nil {
+	if err := r.Mark(l.Pod.UID, l.id, pod.NotesAtStart(l.Container)); err != nil {
 		return err
 	}
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})

@@ -41,6 +41,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff, Round: s.Round,
 		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: r.wall(), Image: s.Container.Image, ImageID: s.Image.ID,
 		Resources: pod.ResourcesOf(s.Pod, s.Container), Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
+		Notes: pod.NotesAtStart(s.Container),
 	}}
 	if hooks := s.Container.Lifecycle; hooks != nil && hooks.StopSignal != nil {
 		c.StopSignal = string(*hooks.StopSignal)

@@ -12,13 +12,21 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Mark says that the instance's process may have run, in this boot; nothing is noted of it yet. The directory of the
-// revision's marks must be there.
-func (f *Files) Mark(uid pod.UID, id string) error {
-	if err := os.WriteFile(f.o.Dirs.Started(uid, id), []byte(f.o.Boot+"\n"), 0o600); err != nil {
+// Mark says that the instance's process may have run, in this boot, and what is noted down of it at its start. The
+// directory of the revision's marks must be there.
+func (f *Files) Mark(uid pod.UID, id string, n pod.Notes) error {
+	text := []byte(f.o.Boot + "\n")
+	if n != (pod.Notes{}) {
+		line, err := noteLine(id, n)
+		if err != nil {
+			return err
+		}
+		text = append(text, line...)
+	}
+	if err := os.WriteFile(f.o.Dirs.Started(uid, id), text, 0o600); err != nil {
 		return fmt.Errorf("marking the start: %w", err)
 	}
-	f.notes.Put(id, pod.Notes{})
+	f.notes.Put(id, n)
 	return nil
 }
 
@@ -47,12 +55,10 @@ func (f *Files) Note(uid pod.UID, id string, n pod.Notes) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
-	line, err := json.Marshal(n)
+	line, err := noteLine(id, n)
 	if err != nil {
-		return fmt.Errorf("encoding the notes of %s: %w", id, err)
+		return err
 	}
-	// The newline before it parts it from one that was cut off.
-	line = append(append([]byte{'\n'}, line...), '\n')
 	file, err := os.OpenFile(f.o.Dirs.Started(uid, id), os.O_WRONLY|os.O_APPEND, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing that runs has no mark, unless the pod's directory was lost
@@ -67,6 +73,15 @@ func (f *Files) Note(uid pod.UID, id string, n pod.Notes) error {
 	n.Hooking = false
 	f.notes.Put(id, n)
 	return nil
+}
+
+// noteLine is what a mark gets for notes. The newline before it parts it from one that was cut off.
+func noteLine(id string, n pod.Notes) ([]byte, error) {
+	line, err := json.Marshal(n)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the notes of %s: %w", id, err)
+	}
+	return append(append([]byte{'\n'}, line...), '\n'), nil
 }
 
 // NotesOf is what was noted down of the instance; of those that this podrun started nothing is read.

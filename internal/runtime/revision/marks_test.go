@@ -16,7 +16,7 @@ func marked(t *testing.T, uid pod.UID, id string) *Files {
 	if err := os.MkdirAll(f.o.Dirs.StartedOf(uid), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Mark(uid, id); err != nil {
+	if err := f.Mark(uid, id, pod.Notes{PostStartDue: true}); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -56,7 +56,7 @@ func TestNotes(t *testing.T) {
 			}
 		}
 	}
-	is("marked", pod.Notes{})
+	is("marked", pod.Notes{PostStartDue: true})
 	asked := pod.Notes{Signals: pod.Signals{Asked: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}}
 	noted := asked
 	noted.Hooking = true // this podrun's own

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -17,7 +19,7 @@ func testNotes(t *testing.T, s subject) {
 		t.Errorf("fresh: %+v", c.Notes)
 	}
 	now := time.Now().UTC().Round(0)
-	e := pod.Notes{PostStarted: true, Failed: &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)}, Unwanted: true}
+	e := pod.Notes{PostStartDue: true, Failed: &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)}, Unwanted: true}
 	must(t, s.Note(p.UID, c.ID, e))
 	e.Asked, e.Told, e.Hooked = now, now.Add(time.Second), now.Add(time.Millisecond)
 	e.Hooking = true // this podrun's own
@@ -38,8 +40,9 @@ func testNotes(t *testing.T, s subject) {
 	must(t, s.RemoveContainer(t.Context(), c.ID))
 	must(t, s.Note(p.UID, c.ID, e))
 	must(t, s.Note(p.UID, "missing", e))
-	if c = s.start(t, start); c.Notes.Failed != nil {
-		t.Errorf("its successor: %+v", c.Notes)
+	start.Container.Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 1}}}
+	if c = s.start(t, start); c.Notes.Failed != nil || !c.Notes.PostStartDue {
+		t.Errorf("its successor, which has a hook: %+v", c.Notes)
 	}
 	s.remove(t, p)
 }
