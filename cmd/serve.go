@@ -185,11 +185,14 @@ func (a *app) serveCommand() *cobra.Command {
 // agentError gives an error of the agent its exit code and hint.
 func (a *app) agentError(c *cobra.Command, err error) error {
 	var bad *agent.ManifestError
+	var elsewhere *agent.ElsewhereError
 	switch {
 	case errors.Is(err, agent.ErrUsage):
 		return usage(c, err)
 	case errors.As(err, &bad):
 		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
+	case errors.As(err, &elsewhere):
+		return &failure{code: exitFailed, err: err, hint: elsewhere.Hint()}
 	case errors.Is(err, agent.ErrEnding):
 		return &failure{code: exitFailed, err: err, hint: "wait until it is done, or interrupt it"}
 	case errors.Is(err, agent.ErrServing):

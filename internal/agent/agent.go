@@ -100,6 +100,7 @@ type house struct {
 	o        Options
 	runtime  backend
 	conn     *Connection // nil where the runtime was given
+	leave    func()      // lets others settle elsewhere
 	network  *network.Network
 	relister *relist.Relister
 	tailer   *logs.Tailer
@@ -135,7 +136,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 	})
 	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain, CgroupDriver: o.Connect.CgroupDriver})
-	r, conn, err := o.connect(ctx, owner, store)
+	r, conn, leave, err := o.connect(ctx, owner, boot, store)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	}
 	warnOfMachine(o.Log)
 	nodeIP := hostIP(o.Log)
-	h := &house{o: o, runtime: r, conn: conn, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}
 	h.events = events.New(o.Dirs, o.NodeName, o.Log)
 	h.prober, h.found = probe.New(probe.Options{Exec: r, Known: found(o.Dirs, o.Log), Events: h.events, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
@@ -174,19 +175,28 @@ func warnOfMachine(log *slog.Logger) {
 	}
 }
 
-// connect returns the runtime to use.
-func (o Options) connect(ctx context.Context, owner string, store *sandbox.Store) (backend, *Connection, error) {
+// connect returns the runtime to use, and has settled there until leave.
+func (o Options) connect(ctx context.Context, owner, boot string, store *sandbox.Store) (r backend, c *Connection, leave func(), err error) {
 	if o.backend != nil {
-		return o.backend, nil, nil
+		return o.backend, nil, nil, nil
 	}
 	connect := o.Connect
 	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
 	connect.Sandboxes, connect.ClusterDomain, connect.KeepLogs = store, o.ClusterDomain, o.Garbage.LogAge > 0
+	connect.Address = Locate(connect)
+	leave, err = settle(o.Dirs, place{connect.Address, connect.Namespace, boot}, func() (bool, error) {
+		all, err := store.List()
+		return len(all) == 0, err
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	conn, err := Connect(ctx, connect)
 	if err != nil {
-		return nil, nil, err
+		leave()
+		return nil, nil, nil, err
 	}
-	return conn.Runtime, conn, nil
+	return conn.Runtime, conn, leave, nil
 }
 
 func hostIP(log *slog.Logger) string {
@@ -202,6 +212,7 @@ func (h *house) close() {
 	if h.conn == nil {
 		return
 	}
+	defer h.leave()
 	if err := h.conn.Close(); err != nil {
 		h.o.Log.Debug("disconnecting failed", "why", err)
 	}

@@ -162,6 +162,9 @@ func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
 // CNICache is where CNI's own library keeps what the plugins answered.
 func (d Dirs) CNICache() string { return filepath.Join(d.CNI(), "cache") }
 
+// Place is the file that says in which containerd, and which namespace of it, the run directory's pods are.
+func (d Dirs) Place() string { return filepath.Join(d.Run, "place") }
+
 // Turns is the directory of the files by which podruns take turns at pods.
 func (d Dirs) Turns() string { return filepath.Join(d.Run, "turns") }
 
