@@ -111,9 +111,7 @@ func (s subject) readsInput(t *testing.T, has, ends bool, id string, main *v1.Co
 		says("stty size </proc/1/fd/0", "33 101")
 		says(`tr '\0' '\n' </proc/1/environ | grep ^TERM=`, "TERM=xterm")
 	}
-	if got := s.output(t, id, "tty </proc/1/fd/0 || true"); got != kind {
-		t.Errorf("standard input is %q, want %q", got, kind)
-	}
+	says("tty </proc/1/fd/0 || true", kind) // nobody may look there until runc's own program has given way
 	if !has {
 		says("cat /got /end", "x") // its end comes at once
 		return
