@@ -116,11 +116,7 @@ func (s *Store) drop(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.cache, id)
-	for key, known := range s.known {
-		if delete(known, id); len(known) == 0 {
-			delete(s.known, key)
-		}
-	}
+	delete(s.known, id)
 }
 
 // forgetLast removes id's intent, and with the last one the directory of all sandboxes and its mount.

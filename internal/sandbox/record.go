@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -106,41 +105,29 @@ type stamp struct {
 // List returns every sandbox of which anything is left, in no order. It reads no more than it must: a
 // record never changes once written.
 func (s *Store) List() ([]Record, error) {
-	records, err := s.list(ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		s.knows(r.ID, r.Key)
-	}
-	s.mu.Lock()
-	s.whole = true
-	s.mu.Unlock()
-	return records, nil
+	return s.list(ids)
 }
 
-// Of returns what List would of one pod. Once everything has been listed it looks at those that are known: others
-// than this process make none for its pods, or a later list shows them.
+// Of returns what List would of one pod. It looks at the sandboxes that are known to be the pod's, and at those that it
+// does not know: another podrun may have made them, also for a pod of this one's.
 func (s *Store) Of(key pod.Key) ([]Record, error) {
-	s.mu.Lock()
-	known, whole := slices.Collect(maps.Keys(s.known[key])), s.whole
-	s.mu.Unlock()
-	if whole {
-		return s.list(func(*os.File) ([]string, error) { return known, nil })
-	}
-	records, err := s.list(ids)
+	records, err := s.list(func(d *os.File) ([]string, error) {
+		all, err := ids(d)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.DeleteFunc(all, func(id string) bool {
+			of, known := s.known[id]
+			return known && of != key
+		}), err
+	})
 	return slices.DeleteFunc(records, func(r Record) bool { return r.Key != key }), err
 }
 
-// knows keeps in mind that the pod has this sandbox. An id is a hash of the pod's name and more, so what it once
-// stood for it stands for always.
+// knows keeps in mind whose sandbox that is.
 func (s *Store) knows(id string, key pod.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known[key] == nil {
-		s.known[key] = map[string]bool{}
-	}
-	s.known[key][id] = true
+	s.known[id] = key
 }
 
 // ids are the ids that have an intent in the directory of all sandboxes.
@@ -163,6 +150,9 @@ func (s *Store) list(wanted func(*os.File) ([]string, error)) ([]Record, error) 
 	records, err := s.listed(wanted)
 	if err != nil {
 		return nil, fmt.Errorf("listing sandboxes: %w", err)
+	}
+	for _, r := range records {
+		s.knows(r.ID, r.Key)
 	}
 	return records, nil
 }

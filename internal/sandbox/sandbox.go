@@ -69,9 +69,8 @@ type Store struct {
 
 	mu    sync.Mutex
 	cache map[string]cached // by id
-	// known are the ids of each pod's sandboxes, all of them as soon as whole is set.
-	known map[pod.Key]map[string]bool
-	whole bool
+	// known are the pods of sandboxes, by id: what an id once stood for it stands for always, being a hash.
+	known map[string]pod.Key
 }
 
 // New returns the store; it touches nothing yet.
@@ -85,7 +84,7 @@ func New(o Options) *Store {
 		machine: sync.OnceValues(thisMachine),
 		step:    func(string) {},
 		cache:   map[string]cached{},
-		known:   map[pod.Key]map[string]bool{},
+		known:   map[string]pod.Key{},
 	}
 }
 

@@ -405,6 +405,7 @@ func TestOf(t *testing.T) {
 	of(s, db)
 	second, third := create(s, web, 1), create(other, db, 0)
 	of(s, web, first, second)
+	of(s, db, third) // another podrun made it since the list
 	list()
 	of(s, db, third)
 	// Gone by whatever hand, and back.
