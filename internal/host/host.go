@@ -21,19 +21,44 @@ func BootID() (string, error) {
 }
 
 // WriteFile replaces the file at path as a whole: a reader sees the old content or the new. It leaves
-// path+".tmp" behind when it is cut off, and reuses that name, so only one process may write at a time.
+// path+".tmp" behind when it is cut off, and reuses that name; who writes it has it locked, so that any number of
+// processes may write at a time, and one of them is the last.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
-	tmp := path + ".tmp"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+	tmp, err := lockNew(path+".tmp", mode)
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(tmp, data, mode); err != nil {
+	defer tmp.Close()
+	if err := tmp.Truncate(0); err != nil { // what was cut off
 		return err
 	}
-	if err := os.Chmod(tmp, mode); err != nil { // the umask took bits away
+	if _, err := tmp.Write(data); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	if err := tmp.Chmod(mode); err != nil { // the umask took bits away
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// lockNew opens and locks the file that is at path, after making it if need be.
+func lockNew(path string, mode os.FileMode) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
+		if err != nil {
+			return nil, err
+		}
+		if err = flock(f, unix.LOCK_EX); err == nil {
+			var here bool
+			if here, err = isAt(f, path); here {
+				return f, nil
+			}
+		}
+		f.Close()
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
 }
 
 // Lock is an exclusive lock on a directory, between processes and within one.
@@ -139,7 +164,7 @@ func Elsewhere(f *os.File, path string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && !there
 }
 
-// isAt reports that the path still leads to the opened directory.
+// isAt reports that the path still leads to the opened file or directory.
 func isAt(d *os.File, path string) (bool, error) {
 	opened, err := d.Stat()
 	if err != nil {

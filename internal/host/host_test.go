@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -80,7 +81,7 @@ func TestWriteFileReplacesAndKeepsMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for _, want := range []string{"one", "two"} {
 		// What a cut-off writer left must not matter.
-		if err := os.WriteFile(path+".tmp", []byte("rubbish"), 0o400); err != nil {
+		if err := os.WriteFile(path+".tmp", []byte("rubbish"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := WriteFile(path, []byte(want), 0o666); err != nil {
@@ -98,6 +99,30 @@ func TestWriteFileReplacesAndKeepsMode(t *testing.T) {
 	if _, err := os.Lstat(path + ".tmp"); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal("the temporary file is still there")
 	}
+}
+
+// TestWriteFileBesideOthers: of those that write a file at the same time one is the last, and all succeed.
+func TestWriteFileBesideOthers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f")
+	var writing sync.WaitGroup
+	for i := range 8 {
+		writing.Go(func() {
+			data := bytes.Repeat([]byte{'a' + byte(i)}, 1000*(i+1))
+			for range 50 {
+				if err := WriteFile(path, data, 0o600); err != nil {
+					t.Error(err)
+					return
+				}
+				got, err := os.ReadFile(path)
+				if err != nil || len(got) == 0 || len(got) != 1000*int(got[0]-'a'+1) || bytes.Count(got, got[:1]) != len(got) {
+					t.Errorf("read %d bytes: %v", len(got), err)
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
 }
 
 func TestBootID(t *testing.T) {
