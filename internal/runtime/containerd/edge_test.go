@@ -3,6 +3,7 @@ package containerd_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -266,4 +267,38 @@ func (h *held) Write(p []byte) (int, error) {
 	h.once.Do(func() { close(h.begun) })
 	<-h.release
 	return len(p), nil
+}
+
+// TestInstancesOfAnotherPodrun: what another podrun has started and noted down since all was listed is seen at a look.
+func TestInstancesOfAnotherPodrun(t *testing.T) {
+	d := daemontest.Embedded(t)
+	r := newRig(t, d, "sleep 1000")
+	if _, err := r.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := dialOnly(t, d)
+	defer other.Close()
+	if err := other.StartContainer(t.Context(), r.start); err != nil {
+		t.Fatal(err)
+	}
+	made := find(t, other, r.key, "main", 0)
+	if err := other.Remember(r.start.Pod.UID, []pod.Container{made}); err != nil {
+		t.Fatal(err)
+	}
+	if c := find(t, r.Runtime, r.key, "main", 0); c.ID != made.ID || c.State != pod.Running {
+		t.Errorf("seen: %+v", c)
+	}
+	// Noted down and not there is still not there.
+	if err := other.SignalContainer(t.Context(), made.ID, "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	r.ended(t, 0)
+	if err := errors.Join(other.ReapContainer(t.Context(), made.ID, ""), other.RemoveContainer(t.Context(), made.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if o, err := r.Inspect(t.Context(), r.key); err != nil || len(o.Containers) != 0 || len(o.Remembered) != 1 {
+			t.Errorf("%+v, %v", o, err)
+		}
+	}
 }

@@ -99,10 +99,15 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 	if err = cmp.Or(err, unknown[key]); err != nil {
 		return pod.Observed{}, err
 	}
-	if o, ok := seen[key]; ok {
+	o, ok := seen[key]
+	switch {
+	case !ok:
+		return pod.Observed{Key: key}, nil
+	case r.known.hears(key, o.Remembered):
+		return r.Inspect(ctx, key)
+	default:
 		return *o, nil
 	}
-	return pod.Observed{Key: key}, nil
 }
 
 // containersOf returns the pod's containers. Once everything has been listed it asks for the known ones by ID:
