@@ -65,6 +65,10 @@ func (r Result) Stranded() map[pod.Key]bool {
 	return stranded
 }
 
+// onceLogTries makes once wait for a quarter of a minute for space for a log, and then go on: whoever waits for the
+// result may do so without end.
+const onceLogTries = 5
+
 // Once runs the pods of all sources once and waits until each is done. When ctx ends first it stops the
 // pods; when the time is out, those that are not done.
 func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
@@ -79,7 +83,7 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 		return Result{}, err
 	}
 	defer h.close()
-	h.loop.Rerun = true
+	h.loop.Rerun, h.loop.LogTries = true, onceLogTries
 	if once.Begun != nil {
 		once.Begun(h.runtime.Pulling)
 	}

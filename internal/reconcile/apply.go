@@ -195,7 +195,12 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 	for _, c := range seen.Containers {
 		if c.ID == id {
 			if err := w.o.Logs.Finish(ctx, instance(w.key, c)); err != nil {
-				return err
+				late := w.o.LogTries > 0 && w.trouble >= w.o.LogTries
+				if w.pod != nil && !late || ctx.Err() != nil {
+					return err
+				}
+				// What is to go must not wait for space, which it may be that takes it.
+				w.log.Warn("a container's log is not written to its end", "container", c.Name, "why", err)
 			}
 			if w.logIsMessage(c) {
 				message = w.o.Logs.End(ctx, instance(w.key, c))

@@ -117,6 +117,9 @@ type Options struct {
 	Strays []pod.Key
 	// Rerun makes pods that had completed before the loop began run again.
 	Rerun bool
+	// LogTries is how many times in a row a round may fail before a log that cannot be written keeps no ended instance
+	// from being reaped any more; 0: as many as it takes.
+	LogTries int
 	// Hurry, once closed, has all that ends killed at once.
 	Hurry <-chan struct{}
 	// Halt tells that the machine shuts down, and in which order pods end for that; may be nil.

@@ -2,9 +2,11 @@ package reconcile_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,6 +117,41 @@ func TestStatusIsWrittenLater(t *testing.T) {
 		h.stop()
 		if n := strings.Count(said.String(), "status not written"); n != 2 {
 			t.Errorf("it was said %d times:\n%s", n, said.String())
+		}
+	})
+}
+
+// fullLogs cannot write.
+type fullLogs struct{ noLogs }
+
+func (fullLogs) Finish(context.Context, pod.Instance) error { return syscall.ENOSPC }
+
+// TestLogThatCannotBeWritten: neither a restart nor what is to go waits for space for the log.
+func TestLogThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever(), func(o *reconcile.Options) { o.Logs = fullLogs{} })
+		defer h.stop()
+		h.want(web())
+		h.wantLiving("u1-a-0")
+		h.rt.Exit("u1-a-0", 1)
+		after(time.Minute)
+		h.wantLiving("u1-a-1")
+		h.want()
+		after(time.Minute)
+		h.wantEmpty()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever(), func(o *reconcile.Options) { o.Logs, o.LogTries = fullLogs{}, 5 })
+		defer h.stop()
+		h.want(newPod("job", "u1", v1.RestartPolicyNever, "a"))
+		h.rt.Exit("u1-a-0", 3)
+		after(10 * time.Second)
+		if reaped := callsOf(h.rt, "ReapContainer "); len(reaped) != 0 {
+			t.Errorf("reaped at once: %s", reaped)
+		}
+		after(10 * time.Second)
+		if reaped := callsOf(h.rt, "ReapContainer "); len(reaped) != 1 {
+			t.Errorf("reaped: %s", reaped)
 		}
 	})
 }
