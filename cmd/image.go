@@ -96,8 +96,15 @@ func writeWhole(path string, write func(io.Writer) error) error {
 		}
 		return errors.Join(write(f), f.Close())
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	for range 40 { // as many as the kernel follows
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Dir(path) + "/" + target // not cleaned: what ".." means depends on links
+		}
+		path = target
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
