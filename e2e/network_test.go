@@ -197,6 +197,19 @@ func TestNamesAndResolvers(t *testing.T) {
 	}
 }
 
+// undisturbed is a list of the kernel's that no other test has changed meanwhile.
+func undisturbed[T any](t *testing.T, list func() ([]T, error)) []T {
+	t.Helper()
+	for {
+		all, err := list()
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			continue
+		}
+		must(t, err)
+		return all
+	}
+}
+
 // TestBandwidth: annotations bound a pod's network on both of its ends.
 func TestBandwidth(t *testing.T) {
 	n := newNode(t)
@@ -206,16 +219,12 @@ func TestBandwidth(t *testing.T) {
 	n.ready("a-n")
 	bridge, err := netlink.LinkByName(n.links()[0])
 	must(t, err)
-	links, err := netlink.LinkList()
-	must(t, err)
 	var rates []uint64
-	for _, link := range links {
+	for _, link := range undisturbed(t, netlink.LinkList) {
 		if link.Attrs().MasterIndex != bridge.Attrs().Index {
 			continue
 		}
-		all, err := netlink.QdiscList(link)
-		must(t, err)
-		for _, q := range all {
+		for _, q := range undisturbed(t, func() ([]netlink.Qdisc, error) { return netlink.QdiscList(link) }) {
 			if tbf, ok := q.(*netlink.Tbf); ok {
 				rates = append(rates, tbf.Rate)
 			}
