@@ -2,6 +2,11 @@ package containerd_test
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -11,6 +16,19 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
+
+// stopped reports that all of a process' threads are.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatal(threads, err)
+	}
+	return !slices.ContainsFunc(threads, func(path string) bool {
+		text, err := os.ReadFile(path)
+		return err == nil && !strings.Contains(string(text), ") T ")
+	})
+}
 
 // TestAShimThatHangs: of its pod it cannot be told what it is like, or that is unknown, as containerd has it; all other
 // pods are listed as ever, and so is this one when the shim goes on.
@@ -27,6 +45,7 @@ func TestAShimThatHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer syscall.Kill(shim, syscall.SIGCONT)
+			daemontest.Eventually(t, "the shim stands still", func() bool { return stopped(t, shim) })
 			all, err := r.List(t.Context())
 			if unknown := (*runtime.UnknownError)(nil); errors.As(err, &unknown) {
 				if len(unknown.Pods) != 1 || unknown.Pods[0].Key != r.key || len(unknown.Pods[0].Data) != 1 {
