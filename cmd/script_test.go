@@ -47,6 +47,7 @@ func TestScripts(t *testing.T) {
 			for name, dir := range map[string]string{"PODRUN_ROOT_DIR": "root", "PODRUN_RUN_DIR": "run", "PODRUN_LOG_DIR": "log"} {
 				e.Setenv(name, filepath.Join(e.WorkDir, dir))
 			}
+			e.Setenv("GORACE", os.Getenv("GORACE")) // how each podrun of them ends under the race detector
 			// The directory with podrun alone in it.
 			e.Setenv("BIN", filepath.SplitList(e.Getenv("PATH"))[0])
 			return nil
