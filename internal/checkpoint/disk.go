@@ -1,0 +1,242 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Disk has the files of checkpoints. The operating system's and one in memory are held to the same tests.
+type Disk interface {
+	// List returns the UIDs that have a checkpoint file, in no order.
+	List() ([]pod.UID, error)
+	// Path is where the file is, for people.
+	Path(uid pod.UID) string
+	// Stat returns what tells a file's content from an older one; fs.ErrNotExist when there is no file.
+	Stat(uid pod.UID) (Stamp, error)
+	// Read returns the file's content and its stamp.
+	Read(uid pod.UID) ([]byte, Stamp, error)
+	// Create is Write for a revision that may have no directory yet: it is made with the file in it.
+	Create(uid pod.UID, data []byte) (Stamp, error)
+	// Write replaces the file as a whole: a reader, also after a crash, sees the old content or the new. After a power
+	// cut it may be the old one. fs.ErrNotExist: the revision's directory is gone; it is not made again.
+	Write(uid pod.UID, data []byte) (Stamp, error)
+	// Remove removes the revision's directory, the checkpoint last, so that what is cut off is found again.
+	Remove(ctx context.Context, uid pod.UID) error
+	// Sweep removes directories whose making or removal was cut off.
+	Sweep() error
+}
+
+// Stamp identifies one content of a file.
+type Stamp struct {
+	Inode uint64
+	// Time is when it was written, in nanoseconds.
+	Time int64
+}
+
+// The directories in which a revision's is made and removed. A revision's own directory always has a checkpoint.
+const (
+	coming = ".coming-"
+	going  = ".going-"
+)
+
+// osDisk is the operating system's.
+type osDisk struct{ dirs layout.Dirs }
+
+// List implements Disk.
+func (d osDisk) List() ([]pod.UID, error) {
+	entries, err := os.ReadDir(d.dirs.Pods())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods' directories: %w", err)
+	}
+	out := make([]pod.UID, 0, len(entries))
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), coming) && !strings.HasPrefix(e.Name(), going) {
+			out = append(out, pod.UID(e.Name()))
+		}
+	}
+	return out, nil
+}
+
+// Path implements Disk.
+func (d osDisk) Path(uid pod.UID) string { return d.dirs.Checkpoint(uid) }
+
+// Stat implements Disk.
+func (d osDisk) Stat(uid pod.UID) (Stamp, error) {
+	info, err := os.Lstat(d.dirs.Checkpoint(uid))
+	if err != nil {
+		return Stamp{}, err
+	}
+	return stampOf(info), nil
+}
+
+func stampOf(info os.FileInfo) Stamp {
+	return Stamp{Inode: host.Inode(info), Time: info.ModTime().UnixNano()}
+}
+
+// Read implements Disk.
+func (d osDisk) Read(uid pod.UID) ([]byte, Stamp, error) {
+	// Whatever is there in the file's place, opening it does not wait.
+	f, err := os.OpenFile(d.dirs.Checkpoint(uid), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, Stamp{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, Stamp{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostBytes {
+		return nil, Stamp{}, fmt.Errorf("%s is no file of at most %d bytes", f.Name(), mostBytes)
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, Stamp{}, err
+	}
+	stamp := stampOf(info)
+	if age := time.Since(info.ModTime()); age < tick {
+		stamp = Stamp{} // a later content may get the same
+	}
+	return data, stamp, nil
+}
+
+const (
+	// mostBytes is how large a checkpoint may be: many times what any is.
+	mostBytes = 64 << 20
+	// tick is more than the step of the clock by which the kernel stamps files. Two contents of one tick may have
+	// the same inode, freed and taken again, and the same time.
+	tick = 20 * time.Millisecond
+)
+
+// Write implements Disk.
+func (d osDisk) Write(uid pod.UID, data []byte) (Stamp, error) {
+	if err := host.WriteFile(d.dirs.Checkpoint(uid), data, 0o600); err != nil {
+		return Stamp{}, err
+	}
+	return d.Stat(uid)
+}
+
+// Create implements Disk.
+func (d osDisk) Create(uid pod.UID, data []byte) (Stamp, error) {
+	info, err := os.Lstat(d.dirs.Pod(uid))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err = d.create(uid, data); err == nil {
+			return d.Stat(uid)
+		}
+		_ = os.RemoveAll(d.beside(coming, uid))
+		return Stamp{}, err
+	case err != nil:
+		return Stamp{}, err
+	case !info.IsDir():
+		return Stamp{}, &fs.PathError{Op: "open", Path: d.dirs.Pod(uid), Err: unix.ENOTDIR} // List would not show it
+	}
+	return d.Write(uid, data)
+}
+
+// create makes a revision's directory, with its checkpoint in it from the first.
+func (d osDisk) create(uid pod.UID, data []byte) error {
+	if err := os.MkdirAll(d.dirs.Pods(), 0o711); err != nil {
+		return err
+	}
+	fresh := d.beside(coming, uid)
+	if err := os.RemoveAll(fresh); err != nil { // what was cut off
+		return err
+	}
+	if err := os.Mkdir(fresh, 0o750); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(fresh, filepath.Base(d.dirs.Checkpoint(uid))), data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, d.dirs.Pod(uid))
+}
+
+// beside is where a revision's directory is while it is made or removed.
+func (d osDisk) beside(kind string, uid pod.UID) string {
+	return filepath.Join(d.dirs.Pods(), kind+string(uid))
+}
+
+// Remove implements Disk.
+func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
+	dir := d.dirs.Pod(uid)
+	info, err := os.Lstat(dir)
+	if err == nil && info.IsDir() { // a link is removed, and not followed
+		if err := host.NotMounted(dir); err != nil {
+			return err
+		}
+		err = d.removeContents(ctx, uid)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := d.removeBeside(d.beside(going, uid)); err != nil { // what an earlier removal left is in the way
+		return err
+	}
+	if err := os.Rename(dir, d.beside(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(d.beside(going, uid))
+}
+
+// removeContents removes all but the checkpoint.
+func (d osDisk) removeContents(ctx context.Context, uid pod.UID) error {
+	entries, err := os.ReadDir(d.dirs.Pod(uid))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == filepath.Base(d.dirs.Checkpoint(uid)) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(filepath.Join(d.dirs.Pod(uid), e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sweep implements Disk.
+func (d osDisk) Sweep() error {
+	for _, kind := range []string{coming, going} {
+		left, err := filepath.Glob(filepath.Join(d.dirs.Pods(), kind+"*"))
+		if err != nil {
+			return err
+		}
+		for _, dir := range left {
+			if err := d.removeBeside(dir); err != nil {
+				return fmt.Errorf("removing what is left of a pod: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeBeside removes a directory that is no revision's any more.
+func (d osDisk) removeBeside(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := host.NotMounted(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}

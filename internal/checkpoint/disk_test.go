@@ -1,0 +1,169 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// onOS is a store on the operating system's disk.
+func onOS(t *testing.T) (*Store, osDisk) {
+	d := osDisk{layout.Dirs{Root: t.TempDir()}}
+	return NewStoreOn(d, slog.New(slog.NewTextHandler(t.Output(), nil))), d
+}
+
+func write(t *testing.T, path string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(path[:strings.LastIndexByte(path, '/')], 0o755), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// TestLeftovers: what a making or a removal left that was cut off is in nobody's way.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	s, d := onOS(t)
+	write(t, d.beside(coming, "u1")+"/checkpoint.json")
+	write(t, d.beside(coming, "u1")+"/deep/file")
+	write(t, d.beside(going, "u1")+"/deep/file")
+	if all, err := s.List(); len(all) != 0 || err != nil {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+		t.Fatal(err)
+	}
+	if there(d.dirs.Pod("u1") + "/deep") {
+		t.Error("it has what an earlier one left")
+	}
+	if err := s.Remove(t.Context(), "u1"); err != nil {
+		t.Error(err)
+	}
+	if there(d.dirs.Pod("u1")) || there(d.beside(going, "u1")) {
+		t.Error("it is still there")
+	}
+	write(t, d.beside(going, "u1")+"/deep/file")
+	if err := s.Sweep(); err != nil || there(d.beside(going, "u1")) {
+		t.Error("not swept", err)
+	}
+}
+
+// TestRemovalThatIsCutOff: the checkpoint goes last.
+func TestRemovalThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	s, d := onOS(t)
+	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d.dirs.Pod("u1")+"/a/file")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Remove(ctx, "u1"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if c, err := s.Get("u1"); err != nil || c.Key() != web {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := s.Remove(t.Context(), "u1"); err != nil || there(d.dirs.Pod("u1")) {
+		t.Error("it is still there", err)
+	}
+}
+
+// TestLink: a link in a directory's place is not followed.
+func TestLink(t *testing.T) {
+	t.Parallel()
+	s, d := onOS(t)
+	outside := t.TempDir()
+	write(t, outside+"/precious")
+	if err := errors.Join(os.MkdirAll(d.dirs.Pods(), 0o755), os.Symlink(outside, d.dirs.Pod("u1"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Create(manifest("web", "u1"), "serve"); err == nil || there(outside+"/checkpoint.json") {
+		t.Error("it was followed", err)
+	}
+	if err := s.Remove(t.Context(), "u1"); err != nil || there(d.dirs.Pod("u1")) || !there(outside+"/precious") {
+		t.Error("it is still there, or was followed", err)
+	}
+	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOddFiles: whatever is in a checkpoint's place, reading it neither waits nor keeps others from being seen.
+func TestOddFiles(t *testing.T) {
+	t.Parallel()
+	for name, odd := range map[string]func(path string) error{
+		"pipe":      func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"link":      func(path string) error { return os.Symlink("/etc/passwd", path) },
+		"endless":   func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, d := onOS(t)
+			if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Mkdir(d.dirs.Pod("odd"), 0o750), odd(d.Path("odd"))); err != nil {
+				t.Fatal(err)
+			}
+			all, err := s.List()
+			if err != nil || len(all) != 1 || !s.Unreadable() {
+				t.Errorf("%v, %v", all, err)
+			}
+		})
+	}
+}
+
+// TestFileBecomesOlder: once its time is past, a file is not read again and again.
+func TestFileBecomesOlder(t *testing.T) {
+	t.Parallel()
+	s, d := onOS(t)
+	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+		t.Fatal(err)
+	}
+	if _, stamp, err := d.Read("u1"); err != nil || stamp != (Stamp{}) {
+		t.Errorf("just written: %+v, %v", stamp, err)
+	}
+	long := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(d.Path("u1"), long, long); err != nil {
+		t.Fatal(err)
+	}
+	now, err := d.Stat("u1")
+	if _, stamp, readErr := d.Read("u1"); err != nil || readErr != nil || stamp != now {
+		t.Errorf("later: %+v, %+v, %v, %v", now, stamp, err, readErr)
+	}
+	if _, err := d.Stat("none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestBadUIDs(t *testing.T) {
+	t.Parallel()
+	onBothDisks(t, func(s suite) {
+		for _, uid := range []pod.UID{"", ".", "..", "../x", "a/b", "a\x00b"} {
+			_, err := s.store.Get(uid)
+			c := &Checkpoint{Pod: manifest("web", uid)}
+			for _, err := range []error{
+				err, s.store.Create(c.Pod, "serve"), s.store.Restore(c), s.store.Update(uid, evict("x")), s.store.Remove(t.Context(), uid),
+			} {
+				if err == nil || errors.Is(err, ErrNotFound) {
+					t.Errorf("%q: %v", uid, err)
+				}
+			}
+		}
+	})
+}

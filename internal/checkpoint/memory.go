@@ -1,0 +1,143 @@
+package checkpoint
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Memory is a Disk in memory, for tests. Its hook can make an operation fail, before or after its effect, and a
+// power cut can take back what was written last.
+type Memory struct {
+	mu    sync.Mutex
+	files map[pod.UID]memoryFile
+	// synced has what no power cut takes.
+	synced map[pod.UID]memoryFile
+	writes int64
+	hook   func(operation string, uid pod.UID) error
+}
+
+type memoryFile struct {
+	data  []byte
+	stamp Stamp
+}
+
+// NewMemory returns an empty disk. hook is called before each "write" and "remove" and may refuse it; nil: none.
+func NewMemory(hook func(operation string, uid pod.UID) error) *Memory {
+	if hook == nil {
+		hook = func(string, pod.UID) error { return nil }
+	}
+	return &Memory{files: map[pod.UID]memoryFile{}, synced: map[pod.UID]memoryFile{}, hook: hook}
+}
+
+// List implements Disk.
+func (m *Memory) List() ([]pod.UID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.files)), nil
+}
+
+// Path implements Disk.
+func (m *Memory) Path(uid pod.UID) string { return string(uid) }
+
+// Stat implements Disk.
+func (m *Memory) Stat(uid pod.UID) (Stamp, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f, ok := m.files[uid]
+	if !ok {
+		return Stamp{}, fs.ErrNotExist
+	}
+	return f.stamp, nil
+}
+
+// Read implements Disk.
+func (m *Memory) Read(uid pod.UID) ([]byte, Stamp, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f, ok := m.files[uid]
+	if !ok {
+		return nil, Stamp{}, fs.ErrNotExist
+	}
+	return slices.Clone(f.data), f.stamp, nil
+}
+
+// Create implements Disk.
+func (m *Memory) Create(uid pod.UID, data []byte) (Stamp, error) { return m.write(uid, data, true) }
+
+// Write implements Disk.
+func (m *Memory) Write(uid pod.UID, data []byte) (Stamp, error) { return m.write(uid, data, false) }
+
+func (m *Memory) write(uid pod.UID, data []byte, fresh bool) (Stamp, error) {
+	if err := m.hook("write", uid); err != nil {
+		return Stamp{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, there := m.files[uid]; !there && !fresh {
+		return Stamp{}, fs.ErrNotExist
+	}
+	m.writes++
+	f := memoryFile{data: slices.Clone(data), stamp: Stamp{Inode: uint64(m.writes), Time: m.writes}}
+	m.files[uid] = f
+	return f.stamp, nil
+}
+
+// Remove implements Disk.
+func (m *Memory) Remove(ctx context.Context, uid pod.UID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := m.hook("remove", uid); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.files, uid)
+	return nil
+}
+
+// Sweep implements Disk.
+func (m *Memory) Sweep() error { return nil }
+
+// Corrupt replaces what a file has, as a bad sector or a person does.
+func (m *Memory) Corrupt(uid pod.UID, data []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes++
+	m.files[uid] = memoryFile{data: data, stamp: Stamp{Inode: uint64(m.writes), Time: m.writes}}
+}
+
+// Sync makes what was written so far safe from PowerCut.
+func (m *Memory) Sync() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.synced = maps.Clone(m.files)
+}
+
+// PowerCut takes back what was written since the last Sync, of those files that lose says; of a file that was
+// removed since then, the removal.
+func (m *Memory) PowerCut(lose func(uid pod.UID) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid := range m.files {
+		before, was := m.synced[uid]
+		switch {
+		case !lose(uid):
+		case was:
+			m.files[uid] = before
+		default:
+			delete(m.files, uid)
+		}
+	}
+	for uid, before := range m.synced {
+		if _, there := m.files[uid]; !there && lose(uid) {
+			m.files[uid] = before
+		}
+	}
+	m.synced = maps.Clone(m.files)
+}

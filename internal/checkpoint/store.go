@@ -1,0 +1,457 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+var (
+	// ErrNotFound says that a revision has no checkpoint.
+	ErrNotFound = errors.New("no checkpoint")
+	// ErrLater says that a checkpoint is a later podrun's. It is left alone.
+	ErrLater = errors.New("a later version of podrun wrote it")
+	// ErrTaken says that a revision with that UID is another pod's.
+	ErrTaken = errors.New("the UID is another pod's")
+)
+
+// Store reads and writes checkpoints. Its methods may be used at the same time, and by several processes, as long as
+// only one of them writes those of a pod.
+type Store struct {
+	disk Disk
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	files map[pod.UID]*file
+	// byKey has the revisions of each pod that have been seen, byID those that have a sandbox or an instance.
+	byKey map[pod.Key][]pod.UID
+	byID  map[string]pod.UID
+	// scanned says that all files have been seen once.
+	scanned bool
+}
+
+// file is a checkpoint file as it was read or written last.
+type file struct {
+	stamp Stamp
+	// sum is that of the content; 0: it could not be read.
+	sum        uint64
+	checkpoint *Checkpoint // nil: it cannot be read
+	err        error
+	// manifest is the checkpoint's pod in JSON.
+	manifest json.RawMessage
+}
+
+// NewStore returns the checkpoints below the directories.
+func NewStore(dirs layout.Dirs, log *slog.Logger) *Store { return NewStoreOn(osDisk{dirs}, log) }
+
+// NewStoreOn returns the checkpoints on a disk.
+func NewStoreOn(disk Disk, log *slog.Logger) *Store {
+	return &Store{
+		disk: disk, log: log,
+		files: map[pod.UID]*file{}, byKey: map[pod.Key][]pod.UID{}, byID: map[string]pod.UID{},
+	}
+}
+
+// seed makes sums of this process.
+var seed = maphash.MakeSeed()
+
+func sumOf(data []byte) uint64 { return maphash.Bytes(seed, data) | 1 }
+
+// Scan reads what is there and has not been read, and forgets what is gone. Afterwards Of knows all revisions but
+// those that other processes make.
+func (s *Store) Scan() error {
+	uids, err := s.disk.List()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := make(map[pod.UID]bool, len(uids))
+	for _, uid := range uids {
+		there[uid] = true
+		if err := s.refresh(uid); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	for uid := range s.files {
+		if there[uid] {
+			continue
+		}
+		// It may have been made since the directory was listed.
+		if err := s.refresh(uid); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	s.scanned = true
+	return nil
+}
+
+// List returns all checkpoints that can be read, those of a pod newest first. One that cannot be read is logged once.
+func (s *Store) List() (map[pod.Key][]*Checkpoint, error) {
+	if err := s.Scan(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[pod.Key][]*Checkpoint, len(s.byKey))
+	for key := range s.byKey {
+		if all := s.of(key); len(all) > 0 {
+			out[key] = all
+		}
+	}
+	return out, nil
+}
+
+// Of returns the pod's checkpoints, newest first. It reads no other pod's files.
+func (s *Store) Of(key pod.Key) ([]*Checkpoint, error) {
+	s.mu.Lock()
+	scanned := s.scanned
+	s.mu.Unlock()
+	if !scanned {
+		if err := s.Scan(); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uid := range slices.Clone(s.byKey[key]) {
+		if err := s.refresh(uid); err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, err
+		}
+	}
+	return s.of(key), nil
+}
+
+// of returns the pod's checkpoints as they were read last. The caller holds mu.
+func (s *Store) of(key pod.Key) []*Checkpoint {
+	var out []*Checkpoint
+	for _, uid := range s.byKey[key] {
+		if f := s.files[uid]; f != nil && f.checkpoint != nil {
+			out = append(out, f.checkpoint)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Checkpoint) int {
+		return cmp.Or(cmp.Compare(b.Sequence, a.Sequence), cmp.Compare(a.UID(), b.UID()))
+	})
+	return out
+}
+
+// Get returns the revision's checkpoint; ErrNotFound if it has none.
+func (s *Store) Get(uid pod.UID) (*Checkpoint, error) {
+	if err := layout.CheckUID(uid); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refresh(uid); err != nil {
+		return nil, err
+	}
+	f := s.files[uid]
+	if f.checkpoint == nil {
+		return nil, f.err
+	}
+	return f.checkpoint, nil
+}
+
+// OfSandbox returns the checkpoint that names the sandbox, of those that have been seen; nil if there is none.
+func (s *Store) OfSandbox(id string) *Checkpoint {
+	return s.naming(id, func(c *Checkpoint) bool { return c.Sandbox(id) != nil })
+}
+
+// OfInstance returns the checkpoint that names the instance, of those that have been seen; nil if there is none.
+func (s *Store) OfInstance(id string) *Checkpoint {
+	return s.naming(id, func(c *Checkpoint) bool { return c.Instance(id) != nil })
+}
+
+func (s *Store) naming(id string, names func(*Checkpoint) bool) *Checkpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[s.byID[id]]
+	if f == nil || f.checkpoint == nil || !names(f.checkpoint) {
+		return nil
+	}
+	return f.checkpoint
+}
+
+// Unreadable reports that a checkpoint was seen that cannot be read, so that it is not known what it names.
+func (s *Store) Unreadable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if f.checkpoint == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Errors returns why checkpoints that have been seen cannot be read; nil: all can.
+func (s *Store) Errors() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []error
+	for _, f := range s.files {
+		all = append(all, f.err)
+	}
+	return errors.Join(all...)
+}
+
+// refresh reads the file if it is not the one that was read last. The caller holds mu.
+func (s *Store) refresh(uid pod.UID) error {
+	was := s.files[uid]
+	stamp, err := s.disk.Stat(uid)
+	if err == nil && was != nil && was.stamp == stamp {
+		return nil
+	}
+	var data []byte
+	next := &file{stamp: stamp}
+	if err == nil {
+		data, next.stamp, err = s.disk.Read(uid)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.forget(uid)
+		return fmt.Errorf("revision %s: %w", uid, ErrNotFound)
+	case err != nil && (passing(err) || was != nil && was.checkpoint != nil):
+		// What was known of the pod may still be so: nothing is done to it before that can be told.
+		return fmt.Errorf("reading the checkpoint of revision %s: %w", uid, err)
+	case err != nil:
+		next.stamp, next.err = Stamp{}, fmt.Errorf("reading the checkpoint of revision %s: %w", uid, err)
+	default:
+		if next.sum = sumOf(data); was != nil && was.sum == next.sum {
+			was.stamp = next.stamp
+			return nil
+		}
+		next.checkpoint, next.manifest, next.err = decode(uid, data)
+	}
+	if next.err != nil && (was == nil || was.err == nil || was.err.Error() != next.err.Error()) {
+		s.warn(uid, next.err)
+	}
+	s.put(uid, next)
+	return nil
+}
+
+// warn says of a checkpoint that cannot be read what becomes of it.
+func (s *Store) warn(uid pod.UID, err error) {
+	if errors.Is(err, ErrLater) {
+		s.log.Warn("a checkpoint is left alone, and its pod not managed: use that podrun, or remove the file",
+			"uid", uid, "file", s.disk.Path(uid), "err", err)
+		return
+	}
+	s.log.Warn("a checkpoint cannot be read: what runs of its pod is ended; its data stay until the pod is started under"+
+		" the same UID, or somebody removes the directory", "uid", uid, "file", s.disk.Path(uid), "err", err)
+}
+
+// passing reports that the next attempt to read may succeed: nothing is wrong with the file itself.
+func passing(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// put keeps what a file has. The caller holds mu.
+func (s *Store) put(uid pod.UID, f *file) {
+	s.forget(uid)
+	s.files[uid] = f
+	if f.checkpoint == nil {
+		return
+	}
+	s.byKey[f.checkpoint.Key()] = append(s.byKey[f.checkpoint.Key()], uid)
+	for _, x := range f.checkpoint.Sandboxes {
+		s.byID[x.ID] = uid
+	}
+	for _, x := range f.checkpoint.Instances {
+		s.byID[x.ID] = uid
+	}
+}
+
+func (s *Store) forget(uid pod.UID) {
+	f := s.files[uid]
+	delete(s.files, uid)
+	if f == nil || f.checkpoint == nil {
+		return
+	}
+	for _, x := range f.checkpoint.Sandboxes {
+		delete(s.byID, x.ID)
+	}
+	for _, x := range f.checkpoint.Instances {
+		delete(s.byID, x.ID)
+	}
+	key := f.checkpoint.Key()
+	s.byKey[key] = slices.DeleteFunc(s.byKey[key], func(other pod.UID) bool { return other == uid })
+	if len(s.byKey[key]) == 0 {
+		delete(s.byKey, key)
+	}
+}
+
+func decode(uid pod.UID, data []byte) (*Checkpoint, json.RawMessage, error) {
+	var parts struct {
+		Version int             `json:"version"`
+		Pod     json.RawMessage `json:"pod"`
+	}
+	// The version first: of a later one nothing else is known.
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return nil, nil, fmt.Errorf("decoding the checkpoint of revision %s: %w", uid, err)
+	}
+	if parts.Version > Version {
+		return nil, nil, fmt.Errorf("the checkpoint of revision %s has version %d, this podrun reads %d: %w",
+			uid, parts.Version, Version, ErrLater)
+	}
+	c := &Checkpoint{}
+	if err := json.Unmarshal(data, c); err != nil {
+		return nil, nil, fmt.Errorf("decoding the checkpoint of revision %s: %w", uid, err)
+	}
+	if c.Version != Version || c.Pod == nil || c.Pod.UID != uid || c.Pod.Name == "" {
+		return nil, nil, fmt.Errorf("the checkpoint of revision %s has no pod of that UID", uid)
+	}
+	for i := range c.Sandboxes {
+		c.Sandboxes[i].UID = uid
+	}
+	for i := range c.Instances {
+		c.Instances[i].UID = uid
+	}
+	return c, parts.Pod, nil
+}
+
+// encode returns c in JSON. The manifest, most of it, is encoded already and only put in its place.
+func encode(c *Checkpoint, manifest json.RawMessage) ([]byte, error) {
+	rest, err := json.Marshal(struct {
+		*Checkpoint
+		Pod *v1.Pod `json:"pod,omitempty"`
+	}{Checkpoint: c})
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, len(rest)+len(manifest)+len(`,"pod":`))
+	data = append(data, rest[:len(rest)-1]...) // it is never empty: there is a version
+	data = append(append(data, `,"pod":`...), manifest...)
+	return append(data, '}'), nil
+}
+
+// Update changes the revision's checkpoint. change is given a copy; when it changes nothing, nothing is written.
+// ErrNotFound: there is none.
+func (s *Store) Update(uid pod.UID, change func(*Checkpoint)) error {
+	if err := layout.CheckUID(uid); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refresh(uid); err != nil {
+		return err
+	}
+	was := s.files[uid]
+	if was.checkpoint == nil {
+		return was.err
+	}
+	next := was.checkpoint.Clone()
+	change(next)
+	return s.write(next, was, s.disk.Write)
+}
+
+// Create makes the checkpoint of a new revision of the pod, or replaces the manifest and the owner of one that
+// is there. The revision is then the pod's newest. A checkpoint that cannot be read is replaced, unless it is ErrLater;
+// ErrTaken: the revision is another pod's.
+func (s *Store) Create(p *v1.Pod, owner string) error {
+	if err := layout.CheckUID(p.UID); err != nil {
+		return err
+	}
+	key := pod.KeyOf(p)
+	if _, err := s.Of(key); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refresh(p.UID); err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	next, was := &Checkpoint{Version: Version, Sequence: 1}, s.files[p.UID]
+	switch {
+	case was == nil:
+	case was.checkpoint != nil && was.checkpoint.Key() != key:
+		return fmt.Errorf("saving %s with UID %s, which %s has: %w", key, p.UID, was.checkpoint.Key(), ErrTaken)
+	case was.checkpoint != nil:
+		next = was.checkpoint.Clone()
+	case errors.Is(was.err, ErrLater):
+		return was.err
+	}
+	next.Pod, next.Owner = p.DeepCopy(), owner
+	if all := s.of(key); len(all) > 0 && all[0].UID() != p.UID {
+		next.Sequence = all[0].Sequence + 1
+	}
+	return s.write(next, was, s.disk.Create)
+}
+
+// Restore writes a checkpoint as it is, for the migration of what a former version of podrun kept.
+func (s *Store) Restore(c *Checkpoint) error {
+	if err := layout.CheckUID(c.UID()); err != nil {
+		return err
+	}
+	next := c.Clone()
+	next.Version = Version
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(next, nil, s.disk.Create)
+}
+
+// write replaces the file that was read as was, unless nothing has changed; nil: there was none. The caller holds mu.
+func (s *Store) write(next *Checkpoint, was *file, to func(pod.UID, []byte) (Stamp, error)) error {
+	uid, now := next.UID(), &file{checkpoint: next}
+	if was != nil && was.checkpoint != nil && next.Pod == was.checkpoint.Pod {
+		now.manifest = was.manifest
+	} else {
+		var err error
+		if now.manifest, err = json.Marshal(next.Pod); err != nil {
+			return fmt.Errorf("encoding pod %s: %w", next.Key(), err)
+		}
+	}
+	data, err := encode(next, now.manifest)
+	if err != nil {
+		return fmt.Errorf("encoding the checkpoint of %s: %w", next.Key(), err)
+	}
+	if now.sum = sumOf(data); was != nil && was.sum == now.sum {
+		return nil
+	}
+	now.stamp, err = to(uid, data)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the checkpoint of %s: %w", next.Key(), err)
+	}
+	s.put(uid, now)
+	return nil
+}
+
+// Remove removes the revision's directory, the checkpoint last.
+func (s *Store) Remove(ctx context.Context, uid pod.UID) error {
+	if err := layout.CheckUID(uid); err != nil {
+		return err
+	}
+	// Without the lock: it takes as long as what the pod left is large, and the file stays until the end.
+	if err := s.disk.Remove(ctx, uid); err != nil {
+		return fmt.Errorf("removing the data of revision %s: %w", uid, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(uid)
+	return nil
+}
+
+// Sweep removes what was cut off while a revision's directory was made or removed.
+func (s *Store) Sweep() error { return s.disk.Sweep() }
