@@ -147,25 +147,24 @@ func (b *Bridge) addresses() (map[netip.Addr]string, error) {
 	for _, name := range names {
 		addr, err := netip.ParseAddr(name)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not an address; remove it", filepath.Join(dir, name))
+			b.foreign.Do(func() { b.log.Warn("not an address; remove it", "file", filepath.Join(dir, name)) })
+			continue
 		}
-		if held[addr], err = os.Readlink(filepath.Join(dir, name)); err != nil {
+		owner, err := os.Readlink(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // freed meanwhile
+		}
+		if err != nil {
 			return nil, err
 		}
+		held[addr] = owner
 	}
 	return held, nil
 }
 
-// Holders returns the ids that have an address or a host port.
+// Holders returns the ids that have an address or a host port. It takes no lock, so that it waits for nobody: an id
+// that comes or goes meanwhile may be among them or not.
 func (b *Bridge) Holders() ([]string, error) {
-	lock, err := host.LockExisting(b.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer lock.Unlock()
 	held, err := b.addresses()
 	if err != nil {
 		return nil, err
@@ -173,7 +172,7 @@ func (b *Bridge) Holders() ([]string, error) {
 	ids := slices.Collect(maps.Values(held))
 	ports, err := os.ReadDir(filepath.Join(b.dir, portDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+		return ids, err
 	}
 	for _, e := range ports {
 		ids = append(ids, e.Name())

@@ -43,8 +43,8 @@ type Bridge struct {
 	boot func() (string, error)
 	keep bool
 	// unmasked says once that pods cannot be masqueraded, unrouted that host ports are not on the loopback,
-	// blocked that a firewall is in the way.
-	unmasked, unrouted, blocked sync.Once
+	// blocked that a firewall is in the way, foreign that a file among the addresses is none.
+	unmasked, unrouted, blocked, foreign sync.Once
 }
 
 // NewBridge returns the network; it touches nothing yet.
@@ -67,7 +67,7 @@ func (b *Bridge) Close() error {
 }
 
 func (b *Bridge) removeIdle() error {
-	return b.look(func(outside *netlink.Handle) error {
+	return b.look(context.Background(), func(outside *netlink.Handle) error {
 		if idle, err := b.idle(); err != nil || !idle {
 			return err
 		}
@@ -76,8 +76,8 @@ func (b *Bridge) removeIdle() error {
 }
 
 // look calls do with the lock held, unless there never was a network.
-func (b *Bridge) look(do func(outside *netlink.Handle) error) error {
-	lock, err := host.LockExisting(b.dir)
+func (b *Bridge) look(ctx context.Context, do func(outside *netlink.Handle) error) error {
+	lock, err := lockExisting(ctx, b.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (b *Bridge) look(do func(outside *netlink.Handle) error) error {
 // Mend makes rules anew that somebody may have removed or that a firewall that was started meanwhile needs.
 // Without a bridge there is nothing to mend.
 func (b *Bridge) Mend() error {
-	if err := b.look(b.mend); err != nil {
+	if err := b.look(context.Background(), b.mend); err != nil {
 		return fmt.Errorf("mending the pods' network: %w", err)
 	}
 	return nil
@@ -150,7 +150,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
-	lock, err := host.LockDir(b.dir, 0o711)
+	lock, err := lockDir(ctx, b.dir, 0o711)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 		return nil, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	p, err := b.take(outside, id, claimOf(wanted))
+	p, err := b.take(ctx, outside, id, claimOf(wanted))
 	if err != nil {
 		return nil, err
 	}
@@ -183,11 +183,11 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 
 // take reserves an address and c's ports for id and sees to the bridge. Once an address is taken the bridge stays, so
 // the rest needs no lock.
-func (b *Bridge) take(outside *netlink.Handle, id string, c claim) (port, error) {
+func (b *Bridge) take(ctx context.Context, outside *netlink.Handle, id string, c claim) (port, error) {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return port{}, err
 	}
-	lock, err := host.LockDir(b.dir, 0o711)
+	lock, err := lockDir(ctx, b.dir, 0o711)
 	if err != nil {
 		return port{}, err
 	}
@@ -274,14 +274,15 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 
 // Teardown removes id's link if it is still there and frees its address; with the last address go the
 // bridge, the nftables table and the records, unless they are kept.
-func (b *Bridge) Teardown(_ context.Context, id string) error {
-	if err := b.teardown(id); err != nil {
+func (b *Bridge) Teardown(ctx context.Context, id string) error {
+	if err := b.teardown(ctx, id, nil); err != nil {
 		return fmt.Errorf("releasing the pod's network: %w", err)
 	}
 	return nil
 }
 
-func (b *Bridge) teardown(id string) error {
+// teardown releases what id has. With known it does so only if id is not known while nobody can take anything.
+func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) bool) error {
 	if _, err := os.Lstat(b.dir); errors.Is(err, os.ErrNotExist) {
 		return nil // no address and so no link was ever given
 	}
@@ -291,10 +292,12 @@ func (b *Bridge) teardown(id string) error {
 	}
 	defer outside.Close()
 	// The link goes first: whoever gets the address next must not meet it twice.
-	if err := removeLink(outside, b.portName(id)); err != nil {
-		return err
+	if known == nil {
+		if err := removeLink(outside, b.portName(id)); err != nil {
+			return err
+		}
 	}
-	lock, err := host.LockExisting(b.dir)
+	lock, err := lockExisting(ctx, b.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -302,6 +305,19 @@ func (b *Bridge) teardown(id string) error {
 		return err
 	}
 	defer lock.Unlock()
+	if known != nil {
+		if known(id) {
+			return nil
+		}
+		if err := removeLink(outside, b.portName(id)); err != nil {
+			return err
+		}
+	}
+	return b.releaseAll(outside, id)
+}
+
+// releaseAll frees id's ports and address, and removes the network after the last one. The caller holds the lock.
+func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
 	if err := b.letGo(id); err != nil {
 		return err
 	}

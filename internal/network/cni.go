@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -27,17 +28,23 @@ import (
 type plugins struct {
 	confDir string
 	binDirs []string
-	records string // directory; a file per id
+	records string // directory; a file per id, and a directory that is its lock
 	cache   string // directory of CNI's library
+	boot    func() (string, error)
+	exec    *pluginExec
+	// addLimit and delLimit bound what the plugins may take for one id.
+	addLimit, delLimit time.Duration
 }
 
 // attachment is the record of one pod's connection: written before the plugins are called.
 type attachment struct {
-	Conflist     json.RawMessage `json:"conflist"`
-	BinDirs      []string        `json:"binDirs"`
-	NetNS        string          `json:"netns"`
-	Args         [][2]string     `json:"args"`
-	Capabilities map[string]any  `json:"capabilities,omitempty"`
+	Conflist json.RawMessage `json:"conflist"`
+	BinDirs  []string        `json:"binDirs"`
+	NetNS    string          `json:"netns"`
+	// Boot is the kernel's boot id when the plugins were called; a former version wrote none.
+	Boot         string         `json:"boot,omitempty"`
+	Args         [][2]string    `json:"args"`
+	Capabilities map[string]any `json:"capabilities,omitempty"`
 	// Others are the networks beside.
 	Others []another `json:"others,omitempty"`
 	// Failed says that the plugins refused, so that there are no others yet.
@@ -131,26 +138,41 @@ func readConfiguration(file string) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromConf(one) //nolint:staticcheck // the old form, which containerd and many a machine still have
 }
 
-// setup connects p by the configuration's plugins.
+// setup connects p by the configuration's plugins. Another call for id waits until it is done, and nobody else does.
 func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *libcni.NetworkConfigList) ([]netip.Addr, error) {
 	a := attachment{Conflist: list.Bytes, BinDirs: c.binDirs, NetNS: netns, Args: [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", p.Namespace}, {"K8S_POD_NAME", p.Name},
 		{"K8S_POD_INFRA_CONTAINER_ID", id}, {"K8S_POD_UID", string(p.UID)},
 	}}
 	var err error
+	if a.Boot, err = c.boot(); err != nil {
+		return nil, err
+	}
 	if a.Capabilities, err = capabilities(p, list); err != nil {
 		return nil, err
 	}
 	if a.Others, err = c.others(p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.missing(list), a.each(func(of *libcni.NetworkConfigList, _ another) error { return c.missing(of) })); err != nil {
+	if err := c.installed(list, a); err != nil {
 		return nil, err
 	}
+	unlock, err := c.lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return c.add(ctx, id, list, a)
+}
+
+// add writes the record and has the plugins connect the pod. The caller holds id's lock.
+func (c *plugins) add(ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment) ([]netip.Addr, error) {
+	ctx, cancel := withLimit(ctx, c.addLimit)
+	defer cancel()
 	if err := c.keep(id, a); err != nil {
 		return nil, err
 	}
-	result, err := c.library(a.BinDirs).AddNetworkList(ctx, list, a.runtime(id, netns))
+	result, err := c.library(a.BinDirs).AddNetworkList(ctx, list, a.runtime(id, a.NetNS))
 	if err != nil {
 		a.Failed = true
 		return nil, errors.Join(fmt.Errorf("CNI's network %s: %w", list.Name, err), c.keep(id, a))
@@ -177,15 +199,18 @@ func (c *plugins) keep(id string, a attachment) error {
 	return host.WriteFile(c.record(id), text, 0o600)
 }
 
-// missing is an error for a network's plugin that is not there. It is asked before there is a record: what never
-// ran has taken nothing, and a release would miss the plugin for good, though the configuration is mended.
-func (c *plugins) missing(list *libcni.NetworkConfigList) error {
-	for _, p := range list.Plugins {
-		if _, err := invoke.FindInPath(p.Network.Type, c.binDirs); err != nil {
-			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
+// installed is an error if a plugin of a's networks, the first of which is list, is not there. It is asked before
+// there is a record: what was never called has taken nothing.
+func (c *plugins) installed(list *libcni.NetworkConfigList, a attachment) error {
+	find := func(of *libcni.NetworkConfigList, _ another) error {
+		for _, p := range of.Plugins {
+			if _, err := invoke.FindInPath(p.Network.Type, a.BinDirs); err != nil {
+				return fmt.Errorf("CNI's network %s: %w", of.Name, err)
+			}
 		}
+		return nil
 	}
-	return nil
+	return errors.Join(find(list, another{}), a.each(find))
 }
 
 // can reports that one of the network's plugins has the capability.
@@ -229,69 +254,8 @@ func addressesOf(r *types.Result, network string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// teardown releases what setup took for id, by the configuration of then; without a record there is nothing.
-func (c *plugins) teardown(ctx context.Context, id string) error {
-	text, err := os.ReadFile(c.record(id))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var a attachment
-	if json.Unmarshal(text, &a) == nil { // else a power cut tore it: the plugins had not been called for long
-		if err := c.release(ctx, id, a); err != nil {
-			return err
-		}
-	}
-	return os.Remove(c.record(id))
-}
-
-// release has the plugins release what they took. Those that refused to connect the pod may refuse that too, for
-// what is wrong in their configuration: then it is asked of the mended one.
-func (c *plugins) release(ctx context.Context, id string, a attachment) error {
-	list, err := libcni.NetworkConfFromBytes(a.Conflist)
-	if err != nil {
-		return err
-	}
-	netns := a.NetNS
-	if _, err := os.Stat(netns); err != nil {
-		netns = "" // gone with a reboot: what is left are addresses and rules
-	}
-	if !a.Failed {
-		if err := c.leave(ctx, id, netns, a); err != nil {
-			return err
-		}
-	}
-	err = c.library(a.BinDirs).DelNetworkList(ctx, list, a.runtime(id, netns))
-	if err != nil && a.Failed {
-		if now, unread := c.configuration(); unread == nil && now != nil && now.Name == list.Name {
-			err = c.library(c.binDirs).DelNetworkList(ctx, now, a.runtime(id, netns))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("CNI's network %s: %w", list.Name, err)
-	}
-	return nil
-}
-
-// holders are the ids that are connected.
-func (c *plugins) holders() ([]string, error) {
-	entries, err := os.ReadDir(c.records)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var ids []string
-	for _, e := range entries {
-		if id, ok := strings.CutSuffix(e.Name(), recordSuffix); ok {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
-}
-
 func (c *plugins) library(binDirs []string) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(binDirs, c.cache, nil)
+	return libcni.NewCNIConfigWithCacheDir(binDirs, c.cache, c.exec)
 }
 
 const recordSuffix = ".json"

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
-	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
@@ -21,13 +21,20 @@ import (
 type Network struct {
 	bridge  *Bridge
 	plugins *plugins
+	retries retries
+	log     *slog.Logger
 }
 
 // New returns the network; it touches nothing yet.
 func New(o Options) *Network {
+	bridge := NewBridge(o)
 	return &Network{
-		bridge:  NewBridge(o),
-		plugins: &plugins{confDir: o.ConfDir, binDirs: o.BinDirs, records: o.Dirs.CNI(), cache: o.Dirs.CNICache()},
+		bridge: bridge,
+		plugins: &plugins{
+			confDir: o.ConfDir, binDirs: o.BinDirs, records: o.Dirs.CNI(), cache: o.Dirs.CNICache(),
+			boot: bridge.boot, exec: &pluginExec{log: o.Log}, addLimit: addLimit, delLimit: delLimit,
+		},
+		log: o.Log,
 	}
 }
 
@@ -68,24 +75,6 @@ func (n *Network) plug(ctx context.Context, id, path string, p *v1.Pod, list *li
 		return nil, err
 	}
 	return n.plugins.setup(ctx, id, path, p, list)
-}
-
-// Teardown releases whatever Setup took for id.
-func (n *Network) Teardown(ctx context.Context, id string) error {
-	if err := n.plugins.teardown(ctx, id); err != nil {
-		return fmt.Errorf("releasing the pod's network: %w", err)
-	}
-	return n.bridge.Teardown(ctx, id)
-}
-
-// Holders are the ids for which something is taken.
-func (n *Network) Holders() ([]string, error) {
-	plugged, err := n.plugins.holders()
-	if err != nil {
-		return nil, err
-	}
-	bridged, err := n.bridge.Holders()
-	return slices.Concat(plugged, bridged), err
 }
 
 // Mend makes podrun's own rules anew; see Bridge.Mend.

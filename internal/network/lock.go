@@ -1,0 +1,61 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"podrun.io/podrun/internal/host"
+)
+
+// lockLimit bounds the wait for a lock where the caller's context does not.
+const lockLimit = 30 * time.Second
+
+// waitForLock calls acquire, which may block, and waits for it until ctx ends, at most for lockLimit. What acquire
+// returns after that is unlocked.
+func waitForLock(ctx context.Context, path string, acquire func() (*host.Lock, error)) (*host.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockLimit)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	type result struct {
+		lock *host.Lock
+		err  error
+	}
+	c := make(chan result, 1)
+	go func() {
+		lock, err := acquire()
+		c <- result{lock, err}
+	}()
+	select {
+	case r := <-c:
+		return r.lock, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-c; r.err == nil {
+				r.lock.Unlock()
+			}
+		}()
+		return nil, fmt.Errorf("waiting for the lock of %s: %w", path, ctx.Err())
+	}
+}
+
+// lockDir locks a directory and makes it if it is missing.
+func lockDir(ctx context.Context, path string, mode os.FileMode) (*host.Lock, error) {
+	lock, err := host.TryLockDir(path, mode)
+	if !errors.Is(err, host.ErrLocked) {
+		return lock, err
+	}
+	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockDir(path, mode) })
+}
+
+// lockExisting locks a directory; a missing one is os.ErrNotExist.
+func lockExisting(ctx context.Context, path string) (*host.Lock, error) {
+	if _, err := os.Lstat(path); err != nil {
+		return nil, err
+	}
+	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockExisting(path) })
+}

@@ -1,0 +1,199 @@
+package network
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+)
+
+// lockSuffix ends the names of the directories that are the locks of single ids. A lock is there only while somebody
+// has it, or has died with it.
+const lockSuffix = ".lock"
+
+// releaseError says that the plugins did not release an id; its record stays.
+type releaseError struct {
+	err error
+	// formerBoot: the plugins were called in an earlier boot, so nothing of the kernel's is left to release.
+	formerBoot bool
+	// impossible: the release could not begin, as its plugins are not installed.
+	impossible bool
+}
+
+func (e *releaseError) Error() string { return e.err.Error() }
+func (e *releaseError) Unwrap() error { return e.err }
+
+// lock waits until nobody else works on id.
+func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error) {
+	if err := os.MkdirAll(c.records, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(ctx, c.lockPath(id), 0o700)
+	if err != nil {
+		return nil, err
+	}
+	return func() { c.unlock(lock) }, nil
+}
+
+func (c *plugins) unlock(lock *host.Lock) {
+	_ = os.Remove(lock.Path()) // whoever waits for it makes it anew
+	lock.Unlock()
+}
+
+func (c *plugins) lockPath(id string) string { return filepath.Join(c.records, id+lockSuffix) }
+
+// has reports that there is something of id, or somebody works on it.
+func (c *plugins) has(id string) (bool, error) {
+	for _, path := range []string{c.record(id), c.lockPath(id)} {
+		if _, err := os.Lstat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// teardown releases what setup took for id, by the configuration of then; without a record there is nothing.
+func (c *plugins) teardown(ctx context.Context, id string) error {
+	if has, err := c.has(id); err != nil || !has {
+		return err
+	}
+	unlock, err := c.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.drop(ctx, id)
+}
+
+// sweep is teardown for an id that is not known. It leaves an id that somebody else works on to them: the error is
+// then host.ErrLocked.
+func (c *plugins) sweep(ctx context.Context, id string, known func(id string) bool) error {
+	if has, err := c.has(id); err != nil || !has {
+		return err
+	}
+	lock, err := host.TryLockDir(c.lockPath(id), 0o700)
+	if err != nil {
+		return err
+	}
+	defer c.unlock(lock)
+	if known(id) {
+		return nil
+	}
+	return c.drop(ctx, id)
+}
+
+// drop has id released and removes its record. The caller holds id's lock.
+func (c *plugins) drop(ctx context.Context, id string) error {
+	text, err := os.ReadFile(c.record(id))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	var a attachment
+	// One that a power cut tore says nothing: the plugins had not been called for long.
+	if err == nil && json.Unmarshal(text, &a) == nil {
+		if err := c.release(ctx, id, a); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{c.record(id) + ".tmp", c.record(id)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// release has the plugins release what they took, within delLimit. They are looked for where they were and where
+// they are now.
+func (c *plugins) release(ctx context.Context, id string, a attachment) error {
+	gone := !isNamespace(a.NetNS)
+	boot, err := c.boot()
+	if err != nil {
+		return err
+	}
+	former := a.Boot != boot
+	if a.Boot == "" {
+		former = gone
+	}
+	if former || gone {
+		a.NetNS = "" // what is left are addresses, and rules in the same boot
+	}
+	for _, dir := range c.binDirs {
+		if !slices.Contains(a.BinDirs, dir) {
+			a.BinDirs = append(a.BinDirs, dir)
+		}
+	}
+	list, err := libcni.NetworkConfFromBytes(a.Conflist)
+	if err != nil {
+		return &releaseError{err: err, formerBoot: former, impossible: true}
+	}
+	missing := c.installed(list, a)
+	if missing != nil && !a.Failed {
+		return &releaseError{err: missing, formerBoot: former, impossible: true}
+	}
+	ctx, cancel := withLimit(ctx, c.delLimit)
+	defer cancel()
+	if err := c.del(ctx, id, list, a); err != nil {
+		return &releaseError{err: err, formerBoot: former, impossible: missing != nil}
+	}
+	return nil
+}
+
+// del calls the plugins. Those that refused to connect the pod may refuse that too, for what is wrong in their
+// configuration: then it is asked of the mended one.
+func (c *plugins) del(ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment) error {
+	if !a.Failed {
+		if err := c.leave(ctx, id, a.NetNS, a); err != nil {
+			return err
+		}
+	}
+	err := c.library(a.BinDirs).DelNetworkList(ctx, list, a.runtime(id, a.NetNS))
+	if err != nil && a.Failed {
+		if now, unread := c.configuration(); unread == nil && now != nil && now.Name == list.Name {
+			err = c.library(c.binDirs).DelNetworkList(ctx, now, a.runtime(id, a.NetNS))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("CNI's network %s: %w", list.Name, err)
+	}
+	return nil
+}
+
+// holders are the ids of which there is a record, or somebody works on them.
+func (c *plugins) holders() ([]string, error) {
+	entries, err := os.ReadDir(c.records)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries {
+		for _, suffix := range []string{recordSuffix, lockSuffix} {
+			if id, ok := strings.CutSuffix(e.Name(), suffix); ok {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// isNamespace reports that there is a namespace at path, and not what its pin leaves when it is unmounted.
+func isNamespace(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Type == unix.NSFS_MAGIC
+}
+
+// withLimit bounds what the plugins take. The error names the limit.
+func withLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s: %w", limit, context.DeadlineExceeded))
+}
