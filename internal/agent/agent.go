@@ -3,11 +3,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	goruntime "runtime"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/api"
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/gc"
@@ -76,8 +79,41 @@ type Options struct {
 
 	// observer hears how listing goes; may be nil.
 	observer relist.Observer
+	// locks are those of the pods that this process has; nil: they are made.
+	locks *podLocks
 	// backend is used in place of a containerd; for tests.
 	backend backend
+	// machine stands in for this machine, so that all runs in virtual time; nil: this one. For tests, beside backend.
+	machine *machine
+}
+
+// machine is what serve and once read of the machine. Under one that is given nothing waits in the kernel: files are
+// looked at from time to time, nobody is answered over HTTP, and the process's memory is left alone.
+type machine struct {
+	boot   string
+	hostIP string
+	node   v1.ResourceList
+	// parallel is how many mutations go on at once.
+	parallel int
+	// wall is the wall clock, which may be set; nil: this process's.
+	wall func() time.Time
+	// dial connects to manifests' URLs; nil: the network.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// published hears each status that is published; may be nil.
+	published func(p *v1.Pod)
+}
+
+// readMachine reads this machine, unless another stands in for it.
+func (o Options) readMachine() (machine, error) {
+	if o.machine != nil {
+		return *o.machine, nil
+	}
+	boot, err := host.BootID()
+	if err != nil {
+		return machine{}, err
+	}
+	warnOfMachine(o.Log)
+	return machine{boot: boot, hostIP: hostIP(o.Log), node: nodeResources(o), parallel: 2 * goruntime.NumCPU()}, nil
 }
 
 // backend is a runtime in all the roles of the port that the house needs.
@@ -90,6 +126,9 @@ type backend interface {
 	runtime.Execer
 	runtime.Data
 	runtime.Layers
+	// Store returns the pods' checkpoints.
+	Store() *checkpoint.Store
+	Sweep(ctx context.Context) error
 }
 
 // ErrUsage marks errors that the caller made: wrong options, manifests that cannot be used.
@@ -128,7 +167,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 			return nil, fmt.Errorf("making podrun's directories: %w", err)
 		}
 	}
-	boot, err := host.BootID()
+	m, err := o.readMachine()
 	if err != nil {
 		return nil, err
 	}
@@ -136,29 +175,38 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 	})
 	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain, CgroupDriver: o.Connect.CgroupDriver})
-	r, conn, leave, err := o.connect(ctx, owner, boot, store)
+	r, conn, leave, err := o.connect(ctx, m.boot, store)
 	if err != nil {
 		return nil, err
 	}
+	if conn != nil {
+		if err := conn.migrate(ctx, owner); err != nil {
+			leave()
+			return nil, errors.Join(fmt.Errorf("adopting the pods of a former version of podrun: %w", err), conn.Close())
+		}
+	}
+	if o.locks == nil {
+		o.locks = newPodLocks(o.Dirs, cmp.Or(owner, commandDown))
+	}
+	o.locks.fresh = r.Store().Scan
 	listing := relist.Options{Lister: r, Bell: r, Period: o.RelistPeriod, Observer: o.observer, Log: o.Log}
 	if o.Events == "off" {
 		listing.Bell = nil
 	}
-	warnOfMachine(o.Log)
-	nodeIP := hostIP(o.Log)
-	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
 	h.events = events.New(o.Dirs, o.NodeName, o.Log)
-	h.prober, h.found = probe.New(probe.Options{Exec: r, Known: found(o.Dirs, o.Log), Events: h.events, Log: o.Log}), make(chan pod.Key)
-	h.names = names.New(names.Options{Sandboxes: store, Manifests: r, ClusterDomain: o.ClusterDomain, HostIP: nodeIP, Log: o.Log})
+	h.prober, h.found = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
+	h.names = names.New(names.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.neighbours, Log: o.Log,
 	})
 	h.halt = make(chan reconcile.Halt)
 	h.loop = reconcile.Options{
 		Halt:   h.halt,
-		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Turns: turns{o.Dirs, o.Log},
-		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names}, Events: h.events,
-		Owner: owner, Boot: boot, HostIP: nodeIP, Node: nodeResources(o), NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: 2 * goruntime.NumCPU(), Log: o.Log,
+		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: o.locks,
+		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names, m.published}, Events: h.events,
+		Troubled: troubled(publisher),
+		Owner:    owner, Boot: m.boot, HostIP: m.hostIP, Node: m.node, Wall: m.wall, NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}
 	return h, nil
 }
@@ -176,17 +224,18 @@ func warnOfMachine(log *slog.Logger) {
 }
 
 // connect returns the runtime to use, and has settled there until leave.
-func (o Options) connect(ctx context.Context, owner, boot string, store *sandbox.Store) (r backend, c *Connection, leave func(), err error) {
+func (o Options) connect(ctx context.Context, boot string, store *sandbox.Store) (r backend, c *Connection, leave func(), err error) {
 	if o.backend != nil {
 		return o.backend, nil, nil, nil
 	}
 	connect := o.Connect
-	connect.Dirs, connect.Owner, connect.Log = o.Dirs, owner, o.Log
+	connect.Dirs, connect.Boot, connect.Log = o.Dirs, boot, o.Log
+	connect.Store = checkpoint.NewStore(o.Dirs, o.Log)
 	connect.Sandboxes, connect.ClusterDomain, connect.KeepLogs = store, o.ClusterDomain, o.Garbage.LogAge > 0
 	connect.Address = Locate(connect)
 	leave, err = settle(o.Dirs, place{connect.Address, connect.Namespace, boot}, func() (bool, error) {
-		all, err := store.List()
-		return len(all) == 0, err
+		present, err := presentSandboxes(connect.Store)
+		return len(present) == 0, err
 	})
 	if err != nil {
 		return nil, nil, nil, err
@@ -229,7 +278,7 @@ func (h *house) sweep(ctx context.Context) {
 	if h.conn == nil {
 		return
 	}
-	if err := h.conn.Runtime.Sweep(ctx); err != nil {
+	if err := h.runtime.Sweep(ctx); err != nil {
 		h.o.Log.Warn("leftovers stay", "why", err)
 	}
 	if err := h.network.Mend(); err != nil {
@@ -237,6 +286,30 @@ func (h *house) sweep(ctx context.Context) {
 	}
 	if err := status.Sweep(h.o.Dirs); err != nil {
 		h.o.Log.Warn("leftovers stay", "why", err)
+	}
+}
+
+// networkSweep is how often the network is released of sandboxes that are gone: what their plugins refused before may
+// go by now.
+const networkSweep = 5 * time.Minute
+
+// sweepNetwork releases what the network holds for sandboxes that no checkpoint names, now and then. It may take long,
+// and nothing waits for it.
+func (h *house) sweepNetwork(ctx context.Context) {
+	store := h.runtime.Store()
+	known := func(id string) bool {
+		present, err := presentSandboxes(store)
+		return err != nil || present[id]
+	}
+	for {
+		if err := h.network.SweepLost(ctx, known); err != nil && ctx.Err() == nil {
+			h.o.Log.Warn("the network of sandboxes that are gone is not released yet", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(networkSweep):
+		}
 	}
 }
 
@@ -265,6 +338,9 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	if seen != nil {
 		running.Go(func() { seen.keep(beneath) })
 	}
+	if h.conn != nil {
+		running.Go(func() { h.sweepNetwork(beneath) })
+	}
 	feeding, stopFeeding := context.WithCancel(ctx)
 	running.Go(func() { feed(feeding, desired) })
 	h.ended("loop", reconcile.NewLoop(h.loop).Run(ctx, desired, events))
@@ -289,18 +365,14 @@ func (h *house) there(ctx context.Context) ([]pod.Observed, error) {
 
 // origins returns where the pods that are there were read, so that of two manifests for one pod the
 // running one's stays chosen.
-func (h *house) origins(ctx context.Context) (map[pod.Key]manifest.Origin, error) {
-	all, err := h.there(ctx)
+func (h *house) origins() (map[pod.Key]manifest.Origin, error) {
+	all, err := h.runtime.Store().List()
 	if err != nil {
 		return nil, err
 	}
 	from := map[pod.Key]manifest.Origin{}
-	for _, o := range all {
-		for _, uid := range o.Data {
-			if p, err := h.runtime.LoadPod(uid); err == nil {
-				from[o.Key] = manifest.OriginOf(p)
-			}
-		}
+	for key, of := range all {
+		from[key] = manifest.OriginOf(of[0].Pod)
 	}
 	return from, nil
 }

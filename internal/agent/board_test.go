@@ -17,8 +17,9 @@ func TestWaitGone(t *testing.T) {
 	files := status.NewFiles(layout.Dirs{Run: t.TempDir()})
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard(files, manifest.Desired{}, nil)
+		both := map[pod.Key]bool{{Namespace: "default", Name: "a"}: true, {Namespace: "default", Name: "b"}: true}
 		done := make(chan bool)
-		go func() { b.waitGone(context.Background(), 2); close(done) }()
+		go func() { b.waitGone(context.Background(), both); close(done) }()
 		gone := func(name string) {
 			if err := b.Gone(pod.Key{Namespace: "default", Name: name}); err != nil {
 				t.Error(err)

@@ -13,10 +13,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
 )
@@ -62,12 +65,14 @@ type ConnectOptions struct {
 	// RegistryHostsDir has the registries' settings; empty: /etc/containerd/certs.d.
 	RegistryHostsDir string
 	Dirs             layout.Dirs
-	// Owner is the kind of run, "serve" or "once"; commands that make nothing have none.
-	Owner string
+	// Boot is the kernel's boot id; "": it is asked for.
+	Boot string
 	// ClusterDomain ends pods' full names.
 	ClusterDomain string
 	// Sandboxes may be nil where no sandbox is made.
 	Sandboxes containerd.Sandboxes
+	// Store has the pods' checkpoints; nil: those below Dirs.
+	Store *checkpoint.Store
 	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
@@ -89,17 +94,20 @@ type ConnectOptions struct {
 
 // Connection is a containerd in use. Podrun's own stays while there is one.
 type Connection struct {
-	Runtime *containerd.Runtime
+	// Driver is the connection to containerd; Runtime is that with the pods' checkpoints.
+	Driver  *containerd.Runtime
+	Runtime *checkpointed.Runtime
 	// Address is the socket; Embedded says that it is podrun's own.
 	Address  string
 	Embedded bool
 	lease    *embedded.Lease
 	own      embedded.Options
+	o        ConnectOptions
 }
 
 // Close ends the connection; what runs stays.
 func (c *Connection) Close() error {
-	err := c.Runtime.Close()
+	err := c.Driver.Close()
 	if c.lease != nil {
 		err = errors.Join(err, c.lease.Close())
 	}
@@ -209,15 +217,45 @@ func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	if o.Sandboxes == nil {
 		o.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log})
 	}
+	if o.Store == nil {
+		o.Store = checkpoint.NewStore(o.Dirs, o.Log)
+	}
+	if o.Boot == "" {
+		boot, err := host.BootID()
+		if err != nil {
+			return fail(err)
+		}
+		o.Boot = boot
+	}
 	r, err := containerd.New(ctx, containerd.Options{
 		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
-		Dirs: o.Dirs, Owner: o.Owner, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, CgroupDriver: o.CgroupDriver, Log: o.Log,
+		Dirs: o.Dirs, Present: func() (map[string]bool, error) { return presentSandboxes(o.Store) }, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, CgroupDriver: o.CgroupDriver, Log: o.Log,
 		HostsDir: o.RegistryHostsDir, Credentials: o.credentials(),
-		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs, Devices: o.Devices, KeepLogs: o.KeepLogs,
+		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs, Devices: o.Devices,
 	})
 	if err != nil {
 		return fail(err)
 	}
-	c.Runtime = r
+	c.Driver, c.o = r, o
+	c.Runtime = checkpointed.New(checkpointed.Options{
+		Driver: r, Store: o.Store, Boot: func() string { return o.Boot }, Dirs: o.Dirs, KeepLogs: o.KeepLogs, Log: o.Log,
+	})
 	return c, nil
+}
+
+// presentSandboxes returns the IDs of the sandboxes that checkpoints have.
+func presentSandboxes(store *checkpoint.Store) (map[string]bool, error) {
+	all, err := store.List()
+	if err != nil {
+		return nil, err
+	}
+	present := map[string]bool{}
+	for _, of := range all {
+		for _, c := range of {
+			for _, s := range c.Sandboxes {
+				present[s.ID] = true
+			}
+		}
+	}
+	return present, nil
 }

@@ -32,7 +32,7 @@ type desk struct {
 	o       *Options
 	files   *status.Files
 	metrics *metrics.Metrics
-	server  *api.Server
+	server  *api.Server  // nil: nobody is answered
 	keeper  *gc.Keeper   // nil where the runtime was given
 	disks   *stats.Disks // likewise
 
@@ -43,6 +43,11 @@ type desk struct {
 // newDesk takes the addresses, so that it is known early when they cannot be had, and makes the metrics,
 // which watch listing from then on.
 func newDesk(o *Options) (*desk, error) {
+	d := &desk{o: o, files: status.NewFiles(o.Dirs), metrics: metrics.New(o.Log)}
+	o.observer = d.metrics
+	if o.machine != nil {
+		return d, nil
+	}
 	server, err := api.Listen(o.Dirs.Socket(), o.Listen, o.Log)
 	if errors.Is(err, api.ErrAddress) {
 		return nil, fmt.Errorf("%w: --listen: %w", ErrUsage, err)
@@ -50,9 +55,15 @@ func newDesk(o *Options) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{o: o, files: status.NewFiles(o.Dirs), metrics: metrics.New(o.Log), server: server}
-	o.observer = d.metrics
+	d.server = server
 	return d, nil
+}
+
+// close gives up the addresses.
+func (d *desk) close() {
+	if d.server != nil {
+		d.server.Close()
+	}
 }
 
 // want takes note of what the sources want.
@@ -130,7 +141,7 @@ func (o Options) summary(disks *stats.Disks) *stats.Stats {
 
 // disks are what is told of disks, as far as containerd says where it has images.
 func (h *house) disks() *stats.Disks {
-	r, dirs := h.conn.Runtime, h.o.Dirs
+	r, dirs := h.conn.Driver, h.o.Dirs
 	meter := disk.New(dirs, r)
 	return &stats.Disks{Taken: meter.Taken, Dir: meter.VolumeDir, Images: r.ImagesSize, FS: host.ReadFS,
 		Data: dirs.Root, Logs: dirs.Log, Root: cmp.Or(r.ImageRoot(), dirs.Root)}

@@ -44,7 +44,7 @@ func newServing(t *testing.T) *serving {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := &serving{t: t, runtime: fake.New(boot, ownerServe), manifests: filepath.Join(dir, "manifests"), done: make(chan error, 1)}
+	s := &serving{t: t, runtime: fake.New(boot), manifests: filepath.Join(dir, "manifests"), done: make(chan error, 1)}
 	if err := os.Mkdir(s.manifests, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -174,14 +174,14 @@ func TestServeTellsHowItIs(t *testing.T) {
 	s.until("/metrics", 200, "\npodrun_manifest_problems{source=\"file\"} 0\n")
 
 	// containerd out of reach, and back.
-	s.runtime.Fail("List", fmt.Errorf("listing containers: %w", runtime.ErrUnavailable))
-	s.runtime.Fail("Inspect", runtime.ErrUnavailable)
+	s.runtime.Fail("ListContainers", fmt.Errorf("listing containers: %w", runtime.ErrUnavailable))
+	s.runtime.Fail("InspectContainers", runtime.ErrUnavailable)
 	s.runtime.Fail("Rings", runtime.ErrUnavailable)
 	s.runtime.BreakStream()
 	s.until("/healthz?verbose", 500, "[+]relist ok\n[-]containerd failed: ")
 	s.until("/readyz", 503, "[-]relist failed: ")
 	s.until("/metrics", 200, "\npodrun_evented_pleg_connected 0\n")
-	for _, call := range []string{"List", "Inspect", "Rings"} {
+	for _, call := range []string{"ListContainers", "InspectContainers", "Rings"} {
 		s.runtime.Fail(call, nil)
 	}
 	s.until("/healthz", 200, "ok")

@@ -2,25 +2,27 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime/revision"
 )
 
 // Diff tells what Serve would make of the pods that are there now, and the desired set that it rests on.
 // It needs no containerd and changes nothing, whether serve runs or not.
 func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
-	kept, err := revision.ReadKept(o.Dirs)
-	if err != nil {
+	store := checkpoint.NewStore(o.Dirs, o.Log)
+	kept, err := store.List()
+	if err = errors.Join(err, store.Errors()); err != nil {
 		return nil, manifest.Desired{}, err
 	}
 	there, origins := map[pod.Key]*v1.Pod{}, map[pod.Key]manifest.Origin{}
-	for key, k := range kept {
-		there[key], origins[key] = k.Pod, manifest.OriginOf(k.Pod)
+	for key, revisions := range kept {
+		there[key], origins[key] = revisions[0].Pod, manifest.OriginOf(revisions[0].Pod)
 	}
 	all, err := o.sources(cacheOptions{dir: o.Dirs.Manifests(), readOnly: true}, origins)
 	if err != nil {
@@ -30,8 +32,8 @@ func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, 
 	if err != nil {
 		return nil, manifest.Desired{}, err
 	}
-	for key, k := range kept {
-		if k.Owner != ownerServe && k.Owner != "" && desired.Pods[key] == nil {
+	for key, revisions := range kept {
+		if owner := revisions[0].Owner; owner != ownerServe && owner != "" && desired.Pods[key] == nil {
 			delete(there, key) // another's to end
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // what it removed. It refuses while serve runs, which would start them again. With grace, none is given
 // longer than that to end.
 func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
-	lock, err := lockServe(o.Dirs, ownerDown)
+	lock, err := lockServe(o.Dirs, commandDown)
 	if err != nil {
 		return nil, err
 	}
@@ -35,20 +35,25 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	if err != nil || len(chosen) == 0 {
 		return nil, err
 	}
+	if err := h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), compareKeys)); err != nil {
+		return nil, err
+	}
 	h.loop.Takes = func(seen pod.Observed) bool { return chosen[seen.Key] }
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	h.run(work, func(ctx context.Context, out chan<- manifest.Desired) {
 		defer stop()
 		send(ctx, out, manifest.Desired{Complete: true, Grace: grace})
-		board.waitGone(ctx, len(chosen))
+		board.waitGone(ctx, chosen)
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("stopping pods: %w", err)
 	}
 	h.sweep(ctx)
-	return slices.SortedFunc(maps.Keys(chosen), func(a, b pod.Key) int { return cmp.Compare(a.String(), b.String()) }), nil
+	return slices.SortedFunc(maps.Keys(chosen), compareKeys), nil
 }
+
+func compareKeys(a, b pod.Key) int { return cmp.Compare(a.String(), b.String()) }
 
 // choose lets pick choose among the pods that are there.
 func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error)) (map[pod.Key]bool, error) {

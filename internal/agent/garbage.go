@@ -14,14 +14,14 @@ import (
 // newKeeper makes what keeps the disks from filling.
 func (h *house) newKeeper() *gc.Keeper {
 	disks := []gc.Disk{{Name: "nodefs", Path: h.o.Dirs.Root}, {Name: "logfs", Path: h.o.Dirs.Log, Logs: true}}
-	root := h.conn.Runtime.ImageRoot()
+	root := h.conn.Driver.ImageRoot()
 	if root == "" {
 		disks[0].Images = true
 	} else {
 		disks = append(disks, gc.Disk{Name: "imagefs", Path: root, Images: true})
 	}
 	return gc.New(gc.Options{
-		Images: h.conn.Runtime, Logs: logs.Retired{Dirs: h.o.Dirs, Pods: h.runtime},
+		Images: h.conn.Driver, Logs: logs.Retired{Dirs: h.o.Dirs, Pods: h.runtime},
 		Disks: disks, Policy: h.o.Garbage, Record: h.o.Dirs.UsedImages(), Log: h.o.Log,
 	})
 }

@@ -13,7 +13,7 @@ import (
 // A loop that is late to hear of the machine's shutdown hears of it all the same, and gives the time that is left.
 func TestShutdownIsToldToABusyLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{o: Options{Log: slog.New(slog.DiscardHandler), Halt: HaltOptions{Critical: 2 * time.Second}}, runtime: fake.New("boot", "serve")}
+		h := &house{o: Options{Log: slog.New(slog.DiscardHandler), Halt: HaltOptions{Critical: 2 * time.Second}}, runtime: fake.New("boot")}
 		s := halting{h, make(chan reconcile.Halt)}
 		go s.Begin(t.Context(), 10*time.Second)
 		time.Sleep(4500 * time.Millisecond) // busy

@@ -25,10 +25,13 @@ var (
 // until it becomes another program.
 const forkTime = time.Second
 
+// serveLock is the file that lockServe locks.
+func serveLock(dirs layout.Dirs) string { return filepath.Join(dirs.Run, "serve.lock") }
+
 // lockServe lets one serve or down at a time work on a run directory; the lock's file says which. The kernel drops
 // the lock of a process that was killed.
 func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
-	path := filepath.Join(dirs.Run, "serve.lock")
+	path := serveLock(dirs)
 	if err := os.MkdirAll(dirs.Run, 0o755); err != nil {
 		return nil, fmt.Errorf("making the run directory: %w", err)
 	}
@@ -44,7 +47,7 @@ func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
 	if err != nil {
 		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w on %s", holder(f), dirs.Run)
+			return nil, fmt.Errorf("%w on %s", lockHolder(f), dirs.Run)
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
@@ -79,10 +82,10 @@ func (l *runLock) watch(ctx context.Context, gone func()) {
 	}
 }
 
-// holder says who has the lock.
-func holder(lock io.ReaderAt) error {
-	text := make([]byte, len(ownerDown))
-	if n, _ := lock.ReadAt(text, 0); string(text[:n]) == ownerDown {
+// lockHolder says who has the lock.
+func lockHolder(lock io.ReaderAt) error {
+	text := make([]byte, len(commandDown))
+	if n, _ := lock.ReadAt(text, 0); string(text[:n]) == commandDown {
 		return ErrEnding
 	}
 	return ErrServing

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
 )
 
 // A lock that goes within a moment, as that of a killed serve's child, is waited for; one that stays is not.
@@ -19,11 +20,11 @@ func TestLockServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockServe(dirs, ownerDown); !errors.Is(err, ErrServing) {
+	if _, err := lockServe(dirs, commandDown); !errors.Is(err, ErrServing) {
 		t.Errorf("locked twice: %v", err)
 	}
 	time.AfterFunc(100*time.Millisecond, lock.unlock)
-	lock, err = lockServe(dirs, ownerDown)
+	lock, err = lockServe(dirs, commandDown)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,5 +36,24 @@ func TestLockServe(t *testing.T) {
 		t.Error("it is still locked", err)
 	} else if err := unix.Close(fd); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSweepOfPodLocks: the file of a pod whose owner was killed goes, that of one that has an owner stays.
+func TestSweepOfPodLocks(t *testing.T) {
+	dirs := layout.Dirs{Run: t.TempDir()}
+	mine, killed := newPodLocks(dirs, ownerServe), newPodLocks(dirs, ownerOnce)
+	a, b := pod.Key{Namespace: "default", Name: "a"}, pod.Key{Namespace: "default", Name: "b"}
+	for key, l := range map[pod.Key]*podLocks{a: mine, b: killed} {
+		if holder, fresh, err := l.Acquire(key); holder != "" || !fresh || err != nil {
+			t.Fatal(holder, fresh, err)
+		}
+	}
+	killed.files[b].Close()
+	if err := mine.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if !pathExists(dirs.PodLock(a)) || pathExists(dirs.PodLock(b)) {
+		t.Errorf("a: %v, b: %v", pathExists(dirs.PodLock(a)), pathExists(dirs.PodLock(b)))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +21,13 @@ import (
 
 // OnceOptions are once's own.
 type OnceOptions struct {
-	// Timeout bounds the wait for results; 0: none.
+	// Timeout bounds the wait for results, with all that comes before; 0: none.
 	Timeout time.Duration
 	// Remove stops and removes all pods in the end.
 	Remove bool
+	// CleanupTimeout is how long cleaning up may take once the result is known, beside the grace periods of what ends;
+	// 0: DefaultCleanupTimeout.
+	CleanupTimeout time.Duration
 	// Progress hears each pod whenever its status changed, from several goroutines. May be nil.
 	Progress func(p *v1.Pod)
 	// Begun is called once before anything is run, with what tells how far pulls are. May be nil.
@@ -36,8 +40,29 @@ type OnceOptions struct {
 type Result struct {
 	// Pods are in order of namespace and name, with their last status.
 	Pods []*v1.Pod
-	// TimedOut and Interrupted say what ended the wait before every pod was done.
+	// TimedOut and Interrupted say what ended the wait before every pod was done; a run is interrupted while its result
+	// is shown and while it cleans up, too.
 	TimedOut, Interrupted bool
+	// Removed: no pod of the run is there any more.
+	Removed bool
+	// Left are the pods of which something is left that was to be cleaned up.
+	Left []Left
+	// settling is for how long all pods were done while something was left to do for them; unsettled: too long.
+	settling  time.Duration
+	unsettled bool
+}
+
+// Left is a pod that could not be cleaned up in time.
+type Left struct {
+	Key pod.Key
+	// Why is the last failure; nil: none was heard of.
+	Why error
+}
+
+// done reports that every pod has come to its result, or never will because another has failed.
+func (r Result) done() bool {
+	stranded := r.Stranded()
+	return !slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return !Done(p) && !stranded[pod.KeyOf(p)] })
 }
 
 // Failed reports that a pod failed.
@@ -65,47 +90,144 @@ func (r Result) Stranded() map[pod.Key]bool {
 	return stranded
 }
 
-// onceLogTries makes once wait for a quarter of a minute for space for a log, and then go on: whoever waits for the
-// result may do so without end.
-const onceLogTries = 5
+// onceLogTries makes once wait for seven seconds for space for a log, and then go on: whoever waits for the
+// result may do so without end, and what is left to do then fits into DefaultCleanupTimeout.
+const onceLogTries = 4
 
 // Once runs the pods of all sources once and waits until each is done. When ctx ends first it stops the
-// pods; when the time is out, those that are not done.
+// pods; when the time is out, those that are not done. It returns soon after that, whatever hangs: when it does, what
+// it has begun may go on until the process ends.
 func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
-	want, err := readOnce(ctx, o)
+	if once.CleanupTimeout == 0 {
+		once.CleanupTimeout = DefaultCleanupTimeout
+	}
+	began, prepare := time.Now(), ctx
+	if once.Timeout > 0 {
+		var enough context.CancelFunc
+		prepare, enough = context.WithTimeout(ctx, once.Timeout)
+		defer enough()
+	}
+	late := func(doing string, err error) error {
+		if ctx.Err() == nil && prepare.Err() != nil {
+			return &TimeoutError{Doing: doing, After: once.Timeout}
+		}
+		return err
+	}
+	want, err := promptly(prepare, func() (manifest.Desired, error) { return readOnce(prepare, o) })
 	if err != nil {
-		return Result{}, err
+		return Result{}, late("reading manifests", err)
 	}
 	new(teller).tell(o.Log, want)
-	board := newBoard(status.NewFiles(o.Dirs), want, once.Progress)
-	h, err := open(ctx, o, ownerOnce, board)
-	if err != nil {
+	if o.locks == nil {
+		o.locks = newPodLocks(o.Dirs, ownerOnce)
+	}
+	if err := o.locks.AcquireAll(slices.SortedFunc(maps.Keys(want.Pods), compareKeys)); err != nil {
 		return Result{}, err
 	}
-	defer h.close()
-	h.loop.Rerun, h.loop.LogTries = true, onceLogTries
+	board := newBoard(status.NewFiles(o.Dirs), want, once.Progress)
+	h, err := promptly(prepare, func() (*house, error) { return o.openOnce(prepare, board) })
+	if err != nil {
+		for key := range want.Pods {
+			o.locks.Release(key)
+		}
+		return Result{}, late("connecting to containerd", err)
+	}
 	if once.Begun != nil {
 		once.Begun(h.runtime.Pulling)
 	}
-	if h.conn != nil {
-		o.loadImages(ctx, h.conn.Runtime)
+	if once.Timeout > 0 {
+		once.Timeout = max(once.Timeout-time.Since(began), 1)
 	}
+	return h.once(ctx, once, want, board), nil
+}
+
+// TimeoutError says that the time was out before any pod was run.
+type TimeoutError struct {
+	// Doing is what took so long.
+	Doing string
+	After time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("not done within %s: %s; nothing was started", e.After, e.Doing)
+}
+
+// openOnce connects to the runtime and loads the images that are to be there. When ctx ends meanwhile it leaves nothing
+// open.
+func (o Options) openOnce(ctx context.Context, board *board) (*house, error) {
+	h, err := open(ctx, o, ownerOnce, board)
+	if err != nil {
+		return nil, err
+	}
+	h.loop.Rerun, h.loop.LogTries = true, onceLogTries
+	if h.conn != nil {
+		o.loadImages(ctx, h.conn.Driver)
+	}
+	if err := ctx.Err(); err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// once runs what is wanted and closes the house.
+func (h *house) once(ctx context.Context, once OnceOptions, want manifest.Desired, board *board) Result {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	var result Result
-	h.run(work, func(work context.Context, out chan<- manifest.Desired) {
-		defer stop()
-		send(work, out, want)
-		result = board.wait(ctx, once.Timeout)
-		if once.Finished != nil {
-			once.Finished(result)
+	desired, ended := make(chan manifest.Desired, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer h.close()
+		h.run(work, func(work context.Context, out chan<- manifest.Desired) { forward(work, desired, out) })
+	}()
+	send(work, desired, want)
+	result := board.wait(ctx, once.Timeout, once.CleanupTimeout)
+	if once.Finished != nil {
+		once.Finished(result)
+	}
+	keep := kept(want, result, once.Remove)
+	bound := cleanup{begun: time.Now(), most: once.CleanupTimeout - result.settling, hurry: h.o.Hurry}
+	if !result.Interrupted {
+		bound.interrupted = ctx.Done()
+	}
+	remove := map[pod.Key]bool{}
+	for _, p := range result.Pods {
+		if key := pod.KeyOf(p); keep.Pods[key] == nil {
+			remove[key] = true
+			bound.grace = max(bound.grace, graceOf(p))
 		}
-		if keep := kept(want, result, once.Remove); len(keep.Pods) < len(want.Pods) {
-			send(work, out, keep)
-			board.waitGone(work, len(want.Pods)-len(keep.Pods))
+	}
+	waiting, enough := bound.begin()
+	defer enough()
+	if len(remove) > 0 {
+		send(waiting, desired, keep)
+		board.waitGone(waiting, remove)
+	}
+	result.Interrupted = result.Interrupted || ctx.Err() != nil
+	result.Left = board.left(remove)
+	if result.unsettled {
+		result.Left = append(result.Left, board.unsettled(keep.Pods)...)
+	}
+	result.Removed = len(keep.Pods)+len(result.Left) == 0
+	stop()
+	select {
+	case <-ended:
+	case <-waiting.Done():
+		h.o.Log.Debug("what was begun is not brought to its end")
+	}
+	return result
+}
+
+// forward passes on what is wanted until ctx ends.
+func forward(ctx context.Context, in <-chan manifest.Desired, out chan<- manifest.Desired) {
+	for {
+		select {
+		case d := <-in:
+			send(ctx, out, d)
+		case <-ctx.Done():
+			return
 		}
-	})
-	return result, nil
+	}
 }
 
 func send(ctx context.Context, out chan<- manifest.Desired, d manifest.Desired) {
@@ -117,7 +239,8 @@ func send(ctx context.Context, out chan<- manifest.Desired, d manifest.Desired) 
 
 // kept is what stays of a run: everything, unless asked otherwise, interrupted, or not done in time.
 func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
-	d := manifest.Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
+	// The objects stay: the volumes of the pods that stay show them.
+	d := manifest.Desired{Pods: map[pod.Key]*v1.Pod{}, Objects: want.Objects, Complete: true}
 	if remove || r.Interrupted {
 		return d
 	}

@@ -12,9 +12,13 @@ import (
 type overhearing struct {
 	reconcile.Publisher
 	names *names.Names
+	also  func(p *v1.Pod) // may be nil
 }
 
 func (o overhearing) Publish(p *v1.Pod, settled bool) error {
+	if o.also != nil {
+		o.also(p)
+	}
 	if settled {
 		o.names.Heard(pod.KeyOf(p), p.Status.PodIPs)
 	}

@@ -16,8 +16,8 @@ const (
 	ownerOnce  = "once"
 )
 
-// ownerDown owns no pods, but the run directory for as long as it ends some.
-const ownerDown = "down"
+// commandDown is the command that ends pods, and has the run directory as long as it does.
+const commandDown = "down"
 
 // errRunRemoved ends a serve whose run directory was removed.
 var errRunRemoved = errors.New("the run directory was removed")
@@ -48,17 +48,20 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
-	defer d.server.Close()
+	defer d.close()
 	h, err := open(ctx, o, ownerServe, d.files)
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	h.sweep(ctx)
-	if h.conn != nil {
-		o.loadImages(ctx, h.conn.Runtime)
+	if err := h.o.locks.Sweep(); err != nil {
+		h.o.Log.Warn("leftovers stay", "err", err)
 	}
-	running, err := h.origins(ctx)
+	if h.conn != nil {
+		o.loadImages(ctx, h.conn.Driver)
+	}
+	running, err := h.origins()
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
 	h.loop.StopAll = func() bool { return stopPods && !removed() }
-	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || seen.Owner == "" }
+	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || len(seen.Data) == 0 }
 	h.o.Log.Info("serving", "manifests", sourceNames(all), "node", o.NodeName)
 	tell := notifier{o.Notify, o.Log}
 	defer context.AfterFunc(ctx, func() { tell.say("STOPPING=1") })()
@@ -128,8 +131,10 @@ func (h *house) pass(ctx context.Context, d *desk, tell notifier, in <-chan mani
 
 // beside starts what serve does beside its pods, until ctx ends.
 func (h *house) beside(ctx context.Context, d *desk, running *sync.WaitGroup) {
-	running.Go(func() { keepSmall(ctx, h.o.Log) })
-	running.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
+	if h.o.machine == nil {
+		running.Go(func() { keepSmall(ctx, h.o.Log) })
+		running.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
+	}
 	h.awaitShutdown(ctx, running)
 	if d.keeper != nil {
 		running.Go(func() { h.ended("gc", d.keeper.Run(ctx)) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -69,13 +70,17 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		all = append(all, filesource.New(filesource.Options{
 			Path: path, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
 			StrictPermissions: s.StrictPermissions, Optional: s.Default && s.URL != "" && !from(running, path),
-			Runs: from(running, path), PlaceDir: cache.dir, PlaceReadOnly: cache.readOnly,
+			Runs: from(running, path), PlaceDir: cache.dir, PlaceReadOnly: cache.readOnly, Unwatched: o.machine != nil,
 		}))
 	}
 	if s.URL != "" {
+		var dial func(ctx context.Context, network, address string) (net.Conn, error)
+		if o.machine != nil {
+			dial = o.machine.dial
+		}
 		h, err := httpsource.New(httpsource.Options{
 			URL: s.URL, Headers: s.URLHeaders, CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
-			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Log: o.Log,
+			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Dial: dial, Log: o.Log,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUsage, err)

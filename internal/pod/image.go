@@ -11,6 +11,8 @@ type Image struct {
 	Name string
 	// ID is the digest-qualified identity that status shows.
 	ID string
+	// StopSignal is what the image asks to be ended by, as SIGTERM is spelled; "": nothing.
+	StopSignal string
 }
 
 // StoredImage is an image as the runtime keeps it.

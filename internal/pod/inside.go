@@ -6,6 +6,8 @@ import v1 "k8s.io/api/core/v1"
 type Objects struct {
 	ConfigMaps map[Key]*v1.ConfigMap
 	Secrets    map[Key]*v1.Secret
+	// Partial: a place that may have more was not read yet, so that what is not here is not known to be gone.
+	Partial bool
 }
 
 // Variable is one of a container's environment variables, ready for its process.

@@ -36,9 +36,6 @@ const (
 	Exited
 )
 
-// ReasonLost is the reason of an exit that nobody saw, as the kubelet names it.
-const ReasonLost = "ContainerStatusUnknown"
-
 func (s State) String() string {
 	return [...]string{"unknown", "created", "running", "exited"}[s]
 }
@@ -95,8 +92,11 @@ type Container struct {
 	Resources string
 	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.
 	Reaped bool
-	// Notes is what was noted down of its course, this boot.
-	Notes Notes `json:"-"`
+	// Stray says that no checkpoint names the instance although it carries podrun's labels: the checkpoint was
+	// lost, or somebody else made the instance. It belongs to no revision.
+	Stray bool `json:",omitzero"`
+	// Notes is what is kept of its course.
+	Notes Notes `json:",omitzero"`
 }
 
 // Sandbox is a pod's pinned namespaces and network as seen on the machine.
@@ -105,11 +105,40 @@ type Sandbox struct {
 	UID UID
 	// Attempt counts the sandboxes made for this UID, from 0.
 	Attempt int
-	// Ready says that all that the sandbox pinned is still there.
-	Ready     bool
+	// Boot is the kernel's boot id under which the sandbox was made; it ends with that boot.
+	Boot string
+	// Ready says that the sandbox is complete and that all that it pinned is still there.
+	Ready     bool `json:"-"`
 	CreatedAt time.Time
 	// IPs are the pod's addresses, IPv4 first; empty with host networking.
-	IPs []string
+	IPs []string `json:",omitempty"`
+	// Details is what whoever made the sandbox needs to use and to remove it.
+	Details SandboxDetails `json:",omitzero"`
+}
+
+// SandboxDetails are how a sandbox was made. They are kept with it because the pod's manifest and podrun's flags
+// may be others by the time it is used or removed.
+type SandboxDetails struct {
+	// Complete says that the sandbox was made to its end.
+	Complete bool `json:",omitzero"`
+	// HostNetwork and HostIPC say that the pod has the host's namespaces.
+	HostNetwork bool `json:",omitzero"`
+	HostIPC     bool `json:",omitzero"`
+	// Shm says that the pod's containers share memory that is mounted for them.
+	Shm bool `json:",omitzero"`
+	// FirstUser is the first of the host's user IDs that are the pod's own; 0: its users are the host's.
+	FirstUser uint32 `json:",omitzero"`
+	// Systemd says that systemd makes the pod's cgroups.
+	Systemd bool `json:",omitzero"`
+	// PauseParent is the cgroup below which the first process of the pod's process namespace has one of its own,
+	// named after the sandbox's ID; "": the pod has no process namespace.
+	PauseParent string `json:",omitzero"`
+	// PausePID and PauseStart identify that process: its ID and its start in the kernel's ticks since boot.
+	PausePID   int    `json:",omitzero"`
+	PauseStart uint64 `json:",omitzero"`
+	// Group is what the containers' shim is named after; "": the sandbox's ID. Sandboxes of former versions of
+	// podrun have one.
+	Group string `json:",omitzero"`
 }
 
 // Observed is all that was seen of one pod, of every revision.
@@ -117,9 +146,9 @@ type Observed struct {
 	Key        Key
 	Sandboxes  []Sandbox   // newest first
 	Containers []Container // newest first
-	// Data are the revisions that have a data directory.
+	// Data are the revisions that have a checkpoint, newest first.
 	Data []UID
-	// Remembered are the newest instances that were noted down of each container, by revision. Mostly
+	// Remembered are the newest instances of each container that the checkpoints have, by revision. Mostly
 	// they are among Containers too; one that is not was removed behind podrun's back.
 	Remembered []Container
 	// Owner tells which kind of run started the newest revision: "serve" or "once".
@@ -134,15 +163,22 @@ func (o Observed) Empty() bool {
 	return len(o.Sandboxes) == 0 && len(o.Containers) == 0 && len(o.Data) == 0
 }
 
-// Sort puts the newest first.
+// Sort puts the newest first: by revision, in the order of Data, then by the number of the attempt. No clock is
+// asked, because it may have been set.
 func (o *Observed) Sort() {
+	rank := func(uid UID) int {
+		if i := slices.Index(o.Data, uid); i >= 0 {
+			return i
+		}
+		return len(o.Data)
+	}
 	slices.SortFunc(o.Sandboxes, func(a, b Sandbox) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(rank(a.UID), rank(b.UID)), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
 	})
 	slices.SortFunc(o.Containers, func(a, b Container) int {
-		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(rank(a.UID), rank(b.UID)), cmp.Compare(b.Attempt, a.Attempt),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
-	slices.Sort(o.Data)
 }
 
 // Newest returns the instance of the named container with the highest attempt under uid.
@@ -150,7 +186,7 @@ func (o Observed) Newest(uid UID, name string) (Container, bool) {
 	var best Container
 	found := false
 	for _, c := range o.Containers {
-		if c.UID == uid && c.Name == name && (!found || c.Attempt > best.Attempt) {
+		if c.UID == uid && c.Name == name && !c.Stray && (!found || c.Attempt > best.Attempt) {
 			best, found = c, true
 		}
 	}
@@ -185,7 +221,11 @@ func (o Observed) Split(uid UID) (mine, others Observed) {
 		side(s.UID).Gone = append(side(s.UID).Gone, s)
 	}
 	for _, c := range o.Containers {
-		side(c.UID).Containers = append(side(c.UID).Containers, c)
+		of := side(c.UID)
+		if c.Stray {
+			of = &others
+		}
+		of.Containers = append(of.Containers, c)
 	}
 	for _, c := range o.Remembered {
 		side(c.UID).Remembered = append(side(c.UID).Remembered, c)

@@ -46,9 +46,12 @@ type Probed struct {
 	Failed *Failed
 }
 
+// ReasonPostStart is why an instance has to end whose postStart hook failed.
+const ReasonPostStart = "FailedPostStartHook"
+
 // Failed is why an instance has to end and, unless its policy is Never, be followed by another.
 type Failed struct {
-	// Why is in Kubernetes' words: "failed liveness probe", "FailedPostStartHook", …; Message what was heard.
+	// Why is in Kubernetes' words: "failed liveness probe", ReasonPostStart, …; Message what was heard.
 	Why, Message string
 	// Grace is the termination grace period that the probe asks for; nil: the instance's.
 	Grace *time.Duration
@@ -57,10 +60,10 @@ type Failed struct {
 	Resize bool `json:",omitzero"`
 }
 
-// IsStarted reports that a running instance of c has started up: its postStart hook is done and
+// IsStarted reports that a running instance of c has started up: its postStart hook is done, and has not failed, and
 // its startup probe, if it has one, has succeeded.
 func (p Probed) IsStarted(c *v1.Container) bool {
-	if p.Starting {
+	if p.Starting || p.Failed != nil && p.Failed.Why == ReasonPostStart {
 		return false
 	}
 	if c.StartupProbe == nil {

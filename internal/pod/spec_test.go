@@ -24,6 +24,8 @@ func TestProbed(t *testing.T) {
 		{"readiness not known", ready, pod.Probed{}, true, false},
 		{"unready", ready, pod.Probed{Ready: no}, true, false},
 		{"ready", ready, pod.Probed{Ready: yes}, true, true},
+		{"its postStart hook has failed", ready, pod.Probed{Ready: yes, Failed: &pod.Failed{Why: pod.ReasonPostStart}}, false, false},
+		{"its liveness probe has failed", ready, pod.Probed{Ready: yes, Failed: &pod.Failed{Why: "failed liveness probe"}}, true, true},
 		{"ready before it has started", &v1.Container{StartupProbe: probe, ReadinessProbe: probe}, pod.Probed{Ready: yes}, false, false},
 	} {
 		if got := tt.p.IsStarted(tt.c); got != tt.isStarted {

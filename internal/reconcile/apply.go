@@ -15,23 +15,73 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// perform does the actions in order and stops at the first that fails, and after each start. It reports whether anything may
-// have changed, so that a look is due.
+// perform does the actions in order and stops at the first that fails, and after each start. A signal that is not sent
+// in time keeps nothing else waiting: no action rests on another's. It reports whether anything may have changed, so
+// that a look is due.
 func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.Action) (look bool, err error) {
-	for _, a := range actions {
+	var late error
+	for _, a := range w.prompt(actions) {
 		if _, quiet := a.(plan.EnsureImage); !quiet {
 			look = true
 			w.log.Info(a.String())
 		}
-		if err := w.finish(ctx, func(ctx context.Context) error { return w.do(ctx, seen, a) }); err != nil {
-			return true, fmt.Errorf("%s: %w", a, err)
+		err := w.finish(ctx, func(ctx context.Context) error { return w.do(ctx, seen, a) })
+		if errors.Is(err, errLate) {
+			late = errors.Join(late, fmt.Errorf("%s: %w", a, err))
+			continue
+		}
+		if err != nil {
+			return true, errors.Join(late, fmt.Errorf("%s: %w", a, err))
 		}
 		if _, started := a.(plan.StartContainer); started {
 			// It is noted down before anything else is done: it may be gone any moment.
-			return true, nil
+			return true, late
 		}
 	}
-	return look, nil
+	return look, late
+}
+
+// signalTimeout bounds a signal: one that a shim does not take at once it does not take at all.
+const signalTimeout = 10 * time.Second
+
+// errLate marks a signal that was not sent in time.
+var errLate = errors.New("the container's shim does not answer")
+
+// signalInTime sends a signal, within signalTimeout.
+func (w *worker) signalInTime(ctx context.Context, id, signal string) error {
+	limited, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	err := w.o.Containers.SignalContainer(limited, id, signal)
+	w.late[id] = err != nil && ctx.Err() == nil && limited.Err() != nil
+	if w.late[id] {
+		err = fmt.Errorf("%w within %s: %w", errLate, signalTimeout, err)
+	}
+	return err
+}
+
+// prompt leaves the signals out to instances that did not take their last one in time, unless nothing else is to be done:
+// the pod's other containers are served first.
+func (w *worker) prompt(actions []plan.Action) []plan.Action {
+	others := slices.DeleteFunc(slices.Clone(actions), func(a plan.Action) bool {
+		switch a := a.(type) {
+		case plan.Terminate:
+			return w.late[a.ID]
+		case plan.Kill:
+			return w.late[a.ID]
+		}
+		return false
+	})
+	if len(others) == 0 {
+		return actions
+	}
+	return others
+}
+
+// resizeInTime resizes an instance, within runtime.Timeout.
+func (w *worker) resizeInTime(ctx context.Context, a plan.Resize) error {
+	return inTime(ctx, func(ctx context.Context) error {
+		return w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container))
+	})
 }
 
 // lastTime is for how long an action goes on when podrun is told to stop. What takes longer hangs, with the runtime
@@ -65,7 +115,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		w.tellStop(a.Container, a.Why)
 		return w.preStop(ctx, seen, a)
 	case plan.Resize:
-		return w.failed(plan.FailureResize+a.Container, reasonResize, w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container)))
+		return w.failed(plan.FailureResize+a.Container, reasonResize, w.resizeInTime(ctx, a))
 	case plan.Allocate:
 		w.allocate(a)
 		return nil
@@ -85,11 +135,12 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
 	case plan.RemoveContainer:
 		delete(w.signalled, a.ID)
+		delete(w.late, a.ID)
 		delete(w.renewed, a.ID)
 		w.hooks.end(a.ID)
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeContainer(ctx, seen, a.ID) })
 	case plan.RemoveSandbox:
-		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
+		return w.removeSandbox(ctx, a)
 	case plan.RemoveData:
 		w.o.Logs.Forget(a.UID)
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeData(ctx, a.UID) })
@@ -147,6 +198,21 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 		return w.o.Sandboxes.CreateSandbox(ctx, w.pod, a.Attempt)
 	})
 }
+
+// removeSandbox removes a sandbox. A lost one that cannot be removed keeps nothing waiting.
+func (w *worker) removeSandbox(ctx context.Context, a plan.RemoveSandbox) error {
+	err := within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
+	if a.Lost {
+		return w.failed(plan.FailureSandbox+a.ID, reasonKillSandbox, err)
+	}
+	if err != nil {
+		w.tell("", warning, reasonKillSandbox, err.Error())
+	}
+	return err
+}
+
+// reasonKillSandbox is the kubelet's for a sandbox that cannot be removed.
+const reasonKillSandbox = "FailedKillPod"
 
 func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.StartContainer) error {
 	c := w.container(a.Container)

@@ -42,6 +42,14 @@ func (c clock) place(of string, at time.Time) time.Time {
 	return placed
 }
 
+// recorded returns at, as this process measures time, by the wall's clock as it is now. Of the zero time it is that.
+func (c clock) recorded(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return c.wall().UTC().Add(-time.Since(at)).Round(0)
+}
+
 // steady is seen with the times of instances placed.
 func (w *worker) steady(seen pod.Observed) pod.Observed {
 	w.clock.forget(seen)

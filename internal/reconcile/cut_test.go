@@ -31,6 +31,13 @@ func wants(pods ...func() *v1.Pod) step {
 
 func exits(id string, code int) step { return func(h *cutHouse) { h.rt.Exit(id, code) } }
 
+// losesSandbox has the pod's sandbox not be whole any more.
+func losesSandbox(h *cutHouse) {
+	for _, id := range h.rt.SandboxIDs() {
+		h.rt.LoseSandbox(id)
+	}
+}
+
 // history is a pod's, one step every ten seconds, with what it has to come to.
 type history struct {
 	images map[string]fake.Script
@@ -99,21 +106,8 @@ func (c clocked) SignalContainer(ctx context.Context, id, signal string) error {
 	return err
 }
 
-// evictions are a disk whose notes are mutations too.
-type evictions struct {
-	*ledger
-	rt *fake.Runtime
-}
-
-func (e evictions) Evict(uid pod.UID, why string) error {
-	if err := e.rt.Note(uid, "no instance", pod.Notes{}); err != nil {
-		return err
-	}
-	return e.ledger.Evict(uid, why)
-}
-
 func (h *cutHouse) begin() {
-	h.house = start(h.t, h.rt, func(o *reconcile.Options) { o.Containers, o.Disk = clocked{h.rt, h}, evictions{h.ledger, h.rt} })
+	h.house = start(h.t, h.rt, func(o *reconcile.Options) { o.Containers, o.Disk = clocked{h.rt, h}, h.ledger })
 }
 
 func (h *cutHouse) tell() {
@@ -174,7 +168,7 @@ func (h *cutHouse) check() {
 
 func (x history) run(t *testing.T, away time.Duration, cuts ...int) (done bool) {
 	rt := runtimeWith(x.images)
-	h := &cutHouse{house: &house{rt: rt}, t: t, away: away, cuts: cuts, ledger: &ledger{evicted: map[pod.UID]string{}},
+	h := &cutHouse{house: &house{rt: rt}, t: t, away: away, cuts: cuts, ledger: &ledger{},
 		started: map[string]time.Time{}, ran: map[string]int{}, told: map[string]time.Time{}, killed: map[string]time.Time{}, restarts: map[string]int32{}}
 	if x.deaf != "" {
 		rt.IgnoreTerm(x.deaf)
@@ -335,10 +329,13 @@ func histories() map[string]history {
 		"failed job":        {images: forever, steps: []step{wants(job), exits("u1-a-0", 3)}, took: 20 * time.Second, phase: v1.PodFailed},
 		"job retried":       {images: forever, steps: []step{wants(retried), exits("u1-a-0", 3), exits("u1-a-1", 0)}, took: 20 * time.Second, phase: v1.PodSucceeded, restarts: 1},
 		"job with sidecars": {images: forever, steps: []step{wants(with(job, whole)), exits("u1-a-0", 0)}, took: 20 * time.Second, phase: v1.PodSucceeded},
-		"deaf sidecar":      {images: forever, deaf: "s", steps: []step{wants(with(job, whole)), exits("u1-a-0", 0)}, took: 20 * time.Second, phase: v1.PodSucceeded, grace: 5 * time.Second},
-		"sidecars crash":    {images: forever, steps: []step{wants(with(service, whole)), exits("u1-s-0", 1)}, took: 20 * time.Second, living: "u1-a-0 u1-b-0 u1-s-1", phase: v1.PodRunning, restarts: 1},
-		"deadline":          {images: forever, deaf: "a", steps: []step{wants(with(service, deadline))}, took: 30 * time.Second, phase: v1.PodFailed, grace: 5 * time.Second},
-		"sandbox lost": {images: forever, deaf: "a", steps: []step{wants(service), func(h *cutHouse) { h.rt.LoseSandbox("u1-sandbox-0") }}, took: 40 * time.Second,
+		"delete without a grace period": {images: forever, deaf: "a", steps: []step{wants(with(service, func(p *v1.Pod) {
+			p.Spec.TerminationGracePeriodSeconds = new(int64)
+		})), wants()}, took: 20 * time.Second, grace: 2 * time.Second},
+		"deaf sidecar":   {images: forever, deaf: "s", steps: []step{wants(with(job, whole)), exits("u1-a-0", 0)}, took: 20 * time.Second, phase: v1.PodSucceeded, grace: 5 * time.Second},
+		"sidecars crash": {images: forever, steps: []step{wants(with(service, whole)), exits("u1-s-0", 1)}, took: 20 * time.Second, living: "u1-a-0 u1-b-0 u1-s-1", phase: v1.PodRunning, restarts: 1},
+		"deadline":       {images: forever, deaf: "a", steps: []step{wants(with(service, deadline))}, took: 30 * time.Second, phase: v1.PodFailed, grace: 5 * time.Second},
+		"sandbox lost": {images: forever, deaf: "a", steps: []step{wants(service), losesSandbox}, took: 40 * time.Second,
 			living: "u1-a-1 u1-b-1", phase: v1.PodRunning, restarts: 2, grace: 5 * time.Second},
 		"removed":     {images: forever, steps: []step{wants(service), func(h *cutHouse) { h.rt.Vanish("u1-a-0") }}, took: 40 * time.Second, living: "u1-a-1 u1-b-0", phase: v1.PodRunning, restarts: 1},
 		"job removed": {images: forever, steps: []step{wants(job), exits("u1-a-0", 0), func(h *cutHouse) { h.rt.Vanish("u1-a-0") }}, took: 20 * time.Second, phase: v1.PodSucceeded},
@@ -357,9 +354,12 @@ func histories() map[string]history {
 		}))), wants()}, took: 20 * time.Second, grace: 2 * time.Second},
 		"resize": {images: forever, deaf: "a", steps: []step{wants(with(service, sized("1"))), wants(with(service, sized("2")))}, took: 20 * time.Second,
 			living: "u1-a-1 u1-b-0", phase: v1.PodRunning, restarts: 1, grace: 5 * time.Second},
-		"eviction": {images: forever, deaf: "a", steps: []step{wants(limited), func(h *cutHouse) { h.ledger.set(11, nil) }}, took: 30 * time.Second, phase: v1.PodFailed, grace: 5 * time.Second},
+		"eviction": {images: forever, deaf: "a", steps: []step{wants(limited), func(h *cutHouse) { h.ledger.set(11, nil) }}, took: 30 * time.Second, phase: v1.PodFailed, grace: 2 * time.Second},
 	}
 }
+
+// cutStride is how far apart the mutations are after which podrun is killed.
+var cutStride = 1
 
 // TestCutAfterEveryMutation kills podrun after every single mutation of many histories, and again soon after, starts it
 // anew each time, at once or some time later, and sees that nothing runs twice or a second time, that no grace
@@ -369,7 +369,7 @@ func TestCutAfterEveryMutation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { x.run(t, 0) })
-			for n, done := 1, false; !done && !t.Failed(); n++ {
+			for n, done := 1, false; !done && !t.Failed(); n += cutStride {
 				for _, how := range []struct {
 					away time.Duration
 					cuts []int

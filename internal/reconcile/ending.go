@@ -21,7 +21,7 @@ func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal strin
 	if first && (signal == "" || w.probed(seen)[id].Failed != nil) {
 		w.note(seen, id)
 	}
-	if err := w.o.Containers.SignalContainer(ctx, id, signal); err != nil {
+	if err := w.signalInTime(ctx, id, signal); err != nil {
 		if first { // it has not begun, then
 			w.signalled[id] = pod.Signals{}
 			w.note(seen, id)
@@ -47,11 +47,27 @@ func (w *worker) note(seen pod.Observed, id string) {
 		if c.ID != id {
 			continue
 		}
-		n := pod.Notes{PostStartDue: w.postStartLeft(c), Signals: w.signalled[id], Failed: w.probed(seen)[id].Failed, Unwanted: w.unwants(c)}
+		probed := w.probed(seen)[id]
+		n := pod.Notes{
+			Started: c.Notes.Started, Ready: c.Notes.Ready, Since: c.Notes.Since, PostStartDue: w.postStartLeft(c),
+			Signals: w.recordedSignals(id), Failed: probed.Failed, Unwanted: w.unwants(c),
+		}
+		if found, asked := w.o.Prober.Found(w.key)[id]; asked && (found.Started != nil || found.Ready != nil) {
+			n.Started, n.Ready, n.Since = found.Started, found.Ready, w.clock.wall().UTC()
+		}
 		if err := w.o.Data.Note(c.UID, id, n); err != nil {
 			w.log.Warn("podrun would not go on from here after a restart", "container", c.Name, "why", err)
 		}
 	}
+}
+
+// recordedSignals are what an instance was sent, by the wall's clock.
+func (w *worker) recordedSignals(id string) pod.Signals {
+	s := w.signalled[id]
+	for _, at := range []*time.Time{&s.Asked, &s.Hooked, &s.Told, &s.Killed} {
+		*at = w.clock.recorded(*at)
+	}
+	return s
 }
 
 // ending reports that an instance has been asked to end.

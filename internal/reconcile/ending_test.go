@@ -40,7 +40,7 @@ func TestGraceIsNotGivenAgain(t *testing.T) {
 				if starts := len(callsOf(rt, "StartContainer ")); strings.Contains(h.living(), "u1-a-0") != (wanted != nil) || starts != 1+len(wanted) {
 					t.Errorf("it was given another grace period: %d starts, %q lives", starts, h.living())
 				}
-				if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0, u1-a-0 SIGKILL" {
+				if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0 SIGTERM, u1-a-0 SIGKILL" {
 					t.Errorf("signals: %s", got)
 				}
 			})
@@ -70,7 +70,7 @@ func TestGraceBeginsOnce(t *testing.T) {
 			if strings.Contains(h.living(), "u1-a-0") {
 				t.Errorf("killed after %d steps: another grace period", n)
 			}
-			if !slices.Contains(callsOf(rt, "SignalContainer "), "u1-a-0") {
+			if !slices.Contains(callsOf(rt, "SignalContainer "), "u1-a-0 SIGTERM") {
 				t.Errorf("killed after %d steps: it was never told", n)
 			}
 		})

@@ -84,7 +84,7 @@ normal Started web/a: Started container a`)
 
 func TestEventsOfPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := fake.New("boot-1", "serve")
+		rt := fake.New("boot-1")
 		rt.Fail("Pull", errors.New("registry says no"))
 		h := start(t, rt)
 		defer h.stop()

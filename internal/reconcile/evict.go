@@ -46,7 +46,7 @@ func (w *worker) measureDisk(ctx context.Context, seen pod.Observed) {
 		return
 	}
 	var err error
-	if m.why, err = w.o.Disk.Evicted(w.pod.UID); err != nil {
+	if m.why, err = w.o.Data.Evicted(w.pod.UID); err != nil {
 		w.log.Warn("not known whether the pod was evicted", "why", err)
 	}
 	if m.running || m.why != "" || time.Since(m.at) < measurePeriod {
@@ -96,7 +96,7 @@ func (w *worker) keepMeasured(r measured) {
 	if why == "" {
 		return
 	}
-	if err := w.o.Disk.Evict(r.of.UID, why); err != nil {
+	if err := w.o.Data.Evict(r.of.UID, why); err != nil {
 		w.log.Warn("trying again later", "why", err)
 	}
 }

@@ -23,7 +23,6 @@ type ledger struct {
 	slow     time.Duration
 	err      error
 	measured []string // of which instances
-	evicted  map[pod.UID]string
 }
 
 func (l *ledger) Measure(ctx context.Context, _ *v1.Pod, instances []pod.Container) (pod.Usage, error) {
@@ -40,19 +39,6 @@ func (l *ledger) Measure(ctx context.Context, _ *v1.Pod, instances []pod.Contain
 	case <-ctx.Done():
 	}
 	return pod.Usage{Containers: map[string]int64{"a": used}}, err
-}
-
-func (l *ledger) Evict(uid pod.UID, why string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.evicted[uid] = why
-	return nil
-}
-
-func (l *ledger) Evicted(uid pod.UID) (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.evicted[uid], nil
 }
 
 func (l *ledger) set(used int64, err error) {
@@ -72,7 +58,7 @@ func (l *ledger) count() int {
 func TestDiskLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}})
-		l := &ledger{used: 10, slow: 5 * time.Second, evicted: map[pod.UID]string{}}
+		l := &ledger{used: 10, slow: 5 * time.Second}
 		h := start(t, rt, func(o *reconcile.Options) { o.Disk = l })
 		defer h.stop()
 		p := newPod("web", "u1", v1.RestartPolicyAlways, "a")

@@ -27,13 +27,24 @@ func Priority(p *v1.Pod) int64 {
 	return 0
 }
 
-// halted puts into in what a shutdown of the machine means for the pod.
+// halted puts into in what a shutdown of the machine means for the pod. One that is not wanted any more ends with
+// those of the priority that it has had.
 func (w *worker) halted(in plan.Input) plan.Input {
-	if w.halt == nil || w.pod == nil {
+	if w.halt == nil {
 		return in
 	}
 	h := w.halt.Load()
-	if h == nil || Priority(w.pod) >= h.Below {
+	if h == nil {
+		return in
+	}
+	p := w.pod
+	if p == nil {
+		p = w.running(in.Observed)
+	}
+	if p == nil {
+		p = &v1.Pod{} // nothing is known of it
+	}
+	if Priority(p) >= h.Below {
 		return in
 	}
 	in.Halted = true

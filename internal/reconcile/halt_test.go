@@ -51,6 +51,31 @@ func TestMachineShutsDown(t *testing.T) {
 	})
 }
 
+// TestShutdownBoundsWhatIsNotWanted: a pod whose manifest went just before has no more time than the others of its
+// priority.
+func TestShutdownBoundsWhatIsNotWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		halt := make(chan reconcile.Halt)
+		h := start(t, forever(), func(o *reconcile.Options) { o.Halt = halt })
+		defer h.stop()
+		h.rt.IgnoreTerm("a")
+		h.rt.IgnoreTerm("b")
+		important := newPod("db", "u2", v1.RestartPolicyAlways, "b")
+		important.Spec.PriorityClassName = "system-node-critical"
+		h.want(web(), important)
+		h.wantLiving("u1-a-0 u2-b-0")
+		h.want()
+		after(time.Second)
+		h.wantLiving("u1-a-0 u2-b-0")
+		halt <- reconcile.Halt{Below: reconcile.CriticalPriority, Grace: 3 * time.Second}
+		after(4 * time.Second)
+		h.wantLiving("u2-b-0")
+		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 3 * time.Second}
+		after(time.Second)
+		h.wantLiving("")
+	})
+}
+
 func TestPriority(t *testing.T) {
 	t.Parallel()
 	high := int32(7)

@@ -119,7 +119,8 @@ func (w *worker) leftover(seen pod.Observed, now []probe.Target) (left []probe.T
 }
 
 func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
-	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: w.clock.place(c.ID, c.StartedAt), Extent: probe.Everything}
+	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: w.clock.place(c.ID, c.StartedAt), Extent: probe.Everything,
+		Known: pod.Probed{Started: c.Notes.Started, Ready: c.Notes.Ready, Since: w.clock.place(c.ID, c.Notes.Since)}}
 	switch {
 	case c.State == pod.Exited:
 		t.Extent = probe.Nothing
@@ -167,7 +168,28 @@ func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 			found[c.ID] = p
 		}
 	}
+	for _, c := range seen.Containers {
+		// A hook or probe that fails because its instance has ended says nothing about the instance.
+		if p, ok := found[c.ID]; ok && p.Failed != nil && w.endedByItself(c) {
+			p.Failed = nil
+			found[c.ID] = p
+		}
+	}
 	return found
+}
+
+// endedByItself reports that an instance had ended before anybody began to end it.
+func (w *worker) endedByItself(c pod.Container) bool {
+	if c.State != pod.Exited {
+		return false
+	}
+	ended, s := w.clock.place(c.ID, c.FinishedAt), w.signalled[c.ID]
+	for _, at := range []time.Time{s.Asked, s.Killed} {
+		if !at.IsZero() && !ended.Before(at) {
+			return false
+		}
+	}
+	return true
 }
 
 // runHook runs a hook beside the worker.
@@ -205,7 +227,7 @@ func (w *worker) keepHook(r hookResult) {
 	if r.err == nil {
 		return
 	}
-	reason := "FailedPostStartHook"
+	reason := pod.ReasonPostStart
 	if h.pre {
 		reason = "FailedPreStopHook"
 	}
@@ -214,6 +236,21 @@ func (w *worker) keepHook(r hookResult) {
 	if !h.pre {
 		h.failed = &pod.Failed{Why: reason, Message: r.err.Error()}
 	}
+}
+
+// readyStill says of the instances of a pod that is being ended for good whether they are ready: what their probes say,
+// as far as they have any, until they have ended.
+func (w *worker) readyStill(seen pod.Observed) map[string]bool {
+	ready, probed := map[string]bool{}, w.probed(seen)
+	for _, t := range w.targets {
+		ready[t.ID] = probed[t.ID].IsReady(t.Container)
+	}
+	for _, c := range seen.Containers {
+		if c.State == pod.Exited {
+			ready[c.ID] = false
+		}
+	}
+	return ready
 }
 
 // preStop begins the hook of an instance, which may be of a revision that is not wanted any more.
@@ -244,7 +281,7 @@ func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreSt
 // manifestOf returns what an instance with a preStop hook was started from.
 func (w *worker) manifestOf(c *pod.Container) (*v1.Pod, *v1.Container, error) {
 	p := w.pod
-	if p == nil || p.UID != c.UID {
+	if p == nil || p.UID != c.UID || w.replaced { // replaced: it has the UID, and is another manifest's
 		var err error
 		if p, err = w.o.Data.LoadPod(c.UID); err != nil {
 			return nil, nil, err

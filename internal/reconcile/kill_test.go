@@ -74,8 +74,8 @@ func TestKilledAnywhere(t *testing.T) {
 
 // countStarts counts how many instances of the job were started.
 func countStarts(rt *fake.Runtime) (n int) {
-	for _, call := range rt.Calls() {
-		if strings.HasPrefix(call, "StartContainer u3-j-") {
+	for _, id := range rt.Ran() {
+		if strings.HasPrefix(id, "u3-j-") {
 			n++
 		}
 	}

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,7 +117,7 @@ func TestSidecarsLastAsLongAsTheOthers(t *testing.T) {
 				ended = append(ended, strings.TrimSpace(id))
 			}
 		}
-		if got := strings.Join(ended, ", "); got != "u1-t-0, u1-s-1" {
+		if got := strings.Join(ended, ", "); got != "u1-t-0 SIGTERM, u1-s-1 SIGTERM" {
 			t.Errorf("ended: %s", got)
 		}
 	})
@@ -235,14 +236,16 @@ func TestLabelsChangeInPlace(t *testing.T) {
 		edited := func() *v1.Pod {
 			p := web()
 			p.UID, p.Labels = "u2", map[string]string{"edit": "1"}
-			p.Annotations["note"], p.Annotations[manifest.AnnotationHash] = "1", "h2"
+			p.Annotations["note"], p.Annotations[manifest.AnnotationManifestHash] = "1", "h2"
+			p.Annotations[manifest.AnnotationHash] = "u2"
 			return p
 		}
 		check := func() {
 			t.Helper()
 			h.wantLiving("u1-a-0")
 			p := h.board.get("web")
-			if p.UID != "u1" || p.Labels["edit"] != "1" || p.Annotations["note"] != "1" || p.Annotations[manifest.AnnotationHash] != "h2" {
+			if p.UID != "u1" || p.Labels["edit"] != "1" || p.Annotations["note"] != "1" ||
+				p.Annotations[manifest.AnnotationManifestHash] != "h2" || p.Annotations[manifest.AnnotationHash] != "u1" {
 				t.Errorf("uid %s, labels %v, annotations %v", p.UID, p.Labels, p.Annotations)
 			}
 		}
@@ -253,6 +256,61 @@ func TestLabelsChangeInPlace(t *testing.T) {
 		defer h.stop()
 		h.want(edited())
 		check()
+	})
+}
+
+// TestFormerHash: a pod of podrun's former version, which had the manifest's hash as kubernetes.io/config.hash, is
+// adopted by the same manifest though a default has changed since, and is shown with its UID there.
+func TestFormerHash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		former := web()
+		former.Annotations[manifest.AnnotationHash] = "h1"
+		former.Spec.SchedulerName = "former"
+		h.want(former)
+		h.wantLiving("u1-a-0")
+		h.stop()
+
+		h = start(t, rt)
+		defer h.stop()
+		wanted := web()
+		wanted.UID = "u2" // of a file that was renamed
+		wanted.Annotations[manifest.AnnotationHash] = "u2"
+		wanted.Annotations[manifest.AnnotationManifestHash] = "h1"
+		h.want(wanted)
+		h.wantLiving("u1-a-0")
+		p := h.board.get("web")
+		if p.UID != "u1" || p.Annotations[manifest.AnnotationHash] != "u1" || p.Annotations[manifest.AnnotationManifestHash] != "h1" {
+			t.Errorf("uid %s, annotations %v", p.UID, p.Annotations)
+		}
+		kept, err := rt.LoadPod("u1")
+		if err != nil || kept.Annotations[manifest.AnnotationHash] != "u1" || kept.Annotations[manifest.AnnotationManifestHash] != "h1" {
+			t.Errorf("kept: %v, %v", kept, err)
+		}
+	})
+}
+
+// TestFormerHashUnreadable: so it is shown when its manifest cannot be read.
+func TestFormerHashUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt)
+		former := web()
+		former.Annotations[manifest.AnnotationHash] = "h1"
+		h.want(former)
+		h.stop()
+
+		h = start(t, rt)
+		defer h.stop()
+		blind := desired()
+		blind.Problems = []manifest.Problem{{Origin: manifest.OriginOf(former), Blind: true, Err: errors.New("half a file")}}
+		h.desired <- blind
+		after(time.Second)
+		h.wantLiving("u1-a-0")
+		if p := h.board.get("web"); p.Annotations[manifest.AnnotationHash] != "u1" || p.Annotations[manifest.AnnotationManifestHash] != "h1" {
+			t.Errorf("annotations %v", p.Annotations)
+		}
 	})
 }
 

@@ -25,7 +25,9 @@ type Loop struct {
 	workers map[pod.Key]*worker
 	// strays are pods that were seen and have no worker. An event that may not be acted on now must be
 	// remembered: no second one comes.
-	strays   map[pod.Key]bool
+	strays map[pod.Key]bool
+	// listed says that everything has been seen once: before that it is not known whose a pod is.
+	listed   bool
 	last     manifest.Desired
 	blame    manifest.Blame // last's
 	finished chan *worker
@@ -53,12 +55,16 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer l.running.Wait()
 	hurry := l.o.Hurry
+	listed := l.o.Looker.Listed()
 	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			l.stopAll(work, events)
 			return ctx.Err()
+		case <-listed:
+			l.listed, listed = true, nil
+			l.settleStrays(work)
 		case d := <-desired:
 			l.want(work, d)
 		case e := <-events:
@@ -127,7 +133,7 @@ func (l *Loop) hear(ctx context.Context, e relist.Event) {
 // settleStrays gives a worker to pods that nobody wants: to end them once it is sure that nobody does, and
 // to keep them alive while a source of manifests that could tell is out of order.
 func (l *Loop) settleStrays(ctx context.Context) {
-	if l.o.Takes == nil || !l.last.Complete && len(l.last.Problems) == 0 {
+	if l.o.Takes == nil || !l.listed || !l.last.Complete && len(l.last.Problems) == 0 {
 		return
 	}
 	for key := range l.strays {
@@ -205,6 +211,11 @@ func within(ctx context.Context, slot chan struct{}, f func(context.Context) err
 	free := sync.OnceFunc(func() { <-slot })
 	defer free()
 	defer time.AfterFunc(longestSlot, free).Stop()
+	return inTime(ctx, f)
+}
+
+// inTime calls f, for as long as a mutation may take.
+func inTime(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, runtime.Timeout)
 	defer cancel()
 	err := f(ctx)

@@ -25,6 +25,7 @@ import (
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
+	"podrun.io/podrun/internal/status"
 )
 
 // house is a whole podrun on a runtime in memory.
@@ -85,12 +86,13 @@ func (b *board) Publish(p *v1.Pod, _ bool) error {
 	return b.deaf
 }
 
-func (b *board) Leaving(key pod.Key, now time.Time) error {
+func (b *board) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.pods[key]; p != nil && b.deaf == nil {
 		p = p.DeepCopy()
 		p.DeletionTimestamp = &metav1.Time{Time: now}
+		status.SetReady(p, ready, now)
 		b.pods[key] = p
 	}
 	return b.deaf
@@ -100,6 +102,20 @@ func (b *board) Gone(key pod.Key) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.deaf == nil {
+		delete(b.pods, key)
+	}
+	return b.deaf
+}
+
+// NotOwned shows that another process has the pod.
+func (b *board) NotOwned(key pod.Key, p *v1.Pod, holder string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p != nil && holder != "" {
+		p = p.DeepCopy()
+		p.Status.Reason, p.Status.Message = "OwnedByOther", holder
+		b.pods[key] = p
+	} else if shown := b.pods[key]; shown != nil && shown.Status.Reason == "OwnedByOther" {
 		delete(b.pods, key)
 	}
 	return b.deaf
@@ -223,7 +239,7 @@ func newPod(name string, uid pod.UID, policy v1.RestartPolicy, containers ...str
 }
 
 func runtimeWith(images map[string]fake.Script) *fake.Runtime {
-	rt := fake.New("boot-1", "serve")
+	rt := fake.New("boot-1")
 	for ref, s := range images {
 		rt.AddImage(ref, s)
 	}
@@ -812,7 +828,7 @@ func TestStopAll(t *testing.T) {
 
 func TestImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := fake.New("boot-1", "serve")
+		rt := fake.New("boot-1")
 		rt.Fail("Pull", errors.New("registry says no"))
 		h := start(t, rt)
 		defer h.stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,6 +172,23 @@ func TestReadinessWhileEnding(t *testing.T) {
 	}
 }
 
+// TestConditionsAreTheRevisions: what was shown of the revision before an edit says nothing of the new one.
+func TestConditionsAreTheRevisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, forever())
+		defer h.stop()
+		scheduled := func() time.Time { return conditionOf(h.board.get("web"), v1.PodScheduled).LastTransitionTime.Time }
+		h.want(web())
+		after(time.Minute)
+		first := scheduled()
+		h.want(newPod("web", "u2", v1.RestartPolicyAlways, "b"))
+		after(time.Minute)
+		if second := scheduled(); second.Sub(first) != time.Minute {
+			t.Errorf("%s, then %s", first, second)
+		}
+	})
+}
+
 func execs(rt *fake.Runtime) []string { return callsOf(rt, "Exec ") }
 
 // callsOf are the calls of one kind.
@@ -225,6 +243,68 @@ func TestPostStart(t *testing.T) {
 		h.wantState("web", true, true, 0)
 		h.wantPhase("failing", v1.PodFailed)
 	})
+}
+
+// TestFailedPostStartIsNotReady while it is being killed for that.
+func TestFailedPostStartIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		rt.OnExec(func(context.Context, string, []string) (int, error) {
+			time.Sleep(time.Second)
+			return 1, nil
+		})
+		h := start(t, rt)
+		defer h.stop()
+		p := newPod("web", "u1", v1.RestartPolicyAlways, "a")
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("bad")}
+		h.want(p)
+		for range 3 {
+			after(5 * time.Second)
+			h.wantLiving("u1-a-0")
+			h.wantState("web", false, false, 0)
+		}
+	})
+}
+
+// TestEndingPodShowsItsReadiness: its probe is asked until it has ended.
+func TestEndingPodShowsItsReadiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var code atomic.Int32
+		rt := forever()
+		rt.IgnoreTerm("a")
+		rt.OnExec(commands(map[string]func() int{"ready": func() int { return int(code.Load()) }}))
+		h := start(t, rt)
+		defer h.stop()
+		p := web()
+		p.Spec.Containers[0].ReadinessProbe = execProbe("ready")
+		h.want(p)
+		after(3 * time.Second)
+		h.wantState("web", true, true, 0)
+		h.want()
+		after(5 * time.Second)
+		h.wantState("web", true, true, 0)
+		for _, bad := range []bool{true, false, true} {
+			if code.Store(0); bad {
+				code.Store(1)
+			}
+			after(5 * time.Second)
+			h.wantState("web", true, !bad, 0)
+			h.wantLeaving("web", true)
+			for _, kind := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} {
+				if got := conditionOf(h.board.get("web"), kind); got.Status != conditionStatus(!bad) || time.Since(got.LastTransitionTime.Time) > 5*time.Second {
+					t.Errorf("%+v", got)
+				}
+			}
+		}
+	})
+}
+
+func conditionStatus(is bool) v1.ConditionStatus {
+	if is {
+		return v1.ConditionTrue
+	}
+	return v1.ConditionFalse
 }
 
 // TestPostStartOfAnOlderPodrun: of an instance that a podrun started which did not note down that its hook was due the
@@ -318,7 +398,7 @@ func TestPreStopIsPaidFromTheGracePeriod(t *testing.T) {
 		h.wantLiving("u1-b-0")
 		after(200 * time.Millisecond)
 		h.wantEmpty()
-		if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0, u1-b-0, u1-b-0 SIGKILL" {
+		if got := strings.Join(callsOf(rt, "SignalContainer "), ", "); got != "u1-a-0 SIGTERM, u1-b-0 SIGTERM, u1-b-0 SIGKILL" {
 			t.Errorf("signals: %s", got)
 		}
 	})

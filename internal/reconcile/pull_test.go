@@ -14,7 +14,7 @@ import (
 // TestPullProgress: a status tells how far the pull is, without anything being looked at for it.
 func TestPullProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := fake.New("boot-1", "serve")
+		rt := fake.New("boot-1")
 		rt.SlowPull("a:1", &pod.Progress{})
 		h := start(t, rt)
 		defer h.stop()

@@ -21,6 +21,8 @@ type Looker interface {
 	Look(ctx context.Context, key pod.Key) (pod.Observed, error)
 	// Seen returns the newest sight without looking.
 	Seen(key pod.Key) pod.Observed
+	// Listed is closed when everything that is there has been seen once.
+	Listed() <-chan struct{}
 }
 
 // Volumes readies what containers mount.
@@ -36,14 +38,11 @@ type Volumes interface {
 	Teardown(ctx context.Context, uid pod.UID) error
 }
 
-// Disk measures what pods take of the machine's disk and keeps which were ended for it.
+// Disk measures what pods take of the machine's disk.
 type Disk interface {
 	// Measure returns what p takes of what it has limits for; instances are its containers' newest. It may
 	// take long.
 	Measure(ctx context.Context, p *v1.Pod, instances []pod.Container) (pod.Usage, error)
-	// Evict notes down why a revision ends, for good; Evicted reads that, "" if there is nothing.
-	Evict(uid pod.UID, why string) error
-	Evicted(uid pod.UID) (why string, err error)
 }
 
 // Logs turns what containers write into their logs.
@@ -75,10 +74,13 @@ type Prober interface {
 type Publisher interface {
 	// Publish hears a pod with its status; settled: nothing is left to do for it now.
 	Publish(p *v1.Pod, settled bool) error
-	// Leaving hears that a pod is being ended for good, from now on. Its status stays what it was.
-	Leaving(key pod.Key, now time.Time) error
+	// Leaving hears that a pod is being ended for good, and again when its instances become ready or cease to be:
+	// ready tells by their IDs. Else its status stays what it was.
+	Leaving(key pod.Key, now time.Time, ready map[string]bool) error
 	// Gone hears that nothing is left of a pod.
 	Gone(key pod.Key) error
+	// NotOwned hears that another process runs the pod whose manifest is p, and which; holder "": none does.
+	NotOwned(key pod.Key, p *v1.Pod, holder string) error
 }
 
 // Recorder keeps what happened. It does not block.
@@ -99,7 +101,7 @@ type Options struct {
 	Containers runtime.Containers
 	Images     runtime.Images
 	Data       runtime.Data
-	Turns      Turns // nil: no other podrun is at these pods
+	Owners     Owners // nil: there is no other process
 	Volumes    Volumes
 	// Disk is asked about pods with limits of it only.
 	Disk      Disk
@@ -111,7 +113,8 @@ type Options struct {
 	Found <-chan pod.Key
 	// Owner is the kind of run that is written down with each pod: "serve" or "once".
 	Owner string
-	// Takes says which pods that nobody wants are this loop's to end; nil: none.
+	// Takes says which pods that nobody wants are this loop's to end; nil: none. It is asked once everything has
+	// been listed, of what was seen then.
 	Takes func(pod.Observed) bool
 	// Strays are pods of which something may be left that no list shows, as a status.
 	Strays []pod.Key
@@ -120,6 +123,8 @@ type Options struct {
 	// LogTries is how many times in a row a round may fail before a log that cannot be written keeps no ended instance
 	// from being reaped any more; 0: as many as it takes.
 	LogTries int
+	// Troubled hears why what was to be done for a pod has failed, whenever it did, from several goroutines; may be nil.
+	Troubled func(key pod.Key, why error)
 	// Hurry, once closed, has all that ends killed at once.
 	Hurry <-chan struct{}
 	// Halt tells that the machine shuts down, and in which order pods end for that; may be nil.

@@ -106,19 +106,15 @@ func (w *worker) running(seen pod.Observed) *v1.Pod {
 		}
 		return nil
 	}
-	return p
+	return manifest.Upgraded(p)
 }
 
+// newest is the newest revision that is there.
 func newest(seen pod.Observed) (pod.UID, bool) {
-	switch {
-	case len(seen.Containers) > 0:
-		return seen.Containers[0].UID, true
-	case len(seen.Sandboxes) > 0:
-		return seen.Sandboxes[0].UID, true
-	case len(seen.Data) > 0:
-		return seen.Data[0], true
+	if len(seen.Data) == 0 {
+		return "", false
 	}
-	return "", false
+	return seen.Data[0], true
 }
 
 // adopt returns want under the UID that it shall run with.
@@ -128,7 +124,7 @@ func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
 		return want
 	}
 	kept := want.DeepCopy()
-	kept.UID = running.UID
+	manifest.SetUID(kept, running.UID)
 	manifest.KeepConfig(kept, running)
 	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {
 		metaAnnotation(kept, manifest.AnnotationSeen, seen)
@@ -138,7 +134,7 @@ func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
 		w.resized = kept
 		kept = pod.Sized(kept, running)
 	}
-	// Every change of any manifest comes by here, and what is saved is synced to the disk.
+	// Every change of any manifest comes by here: what has not changed is not written again.
 	w.save(kept)
 	return kept
 }

@@ -12,7 +12,7 @@ import (
 
 // told is what a worker has made events of or logged, and does not say again while it is so.
 type told struct {
-	problem, failure, pending, outdated, unnoted, unheard string
+	problem, failure, pending, outdated, unheard string
 	// resizing: what runs is being brought to another size.
 	resizing bool
 	// waiting has, by container, the attempt that waits.

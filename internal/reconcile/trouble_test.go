@@ -28,7 +28,7 @@ func TestTroubleIsShown(t *testing.T) {
 		h.want(web())
 		h.wantLiving("u1-a-0")
 		full := errors.New("no space left on device")
-		calls := []string{"StartContainer", "ReapContainer", "Remember"}
+		calls := []string{"StartContainer", "ReapContainer", "Checkpoint"}
 		for _, call := range calls {
 			rt.Fail(call, full)
 		}
@@ -44,7 +44,7 @@ func TestTroubleIsShown(t *testing.T) {
 		after(time.Minute)
 		h.wantLiving("u1-a-1")
 		h.stop()
-		for _, what := range []string{"restart counts are not noted down", "trying again later\" pod=default/web why=\"reap"} {
+		for _, what := range []string{"trying again later\" pod=default/web why=\"reap"} {
 			if n := strings.Count(said.String(), what); n != 1 {
 				t.Errorf("%q was said %d times:\n%s", what, n, said.String())
 			}

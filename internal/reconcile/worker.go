@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,13 +41,15 @@ type worker struct {
 
 	took      int // the turn that pod came from
 	pod       *v1.Pod
-	resized   *v1.Pod        // pod with what its manifest says it has, until it is given that; nil: it is
-	shown     *v1.Pod        // what was published last came of it
-	leaving   bool           // it was published that the pod is being ended for good
-	saved     *v1.Pod        // what was kept on disk last for a pod that ran already
-	maxGrace  *time.Duration // the longest that ending it may take
-	problem   string         // what is wrong with its manifest
-	objects   pod.Objects    // what pod may refer to
+	resized   *v1.Pod         // pod with what its manifest says it has, until it is given that; nil: it is
+	shown     *v1.Pod         // what was published last came of it
+	completed bool            // it was published that the pod has completed
+	leaving   bool            // it was published that the pod is being ended for good
+	ready     map[string]bool // and, by instance ID, what is ready still
+	saved     *v1.Pod         // what was kept on disk last for a pod that ran already
+	maxGrace  *time.Duration  // the longest that ending it may take
+	problem   string          // what is wrong with its manifest
+	objects   pod.Objects     // what pod may refer to
 	measure   measure
 	clock     clock
 	stale     bool             // volumes may show what objects or pod were before
@@ -55,8 +58,8 @@ type worker struct {
 	replaced  bool             // what is there under pod's UID is of another manifest, or was being ended
 	unwanted  map[pod.UID]bool // revisions that were not wanted and of which something was ended since
 	signalled map[string]pod.Signals
+	late      map[string]bool // by instance ID: its last signal was not sent in time
 	failures  map[string]plan.Failure
-	noted     []pod.Container        // the newest instances, as noted down last
 	renewed   map[string]*pod.Failed // by instance ID, what ends for its resources' sake
 	before    []v1.PodCondition      // as published last
 	images    map[string]*image
@@ -69,7 +72,8 @@ type worker struct {
 	said      string         // the last trouble that was logged
 	told      told           // what the last events of their kind were
 	unheard   bool           // how the pod is could not be published
-	turns     int64          // how far they were when the pod was looked at
+	holder    string         // the other process that has the pod; "": none
+	outdated  bool           // the pod has not been inspected since something was done, or since this process has it
 }
 
 const (
@@ -82,7 +86,7 @@ const (
 func newWorker(key pod.Key, o *Options, s slots, turns *order, r *room) *worker {
 	return &worker{
 		key: key, o: o, slots: s, order: turns, room: r, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
-		earlier: o.Rerun, unwanted: map[pod.UID]bool{}, signalled: map[string]pod.Signals{}, failures: map[string]plan.Failure{},
+		earlier: o.Rerun, unwanted: map[pod.UID]bool{}, signalled: map[string]pod.Signals{}, late: map[string]bool{}, failures: map[string]plan.Failure{},
 		renewed: map[string]*pod.Failed{}, images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
 		clock: newClock(o.Wall),
@@ -120,19 +124,18 @@ func (w *worker) ring() {
 // run works until ctx ends, or until the pod is neither wanted nor there any more; then it offers itself
 // to finished.
 func (w *worker) run(ctx context.Context, finished chan<- *worker) {
-	defer w.order.forget(w)
-	defer w.room.forget(w)
 	defer w.beside.Wait()
-	defer w.stopPulls()
-	defer w.hooks.keep(nil)
-	defer w.measure.cancel()
-	defer w.o.Prober.Set(w.key, nil)
+	// What is this pod's by its name must not be taken from a successor, which may begin as soon as this one is offered
+	// to finished.
+	end := sync.OnceFunc(w.end)
+	defer end()
 	// Not before it is told what is wanted: until then it would take that for nothing.
 	w.wait(ctx, 0)
 	look := true
 	for ctx.Err() == nil {
 		wake, gone := w.round(ctx, look)
 		if gone && w.retire() {
+			end()
 			select {
 			case finished <- w:
 			case <-ctx.Done():
@@ -141,6 +144,17 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 		}
 		look = w.wait(ctx, wake)
 	}
+}
+
+// end gives back what the worker has of what others share.
+func (w *worker) end() {
+	w.o.Prober.Set(w.key, nil)
+	w.measure.cancel()
+	w.hooks.keep(nil)
+	w.stopPulls()
+	w.room.forget(w)
+	w.order.forget(w)
+	w.letGo() // last: until then something may be done to the pod
 }
 
 // wait returns when there is reason for another round, and whether that round must look for itself.
@@ -175,15 +189,27 @@ func (w *worker) retire() bool {
 // round plans, does, looks again, until the plan has nothing to do.
 func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone bool) {
 	seen := w.o.Looker.Seen(w.key)
+	acquired, fresh, err := w.acquire()
+	if err != nil {
+		return w.troubled(err), false
+	}
+	if !acquired {
+		return ownerPoll, w.unwantedByAll()
+	}
+	w.outdated = w.outdated || look || fresh
 	for ctx.Err() == nil {
-		if look {
+		if w.outdated {
 			var err error
 			if seen, err = w.look(ctx); err != nil {
 				return w.troubled(err), false
 			}
+			w.outdated = false
 		}
 		if w.take(seen); w.unsure {
 			return 0, false
+		}
+		if w.foreign(seen) {
+			return 0, true
 		}
 		w.resume(seen)
 		w.account(seen)
@@ -197,7 +223,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		w.tellPlan(seen, p)
 		w.noteUnwanted(seen, p)
 		w.publish(seen, p, len(p.Actions) == 0)
-		w.remember(seen, p)
+		w.recordProbes(seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble, w.said = 0, ""
@@ -210,9 +236,15 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			return p.Wake, p.Gone && !w.unheard
 		}
 		var err error
-		if look, err = w.inTurn(ctx, seen, p.Actions); err != nil {
+		look, err = w.perform(ctx, seen, p.Actions)
+		w.outdated = look // until then nothing else is done: not everything that wakes a worker has inspected the pod
+		if err != nil {
 			w.publish(seen, p, true)
-			return w.troubled(err), false
+			wake = w.troubled(err)
+			if p.Wake > 0 { // what else is due in the pod does not wait for what failed
+				wake = min(wake, max(p.Wake, firstTrouble))
+			}
+			return wake, false
 		}
 	}
 	return 0, false
@@ -221,6 +253,9 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 // troubled counts a failed round and says when to try again.
 func (w *worker) troubled(err error) time.Duration {
 	w.trouble++
+	if w.o.Troubled != nil {
+		w.o.Troubled(w.key, err)
+	}
 	level := slog.LevelWarn
 	if text := err.Error(); text == w.said || errors.Is(err, context.Canceled) {
 		level = slog.LevelDebug // said already
@@ -262,22 +297,29 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 }
 
 // publish tells how the pod is; resting: nothing happens to it for now, be it because that failed. A pod that is on its
-// way out keeps its last status until it is gone.
+// way out keeps its last status until it is gone, but for what its readiness probes say.
 func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 	var err error
 	switch {
 	case p.Gone:
+		w.shown, w.before = nil, nil
 		w.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
-		if w.o.Turns != nil {
-			w.o.Turns.Forget(w.key)
+	case w.pod == nil && (len(p.Actions) > 0 || w.ending(seen)):
+		if w.shown == nil {
+			w.showLast(seen, p)
 		}
-	case w.pod == nil && !w.leaving && (len(p.Actions) > 0 || w.ending(seen)):
-		err = w.o.Publisher.Leaving(w.key, time.Now())
-		w.leaving = err == nil
-	case w.pod != nil && (resting || w.shown != w.pod):
-		// What is between two states of rest is not worth a file each.
-		w.shown, w.leaving = w.pod, false
+		if ready := w.readyStill(seen); !w.leaving || !maps.Equal(ready, w.ready) {
+			err = w.o.Publisher.Leaving(w.key, time.Now(), ready)
+			w.leaving, w.ready = err == nil, ready
+		}
+	case w.pod != nil && (resting || w.shown != w.pod || p.Completed && !w.completed):
+		if w.shown != nil && w.shown.UID != w.pod.UID {
+			w.before = nil
+		}
+		w.loadConditions()
+		// What is between two states of rest is not worth a file each. A result is: what is left to do may take long.
+		w.shown, w.leaving, w.completed = w.pod, false, p.Completed
 		out := w.pod.DeepCopy()
 		if w.resized != nil {
 			out = pod.Sized(w.pod, w.resized) // the manifest's; what it has is in the status
@@ -289,7 +331,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 			metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
 		}
 		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Before: w.before, Now: time.Now()})
-		w.before = out.Status.Conditions
+		w.saveConditions(out.Status.Conditions)
 		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
@@ -298,6 +340,23 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 	} else if err.Error() != w.told.unheard { // it is tried again and again
 		w.told.unheard = err.Error()
 		w.log.Error("status not written", "why", err)
+	}
+}
+
+// showLast publishes how a pod is that an earlier podrun ran and that is being ended now.
+func (w *worker) showLast(seen pod.Observed, p plan.Plan) {
+	last := w.running(seen)
+	if last == nil {
+		return // what it was is not known
+	}
+	w.shown = last
+	out := last.DeepCopy()
+	before, _ := w.o.Data.LoadConditions(last.UID) // without them only the times are others
+	out.Status = status.Of(status.Input{
+		Pod: last, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Before: before, Now: time.Now(),
+	})
+	if err := w.o.Publisher.Publish(out, false); err != nil {
+		w.log.Warn("status not written", "err", err)
 	}
 }
 

@@ -20,6 +20,7 @@ func (w witness) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	return pod.Observed{}, context.Canceled
 }
 func (w witness) Seen(key pod.Key) pod.Observed                                  { return pod.Observed{Key: key} }
+func (w witness) Listed() <-chan struct{}                                        { return nil }
 func (w witness) Set(pod.Key, []probe.Target)                                    {}
 func (w witness) Found(pod.Key) map[string]pod.Probed                            { return nil }
 func (w witness) Hook(context.Context, probe.Target, *v1.LifecycleHandler) error { return nil }

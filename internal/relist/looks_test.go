@@ -121,7 +121,7 @@ func TestManyLooks(t *testing.T) {
 		}
 		synctest.Wait()
 		r.mu.Lock()
-		if n := len(r.looks); n != maxLooks {
+		if n := len(r.inspecting); n != maxLooks {
 			t.Errorf("%d looks at once, want %d", n, maxLooks)
 		}
 		r.mu.Unlock()

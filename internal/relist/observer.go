@@ -1,6 +1,7 @@
 package relist
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -70,11 +71,14 @@ func (r *Relister) Failing() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := time.Since(r.good)
+	select {
+	case <-r.listed:
+	default:
+		return cmp.Or(r.err, errors.New("containers have not been listed yet"))
+	}
 	switch {
 	case r.err != nil:
 		return r.err
-	case !r.listed:
-		return errors.New("containers have not been listed yet")
 	case since > max(evented, r.o.Period)+lateAfter:
 		return fmt.Errorf("containers were last listed %s ago", since.Round(time.Second))
 	}

@@ -76,10 +76,13 @@ func (l *ledger) take() heard {
 }
 
 // observed runs test beside a relister of w.
-func observed(t *testing.T, w *world, test func(r *Relister, l *ledger)) {
+func observed(t *testing.T, w *world, test func(r *Relister, l *ledger)) { observedBy(t, w, w, test) }
+
+// observedBy is observed with what w has listed by lister.
+func observedBy(t *testing.T, lister runtime.Lister, w *world, test func(r *Relister, l *ledger)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{heard: heard{kinds: map[Kind]int{}}}
-		r := New(Options{Lister: w, Bell: w, Observer: l, Log: slog.New(slog.DiscardHandler)})
+		r := New(Options{Lister: lister, Bell: w, Observer: l, Log: slog.New(slog.DiscardHandler)})
 		if err := r.Failing(); err == nil {
 			t.Error("all is well before the first list")
 		}
@@ -207,7 +210,7 @@ func TestFailingWhenTheRuntimeHangs(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- r.Run(ctx, nil) }()
 		r.mu.Lock()
-		r.listed = true // as if it had answered before
+		close(r.listed)
 		r.mu.Unlock()
 		time.Sleep(evented + lateAfter + time.Second)
 		if err := r.Failing(); err == nil || !strings.Contains(err.Error(), "31s ago") {

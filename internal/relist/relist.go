@@ -45,13 +45,13 @@ type Relister struct {
 	pods map[pod.Key]record
 	good time.Time
 	err  error
-	// listed says that a list has succeeded.
-	listed bool
+	// listed is closed when a list has succeeded, and everything that it found is in found.
+	listed chan struct{}
 	// found are the differences that were found, until Run sends them.
 	found []Event
 	bell  chan struct{}
-	// looks are the newest looks that go on.
-	looks map[pod.Key]moment
+	// inspecting has the beginnings of the inspections that go on.
+	inspecting map[pod.Key][]moment
 	// owed says that a look failed that a ring had asked for, or been passed over for.
 	owed bool
 }
@@ -76,7 +76,10 @@ func New(o Options) *Relister {
 	if o.Observer == nil {
 		o.Observer = blind{}
 	}
-	return &Relister{o: o, pods: map[pod.Key]record{}, looks: map[pod.Key]moment{}, good: time.Now(), bell: make(chan struct{}, 1)}
+	return &Relister{
+		o: o, pods: map[pod.Key]record{}, inspecting: map[pod.Key][]moment{}, good: time.Now(),
+		bell: make(chan struct{}, 1), listed: make(chan struct{}),
+	}
 }
 
 // Run lists and listens until ctx ends, and sends every difference, in the order in which they were found. It blocks
@@ -149,24 +152,16 @@ func (r *Relister) period(s *stream) time.Duration {
 func (r *Relister) knows(ring runtime.Ring) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	look, looking := r.looks[ring.Key]
-	return ring.Echo && (r.pods[ring.Key].at.After(ring.At) || looking && look.at.After(ring.At))
+	since := func(m moment) bool { return m.at.After(ring.At) }
+	return ring.Echo && (since(r.pods[ring.Key].moment) || slices.ContainsFunc(r.inspecting[ring.Key], since))
 }
 
 // answer inspects the pod that a ring names. A failed inspection keeps the old record; the full list
 // that follows within a period looks again.
 func (r *Relister) answer(ctx context.Context, key pod.Key) {
-	seen, began, err := r.inspect(ctx, key)
-	if err != nil && ctx.Err() == nil {
-		r.failed(fmt.Errorf("inspecting %s: %w", key, err))
+	if _, err := r.Look(ctx, key); err != nil && ctx.Err() == nil {
+		r.failed(err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.owed = true
-		return
-	}
-	r.found = append(r.found, r.keep(seen, began)...)
 }
 
 func (r *Relister) takeFound() (events []Event, owed bool) {
@@ -177,11 +172,17 @@ func (r *Relister) takeFound() (events []Event, owed bool) {
 	return events, owed
 }
 
-// Look inspects one pod now and returns what it saw. What changed is told like any other change.
+// Look inspects one pod now and returns the newest that is known of it. What changed is told like any other change.
 func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
-	seen, began, err := r.inspect(ctx, key)
+	began := r.begin(key)
+	seen, err := r.o.Lister.Inspect(ctx, key)
+	if ctx.Err() == nil {
+		r.o.Observer.Inspected(time.Since(began.at), err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// In one with keeping what it saw: no list may end in between, which would not know what it outdates.
+	r.inspected(key, began)
 	if err != nil {
 		r.owed = true
 		r.ring()
@@ -202,23 +203,6 @@ func (r *Relister) ring() {
 	}
 }
 
-func (r *Relister) inspect(ctx context.Context, key pod.Key) (pod.Observed, moment, error) {
-	began := r.begin()
-	r.mu.Lock()
-	r.looks[key] = began
-	r.mu.Unlock()
-	seen, err := r.o.Lister.Inspect(ctx, key)
-	r.mu.Lock()
-	if r.looks[key] == began {
-		delete(r.looks, key)
-	}
-	r.mu.Unlock()
-	if ctx.Err() == nil {
-		r.o.Observer.Inspected(time.Since(began.at), err)
-	}
-	return seen, began, err
-}
-
 // Seen returns the newest sight of a pod without looking.
 func (r *Relister) Seen(key pod.Key) pod.Observed {
 	r.mu.Lock()
@@ -228,6 +212,9 @@ func (r *Relister) Seen(key pod.Key) pod.Observed {
 	}
 	return pod.Observed{Key: key}
 }
+
+// Listed is closed when everything that is there has been seen once.
+func (r *Relister) Listed() <-chan struct{} { return r.listed }
 
 // Healthy returns an error when no list has succeeded for 3 minutes.
 func (r *Relister) Healthy() error {
@@ -244,11 +231,24 @@ func (r *Relister) Healthy() error {
 	}
 }
 
-func (r *Relister) begin() moment {
+// begin numbers what begins now: an inspection of each of these pods, or, without any, a list.
+func (r *Relister) begin(keys ...pod.Key) moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn++
-	return moment{turn: r.turn, at: time.Now()}
+	began := moment{turn: r.turn, at: time.Now()}
+	for _, key := range keys {
+		r.inspecting[key] = append(r.inspecting[key], began)
+	}
+	return began
+}
+
+// inspected forgets an inspection that has ended. The caller holds mu.
+func (r *Relister) inspected(key pod.Key, began moment) {
+	left := slices.DeleteFunc(r.inspecting[key], func(m moment) bool { return m.turn == began.turn })
+	if r.inspecting[key] = left; len(left) == 0 {
+		delete(r.inspecting, key)
+	}
 }
 
 func (r *Relister) failed(err error) {
@@ -272,8 +272,8 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 		old.seen.Key = seen.Key
 	}
 	seen.Gone = gone(old.seen, seen)
-	// An empty sight is kept too, until a list that began later agrees: a list that began before must
-	// not bring the pod back.
+	// An empty sight is kept too, until a list that began later agrees and no inspection goes on: what began before
+	// must not bring the pod back.
 	r.pods[seen.Key] = record{seen: seen, moment: began}
 	return Diff(old.seen, seen)
 }
@@ -302,9 +302,14 @@ func (r *Relister) list(ctx context.Context) {
 	if r.err != nil && err == nil {
 		r.o.Log.Info("listing containers works again")
 	}
-	r.err, r.good, r.listed = err, time.Now(), true
+	r.err, r.good = err, time.Now()
 	for _, seen := range all {
 		r.found = append(r.found, r.keep(seen, began)...)
+	}
+	for key := range r.inspecting {
+		if _, known := r.pods[key]; !known {
+			r.pods[key] = record{seen: pod.Observed{Key: key}} // older than every list
+		}
 	}
 	for key, rec := range r.pods {
 		if rec.turn >= began.turn { // listed now, or looked at since
@@ -314,6 +319,13 @@ func (r *Relister) list(ctx context.Context) {
 			continue
 		}
 		r.found = append(r.found, r.keep(pod.Observed{Key: key}, began)...)
-		delete(r.pods, key)
+		if len(r.inspecting[key]) == 0 { // what began before the list must not bring the pod back
+			delete(r.pods, key)
+		}
+	}
+	select {
+	case <-r.listed:
+	default:
+		close(r.listed)
 	}
 }

@@ -27,6 +27,10 @@ func (e *UnknownError) Unwrap() error { return e.Err }
 // ErrNoStdin says that an instance has no standard input to be written to, or none any more.
 var ErrNoStdin = errors.New("no standard input")
 
+// ErrCutOff is a Driver's when a start may go on, or has left something: the instance is to be removed before
+// another is started in its place.
+var ErrCutOff = errors.New("the start was cut off")
+
 // StartError is a container that was made but whose process could not be started. The instance is
 // recorded as Exited with code 128, as the CRI does it.
 type StartError struct{ Err error }

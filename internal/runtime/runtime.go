@@ -66,6 +66,12 @@ type Start struct {
 	Env []pod.Variable
 	// Mounts are in order, sources on the host checked and ready.
 	Mounts []pod.Mount
+	// ID is the instance's: it was never used before, and is not used again. Callers of Containers leave it
+	// empty; a Driver is given it.
+	ID string
+	// Started is called by a Driver when the instance has been made, just before its process is started; when it
+	// fails, the process is not started.
+	Started func() error
 }
 
 // Containers acts on single instances. IDs are those that Lister reported.
@@ -149,12 +155,17 @@ type Data interface {
 	SavePod(p *v1.Pod, owner string) error
 	// LoadPod returns the manifest that a revision runs; ErrNotFound when none is kept.
 	LoadPod(uid pod.UID) (*v1.Pod, error)
-	// Remember notes down the newest instance of each of a revision's containers, atomically; Lister
-	// returns it. It outlives podrun and the instances, but need not outlive a power cut.
-	Remember(uid pod.UID, newest []pod.Container) error
-	// Note notes down how far an instance that runs has been brought to its end; Lister returns what
-	// was noted last, for as long as the instance is there. It outlives podrun, but not the boot.
+	// Note records what has been done to an instance and what was heard of it; Lister returns what was recorded
+	// last, for as long as the instance is there. It outlives podrun. A revision or an instance that is gone
+	// needs no notes.
 	Note(uid pod.UID, id string, n pod.Notes) error
+	// Evict records why a revision has to end though it would run on, for good; Evicted returns that, "" if it
+	// has not.
+	Evict(uid pod.UID, why string) error
+	Evicted(uid pod.UID) (why string, err error)
+	// SaveConditions keeps the revision's conditions as they are published; LoadConditions returns them.
+	SaveConditions(uid pod.UID, conditions []v1.PodCondition) error
+	LoadConditions(uid pod.UID) ([]v1.PodCondition, error)
 	// RemoveData removes all that was kept for a revision, its volumes and logs too.
 	RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error
 }

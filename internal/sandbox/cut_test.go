@@ -2,9 +2,11 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,93 +22,75 @@ import (
 
 func TestNotReady(t *testing.T) {
 	needRoot(t)
-	for name, harm := range map[string]func(t *testing.T, dir string){
-		"pin lost": func(t *testing.T, dir string) {
-			if err := unix.Unmount(filepath.Join(dir, pinUTS), unix.MNT_DETACH); err != nil {
+	unmount := func(t *testing.T, path string) {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, harm := range map[string]func(t *testing.T, s *Store, b *pod.Sandbox){
+		"pin lost": func(t *testing.T, s *Store, b *pod.Sandbox) { unmount(t, s.file(b.ID, pinUTS)) },
+		"shared memory lost": func(t *testing.T, s *Store, b *pod.Sandbox) {
+			unmount(t, s.file(b.ID, shmName))
+		},
+		"pause process killed": func(t *testing.T, _ *Store, b *pod.Sandbox) {
+			if err := unix.Kill(b.Details.PausePID, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := syscall.Wait4(b.Details.PausePID, nil, 0, nil); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"rebooted, with the run directory kept": func(t *testing.T, dir string) {
-			for _, name := range allPins {
-				if err := unix.Unmount(filepath.Join(dir, name), unix.MNT_DETACH); err != nil {
-					t.Fatal(err)
-				}
+		"directory unmounted": func(t *testing.T, s *Store, b *pod.Sandbox) {
+			for _, name := range []string{pinNet, pinIPC, pinUTS, pinPID, shmName} {
+				unmount(t, s.file(b.ID, name))
 			}
-			if err := unix.Unmount(filepath.Dir(dir), unix.MNT_DETACH); err != nil {
-				t.Fatal(err)
-			}
+			unmount(t, s.dir)
 		},
-		"record torn": func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, recordName), nil, 0o600); err != nil {
+		"not complete":    func(_ *testing.T, _ *Store, b *pod.Sandbox) { b.Details.Complete = false },
+		"of another boot": func(_ *testing.T, _ *Store, b *pod.Sandbox) { b.Boot = "another" },
+		"pinned twice, and its PID used again": func(t *testing.T, s *Store, b *pod.Sandbox) {
+			pin := s.file(b.ID, pinIPC)
+			if err := unix.Mount(pin, pin, "", unix.MS_BIND, ""); err != nil {
 				t.Fatal(err)
 			}
-		},
-		"pinned twice": func(t *testing.T, dir string) {
-			if err := unix.Mount(filepath.Join(dir, pinIPC), filepath.Join(dir, pinIPC), "", unix.MS_BIND, ""); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Remove(filepath.Join(dir, recordName)); err != nil {
-				t.Fatal(err)
-			}
+			b.Details.PauseStart++
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := t.TempDir()
 			s, n := newStore(t, run)
-			p := testPod("web")
-			made, err := s.Create(t.Context(), p, 0, "")
-			if err != nil {
-				t.Fatal(err)
+			p := sharingPod(run)
+			t.Cleanup(func() { endCgroup(t, p) })
+			made := create(t, s, p)
+			if !s.Ready(made) {
+				t.Fatal("not ready")
 			}
-			harm(t, s.path(made.ID))
-			checkHalfMade(t, s, p)
-			mended, err := s.Create(t.Context(), p, 0, "")
-			if err != nil || !mended.Ready || mended.ID != made.ID {
-				t.Fatalf("%+v, %v", mended, err)
+			harm(t, s, &made)
+			if s.Ready(made) {
+				t.Error("ready")
 			}
-			harm(t, s.path(made.ID))
-			if err := s.Remove(t.Context(), made.ID); err != nil {
-				t.Fatal(err)
+			next := create(t, s, p) // the next attempt, beside it
+			remove(t, s, made)
+			if !s.Ready(next) {
+				t.Error("the next one is not ready")
 			}
+			remove(t, s, next)
 			bare(t, run, n)
 		})
 	}
 }
 
-func checkHalfMade(t *testing.T, s *Store, p *v1.Pod) {
-	t.Helper()
-	list, err := s.List()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 1 || list[0].Ready || list[0].Key != pod.KeyOf(p) || list[0].UID != p.UID {
-		t.Fatalf("listed %+v", list)
-	}
-}
-
-func TestOtherBootIsNotReady(t *testing.T) {
-	needRoot(t)
-	run := t.TempDir()
-	s, n := newStore(t, run)
-	p := testPod("web")
-	made, err := s.Create(t.Context(), p, 0, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	now, err := s.machine()
-	if err != nil {
-		t.Fatal(err)
-	}
-	now.boot = "another"
-	s.machine = func() (machine, error) { return now, nil }
-	checkHalfMade(t, s, p)
-	if err := s.Remove(t.Context(), made.ID); err != nil {
-		t.Fatal(err)
-	}
-	bare(t, run, n)
-}
-
 const cutEnv = "PODRUN_TEST_CUT"
+
+// cutPods are pods that together have all that a sandbox can have.
+var cutPods = map[string]func(run string) *v1.Pod{
+	"sharing": sharingPod,
+	"own users": func(run string) *v1.Pod {
+		p := sharingPod(run)
+		p.Spec.ShareProcessNamespace, p.Spec.HostUsers = nil, new(false)
+		return p
+	},
+}
 
 // TestCutChild is the process that TestCutAnywhere kills: it makes, then removes, a sandbox, and dies
 // after its nth step.
@@ -115,8 +99,9 @@ func TestCutChild(t *testing.T) {
 	if !ok {
 		t.Skip("run by TestCutAnywhere")
 	}
-	run, text, _ := strings.Cut(spec, ",")
-	left, err := strconv.Atoi(text)
+	args := strings.Split(spec, ",")
+	run, id, kind := args[0], args[2], args[3]
+	left, err := strconv.Atoi(args[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,13 +115,14 @@ func TestCutChild(t *testing.T) {
 			select {}
 		}
 	}
-	made, err := s.Create(t.Context(), sharingPod(run), 0, "serve")
+	p := cutPods[kind](run)
+	b := prepare(t, s, p)
+	b.ID = id
+	made, err := s.Create(t.Context(), p, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), made.ID); err != nil {
-		t.Fatal(err)
-	}
+	remove(t, s, made)
 }
 
 // sharingPod is one whose containers share all that they can. Its UID is its directory's, because cgroups
@@ -167,56 +153,62 @@ func endCgroup(t *testing.T, p *v1.Pod) {
 	}
 }
 
-// TestCutAnywhere: after a kill -9 at any step, List shows what is left, Create makes it good and Remove
-// removes it all.
+// TestCutAnywhere: after a kill -9 at any step, Remove removes what is left, with no more than what was decided before
+// anything was made; and so does Sweep, without even that.
 func TestCutAnywhere(t *testing.T) {
 	needRoot(t)
-	steps := 0
-	for n := 1; ; n++ {
-		run := t.TempDir()
-		p := sharingPod(run)
-		t.Cleanup(func() { endCgroup(t, p) })
-		s, net := newStore(t, run)
-		out, killed := cutAfter(t, run, n)
-		if !killed {
-			bare(t, run, net)
-			break
+	for name, clean := range map[string]func(s *Store, b pod.Sandbox) error{
+		"remove": func(s *Store, b pod.Sandbox) error { return s.Remove(t.Context(), b) },
+		"sweep": func(s *Store, _ pod.Sandbox) error {
+			return s.Sweep(t.Context(), func(string) bool { return false })
+		},
+	} {
+		for kind, least := range map[string]int{"sharing": 28, "own users": 24} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				steps := map[string]bool{}
+				for n := 1; cut(t, n, kind, clean, steps); n++ {
+				}
+				t.Logf("cut at %d steps", len(steps))
+				if len(steps) < least {
+					t.Fatalf("only %d steps were cut: %q", len(steps), slices.Sorted(maps.Keys(steps)))
+				}
+			})
 		}
-		steps = n
-		t.Logf("step %d: %s", n, strings.TrimSpace(out))
-		list, err := s.List()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(list) == 0 {
-			// Only then may there be nothing to see: nothing is held.
-			if err := os.Remove(s.dir); err != nil {
-				t.Fatalf("nothing is listed, but: %v", err)
-			}
-			bare(t, run, net)
-			continue
-		}
-		if n%2 == 0 {
-			made, err := s.Create(t.Context(), p, 0, "serve")
-			if err != nil || !made.Ready || made.ID != list[0].ID {
-				t.Fatalf("%+v, %v", made, err)
-			}
-		}
-		if err := s.Remove(t.Context(), list[0].ID); err != nil {
-			t.Fatal(err)
-		}
-		bare(t, run, net)
-	}
-	if steps < 26 {
-		t.Fatalf("only %d steps were cut", steps)
 	}
 }
 
+// cut cuts a process short after n steps and cleans up what it left; false when it had fewer.
+func cut(t *testing.T, n int, kind string, clean func(*Store, pod.Sandbox) error, steps map[string]bool) bool {
+	t.Helper()
+	run := t.TempDir()
+	p := cutPods[kind](run)
+	s, net := newStore(t, run)
+	b := prepare(t, s, p)
+	out, killed := cutAfter(t, fmt.Sprintf("%s=%s,%d,%s,%s", cutEnv, run, n, b.ID, kind))
+	if killed {
+		steps[out] = true
+		if s.Ready(b) {
+			t.Errorf("%s: ready", out)
+		}
+		if err := clean(s, b); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+	}
+	bare(t, run, net)
+	if p.Spec.ShareProcessNamespace != nil {
+		endCgroup(t, p)
+	}
+	if t.Failed() {
+		t.Fatal(out)
+	}
+	return killed
+}
+
 // cutAfter runs TestCutChild; it is not killed when it has fewer than n steps.
-func cutAfter(t *testing.T, run string, n int) (out string, killed bool) {
+func cutAfter(t *testing.T, env string) (out string, killed bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCutChild$")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%d", cutEnv, run, n))
+	cmd.Env = append(os.Environ(), env)
 	text, err := cmd.CombinedOutput()
 	if err == nil {
 		return string(text), false
@@ -224,5 +216,5 @@ func cutAfter(t *testing.T, run string, n int) (out string, killed bool) {
 	if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("%v: %s", err, text)
 	}
-	return string(text), true
+	return strings.TrimSpace(string(text)), true
 }

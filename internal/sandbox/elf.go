@@ -67,7 +67,8 @@ func wrap(machine uint16, code []byte) []byte {
 		}
 	}
 	put([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9), uint16(2), machine, uint32(1),
-		uint64(base+headers), uint64(64), uint64(0), uint32(0), uint16(64), uint16(56), uint16(2), uint16(0), uint16(0), uint16(0))
+		uint64(base+headers), uint64(64), uint64(0), uint32(0), uint16(64), uint16(56), uint16(2),
+		uint16(0), uint16(0), uint16(0))
 	// All of it is loaded, to be read and executed; the stack is not executable.
 	put(uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(0x1000))
 	put(uint32(0x6474e551), uint32(6), make([]byte, 48))

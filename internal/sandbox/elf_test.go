@@ -18,7 +18,8 @@ func TestPauseProgram(t *testing.T) {
 			t.Fatalf("%s: %v", arch, err)
 		}
 		load := f.Progs[0]
-		if f.Machine != machine || f.Type != elf.ET_EXEC || f.Entry != load.Vaddr+176 || load.Filesz != uint64(len(program)) || len(program) > 512 {
+		if f.Machine != machine || f.Type != elf.ET_EXEC || f.Entry != load.Vaddr+176 ||
+			load.Filesz != uint64(len(program)) || len(program) > 512 {
 			t.Errorf("%s: %+v, %+v, %d bytes", arch, f.FileHeader, load.ProgHeader, len(program))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -13,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/pod"
 )
 
 // A process namespace lives as long as its first process, and ends all others with it. For pods that share
@@ -23,10 +25,15 @@ const (
 	pinPID    = "pid"
 	pauseName = "pause"
 	nobody    = 65535
+	// pauseCgroupName is the file that says which cgroup that is, for Sweep.
+	pauseCgroupName = "pause.cgroup"
 )
 
-// startPause starts the program for the sandbox id and pins its process namespace.
-func (s *Store) startPause(id string, e *entry) error {
+// pauseCgroup is the cgroup of the first process of the process namespace of the sandbox id.
+func pauseCgroup(parent, id string) string { return parent + "/" + pauseName + "-" + id }
+
+// startPause starts the program for the sandbox b and pins its process namespace.
+func (s *Store) startPause(b *pod.Sandbox) error {
 	program, err := pauseProgram(runtime.GOARCH)
 	if err != nil {
 		return err
@@ -35,22 +42,27 @@ func (s *Store) startPause(id string, e *entry) error {
 	if err != nil {
 		return err
 	}
-	root := s.file(id, pauseName)
+	path := pauseCgroup(b.Details.PauseParent, b.ID)
+	if err := os.Symlink(path, s.file(b.ID, pauseCgroupName)); err != nil {
+		return err
+	}
+	s.step("pause cgroup")
+	root := s.file(b.ID, pauseName)
 	if err := os.Mkdir(root, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	s.step("pause directory")
 	pid := 0
 	err = onThrowawayThread(func() error {
-		born, err := tree.Enter(e.PauseCgroup)
+		born, err := tree.Enter(path)
 		if err != nil {
 			return err
 		}
 		if born != nil {
 			defer born.Close()
 		}
-		for _, name := range e.pins() {
-			if err := enter(s.file(id, name)); err != nil {
+		for _, name := range pins(b.Details) {
+			if err := enter(s.file(b.ID, name)); err != nil {
 				return fmt.Errorf("entering the pod's %s namespace: %w", name, err)
 			}
 		}
@@ -64,11 +76,11 @@ func (s *Store) startPause(id string, e *entry) error {
 		return fmt.Errorf("starting the first process of the pod's process namespace: %w", err)
 	}
 	s.step("pause")
-	if e.PauseStart, _, err = startTime(pid); err != nil {
+	if b.Details.PauseStart, _, err = startTime(pid); err != nil {
 		return err
 	}
-	e.PausePID = pid
-	return pinNamespace(s.file(id, pinPID), "/proc/"+strconv.Itoa(pid)+"/ns/pid", pinPID, s.step)
+	b.Details.PausePID = pid
+	return pinNamespace(s.file(b.ID, pinPID), "/proc/"+strconv.Itoa(pid)+"/ns/pid", pinPID, s.step)
 }
 
 // shutIn takes the thread into a file system of its own in which nothing is but the program, takes its
@@ -119,7 +131,9 @@ func forkPause(born *os.File) (int, error) {
 		attributes.UseCgroupFD, attributes.CgroupFD = true, int(born.Fd())
 	}
 	// No files at all: not even the standard ones.
-	return syscall.ForkExec("/"+pauseName, []string{"/" + pauseName}, &syscall.ProcAttr{Dir: "/", Env: []string{}, Sys: attributes})
+	return syscall.ForkExec("/"+pauseName, []string{"/" + pauseName}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{}, Sys: attributes,
+	})
 }
 
 // startTime tells a process from another that gets its number later: when it was started, in the kernel's
@@ -145,38 +159,62 @@ func startTime(pid int) (ticks uint64, ended bool, err error) {
 	return ticks, fields[state] == "Z" || fields[state] == "X" || set&exiting != 0, err
 }
 
-// paused reports that the first process of the sandbox's process namespace lives.
-func (e entry) paused() bool {
-	start, ended, err := startTime(e.PausePID)
-	if err != nil || start != e.PauseStart {
+// isPaused reports that the first process of the sandbox's process namespace lives.
+func isPaused(d pod.SandboxDetails) bool {
+	start, ended, err := startTime(d.PausePID)
+	if err != nil || start != d.PauseStart {
 		return false
 	}
 	if ended {
-		_, _ = syscall.Wait4(e.PausePID, nil, syscall.WNOHANG, nil) // heard, if this process is the parent
+		_, _ = syscall.Wait4(d.PausePID, nil, syscall.WNOHANG, nil) // reaped, if this process is the parent
 	}
 	return !ended
 }
 
-// endPause ends it and removes what it had, the directory that says that there is one last.
-func (s *Store) endPause(id string) error {
-	if _, err := os.Lstat(s.file(id, pauseName)); errors.Is(err, os.ErrNotExist) {
-		return nil
+// endPause ends it and removes what it had; what says which cgroup it is in goes when the process is gone.
+func (s *Store) endPause(b pod.Sandbox) error {
+	unkilled := s.killPause(b)
+	s.step("pause ended")
+	errs := []error{unkilled, unpin(s.file(b.ID, pinPID))}
+	s.step("pid removed")
+	errs = append(errs, removeFile(s.file(b.ID, pauseName)))
+	if unkilled == nil {
+		errs = append(errs, removeFile(s.file(b.ID, pauseCgroupName)))
 	}
-	e, err := s.readIntent(id)
-	if err != nil {
+	return errors.Join(errs...)
+}
+
+// killPause ends the first process and removes its cgroup.
+func (s *Store) killPause(b pod.Sandbox) error {
+	cgroups, err := s.pauseCgroups(b)
+	if err != nil || len(cgroups) == 0 {
 		return err
 	}
 	tree, err := cgroup.Open()
 	if err != nil {
 		return err
 	}
-	if err := tree.Remove(e.PauseCgroup); err != nil {
-		return err
+	for _, path := range cgroups {
+		err = errors.Join(err, tree.Remove(path))
 	}
-	s.step("pause ended")
-	if err := unpin(s.file(id, pinPID)); err != nil {
-		return err
+	return err
+}
+
+// pauseCgroups are the cgroups in which the first process may be: what the details say, and what the run directory
+// does.
+func (s *Store) pauseCgroups(b pod.Sandbox) ([]string, error) {
+	var out []string
+	if b.Details.PauseParent != "" {
+		out = append(out, pauseCgroup(b.Details.PauseParent, b.ID))
 	}
-	s.step("pid removed")
-	return removeFile(s.file(id, pauseName))
+	kept, err := readLink(s.file(b.ID, pauseCgroupName))
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, kept)
+	if former, err := s.readIntent(b.ID); err == nil && former != nil {
+		out = append(out, former.PauseCgroup)
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(path string) bool { return path == "" }), nil
 }

@@ -1,34 +1,36 @@
-// Package sandbox makes and removes what a pod's containers share: namespaces pinned by bind mounts, so
+// Package sandbox makes, checks and removes what a pod's containers share: namespaces pinned by bind mounts, so
 // that no process has to live for them but for that of a shared process namespace, and the pod's addresses.
-// It knows no container runtime and does not own how a pod is connected; that is Network's.
+// It keeps no record of a sandbox: what a sandbox is, is in the pod's checkpoint, and whoever calls saves it there
+// before Create makes anything. It knows no container runtime and does not own how a pod is connected; that is
+// Network's.
 //
 // On disk, below one directory that is its own private bind mount while it has any sandbox:
 //
-//	<id>.intent         a symbolic link whose target is the identity as JSON: made first, removed last
 //	<id>/net ipc uts    the pins; user too, for a pod with users of its own
+//	<id>/first-user     of such a pod: a symbolic link whose target is the first of its users
 //	<id>/shm            the pod's shared memory, where it has several containers
-//	<id>/pause pid      of a shared process namespace: the mark of its first process, made before it, and the pin
-//	<id>/sandbox.json   the record: made last, removed first
+//	<id>/pause.cgroup   of a shared process namespace: a symbolic link whose target is its first process' cgroup
+//	<id>/pause pid      that process' root directory, and the pin
 //
-// So whatever the moment at which a process dies, List shows what it left and Remove removes it.
+// The files say what is there to be removed, and nothing else. So whatever the moment at which a process dies, Remove
+// removes what it left, and Sweep what no checkpoint names.
+//
+// Begin reading at Store.
 package sandbox
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
-	"strconv"
+	"runtime"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
@@ -41,13 +43,12 @@ type Network interface {
 	Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error)
 	// Teardown releases whatever Setup took for id, complete or not; nothing to release is success.
 	Teardown(ctx context.Context, id string) error
-	// Holders are the ids for which something is taken.
-	Holders() ([]string, error)
 }
 
 // Options are what a Store needs.
 type Options struct {
-	Dirs    layout.Dirs
+	Dirs layout.Dirs
+	// Network connects the pods; nil where no sandbox is made, and the network releases what it has by itself.
 	Network Network
 	// ClusterDomain ends pods' full names.
 	ClusterDomain string
@@ -56,7 +57,8 @@ type Options struct {
 	Log          *slog.Logger
 }
 
-// Store keeps the sandboxes of one run directory, together with all other processes of that directory.
+// Store makes and removes the sandboxes of one run directory, beside all other processes of that directory. Its
+// methods may be called at the same time.
 type Store struct {
 	dir     string
 	network Network
@@ -64,13 +66,8 @@ type Store struct {
 	driver  ocispec.Driver
 	log     *slog.Logger
 	machine func() (machine, error)
-	// step is told each step of Create and Remove as it is done, for the tests that cut it short.
+	// step is called with each step of Create and Remove after it, for the tests that cut them short.
 	step func(string)
-
-	mu    sync.Mutex
-	cache map[string]cached // by id
-	// known are the pods of sandboxes, by id: what an id once stood for it stands for always, being a hash.
-	known map[string]pod.Key
 }
 
 // New returns the store; it touches nothing yet.
@@ -83,187 +80,184 @@ func New(o Options) *Store {
 		log:     o.Log,
 		machine: sync.OnceValues(thisMachine),
 		step:    func(string) {},
-		cache:   map[string]cached{},
-		known:   map[string]pod.Key{},
 	}
 }
 
-// ID names a sandbox: the same pod, revision and attempt always give the same 32 hex digits.
-func ID(key pod.Key, uid pod.UID, attempt int) string {
-	sum := sha256.Sum256([]byte(key.Namespace + "\x00" + key.Name + "\x00" + string(uid) + "\x00" + strconv.Itoa(attempt)))
-	return hex.EncodeToString(sum[:16])
-}
-
-// Create pins the pod's namespaces and connects its network. A ready sandbox of the same attempt is
-// returned as it is; what an interrupted call left of it is removed first.
-func (s *Store) Create(ctx context.Context, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error) {
-	id := ID(pod.KeyOf(p), p.UID, attempt)
-	sb, err := s.create(ctx, id, p, attempt, owner)
-	if err != nil {
-		return pod.Sandbox{}, fmt.Errorf("creating sandbox %s of %s: %w", id, pod.KeyOf(p), err)
+// Prepare returns how a sandbox of the pod is to be made, and makes nothing. It fails for a pod that cannot have one.
+func (s *Store) Prepare(p *v1.Pod) (pod.SandboxDetails, error) {
+	d := pod.SandboxDetails{
+		HostNetwork: p.Spec.HostNetwork,
+		HostIPC:     p.Spec.HostIPC,
+		Shm:         sharesMemory(p),
+		Systemd:     s.driver == ocispec.Systemd,
 	}
-	return sb, nil
+	if _, err := pod.KernelName(p, s.cluster); err != nil {
+		return pod.SandboxDetails{}, err
+	}
+	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
+		if _, err := pauseProgram(runtime.GOARCH); err != nil {
+			return pod.SandboxDetails{}, err
+		}
+		d.PauseParent = s.driver.OfPod(p)
+	}
+	return d, nil
 }
 
-func (s *Store) create(ctx context.Context, id string, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error) {
-	if err := ctx.Err(); err != nil {
-		return pod.Sandbox{}, err
+// Create makes the sandbox b of the pod: it pins the namespaces and connects the network. b's ID was never used before,
+// b is saved, and its details are Prepare's. It returns b completed. When it fails, it leaves what it made for Remove.
+func (s *Store) Create(ctx context.Context, p *v1.Pod, b pod.Sandbox) (pod.Sandbox, error) {
+	if err := s.create(ctx, p, &b); err != nil {
+		return pod.Sandbox{}, fmt.Errorf("creating sandbox %s of %s: %w", b.ID, pod.KeyOf(p), err)
+	}
+	return b, nil
+}
+
+func (s *Store) create(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
+	if err := errors.Join(ctx.Err(), checkID(b.ID)); err != nil {
+		return err
 	}
 	now, err := s.machine()
 	if err != nil {
-		return pod.Sandbox{}, err
+		return err
 	}
-	e := entry{
-		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Attempt: attempt, Owner: owner,
-		CreatedAt: time.Now().UTC().Round(0), HostNetwork: p.Spec.HostNetwork,
-		HostIPC: p.Spec.HostIPC, Shm: sharesMemory(p), Systemd: s.driver == ocispec.Systemd, Boot: now.boot,
-	}
-	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
-		e.PauseCgroup = s.driver.OfPod(p) + "/" + pauseName + "-" + id
-	}
-	s.knows(id, e.key())
-	lock, err := s.claim(id, &e, hasUsers(p))
+	lock, err := s.reserve(ctx, b.ID)
 	if err != nil {
-		return pod.Sandbox{}, err
+		return err
 	}
 	defer lock.Unlock()
-	old, complete, err := s.read(id, s.full(id))
+	left, err := names(s.path(b.ID))
 	if err != nil {
-		return pod.Sandbox{}, err
+		return err
 	}
-	if complete && s.full(id).ready(old, now) {
-		return old.sandbox(id, true), nil
+	if len(left) > 0 {
+		return fmt.Errorf("the ID has been used: its directory has %q", left)
 	}
-	if err := s.clear(ctx, id); err != nil {
-		return pod.Sandbox{}, fmt.Errorf("clearing what was left: %w", err)
+	if err := s.build(ctx, p, b); err != nil {
+		return err
 	}
-	if err := s.build(ctx, id, p, &e); err != nil {
-		// Even when ctx has ended: an address that nobody uses must not stay taken.
-		undo := context.WithoutCancel(ctx)
-		return pod.Sandbox{}, errors.Join(err, s.clear(undo, id), s.forget(id))
-	}
-	return e.sandbox(id, true), nil
+	b.Boot, b.Ready, b.Details.Complete = now.boot, true, true
+	return nil
 }
 
-// build makes the pins, the network and the record, in the empty directory of id.
-func (s *Store) build(ctx context.Context, id string, p *v1.Pod, e *entry) error {
+// build makes the pins and the network in the sandbox's empty directory.
+func (s *Store) build(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	hostname, err := pod.KernelName(p, s.cluster)
 	if err != nil {
 		return err
 	}
-	if e.Users != 0 {
-		err = pinWithUsers(s.path(id), e.pins(), hostname, e.Users, s.step)
+	if hasUsers(p) {
+		if b.Details.FirstUser, err = s.allocateUsers(b.ID); err != nil {
+			return err
+		}
+		s.step("first user")
+		err = pinWithUsers(s.path(b.ID), pins(b.Details), hostname, b.Details.FirstUser, s.step)
 	} else {
-		err = pin(s.path(id), e.pins(), hostname, s.step)
+		err = pin(s.path(b.ID), pins(b.Details), hostname, s.step)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.connect(ctx, id, p, e); err != nil {
+	if err := s.connect(ctx, p, b); err != nil {
 		return err
 	}
 	s.step("network")
-	if err := s.tune(id, p, e.Users); err != nil {
+	if err := s.setSysctls(b.ID, p, b.Details.FirstUser); err != nil {
 		return err
 	}
-	if e.Shm {
-		if err := mountShm(s.file(id, shmName), e.Users); err != nil {
+	if b.Details.Shm {
+		if err := mountShm(s.file(b.ID, shmName), b.Details.FirstUser); err != nil {
 			return err
 		}
 		s.step("shared memory")
 	}
-	if e.PauseCgroup != "" {
-		if err := s.startPause(id, e); err != nil {
-			return err
-		}
+	if b.Details.PauseParent != "" {
+		return s.startPause(b)
 	}
-	return s.write(id, *e)
+	return nil
 }
 
 // connect gives the pod its network, for a pod in the host's only what it declares to use of that.
-func (s *Store) connect(ctx context.Context, id string, p *v1.Pod, e *entry) error {
+func (s *Store) connect(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	netns := ""
-	if !e.HostNetwork {
-		netns = s.file(id, pinNet)
+	if !b.Details.HostNetwork {
+		netns = s.file(b.ID, pinNet)
 	} else if s.network == nil {
 		return nil
 	}
-	ips, err := s.network.Setup(ctx, id, netns, p)
+	ips, err := s.network.Setup(ctx, b.ID, netns, p)
 	if err != nil {
 		return err
 	}
+	b.IPs = nil
 	for _, ip := range ips {
-		e.IPs = append(e.IPs, ip.String())
+		b.IPs = append(b.IPs, ip.String())
 	}
 	return nil
 }
 
-// Remove releases all that the sandbox holds. One that is not there, or only in part, is success.
-func (s *Store) Remove(ctx context.Context, id string) error {
-	if !isID(id) {
-		return fmt.Errorf("removing sandbox: %q is not a sandbox's id", id)
+// Remove releases all that the sandbox holds, be it complete, half-made or gone, of this boot or a former one. It
+// tries every step though one fails, and waits for nobody but another Create or Remove of the same sandbox.
+func (s *Store) Remove(ctx context.Context, b pod.Sandbox) error {
+	if err := s.remove(ctx, b); err != nil {
+		return fmt.Errorf("removing sandbox %s: %w", b.ID, err)
 	}
-	for {
-		done, err := s.remove(ctx, id)
-		if err != nil {
-			return fmt.Errorf("removing sandbox %s: %w", id, err)
-		}
-		if done {
-			return nil
-		}
-	}
+	return nil
 }
 
-// remove is one try of Remove; it is not done when another process began to make id meanwhile.
-func (s *Store) remove(ctx context.Context, id string) (done bool, err error) {
-	lock, err := host.LockExisting(s.path(id))
-	if errors.Is(err, os.ErrNotExist) {
-		return s.forgetIntent(id)
+func (s *Store) remove(ctx context.Context, b pod.Sandbox) error {
+	if err := checkID(b.ID); err != nil {
+		return err
 	}
+	lock, err := s.reserve(ctx, b.ID)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer lock.Unlock()
-	if err := s.clear(ctx, id); err != nil {
-		return false, err
-	}
-	return true, s.forget(id)
+	return s.clear(ctx, b)
 }
 
-// clear releases what id holds but for its own name: record first, so that it counts as half-made from
-// now on. The caller holds id's lock.
-func (s *Store) clear(ctx context.Context, id string) error {
-	for _, name := range []string{recordName, recordName + ".tmp"} {
-		if err := removeFile(s.file(id, name)); err != nil {
-			return err
+// clear releases what the sandbox holds, and its directory at last. What may take long is done after all that needs
+// nobody else. The caller holds the sandbox's lock.
+func (s *Store) clear(ctx context.Context, b pod.Sandbox) error {
+	var errs []error
+	done := func(what string, err error) {
+		if errs = append(errs, err); err == nil {
+			s.step(what + " removed")
 		}
 	}
-	s.step("record removed")
-	if err := s.endPause(id); err != nil {
-		return err
+	done("pause process", s.endPause(b))
+	done("shared memory", unmountShm(s.file(b.ID, shmName)))
+	for _, name := range []string{pinIPC, pinUTS, pinUser} {
+		done(name, unpin(s.file(b.ID, name)))
 	}
+	var unreleased error
 	if s.network != nil {
-		if err := s.network.Teardown(ctx, id); err != nil {
-			return err
+		if unreleased = s.network.Teardown(ctx, b.ID); unreleased == nil {
+			s.step("network removed")
 		}
 	}
-	s.step("network removed")
-	if err := unmountShm(s.file(id, shmName)); err != nil {
-		return err
+	done(pinNet, unpin(s.file(b.ID, pinNet))) // the network may need the namespace to release what it has there
+	done("former record", s.removeRecord(b.ID))
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(err, unreleased)
 	}
-	s.step("shared memory removed")
-	for _, name := range append(allPins[:], pinUser) {
-		if err := unpin(s.file(id, name)); err != nil {
-			return err
-		}
-		s.step(name + " removed")
+	return errors.Join(unreleased, s.forget(b.ID))
+}
+
+// path is the sandbox's directory.
+func (s *Store) path(id string) string { return s.dir + "/" + id }
+
+// file is a file of the sandbox. The directory is clean already, and Ready is called often.
+func (s *Store) file(id, name string) string { return s.dir + "/" + id + "/" + name }
+
+// checkID keeps a caller's mistake from becoming a path.
+func checkID(id string) error {
+	if !isID(id) {
+		return fmt.Errorf("%q is not a sandbox's ID", id)
 	}
 	return nil
 }
 
-func (s *Store) path(id string) string { return s.dir + "/" + id }
-
-// isID keeps a caller's mistake from becoming a path.
 func isID(id string) bool {
 	b, err := hex.DecodeString(id)
 	return err == nil && len(b) == 16
@@ -275,4 +269,14 @@ func removeFile(path string) error {
 		return err
 	}
 	return nil
+}
+
+// readLink returns a symbolic link's target, "" for one that is missing. Such links hold what has to be there, with its
+// whole content, at once: that is one call.
+func readLink(path string) (string, error) {
+	target, err := os.Readlink(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return target, err
 }

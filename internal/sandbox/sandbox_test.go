@@ -2,14 +2,14 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +22,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -30,6 +32,8 @@ import (
 type fileNetwork struct {
 	dir  string
 	fail error
+	// teardown is called first by Teardown, if any.
+	teardown func(ctx context.Context, id string) error
 }
 
 func (n fileNetwork) Setup(_ context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
@@ -39,13 +43,23 @@ func (n fileNetwork) Setup(_ context.Context, id, netns string, p *v1.Pod) ([]ne
 	if !pinned(netns) {
 		return nil, fmt.Errorf("%s is not a namespace", netns)
 	}
-	if err := os.WriteFile(filepath.Join(n.dir, id), nil, 0o600); err != nil {
-		return nil, err
-	}
+	n.take(id)
 	return []netip.Addr{netip.MustParseAddr("10.1.2.3")}, n.fail
 }
 
-func (n fileNetwork) Teardown(_ context.Context, id string) error {
+// take gives id an address.
+func (n fileNetwork) take(id string) {
+	if err := os.WriteFile(filepath.Join(n.dir, id), nil, 0o600); err != nil {
+		panic(err)
+	}
+}
+
+func (n fileNetwork) Teardown(ctx context.Context, id string) error {
+	if n.teardown != nil {
+		if err := n.teardown(ctx, id); err != nil {
+			return err
+		}
+	}
 	return removeFile(filepath.Join(n.dir, id))
 }
 
@@ -68,6 +82,38 @@ func newStore(t testing.TB, run string) (*Store, fileNetwork) {
 
 func testPod(name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+}
+
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return hex.EncodeToString(b[:])
+}
+
+// prepare returns a new sandbox of the pod as its checkpoint has it before it is made.
+func prepare(t testing.TB, s *Store, p *v1.Pod) pod.Sandbox {
+	t.Helper()
+	details, err := s.Prepare(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod.Sandbox{ID: newID(), UID: p.UID, Details: details}
+}
+
+func create(t testing.TB, s *Store, p *v1.Pod) pod.Sandbox {
+	t.Helper()
+	made, err := s.Create(t.Context(), p, prepare(t, s, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func remove(t testing.TB, s *Store, b pod.Sandbox) {
+	t.Helper()
+	if err := s.Remove(context.Background(), b); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // bare checks that nothing is left of any sandbox in run.
@@ -97,50 +143,91 @@ func inode(t *testing.T, path string) uint64 {
 	return st.Ino
 }
 
-func TestCreateListRemove(t *testing.T) {
+func TestCreateReadyRemove(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
 	s, n := newStore(t, run)
 	p := testPod("web-" + strings.Repeat("x", 70))
-	made, err := s.Create(t.Context(), p, 2, "serve")
+	b := prepare(t, s, p)
+	if s.Ready(b) {
+		t.Fatal("ready before it was made")
+	}
+	if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("Prepare made something: %v", err)
+	}
+	made, err := s.Create(t.Context(), p, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.ID != ID(pod.KeyOf(p), p.UID, 2) || len(made.ID) != 32 || !made.Ready {
-		t.Fatalf("made %+v", made)
-	}
-	again, err := s.Create(t.Context(), p, 2, "serve")
+	boot, err := host.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(made, again); diff != "" {
-		t.Fatalf("the same attempt made another sandbox: %s", diff)
+	want := b
+	want.Boot, want.Ready, want.IPs, want.Details.Complete = boot, true, []string{"10.1.2.3"}, true
+	if diff := cmp.Diff(want, made); diff != "" {
+		t.Fatal(diff)
+	}
+	if _, err := s.Create(t.Context(), p, b); err == nil {
+		t.Fatal("the same ID was used twice")
 	}
 	other, _ := newStore(t, run) // as another process sees it
-	for _, store := range []*Store{s, s, other} {
-		list, err := store.List()
-		if err != nil {
-			t.Fatal(err)
+	dir := filepath.Join(run, "sandboxes", made.ID)
+	for _, store := range []*Store{s, other} {
+		if !store.Ready(made) {
+			t.Error("not ready")
 		}
-		dir := filepath.Join(run, "sandboxes", made.ID)
-		want := []Record{{
-			Sandbox: made, Key: pod.KeyOf(p), Owner: "serve",
-			Net: dir + "/net", IPC: dir + "/ipc", UTS: dir + "/uts",
-		}}
-		if diff := cmp.Diff(want, list); diff != "" {
-			t.Fatal(diff)
+		wantPaths := Paths{Net: dir + "/net", IPC: dir + "/ipc", UTS: dir + "/uts"}
+		if diff := cmp.Diff(wantPaths, store.Paths(made)); diff != "" {
+			t.Error(diff)
 		}
 	}
-	checkNamespaces(t, filepath.Join(run, "sandboxes", made.ID), pod.Hostname(p))
-	if err := other.Remove(t.Context(), made.ID); err != nil {
-		t.Fatal(err)
-	}
+	checkNamespaces(t, dir, pod.Hostname(p))
+	remove(t, other, made)
 	bare(t, run, n)
-	if err := s.Remove(t.Context(), made.ID); err != nil {
-		t.Fatalf("removing what is gone: %v", err)
+	if s.Ready(made) {
+		t.Error("ready though it was removed")
 	}
-	if list, err := s.List(); err != nil || len(list) != 0 {
-		t.Fatalf("%v, %v", list, err)
+	remove(t, s, made) // what is gone
+	bare(t, run, n)
+}
+
+// TestPrepare: what is decided depends on the pod and on podrun's flags.
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	s := New(Options{Dirs: layout.Dirs{Run: "/r"}, CgroupDriver: ocispec.Systemd, ClusterDomain: "cluster.local"})
+	p := testPod("web")
+	p.Spec.HostUsers, p.Spec.ShareProcessNamespace = new(false), new(true)
+	p.Spec.Containers = make([]v1.Container, 2)
+	got, err := s.Prepare(p)
+	want := pod.SandboxDetails{Shm: true, Systemd: true, PauseParent: ocispec.Systemd.OfPod(p)}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+	b := pod.Sandbox{ID: "x", Details: want}
+	b.Details.FirstUser = 1 << 20
+	wantPaths := Paths{
+		Net: "/r/sandboxes/x/net", IPC: "/r/sandboxes/x/ipc", UTS: "/r/sandboxes/x/uts", PID: "/r/sandboxes/x/pid",
+		Shm: "/r/sandboxes/x/shm", User: "/r/sandboxes/x/user", FirstUser: 1 << 20, CgroupDriver: ocispec.Systemd,
+	}
+	if diff := cmp.Diff(wantPaths, s.Paths(b)); diff != "" {
+		t.Error(diff)
+	}
+	p = testPod("web")
+	p.Spec.HostNetwork, p.Spec.HostIPC, p.Spec.Containers = true, true, make([]v1.Container, 2)
+	got, err = s.Prepare(p)
+	want = pod.SandboxDetails{HostNetwork: true, HostIPC: true, Systemd: true}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+	wantPaths = Paths{Shm: "/dev/shm", CgroupDriver: ocispec.Systemd}
+	if diff := cmp.Diff(wantPaths, s.Paths(pod.Sandbox{ID: "x", Details: got})); diff != "" {
+		t.Error(diff)
+	}
+	p = testPod(strings.Repeat("x", 40))
+	p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("y", 20), new(true)
+	if got, err := s.Prepare(p); err == nil {
+		t.Errorf("%+v for a pod whose name is too long", got)
 	}
 }
 
@@ -181,38 +268,35 @@ func TestHostNetwork(t *testing.T) {
 	s, n := newStore(t, run)
 	p := testPod("web")
 	p.Spec.HostNetwork = true
-	made, err := s.Create(t.Context(), p, 0, "once")
-	if err != nil {
-		t.Fatal(err)
+	made := create(t, s, p)
+	paths := s.Paths(made)
+	if !s.Ready(made) || paths.Net != "" || paths.UTS != "" || !pinned(paths.IPC) || len(made.IPs) != 0 {
+		t.Fatalf("%+v, %+v", made, paths)
 	}
-	list, err := s.List()
-	if err != nil || len(list) != 1 {
-		t.Fatalf("%v, %v", list, err)
-	}
-	r := list[0]
-	if !r.Ready || r.Net != "" || r.UTS != "" || !pinned(r.IPC) || len(r.IPs) != 0 {
-		t.Fatalf("%+v", r)
-	}
-	if err := s.Remove(t.Context(), made.ID); err != nil {
-		t.Fatal(err)
-	}
+	remove(t, s, made)
 	bare(t, run, n)
 }
 
-func TestNetworkFailureLeavesNothing(t *testing.T) {
+// TestCreateFails: what a Create that failed made is not ready, and Remove removes it.
+func TestCreateFails(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
 	s, n := newStore(t, run)
 	n.fail = errors.New("no bridge today")
 	s.network = n
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	if _, err := s.Create(ctx, testPod("web"), 0, ""); !errors.Is(err, n.fail) {
+	p := testPod("web")
+	b := prepare(t, s, p)
+	if _, err := s.Create(t.Context(), p, b); !errors.Is(err, n.fail) {
 		t.Fatalf("error %v", err)
 	}
-	bare(t, run, n)
+	if s.Ready(b) {
+		t.Error("ready")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Create(ctx, testPod("web"), 0, ""); !errors.Is(err, context.Canceled) {
+	remove(t, s, b)
+	bare(t, run, n)
+	if _, err := s.Create(ctx, p, prepare(t, s, p)); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
 	bare(t, run, n)
@@ -222,59 +306,72 @@ func TestNetworkFailureLeavesNothing(t *testing.T) {
 func TestForeignThings(t *testing.T) {
 	needRoot(t)
 	s, n := newStore(t, t.TempDir())
-	p := testPod("web")
-	made, err := s.Create(t.Context(), p, 0, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := create(t, s, testPod("web"))
 	foreign := filepath.Join(s.path(made.ID), "foreign")
 	if err := os.WriteFile(foreign, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), made.ID); err == nil {
+	if err := s.Remove(t.Context(), made); err == nil {
 		t.Fatal("removed a directory with a foreign file in it")
 	}
 	if b, err := os.ReadFile(foreign); err != nil || string(b) != "mine" {
 		t.Fatalf("%q, %v", b, err)
 	}
-	checkHalfMade(t, s, p)
+	if s.Ready(made) {
+		t.Error("ready though its namespaces were removed")
+	}
 	if err := os.Remove(foreign); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), made.ID); err != nil {
-		t.Fatal(err)
-	}
+	remove(t, s, made)
 	bare(t, filepath.Dir(s.dir), n)
 	for _, id := range []string{"", "..", "../x", "abc"} {
-		if err := s.Remove(t.Context(), id); err == nil {
+		if err := s.Remove(t.Context(), pod.Sandbox{ID: id}); err == nil {
 			t.Errorf("removed %q", id)
+		}
+		if _, err := s.Create(t.Context(), testPod("web"), pod.Sandbox{ID: id}); err == nil {
+			t.Errorf("created %q", id)
 		}
 	}
 }
 
-// TestManyAtOnce: two stores, as two processes have them, make and remove the same and other sandboxes
-// at the same time.
+// TestManyAtOnce: two stores, as two processes have them, make and remove sandboxes at the same time, also the same
+// ones, while both sweep.
 func TestManyAtOnce(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
 	a, n := newStore(t, run)
 	b, _ := newStore(t, run)
+	var saved sync.Map // as the checkpoints
+	known := func(id string) bool { _, ok := saved.Load(id); return ok }
 	var wg sync.WaitGroup
 	for i := range 20 {
 		for _, s := range []*Store{a, b} {
 			wg.Go(func() {
 				p := testPod(fmt.Sprintf("web-%d", i))
 				for range 3 {
-					made, err := s.Create(t.Context(), p, 0, "")
-					if err != nil || !made.Ready {
+					sandbox := prepare(t, s, p)
+					saved.Store(sandbox.ID, nil)
+					made, err := s.Create(t.Context(), p, sandbox)
+					if err != nil || !s.Ready(made) {
 						t.Errorf("%+v, %v", made, err)
 					}
-					if _, err := s.List(); err != nil {
+					if err := s.Sweep(t.Context(), known); err != nil {
 						t.Error(err)
 					}
-					if err := s.Remove(t.Context(), made.ID); err != nil {
-						t.Error(err)
+					if !s.Ready(made) {
+						t.Error("a sandbox that is known was swept")
 					}
+					var both sync.WaitGroup
+					for _, s := range []*Store{a, b} {
+						both.Go(func() {
+							if err := s.Remove(t.Context(), made); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					both.Wait()
+					saved.Delete(sandbox.ID)
 				}
 			})
 		}
@@ -287,142 +384,18 @@ func BenchmarkCreateRemove(b *testing.B) {
 	needRoot(b)
 	s, _ := newStore(b, b.TempDir())
 	for b.Loop() {
-		made, err := s.Create(b.Context(), testPod("web"), 0, "")
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := s.Remove(b.Context(), made.ID); err != nil {
-			b.Fatal(err)
-		}
+		remove(b, s, create(b, s, testPod("web")))
 	}
 }
 
-func BenchmarkList50(b *testing.B) {
+func BenchmarkReady(b *testing.B) {
 	needRoot(b)
 	s, _ := newStore(b, b.TempDir())
-	for i := range 50 {
-		made, err := s.Create(b.Context(), testPod(strconv.Itoa(i)), 0, "")
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := s.Remove(context.Background(), made.ID); err != nil {
-				b.Error(err)
-			}
-		})
-	}
+	made := create(b, s, testPod("web"))
+	defer remove(b, s, made)
 	for b.Loop() {
-		list, err := s.List()
-		if err != nil || len(list) != 50 || !list[0].Ready {
-			b.Fatal(len(list), err)
+		if !s.Ready(made) {
+			b.Fatal("not ready")
 		}
 	}
-}
-
-// TestSweep: the directory of the sandboxes is lost, and what the network holds for them is not held for ever.
-func TestSweep(t *testing.T) {
-	needRoot(t)
-	run := t.TempDir()
-	s, n := newStore(t, run)
-	kept := &v1.Pod{}
-	kept.Namespace, kept.Name, kept.UID = "default", "kept", "u1"
-	sb, err := s.Create(t.Context(), kept, 0, "serve")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := ID(pod.Key{Namespace: "default", Name: "lost"}, "u2", 0)
-	if err := os.WriteFile(filepath.Join(n.dir, lost), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if held, err := n.Holders(); err != nil || len(held) != 1 || held[0] != sb.ID {
-		t.Errorf("held %v, %v", held, err)
-	}
-	if err := s.Remove(t.Context(), sb.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(n.dir, lost), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if held, err := n.Holders(); err != nil || len(held) != 0 {
-		t.Errorf("held %v, %v", held, err)
-	}
-	if _, err := os.Lstat(s.dir); !os.IsNotExist(err) {
-		t.Errorf("the directory of the sandboxes: %v", err)
-	}
-}
-
-// TestOf: one pod's sandboxes are found without a look at all others, those of another process after a list.
-func TestOf(t *testing.T) {
-	needRoot(t)
-	run := t.TempDir()
-	s, n := newStore(t, run)
-	other, _ := newStore(t, run)
-	web, db := testPod("web"), testPod("db")
-	of := func(s *Store, p *v1.Pod, want ...pod.Sandbox) {
-		t.Helper()
-		records, err := s.Of(pod.KeyOf(p))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, r := range records {
-			got = append(got, r.ID)
-		}
-		var ids []string
-		for _, sb := range want {
-			ids = append(ids, sb.ID)
-		}
-		slices.Sort(got)
-		slices.Sort(ids)
-		if !slices.Equal(got, ids) {
-			t.Errorf("of %s: %v, want %v", p.Name, got, ids)
-		}
-	}
-	create := func(s *Store, p *v1.Pod, attempt int) pod.Sandbox {
-		t.Helper()
-		sb, err := s.Create(t.Context(), p, attempt, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sb
-	}
-	list := func() {
-		t.Helper()
-		if _, err := s.List(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := create(other, web, 0)
-	of(s, web, first) // nothing has been listed yet
-	list()
-	of(s, web, first)
-	of(s, db)
-	second, third := create(s, web, 1), create(other, db, 0)
-	of(s, web, first, second)
-	of(s, db, third) // another podrun made it since the list
-	list()
-	of(s, db, third)
-	// Gone by whatever hand, and back.
-	for _, sb := range []pod.Sandbox{second, third} {
-		if err := other.Remove(t.Context(), sb.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
-	of(s, web, first)
-	of(s, db)
-	second = create(s, web, 1)
-	of(s, web, first, second)
-	for _, sb := range []pod.Sandbox{first, second} {
-		if err := s.Remove(t.Context(), sb.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
-	of(s, web)
-	bare(t, run, n)
 }

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/ocispec"
 )
 
@@ -44,30 +46,48 @@ func chooseUsers(id string, taken map[uint32]bool) (uint32, error) {
 	return 0, errors.New("no users are left for a pod with hostUsers: false")
 }
 
-// ownUsers settles which users the sandbox id has: those that its intent says, if it was announced before.
-// The caller holds the lock of the directory of all sandboxes.
-func (s *Store) ownUsers(id string) (uint32, error) {
-	d, err := os.Open(s.dir)
+// firstUserName is the file that says which users a sandbox has been given, for the other podruns.
+const firstUserName = "first-user"
+
+// allocateUsers gives the sandbox id users that no other sandbox of the run directory has.
+func (s *Store) allocateUsers(id string) (uint32, error) {
+	all, err := host.LockExisting(s.dir)
 	if err != nil {
 		return 0, err
 	}
-	defer d.Close()
-	all, err := ids(d)
+	defer all.Unlock()
+	taken, err := s.takenUsers()
 	if err != nil {
 		return 0, err
+	}
+	users, err := chooseUsers(id, taken)
+	if err != nil {
+		return 0, err
+	}
+	return users, os.Symlink(strconv.FormatUint(uint64(users), 10), s.file(id, firstUserName))
+}
+
+// takenUsers are the first users of all sandboxes, those of the former version too. What is no such file, or cannot be
+// read, keeps no users.
+func (s *Store) takenUsers() (map[uint32]bool, error) {
+	found, err := names(s.dir)
+	if err != nil {
+		return nil, err
 	}
 	taken := map[uint32]bool{}
-	for _, other := range all {
-		e, err := s.readIntent(other)
-		if err != nil {
-			return 0, err
+	for _, name := range found {
+		if id, isIntent := strings.CutSuffix(name, intentSuffix); isIntent {
+			if e, err := s.readIntent(id); err == nil && e != nil {
+				taken[e.Users] = true
+			}
+			continue
 		}
-		if other == id && e.Users != 0 {
-			return e.Users, nil
+		text, _ := os.Readlink(s.file(name, firstUserName))
+		if users, err := strconv.ParseUint(text, 10, 32); err == nil {
+			taken[uint32(users)] = true
 		}
-		taken[e.Users] = true
 	}
-	return chooseUsers(id, taken)
+	return taken, nil
 }
 
 // pinWithUsers is pin for a pod with users of its own, of which the first is the machine's user of that

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-
-	"podrun.io/podrun/internal/pod"
 )
 
 func TestChooseUsers(t *testing.T) {
@@ -35,58 +33,47 @@ func TestChooseUsers(t *testing.T) {
 	}
 }
 
-// A pod with users of its own: its namespaces are theirs, no two pods' are the same, and a sandbox that is made
-// again has the ones that it had.
+// A pod with users of its own: its namespaces are theirs, and no two pods' are the same.
 func TestOwnUsers(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
 	s, n := newStore(t, run)
-	own := func(name string) *v1.Pod {
-		p := testPod(name)
-		p.Spec.HostUsers, p.Spec.Containers = new(false), make([]v1.Container, 2)
-		return p
+	p := testPod("own")
+	p.Spec.HostUsers, p.Spec.Containers = new(false), make([]v1.Container, 2)
+	b := prepare(t, s, p)
+	if b.Details.FirstUser != 0 {
+		t.Errorf("users before it is made: %+v", b.Details)
 	}
-	var first []uint32
-	for _, name := range []string{"a", "b"} {
-		made, err := s.Create(t.Context(), own(name), 0, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		records, err := s.Of(pod.KeyOf(own(name)))
-		if err != nil || len(records) != 1 || !records[0].Ready || records[0].FirstUser == 0 {
-			t.Fatalf("%+v, %v", records, err)
-		}
-		r := records[0]
-		first = append(first, r.FirstUser)
-		if r.User != filepath.Join(s.path(made.ID), "user") || !pinned(r.User) {
-			t.Errorf("the users' namespace is not pinned: %+v", r)
-		}
-		info, err := os.Stat(r.Shm)
-		if err != nil || info.Sys().(*syscall.Stat_t).Uid != r.FirstUser {
-			t.Errorf("the shared memory is not the pod's: %v, %v", info, err)
-		}
-		// The record is lost, as by a kill: the intent still says which they are.
-		if err := os.Remove(filepath.Join(s.path(made.ID), recordName)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Create(t.Context(), own(name), 0, ""); err != nil {
-			t.Fatal(err)
-		}
-		if again, err := s.Of(pod.KeyOf(own(name))); err != nil || again[0].FirstUser != r.FirstUser {
-			t.Errorf("%+v, %v, and had %d", again, err, r.FirstUser)
-		}
-	}
-	if first[0] == first[1] {
-		t.Errorf("both have %d", first[0])
-	}
-	list, err := s.List()
+	first, err := s.Create(t.Context(), p, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range list {
-		if err := s.Remove(t.Context(), r.ID); err != nil {
-			t.Fatal(err)
-		}
+	paths := s.Paths(first)
+	if !s.Ready(first) || paths.FirstUser == 0 || paths.FirstUser != first.Details.FirstUser {
+		t.Fatalf("%+v, %+v", first, paths)
 	}
+	if paths.User != filepath.Join(s.path(first.ID), "user") || !pinned(paths.User) {
+		t.Errorf("the users' namespace is not pinned: %+v", paths)
+	}
+	info, err := os.Stat(paths.Shm)
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != paths.FirstUser {
+		t.Errorf("the shared memory is not the pod's: %v, %v", info, err)
+	}
+	// Another podrun's sandbox whose ID begins alike would have the same ones.
+	other, _ := newStore(t, run)
+	b = prepare(t, other, p)
+	b.ID = first.ID[:8] + b.ID[8:]
+	second, err := other.Create(t.Context(), p, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Details.FirstUser == first.Details.FirstUser {
+		t.Errorf("both have %d", first.Details.FirstUser)
+	}
+	remove(t, s, first)
+	if taken, err := s.takenUsers(); err != nil || len(taken) != 1 || !taken[second.Details.FirstUser] {
+		t.Errorf("taken %v, %v", taken, err)
+	}
+	remove(t, s, second)
 	bare(t, run, n)
 }

@@ -13,8 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// conditions are the five that Kubernetes shows of every pod. Their times come from what was seen, so that they are
-// the same after podrun itself was restarted.
+// conditions are the five that Kubernetes shows of every pod.
 func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 	p := in.Pod
 	var seen time.Time
@@ -22,20 +21,44 @@ func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 		seen = s.StartTime.Time
 	}
 	sandbox := len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready
-	sandboxAt := seen
-	if len(mine.Sandboxes) > 0 {
+	sandboxAt := lastChange(s, seen)
+	if sandbox {
 		sandboxAt = mine.Sandboxes[0].CreatedAt
 	}
 	done := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
 	ready, reason, message := readiness(p, s, done)
 	changed := lastFound(in.Probed, mine, lastChange(s, seen))
-	return []v1.PodCondition{
+	all := []v1.PodCondition{
 		condition(v1.PodReadyToStartContainers, sandbox, sandboxAt, "", ""),
 		initialization(p, s, seen),
 		condition(v1.PodReady, ready, changed, reason, message),
 		condition(v1.ContainersReady, ready, changed, reason, message),
 		condition(v1.PodScheduled, true, seen, "", ""),
 	}
+	for i := range all {
+		all[i].LastTransitionTime = transition(in, all[i])
+	}
+	return all
+}
+
+// transition is when c's status came to be what it is: as shown before, or now if something else was shown, as the
+// kubelet's status manager has it. Of what was not shown before, c has what the facts tell; they tell too much to be
+// asked always: a container that dies and starts again is a fact, and need not change the status.
+func transition(in Input, c v1.PodCondition) metav1.Time {
+	now := metav1.Time{Time: in.Now.Truncate(time.Second)}
+	for _, before := range in.Before {
+		switch {
+		case before.Type != c.Type:
+		case before.Status == c.Status:
+			return before.LastTransitionTime
+		default:
+			return now
+		}
+	}
+	if c.LastTransitionTime.IsZero() {
+		return now
+	}
+	return c.LastTransitionTime
 }
 
 // passing are the conditions that only some pods have, for a while.
@@ -43,11 +66,7 @@ func passing(in Input, phase v1.PodPhase) []v1.PodCondition {
 	var all []v1.PodCondition
 	add := func(kind v1.PodConditionType, is bool, w plan.Waiting) {
 		c := condition(kind, is, in.Now, w.Reason, w.Message)
-		for _, before := range in.Before {
-			if before.Type == c.Type && before.Status == c.Status && before.Reason == c.Reason {
-				c.LastTransitionTime = before.LastTransitionTime
-			}
-		}
+		c.LastTransitionTime = transition(in, c)
 		all = append(all, c)
 	}
 	if plan.RestartsAllEver(in.Pod) {
@@ -125,6 +144,32 @@ func readiness(p *v1.Pod, s v1.PodStatus, done bool) (ready bool, reason, messag
 		return true, "", ""
 	}
 	return false, "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
+}
+
+// SetReady has the status of a pod that is being ended show which of its instances are ready, by their IDs; of one that
+// ready does not tell, and of what had ended before, it stays as it is.
+func SetReady(p *v1.Pod, ready map[string]bool, now time.Time) {
+	changed := false
+	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range all {
+			_, id, _ := strings.Cut(all[i].ContainerID, "://")
+			if is, known := ready[id]; known && all[i].State.Running != nil && all[i].Ready != is {
+				all[i].Ready, changed = is, true
+			}
+		}
+	}
+	if !changed {
+		return
+	}
+	in := Input{Before: slices.Clone(p.Status.Conditions), Now: now}
+	is, reason, message := readiness(p, p.Status, p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed)
+	for i, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady || c.Type == v1.ContainersReady {
+			c = condition(c.Type, is, now, reason, message)
+			c.LastTransitionTime = transition(in, c)
+			p.Status.Conditions[i] = c
+		}
+	}
 }
 
 // lastFound is when hooks or probes changed something last.

@@ -28,11 +28,13 @@ type Files struct {
 	dirs layout.Dirs
 	mu   sync.Mutex
 	last map[pod.Key][]byte
+	// others are pods that another process runs, whose status files are that one's.
+	others map[pod.Key][]byte
 }
 
 // NewFiles keeps the status files of dirs.
 func NewFiles(dirs layout.Dirs) *Files {
-	return &Files{dirs: dirs, last: map[pod.Key][]byte{}}
+	return &Files{dirs: dirs, last: map[pod.Key][]byte{}, others: map[pod.Key][]byte{}}
 }
 
 // Publish replaces p's file if it would change.
@@ -45,25 +47,22 @@ func (f *Files) Publish(p *v1.Pod, _ bool) error {
 }
 
 // Leaving marks a pod as the API server marks one that is deleted: by the time at which its grace period is
-// over. A pod of which nothing was published, by an earlier podrun either, stays unknown.
-func (f *Files) Leaving(key pod.Key, now time.Time) error {
+// over, and shows which of its instances are ready still, as SetReady does. A pod of which nothing was published stays
+// unknown.
+func (f *Files) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data := f.last[key]
 	if data == nil {
-		var err error
-		if data, err = os.ReadFile(f.dirs.Status(key)); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("reading status of %s: %w", key, err)
-		}
+		return nil
 	}
 	var p v1.Pod
 	if err := json.Unmarshal(data, &p); err != nil {
 		return fmt.Errorf("decoding status of %s: %w", key, err)
 	}
+	SetReady(&p, ready, now)
 	if p.DeletionTimestamp != nil {
-		return nil // as an earlier podrun found
+		return f.write(&p)
 	}
 	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
 	if given := p.Spec.TerminationGracePeriodSeconds; given != nil {
@@ -94,6 +93,42 @@ func (f *Files) write(p *v1.Pod) error {
 	return nil
 }
 
+// ReasonOwnedByOther is the reason of a pod that another process runs.
+const ReasonOwnedByOther = "OwnedByOther"
+
+// NotOwned shows that another process runs the pod whose manifest is p; holder "": none does. The pod's status file
+// is that process's to write.
+func (f *Files) NotOwned(key pod.Key, p *v1.Pod, holder string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if holder == "" {
+		delete(f.others, key)
+		if err := os.Remove(f.dirs.NotOwned(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing the note that another process has %s: %w", key, err)
+		}
+		return nil
+	}
+	out := p.DeepCopy()
+	out.APIVersion, out.Kind = "v1", "Pod"
+	out.Status = v1.PodStatus{Phase: v1.PodPending, Reason: ReasonOwnedByOther, Message: holder}
+	data, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("encoding status of %s: %w", key, err)
+	}
+	if bytes.Equal(f.others[key], data) {
+		return nil
+	}
+	if err := os.MkdirAll(f.dirs.Statuses(), 0o755); err != nil {
+		return fmt.Errorf("writing status of %s: %w", key, err)
+	}
+	if err := host.WriteFile(f.dirs.NotOwned(key), data, 0o600); err != nil {
+		return fmt.Errorf("writing status of %s: %w", key, err)
+	}
+	delete(f.last, key) // the other process writes it now
+	f.others[key] = data
+	return nil
+}
+
 // Gone removes the file of a pod of which nothing is left.
 func (f *Files) Gone(key pod.Key) error {
 	f.mu.Lock()
@@ -108,7 +143,8 @@ func (f *Files) Gone(key pod.Key) error {
 // Pods returns what has been published of the pods that are not gone, in order of namespace and name.
 func (f *Files) Pods() ([]v1.Pod, error) {
 	f.mu.Lock()
-	last := maps.Clone(f.last) // the contents are never changed
+	last := maps.Clone(f.others) // the contents are never changed
+	maps.Copy(last, f.last)
 	f.mu.Unlock()
 	pods := make([]v1.Pod, 0, len(last))
 	for key, data := range last {
@@ -141,12 +177,18 @@ func Keys(dirs layout.Dirs) ([]pod.Key, error) {
 	return keys, nil
 }
 
-// Sweep removes what writers that were killed have left half written.
+// Sweep removes what writers that were killed have left half written, and what a former serve had to say of pods
+// that others had.
 func Sweep(dirs layout.Dirs) error {
 	left, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*.tmp"))
 	if err != nil {
 		return err
 	}
+	notes, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*"+layout.SuffixNotOwned))
+	if err != nil {
+		return err
+	}
+	left = append(left, notes...)
 	for _, path := range left {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing half a status: %w", err)

@@ -23,7 +23,7 @@ func TestLeaving(t *testing.T) {
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	leave := func(f *Files, at time.Time) {
 		t.Helper()
-		if err := f.Leaving(key, at); err != nil {
+		if err := f.Leaving(key, at, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -55,7 +55,13 @@ func TestLeaving(t *testing.T) {
 	if pods, err := f.Pods(); err != nil || len(pods) != 1 || pods[0].DeletionTimestamp != nil {
 		t.Errorf("%+v, %v", pods, err)
 	}
+	// What an earlier podrun wrote is not read: a pod is published before it leaves.
 	later := NewFiles(dirs)
+	leave(later, asked.Add(time.Hour))
+	if pods, err := later.Pods(); err != nil || len(pods) > 0 {
+		t.Errorf("%+v, %v", pods, err)
+	}
+	publish(later)
 	leave(later, asked.Add(time.Hour))
 	want(later, asked.Add(time.Hour+5*time.Second))
 }

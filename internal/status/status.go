@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ type Input struct {
 	Probed map[string]pod.Probed
 	// HostIP is the node's address, empty when not known.
 	HostIP string
-	// Before are the conditions that were shown last. From them are the times that nothing seen tells.
+	// Before are the conditions that were shown last of this revision; nil: none were. From them come the times at
+	// which conditions that still are became so.
 	Before []v1.PodCondition
 	Now    time.Time
 }
@@ -100,6 +102,9 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 		return s
 	}
 	s.RestartCount = int32(last.Attempt)
+	if last.State == pod.Created && last.Attempt > 0 {
+		s.RestartCount-- // it has not been restarted yet, and may not be
+	}
 	s.ImageID = last.ImageID
 	s.ContainerID = containerID(last)
 	if last.StopSignal != "" {
@@ -111,7 +116,7 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 		s.Resources = new(pod.RunsWith(c, last.Resources))
 	}
 	started := running && in.Probed[last.ID].IsStarted(c)
-	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c)
+	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c) && !in.Plan.Again // then it is of the run before
 	switch {
 	case running:
 		s.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}
@@ -138,7 +143,7 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 // removed stands for the end of an instance that somebody else removed; code and reason are the kubelet's
 // for one that it cannot find.
 func removed(c pod.Container) *v1.ContainerStateTerminated {
-	c.ExitCode, c.Reason, c.Message = 137, "ContainerStatusUnknown", "The container was removed by somebody else than podrun."
+	c.ExitCode, c.Reason, c.Message = 137, pod.ReasonLost, "The container was removed by somebody else than podrun."
 	return terminated(c)
 }
 
@@ -157,18 +162,10 @@ func ended(o pod.Observed, uid pod.UID, name string, attempt int) (pod.Container
 func containerID(c pod.Container) string { return "containerd://" + c.ID }
 
 func terminated(c pod.Container) *v1.ContainerStateTerminated {
-	t := &v1.ContainerStateTerminated{
-		ExitCode: int32(c.ExitCode), Reason: c.Reason, Message: c.Message,
+	return &v1.ContainerStateTerminated{
+		ExitCode: int32(c.ExitCode), Reason: cmp.Or(c.Reason, pod.ExitReason(c.ExitCode, false)), Message: c.Message,
 		StartedAt: seconds(c.StartedAt), FinishedAt: seconds(c.FinishedAt), ContainerID: containerID(c),
 	}
-	switch {
-	case t.Reason != "":
-	case c.ExitCode == 0:
-		t.Reason = "Completed"
-	default:
-		t.Reason = "Error"
-	}
-	return t
 }
 
 // seconds drops what Kubernetes' JSON cannot hold, so that a status read back equals the one written.

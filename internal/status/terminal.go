@@ -2,6 +2,8 @@ package status
 
 import (
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // settleTerminal gives containers that never started, in a pod that has come to its end, the state that the
@@ -23,7 +25,7 @@ func terminate(all []v1.ContainerStatus) {
 	for i := range all {
 		if all[i].State.Terminated == nil && all[i].State.Running == nil {
 			all[i].State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container never started, and the pod has ended.",
+				ExitCode: 137, Reason: pod.ReasonLost, Message: "The container never started, and the pod has ended.",
 			}}
 		}
 	}

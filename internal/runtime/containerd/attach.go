@@ -5,37 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
-	"github.com/containerd/containerd/v2/core/containers"
-	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/stdin"
 )
 
-// Values of labelStdin: an input that nothing ends, and one that ends when who was attached has gone.
-const (
-	stdinOpen = "open"
-	stdinOnce = "once"
-)
+// onceSuffix is at the end of the pipe's name of a standard input that ends when who was attached has gone; nothing ends
+// any other.
+const onceSuffix = ".once"
 
 // stdinTime is how long the shim may take to open an instance's standard input, which it does beside the start.
 const stdinTime = 500 * time.Millisecond
 
-// stdinKind is the value of labelStdin. The end of a terminal's input would hang the terminal up, so there is
-// none, as the CRI has it.
-func stdinKind(c *v1.Container) string {
+// stdinOf is the pipe of the container's standard input, "" if it has none. The end of a terminal's input would hang the
+// terminal up, so there is none, as the CRI has it.
+func (r *Runtime) stdinOf(s runtime.Start) string {
+	path := r.Dirs.Stdin(s.Pod.UID, s.Container.Name, s.Attempt)
 	switch {
-	case !c.Stdin:
+	case !s.Container.Stdin:
 		return ""
-	case c.StdinOnce && !c.TTY:
-		return stdinOnce
+	case s.Container.StdinOnce && !s.Container.TTY:
+		return path + onceSuffix
 	default:
-		return stdinOpen
+		return path
 	}
 }
 
@@ -55,21 +54,19 @@ func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, err
 	if !there || t == nil || t.Status == task.Status_STOPPED {
 		return nil, fmt.Errorf("standard input of %s: %w", id, runtime.ErrNotFound)
 	}
-	kind := c.Labels[labelStdin]
-	if kind == "" {
+	if t.Stdin == "" {
 		return nil, fmt.Errorf("container %s: %w", id, runtime.ErrNoStdin)
 	}
-	l := record(c)
 	waiting, cancel := context.WithTimeout(ctx, stdinTime)
 	defer cancel()
-	w, err := stdin.Open(waiting, r.Dirs.Stdin(l.UID, l.Name, l.Attempt))
+	w, err := stdin.Open(waiting, t.Stdin)
 	if errors.Is(err, stdin.ErrClosed) {
 		return nil, fmt.Errorf("container %s: %w: it has been closed", id, runtime.ErrNoStdin)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if kind == stdinOnce {
+	if strings.HasSuffix(t.Stdin, onceSuffix) || c.Labels[legacyStdin] == legacyStdinOnce {
 		if err := r.closeStdin(ctx, id); err != nil {
 			w.Close()
 			return nil, err
@@ -87,17 +84,16 @@ func (r *Runtime) closeStdin(ctx context.Context, id string) error {
 	return daemon.Mapped("closing the standard input of "+id, err)
 }
 
-// dropStdin removes the pipe of an instance that has ended. A shim would keep its own ends of a terminal's
-// until it ends itself, which is with the pod.
-func (r *Runtime) dropStdin(ctx context.Context, c containers.Container) error {
-	if c.Labels[labelStdin] == "" {
-		return nil
+// dropStdin removes the pipe of an instance that has ended, or never ran. A shim would keep its own ends of a
+// terminal's until it ends itself, which is with the pod.
+func (r *Runtime) dropStdin(ctx context.Context, c pod.Container, t *task.Process) error {
+	if t != nil && t.Stdin != "" {
+		if err := r.closeStdin(ctx, c.ID); err != nil {
+			r.Log.Debug("an ended container's standard input was not closed", "container", c.ID, "why", err)
+		}
 	}
-	if err := r.closeStdin(ctx, c.ID); err != nil {
-		r.Log.Debug("an ended container's standard input was not closed", "container", c.ID, "why", err)
-	}
-	l := record(c)
-	return stdin.Remove(r.Dirs.Stdin(l.UID, l.Name, l.Attempt))
+	path := r.Dirs.Stdin(c.UID, c.Name, c.Attempt)
+	return errors.Join(stdin.Remove(path), stdin.Remove(path+onceSuffix))
 }
 
 // ResizeTerminal implements runtime.Attacher.

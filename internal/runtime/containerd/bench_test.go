@@ -165,7 +165,7 @@ func benchFloor(b *testing.B, d daemontest.Daemon) {
 	}
 }
 
-func benchPod(b *testing.B, r *containerd.Runtime, name string) (*v1.Pod, runtime.Start) {
+func benchPod(b *testing.B, r *Runtime, name string) (*v1.Pod, runtime.Start) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: pod.UID(name + rand.Text())}}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: imageRef, Command: []string{"sleep", "1000"}}}
 	if err := r.SavePod(p, "serve"); err != nil {
@@ -185,7 +185,7 @@ func benchPod(b *testing.B, r *containerd.Runtime, name string) (*v1.Pod, runtim
 	return p, runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: o.Sandboxes[0], Image: image}
 }
 
-func benchClear(b *testing.B, r *containerd.Runtime, p *v1.Pod) {
+func benchClear(b *testing.B, r *Runtime, p *v1.Pod) {
 	o, err := r.Inspect(b.Context(), pod.KeyOf(p))
 	if err != nil {
 		b.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,11 +35,18 @@ func cgroupOf(c containers.Container) string { return ocispec.CgroupDir(cgroupsP
 
 // cgroupsPathOf is what the container's spec says of its cgroup.
 func cgroupsPathOf(c containers.Container) string {
-	var spec specs.Spec
-	if c.Spec == nil || json.Unmarshal(c.Spec.GetValue(), &spec) != nil || spec.Linux == nil {
-		return ""
+	if spec := specOf(c); spec.Linux != nil {
+		return spec.Linux.CgroupsPath
 	}
-	return spec.Linux.CgroupsPath
+	return ""
+}
+
+// specOf is the container's spec, an empty one if its record has none.
+func specOf(c containers.Container) (spec specs.Spec) {
+	if c.Spec == nil || json.Unmarshal(c.Spec.GetValue(), &spec) != nil {
+		return specs.Spec{}
+	}
+	return spec
 }
 
 // filesIn reads files of a cgroup, those that are there.
@@ -87,9 +93,13 @@ func oomKills(text string) bool {
 }
 
 // limitPod makes the cgroup of a pod that asks for something, above its containers'.
-func (r *Runtime) limitPod(p *v1.Pod) error {
+func (r *Runtime) limitPod(p *v1.Pod, driver ocispec.Driver) error {
 	if !r.classed.Load() {
-		if err := r.cgroups.Set(r.CgroupDriver.Class(v1.PodQOSBestEffort), ocispec.ClassResources()); err != nil {
+		if r.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
+			r.Log.Info("without CAP_SYS_RESOURCE no container gets a lower oom_score_adj than podrun's own",
+				"lowest", r.limits.lowestOOMScoreAdj)
+		}
+		if err := r.cgroups.Set(driver.Class(v1.PodQOSBestEffort), ocispec.ClassResources()); err != nil {
 			r.Log.Warn("best-effort pods get as much CPU time as others", "why", err)
 		}
 		r.classed.Store(true)
@@ -98,7 +108,7 @@ func (r *Runtime) limitPod(p *v1.Pod) error {
 	if resources == nil {
 		return nil
 	}
-	return r.setPod(p, r.CgroupDriver, resources)
+	return r.setPod(p, driver, resources)
 }
 
 // setPod gives the pod's own cgroup these resources.
@@ -132,10 +142,12 @@ type limits struct {
 	pageSizes         []int64
 }
 
+// lowestOOMScoreAdj is the kernel's lowest.
+const lowestOOMScoreAdj = -1000
+
 // machineLimits looks at the machine; what cannot be told is taken as not there.
-func machineLimits(cgroups *cgroup.Tree, owner string, log *slog.Logger) limits {
-	const lowest = -1000
-	out := limits{lowestOOMScoreAdj: lowest, swap: swapLimits(), pageSizes: knownPageSizes(cgroups)}
+func machineLimits(cgroups *cgroup.Tree) limits {
+	out := limits{lowestOOMScoreAdj: lowestOOMScoreAdj, swap: swapLimits(), pageSizes: knownPageSizes(cgroups)}
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) == nil {
 		out.memory = int64(info.Totalram) * int64(info.Unit)
@@ -150,9 +162,6 @@ func machineLimits(cgroups *cgroup.Tree, owner string, log *slog.Logger) limits 
 	}
 	if own, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 		out.lowestOOMScoreAdj = own
-		if owner != "" { // commands that start nothing need not say it
-			log.Info("without CAP_SYS_RESOURCE no container gets a lower oom_score_adj than podrun's own", "lowest", own)
-		}
 	}
 	return out
 }

@@ -10,14 +10,13 @@ import (
 
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/runtimetest"
 	"podrun.io/podrun/internal/sandbox"
 )
 
 // exitWith tells the suite's Script to end.
-func exitWith(r *containerd.Runtime) func(t *testing.T, id string, code int) {
+func exitWith(r *Runtime) func(t *testing.T, id string, code int) {
 	return func(t *testing.T, id string, code int) {
 		t.Helper()
 		line := fmt.Sprintf("echo %d > /exit.new && mv /exit.new /exit", code)

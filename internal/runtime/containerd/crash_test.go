@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/containers"
 
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/pod"
@@ -60,54 +59,24 @@ func TestReboot(t *testing.T) {
 	c := r.run(t)
 	ctx, raw := d.Client(t)
 	endTask(t, ctx, raw, c.ID)
-	if err := os.RemoveAll(r.Dirs.StartedOf(r.start.Pod.UID)); err != nil {
+	next, err := composeIn("another", options(t, d))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Created {
-		t.Errorf("no mark, same boot: %+v", c)
+	defer next.Close()
+	o, err := next.Inspect(t.Context(), r.key)
+	if err != nil || len(o.Sandboxes) != 1 || o.Sandboxes[0].Ready || len(o.Containers) != 1 {
+		t.Fatalf("%+v, %v", o, err)
 	}
-	other := containers.Container{ID: c.ID, Labels: map[string]string{"podrun.io/boot": "another"}}
-	if _, err := raw.ContainerService().Update(ctx, other, "labels.podrun.io/boot"); err != nil {
+	if lost := o.Containers[0]; lost.State != pod.Exited || lost.ExitCode != 255 || lost.Boot != c.Boot {
+		t.Errorf("%+v", lost)
+	}
+	if err := next.ReapContainer(t.Context(), c.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Exited || c.ExitCode != 255 || c.Boot != "another" {
-		t.Errorf("another boot: %+v", c)
+	if reaped := find(t, r.Runtime, r.key, "main", 0); !reaped.Reaped || reaped.ExitCode != 255 {
+		t.Errorf("%+v", reaped)
 	}
-}
-
-// TestCutOffStart: the record of a start that never got to run makes way for another, which hides it and
-// takes it along when it goes.
-func TestCutOffStart(t *testing.T) {
-	d := daemontest.Embedded(t)
-	r := newRig(t, d, "sleep 1000")
-	ctx, raw := d.Client(t)
-	ids := map[string]bool{}
-	for range 3 {
-		r.start.Attempt = 0
-		c := r.run(t)
-		if c.State != pod.Running || ids[c.ID] {
-			t.Fatalf("%+v after %v", c, ids)
-		}
-		ids[c.ID] = true
-		if o, err := r.Inspect(t.Context(), r.key); err != nil || len(o.Containers) != 1 {
-			t.Errorf("%+v, %v", o.Containers, err)
-		}
-		if len(ids) == 3 {
-			break
-		}
-		// As if it had been cut off before the mark.
-		endTask(t, ctx, raw, c.ID)
-		if err := os.Remove(r.Dirs.Started(r.start.Pod.UID, c.ID)); err != nil {
-			t.Fatal(err)
-		}
-		if c := find(t, r.Runtime, r.key, "main", 0); c.State != pod.Created {
-			t.Errorf("%+v", c)
-		}
-	}
-	if all, err := raw.ContainerService().List(ctx); err != nil || len(all) != 3 {
-		t.Errorf("%d records, %v", len(all), err)
-	}
-	clear(t, r.Runtime) // the rig sees that all three are gone
 }
 
 // endTask kills and removes the task behind podrun's back.
@@ -131,27 +100,27 @@ func endTask(t *testing.T, ctx context.Context, c *client.Client, id string) {
 func TestPodrunKilled(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
-	for attempt := range 12 {
+	for attempt := range 6 {
 		r.start.Attempt = attempt
 		first := dialOnly(t, d)
 		done := make(chan error, 1)
 		go func() { done <- first.StartContainer(context.Background(), r.start) }()
-		time.Sleep(time.Duration(attempt*6) * time.Millisecond) // where to cut, not what to wait for
+		time.Sleep(time.Duration(attempt*12) * time.Millisecond) // where to cut, not what to wait for
 		first.Close()
 		<-done
 		if err := r.StartContainer(t.Context(), r.start); err != nil {
-			t.Fatalf("cut after %d ms: %v", attempt*6, err)
+			t.Fatalf("cut after %d ms: %v", attempt*12, err)
 		}
 		if c := find(t, r.Runtime, r.key, "main", attempt); c.State != pod.Running {
-			t.Errorf("cut after %d ms: %+v", attempt*6, c)
+			t.Errorf("cut after %d ms: %+v", attempt*12, c)
 		}
 	}
 }
 
 // dialOnly makes a Runtime that clears nothing up.
-func dialOnly(t testing.TB, d daemontest.Daemon) *containerd.Runtime {
+func dialOnly(t testing.TB, d daemontest.Daemon) *Runtime {
 	t.Helper()
-	r, err := containerd.New(context.Background(), options(t, d))
+	r, err := compose(t, options(t, d))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,47 +333,5 @@ func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 	clear(t, r.Runtime)
 	if n := records(); n != 0 {
 		t.Errorf("%d records are left", n)
-	}
-}
-
-// TestNotesOutlivePodrun: what was noted down of an instance is read by the next podrun, but for a note that was
-// cut off.
-func TestNotesOutlivePodrun(t *testing.T) {
-	d := daemontest.Embedded(t)
-	r := newRig(t, d, "sleep 1000")
-	c := r.run(t)
-	uid := r.start.Pod.UID
-	notes := func() pod.Notes {
-		t.Helper()
-		next := dialOnly(t, d)
-		defer next.Close()
-		return find(t, next, r.key, "main", 0).Notes
-	}
-	if n := notes(); n != (pod.Notes{}) {
-		t.Errorf("%+v", n)
-	}
-	asked := time.Now().UTC().Round(0)
-	if err := r.Note(uid, c.ID, pod.Notes{Signals: pod.Signals{Asked: asked}}); err != nil {
-		t.Fatal(err)
-	}
-	if n := notes(); !n.Asked.Equal(asked) || n.Failed != nil {
-		t.Errorf("%+v", n)
-	}
-	file, err := os.OpenFile(r.Dirs.Started(uid, c.ID), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteString("\n{\"Asked\":\"2026-01-"); err != nil {
-		t.Fatal(err)
-	}
-	file.Close()
-	if n := notes(); !n.Asked.Equal(asked) {
-		t.Errorf("after a note that was cut off: %+v", n)
-	}
-	if err := r.Note(uid, c.ID, pod.Notes{Failed: &pod.Failed{Why: "failed liveness probe"}}); err != nil {
-		t.Fatal(err)
-	}
-	if n := notes(); n.Failed == nil || n.Failed.Why != "failed liveness probe" {
-		t.Errorf("and another after that: %+v", n)
 	}
 }

@@ -32,20 +32,20 @@ func (noNetwork) Holders() ([]string, error)             { return nil, nil }
 func options(t testing.TB, d daemontest.Daemon) containerd.Options {
 	log := daemontest.Log(t)
 	return containerd.Options{
-		Address: d.Address, Namespace: daemontest.Namespace, RuntimeName: d.Shim, Dirs: d.Dirs, Owner: "serve", Log: log,
+		Address: d.Address, Namespace: daemontest.Namespace, RuntimeName: d.Shim, Dirs: d.Dirs, Log: log,
 		Sandboxes: sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: noNetwork{}, Log: log}),
 	}
 }
 
 // connect makes a Runtime and sees to it that nothing is left in containerd after the test.
-func connect(t testing.TB, d daemontest.Daemon) *containerd.Runtime {
+func connect(t testing.TB, d daemontest.Daemon) *Runtime {
 	t.Helper()
 	return connectWith(t, d, options(t, d))
 }
 
-func connectWith(t testing.TB, d daemontest.Daemon, o containerd.Options) *containerd.Runtime {
+func connectWith(t testing.TB, d daemontest.Daemon, o containerd.Options) *Runtime {
 	t.Helper()
-	r, err := containerd.New(context.Background(), o)
+	r, err := compose(t, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func connectWith(t testing.TB, d daemontest.Daemon, o containerd.Options) *conta
 }
 
 // clear ends and removes all that is left.
-func clear(t testing.TB, r *containerd.Runtime) {
+func clear(t testing.TB, r *Runtime) {
 	ctx := context.Background()
 	all, err := r.List(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func clear(t testing.TB, r *containerd.Runtime) {
 	}
 }
 
-func clearPod(t testing.TB, r *containerd.Runtime, o pod.Observed) {
+func clearPod(t testing.TB, r *Runtime, o pod.Observed) {
 	ctx := context.Background()
 	for _, c := range o.Containers {
 		if err := r.SignalContainer(ctx, c.ID, "KILL"); err != nil {
@@ -90,7 +90,7 @@ func clearPod(t testing.TB, r *containerd.Runtime, o pod.Observed) {
 }
 
 // find returns the instance of the attempt.
-func find(t testing.TB, r *containerd.Runtime, key pod.Key, name string, attempt int) pod.Container {
+func find(t testing.TB, r *Runtime, key pod.Key, name string, attempt int) pod.Container {
 	t.Helper()
 	o, err := r.Inspect(context.Background(), key)
 	if err != nil {
@@ -106,7 +106,7 @@ func find(t testing.TB, r *containerd.Runtime, key pod.Key, name string, attempt
 }
 
 // load puts the test image in.
-func load(t testing.TB, r *containerd.Runtime, opts ...testimage.Option) {
+func load(t testing.TB, r *Runtime, opts ...testimage.Option) {
 	t.Helper()
 	if names := daemontest.Load(t, r, daemontest.Archive(t, imageRef, opts...)); len(names) != 1 || names[0] != imageRef {
 		t.Fatalf("%q", names)

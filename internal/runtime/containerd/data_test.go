@@ -45,7 +45,7 @@ func TestRemoveDataRefusesMounts(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), volume+" is mounted") {
 		t.Errorf("error %v", err)
 	}
-	if !exists(outside+"/precious") || !exists(hosts) || !exists(r.Dirs.Manifest(p.UID)) {
+	if !exists(outside+"/precious") || !exists(hosts) || !exists(r.Dirs.Checkpoint(p.UID)) {
 		t.Error("something was removed")
 	}
 	if err := syscall.Unmount(volume, 0); err != nil {

@@ -14,16 +14,6 @@ import (
 // IsDeviceName reports a name that CDI's devices have.
 func IsDeviceName(name string) bool { return parser.IsQualifiedName(name) }
 
-// present are the ids of the sandboxes that are there.
-func present(s Sandboxes) (map[string]bool, error) {
-	all, err := s.List()
-	out := map[string]bool{}
-	for _, record := range all {
-		out[record.ID] = true
-	}
-	return out, err
-}
-
 // addDevices gives the container the devices that its pod names by annotation and those that are its own for
 // what it asks for by limits, as this node's CDI specifications, read anew each time, describe them.
 func (r *Runtime) addDevices(l *launch, spec *specs.Spec) error {

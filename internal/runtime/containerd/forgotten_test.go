@@ -101,7 +101,7 @@ func TestRunDirectoryRemoved(t *testing.T) {
 	next := dialOnly(t, d)
 	defer next.Close()
 	key := r.key
-	for _, r := range []*containerd.Runtime{r.Runtime, next} {
+	for _, r := range []*Runtime{r.Runtime, next} {
 		if lost := find(t, r, key, "main", c.Attempt); lost.State != pod.Exited || lost.ExitCode != 255 {
 			t.Errorf("%+v", lost)
 		}
@@ -110,31 +110,6 @@ func TestRunDirectoryRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	daemontest.Eventually(t, "it has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
-}
-
-// TestMarksAreOfABoot: a mark of an earlier boot, and one that was cut off, say nothing of an instance.
-func TestMarksAreOfABoot(t *testing.T) {
-	d := daemontest.Embedded(t)
-	r := newRig(t, d, "sleep 1000")
-	c := r.run(t)
-	ctx, raw := d.Client(t)
-	endTask(t, ctx, raw, c.ID)
-	mark := r.Dirs.Started(c.UID, c.ID)
-	whole, err := os.ReadFile(mark)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		text string
-		want pod.State
-	}{{string(whole), pod.Exited}, {"another\n", pod.Created}, {string(whole[:len(whole)-1]), pod.Created}, {"", pod.Created}} {
-		if err := os.WriteFile(mark, []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if c := find(t, r.Runtime, r.key, "main", 0); c.State != tt.want {
-			t.Errorf("%q: %s", tt.text, c.State)
-		}
-	}
 }
 
 // TestForgottenByRunc: a process that was only prepared, and that runc has forgotten and cannot end, gives way to
@@ -173,7 +148,7 @@ func (r *rig) later(t *testing.T) rig {
 }
 
 // prepared leaves of an instance that runs what a start leaves that was cut off, in a run directory that was removed
-// then: a process that waits to become it, no mark, and nothing that runc knows. It returns the process.
+// then: a process that waits to become it, and nothing that runc knows. It returns the process.
 func (r *rig) prepared(t *testing.T, c pod.Container) int {
 	t.Helper()
 	ctx, raw := r.daemon.Client(t)
@@ -189,17 +164,9 @@ func (r *rig) prepared(t *testing.T, c pod.Container) int {
 	if err := os.RemoveAll(filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, c.ID)); err != nil {
 		t.Fatal(err)
 	}
-	r.unmarked(t, c)
-	return int(task.Pid())
-}
-
-// unmarked removes the mark that the instance may have run, as if it had not been started.
-func (r *rig) unmarked(t *testing.T, c pod.Container) {
-	t.Helper()
-	if err := os.Remove(r.Dirs.Started(c.UID, c.ID)); err != nil {
-		t.Fatal(err)
-	}
+	neverRan(t, r.Runtime, c)
 	if c := find(t, r.Runtime, r.key, "main", c.Attempt); c.State != pod.Created {
 		t.Fatalf("%+v", c)
 	}
+	return int(task.Pid())
 }

@@ -45,18 +45,6 @@ func (k *known) saw(id string, key pod.Key) {
 	k.instances[id] = i
 }
 
-// hears of instances that were noted down, and reports whether there is one that is not known: another podrun has
-// made it since all was listed.
-func (k *known) hears(key pod.Key, noted []pod.Container) (news bool) {
-	for _, c := range noted {
-		if _, known := k.key(c.ID); !known {
-			k.saw(c.ID, key)
-			news = true
-		}
-	}
-	return news
-}
-
 func (k *known) sawOOM(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

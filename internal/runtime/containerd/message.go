@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containerd/containerd/v2/core/containers"
-
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -40,10 +38,9 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 	}), nil
 }
 
-// lastWords is the termination message that an ended instance has left, "" if it left none.
-func (r *Runtime) lastWords(c containers.Container) string {
-	l := record(c)
-	f, err := os.Open(r.Dirs.TerminationLog(l.UID, l.Name, l.Attempt))
+// terminationMessage is the message that an ended instance has left, "" if it left none.
+func (r *Runtime) terminationMessage(c pod.Container) string {
+	f, err := os.Open(r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt))
 	if err != nil {
 		return ""
 	}
@@ -64,9 +61,8 @@ func (r *Runtime) lastWords(c containers.Container) string {
 
 // dropTerminationLog removes the file of an instance whose exit is recorded, and its directory if nothing
 // else is in it: one that crashes for ever must not fill the disk.
-func (r *Runtime) dropTerminationLog(c containers.Container) error {
-	l := record(c)
-	file := r.Dirs.TerminationLog(l.UID, l.Name, l.Attempt)
+func (r *Runtime) dropTerminationLog(c pod.Container) error {
+	file := r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt)
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a termination log: %w", err)
 	}

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/sandbox"
@@ -21,12 +20,8 @@ import (
 // putRecord makes the record; one that is there is fine.
 func (r *Runtime) putRecord(ctx context.Context, id string, labels map[string]string) error {
 	now := time.Now()
-	all := map[string]string{labelOwner: r.Owner}
-	for key, value := range labels {
-		all[key] = value
-	}
 	_, err := r.client.SandboxStore().Create(ctx, sandbox.Sandbox{
-		ID: id, Sandboxer: "podrun", CreatedAt: now, UpdatedAt: now, Labels: all,
+		ID: id, Sandboxer: "podrun", CreatedAt: now, UpdatedAt: now, Labels: labels,
 		Runtime: sandbox.RuntimeOpts{Name: r.RuntimeName},
 	})
 	if errdefs.IsAlreadyExists(err) {
@@ -70,7 +65,7 @@ func (r *Runtime) dropRecords(ctx context.Context, uid pod.UID) error {
 	if !r.client.KeepsSandboxes {
 		return nil
 	}
-	left, err := r.client.SandboxStore().List(ctx, fmt.Sprintf("labels.%q==%q", labelPodUID, string(uid)))
+	left, err := r.client.SandboxStore().List(ctx, uidFilter(uid))
 	if err != nil {
 		return daemon.Mapped("listing the records of revision "+string(uid), err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
-	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -24,7 +23,7 @@ import (
 // resourcesType is what containerd calls the type of a cgroup's resources.
 const resourcesType = "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources"
 
-// ResizeContainer implements runtime.Containers. The label comes last: cut before, it is merely done again.
+// ResizeContainer implements runtime.Driver.
 func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
 	ctx = r.client.Context(ctx)
 	record, there, err := r.ours(ctx, id)
@@ -64,10 +63,6 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		if err := r.resizePod(p, driver); err != nil {
 			r.Log.Debug("the pod's cgroup keeps its size for now", "pod", pod.KeyOf(p), "why", err)
 		}
-	}
-	label := containers.Container{ID: id, Labels: map[string]string{labelResources: pod.ResourcesOf(p, c)}}
-	if _, err := r.client.ContainerService().Update(ctx, label, "labels."+labelResources); err != nil && !daemon.IsNotFound(err) {
-		return daemon.Mapped("recording the resources of "+id, err)
 	}
 	return nil
 }

@@ -1,9 +1,8 @@
-// Package containerd runs pods on containerd through its native client; it implements the port in
-// package runtime. It and the rooms below it are the only ones that know containerd. It decides nothing, and it touches no
-// container, image user or directory that is not podrun's own: containers are known by their labels.
+// Package containerd runs containers on containerd through its native client; it implements runtime.Driver. It and the
+// packages below it are the only ones that know containerd. It decides nothing, and it touches no container, image, user or
+// directory that is not podrun's own: containers are known by their labels.
 //
-// What is durable is in the labels of containerd's containers and in each revision's directory; what is
-// kept in memory can be lost at any time.
+// It keeps nothing of pods. What is kept in memory can be lost at any time.
 package containerd
 
 import (
@@ -19,7 +18,6 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/device"
-	"podrun.io/podrun/internal/host"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/memo"
@@ -30,7 +28,6 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
-	"podrun.io/podrun/internal/runtime/revision"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 )
@@ -41,17 +38,22 @@ const (
 	DefaultRuntime   = "io.containerd.runc.v2"
 )
 
-// Sandboxes keeps what a pod's containers share. sandbox.Store is one.
+// Sandboxes makes and removes what a pod's containers share. sandbox.Store is one.
 type Sandboxes interface {
-	Create(ctx context.Context, p *v1.Pod, attempt int, owner string) (pod.Sandbox, error)
-	Remove(ctx context.Context, id string) error
-	List() ([]sandbox.Record, error)
-	Of(key pod.Key) ([]sandbox.Record, error)
-	// Sweep releases what is held for sandboxes of which nothing else is left.
-	Sweep(ctx context.Context) error
+	Prepare(p *v1.Pod) (pod.SandboxDetails, error)
+	Create(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error)
+	Ready(s pod.Sandbox) bool
+	Remove(ctx context.Context, s pod.Sandbox) error
+	// Paths is where the sandbox's parts are.
+	Paths(s pod.Sandbox) sandbox.Paths
+	// Sweep releases what is held for sandboxes that are not known.
+	Sweep(ctx context.Context, known func(id string) bool) error
+	// Legacy returns the sandboxes of the former version of podrun; ForgetLegacy removes what that kept of one.
+	Legacy() ([]sandbox.Legacy, error)
+	ForgetLegacy(id string) error
 }
 
-// Options are what a Runtime needs. Address, Dirs, Owner, Sandboxes and Log must be given.
+// Options are what a Runtime needs. Address, Dirs, Sandboxes, Present and Log must be given.
 type Options struct {
 	// Address is the path of containerd's socket.
 	Address string
@@ -68,9 +70,9 @@ type Options struct {
 	// ClusterDomain ends pods' full names.
 	ClusterDomain string
 	Dirs          layout.Dirs
-	// Owner is the kind of run, "serve" or "once"; it is written to what is made.
-	Owner     string
-	Sandboxes Sandboxes
+	Sandboxes     Sandboxes
+	// Present returns the IDs of the sandboxes that checkpoints have: a device that one of them has is not free.
+	Present func() (map[string]bool, error)
 	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
 	SeccompDefault bool
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
@@ -85,9 +87,7 @@ type Options struct {
 	RuntimeClasses map[string]RuntimeClass
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones; see pod.SafeSysctl.
 	AllowedSysctls []string
-	// KeepLogs leaves pods' logs where they are when all else of them is removed; see logs.Retired.
-	KeepLogs bool
-	Log      *slog.Logger
+	Log            *slog.Logger
 }
 
 // Runtime is a connection to one containerd. Its methods may be used at the same time.
@@ -95,11 +95,7 @@ type Runtime struct {
 	Options
 	// Store keeps the images.
 	*images.Store
-	// Files keep what is known of revisions.
-	*revision.Files
-	client *daemon.Client
-	// boot is the kernel's boot id.
-	boot        string
+	client      *daemon.Client
 	runcOptions typeurl.Any
 	cgroups     *cgroup.Tree
 	devices     *device.Devices
@@ -110,8 +106,6 @@ type Runtime struct {
 	rooted atomic.Bool
 
 	known *known
-	// sandboxes has the sandboxes' records by ID; of a record only what never changes is used.
-	sandboxes memo.Map[string, sandbox.Record]
 	// shims has the addresses of shims by sandbox ID.
 	shims memo.Map[string, shim]
 	// models has how containerd starts shims; nil: so that podrun does not.
@@ -122,16 +116,7 @@ type Runtime struct {
 	pipes *pipes.Pipes
 }
 
-var (
-	_ runtime.Lister     = (*Runtime)(nil)
-	_ runtime.Doorbell   = (*Runtime)(nil)
-	_ runtime.Sandboxes  = (*Runtime)(nil)
-	_ runtime.Containers = (*Runtime)(nil)
-	_ runtime.Images     = (*Runtime)(nil)
-	_ runtime.Execer     = (*Runtime)(nil)
-	_ runtime.Attacher   = (*Runtime)(nil)
-	_ runtime.Data       = (*Runtime)(nil)
-)
+var _ runtime.Driver = (*Runtime)(nil)
 
 // New connects and finds out what this containerd can do. ErrUnavailable: it does not answer.
 func New(ctx context.Context, o Options) (*Runtime, error) {
@@ -141,10 +126,6 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.RuntimeName == "" {
 		o.RuntimeName = DefaultRuntime
 	}
-	boot, err := host.BootID()
-	if err != nil {
-		return nil, err
-	}
 	options, err := typeurl.MarshalAny(&runcoptions.Options{Root: o.Dirs.Runc()})
 	if err != nil {
 		return nil, fmt.Errorf("encoding runc's options: %w", err)
@@ -153,71 +134,82 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := daemon.Connect(ctx, daemon.Options{Address: o.Address, Namespace: o.Namespace, RuntimeName: o.RuntimeName, Snapshotter: o.Snapshotter})
+	c, err := daemon.Connect(ctx, daemon.Options{
+		Address: o.Address, Namespace: o.Namespace, RuntimeName: o.RuntimeName, Snapshotter: o.Snapshotter,
+	})
 	if err != nil {
 		return nil, err
 	}
 	o.Snapshotter = c.Snapshotter
 	return &Runtime{
-		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: func() (map[string]bool, error) { return present(o.Sandboxes) }}),
-		cgroups: cgroups, limits: machineLimits(cgroups, o.Owner, o.Log),
-		Store:   images.New(c, images.Options{HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log}),
-		Files:   revision.New(revision.Options{Dirs: o.Dirs, Boot: boot, KeepLogs: o.KeepLogs, Log: o.Log}),
-		Options: o, client: c, boot: boot, runcOptions: options,
+		Options: o,
+		Store: images.New(c, images.Options{
+			HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log,
+		}),
+		client: c, runcOptions: options,
+		cgroups: cgroups, limits: machineLimits(cgroups),
+		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
 		known:   newKnown(),
 		nursery: shims.NewNursery(),
 		pipes:   pipes.New(o.Dirs.Fifos()),
 	}, nil
 }
 
-// Sweep removes what was cut off while it came or went, and what no list shows. For the start of a run
-// that has the directories to itself, or nearly: a pod that another run is just making is made again.
-func (r *Runtime) Sweep(ctx context.Context) error {
+// Sweep implements runtime.Driver.
+func (r *Runtime) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
 	// First what may keep a shim from answering.
-	return errors.Join(r.pipes.Adopt(), r.Files.Sweep(), r.Sandboxes.Sweep(ctx), r.sweepShims(ctx), r.sweepShimHomes())
+	return errors.Join(r.pipes.Adopt(), r.Sandboxes.Sweep(ctx, known), r.sweepShims(ctx), r.sweepShimHomes(known))
 }
 
 // Close ends the connection. Containers run on.
 func (r *Runtime) Close() error { return errors.Join(r.client.Close(), r.pipes.Close()) }
 
-// CreateSandbox implements runtime.Sandboxes.
-func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+// PrepareSandbox implements runtime.Driver. It refuses a pod that cannot be run here.
+func (r *Runtime) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) {
 	if err := r.allowSysctls(p); err != nil {
-		return err
+		return pod.SandboxDetails{}, err
 	}
 	h, err := r.handlerOf(p)
 	if err != nil {
-		return err
+		return pod.SandboxDetails{}, err
 	}
 	if err := h.driveBy(r.CgroupDriver); err != nil {
-		return err
+		return pod.SandboxDetails{}, err
 	}
 	if err := r.allowUsers(p); err != nil {
-		return err
+		return pod.SandboxDetails{}, err
 	}
-	if err := r.limitPod(p); err != nil {
-		return err
-	}
-	r.sizes.Put(p.UID, pod.SizeOf(p))
-	_, err = r.Sandboxes.Create(ctx, p, attempt, r.Owner)
-	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
-		return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
-	}
-	return err
+	return r.Sandboxes.Prepare(p)
 }
 
-// RemoveSandbox implements runtime.Sandboxes.
-func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
-	if err := r.dropRecord(r.client.Context(ctx), id); err != nil {
+// CreateSandbox implements runtime.Driver.
+func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error) {
+	if err := r.limitPod(p, driverOf(s)); err != nil {
+		return pod.Sandbox{}, err
+	}
+	r.sizes.Put(p.UID, pod.SizeOf(p))
+	made, err := r.Sandboxes.Create(ctx, p, s)
+	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
+		return made, &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
+	}
+	return made, err
+}
+
+// SandboxReady implements runtime.Driver.
+func (r *Runtime) SandboxReady(s pod.Sandbox) bool { return r.Sandboxes.Ready(s) }
+
+// RemoveSandbox implements runtime.Driver.
+func (r *Runtime) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	ctx = r.client.Context(ctx)
+	if err := r.dropRecord(ctx, s.ID); err != nil {
 		return err
 	}
-	if err := r.endShim(r.client.Context(ctx), id); err != nil {
+	if err := r.endShim(ctx, key, s); err != nil {
 		return err
 	}
-	r.sandboxes.Drop(id)
-	r.shims.Drop(id)
-	if err := r.Sandboxes.Remove(ctx, id); err != nil {
+	r.shims.Drop(s.ID)
+	if err := r.Sandboxes.Remove(ctx, s); err != nil {
 		return err
 	}
-	return r.devices.Release(id)
+	return r.devices.Release(s.ID)
 }

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +20,7 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
-	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 )
 
@@ -95,7 +93,7 @@ func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, 
 		return none, nil
 	}
 	if l.shim.model != nil {
-		if err := r.nursery.Start(l.shim.model, r.Dirs.ShimHome(l.Sandbox.ID), l.group, l.id); err != nil {
+		if err := r.nursery.Start(l.shim.model, r.Dirs.ShimHome(l.Sandbox.ID), l.group, l.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -146,9 +144,9 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 	if err != nil {
 		return // it has ended
 	}
-	address, err := shimAddress(l.id, parent)
+	address, err := shimAddress(l.ID, parent)
 	if err != nil {
-		r.Log.Debug("the shim's address cannot be read", "container", l.id, "why", err)
+		r.Log.Debug("the shim's address cannot be read", "container", l.ID, "why", err)
 		return
 	}
 	r.shims.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
@@ -164,23 +162,16 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 
 // endShim ends the shim of a sandbox of which no container is left. As a rule it has ended with the last of them,
 // but one stays that knows of a container that containerd has forgotten.
-func (r *Runtime) endShim(ctx context.Context, sandboxID string) error {
-	record, err := r.sandboxRecord(sandboxID)
-	switch {
-	case errors.Is(err, runtime.ErrNotFound):
-	case err != nil:
-		return err
-	default:
-		if err := r.endListening(ctx, record); err != nil {
-			return fmt.Errorf("ending the shim of sandbox %s: %w", sandboxID, err)
-		}
+func (r *Runtime) endShim(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	if err := r.endListening(ctx, key, s); err != nil {
+		return fmt.Errorf("ending the shim of sandbox %s: %w", s.ID, err)
 	}
-	return r.removeShimHome(sandboxID)
+	return r.removeShimHome(s.ID)
 }
 
 // endListening kills the shim that still listens for a sandbox's containers, when containerd has no task of them.
-func (r *Runtime) endListening(ctx context.Context, s sandbox.Record) error {
-	name := shims.SocketName(r.Address, r.Namespace, groupOf(s.UID, s.Attempt))
+func (r *Runtime) endListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	name := shims.SocketName(r.Address, r.Namespace, groupOf(s))
 	var sockets []string
 	for range 25 { // it ends a moment after the last container
 		var err error
@@ -189,7 +180,7 @@ func (r *Runtime) endListening(ctx context.Context, s sandbox.Record) error {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	if idle, err := r.idle(ctx, s.Key, s.ID); err != nil || !idle {
+	if idle, err := r.idle(ctx, key, groupOf(s)); err != nil || !idle {
 		return err
 	}
 	listens := func(pid int) bool { return shims.Holds(pid, sockets) }
@@ -211,23 +202,16 @@ func (r *Runtime) removeShimHome(sandboxID string) error {
 }
 
 // groupOf names what has one shim: the containers of a sandbox.
-func groupOf(uid pod.UID, attempt int) string { return string(uid) + "." + strconv.Itoa(attempt) }
+func groupOf(s pod.Sandbox) string { return cmp.Or(s.Details.Group, s.ID) }
 
 // sweepShimHomes removes the directories of shims whose sandboxes are gone.
-func (r *Runtime) sweepShimHomes() error {
+func (r *Runtime) sweepShimHomes(known func(sandboxID string) bool) error {
 	entries, err := os.ReadDir(r.Dirs.ShimHomes())
-	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("looking for shims that are left: %w", err)
-	}
-	left, err := r.Sandboxes.List()
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("looking for shims that are left: %w", err)
 	}
 	for _, e := range entries {
-		if slices.ContainsFunc(left, func(s sandbox.Record) bool { return s.ID == e.Name() }) {
+		if known(e.Name()) {
 			continue
 		}
 		if err := r.removeShimHome(e.Name()); err != nil {
@@ -263,19 +247,11 @@ func shimAddress(id string, shim int) (string, error) {
 // fromRuntime reports that a failure to start is the low-level runtime's: about the container itself,
 // its command or its mounts, not about containerd or the shim.
 func fromRuntime(err error) bool {
-	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
-		return true // whatever its text has been made of
-	}
-	return err != nil && strings.Contains(err.Error(), "OCI runtime") && !isGhost(err)
+	return err != nil && strings.Contains(err.Error(), "OCI runtime")
 }
 
-// isGhost reports that the low-level runtime still has a container of this ID though containerd has none:
-// what containerd or a shim was making when it was killed.
-func isGhost(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "container with given ID already exists")
-}
-
-// layGhost removes such a container. Its process has never been started.
+// layGhost removes a container that the low-level runtime has though containerd has none: what containerd or a shim
+// was making when it was killed. Its process has never been started.
 func (r *Runtime) layGhost(ctx context.Context, id string) {
 	root := filepath.Join(r.Dirs.Runc(), r.Namespace)
 	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -40,70 +39,48 @@ const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
 // launch is an instance on its way to running.
 type launch struct {
 	runtime.Start
-	id string
-	// generation counts the starts of this instance that were cut off before this one; see supersede.
-	generation int
-	image      *images.Image
-	spec       []byte
-	handler    handler
-	// users is the first of the machine's users that are the pod's own; 0: its users are the machine's.
-	users uint32
+	image   *images.Image
+	spec    []byte
+	handler handler
 	// secrets are values that nobody may be told.
 	secrets []string
 	// group is what containerd tells by which containers have the same shim.
 	group string
 	// shim serves the sandbox already, or is to be started; without an address the task gets one through its group.
 	shim shim
+	// refused is what Started returned; begun says that it returned nothing, so that the process may have run.
+	refused error
+	begun   bool
 }
 
-// maxGenerations is more than ever happens: podrun would have to be killed so often in the same start.
-const maxGenerations = 1000
-
-// StartContainer implements runtime.Containers.
+// StartContainer implements runtime.Driver.
 func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	ctx, done := lingering(r.client.Context(ctx))
 	defer done()
-	for generation := range maxGenerations {
-		l, err := r.prepare(ctx, s, generation)
-		if err != nil {
-			return err
-		}
-		err = r.launch(ctx, l)
-		if isGhost(err) {
-			r.layGhost(ctx, l.id)
-			err = r.launch(ctx, l)
-		}
-		if l.shim.address != "" && err != nil && !errdefs.IsAlreadyExists(err) && !fromRuntime(err) && !daemon.IsInterrupted(ctx, err) {
-			// The shim may have ended, or this containerd cannot share one.
-			r.Log.Debug("starting without a shared shim", "container", l.id, "why", err)
-			r.shims.Put(s.Sandbox.ID, shim{refused: true})
-			if l.shim.model != nil {
-				r.models.Put(r.kindOf(l), nil)
-			}
-			l.shim = shim{}
-			err = r.launch(ctx, l)
-		}
-		if isBundleLeft(err, l.id) {
-			continue
-		}
-		if !errdefs.IsAlreadyExists(err) {
-			return startError(s, err)
-		}
-		if ran, err := r.supersede(ctx, l.id); ran || err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("starting %s: too many starts of it were cut off", s.Container.Name)
-}
-
-func startError(s runtime.Start, err error) error {
-	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
+	l, err := r.prepare(ctx, s)
+	if err != nil {
 		return err
 	}
-	return daemon.Mapped("starting "+s.Container.Name, err)
+	err = r.launch(ctx, l)
+	started := (*runtime.StartError)(nil)
+	settled := err == nil || l.refused != nil || errors.As(err, &started) || errors.Is(err, runtime.ErrCutOff)
+	if settled || l.shim.address == "" {
+		return err
+	}
+	// The shim may have ended, or this containerd cannot share one.
+	r.Log.Debug("starting without a shared shim", "container", l.ID, "why", err)
+	r.shims.Put(s.Sandbox.ID, shim{refused: true})
+	if l.shim.model != nil {
+		r.models.Put(r.kindOf(l), nil)
+	}
+	if l.begun {
+		return err
+	}
+	l.shim = shim{}
+	return r.launch(ctx, l)
 }
 
 // lingering is ctx with some time to finish what was begun, because a start that is cut off is more work
@@ -118,22 +95,23 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
+// driverOf returns who makes the cgroups of the sandbox's pod.
+func driverOf(s pod.Sandbox) ocispec.Driver {
+	if s.Details.Systemd {
+		return ocispec.Systemd
+	}
+	return ocispec.Cgroupfs
+}
+
 // prepare does all that needs nothing of containerd's, as a rule.
-func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) (*launch, error) {
+func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error) {
 	h, err := r.handlerOf(s.Pod)
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{
-		Start: s, id: containerID(instanceOf(s), generation), generation: generation, handler: h,
-		group: groupOf(s.Pod.UID, s.Sandbox.Attempt),
-	}
-	home, err := r.sandboxRecord(s.Sandbox.ID)
-	if err != nil {
-		return nil, err
-	}
-	l.users = home.FirstUser
-	if err := errors.Join(l.handler.giveUsers(l.users), l.handler.driveBy(home.CgroupDriver)); err != nil {
+	l := &launch{Start: s, handler: h, group: groupOf(s.Sandbox)}
+	users, driver := s.Sandbox.Details.FirstUser, driverOf(s.Sandbox)
+	if err := errors.Join(l.handler.giveUsers(users), l.handler.driveBy(driver)); err != nil {
 		return nil, err
 	}
 	if l.image, err = r.FindImage(ctx, s.Image); err != nil {
@@ -143,7 +121,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, err
 	}
-	if err := r.fitPod(s.Pod, home.CgroupDriver); err != nil {
+	if err := r.fitPod(s.Pod, driver); err != nil {
 		return nil, err
 	}
 	if err := r.makeLogs(instanceOf(s)); err != nil {
@@ -157,7 +135,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
 	}
-	if err := errors.Join(r.relabel(mounts, machine.FileLabel), giveFiles(mounts, l.users)); err != nil {
+	if err := errors.Join(r.relabel(mounts, machine.FileLabel), giveFiles(mounts, users)); err != nil {
 		return nil, err
 	}
 	user, err := l.image.User(ctx, ocispec.UserName(s.Pod, s.Container, l.image.Config.User))
@@ -165,38 +143,55 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start, generation int) 
 		return nil, err
 	}
 	input := ocispec.Input{
-		Pod: s.Pod, Container: s.Container, Image: l.image.Config, ID: l.id,
+		Pod: s.Pod, Container: s.Container, Image: l.image.Config, ID: l.ID,
 		Group:      l.group,
-		Namespaces: ocispec.Namespaces{Network: home.Net, IPC: home.IPC, UTS: home.UTS, PID: home.PID, Shm: home.Shm, User: home.User, FirstUser: home.FirstUser},
-		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: home.CgroupDriver,
+		Namespaces: r.namespaces(s.Sandbox),
+		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: driver,
 		Machine: machine,
 	}
-	spec, err := ocispec.Build(input)
-	if err != nil {
-		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
-	}
-	if err := r.complete(l, spec); err != nil {
+	if err := r.specify(l, input); err != nil {
 		return nil, err
-	}
-	public, err := r.withhold(l, input, spec)
-	if err != nil {
-		return nil, err
-	}
-	if public != spec {
-		if err := r.complete(l, public); err != nil {
-			return nil, err
-		}
-	}
-	if l.spec, err = json.Marshal(public); err != nil {
-		return nil, fmt.Errorf("encoding the spec of %s: %w", s.Container.Name, err)
 	}
 	l.shim = r.sharedShim(ctx, l)
 	return l, nil
 }
 
+// namespaces are those that the sandbox's containers share.
+func (r *Runtime) namespaces(s pod.Sandbox) ocispec.Namespaces {
+	at := r.Sandboxes.Paths(s)
+	return ocispec.Namespaces{
+		Network: at.Net, IPC: at.IPC, UTS: at.UTS, PID: at.PID, Shm: at.Shm,
+		User: at.User, FirstUser: s.Details.FirstUser,
+	}
+}
+
+// specify makes the spec that containerd is given.
+func (r *Runtime) specify(l *launch, input ocispec.Input) error {
+	spec, err := ocispec.Build(input)
+	if err != nil {
+		return &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", l.Container.Name, err)}
+	}
+	if err := r.complete(l, spec); err != nil {
+		return err
+	}
+	public, err := r.withhold(l, input, spec)
+	if err != nil {
+		return err
+	}
+	if public != spec {
+		if err := r.complete(l, public); err != nil {
+			return err
+		}
+	}
+	if l.spec, err = json.Marshal(public); err != nil {
+		return fmt.Errorf("encoding the spec of %s: %w", l.Container.Name, err)
+	}
+	return nil
+}
+
 // complete adds to a spec what only a look at the machine tells.
 func (r *Runtime) complete(l *launch, spec *specs.Spec) error {
-	if l.users != 0 {
+	if l.Sandbox.Details.FirstUser != 0 {
 		if err := keepFlags(spec.Mounts); err != nil {
 			return err
 		}
@@ -225,50 +220,67 @@ func (r *Runtime) makeLogs(i pod.Instance) error {
 		}
 		f.Close()
 	}
-	return os.MkdirAll(r.Dirs.StartedOf(i.UID), 0o700)
+	return nil
 }
 
 // launch makes record, root filesystem and task, and starts it. The record comes first, because
-// containerd keeps a snapshot that a record names and collects one that none does. When launch fails
-// there is no instance, but with a StartError, and one that never ran if it was cut off.
+// containerd keeps a snapshot that a record names and collects one that none does.
 func (r *Runtime) launch(ctx context.Context, l *launch) error {
-	r.known.saw(l.id, pod.KeyOf(l.Pod))
-	if _, err := r.client.ContainerService().Create(ctx, r.containerRecord(l)); err != nil {
-		return err // as it is: StartContainer asks for its kind
+	r.known.saw(l.ID, pod.KeyOf(l.Pod))
+	_, err := r.client.ContainerService().Create(ctx, r.containerRecord(l))
+	made := err == nil
+	if made {
+		err = r.runTask(ctx, l)
 	}
-	err := r.runTask(ctx, l)
-	if err == nil {
+	doing := "starting " + l.Container.Name
+	switch {
+	case err == nil:
 		return nil
+	case daemon.IsInterrupted(ctx, err) && l.refused == nil:
+		return cutOff(doing, err) // containerd may be at it still
+	case !made:
+		return daemon.Mapped(doing, err)
 	}
-	if daemon.IsInterrupted(ctx, err) {
-		return err // containerd may be at it still: the next start supersedes what is there
-	}
-	// A failure of the runtime's is the container's own; any other leaves no trace.
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
-	if fromRuntime(err) {
+	if fromRuntime(err) && l.refused == nil {
+		// It is the container's own failure: the record stays, for who asks what became of it.
 		err = withheld.Hush(err, l.secrets)
-		now := exit{code: exitStartError, at: time.Now(), reason: reasonStartError, message: err.Error()}
-		if unsaid := r.writeExit(clean, l.id, now); unsaid != nil {
-			return fmt.Errorf("%w; it could not be recorded: %w", err, unsaid)
-		}
-		if left := r.destroyTask(clean, l.id); left != nil {
-			r.Log.Warn("a failed start left its task", "container", l.id, "why", left)
+		if left := r.destroyTask(clean, l.ID); left != nil {
+			r.Log.Warn("a failed start left its task", "container", l.ID, "why", left)
 		}
 		return &runtime.StartError{Err: err}
 	}
-	if left := errors.Join(r.destroyTask(clean, l.id), r.removeRecord(clean, l.id)); left != nil {
-		r.Log.Warn("a failed start left its record", "container", l.id, "why", left)
+	if left := r.undo(clean, l); left != nil {
+		return cutOff(doing, fmt.Errorf("%w; what it made is not removed: %w", daemon.Native(err), left))
 	}
-	return err
+	return daemon.Mapped(doing, err)
+}
+
+// undo removes all that a start has made.
+func (r *Runtime) undo(ctx context.Context, l *launch) error {
+	if err := r.destroyTask(ctx, l.ID); err != nil {
+		return err
+	}
+	r.layGhost(ctx, l.ID)
+	c := pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
+	if err := r.dropFiles(ctx, c, nil); err != nil {
+		return err
+	}
+	return r.removeRecord(ctx, l.ID)
+}
+
+// cutOff is an error of a start of which something may be left.
+func cutOff(doing string, err error) error {
+	return fmt.Errorf("%w: %w", runtime.ErrCutOff, daemon.Mapped(doing, err))
 }
 
 func (r *Runtime) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
-		ID: l.id, Image: l.Image.Name, Labels: r.startLabels(l),
+		ID: l.ID, Image: l.Image.Name, Labels: labelsOf(l.Start),
 		Runtime:     containers.RuntimeInfo{Name: l.handler.name, Options: l.handler.options},
 		Spec:        encoded{specType, l.spec},
-		Snapshotter: r.client.Snapshotter, SnapshotKey: l.id,
+		Snapshotter: r.client.Snapshotter, SnapshotKey: l.ID,
 	}
 	if l.shim.address != "" {
 		c.SandboxID = l.Sandbox.ID
@@ -292,7 +304,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return err
 	}
-	rootfs, err := l.image.RootFS(ctx, l.id, owned(l.users)...)
+	rootfs, err := l.image.RootFS(ctx, l.ID, owned(l.Sandbox.Details.FirstUser)...)
 	if unready := shimReady(); err == nil {
 		err = unready
 	}
@@ -301,14 +313,13 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	}
 	dir := r.Dirs.RawLog(l.Pod.UID, l.Container.Name, l.Attempt)
 	request := &tasks.CreateTaskRequest{
-		ContainerID: l.id, Terminal: l.Container.TTY,
+		ContainerID: l.ID, Terminal: l.Container.TTY,
 		Stdout: filepath.Join(dir, stdoutFile), Stderr: filepath.Join(dir, stderrFile),
 	}
 	if l.Container.TTY {
 		request.Stderr = "" // a terminal is one stream
 	}
-	if l.Container.Stdin {
-		request.Stdin = r.Dirs.Stdin(l.Pod.UID, l.Container.Name, l.Attempt)
+	if request.Stdin = r.stdinOf(l.Start); request.Stdin != "" {
 		if err := stdin.Make(request.Stdin); err != nil {
 			return err
 		}
@@ -324,47 +335,13 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 		return daemon.Native(err)
 	}
 	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
-	defer r.keepExit(ctx, l.id, l.Start)()
-	// Before the start: whoever finds the mark but no task knows that the process may have run.
-	if err := r.Mark(l.Pod.UID, l.id, pod.NotesAtStart(l.Container)); err != nil {
-		return err
+	defer r.keepExit(ctx, l.ID, l.Start)()
+	if l.refused = l.Started(); l.refused != nil {
+		return l.refused
 	}
-	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.id})
+	l.begun = true
+	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.ID})
 	return daemon.Native(err)
-}
-
-// supersede makes way for another start of an instance of which there is a record: ran says that there
-// needs none. The record of a start that was cut off stays, and the next has an ID of its own, because
-// containerd goes on clearing up under the old ID and would take the new root filesystem away. Only the
-// latest generation is listed, and the others are removed with it.
-func (r *Runtime) supersede(ctx context.Context, id string) (ran bool, err error) {
-	c, there, err := r.ours(ctx, id)
-	if err != nil || !there {
-		return false, err
-	}
-	t, err := r.task(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	seen, there, err := r.observe(ctx, c, t)
-	switch {
-	case err != nil:
-		return false, err
-	case !there:
-		return false, nil
-	case seen.State == pod.Running || seen.State == pod.Exited:
-		return true, nil // how it ended is for the next look to find
-	case seen.State != pod.Created:
-		return false, fmt.Errorf("an earlier start of container %s is in an unknown state", id)
-	case t == nil:
-		return false, r.endRemains(ctx, c)
-	case r.Marked(seen.UID, id) && isInside(int(t.Pid)):
-		return true, nil // its shim is still at the start, over which containerd died
-	}
-	if err := r.Unmark(seen.UID, id); err != nil { // before the task goes: else it would seem to have run
-		return false, err
-	}
-	return false, r.destroyTask(ctx, id)
 }
 
 // destroyTask kills the instance's task, if there is one, and removes it. A shim would take 10 s for the

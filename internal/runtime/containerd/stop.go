@@ -18,7 +18,6 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
-	shims "podrun.io/podrun/internal/shim"
 )
 
 const sigkill = uint32(syscall.SIGKILL)
@@ -38,19 +37,12 @@ func (r *Runtime) ours(ctx context.Context, id string) (c containers.Container, 
 	return c, true, nil
 }
 
-// SignalContainer implements runtime.Containers. An empty signal is the one that the image asks for,
-// TERM if it asks for none.
-func (r *Runtime) SignalContainer(ctx context.Context, id string, signal string) error {
+// SignalContainer implements runtime.Driver.
+func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error {
 	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil || !there {
 		return err
-	}
-	if signal == "" {
-		signal = c.Labels[labelStopSignal]
-	}
-	if signal == "" {
-		signal = "TERM"
 	}
 	number, err := signals.ParseSignal(signal)
 	if err != nil {
@@ -103,9 +95,18 @@ func (r *Runtime) killForgotten(ctx context.Context, id string) error {
 	return err
 }
 
-// ReapContainer implements runtime.Containers. The exit is written before the task is deleted: cut in
-// between, it is merely done again.
-func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
+// KillRemains implements runtime.Driver.
+func (r *Runtime) KillRemains(ctx context.Context, id string) error {
+	ctx = r.client.Context(ctx)
+	c, there, err := r.ours(ctx, id)
+	if err != nil || !there {
+		return err
+	}
+	return r.endRemains(ctx, c)
+}
+
+// ReapContainer implements runtime.Driver. A task whose process was only prepared is one of a start that failed.
+func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
 	if err != nil || !there {
@@ -115,37 +116,18 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	if err != nil {
 		return err
 	}
-	if t != nil && t.Status != task.Status_STOPPED {
+	prepared := t != nil && t.Status == task.Status_CREATED && !isInside(int(t.Pid))
+	if t != nil && t.Status != task.Status_STOPPED && !prepared {
 		return fmt.Errorf("container %s has not exited: it is %s", id, t.Status)
 	}
-	if _, recorded := exitOf(c.Labels); !recorded {
-		var e exit
-		switch {
-		case t != nil:
-			e = r.taskExit(c, t)
-		case r.ran(c):
-			if err := r.endRemains(ctx, c); err != nil {
-				return err
-			}
-			e = r.lostExit(c)
-		default:
-			return fmt.Errorf("container %s never ran", id)
-		}
-		if e.message == "" {
-			e.message = message
-		}
-		if err := r.writeExit(ctx, id, e); err != nil {
-			return err
-		}
-	}
-	if err := r.dropStdin(ctx, c); err != nil {
+	if err := r.dropFiles(ctx, identity(c), t); err != nil {
 		return err
 	}
-	if err := r.dropTerminationLog(c); err != nil {
-		return err
-	}
-	if t == nil {
+	switch {
+	case t == nil:
 		return nil
+	case prepared:
+		return r.destroyTask(ctx, id)
 	}
 	if _, err := r.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !daemon.IsNotFound(err) {
 		return daemon.Mapped("removing the task of "+id, err)
@@ -153,74 +135,53 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	return nil
 }
 
-// writeExit records how the instance ended.
-func (r *Runtime) writeExit(ctx context.Context, id string, e exit) error {
-	c := containers.Container{ID: id, Labels: e.labels()}
-	var fields []string
-	for label := range c.Labels {
-		fields = append(fields, "labels."+label)
+// dropFiles removes what was made on the machine for the instance alone, but for its output.
+func (r *Runtime) dropFiles(ctx context.Context, c pod.Container, t *task.Process) error {
+	if err := r.dropStdin(ctx, c, t); err != nil {
+		return err
 	}
-	if _, err := r.client.ContainerService().Update(ctx, c, fields...); err != nil && !daemon.IsNotFound(err) {
-		return daemon.Mapped("recording the exit of "+id, err)
-	}
-	return nil
+	return r.dropTerminationLog(c)
 }
 
-// RemoveContainer implements runtime.Containers. Earlier generations go after the one that hides them.
-func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+// RemoveContainer implements runtime.Driver.
+func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun time.Time) error {
 	ctx = r.client.Context(ctx)
-	c, there, err := r.ours(ctx, id)
+	record, there, err := r.ours(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	if !there {
-		return nil // the mark of one that somebody else removed goes with its revision
+	if there {
+		c = identity(record)
 	}
-	cutOff := earlier(c.Labels)
-	if len(cutOff) > 0 {
-		if err := r.endCutOff(ctx, c, cutOff); err != nil {
+	if !begun.IsZero() {
+		if err := r.endCutOff(ctx, c, cutOffEnd(begun, time.Now())); err != nil {
 			return err
 		}
-	}
-	ids := append([]string{id}, cutOff...)
-	if _, ended := exitOf(c.Labels); !ended && !r.ran(c) {
-		if err := r.endStrayShims(ctx, ids, cutOffEnd(c.CreatedAt, time.Now()), shims.Any); err != nil {
+		if err := r.dropFiles(ctx, c, nil); err != nil {
 			return err
 		}
-		for _, id := range ids {
-			if _, err := r.endProcesses(ctx, id, ocispec.Sibling(cgroupsPathOf(c), id)); err != nil {
-				return err
-			}
-		}
+	} else if !there {
+		return nil
 	}
-	for _, id := range ids {
-		if err := r.removeInstance(ctx, pod.UID(c.Labels[labelPodUID]), id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.removeInstance(ctx, c.ID)
 }
 
 // removeInstance removes task, root filesystem and record of an instance that does not run.
-func (r *Runtime) removeInstance(ctx context.Context, uid pod.UID, id string) error {
+func (r *Runtime) removeInstance(ctx context.Context, id string) error {
 	t, err := r.task(ctx, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if t != nil && t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED {
+	case t == nil:
+		r.layGhost(ctx, id) // its start may have been cut off
+	case t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED:
 		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
-	}
-	if t != nil {
+	default:
 		if err := r.destroyTask(ctx, id); err != nil {
 			return err
 		}
-	} else {
-		r.layGhost(ctx, id) // its start may have been cut off
 	}
-	if err := r.removeRecord(ctx, id); err != nil {
-		return err
-	}
-	return r.Unmark(uid, id)
+	return r.removeRecord(ctx, id)
 }
 
 // removeRecord removes root filesystem and record. The record goes last, so that what is cut off is

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
 
+	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	shims "podrun.io/podrun/internal/shim"
@@ -29,12 +29,41 @@ func cutOffEnd(begun, now time.Time) time.Time {
 	return now.Add(min(cutOffTime, begun.Add(cutOffTime).Sub(now)))
 }
 
-// endCutOff ends the shims that came of the cut-off starts before the one that has the record c. While the pod
-// lives it may share one of them: then only such go as have no container, if none has just ended.
-func (r *Runtime) endCutOff(ctx context.Context, c containers.Container, cutOff []string) error {
-	found, err := r.containersOf(ctx, keyOf(c.Labels))
+// endCutOff ends what comes of a start that was cut off, until the given time has come or containerd has a task of
+// it, which is as it should be.
+func (r *Runtime) endCutOff(ctx context.Context, c pod.Container, until time.Time) error {
+	for {
+		t, err := r.task(ctx, c.ID)
+		if err != nil || t != nil {
+			return err
+		}
+		if err := r.endStray(ctx, c); err != nil {
+			return err
+		}
+		if !time.Now().Before(until) {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// endStray ends the processes of an instance that containerd has no task of, and the shim that was started for it:
+// containerd itself has forgotten them. Others of the pod may share that shim: while one of them lives it goes only if
+// it serves nobody, and not while one has just ended, of which it tells.
+func (r *Runtime) endStray(ctx context.Context, c pod.Container) error {
+	for _, path := range ocispec.CgroupsOfInstance(string(c.UID), c.ID) {
+		if _, err := r.endProcesses(ctx, c.ID, path); err != nil {
+			return err
+		}
+	}
+	r.layGhost(ctx, c.ID)
+	found, err := r.client.ContainerService().List(ctx, uidFilter(c.UID))
 	if err != nil {
-		return err
+		return daemon.Mapped("listing the containers of revision "+string(c.UID), err)
 	}
 	which := shims.Any
 	for _, other := range found {
@@ -48,34 +77,10 @@ func (r *Runtime) endCutOff(ctx context.Context, c containers.Container, cutOff 
 			which = shims.Idle
 		}
 	}
-	return r.endStrayShims(ctx, cutOff, cutOffEnd(c.CreatedAt, time.Now()), which)
-}
-
-// endStrayShims ends those shims that were started for containers which never ran, until the given time has
-// come. Such a shim serves nobody: the caller knows that nothing of the pod lives, or which serve nobody. containerd
-// itself has forgotten it.
-func (r *Runtime) endStrayShims(ctx context.Context, ids []string, until time.Time, which func(pid int) bool) error {
-	for {
-		for _, id := range ids {
-			t, err := r.task(ctx, id)
-			if err != nil {
-				return err
-			}
-			if t == nil {
-				if err := shims.Kill(which, "-namespace", r.Namespace, "-id", id); err != nil {
-					return fmt.Errorf("ending what a start of %s left: %w", id, err)
-				}
-			}
-		}
-		if !time.Now().Before(until) {
-			return nil
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := shims.Kill(which, "-namespace", r.Namespace, "-id", c.ID); err != nil {
+		return fmt.Errorf("ending what a start of %s left: %w", c.ID, err)
 	}
+	return nil
 }
 
 // endForgotten ends the containers that have a cgroup in a removed pod's, at path in the hierarchy at mount, and no
@@ -86,10 +91,10 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 		return err
 	}
 	for _, e := range entries {
-		id := e.Name()
 		if !e.IsDir() {
 			continue
 		}
+		id := ocispec.InstanceOf(e.Name())
 		t, err := r.task(ctx, id)
 		if err != nil {
 			return err
@@ -102,7 +107,7 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 			return fmt.Errorf("ending the shim of %s, which containerd has forgotten: %w", id, err)
 		}
 		r.layGhost(ctx, id)
-		if _, err := r.endProcesses(ctx, id, filepath.Join(path, id)); err != nil {
+		if _, err := r.endProcesses(ctx, id, filepath.Join(path, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -226,14 +231,14 @@ func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, served map[int]
 	return nil
 }
 
-// idle reports that containerd has no task of the pod, or of one of its sandboxes if that is given.
-func (r *Runtime) idle(ctx context.Context, key pod.Key, sandboxID string) (bool, error) {
-	found, err := r.containersOf(ctx, key)
+// idle reports that containerd has no task of the pod, or of one of its shims' groups if that is given.
+func (r *Runtime) idle(ctx context.Context, key pod.Key, group string) (bool, error) {
+	found, err := r.containersOf(ctx, key, nil)
 	if err != nil {
 		return false, err
 	}
 	for _, c := range found {
-		if sandboxID != "" && c.Labels[labelSandbox] != sandboxID {
+		if group != "" && specOf(c).Annotations[ocispec.AnnotationGroup] != group {
 			continue
 		}
 		if t, err := r.task(ctx, c.ID); err != nil || t != nil {
@@ -241,10 +246,4 @@ func (r *Runtime) idle(ctx context.Context, key pod.Key, sandboxID string) (bool
 		}
 	}
 	return true, nil
-}
-
-// isBundleLeft reports that a start found the directory of an earlier one that was cut off, which
-// containerd has forgotten.
-func isBundleLeft(err error, id string) bool {
-	return err != nil && strings.HasSuffix(err.Error(), id+": file exists")
 }

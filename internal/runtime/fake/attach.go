@@ -19,7 +19,7 @@ type input struct {
 }
 
 // OpenStdin opens what Input returns.
-func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
+func (r Driver) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "OpenStdin", id); err != nil {
@@ -33,11 +33,11 @@ func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, err
 		return nil, fmt.Errorf("container %s: %w", id, runtime.ErrNoStdin)
 	}
 	c.input.writers++
-	return &writer{r: r, to: c.input}, nil
+	return &writer{r: r.Engine, to: c.input}, nil
 }
 
 // Input is what has been written to an instance's standard input, and whether that has ended.
-func (r *Runtime) Input(id string) (text string, ended bool) {
+func (r *Engine) Input(id string) (text string, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.containers[id]
@@ -48,7 +48,7 @@ func (r *Runtime) Input(id string) (text string, ended bool) {
 }
 
 // ResizeTerminal counts as a call only.
-func (r *Runtime) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
+func (r Driver) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "ResizeTerminal", fmt.Sprint(id, size)); err != nil {
@@ -62,7 +62,7 @@ func (r *Runtime) ResizeTerminal(ctx context.Context, id string, size runtime.Te
 
 // writer is one of an input's.
 type writer struct {
-	r      *Runtime
+	r      *Engine
 	to     *input
 	closed bool
 }

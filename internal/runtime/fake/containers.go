@@ -2,7 +2,9 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,85 +19,130 @@ const (
 	terminated = 143
 )
 
-// StartContainer makes an instance that behaves as its image's Script says.
-func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
+// ListContainers returns every instance.
+func (r Driver) ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := fmt.Sprintf("%s-%s-%d", s.Pod.UID, s.Container.Name, s.Attempt)
-	if err := r.enter(ctx, "StartContainer", id); err != nil {
+	if err := r.enter(ctx, "ListContainers", ""); err != nil {
+		return nil, err
+	}
+	all := map[pod.Key][]pod.Container{}
+	for _, c := range r.containers {
+		all[c.key] = append(all[c.key], c.Container)
+	}
+	return all, nil
+}
+
+// InspectContainers returns the pod's instances.
+func (r Driver) InspectContainers(ctx context.Context, key pod.Key, _ []string) ([]pod.Container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "InspectContainers", key.String()); err != nil {
+		return nil, err
+	}
+	var all []pod.Container
+	for _, c := range r.containers {
+		if c.key == key {
+			all = append(all, c.Container)
+		}
+	}
+	return all, nil
+}
+
+// StartContainer makes an instance that behaves as its image's Script says.
+func (r Driver) StartContainer(ctx context.Context, s runtime.Start) error {
+	if err := r.create(ctx, s); err != nil {
 		return err
 	}
-	if c := r.containers[id]; c != nil {
-		if c.State == pod.Running {
-			return nil
+	// Between the two, as with a real engine, podrun may be killed.
+	if err := s.Started(); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.left == 0 || errors.Is(err, ErrCut) {
+			return ErrCut // who was killed clears nothing up
 		}
-		if c.State == pod.Exited {
-			return fmt.Errorf("starting %s: has run already", id)
-		}
-		delete(r.containers, id)
+		delete(r.containers, s.ID)
+		return err
 	}
-	if _, ok := r.images[s.Image.Name]; !ok {
-		return fmt.Errorf("starting %s: image %s: %w", id, s.Image.Name, runtime.ErrNotFound)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[s.ID]
+	if r.left == 0 || c == nil {
+		return ErrCut
 	}
-	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
-		ID: id, Name: s.Container.Name, UID: s.Pod.UID, SandboxID: s.Sandbox.ID, Attempt: s.Attempt, Backoff: s.Backoff, Round: s.Round,
-		Boot: r.boot, State: pod.Running, PID: 1000 + len(r.calls), StartedAt: r.wall(), Image: s.Container.Image, ImageID: s.Image.ID,
-		Resources: pod.ResourcesOf(s.Pod, s.Container), Sidecar: pod.SidecarOrder(s.Pod, s.Container.Name), PreStop: s.Container.Lifecycle != nil && s.Container.Lifecycle.PreStop != nil,
-		Notes: pod.NotesAtStart(s.Container),
-	}}
-	if hooks := s.Container.Lifecycle; hooks != nil && hooks.StopSignal != nil {
-		c.StopSignal = string(*hooks.StopSignal)
-	}
-	if s.Container.Stdin {
-		c.input = &input{once: s.Container.StdinOnce && !s.Container.TTY}
-	}
-	if g := s.Pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		c.Grace = time.Duration(*g) * time.Second
-	}
-	r.containers[id] = c
-	r.ring(c.key)
 	script := r.scripts[s.Container.Image]
 	if script.StartError != nil {
-		r.end(c, 128, "StartError", script.StartError.Error())
+		c.State, c.Reaped = pod.Created, true
+		r.ring(c.key)
 		return &runtime.StartError{Err: script.StartError}
 	}
+	c.State, c.PID, c.Reaped = pod.Running, 1000+len(r.calls), false
+	r.ran = append(r.ran, s.ID)
+	r.ring(c.key)
 	if script.Run > 0 {
-		time.AfterFunc(script.Run, func() { r.Exit(id, script.Exit) })
+		time.AfterFunc(script.Run, func() { r.Exit(s.ID, script.Exit) })
 	}
 	return nil
 }
 
+// Ran returns the IDs of the instances whose processes have run, in order.
+func (r *Engine) Ran() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ran)
+}
+
+// create makes the instance, whose process is prepared.
+func (r Driver) create(ctx context.Context, s runtime.Start) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "StartContainer", s.ID); err != nil {
+		return err
+	}
+	if r.containers[s.ID] != nil {
+		return fmt.Errorf("starting %s: its ID is in use", s.ID)
+	}
+	if _, ok := r.images[s.Image.Name]; !ok {
+		return fmt.Errorf("starting %s: image %s: %w", s.ID, s.Image.Name, runtime.ErrNotFound)
+	}
+	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
+		ID: s.ID, Name: s.Container.Name, UID: s.Pod.UID, Attempt: s.Attempt, State: pod.Created,
+	}}
+	if s.Container.Stdin {
+		c.input = &input{once: s.Container.StdinOnce && !s.Container.TTY}
+	}
+	r.containers[s.ID] = c
+	return nil
+}
+
 // end makes a running instance exited. The caller holds the lock.
-func (r *Runtime) end(c *container, code int, reason, message string) {
+func (r *Engine) end(c *container, code int, reason, message string) {
 	if c.State != pod.Running {
 		return
 	}
 	if reason == "" {
-		reason = "Completed"
-		if code != 0 {
-			reason = "Error"
-		}
+		reason = pod.ExitReason(code, false)
 	}
-	c.State, c.PID, c.ExitCode, c.Reason, c.Message, c.FinishedAt = pod.Exited, 0, code, reason, message, r.wall()
+	c.State, c.PID, c.ExitCode, c.Reason, c.Message = pod.Exited, 0, code, reason, message
+	c.FinishedAt = r.wall().UTC().Round(0)
 	r.ring(c.key)
 }
 
-// ResizeContainer notes the resources down.
-func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, spec *v1.Container) error {
+// ResizeContainer counts as a call only.
+func (r Driver) ResizeContainer(ctx context.Context, id string, _ *v1.Pod, _ *v1.Container) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "ResizeContainer", id); err != nil {
 		return err
 	}
 	if c := r.containers[id]; c != nil && c.State == pod.Running {
-		c.Resources = pod.ResourcesOf(p, spec)
 		r.ring(c.key)
 	}
 	return nil
 }
 
 // SignalContainer ends the instance, unless it ignores the signal.
-func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error {
+func (r Driver) SignalContainer(ctx context.Context, id, signal string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "SignalContainer", id+" "+signal); err != nil {
@@ -112,8 +159,15 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 	return nil
 }
 
-// ReapContainer marks the exit as recorded.
-func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
+// KillRemains has nothing to kill: nothing runs that the engine does not know.
+func (r Driver) KillRemains(ctx context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.enter(ctx, "KillRemains", id)
+}
+
+// ReapContainer frees the process of an ended instance.
+func (r Driver) ReapContainer(ctx context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "ReapContainer", id); err != nil {
@@ -123,35 +177,32 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 		if c.State == pod.Running {
 			return fmt.Errorf("reaping %s: it runs", id)
 		}
-		if !c.Reaped && c.Message == "" {
-			c.Message = message
-		}
-		c.Reaped = true
+		c.State, c.Reaped = pod.Created, true
 	}
 	return nil
 }
 
 // RemoveContainer forgets an instance.
-func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+func (r Driver) RemoveContainer(ctx context.Context, of pod.Container, _ time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.enter(ctx, "RemoveContainer", id); err != nil {
+	if err := r.enter(ctx, "RemoveContainer", of.ID); err != nil {
 		return err
 	}
-	c := r.containers[id]
+	c := r.containers[of.ID]
 	if c == nil {
 		return nil
 	}
 	if c.State == pod.Running {
-		return fmt.Errorf("removing %s: it runs", id)
+		return fmt.Errorf("removing %s: it runs", of.ID)
 	}
-	delete(r.containers, id)
+	delete(r.containers, of.ID)
 	r.ring(c.key)
 	return nil
 }
 
 // Resolve finds an image that AddImage or Pull put there.
-func (r *Runtime) Resolve(ctx context.Context, ref string) (pod.Image, error) {
+func (r Driver) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Resolve", ref); err != nil {
@@ -165,7 +216,7 @@ func (r *Runtime) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 }
 
 // Pull puts the image there.
-func (r *Runtime) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Image, error) {
+func (r Driver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Image, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Pull", ref); err != nil {
@@ -194,7 +245,7 @@ type slowPull struct {
 }
 
 // SlowPull makes pulls of ref stand at p; nil lets them end.
-func (r *Runtime) SlowPull(ref string, p *pod.Progress) {
+func (r *Engine) SlowPull(ref string, p *pod.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before := r.slow[ref]; before != nil {
@@ -207,7 +258,7 @@ func (r *Runtime) SlowPull(ref string, p *pod.Progress) {
 }
 
 // Pulling tells where SlowPull made a pull stand.
-func (r *Runtime) Pulling(ref string) (pod.Progress, bool) {
+func (r Driver) Pulling(ref string) (pod.Progress, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slow := r.slow[ref]; slow != nil {
@@ -217,7 +268,7 @@ func (r *Runtime) Pulling(ref string) (pod.Progress, bool) {
 }
 
 // Show says where the files would be.
-func (r *Runtime) Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (string, error) {
+func (r Driver) Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Show", image.Name); err != nil {
@@ -230,7 +281,7 @@ func (r *Runtime) Show(ctx context.Context, image pod.Image, uid pod.UID, volume
 }
 
 // AddImage puts an image there and says how its process behaves.
-func (r *Runtime) AddImage(ref string, s Script) {
+func (r *Engine) AddImage(ref string, s Script) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.images[ref] = pod.Image{Name: ref, ID: ref + "@sha256:fake"}
@@ -238,14 +289,14 @@ func (r *Runtime) AddImage(ref string, s Script) {
 }
 
 // IgnoreTerm makes the named container deaf to all signals but SIGKILL.
-func (r *Runtime) IgnoreTerm(container string) {
+func (r *Engine) IgnoreTerm(container string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ignoreTerm[container] = true
 }
 
 // Exit ends a running instance with the given code, as if by itself.
-func (r *Runtime) Exit(id string, code int) {
+func (r *Engine) Exit(id string, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
@@ -253,8 +304,29 @@ func (r *Runtime) Exit(id string, code int) {
 	}
 }
 
+// ExitFor ends a running instance with the given code and reason, as "OOMKilled".
+func (r *Engine) ExitFor(id string, code int, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.containers[id]; c != nil {
+		r.end(c, code, reason, "")
+	}
+}
+
+// LoseTask makes the engine forget the instance's process, as a restart without its memory does. Whether the process
+// runs on is not the engine's to know.
+func (r *Engine) LoseTask(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.containers[id]; c != nil {
+		c.State, c.PID, c.Reaped = pod.Created, 0, true
+		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
+		r.ring(c.key)
+	}
+}
+
 // Vanish removes an instance without a trace, as `ctr` behind podrun's back does.
-func (r *Runtime) Vanish(id string) {
+func (r *Engine) Vanish(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
@@ -263,26 +335,14 @@ func (r *Runtime) Vanish(id string) {
 	}
 }
 
-// LoseSandbox makes a sandbox no longer whole.
-func (r *Runtime) LoseSandbox(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := r.sandboxes[id]; s != nil {
-		s.Ready = false
-		r.ring(s.key)
-	}
-}
-
 // Reboot ends everything as a power cut does: no exit is known, and sandboxes are gone.
-func (r *Runtime) Reboot(boot string) {
+func (r *Engine) Reboot(boot string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.boot = boot
 	clear(r.sandboxes)
 	for _, c := range r.containers {
-		if c.State == pod.Running {
-			c.State, c.PID, c.ExitCode, c.Reason = pod.Exited, 0, 255, pod.ReasonLost
-		}
+		c.State, c.PID, c.Reaped = pod.Created, 0, true
 	}
 	for ch := range r.rings {
 		select {
@@ -293,7 +353,7 @@ func (r *Runtime) Reboot(boot string) {
 }
 
 // Exec runs what OnExec was given; without it, it succeeds at once in a running instance.
-func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, _ runtime.ExecIO) (int, error) {
+func (r Driver) Exec(ctx context.Context, id string, cmd []string, _ runtime.ExecIO) (int, error) {
 	run, err := r.beginExec(ctx, id, cmd)
 	if run == nil || err != nil {
 		return 0, err
@@ -301,7 +361,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, _ runtime.E
 	return run(ctx, id, cmd)
 }
 
-func (r *Runtime) beginExec(ctx context.Context, id string, cmd []string) (Command, error) {
+func (r Driver) beginExec(ctx context.Context, id string, cmd []string) (Command, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Exec", fmt.Sprint(id, cmd)); err != nil {
@@ -317,14 +377,14 @@ func (r *Runtime) beginExec(ctx context.Context, id string, cmd []string) (Comma
 type Command func(ctx context.Context, id string, cmd []string) (int, error)
 
 // OnExec makes f what every exec'd command does.
-func (r *Runtime) OnExec(f Command) {
+func (r *Engine) OnExec(f Command) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.onExec = f
 }
 
 // LayerSize returns what SetLayer said of the instance's container.
-func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
+func (r Driver) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "LayerSize", id); err != nil {
@@ -338,7 +398,7 @@ func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 }
 
 // SetLayer makes bytes the size of the root filesystems of the containers of that name.
-func (r *Runtime) SetLayer(name string, bytes int64) {
+func (r *Engine) SetLayer(name string, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.layers[name] = bytes

@@ -1,34 +1,68 @@
-// Package fake is a runtime in memory, for tests in virtual time. It keeps the port's contract, and the
-// conformance suite holds it to that; its own methods make things happen that no podrun asked for.
+// Package fake is a container engine in memory, for tests in virtual time. Its Driver keeps the contract of
+// runtime.Driver, and Runtime that of the whole port; the conformance suite holds it to that. The methods of Engine
+// make things happen that no podrun asked for.
 package fake
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/checkpointed"
 )
 
-// Runtime implements every role of the port.
+// Runtime is the whole port on an Engine, with checkpoints in memory. IDs tell what they are for: UID-CONTAINER-ATTEMPT
+// and UID-sandbox-ATTEMPT.
 type Runtime struct {
+	*checkpointed.Runtime
+	*Engine
+	// Disk has the checkpoints.
+	Disk *checkpoint.Memory
+}
+
+// New returns an empty runtime that runs under the given boot id.
+func New(boot string) *Runtime {
+	e := NewEngine(boot)
+	disk := checkpoint.NewMemory(func(operation string, uid pod.UID) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.enter(context.Background(), "Checkpoint", operation+" "+string(uid))
+	})
+	log := slog.New(slog.DiscardHandler)
+	return &Runtime{Engine: e, Disk: disk, Runtime: checkpointed.New(checkpointed.Options{
+		Driver: e.Driver(), Store: checkpoint.NewStoreOn(disk, log), Boot: e.Boot, Wall: e.Wall, NewID: nameOf, Log: log,
+		Dirs: layout.Dirs{Root: "/nonexistent/root", Run: "/nonexistent/run", Log: "/nonexistent/log"},
+	})}
+}
+
+// nameOf makes an ID that tells what it is for. It is not used once only: tests know what to expect.
+func nameOf(of checkpointed.ID) string {
+	if of.Container == "" {
+		return fmt.Sprintf("%s-sandbox-%d", of.UID, of.Attempt)
+	}
+	return fmt.Sprintf("%s-%s-%d", of.UID, of.Container, of.Attempt)
+}
+
+// Engine is what a container engine has. Its methods are not the port's.
+type Engine struct {
 	mu         sync.Mutex
 	containers map[string]*container
 	sandboxes  map[string]*sandbox
-	data       map[pod.UID]*kept
 	images     map[string]pod.Image
 	rings      map[chan runtime.Ring]bool
 	calls      []string
+	ran        []string
 	fail       map[string]error
 	boot       string
-	owner      string
 	nextIP     int
 	// left is how many mutations are still let through; negative: all.
 	left int
@@ -43,6 +77,14 @@ type Runtime struct {
 	// ahead is how far the wall's clock is ahead of this process's.
 	ahead time.Duration
 }
+
+// Driver is the Engine in the roles of runtime.Driver.
+type Driver struct{ *Engine }
+
+var _ runtime.Driver = Driver{}
+
+// Driver returns the engine's driver.
+func (r *Engine) Driver() Driver { return Driver{r} }
 
 // Script is how an image's process behaves.
 type Script struct {
@@ -60,30 +102,31 @@ type container struct {
 	input *input // nil: it has none
 }
 
+// sandbox is what the engine has of one.
 type sandbox struct {
-	pod.Sandbox
 	key   pod.Key
-	owner string
 	ports []pod.HostPort
+	whole bool
 }
 
-type kept struct {
-	pod        *v1.Pod
-	owner      string
-	remembered []pod.Container
-}
-
-// New returns an empty runtime that runs under the given boot id and owner.
-func New(boot, owner string) *Runtime {
-	return &Runtime{
-		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, data: map[pod.UID]*kept{},
-		images: map[string]pod.Image{}, rings: map[chan runtime.Ring]bool{}, fail: map[string]error{},
-		ignoreTerm: map[string]bool{}, scripts: map[string]Script{}, slow: map[string]*slowPull{}, layers: map[string]int64{}, boot: boot, owner: owner, left: -1,
+// NewEngine returns an empty engine on a machine with the given boot id.
+func NewEngine(boot string) *Engine {
+	return &Engine{
+		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
+		rings: map[chan runtime.Ring]bool{}, fail: map[string]error{}, ignoreTerm: map[string]bool{},
+		scripts: map[string]Script{}, slow: map[string]*slowPull{}, layers: map[string]int64{}, boot: boot, left: -1,
 	}
 }
 
+// Boot returns the boot id.
+func (r *Engine) Boot() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.boot
+}
+
 // enter counts a call and returns the error that was ordered for it.
-func (r *Runtime) enter(ctx context.Context, call, what string) error {
+func (r *Engine) enter(ctx context.Context, call, what string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -95,7 +138,7 @@ func (r *Runtime) enter(ctx context.Context, call, what string) error {
 		return err
 	}
 	switch call {
-	case "List", "Inspect", "Rings", "Resolve", "Exec", "LayerSize", "OpenStdin", "ResizeTerminal":
+	case "ListContainers", "InspectContainers", "SandboxReady", "Rings", "Resolve", "Exec", "LayerSize", "OpenStdin", "ResizeTerminal":
 	default:
 		if r.left > 0 {
 			r.left--
@@ -109,79 +152,21 @@ var ErrCut = errors.New("podrun was killed")
 
 // CutAfter lets n more mutations through and then none, and no question either, as if podrun had been
 // killed at that instant; a negative n lets all through again.
-func (r *Runtime) CutAfter(n int) {
+func (r *Engine) CutAfter(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left = n
 }
 
 // Left returns how many mutations CutAfter still lets through.
-func (r *Runtime) Left() int {
+func (r *Engine) Left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.left
 }
 
-// List returns every pod.
-func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(ctx, "List", ""); err != nil {
-		return nil, err
-	}
-	keys := map[pod.Key]bool{}
-	for _, c := range r.containers {
-		keys[c.key] = true
-	}
-	for _, s := range r.sandboxes {
-		keys[s.key] = true
-	}
-	for _, d := range r.data {
-		keys[pod.KeyOf(d.pod)] = true
-	}
-	var all []pod.Observed
-	for key := range keys {
-		all = append(all, r.observe(key))
-	}
-	return all, nil
-}
-
-// Inspect returns one pod.
-func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(ctx, "Inspect", key.String()); err != nil {
-		return pod.Observed{}, err
-	}
-	return r.observe(key), nil
-}
-
-func (r *Runtime) observe(key pod.Key) pod.Observed {
-	o := pod.Observed{Key: key}
-	for _, c := range r.containers {
-		if c.key == key {
-			o.Containers = append(o.Containers, c.Container)
-		}
-	}
-	for _, s := range r.sandboxes {
-		if s.key == key {
-			o.Sandboxes = append(o.Sandboxes, s.Sandbox)
-			o.Owner = s.owner
-		}
-	}
-	for uid, d := range r.data {
-		if pod.KeyOf(d.pod) == key {
-			o.Data = append(o.Data, uid)
-			o.Remembered = append(o.Remembered, d.remembered...)
-			o.Owner = d.owner
-		}
-	}
-	o.Sort()
-	return o
-}
-
 // Rings delivers a ring for every change until ctx ends or BreakStream is called.
-func (r *Runtime) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
+func (r Driver) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Rings", ""); err != nil {
@@ -197,14 +182,14 @@ func (r *Runtime) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 	return ch, nil
 }
 
-func (r *Runtime) hangUp(ch chan runtime.Ring) {
+func (r *Engine) hangUp(ch chan runtime.Ring) {
 	if r.rings[ch] {
 		delete(r.rings, ch)
 		close(ch)
 	}
 }
 
-func (r *Runtime) ring(key pod.Key) {
+func (r *Engine) ring(key pod.Key) {
 	for ch := range r.rings {
 		select {
 		case ch <- runtime.Ring{Key: key, At: time.Now()}:
@@ -213,157 +198,38 @@ func (r *Runtime) ring(key pod.Key) {
 	}
 }
 
-// CreateSandbox makes a sandbox with an address of its own.
-func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	id := fmt.Sprintf("%s-sandbox-%d", p.UID, attempt)
-	if err := r.enter(ctx, "CreateSandbox", id); err != nil {
-		return err
-	}
-	if s := r.sandboxes[id]; s != nil && s.Ready {
-		return nil
-	}
-	if err := r.holdPorts(id, p); err != nil {
-		return err
-	}
-	s := &sandbox{key: pod.KeyOf(p), owner: r.owner, ports: pod.HostPorts(p), Sandbox: pod.Sandbox{ID: id, UID: p.UID, Attempt: attempt, Ready: true, CreatedAt: time.Now()}}
-	if !p.Spec.HostNetwork {
-		r.nextIP++
-		s.IPs = []string{fmt.Sprintf("10.0.%d.%d", r.nextIP/256, r.nextIP%256)}
-	}
-	r.sandboxes[id] = s
-	r.ring(s.key)
-	return nil
-}
-
-// holdPorts refuses host ports that another pod's sandbox has.
-func (r *Runtime) holdPorts(id string, p *v1.Pod) error {
-	for _, s := range r.sandboxes {
-		if s.key == pod.KeyOf(p) {
-			continue
-		}
-		for _, port := range pod.HostPorts(p) {
-			if slices.ContainsFunc(s.ports, func(o pod.HostPort) bool { return o.Port == port.Port && o.Protocol == port.Protocol }) {
-				return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: fmt.Errorf("creating sandbox %s: host port %s is taken by pod %s", id, port, s.key)}
-			}
-		}
-	}
-	return nil
-}
-
-// RemoveSandbox forgets a sandbox.
-func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(ctx, "RemoveSandbox", id); err != nil {
-		return err
-	}
-	if s := r.sandboxes[id]; s != nil {
-		delete(r.sandboxes, id)
-		r.ring(s.key)
-	}
-	return nil
-}
-
-// SavePod keeps a copy of p.
-func (r *Runtime) SavePod(p *v1.Pod, owner string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(context.Background(), "SavePod", string(p.UID)); err != nil {
-		return err
-	}
-	d := r.data[p.UID]
-	if d == nil {
-		d = &kept{}
-		r.data[p.UID] = d
-	}
-	d.pod, d.owner = p.DeepCopy(), owner
-	return nil
-}
-
-// Remember keeps a copy.
-func (r *Runtime) Remember(uid pod.UID, newest []pod.Container) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(context.Background(), "Remember", string(uid)); err != nil {
-		return err
-	}
-	if d := r.data[uid]; d != nil {
-		d.remembered = slices.Clone(newest)
-	}
-	return nil
-}
-
-// Note implements runtime.Data.
-func (r *Runtime) Note(_ pod.UID, id string, n pod.Notes) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(context.Background(), "Note", id); err != nil {
-		return err
-	}
-	if c := r.containers[id]; c != nil {
-		n.Hooking = false
-		c.Notes = n
-	}
-	return nil
-}
-
-// LoadPod returns a copy.
-func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d := r.data[uid]
-	if d == nil {
-		return nil, fmt.Errorf("manifest of %s: %w", uid, runtime.ErrNotFound)
-	}
-	return d.pod.DeepCopy(), nil
-}
-
-// RemoveData forgets what was kept for a revision.
-func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.enter(ctx, "RemoveData", string(uid)); err != nil {
-		return err
-	}
-	delete(r.data, uid)
-	r.ring(key)
-	return nil
-}
-
 // Calls returns what has been called so far, in order.
-func (r *Runtime) Calls() []string {
+func (r *Engine) Calls() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
 // Fail makes every call of the named method fail until it is given nil.
-func (r *Runtime) Fail(call string, err error) {
+func (r *Engine) Fail(call string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fail[call] = err
 }
 
 // SetClock sets the wall's clock, by which instances' times are noted down, that far ahead of this process's.
-func (r *Runtime) SetClock(ahead time.Duration) {
+func (r *Engine) SetClock(ahead time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ahead = ahead
 }
 
 // Wall is the wall's clock.
-func (r *Runtime) Wall() time.Time {
+func (r *Engine) Wall() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wall()
 }
 
-func (r *Runtime) wall() time.Time { return time.Now().Add(r.ahead) }
+func (r *Engine) wall() time.Time { return time.Now().Add(r.ahead) }
 
 // BreakStream closes every open stream of rings.
-func (r *Runtime) BreakStream() {
+func (r *Engine) BreakStream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, ch := range slices.Collect(maps.Keys(r.rings)) {

@@ -12,7 +12,7 @@ import (
 
 func TestFake(t *testing.T) {
 	runtimetest.Run(t, func(t *testing.T) runtimetest.Subject {
-		r := fake.New("boot", "serve")
+		r := fake.New("boot")
 		r.AddImage("image:1", fake.Script{})
 		r.AddImage("bad:1", fake.Script{StartError: errors.New("no such command")})
 		return runtimetest.Subject{

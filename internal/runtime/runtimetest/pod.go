@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/pod"
@@ -216,21 +217,22 @@ func testData(t *testing.T, s subject) {
 	if o := s.look(t, p); o.Owner != "serve" {
 		t.Errorf("saved by another: %+v", o)
 	}
-	now := time.Unix(1_700_000_000, 5).UTC()
-	newest := []pod.Container{
-		{ID: "x", Name: "main", UID: p.UID, Attempt: 3, Boot: "b", State: pod.Exited, ExitCode: 5, StartedAt: now, FinishedAt: now.Add(time.Second), Reaped: true},
-		{ID: "y", Name: "side", UID: p.UID, State: pod.Running, StartedAt: now, Reaped: true},
+	must(t, s.Evict(p.UID, "it took too much"))
+	if why, err := s.Evicted(p.UID); err != nil || why != "it took too much" {
+		t.Errorf("evicted: %q, %v", why, err)
 	}
-	must(t, s.Remember(p.UID, newest[:1]))
-	must(t, s.Remember(p.UID, newest))
-	must(t, s.Remember("uid-none", newest))
-	o = s.look(t, p)
-	if diff := cmp.Diff(newest, o.Remembered); diff != "" {
-		t.Errorf("remembered:\n%s", diff)
+	if why, err := s.Evicted("uid-none"); err != nil || why != "" {
+		t.Errorf("nobody was evicted: %q, %v", why, err)
+	}
+	conditions := []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Unix(1_700_000_000, 0)}}
+	must(t, s.SaveConditions(p.UID, conditions))
+	must(t, s.SaveConditions("uid-none", conditions))
+	if got, err := s.LoadConditions(p.UID); err != nil || !equality.Semantic.DeepEqual(got, conditions) {
+		t.Errorf("conditions: %+v, %v", got, err)
 	}
 	must(t, s.SavePod(p, "serve"))
-	if o := s.look(t, p); len(o.Remembered) != 2 {
-		t.Errorf("saving forgot: %+v", o)
+	if why, _ := s.Evicted(p.UID); why == "" {
+		t.Error("saving forgot the eviction")
 	}
 	loaded, err := s.LoadPod(p.UID)
 	must(t, err)
@@ -238,14 +240,9 @@ func testData(t *testing.T, s subject) {
 		t.Errorf("loaded:\n%s", diff)
 	}
 	other := s.newPod("web-node", "uid-more", "main")
-	defer func() {
-		if o := s.look(t, p); len(o.Remembered) > 0 {
-			t.Errorf("removed, but remembered: %+v", o.Remembered)
-		}
-	}()
 	must(t, s.SavePod(other, "serve"))
-	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{p.UID, other.UID}) {
-		t.Errorf("two revisions: %+v", o.Data)
+	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{other.UID, p.UID}) {
+		t.Errorf("two revisions, the newest first: %+v", o.Data)
 	}
 	must(t, s.RemoveData(t.Context(), pod.KeyOf(p), p.UID))
 	if _, err := s.LoadPod(p.UID); !errors.Is(err, runtime.ErrNotFound) {
@@ -423,4 +420,36 @@ func testSidecar(t *testing.T, s subject) {
 		t.Errorf("an init container: %+v", got)
 	}
 	s.remove(t, p)
+}
+
+// testRemembered: of an instance that somebody else has removed it is still known that it ran, and how it ended if
+// that was recorded.
+func testRemembered(t *testing.T, s subject) {
+	p := s.newPod("web-node", "uid-remembered", "main")
+	start := s.ready(t, p)
+	if o := s.look(t, p); len(o.Remembered) > 0 {
+		t.Errorf("before a start: %+v", o.Remembered)
+	}
+	c := s.start(t, start)
+	if o := s.look(t, p); len(o.Remembered) != 1 || o.Remembered[0].ID != c.ID || o.Remembered[0].State != pod.Running {
+		t.Errorf("running: %+v", o.Remembered)
+	}
+	s.Exit(t, c.ID, 5)
+	s.ended(t, start)
+	must(t, s.ReapContainer(t.Context(), c.ID, "its words"))
+	must(t, s.RemoveContainer(t.Context(), c.ID))
+	o := s.look(t, p)
+	last, lost, found := o.Last(p.UID, "main")
+	if !lost || !found || last.State != pod.Exited || last.ExitCode != 5 || last.Message != "its words" || len(o.Containers) > 0 {
+		t.Errorf("removed: %+v", o)
+	}
+	start.Attempt = 1
+	s.start(t, start)
+	if o := s.look(t, p); len(o.Remembered) != 1 || o.Remembered[0].Attempt != 1 {
+		t.Errorf("the next: %+v", o.Remembered)
+	}
+	s.remove(t, p)
+	if o := s.look(t, p); len(o.Remembered) > 0 {
+		t.Errorf("removed, but remembered: %+v", o.Remembered)
+	}
 }

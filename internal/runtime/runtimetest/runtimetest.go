@@ -78,6 +78,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"sandboxes", testSandboxes},
 		{"host ports", testHostPorts},
 		{"data", testData},
+		{"what is remembered", testRemembered},
 		{"notes", testNotes},
 		{"variables", testEnv},
 		{"images as volumes", testShow},

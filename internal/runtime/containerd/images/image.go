@@ -48,6 +48,11 @@ func imageID(i images.Image) string {
 	return named.Name() + "@" + i.Target.Digest.String()
 }
 
+// portImage is the image as the port has it.
+func portImage(i images.Image, content *Image) pod.Image {
+	return pod.Image{Name: i.Name, ID: imageID(i), StopSignal: SignalName(content.Config.StopSignal)}
+}
+
 // Resolve implements runtime.Images.
 func (s *Store) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	ctx = s.client.Context(ctx)
@@ -66,10 +71,11 @@ func (s *Store) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 		if err != nil {
 			return pod.Image{}, daemon.Mapped("looking for image "+name, err)
 		}
-		if _, err := s.ready(ctx, found); err != nil {
+		content, err := s.ready(ctx, found)
+		if err != nil {
 			return pod.Image{}, err
 		}
-		return pod.Image{Name: found.Name, ID: imageID(found)}, nil
+		return portImage(found, content), nil
 	}
 	return s.resolveDigest(ctx, ref)
 }
@@ -87,10 +93,11 @@ func (s *Store) resolveDigest(ctx context.Context, ref string) (pod.Image, error
 			if imageID(found) != named.String() {
 				continue // another repository's: who may have the one need not have the other
 			}
-			if _, err := s.ready(ctx, found); err != nil {
+			content, err := s.ready(ctx, found)
+			if err != nil {
 				return pod.Image{}, err
 			}
-			return pod.Image{Name: found.Name, ID: imageID(found)}, nil
+			return portImage(found, content), nil
 		}
 	}
 	return pod.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
@@ -123,6 +130,11 @@ func (s *Store) find(ctx context.Context, i pod.Image) (*Image, error) {
 // ready reads what a start needs of the image, unpacked. ErrNotFound: its content is not complete.
 func (s *Store) ready(ctx context.Context, i images.Image) (*Image, error) {
 	digest := i.Target.Digest.String()
+	unlock, err := s.lock(ctx, digest) // many that start at once unpack it once
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if known, ok := s.known.Get(digest); ok {
 		return known, nil
 	}

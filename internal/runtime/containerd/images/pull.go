@@ -49,8 +49,9 @@ func (s *Store) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Ima
 
 func (s *Store) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (pod.Image, error) {
 	pulled, err := s.obtain(ctx, named, logins, meter)
+	var content *Image
 	if err == nil {
-		_, err = s.ready(ctx, pulled)
+		content, err = s.ready(ctx, pulled)
 	}
 	if err != nil {
 		err = daemon.Mapped("pulling image "+named.String(), err)
@@ -59,7 +60,7 @@ func (s *Store) pull(ctx context.Context, named reference.Named, logins registry
 		}
 		return pod.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
 	}
-	return pod.Image{Name: pulled.Name, ID: imageID(pulled)}, nil
+	return portImage(pulled, content), nil
 }
 
 // obtain has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it, unless

@@ -7,6 +7,7 @@
 package images
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 
@@ -40,8 +41,8 @@ type Store struct {
 	// known has what is known of images by the digest of their target.
 	known memo.Map[string, *Image]
 	// users has whom users' names stand for, by layers and name.
-	users     memo.Map[string, specs.User]
-	lookingUp sync.Mutex
+	users memo.Map[string, specs.User]
+	locks sync.Map // of string and chan struct{}
 }
 
 var _ runtime.Images = (*Store)(nil)
@@ -56,3 +57,15 @@ func New(client *daemon.Client, o Options) *Store {
 
 // ImageRoot is where the snapshotter has images' files, "" when it does not say.
 func (s *Store) ImageRoot() string { return s.client.SnapshotRoot }
+
+// lock waits until nobody else does what key names, which need be done only once in this process.
+func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error) {
+	held, _ := s.locks.LoadOrStore(key, make(chan struct{}, 1))
+	lock := held.(chan struct{})
+	select {
+	case lock <- struct{}{}:
+		return func() { <-lock }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -2,16 +2,17 @@ package images
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/oci"
-	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
@@ -21,6 +22,9 @@ import (
 
 // labelUser is on images: who a container of the image runs as, by name looked up in it.
 const labelUser = "podrun.io/user"
+
+// lookUpLease is for how long a snapshot may be left by a podrun that was killed while it looked for a user.
+const lookUpLease = 10 * time.Minute
 
 // userLabel is the content of labelUser. It holds for the digest only: a name may come to stand for
 // another image.
@@ -48,7 +52,7 @@ func (s *Store) userOf(ctx context.Context, i images.Image, known *Image) (specs
 	if json.Unmarshal([]byte(i.Labels[labelUser]), &kept) == nil && kept.Digest == digest {
 		return specs.User{UID: kept.UID, GID: kept.GID, AdditionalGids: kept.Groups}, nil
 	}
-	user, err := s.lookUpUser(ctx, digest, known, known.Config.User)
+	user, err := s.user(ctx, known, known.Config.User)
 	if err != nil {
 		return specs.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.Config.User, i.Name, err)
 	}
@@ -66,24 +70,36 @@ func (i *Image) User(ctx context.Context, name string) (specs.User, error) {
 	if name == ocispec.UserName(&v1.Pod{}, &v1.Container{}, i.Config.User) {
 		return i.user, nil
 	}
-	s, key := i.store, i.chainID+" "+name
-	s.lookingUp.Lock() // one looks, the others hear of it
-	defer s.lookingUp.Unlock()
-	if user, ok := s.users.Get(key); ok {
-		return user, nil
-	}
-	user, err := s.lookUpUser(s.client.Context(ctx), i.chainID, i, name)
+	user, err := i.store.user(i.store.client.Context(ctx), i, name)
 	if err != nil {
 		return specs.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, i.name, err)
 	}
-	s.users.Put(key, user)
 	return user, nil
 }
 
-// lookUpUser looks for the user name, which may be a number, in the image's files. Digest is of the image or
-// its files.
-func (s *Store) lookUpUser(ctx context.Context, digest string, known *Image, name string) (user specs.User, err error) {
-	ctx, release, err := s.client.WithLease(ctx) // else the view might be collected while it is used
+// user is who name stands for in the image, as it was found out once.
+func (s *Store) user(ctx context.Context, known *Image, name string) (specs.User, error) {
+	key := known.chainID + " " + name
+	unlock, err := s.lock(ctx, key)
+	if err != nil {
+		return specs.User{}, err
+	}
+	defer unlock()
+	if user, ok := s.users.Get(key); ok {
+		return user, nil
+	}
+	user, err := s.lookUpUser(ctx, known, name)
+	if err == nil {
+		s.users.Put(key, user)
+	}
+	return user, err
+}
+
+// lookUpUser looks for the user name, which may be a number, in the image's files. They are shown by a snapshot of
+// this call's own: other processes look for the same user at the same time, and the first that is done removes what
+// it made. The lease has containerd remove it where this one is killed.
+func (s *Store) lookUpUser(ctx context.Context, known *Image, name string) (user specs.User, err error) {
+	ctx, release, err := s.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(lookUpLease))
 	if err != nil {
 		return user, err
 	}
@@ -91,17 +107,14 @@ func (s *Store) lookUpUser(ctx context.Context, digest string, known *Image, nam
 	defer cancel()
 	defer func() { _ = release(clean) }() // it expires by itself
 	snapshots := s.client.Snapshots()
-	key := "podrun-user-" + digest + "-" + name
+	key := "podrun-user-" + rand.Text()
 	mounts, err := snapshots.View(ctx, key, known.chainID)
-	if errdefs.IsAlreadyExists(err) {
-		mounts, err = snapshots.Mounts(ctx, key)
-	}
 	if err != nil {
 		return user, err
 	}
 	defer func() {
-		if gone := snapshots.Remove(clean, key); gone != nil && !daemon.IsNotFound(gone) {
-			err = errors.Join(err, gone)
+		if err := snapshots.Remove(clean, key); err != nil && !daemon.IsNotFound(err) {
+			s.o.Log.Debug("a snapshot is left to the end of its lease", "snapshot", key, "why", err)
 		}
 	}()
 	if name == "" {

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+const besideManifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: c, image: \"web:1\"}]\n"
+
+// serveUntil is a serve that runs until stop, which returns when it has ended.
+func serveUntil(t *testing.T, o Options, stopPods bool) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- Serve(ctx, o, stopPods) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestServeAndOnceOfOnePod: one at a time has a pod. A once is refused while serve has it; a serve waits for once's end,
+// says so meanwhile, and adopts what once leaves running.
+func TestServeAndOnceOfOnePod(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("web:1", fake.Script{})
+	o := simulated(t, rt)
+	path := filepath.Join(o.Sources.Manifests[0], "web.yaml")
+	if err := os.WriteFile(path, []byte(besideManifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	web := pod.Key{Namespace: "default", Name: "web-n"}
+	noted := func() bool { _, err := os.Lstat(o.Dirs.NotOwned(web)); return err == nil }
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		onceDone := make(chan struct{})
+		go func() {
+			defer close(onceDone)
+			result, err := Once(t.Context(), o, OnceOptions{Finished: func(Result) { <-release }})
+			if err != nil || phases(result) != "web-n=Running" {
+				t.Errorf("%s, %v", phases(result), err)
+			}
+		}()
+		time.Sleep(10 * time.Second)
+		stop := serveUntil(t, o, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !noted() {
+			t.Error("get does not show that once has the pod")
+		}
+		if _, err := Down(t.Context(), o, nil, nil); !errors.Is(err, ErrServing) {
+			t.Errorf("down beside serve: %v", err)
+		}
+		close(release)
+		<-onceDone
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if noted() {
+			t.Error("get shows still that once has the pod")
+		}
+		owned, calls := (*OwnedError)(nil), len(rt.Calls())
+		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &owned) || !strings.Contains(owned.Holder, "podrun serve (process") {
+			t.Errorf("once beside serve: %v", err)
+		}
+		for _, call := range rt.Calls()[calls:] {
+			t.Errorf("the refused once called %s", call)
+		}
+		if ran := strings.Join(rt.Ran(), " "); len(rt.Ran()) != 1 {
+			t.Errorf("it was not adopted as it was: ran %s", ran)
+		}
+		stop()
+	})
+}
+
+// TestServeLeavesOncesPods: what a once has left running is not the business of a serve that has no manifest of it, also
+// when that ends its own pods.
+func TestServeLeavesOncesPods(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("web:1", fake.Script{})
+	o := simulated(t, rt)
+	path := filepath.Join(o.Sources.Manifests[0], "web.yaml")
+	if err := os.WriteFile(path, []byte(besideManifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if result, err := Once(t.Context(), o, OnceOptions{}); err != nil || phases(result) != "web-n=Running" {
+			t.Errorf("%s, %v", phases(result), err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		stop := serveUntil(t, o, true)
+		time.Sleep(time.Minute)
+		stop()
+		all, err := rt.List(t.Context())
+		if err != nil || len(all) != 1 || len(all[0].Containers) != 1 || all[0].Containers[0].State != pod.Running || len(rt.Ran()) != 1 {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}

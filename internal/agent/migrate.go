@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/layout"
+)
+
+// errFormerServe says that the pods of a former version are not to be adopted, because their podrun is at work.
+var errFormerServe = errors.New("podrun serve of that version is still running; restart it first")
+
+// serves reports that a podrun serve, of whatever version, has the run directory.
+func serves(dirs layout.Dirs) bool {
+	f, err := os.Open(serveLock(dirs))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// migrate makes checkpoints of what the former version of podrun kept of its pods, once, so that they are adopted
+// without a restart. It may be removed after the next release.
+//
+// When it fails nothing may be done to any pod: what runs would be taken for somebody else's.
+func (c *Connection) migrate(ctx context.Context, owner string) error {
+	legacy, err := c.Driver.Legacy(ctx)
+	if err != nil || len(legacy) == 0 {
+		return err
+	}
+	if owner == ownerOnce && serves(c.o.Dirs) {
+		return errFormerServe
+	}
+	store := c.Runtime.Store()
+	for i := range legacy {
+		old := &legacy[i]
+		_, err := store.Get(old.UID())
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			err = store.Restore(old)
+		}
+		if err == nil {
+			// What was cut off here is finished at the next start.
+			err = c.Driver.ForgetLegacy(old.UID())
+		}
+		if err != nil {
+			return err
+		}
+		c.o.Log.Info("adopted a pod of a former version", "pod", old.Key().String(), "uid", old.UID())
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// twoProcesses are the locks of two processes on one run directory.
+func twoProcesses(t *testing.T) (a, b *podLocks) {
+	dirs := layout.Dirs{Run: t.TempDir()}
+	return newPodLocks(dirs, ownerServe), newPodLocks(dirs, ownerOnce)
+}
+
+// wantLock tries to have the pod. holder is what the other's text must contain; "": it must be had.
+func wantLock(t *testing.T, l *podLocks, key pod.Key, holder string, wantFresh bool) {
+	t.Helper()
+	other, fresh, err := l.Acquire(key)
+	if err != nil || (other == "") != (holder == "") || !strings.Contains(other, holder) || fresh != wantFresh {
+		t.Errorf("got %q, fresh %t, %v; want %q, fresh %t", other, fresh, err, holder, wantFresh)
+	}
+}
+
+var lockedPod = pod.Key{Namespace: "default", Name: "web-n"}
+
+func TestPodLock(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	asked := 0
+	b.fresh = func() error { asked++; return nil }
+	wantLock(t, a, lockedPod, "", true)
+	wantLock(t, a, lockedPod, "", false)
+	wantLock(t, b, lockedPod, fmt.Sprintf("podrun serve (process %d) since ", os.Getpid()), false)
+	wantLock(t, b, pod.Key{Namespace: "default", Name: "other"}, "", true)
+	b.Release(lockedPod) // it has not got it
+	wantLock(t, b, lockedPod, "podrun serve", false)
+	a.Release(lockedPod)
+	if _, err := os.Lstat(a.dirs.PodLock(lockedPod)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its file is there: %v", err)
+	}
+	wantLock(t, b, lockedPod, "", true)
+	wantLock(t, a, lockedPod, "podrun once", false)
+	a.Release(lockedPod)
+	if asked != 2 {
+		t.Errorf("looked anew %d times", asked)
+	}
+}
+
+// TestPodLockThatCannotLook: a pod of which it cannot be told what was done to it is not had.
+func TestPodLockThatCannotLook(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	no := errors.New("no")
+	a.fresh = func() error { return no }
+	if _, _, err := a.Acquire(lockedPod); !errors.Is(err, no) {
+		t.Error(err)
+	}
+	wantLock(t, b, lockedPod, "", true)
+	a.fresh = func() error { return nil }
+	wantLock(t, a, lockedPod, "podrun once", false)
+}
+
+// TestPodLockFileThatWasRemoved: who opened the file before its owner removed it has no lock by it.
+func TestPodLockFileThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	for range 30 {
+		got := make(chan *podLocks)
+		for _, l := range []*podLocks{a, b} {
+			go func() {
+				for {
+					if other, _, err := l.Acquire(lockedPod); err != nil || other == "" {
+						if err != nil {
+							t.Error(err)
+						}
+						got <- l
+						return
+					}
+				}
+			}()
+		}
+		first := <-got
+		select {
+		case <-got:
+			t.Fatal("both have it")
+		case <-time.After(100 * time.Microsecond):
+		}
+		first.Release(lockedPod)
+		(<-got).Release(lockedPod)
+	}
+}
+
+func TestAcquireAllOrNone(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	key := func(name string) pod.Key { return pod.Key{Namespace: "default", Name: name} }
+	wantLock(t, a, key("c"), "", true)
+	wantLock(t, b, key("a"), "", true)
+	err := b.AcquireAll([]pod.Key{key("a"), key("b"), key("c"), key("d")})
+	owned := (*OwnedError)(nil)
+	if !errors.As(err, &owned) || owned.Key != key("c") || !strings.Contains(err.Error(), "pod default/c is run by podrun serve (process") {
+		t.Errorf("got %v", err)
+	}
+	wantLock(t, a, key("b"), "", true)
+	wantLock(t, a, key("d"), "", true)
+	wantLock(t, a, key("a"), "podrun once", false) // it had that before
+}
+
+// TestOddPodLocks: neither a pod's name nor what is in the file matters.
+func TestOddPodLocks(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	for _, key := range []pod.Key{{Namespace: "a", Name: "b.c-d"}, {Namespace: "a-b", Name: "c"}, {Namespace: "a", Name: "b-c"}, {Namespace: "n", Name: strings.Repeat("x", 240)}} {
+		wantLock(t, a, key, "", true)
+		wantLock(t, b, key, "podrun serve", false)
+		for _, text := range []string{"", "{", "\x00\xff", `{"command":7}`, strings.Repeat("x", 10000)} {
+			if err := os.WriteFile(a.dirs.PodLock(key), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wantLock(t, b, key, "another podrun", false)
+		}
+		a.Release(key)
+		wantLock(t, b, key, "", true)
+		wantLock(t, a, key, "podrun once", false)
+	}
+}
+
+// TestPodLockOnFullDisk: the lock holds, though it cannot be said whose it is.
+func TestPodLockOnFullDisk(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	wantLock(t, a, lockedPod, "", true)
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	a.write(full)
+	if err := os.Truncate(a.dirs.PodLock(lockedPod), 0); err != nil {
+		t.Fatal(err)
+	}
+	wantLock(t, b, lockedPod, "another podrun", false)
+}
+
+// killedLocks are those of the process that TestPodLockOfKilledProcess kills. Not a local variable: the garbage
+// collector would close its files, and so unlock the pod, while the process waits to be killed.
+var killedLocks *podLocks
+
+// TestPodLockOfKilledProcess: the lock of a process that was killed is free at once, though its children run on.
+func TestPodLockOfKilledProcess(t *testing.T) {
+	const envDir = "PODRUN_TEST_POD_LOCK"
+	if dir := os.Getenv(envDir); dir != "" { // the process that is killed
+		killedLocks = newPodLocks(layout.Dirs{Run: dir}, ownerOnce)
+		other, _, err := killedLocks.Acquire(lockedPod)
+		child := exec.Command("sleep", "60")
+		fmt.Printf("has it: %t %v\n", other == "" && err == nil && child.Start() == nil, err)
+		fmt.Println(child.Process.Pid)
+		select {}
+	}
+	t.Parallel()
+	l := newPodLocks(layout.Dirs{Run: t.TempDir()}, ownerServe)
+	c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	c.Env = append(os.Environ(), envDir+"="+l.dirs.Run)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, child := bufio.NewScanner(out), 0
+	for child == 0 && lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "has it:") && lines.Text() != "has it: true <nil>" {
+			t.Error(lines.Text())
+		}
+		_, _ = fmt.Sscanf(lines.Text(), "%d", &child)
+	}
+	if child == 0 {
+		t.Fatal("it says nothing")
+	}
+	defer func() { _ = unix.Kill(child, unix.SIGKILL) }()
+	wantLock(t, l, lockedPod, fmt.Sprintf("podrun once (process %d) since", c.Process.Pid), false)
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	if err := unix.Kill(child, 0); err != nil {
+		t.Fatal("its child has ended too", err)
+	}
+	wantLock(t, l, lockedPod, "", true)
+}

@@ -1,0 +1,256 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// The rules that hold at every change of the machine, whatever happens. Each check returns what is wrong; "": nothing.
+// Its caller holds the world's mutex.
+
+// slack is what calls take by themselves.
+const slack = 200 * time.Millisecond
+
+// startRules hold when a process has just begun.
+var startRules = []struct {
+	name  string
+	check func(w *world, i *instance) string
+}{
+	{"one live instance of a container", func(w *world, i *instance) string {
+		for _, other := range w.live(i.key, i.name) {
+			return fmt.Sprintf("attempt %d (%.8s) lives", other.attempt, other.id)
+		}
+		return ""
+	}},
+	{"init containers complete before the rest, in order; sidecars gate", initOrder},
+	{"a job's container succeeds once", func(w *world, i *instance) string {
+		if i.pod.Spec.RestartPolicy == v1.RestartPolicyAlways || isInit(i) {
+			return ""
+		}
+		for _, before := range w.former(i) {
+			if !before.lost && before.boot == w.boot && before.code == 0 && before.asked.IsZero() {
+				return fmt.Sprintf("attempt %d (%.8s) has succeeded", before.attempt, before.id)
+			}
+		}
+		return ""
+	}},
+	{"a container that is never restarted runs once", func(w *world, i *instance) string {
+		if i.pod.Spec.RestartPolicy != v1.RestartPolicyNever || isInit(i) {
+			return ""
+		}
+		for _, before := range w.former(i) {
+			if !before.lost {
+				return fmt.Sprintf("attempt %d (%.8s) has run", before.attempt, before.id)
+			}
+		}
+		return ""
+	}},
+	{"back-off within its table", backoffKept},
+}
+
+// former returns the instances of the same container of the same life of the same revision, in their order.
+func (w *world) former(i *instance) (all []*instance) {
+	for _, o := range w.instances {
+		if o.pod.UID == i.pod.UID && o.name == i.name && o.life == i.life && o.rerun == i.rerun && o != i {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b *instance) int { return a.began.Compare(b.began) })
+	return all
+}
+
+// ranIn returns the instances of a container in a sandbox.
+func (w *world) ranIn(sandbox, name string) (all []*instance) {
+	for _, o := range w.instances {
+		if o.sandbox == sandbox && o.name == name {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func initOrder(w *world, i *instance) string {
+	for _, c := range i.pod.Spec.InitContainers {
+		if c.Name == i.name {
+			return ""
+		}
+		all := w.ranIn(i.sandbox, c.Name)
+		if c.RestartPolicy != nil {
+			ready := func(o *instance) bool { return c.StartupProbe == nil || o.startupOK }
+			if !slices.ContainsFunc(all, ready) {
+				return "sidecar " + c.Name + " has not started in this sandbox"
+			}
+			continue
+		}
+		if !slices.ContainsFunc(all, func(o *instance) bool { return !o.live && o.code == 0 }) {
+			return "init container " + c.Name + " has not completed in this sandbox"
+		}
+	}
+	return ""
+}
+
+// simulatedBackoff is the simulation's longest crash back-off.
+const simulatedBackoff = 40 * time.Second
+
+func backoffKept(w *world, i *instance) string {
+	all := w.former(i)
+	all = slices.DeleteFunc(all, func(o *instance) bool { return o.sandbox != i.sandbox })
+	if len(all) < 2 {
+		return ""
+	}
+	last := all[len(all)-1]
+	if last.lost || w.clockSet.After(last.began.Add(-time.Minute)) {
+		return "" // when it ended is not known, or not by the clock that counts
+	}
+	least := min(10*time.Second<<min(len(all)-2, 4), simulatedBackoff)
+	if pause := i.began.Sub(last.ended); pause < least-slack {
+		return fmt.Sprintf("it begins %s after the end of run %d in this sandbox", pause, len(all))
+	}
+	return ""
+}
+
+// signalRules hold when a process is sent a signal.
+var signalRules = []struct {
+	name  string
+	check func(w *world, i *instance, signal string, from *process) string
+}{
+	{"SIGTERM before SIGKILL", func(w *world, i *instance, signal string, _ *process) string {
+		if signal == "SIGKILL" && i.told.IsZero() && grace(i) > 0 {
+			return fmt.Sprintf("it was not sent SIGTERM (asked %s)", i.asked)
+		}
+		return ""
+	}},
+	{"the grace period is kept", func(w *world, i *instance, signal string, _ *process) string {
+		begun := i.asked
+		if isInit(i) { // a sidecar's begins with the others'
+			for _, o := range w.instances {
+				if o.key == i.key && !o.asked.IsZero() && o.asked.Before(begun) && o.pod.UID == i.pod.UID {
+					begun = o.asked
+				}
+			}
+		}
+		if signal != "SIGKILL" || begun.IsZero() || w.clockSet.After(begun) {
+			return ""
+		}
+		if had := time.Since(begun); had < grace(i)-slack {
+			return fmt.Sprintf("it had %s of %s", had, grace(i))
+		}
+		return ""
+	}},
+	{"the preStop hook is not skipped", func(_ *world, i *instance, signal string, from *process) string {
+		hooked := i.spec.Lifecycle != nil && i.spec.Lifecycle.PreStop != nil
+		if signal == "SIGKILL" || !hooked || len(i.hooks) > 0 || grace(i) == 0 {
+			return ""
+		}
+		// Who began to end it may have been killed just before the hook, and its grace period be over since.
+		if time.Since(from.born) < grace(i)+slack {
+			return ""
+		}
+		return "it never ran"
+	}},
+}
+
+func grace(i *instance) time.Duration {
+	return time.Duration(*i.pod.Spec.TerminationGracePeriodSeconds) * time.Second
+}
+
+// preStop takes note of a hook that is to begin, or that ran.
+func (w *world) preStop(id string, from *process, ran int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := w.instances[id]
+	if i == nil {
+		return
+	}
+	i.hooks[from.number] += ran
+	if i.asked.IsZero() {
+		i.asked = time.Now()
+	}
+	if n := i.hooks[from.number]; n > 1 {
+		w.report("the preStop hook runs once per process", "%s %s (%.8s): %d times", i.key, i.name, id, n)
+	}
+}
+
+// removing takes note of an instance that is removed.
+func (w *world) removing(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := w.instances[id]; i != nil && i.live {
+		w.report("what lives is not removed", "%s %s (%.8s)", i.key, i.name, id)
+	}
+}
+
+// removingPod takes note of a revision that is removed.
+func (w *world) removingPod(uid pod.UID, from *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.protected[uid] && from.locks.self.Command == ownerServe {
+		w.report("nothing is removed while its source is unreadable", "%s of %s", uid, w.uids[uid])
+	}
+	if w.left[uid] && from.locks.self.Command == ownerServe {
+		w.report("what a once left stays until somebody takes it", "%s of %s", uid, w.uids[uid])
+	}
+}
+
+// statusRules hold for each status that is published.
+var statusRules = []struct {
+	name  string
+	check func(w *world, p *v1.Pod) string
+}{
+	{"ready only by an instance's own probes", func(w *world, p *v1.Pod) string {
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			_, id, _ := strings.Cut(s.ContainerID, "://")
+			i := w.instances[id]
+			if !s.Ready || i == nil || s.State.Running == nil {
+				continue
+			}
+			if i.spec.StartupProbe != nil && !i.startupOK {
+				return fmt.Sprintf("%s (%.8s) is ready; its startup probe has never succeeded", s.Name, id)
+			}
+			if i.spec.ReadinessProbe != nil && !i.readyOK {
+				return fmt.Sprintf("%s (%.8s) is ready; its readiness probe has never succeeded", s.Name, id)
+			}
+		}
+		return ""
+	}},
+	{"restart counts never go back", func(w *world, p *v1.Pod) string {
+		if _, err := w.disk.Stat(p.UID); err != nil {
+			return "" // it is being removed, or begins
+		}
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			at := string(p.UID) + s.Name
+			if last, was := w.restarts[at]; was && s.RestartCount < last {
+				return fmt.Sprintf("%s: from %d to %d", s.Name, last, s.RestartCount)
+			}
+			w.restarts[at] = s.RestartCount
+		}
+		return ""
+	}},
+	{"a volume keeps what its manifests say", func(w *world, p *v1.Pod) string {
+		if len(p.Spec.Volumes) == 0 || len(w.live(pod.KeyOf(p), "")) == 0 || p.DeletionTimestamp != nil {
+			return ""
+		}
+		dir := w.dirs.Volume(p.UID, layout.KindConfigMap, "c")
+		if _, err := os.Lstat(dir); err != nil {
+			return "" // not made yet
+		}
+		for _, i := range w.live(pod.KeyOf(p), "") {
+			if i.pod.UID != p.UID {
+				return ""
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "k")); err != nil {
+			return fmt.Sprintf("the key of an optional ConfigMap is gone: %v", err)
+		}
+		return ""
+	}},
+}

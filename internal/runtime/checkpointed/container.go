@@ -1,0 +1,302 @@
+package checkpointed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// The exit of an instance whose process could not be started, as the CRI has it.
+const (
+	exitStartError   = 128
+	reasonStartError = "StartError"
+)
+
+// StartContainer implements runtime.Containers. An instance of the same attempt that runs is left alone; one whose
+// start was cut off is removed first.
+func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c, err := r.store.Get(s.Pod.UID)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", s.Container.Name, err)
+	}
+	running, err := r.makeWay(ctx, c, s)
+	if running || err != nil {
+		return err
+	}
+	instance := r.newInstance(s)
+	s.ID = instance.ID
+	add := func(c *checkpoint.Checkpoint) {
+		c.Instances = slices.DeleteFunc(c.Instances, func(i pod.Container) bool {
+			return i.Name == instance.Name && i.Attempt == instance.Attempt
+		})
+		c.Instances = append(c.Instances, instance)
+	}
+	if err := r.store.Update(s.Pod.UID, add); err != nil {
+		return err
+	}
+	s.Started = func() error {
+		return r.store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) {
+			if kept := c.Instance(instance.ID); kept != nil {
+				kept.State, kept.StartedAt = pod.Running, r.now()
+				prune(c, instance)
+			}
+		})
+	}
+	err = r.driver.StartContainer(ctx, s)
+	if err == nil {
+		return nil
+	}
+	return r.notStarted(ctx, s, err)
+}
+
+// newInstance is the instance that a start makes.
+func (r *Runtime) newInstance(s runtime.Start) pod.Container {
+	p, c := s.Pod, s.Container
+	i := pod.Container{
+		ID:   r.o.NewID(ID{UID: p.UID, Container: c.Name, Attempt: s.Attempt}),
+		Name: c.Name, UID: p.UID, SandboxID: s.Sandbox.ID,
+		Attempt: s.Attempt, Backoff: s.Backoff, Round: s.Round, Boot: r.o.Boot(),
+		State: pod.Created, StartedAt: r.now(),
+		Image: c.Image, ImageID: s.Image.ID, StopSignal: s.Image.StopSignal,
+		Sidecar: pod.SidecarOrder(p, c.Name), Resources: pod.ResourcesOf(p, c), Notes: pod.NotesAtStart(c),
+	}
+	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
+		i.Grace = time.Duration(*grace) * time.Second
+	}
+	if hooks := c.Lifecycle; hooks != nil {
+		i.PreStop = hooks.PreStop != nil
+		if hooks.StopSignal != nil {
+			i.StopSignal = string(*hooks.StopSignal)
+		}
+	}
+	return i
+}
+
+// makeWay sees that no other instance of the attempt is there. It reports that one runs already.
+func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runtime.Start) (running bool, err error) {
+	var before []pod.Container
+	for _, i := range c.Instances {
+		if i.Name == s.Container.Name && (i.Attempt == s.Attempt || i.State == pod.Created) {
+			before = append(before, i)
+		}
+	}
+	if len(before) == 0 {
+		return false, nil
+	}
+	found, err := r.driver.InspectContainers(ctx, c.Key(), idsOf([]*checkpoint.Checkpoint{c}))
+	if err != nil {
+		return false, err
+	}
+	for _, i := range before {
+		at := slices.IndexFunc(found, func(f pod.Container) bool { return f.ID == i.ID })
+		seen := pod.Container{}
+		if at >= 0 {
+			seen = found[at]
+		}
+		now, shown, _ := r.instance(i, seen, at >= 0)
+		switch {
+		case !shown:
+			continue // only the checkpoint knows of it
+		case now.State == pod.Running:
+			return true, nil
+		case now.State != pod.Created:
+			return false, fmt.Errorf("starting %s: attempt %d has run already", s.Container.Name, s.Attempt)
+		}
+		if err := r.removeInstance(ctx, c, i, now.State); err != nil {
+			return false, fmt.Errorf("removing what a start of %s left: %w", s.Container.Name, err)
+		}
+	}
+	return false, nil
+}
+
+// mostKept is how many instances of a container a checkpoint has at most: more than the engine ever has at a time.
+// What it would have to be is one that somebody else removes again and again.
+const mostKept = 8
+
+// prune forgets instances of a container that has a later one, once the engine does not have them any more.
+func prune(c *checkpoint.Checkpoint, last pod.Container) {
+	mine := 0
+	for _, i := range c.Instances {
+		if i.Name == last.Name {
+			mine++
+		}
+	}
+	c.Instances = slices.DeleteFunc(c.Instances, func(i pod.Container) bool {
+		earlier := i.Name == last.Name && i.Attempt < last.Attempt
+		if !earlier || !i.Reaped && mine <= mostKept {
+			return false
+		}
+		mine--
+		return true
+	})
+}
+
+// notStarted settles what a failed start left.
+func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) error {
+	var kept error
+	started := (*runtime.StartError)(nil)
+	switch {
+	case errors.As(err, &started):
+		kept = r.recordExit(s.Pod.UID, s.ID, exit{
+			code: exitStartError, reason: reasonStartError, message: started.Error(), at: r.now(),
+		})
+	case errors.Is(err, runtime.ErrCutOff) || errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil:
+		return err // it may be there: the intent stays until it is removed
+	default:
+		kept = r.store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) { c.DropInstance(s.ID) })
+	}
+	if kept != nil {
+		return errors.Join(fmt.Errorf("starting %s: %w", s.Container.Name, kept), errors.New(err.Error()))
+	}
+	return err
+}
+
+// exit is how an instance ended.
+type exit struct {
+	code            int
+	reason, message string
+	at              time.Time
+}
+
+// recordExit writes down how an instance ended, once.
+func (r *Runtime) recordExit(uid pod.UID, id string, e exit) error {
+	return r.store.Update(uid, func(c *checkpoint.Checkpoint) {
+		i := c.Instance(id)
+		if i == nil || i.State == pod.Exited {
+			return
+		}
+		i.State, i.ExitCode, i.Reason = pod.Exited, e.code, e.reason
+		i.Message, i.FinishedAt = strings.ToValidUTF8(e.message, "�"), e.at
+	})
+}
+
+// find returns the checkpoint that names the instance; nil if there is none.
+func (r *Runtime) find(id string) (*checkpoint.Checkpoint, *pod.Container) {
+	c := r.store.OfInstance(id)
+	if c == nil {
+		return nil, nil
+	}
+	return c, c.Instance(id)
+}
+
+// ResizeContainer implements runtime.Containers.
+func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, spec *v1.Container) error {
+	if err := r.driver.ResizeContainer(ctx, id, p, spec); err != nil {
+		return err
+	}
+	c, kept := r.find(id)
+	if kept == nil || kept.State != pod.Running {
+		return nil
+	}
+	return r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+		if i := c.Instance(id); i != nil {
+			i.Resources = pod.ResourcesOf(p, spec)
+		}
+	})
+}
+
+// SignalContainer implements runtime.Containers.
+func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error {
+	if signal == "" {
+		_, kept := r.find(id)
+		if kept != nil {
+			signal = kept.StopSignal
+		}
+		signal = cmp.Or(signal, "SIGTERM")
+	}
+	return r.driver.SignalContainer(ctx, id, signal)
+}
+
+// ReapContainer implements runtime.Containers. The exit is recorded before the engine forgets it: cut in between, it
+// is merely done again.
+func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
+	c, kept := r.find(id)
+	if kept == nil || kept.State == pod.Exited {
+		return r.driver.ReapContainer(ctx, id)
+	}
+	found, err := r.driver.InspectContainers(ctx, c.Key(), []string{id})
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(found, func(f pod.Container) bool { return f.ID == id })
+	if at < 0 {
+		return nil // somebody else has removed it
+	}
+	now, _, _ := r.instance(*kept, found[at], true)
+	if now.State != pod.Exited {
+		return fmt.Errorf("instance %s has not exited: it is %s", id, now.State)
+	}
+	if found[at].Reaped && now.Boot == r.o.Boot() {
+		// Nobody saw its end, so its process may run on, beside whatever is started in its place.
+		if err := r.driver.KillRemains(ctx, id); err != nil {
+			return err
+		}
+	}
+	e := exit{code: now.ExitCode, reason: now.Reason, message: cmp.Or(now.Message, message), at: now.FinishedAt.UTC().Round(0)}
+	if err := r.recordExit(c.UID(), id, e); err != nil {
+		return err
+	}
+	return r.driver.ReapContainer(ctx, id)
+}
+
+// RemoveContainer implements runtime.Containers.
+func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+	c, kept := r.find(id)
+	if kept == nil {
+		return r.driver.RemoveContainer(ctx, pod.Container{ID: id}, time.Time{})
+	}
+	state := kept.State
+	if state == pod.Running {
+		found, err := r.driver.InspectContainers(ctx, c.Key(), []string{id})
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(found, func(f pod.Container) bool { return f.ID == id })
+		if at >= 0 {
+			now, _, _ := r.instance(*kept, found[at], true)
+			state = now.State
+		}
+	}
+	return r.removeInstance(ctx, c, *kept, state)
+}
+
+// removeInstance removes an instance, and forgets it unless it is the newest of its container that ran. Of one whose
+// process never ran, although it was about to, that is recorded first: without the instance it would seem to have.
+func (r *Runtime) removeInstance(ctx context.Context, c *checkpoint.Checkpoint, i pod.Container, state pod.State) error {
+	var begun time.Time
+	if state == pod.Created {
+		begun = i.StartedAt
+		err := r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+			if kept := c.Instance(i.ID); kept != nil {
+				kept.State = pod.Created
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.driver.RemoveContainer(ctx, i, begun); err != nil {
+		return err
+	}
+	return r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) {
+		newest := slices.ContainsFunc(c.Newest(), func(n pod.Container) bool { return n.ID == i.ID })
+		if kept := c.Instance(i.ID); kept != nil && newest && kept.State == pod.Exited {
+			kept.Reaped = true
+			return
+		}
+		c.DropInstance(i.ID)
+	})
+}

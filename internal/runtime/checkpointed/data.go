@@ -1,0 +1,129 @@
+package checkpointed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// SavePod implements runtime.Data.
+func (r *Runtime) SavePod(p *v1.Pod, owner string) error { return r.store.Create(p, owner) }
+
+// LoadPod implements runtime.Data.
+func (r *Runtime) LoadPod(uid pod.UID) (*v1.Pod, error) {
+	c, err := r.store.Get(uid)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, fmt.Errorf("manifest of revision %s: %w", uid, runtime.ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.Pod.DeepCopy(), nil
+}
+
+// Note implements runtime.Data.
+func (r *Runtime) Note(uid pod.UID, id string, n pod.Notes) error {
+	n.Hooking = false
+	return ignoreMissing(r.store.Update(uid, func(c *checkpoint.Checkpoint) {
+		if i := c.Instance(id); i != nil {
+			i.Notes = n
+		}
+	}))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Evict implements runtime.Data.
+func (r *Runtime) Evict(uid pod.UID, why string) error {
+	return r.store.Update(uid, func(c *checkpoint.Checkpoint) { c.Evicted = why })
+}
+
+// Evicted implements runtime.Data.
+func (r *Runtime) Evicted(uid pod.UID) (string, error) {
+	c, err := r.store.Get(uid)
+	if err != nil {
+		return "", ignoreMissing(err)
+	}
+	return c.Evicted, nil
+}
+
+// SaveConditions implements runtime.Data.
+func (r *Runtime) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {
+	return ignoreMissing(r.store.Update(uid, func(c *checkpoint.Checkpoint) { c.Conditions = slices.Clone(conditions) }))
+}
+
+// LoadConditions implements runtime.Data.
+func (r *Runtime) LoadConditions(uid pod.UID) ([]v1.PodCondition, error) {
+	c, err := r.store.Get(uid)
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	return slices.Clone(c.Conditions), nil
+}
+
+// RemoveData implements runtime.Data. With something still mounted inside, nothing is removed: it might be a user's.
+func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
+	if err := layout.CheckUID(uid); err != nil {
+		return err
+	}
+	if err := r.driver.RemovePod(ctx, key, uid); err != nil {
+		return err
+	}
+	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.Etc(uid), r.o.Dirs.Pod(uid)} {
+		if err := host.NotMounted(dir); err != nil {
+			return err
+		}
+	}
+	if err := r.retireLogs(r.o.Dirs.PodLogs(key, uid)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.o.Dirs.Etc(uid)); err != nil {
+		return fmt.Errorf("removing what a pod has in the run directory: %w", err)
+	}
+	return r.store.Remove(ctx, uid)
+}
+
+// retireLogs removes a revision's logs or, where they are to stay for a time, has that time begin.
+func (r *Runtime) retireLogs(dir string) error {
+	if !r.o.KeepLogs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing a pod's logs: %w", err)
+		}
+		return nil
+	}
+	now := time.Now()
+	if err := os.Chtimes(dir, now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a pod's logs: %w", err)
+	}
+	return nil
+}
+
+// Sweep removes what was cut off while it was made or removed, and what no list shows. For the start of a run that
+// has the directories to itself, or nearly: a pod that another run is just making is made again.
+func (r *Runtime) Sweep(ctx context.Context) error {
+	if err := r.store.Scan(); err != nil {
+		return err
+	}
+	// What a checkpoint names that cannot be read is not known.
+	named := func(id string) bool { return r.store.OfSandbox(id) != nil || r.store.Unreadable() }
+	// A sandbox that another process has just made is older in its checkpoint than on the machine.
+	known := func(id string) bool { return named(id) || r.store.Scan() != nil || named(id) }
+	return errors.Join(r.store.Sweep(), r.driver.Sweep(ctx, known))
+}

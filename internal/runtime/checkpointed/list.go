@@ -1,0 +1,213 @@
+package checkpointed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// List implements runtime.Lister.
+func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
+	before, err := r.store.List()
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.driver.ListContainers(ctx)
+	unknown := (*runtime.UnknownError)(nil)
+	if err != nil && !errors.As(err, &unknown) {
+		return nil, err
+	}
+	hidden := map[pod.Key]bool{}
+	if unknown != nil {
+		for _, o := range unknown.Pods {
+			hidden[o.Key] = true
+		}
+	}
+	keys := map[pod.Key]bool{}
+	for key := range before {
+		keys[key] = true
+	}
+	for key := range found {
+		keys[key] = true
+	}
+	var all, left []pod.Observed
+	var why []error
+	for _, key := range slices.SortedFunc(maps.Keys(keys), compareKeys) {
+		o, sure := r.merge(key, before[key], found[key])
+		switch {
+		case hidden[key]:
+			left = append(left, o)
+			continue
+		case !sure:
+			inspected, err := r.Inspect(ctx, key)
+			if err != nil {
+				if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
+					return nil, err
+				}
+				o.Containers = nil
+				left, why = append(left, o), append(why, fmt.Errorf("%s: %w", key, err))
+				continue
+			}
+			o = inspected
+		}
+		if !o.Empty() {
+			all = append(all, o)
+		}
+	}
+	if len(left) == 0 {
+		return all, nil
+	}
+	if unknown != nil {
+		why = append([]error{unknown.Err}, why...)
+	}
+	return all, &runtime.UnknownError{Pods: left, Err: errors.Join(why...)}
+}
+
+func compareKeys(a, b pod.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// tries is how often a pod is inspected again because its checkpoint changed meanwhile.
+const tries = 5
+
+// errChanging says that a pod's checkpoint changed each time that the pod was inspected.
+var errChanging = errors.New("it is changing")
+
+// Inspect implements runtime.Lister.
+func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
+	before, err := r.store.Of(key)
+	if err != nil {
+		return pod.Observed{}, err
+	}
+	for range tries {
+		found, err := r.driver.InspectContainers(ctx, key, idsOf(before))
+		if err != nil {
+			return pod.Observed{}, err
+		}
+		o, sure := r.merge(key, before, found)
+		if sure {
+			return o, nil
+		}
+		// What the engine has does not fit what the checkpoint said before. It may have been changed meanwhile;
+		// if it was not, it is so.
+		after, err := r.store.Of(key)
+		if err != nil {
+			return pod.Observed{}, err
+		}
+		if slices.Equal(before, after) {
+			return o, nil
+		}
+		before = after
+	}
+	return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, errChanging)
+}
+
+func idsOf(all []*checkpoint.Checkpoint) []string {
+	var ids []string
+	for _, c := range all {
+		for _, i := range c.Instances {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+// merge tells what is there of a pod: its checkpoints as they were read before the engine was asked, and what the
+// engine has. It is sure unless the engine has something that the checkpoints do not name, or lacks a process
+// that they say was started: then they may be out of date.
+func (r *Runtime) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.Container) (o pod.Observed, sure bool) {
+	o, sure = pod.Observed{Key: key}, true
+	boot := r.o.Boot()
+	byID := make(map[string]pod.Container, len(found))
+	for _, c := range found {
+		byID[c.ID] = c
+	}
+	for i, c := range all {
+		if i == 0 {
+			o.Owner = c.Owner
+		}
+		o.Data = append(o.Data, c.UID())
+		for _, s := range c.Sandboxes {
+			s.Ready = s.Details.Complete && s.Boot == boot && r.driver.SandboxReady(s)
+			o.Sandboxes = append(o.Sandboxes, s)
+		}
+		ran := c.Clone()
+		for _, kept := range c.Instances {
+			seen, there := byID[kept.ID]
+			delete(byID, kept.ID)
+			instance, shown, certain := r.instance(kept, seen, there)
+			sure = sure && certain
+			if shown {
+				o.Containers = append(o.Containers, instance)
+			}
+			if shown && instance.State == pod.Created { // it was about to run, and never did
+				ran.Instance(kept.ID).State = pod.Created
+			}
+		}
+		o.Remembered = append(o.Remembered, ran.Newest()...)
+	}
+	for _, c := range byID {
+		c.Stray, c.Grace, sure = true, strayGrace, false
+		o.Containers = append(o.Containers, c)
+	}
+	o.Sort()
+	return o, sure
+}
+
+// strayGrace is what an instance is given to end of which it is not known what it was started with: Kubernetes'
+// default, v1.DefaultTerminationGracePeriodSeconds.
+const strayGrace = 30 * time.Second
+
+// instance tells what an instance is by what was kept and what was seen of it. It is not shown when nothing but its
+// record in the checkpoint is left.
+func (r *Runtime) instance(kept, seen pod.Container, there bool) (c pod.Container, shown, sure bool) {
+	c = kept
+	c.PID, c.Reaped = 0, there && seen.Reaped
+	switch {
+	case !there && kept.State == pod.Created:
+		return intent(c), true, true // the engine may be at it still, or never was
+	case !there:
+		return c, false, kept.State == pod.Exited
+	case seen.State == pod.Running || seen.State == pod.Unknown:
+		c.State, c.PID, c.Reaped = seen.State, seen.PID, false
+		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
+		return c, true, true
+	case kept.State == pod.Exited:
+		return c, true, true
+	case kept.State == pod.Created:
+		return intent(c), true, true
+	case seen.State == pod.Exited:
+		c.State, c.ExitCode, c.FinishedAt = seen.State, seen.ExitCode, seen.FinishedAt
+		c.Reason, c.Message = seen.Reason, seen.Message
+		return c, true, true
+	case !seen.Reaped:
+		return intent(c), true, true // its process is prepared: the start was cut off just before it ran
+	}
+	return r.lost(c), true, false
+}
+
+// intent is an instance whose process never ran.
+func intent(c pod.Container) pod.Container {
+	c.State, c.StartedAt, c.Reaped, c.Notes = pod.Created, time.Time{}, false, pod.Notes{}
+	return c
+}
+
+// The exit that stands for one that nobody recorded, as when the engine was down or the machine was switched off.
+const (
+	exitLost    = 255
+	messageLost = "The container's exit was not seen: its runtime or the machine went down."
+)
+
+func (r *Runtime) lost(c pod.Container) pod.Container {
+	c.State, c.ExitCode, c.Reason, c.Message = pod.Exited, exitLost, pod.ReasonLost, messageLost
+	c.FinishedAt, c.Reaped = r.lastSign(c), false
+	return c
+}

@@ -1,0 +1,84 @@
+package checkpointed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/pod"
+)
+
+// undoTime bounds the removal of what a failed call left.
+const undoTime = 30 * time.Second
+
+// CreateSandbox implements runtime.Sandboxes. The sandbox's ID is in the checkpoint before anything is made; what an
+// interrupted call left of the same attempt is removed first.
+func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c, err := r.store.Get(p.UID)
+	if err != nil {
+		return fmt.Errorf("creating a sandbox of %s: %w", pod.KeyOf(p), err)
+	}
+	for _, s := range c.Sandboxes {
+		if s.Attempt != attempt {
+			continue
+		}
+		if s.Details.Complete && s.Boot == r.o.Boot() && r.driver.SandboxReady(s) {
+			return nil
+		}
+		if err := r.removeSandbox(ctx, c, s); err != nil {
+			// It stays in the checkpoint, to be removed later. The new one has nothing of it but the pod.
+			r.o.Log.Warn("what an earlier start left of a sandbox is not removed yet",
+				"pod", c.Key().String(), "sandbox", s.ID, "err", err)
+		}
+	}
+	details, err := r.driver.PrepareSandbox(p)
+	if err != nil {
+		return err
+	}
+	s := pod.Sandbox{
+		ID: r.o.NewID(ID{UID: p.UID, Attempt: attempt}), UID: p.UID, Attempt: attempt, Boot: r.o.Boot(),
+		CreatedAt: r.now(), Details: details,
+	}
+	add := func(c *checkpoint.Checkpoint) { c.Sandboxes = append(c.Sandboxes, s) }
+	if err := r.store.Update(p.UID, add); err != nil {
+		return err
+	}
+	made, err := r.driver.CreateSandbox(ctx, p, s)
+	if err != nil {
+		// Also when ctx has ended: an address that nobody uses must not stay taken.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		if left := r.removeSandbox(undo, c, s); left != nil {
+			r.o.Log.Warn("a sandbox that could not be created is not removed yet", "pod", c.Key().String(), "sandbox", s.ID, "err", left)
+		}
+		return err
+	}
+	made.Details.Complete = true
+	return r.store.Update(p.UID, func(c *checkpoint.Checkpoint) {
+		if kept := c.Sandbox(s.ID); kept != nil {
+			*kept = made
+		}
+	})
+}
+
+// RemoveSandbox implements runtime.Sandboxes.
+func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
+	c := r.store.OfSandbox(id)
+	if c == nil {
+		return nil
+	}
+	return r.removeSandbox(ctx, c, *c.Sandbox(id))
+}
+
+func (r *Runtime) removeSandbox(ctx context.Context, c *checkpoint.Checkpoint, s pod.Sandbox) error {
+	if err := r.driver.RemoveSandbox(ctx, c.Key(), s); err != nil {
+		return err
+	}
+	return r.store.Update(c.UID(), func(c *checkpoint.Checkpoint) { c.DropSandbox(s.ID) })
+}

@@ -1,0 +1,57 @@
+package checkpointed_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/checkpointed"
+	"podrun.io/podrun/internal/runtime/fake"
+)
+
+// slowMaking takes its time to make an instance before its process is started.
+type slowMaking struct{ fake.Driver }
+
+// StartContainer implements runtime.Driver.
+func (d slowMaking) StartContainer(ctx context.Context, s runtime.Start) error {
+	time.Sleep(time.Minute)
+	return d.Driver.StartContainer(ctx, s)
+}
+
+// TestStartedAtIsTheProcess: the time of a start, from which initial delays count, is that of the process and not that
+// at which its record was made.
+func TestStartedAtIsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := fake.NewEngine("boot")
+		e.AddImage("web:1", fake.Script{})
+		r := checkpointed.New(checkpointed.Options{
+			Driver: slowMaking{e.Driver()}, Store: checkpoint.NewStoreOn(checkpoint.NewMemory(nil), slog.New(slog.DiscardHandler)),
+			Boot: e.Boot, Dirs: layout.Dirs{}, Log: slog.New(slog.DiscardHandler),
+		})
+		p, begun := benchPod(0), time.Now()
+		if err := r.SavePod(p, "serve"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CreateSandbox(t.Context(), p, 0); err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.Store().Get(p.UID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: c.Sandboxes[0], Image: pod.Image{Name: "web:1"}}
+		if err := r.StartContainer(t.Context(), start); err != nil {
+			t.Fatal(err)
+		}
+		o, err := r.Inspect(t.Context(), pod.KeyOf(p))
+		if err != nil || len(o.Containers) != 1 || !o.Containers[0].StartedAt.Equal(begun.Add(time.Minute)) {
+			t.Errorf("begun %s: %+v, %v", begun, o.Containers, err)
+		}
+	})
+}

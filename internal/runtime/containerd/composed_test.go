@@ -1,0 +1,75 @@
+package containerd_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/checkpointed"
+	"podrun.io/podrun/internal/runtime/containerd"
+)
+
+// Runtime is the port as podrun has it: this package's driver below the pods' checkpoints. What both have is the
+// checkpoints'.
+type Runtime struct {
+	*checkpointed.Runtime
+	below
+	// Driver is the driver itself.
+	Driver *containerd.Runtime
+}
+
+// Embedded so deep, a method of the driver's gives way to one of the port's.
+type (
+	below  struct{ deeper }
+	deeper struct{ *containerd.Runtime }
+)
+
+// compose makes a Runtime that clears nothing up.
+func compose(t testing.TB, o containerd.Options) (*Runtime, error) {
+	t.Helper()
+	boot, err := host.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return composeIn(boot, o)
+}
+
+// composeIn is compose in the boot of that ID.
+func composeIn(boot string, o containerd.Options) (*Runtime, error) {
+	store := checkpoint.NewStore(o.Dirs, o.Log)
+	o.Present = func() (map[string]bool, error) {
+		all, err := store.List()
+		present := map[string]bool{}
+		for _, revisions := range all {
+			for _, c := range revisions {
+				for _, s := range c.Sandboxes {
+					present[s.ID] = true
+				}
+			}
+		}
+		return present, err
+	}
+	d, err := containerd.New(context.Background(), o)
+	if err != nil {
+		return nil, err
+	}
+	port := checkpointed.New(checkpointed.Options{
+		Driver: d, Store: store, Boot: func() string { return boot }, Dirs: o.Dirs, Log: o.Log,
+	})
+	return &Runtime{Runtime: port, below: below{deeper{d}}, Driver: d}, nil
+}
+
+// neverRan makes the checkpoint say that the start of the instance was cut off, just now, before its process ran.
+func neverRan(t testing.TB, r *Runtime, c pod.Container) {
+	t.Helper()
+	err := r.Runtime.Store().Update(c.UID, func(kept *checkpoint.Checkpoint) {
+		i := kept.Instance(c.ID)
+		i.State, i.StartedAt, i.Notes = pod.Created, time.Now(), pod.Notes{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,156 @@
+package containerd_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+)
+
+// TestCutOffStart: wherever a start is cut off, the removal of its instance leaves nothing of it, and all else of the
+// pod as it was.
+func TestCutOffStart(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alone := newRig(t, start(t), "sleep 1000", withFiles)
+			shared := rigOn(t, alone.daemon, alone.Runtime, "sleep 1000", withFiles, named("shared-node"))
+			sibling := shared.run(t)
+			for _, r := range []rig{alone, shared} {
+				for _, after := range []time.Duration{-1, 0, 5 * time.Millisecond, 20 * time.Millisecond, time.Hour} {
+					r.cut(t, after)
+				}
+			}
+			if c := find(t, shared.Runtime, shared.key, "main", 0); c.State != pod.Running || c.PID != sibling.PID {
+				t.Errorf("the sibling: %+v", c)
+			}
+			if c := alone.run(t); c.State != pod.Running {
+				t.Errorf("the next start: %+v", c)
+			}
+		})
+	}
+}
+
+func withFiles(p *v1.Pod) {
+	c := &p.Spec.Containers[0]
+	c.Stdin, c.StdinOnce, c.TerminationMessagePath = true, true, "/dev/termination-log"
+}
+
+// cut starts an instance with a podrun that is killed after a time, at the latest just before the process would run;
+// before the call if it is negative.
+func (r *rig) cut(t *testing.T, after time.Duration) {
+	t.Helper()
+	first := dialOnly(t, r.daemon).Driver
+	s, begun := r.start, time.Now()
+	s.ID, s.Attempt = newID(), 99
+	s.Started = func() error {
+		if after == time.Hour {
+			first.Close()
+		}
+		return errors.New("podrun is killed")
+	}
+	if after < 0 {
+		first.Close()
+	} else if after < time.Hour {
+		time.AfterFunc(after, func() { first.Close() })
+	}
+	err := first.StartContainer(context.Background(), s)
+	if err == nil {
+		t.Fatalf("cut after %s: it was started", after)
+	}
+	c := pod.Container{ID: s.ID, Name: "main", UID: s.Pod.UID, Attempt: s.Attempt}
+	if err := r.Driver.RemoveContainer(t.Context(), c, begun); err != nil {
+		t.Fatalf("cut after %s, by %v: %v", after, err, err)
+	}
+	if err := r.Driver.RemoveContainer(t.Context(), c, begun); err != nil {
+		t.Errorf("cut after %s, removed again: %v", after, err)
+	}
+	for _, left := range r.leftOf(t, c) {
+		t.Errorf("cut after %s, by %v: left is %s", after, err, left)
+	}
+}
+
+func newID() string {
+	var bits [16]byte
+	_, _ = rand.Read(bits[:])
+	return hex.EncodeToString(bits[:])
+}
+
+// leftOf is what is left of an instance.
+func (r *rig) leftOf(t *testing.T, c pod.Container) (left []string) {
+	t.Helper()
+	ctx, raw := r.daemon.Client(t)
+	if _, err := raw.ContainerService().Get(ctx, c.ID); err == nil {
+		left = append(left, "the record")
+	}
+	if _, err := raw.SnapshotService("overlayfs").Stat(ctx, c.ID); err == nil {
+		left = append(left, "the root filesystem")
+	}
+	found, err := r.Driver.InspectContainers(t.Context(), r.key, []string{c.ID})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, i := range found {
+		if i.ID == c.ID {
+			left = append(left, fmt.Sprintf("%+v", i))
+		}
+	}
+	for _, line := range daemontest.Shims(t, r.daemon.Address) {
+		if strings.Contains(line, c.ID) {
+			left = append(left, line)
+		}
+	}
+	paths := []string{filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, c.ID), r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt)}
+	stdin, _ := filepath.Glob(r.Dirs.Stdin(c.UID, c.Name, c.Attempt) + "*")
+	for _, path := range append(paths, stdin...) {
+		if exists(path) {
+			left = append(left, path)
+		}
+	}
+	for _, dir := range ocispec.CgroupsOfInstance(string(c.UID), c.ID) {
+		hierarchies := []string{"/sys/fs/cgroup"}
+		if !cgroup.Unified() {
+			hierarchies, _ = filepath.Glob("/sys/fs/cgroup/*")
+		}
+		for _, h := range hierarchies {
+			if pids, err := os.ReadFile(filepath.Join(h, dir, "cgroup.procs")); err == nil && len(pids) > 0 {
+				left = append(left, "processes "+string(pids))
+			}
+		}
+	}
+	return left
+}
+
+// TestStartThatIsRefused: when the start cannot be written down, the process does not run and nothing is left.
+func TestStartThatIsRefused(t *testing.T) {
+	r := newRig(t, daemontest.Embedded(t), "sleep 1000", withFiles)
+	s, full := r.start, errors.New("the disk is full")
+	s.ID, s.Attempt = newID(), 7
+	s.Started = func() error { return full }
+	err := r.Driver.StartContainer(t.Context(), s)
+	if started := (*runtime.StartError)(nil); !errors.Is(err, full) || errors.Is(err, runtime.ErrCutOff) || errors.As(err, &started) {
+		t.Errorf("error %v", err)
+	}
+	c := pod.Container{ID: s.ID, Name: "main", UID: s.Pod.UID, Attempt: s.Attempt}
+	if err := r.Driver.RemoveContainer(t.Context(), c, time.Time{}); err != nil {
+		t.Error(err)
+	}
+	if left := r.leftOf(t, c); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}

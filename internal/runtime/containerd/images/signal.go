@@ -1,0 +1,20 @@
+package images
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// SignalName spells a signal, which images give by number or name, as Kubernetes does.
+func SignalName(s string) string {
+	if n, err := strconv.Atoi(s); err == nil {
+		return unix.SignalName(syscall.Signal(n))
+	}
+	if s = strings.ToUpper(s); s != "" && !strings.HasPrefix(s, "SIG") {
+		s = "SIG" + s
+	}
+	return s
+}

@@ -1,0 +1,121 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// PrepareSandbox says only whether the pod has a network of its own.
+func (r Driver) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) {
+	return pod.SandboxDetails{HostNetwork: p.Spec.HostNetwork}, nil
+}
+
+// CreateSandbox makes a sandbox with an address of its own.
+func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "CreateSandbox", s.ID); err != nil {
+		return s, err
+	}
+	if err := r.holdPorts(s.ID, p); err != nil {
+		return s, err
+	}
+	r.sandboxes[s.ID] = &sandbox{key: pod.KeyOf(p), ports: pod.HostPorts(p), whole: true}
+	if !p.Spec.HostNetwork {
+		r.nextIP++
+		s.IPs = []string{fmt.Sprintf("10.0.%d.%d", r.nextIP/256, r.nextIP%256)}
+	}
+	r.ring(pod.KeyOf(p))
+	return s, nil
+}
+
+// holdPorts refuses host ports that another pod's sandbox has.
+func (r Driver) holdPorts(id string, p *v1.Pod) error {
+	for _, s := range r.sandboxes {
+		if s.key == pod.KeyOf(p) {
+			continue
+		}
+		for _, port := range pod.HostPorts(p) {
+			same := func(o pod.HostPort) bool { return o.Port == port.Port && o.Protocol == port.Protocol }
+			if slices.ContainsFunc(s.ports, same) {
+				return &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict,
+					Err: fmt.Errorf("creating sandbox %s: host port %s is taken by pod %s", id, port, s.key)}
+			}
+		}
+	}
+	return nil
+}
+
+// SandboxReady reports that the sandbox is there and has not been lost.
+func (r Driver) SandboxReady(s pod.Sandbox) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there := r.sandboxes[s.ID]
+	return there != nil && there.whole
+}
+
+// RemoveSandbox forgets a sandbox.
+func (r Driver) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "RemoveSandbox", s.ID); err != nil {
+		return err
+	}
+	delete(r.sandboxes, s.ID)
+	r.ring(key)
+	return nil
+}
+
+// RemovePod has nothing to remove.
+func (r Driver) RemovePod(ctx context.Context, key pod.Key, uid pod.UID) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "RemovePod", string(uid)); err != nil {
+		return err
+	}
+	r.ring(key)
+	return nil
+}
+
+// Sweep forgets sandboxes that no checkpoint names.
+func (r Driver) Sweep(ctx context.Context, known func(id string) bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.enter(ctx, "Sweep", ""); err != nil {
+		return err
+	}
+	for id := range r.sandboxes {
+		if !known(id) {
+			delete(r.sandboxes, id)
+		}
+	}
+	return nil
+}
+
+// SandboxIDs returns those that are there, in order.
+func (r *Engine) SandboxIDs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []string
+	for id := range r.sandboxes {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// LoseSandbox makes a sandbox no longer whole.
+func (r *Engine) LoseSandbox(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.sandboxes[id]; s != nil {
+		s.whole = false
+		r.ring(s.key)
+	}
+}

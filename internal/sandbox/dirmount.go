@@ -1,0 +1,148 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+)
+
+// lockInterval is how often a sandbox's lock is tried that another Create or Remove has.
+const lockInterval = 10 * time.Millisecond
+
+// reserve is tryReserve that waits as long as another holds the sandbox's lock, and ctx allows.
+func (s *Store) reserve(ctx context.Context, id string) (*host.Lock, error) {
+	for {
+		lock, err := s.tryReserve(id)
+		if !errors.Is(err, host.ErrLocked) {
+			return lock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for another to create or remove it: %w", ctx.Err())
+		case <-time.After(lockInterval):
+		}
+	}
+}
+
+// tryReserve makes the sandbox's directory, unless it is there, and locks it; the error is host.ErrLocked when another
+// has the lock. Names appear and vanish only under the lock of the directory of all sandboxes, which is held for
+// that only; the lock order is id, then all.
+func (s *Store) tryReserve(id string) (*host.Lock, error) {
+	for {
+		if err := s.makeDir(id); err != nil {
+			return nil, err
+		}
+		lock, err := host.TryLockExisting(s.path(id))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // another has removed it in between
+		}
+		return lock, err
+	}
+}
+
+func (s *Store) makeDir(id string) error {
+	if err := os.MkdirAll(s.dir, 0o711); err != nil {
+		return err
+	}
+	all, err := host.LockDir(s.dir, 0o711)
+	if err != nil {
+		return err
+	}
+	defer all.Unlock()
+	if err := s.mountDir(); err != nil {
+		return err
+	}
+	s.step("directory mount")
+	if err := os.Mkdir(s.path(id), 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	s.step("directory")
+	return nil
+}
+
+// mountDir makes the directory of all sandboxes a mount of its own with private propagation: else each
+// pin would also appear in every other mount namespace and keep its namespace alive there.
+func (s *Store) mountDir() error {
+	mounted, err := mountinfo.Mounted(s.dir)
+	if err != nil {
+		return fmt.Errorf("finding the mount of %s: %w", s.dir, err)
+	}
+	if !mounted {
+		if err := unix.Mount(s.dir, s.dir, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mounting %s onto itself: %w", s.dir, err)
+		}
+	}
+	// Every time: whoever mounted it may have died before this.
+	if err := unix.Mount("", s.dir, "", unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making %s private: %w", s.dir, err)
+	}
+	return nil
+}
+
+// forget removes the emptied directory of a sandbox. The caller holds the sandbox's lock.
+func (s *Store) forget(id string) error {
+	all, err := host.LockExisting(s.dir)
+	if err != nil {
+		return err
+	}
+	defer all.Unlock()
+	// Last of all: its users are the pod's as long as anything of it is there.
+	if err := removeFile(s.file(id, firstUserName)); err != nil {
+		return err
+	}
+	s.step("first user removed")
+	if err := os.Remove(s.path(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	s.step("directory removed")
+	if err := removeFile(s.intent(id)); err != nil {
+		return err
+	}
+	return s.removeEmptyDir()
+}
+
+// removeEmptyDir removes the directory of all sandboxes and its mount when there is none. The caller holds the
+// directory's lock.
+func (s *Store) removeEmptyDir() error {
+	left, err := names(s.dir)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	if err := s.unmountDir(); err != nil {
+		return err
+	}
+	s.step("directory mount removed")
+	return os.Remove(s.dir)
+}
+
+func (s *Store) unmountDir() error {
+	for {
+		mounted, err := mountinfo.Mounted(s.dir)
+		if err != nil {
+			return fmt.Errorf("finding the mount of %s: %w", s.dir, err)
+		}
+		if !mounted {
+			return nil
+		}
+		if err := unix.Unmount(s.dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmounting %s: %w", s.dir, err)
+		}
+	}
+}
+
+// names returns what is in a directory, in no order.
+func names(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}

@@ -1,0 +1,201 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/pod"
+)
+
+// The former version of podrun kept its sandboxes beside the pins: <id>.intent, a symbolic link whose target is a
+// legacyEntry, and <id>/sandbox.json, one that is complete.
+const (
+	intentSuffix = ".intent"
+	recordName   = "sandbox.json"
+)
+
+// Legacy is a sandbox that the former version of podrun made, for its pod's first checkpoint.
+type Legacy struct {
+	Key pod.Key
+	// Owner is the kind of run that made it: "serve" or "once".
+	Owner   string
+	Sandbox pod.Sandbox
+}
+
+// legacyEntry is a sandbox in the former version's files.
+type legacyEntry struct {
+	Namespace   string    `json:"namespace"`
+	Name        string    `json:"name"`
+	UID         pod.UID   `json:"uid"`
+	Attempt     int       `json:"attempt"`
+	Owner       string    `json:"owner"`
+	CreatedAt   time.Time `json:"createdAt"`
+	HostNetwork bool      `json:"hostNetwork"`
+	HostIPC     bool      `json:"hostIPC"`
+	Shm         bool      `json:"shm"`
+	Users       uint32    `json:"users"`
+	Systemd     bool      `json:"systemd"`
+	PauseCgroup string    `json:"pauseCgroup"`
+	Boot        string    `json:"boot"`
+	// Of the record only.
+	PausePID   int      `json:"pausePID"`
+	PauseStart uint64   `json:"pauseStart"`
+	IPs        []string `json:"ips"`
+}
+
+func (e legacyEntry) legacy(id string, complete bool) Legacy {
+	details := pod.SandboxDetails{
+		Complete:    complete,
+		HostNetwork: e.HostNetwork,
+		HostIPC:     e.HostIPC,
+		Shm:         e.Shm,
+		FirstUser:   e.Users,
+		Systemd:     e.Systemd,
+		PausePID:    e.PausePID,
+		PauseStart:  e.PauseStart,
+		Group:       string(e.UID) + "." + strconv.Itoa(e.Attempt),
+	}
+	if e.PauseCgroup != "" {
+		details.PauseParent = path.Dir(e.PauseCgroup)
+	}
+	return Legacy{
+		Key:   pod.Key{Namespace: e.Namespace, Name: e.Name},
+		Owner: e.Owner,
+		Sandbox: pod.Sandbox{
+			ID: id, UID: e.UID, Attempt: e.Attempt, Boot: e.Boot, CreatedAt: e.CreatedAt, IPs: e.IPs, Details: details,
+		},
+	}
+}
+
+// Legacy returns the sandboxes that the former version made and that have not been forgotten; with an error those that
+// can be read.
+func (s *Store) Legacy() ([]Legacy, error) {
+	found, err := names(s.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var out []Legacy
+	errs := []error{err}
+	for _, name := range found {
+		id, isIntent := strings.CutSuffix(name, intentSuffix)
+		if !isIntent || !isID(id) {
+			continue
+		}
+		entry, complete, err := s.readLegacy(id)
+		if err != nil {
+			errs = append(errs, err)
+		} else if entry != nil {
+			out = append(out, entry.legacy(id, complete))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return out, fmt.Errorf("listing the former version's sandboxes: %w", err)
+	}
+	return out, nil
+}
+
+// readLegacy returns what the former version says of a sandbox; nil if nothing. A record that cannot be read counts for
+// none, as a power cut may leave it.
+func (s *Store) readLegacy(id string) (e *legacyEntry, complete bool, err error) {
+	if e, err = s.readIntent(id); err != nil || e == nil {
+		return nil, false, err
+	}
+	text, err := os.ReadFile(s.file(id, recordName))
+	if errors.Is(err, os.ErrNotExist) {
+		return e, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	var record legacyEntry
+	if json.Unmarshal(text, &record) != nil {
+		return e, false, nil
+	}
+	return &record, true, nil
+}
+
+// readIntent returns the former version's intent of a sandbox; nil if there is none.
+func (s *Store) readIntent(id string) (*legacyEntry, error) {
+	text, err := readLink(s.intent(id))
+	if err != nil || text == "" {
+		return nil, err
+	}
+	var e legacyEntry
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.intent(id), err)
+	}
+	return &e, nil
+}
+
+func (s *Store) intent(id string) string { return s.path(id) + intentSuffix }
+
+// ForgetLegacy removes what the former version kept of a sandbox, when a checkpoint has it; a sandbox that it did not
+// make, or that has been forgotten, is success. The sandbox stays as it is.
+func (s *Store) ForgetLegacy(id string) error {
+	if err := errors.Join(checkID(id), s.forgetLegacy(id)); err != nil {
+		return fmt.Errorf("forgetting the former version's sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Store) forgetLegacy(id string) error {
+	all, err := host.LockExisting(s.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer all.Unlock()
+	e, err := s.readIntent(id)
+	if err != nil {
+		return err
+	}
+	if e != nil {
+		if err := s.convertLegacy(id, e); err != nil {
+			return err
+		}
+	}
+	// The intent first: without it, nobody takes a sandbox for a half-made one.
+	if err := removeFile(s.intent(id)); err != nil {
+		return err
+	}
+	if err := s.removeRecord(id); err != nil {
+		return err
+	}
+	return s.removeEmptyDir()
+}
+
+// convertLegacy puts what this version has in a sandbox's directory into that of one of the former version, if there is a
+// directory.
+func (s *Store) convertLegacy(id string, e *legacyEntry) error {
+	links := map[string]string{}
+	if e.Users != 0 {
+		links[firstUserName] = strconv.FormatUint(uint64(e.Users), 10)
+	}
+	if e.PauseCgroup != "" {
+		links[pauseCgroupName] = e.PauseCgroup
+	}
+	for name, target := range links {
+		err := os.Symlink(target, s.file(id, name))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeRecord removes the former version's record of a sandbox.
+func (s *Store) removeRecord(id string) error {
+	return errors.Join(removeFile(s.file(id, recordName)), removeFile(s.file(id, recordName+".tmp")))
+}

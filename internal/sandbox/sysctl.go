@@ -1,0 +1,127 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// Where shared memory is: the machine's, and a pod's in its sandbox's directory.
+const (
+	hostShm = "/dev/shm"
+	shmName = "shm"
+)
+
+// unprivileged lets every user of the network namespace that the thread is in bind low ports and send
+// pings: both are the pod's own. Kubernetes' pods have it so on containerd 2. Where it cannot be set,
+// as below a read-only /proc/sys, a pod does without.
+func unprivileged() {
+	_ = os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0)
+	_ = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0)
+}
+
+// setSysctls sets the pod's kernel parameters in its namespaces, when its network is there. users is the first of
+// the pod's own, if it has any: only its root may change those of its own processes' communication.
+func (s *Store) setSysctls(id string, p *v1.Pod, users uint32) error {
+	if p.Spec.SecurityContext == nil || len(p.Spec.SecurityContext.Sysctls) == 0 {
+		return nil
+	}
+	sysctls := p.Spec.SecurityContext.Sysctls
+	return onThrowawayThread(func() error {
+		entered := map[string]string{"Net": pinNet, "IPC": pinIPC}
+		for _, sysctl := range sysctls {
+			// What is not of a namespace would change the machine.
+			ns := pod.SysctlNamespace(sysctl.Name)
+			if ns == "" || ns == "Net" && p.Spec.HostNetwork || ns == "IPC" && p.Spec.HostIPC {
+				return fmt.Errorf("sysctl %s is the machine's, not the pod's", sysctl.Name)
+			}
+			if name := entered[ns]; name != "" {
+				if err := enter(s.file(id, name)); err != nil {
+					return fmt.Errorf("entering the pod's %s namespace: %w", name, err)
+				}
+				entered[ns] = ""
+			}
+			who := uint32(0)
+			if ns == "IPC" {
+				who = users
+			}
+			err := asUser(who, func() error {
+				return os.WriteFile("/proc/sys/"+pod.SysctlFile(sysctl.Name), []byte(sysctl.Value), 0)
+			})
+			if err != nil {
+				return fmt.Errorf("setting sysctl %s to %q: %w", sysctl.Name, sysctl.Value, err)
+			}
+		}
+		return nil
+	})
+}
+
+// asUser does f as that user of the machine's, if any, on the calling thread alone: the library's call would
+// change all of the process's.
+func asUser(user uint32, f func() error) error {
+	if user == 0 {
+		return f()
+	}
+	become := func(user uint32) error {
+		const unchanged = ^uintptr(0)
+		if _, _, failed := unix.RawSyscall(unix.SYS_SETRESUID, unchanged, uintptr(user), unchanged); failed != 0 {
+			return os.NewSyscallError("setresuid", failed)
+		}
+		return nil
+	}
+	if err := become(user); err != nil {
+		return err
+	}
+	return errors.Join(f(), become(0))
+}
+
+// enter puts the thread into the namespace that is pinned at path.
+func enter(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Setns(int(f.Fd()), 0)
+}
+
+// sharesMemory reports that the pod has containers that can see each other's shared memory.
+func sharesMemory(p *v1.Pod) bool {
+	return !p.Spec.HostIPC && len(p.Spec.Containers)+len(p.Spec.InitContainers) > 1
+}
+
+// mountShm makes the pod's shared memory, of the pod's first user, as large as Kubernetes' runtimes make it.
+func mountShm(path string, owner uint32) error {
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	options := fmt.Sprintf("mode=1777,size=65536k,uid=%d,gid=%d", owner, owner)
+	if err := unix.Mount("shm", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+		return &os.PathError{Op: "mount", Path: path, Err: err}
+	}
+	return nil
+}
+
+// unmountShm removes it; one that is not there is success.
+func unmountShm(path string) error {
+	for {
+		var st unix.Statfs_t
+		err := unix.Statfs(path, &st)
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return &os.PathError{Op: "statfs", Path: path, Err: err}
+		}
+		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); errors.Is(err, unix.EINVAL) {
+			return removeFile(path) // not a mount, or not any more
+		} else if err != nil {
+			return &os.PathError{Op: "unmount", Path: path, Err: err}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package status
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+)
+
+// TestTransitionTimes walks pods through their lives: the time of a condition changes with its status and never else.
+func TestTransitionTimes(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_700_000_000, 0)
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	c := func(attempt int, state pod.State, started, finished int) pod.Container {
+		c := pod.Container{ID: string(rune('0' + attempt)), Name: "c", UID: "u1", Attempt: attempt, State: state, StartedAt: at(started)}
+		if state == pod.Exited {
+			c.FinishedAt = at(finished)
+		}
+		return c
+	}
+	box := []pod.Sandbox{{ID: "s", UID: "u1", Ready: true, CreatedAt: at(1)}}
+	type times struct{ sandbox, initialized, ready int } // seconds; negative when the condition is False
+	type step struct {
+		at     int
+		boxes  []pod.Sandbox
+		seen   []pod.Container
+		probed map[string]pod.Probed
+		plan   plan.Plan
+		want   times
+	}
+	crashing := func(waits bool) plan.Plan {
+		p := plan.Plan{Waiting: map[string]plan.Waiting{}}
+		if waits {
+			p.Waiting["c"] = plan.Waiting{Reason: "CrashLoopBackOff"}
+		}
+		return p
+	}
+	found := func(ready bool, since int) map[string]pod.Probed {
+		return map[string]pod.Probed{"0": {Ready: &ready, Since: at(since)}, "1": {Ready: &ready, Since: at(since)}}
+	}
+	start := step{0, nil, nil, nil, crashing(true), times{0, 0, 0}}
+	for name, steps := range map[string][]step{
+		"a job": {start,
+			{2, box, nil, nil, crashing(true), times{2, 0, 0}},
+			{4, box, []pod.Container{c(0, pod.Running, 3, 0)}, nil, crashing(false), times{2, 0, 4}},
+			{50, box, []pod.Container{c(0, pod.Running, 3, 0)}, nil, crashing(false), times{2, 0, 4}},
+			{61, box, []pod.Container{c(0, pod.Exited, 3, 60)}, nil, plan.Plan{Completed: true}, times{2, 0, -61}},
+			{62, nil, []pod.Container{c(0, pod.Exited, 3, 60)}, nil, plan.Plan{Completed: true}, times{-62, 0, -61}},
+			{99, nil, []pod.Container{c(0, pod.Exited, 3, 60)}, nil, plan.Plan{Completed: true}, times{-62, 0, -61}}},
+		"one that never is ready": {start,
+			{4, box, []pod.Container{c(0, pod.Running, 3, 0)}, found(false, 4), crashing(false), times{4, 0, 0}},
+			{8, box, []pod.Container{c(0, pod.Exited, 3, 7)}, found(false, 4), crashing(true), times{4, 0, 0}},
+			{20, box, []pod.Container{c(1, pod.Running, 18, 0), c(0, pod.Exited, 3, 7)}, found(false, 19), crashing(false), times{4, 0, 0}},
+			{30, box, []pod.Container{c(1, pod.Running, 18, 0), c(0, pod.Exited, 3, 7)}, found(true, 29), crashing(false), times{4, 0, 30}},
+			{40, box, []pod.Container{c(1, pod.Running, 18, 0)}, found(true, 39), crashing(false), times{4, 0, 30}}},
+		"a job that an earlier podrun ran": {
+			{99, nil, []pod.Container{c(0, pod.Exited, 3, 60)}, nil, plan.Plan{Completed: true}, times{-60, 0, -60}}},
+		"what an earlier podrun ran": {
+			{99, box, []pod.Container{c(0, pod.Running, 3, 0)}, nil, crashing(false), times{1, 0, 3}}},
+		"what lost its sandbox": {
+			{99, []pod.Sandbox{{ID: "s", UID: "u1", CreatedAt: at(1)}}, []pod.Container{c(0, pod.Exited, 3, 60)}, nil, crashing(true), times{-60, 0, -60}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &v1.Pod{}
+			p.UID, p.Spec.RestartPolicy = "u1", v1.RestartPolicyOnFailure
+			p.Spec.Containers = []v1.Container{{Name: "c"}}
+			if len(steps) == 1 { // else it is not known at first
+				p.Annotations = map[string]string{manifest.AnnotationSeen: began.UTC().Format(time.RFC3339Nano)}
+			}
+			if name == "one that never is ready" {
+				p.Spec.Containers[0].ReadinessProbe = &v1.Probe{}
+			}
+			var before []v1.PodCondition
+			for _, s := range steps {
+				got := Of(Input{Pod: p, Observed: pod.Observed{Sandboxes: s.boxes, Containers: s.seen}, Plan: s.plan, Probed: s.probed,
+					Before: before, Now: at(s.at)})
+				before = got.Conditions
+				wantSince(t, s.at, before, v1.PodReadyToStartContainers, at(max(s.want.sandbox, -s.want.sandbox)))
+				wantSince(t, s.at, before, v1.PodInitialized, at(s.want.initialized))
+				for _, kind := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} {
+					wantSince(t, s.at, before, kind, at(max(s.want.ready, -s.want.ready)))
+				}
+				wantSince(t, s.at, before, v1.PodScheduled, began)
+				if before[0].Status != truth(s.want.sandbox > 0) || before[2].Status != truth(s.want.ready > 0) {
+					t.Errorf("at %d s: %s %s, %s %s", s.at, before[0].Type, before[0].Status, before[2].Type, before[2].Status)
+				}
+				p.Annotations = map[string]string{manifest.AnnotationSeen: began.Add(time.Second).UTC().Format(time.RFC3339Nano)}
+			}
+		})
+	}
+}
+
+func wantSince(t *testing.T, now int, all []v1.PodCondition, kind v1.PodConditionType, want time.Time) {
+	t.Helper()
+	for _, c := range all {
+		if c.Type == kind && !c.LastTransitionTime.Time.Equal(want) {
+			t.Errorf("at %d s: %s %s since %s, want %s", now, kind, c.Status, c.LastTransitionTime.UTC(), want.UTC())
+		}
+	}
+}
+
+func truth(is bool) v1.ConditionStatus {
+	if is {
+		return v1.ConditionTrue
+	}
+	return v1.ConditionFalse
+}
+
+// TestPassingConditionsKeepTheirTime while only what they say changes.
+func TestPassingConditionsKeepTheirTime(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_700_000_000, 0)
+	p := &v1.Pod{}
+	p.UID, p.Spec.Containers = "u1", []v1.Container{{Name: "c"}}
+	var before []v1.PodCondition
+	for i, reason := range []string{"Infeasible", "Deferred", "Deferred"} {
+		in := Input{Pod: p, Plan: plan.Plan{ResizePending: &plan.Waiting{Reason: reason}}, Before: before, Now: began.Add(time.Duration(i) * time.Minute)}
+		before = Of(in).Conditions
+		wantSince(t, i, before, v1.PodResizePending, began)
+	}
+}
+
+// TestSetReady changes what is told of instances that run, and the conditions with it.
+func TestSetReady(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_700_000_000, 0)
+	p := &v1.Pod{}
+	p.UID, p.Spec.InitContainers, p.Spec.Containers = "u1", []v1.Container{{Name: "i"}}, []v1.Container{{Name: "a"}, {Name: "b"}}
+	p.Annotations = map[string]string{manifest.AnnotationSeen: began.UTC().Format(time.RFC3339Nano)}
+	p.Status = Of(Input{Pod: p, Now: began, Observed: pod.Observed{Containers: []pod.Container{
+		{ID: "i0", Name: "i", UID: "u1", State: pod.Exited, StartedAt: began, FinishedAt: began},
+		{ID: "a0", Name: "a", UID: "u1", State: pod.Running, StartedAt: began},
+		{ID: "b0", Name: "b", UID: "u1", State: pod.Running, StartedAt: began},
+	}}})
+	for i, step := range []struct {
+		ready map[string]bool
+		want  string // of i, a and b, and the conditions
+		since int
+	}{
+		{nil, "111 True", 0},
+		{map[string]bool{"a0": true, "i0": false}, "111 True", 0},
+		{map[string]bool{"a0": false}, "101 False", 2},
+		{map[string]bool{"a0": false, "b0": false}, "100 False", 2},
+		{map[string]bool{"a0": true, "b0": true}, "111 True", 4},
+	} {
+		SetReady(p, step.ready, began.Add(time.Duration(i)*time.Second))
+		got := ""
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			got += map[bool]string{true: "1", false: "0"}[c.Ready]
+		}
+		if got += " " + string(p.Status.Conditions[2].Status); got != step.want || p.Status.Conditions[3].Status != p.Status.Conditions[2].Status {
+			t.Errorf("%d: %s, want %s", i, got, step.want)
+		}
+		for _, kind := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} {
+			wantSince(t, i, p.Status.Conditions, kind, began.Add(time.Duration(step.since)*time.Second))
+		}
+	}
+}
