@@ -107,7 +107,7 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r glance.Role, f attachFlag
 		return err
 	}
 	defer conn.Close()
-	s := session{app: a, runtime: conn.Runtime, id: r.InstanceID(), container: r.Container, output: output, keys: keys}
+	s := session{app: a, runtime: conn.Driver, id: r.InstanceID(), container: r.Container, output: output, keys: keys}
 	err = s.run(ctx)
 	switch {
 	case errors.Is(err, errDetached):

@@ -272,6 +272,33 @@ func TestWriteWhole(t *testing.T) {
 	}
 }
 
+// TestUntilInterrupted: what nobody reads is waited for until somebody interrupts, be it again.
+func TestUntilInterrupted(t *testing.T) {
+	t.Parallel()
+	a := &app{hurry: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	never := make(chan struct{})
+	defer close(never)
+	printed := false
+	a.untilInterrupted(ctx, func() { printed = true })
+	time.AfterFunc(10*time.Millisecond, cancel)
+	a.untilInterrupted(ctx, func() { <-never })
+	if ctx.Err() == nil {
+		t.Error("it was not waited for")
+	}
+	a.untilInterrupted(ctx, func() { printed = printed && true })
+	time.AfterFunc(10*time.Millisecond, func() { close(a.hurry) })
+	a.untilInterrupted(ctx, func() { <-never })
+	select {
+	case <-a.hurry:
+	default:
+		t.Error("it was not waited for after an interrupt")
+	}
+	if !printed {
+		t.Error("nothing was printed")
+	}
+}
+
 // TestWritable: that a report cannot be written is known before the pods run.
 func TestWritable(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,8 @@ func (a *app) downCommand() *cobra.Command {
 		Short:       "Stop and remove pods gracefully",
 		Long: "down stops the named pods, or all of podrun's, within their grace periods, and removes them with\n" +
 			"everything that was made for them. One that takes too long can be hurried: interrupt down, and call it\n" +
-			"again with a shorter --grace-period. While serve runs it refuses, since serve would start them again.",
+			"again with a shorter --grace-period. While serve runs it refuses, since serve would start them again, and\n" +
+			"so it does while a once has one of the pods.",
 		Example: "  # remove what once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {

@@ -68,7 +68,7 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 		return err
 	}
 	defer conn.Close()
-	code, err := a.execIn(c.Context(), conn.Runtime, r.InstanceID(), command, f)
+	code, err := a.execIn(c.Context(), conn.Driver, r.InstanceID(), command, f)
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)

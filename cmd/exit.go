@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -19,6 +20,7 @@ const (
 	exitNoRuntime   = 3
 	exitInterrupted = 130
 	exitBrokenPipe  = 141 // nobody reads the output any more
+	exitTerminated  = 143 // interrupted, by SIGTERM
 )
 
 // failure is an error with an exit code of its own. Err nil: all has been said.
@@ -82,6 +84,14 @@ func needRoot(c *cobra.Command) error {
 	return &failure{code: exitUsage, err: fmt.Errorf("%s needs root", c.CommandPath()), hint: "run it with sudo"}
 }
 
+// interrupted is the exit code of what was interrupted, by the signal as a shell counts.
+func (a *app) interrupted() int {
+	if a.caught != nil && syscall.Signal(a.caught.Load()) == syscall.SIGTERM {
+		return exitTerminated
+	}
+	return exitInterrupted
+}
+
 // exit says what went wrong, if anything did, and returns the exit code.
 func (a *app) exit(err error) int {
 	if err == nil {
@@ -92,7 +102,7 @@ func (a *app) exit(err error) int {
 		f = &failure{code: exitFailed, err: err}
 		switch {
 		case errors.Is(err, context.Canceled):
-			return exitInterrupted
+			return a.interrupted()
 		case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
 			f.hint = "run it as root"
 		}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -50,8 +52,8 @@ func (a *app) pullCommand() *cobra.Command {
 			}
 			defer conn.Close()
 			for _, ref := range refs {
-				shown := a.showPull(ref, conn.Runtime.Pulling)
-				pulled, err := conn.Runtime.Pull(c.Context(), ref)
+				shown := a.showPull(ref, conn.Driver.Pulling)
+				pulled, err := conn.Driver.Pull(c.Context(), ref)
 				shown(err)
 				if err != nil {
 					return err
@@ -111,7 +113,14 @@ func writeWhole(path string, write func(io.Writer) error) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+	mode := fs.FileMode(0o644)
+	if info != nil {
+		mode = info.Mode().Perm()
+		if was, is := info.Sys().(*syscall.Stat_t); is {
+			_ = f.Chown(int(was.Uid), int(was.Gid)) // only root can give it away
+		}
+	}
+	if err := errors.Join(write(f), f.Chmod(mode), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

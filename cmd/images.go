@@ -76,7 +76,7 @@ func (a *app) withImages(do func(context.Context, imageStore, []string) error) f
 			return err
 		}
 		defer conn.Close()
-		return do(c.Context(), conn.Runtime, args)
+		return do(c.Context(), conn.Driver, args)
 	}
 }
 

@@ -28,13 +28,15 @@ const exitTimeout = 124
 type onceFlags struct {
 	run     runFlags
 	timeout time.Duration
-	report  string
-	logs    string
-	remove  bool
+	report  report
+	// cleanupTimeout is how long cleaning up may take.
+	cleanupTimeout time.Duration
+	logs           string
+	remove         bool
 }
 
 func (a *app) onceCommand() *cobra.Command {
-	var f onceFlags
+	f := onceFlags{report: report{began: time.Now()}}
 	c := &cobra.Command{
 		Use:         "once",
 		Annotations: map[string]string{annotationQuiet: "yes"},
@@ -42,9 +44,16 @@ func (a *app) onceCommand() *cobra.Command {
 		Long: "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or OnFailure is\n" +
 			"done when it has succeeded or failed. One with Always is done when it is ready; it is left running\n" +
 			"unless --rm.\n\n" +
-			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage or a manifest that cannot be\n" +
-			"used (nothing was started); 3 containerd out of reach; 124 --timeout passed; 130 interrupted. Pods that\n" +
-			"were not done are stopped then: with their grace period, and at a second interrupt at once.\n\n" +
+			"A pod has one owner process at a time. If serve or another once has one of the pods, once names that\n" +
+			"process and exits before it starts anything. It takes over pods that still run and that nobody has; those\n" +
+			"that have completed run again. What it leaves running stays until serve, by a manifest, or down takes it.\n\n" +
+			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage, a manifest that cannot be used\n" +
+			"or a pod that another process has (nothing was started); 3 containerd out of reach; 124 --timeout\n" +
+			"passed; 130 interrupted, 143 by SIGTERM. Pods that were not done are stopped then, with their grace\n" +
+			"period; at a second interrupt they are killed and once ends at once.\n\n" +
+			"once ends when the result is known: cleaning up that takes longer than --cleanup-timeout, beside the\n" +
+			"grace periods of what ends, is a warning that names what is left. The report is replaced whatever ends\n" +
+			"once, with the errors in it if no pod was run.\n\n" +
 			"A pod with the annotation podrun.io/after starts when the pods that it names have succeeded or, with\n" +
 			"restartPolicy Always, are ready. Should one of them fail, it is not started.",
 		Example: "  # a job from standard input, with its whole output\n  podrun once --manifests - --logs all <job.yaml\n\n" +
@@ -54,9 +63,16 @@ func (a *app) onceCommand() *cobra.Command {
 	}
 	f.run.add(c.Flags())
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for the results (default: for ever)")
-	c.Flags().StringVar(&f.report, "report", "", "file for a report in JUnit's XML")
+	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", agent.DefaultCleanupTimeout,
+		"how long cleaning up may delay the end, beside grace periods")
+	c.Flags().StringVar(&f.report.path, "report", "", "file for a report in JUnit's XML, written however once ends")
 	c.Flags().StringVar(&f.logs, "logs", "failed", "whose logs to print when all is done: all, failed or none")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
+	a.unreported = func(err error) {
+		if err := f.report.failure(err); err != nil {
+			fmt.Fprintf(a.errOut, "warning: %v\n", err)
+		}
+	}
 	return c
 }
 
@@ -67,8 +83,11 @@ func (f *onceFlags) check() error {
 		return fmt.Errorf("--logs %q: must be all, failed or none", f.logs)
 	case f.timeout < 0:
 		return fmt.Errorf("--timeout %s: must not be negative", f.timeout)
+	case f.cleanupTimeout <= 0:
+		return fmt.Errorf("--cleanup-timeout %s: must be more than 0", f.cleanupTimeout)
 	}
-	if err := writable(f.report); f.report != "" && err != nil {
+	if err := writable(f.report.path); f.report.path != "" && err != nil {
+		f.report.written.Store(true) // it cannot be
 		return fmt.Errorf("--report: %w", err)
 	}
 	return nil
@@ -103,8 +122,30 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	if err := needRoot(c); err != nil {
 		return err
 	}
+	if err := f.report.begin(); err != nil {
+		return err
+	}
 	lines := newProgress(a.errOut, agent.Done)
 	a.errOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.hurry
+	done := make(chan error, 1)
+	go func() { done <- a.runOnce(c, f, o, lines) }()
+	select {
+	case err := <-done:
+		return err
+	case <-a.hurry:
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(hurryTime): // nobody may be reading what it prints
+		return &failure{code: a.interrupted(), err: errors.New("interrupted twice; what was begun is left as it is")}
+	}
+}
+
+// hurryTime is in what time once ends when it is interrupted for the second time.
+const hurryTime = 1500 * time.Millisecond
+
+func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *progress) error {
 	ticking, stop := sync.WaitGroup{}, make(chan struct{})
 	ticking.Go(func() { lines.tick(stop) })
 	finish := sync.OnceFunc(func() {
@@ -119,23 +160,55 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	defer saying()
 	var reportError error
 	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
-		Timeout: f.timeout, Remove: f.remove, Progress: lines.tell,
+		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.tell,
 		Begun: lines.watch,
 		Finished: func(r agent.Result) {
+			reportError = f.report.results(r)
 			finish()
-			a.printLogs(r, f.logs)
-			reportError = a.writeReport(r, f.report, time.Since(lines.began))
+			a.untilInterrupted(c.Context(), func() { a.printLogs(r, f.logs) })
 		},
 	})
-	if err == nil {
-		err = reportError
-	}
-	if err != nil {
+	var late *agent.TimeoutError
+	switch {
+	case errors.As(err, &late):
+		return &failure{code: exitTimeout, err: err}
+	case err != nil && c.Context().Err() != nil:
+		return &failure{code: a.interrupted(), err: errors.New("interrupted; nothing was started")}
+	case err != nil:
 		return a.agentError(c, err)
 	}
+	a.warnOfLeft(result.Left)
+	if reportError != nil {
+		return reportError
+	}
+	return a.onceResult(result, f)
+}
+
+// untilInterrupted returns when f does, or when ctx ends meanwhile: nobody may be reading what f prints. If ctx has
+// ended before, only a second interrupt ends that.
+func (a *app) untilInterrupted(ctx context.Context, f func()) {
+	interrupted := ctx.Done()
+	if ctx.Err() != nil {
+		interrupted = a.hurry
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-interrupted:
+	}
+}
+
+// onceResult is the exit code of a run.
+func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 	switch {
+	case result.Interrupted && result.Removed:
+		return &failure{code: a.interrupted(), err: errors.New("interrupted; the pods were stopped")}
 	case result.Interrupted:
-		return &failure{code: exitInterrupted, err: fmt.Errorf("interrupted; the pods were stopped")}
+		return &failure{code: a.interrupted(), err: errors.New("interrupted")}
 	case result.TimedOut:
 		return &failure{code: exitTimeout, err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
 	case result.Failed():
@@ -147,6 +220,20 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 		return &failure{code: exitFailed}
 	}
 	return nil
+}
+
+// warnOfLeft names the pods that could not be cleaned up in time. That is no result: the exit code stays the pods'.
+func (a *app) warnOfLeft(left []agent.Left) {
+	for _, l := range left {
+		why := "that takes longer"
+		if l.Why != nil {
+			why = l.Why.Error()
+		}
+		fmt.Fprintf(a.errOut, "warning: pod %s is not cleaned up: %s\n", l.Key, why)
+	}
+	if len(left) > 0 {
+		fmt.Fprintln(a.errOut, "hint: podrun down removes what is left of a pod")
+	}
 }
 
 // printLogs prints what the chosen containers wrote and, for failed ones, why they ended.

@@ -39,9 +39,36 @@ func readPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 		}
 		pods = append(pods, p)
 	}
+	if pods, err = withOwners(dirs, pods); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
+	return pods, nil
+}
+
+// withOwners says of the pods that serve wants and another process runs just that.
+func withOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
+	notes, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*"+layout.SuffixNotOwned))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range notes {
+		note, err := readPod(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		same := func(p *v1.Pod) bool { return pod.KeyOf(p) == pod.KeyOf(note) }
+		if i := slices.IndexFunc(pods, same); i >= 0 {
+			pods[i].Status.Reason, pods[i].Status.Message = note.Status.Reason, note.Status.Message
+			continue
+		}
+		pods = append(pods, note)
+	}
 	return pods, nil
 }
 

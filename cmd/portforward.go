@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sandbox"
@@ -247,13 +249,14 @@ func (a *app) podNetwork(key pod.Key) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	records, err := sandbox.New(sandbox.Options{Dirs: a.dirs(), Log: a.log}).Of(key)
-	if err != nil {
+	c, err := checkpoint.NewStore(a.dirs(), a.log).Get(p.UID)
+	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return "", err
 	}
-	for _, r := range records {
-		if r.UID == p.UID && r.Ready {
-			return r.Net, nil
+	store := sandbox.New(sandbox.Options{Dirs: a.dirs(), Log: a.log})
+	for i := 0; c != nil && i < len(c.Sandboxes); i++ {
+		if s := c.Sandboxes[i]; store.Ready(s) {
+			return store.Paths(s).Net, nil
 		}
 	}
 	return "", &failure{code: exitFailed, err: fmt.Errorf("pod %q is not running", key.Name)}

@@ -53,7 +53,7 @@ func startReal(t *testing.T, line string) real {
 	a.rootDir, a.runDir, a.logDir, a.containerdAddress = dir+"/root", dir+"/run", dir+"/log", agent.Embedded
 	ctx := context.Background()
 	o := a.connection()
-	o.Owner = "serve"
+
 	store := sandbox.New(sandbox.Options{Dirs: a.dirs(), Log: a.log})
 	o.Sandboxes = store
 	conn, err := agent.Connect(ctx, o)
@@ -67,7 +67,7 @@ func startReal(t *testing.T, line string) real {
 
 	archive, err := testimage.Busybox(dir, "busybox:1")
 	must(t, err)
-	must(t, a.loadImages(ctx, conn.Runtime, archive))
+	must(t, a.loadImages(ctx, conn.Driver, archive))
 	must(t, conn.Runtime.SavePod(r.pod, "serve"))
 	must(t, conn.Runtime.CreateSandbox(ctx, r.pod, 0))
 	image, err := conn.Runtime.Resolve(ctx, "busybox:1")

@@ -2,10 +2,13 @@ package cmd
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,22 +44,82 @@ type (
 	}
 )
 
-func (a *app) writeReport(r agent.Result, path string, took time.Duration) error {
-	if path == "" {
+// report is the file that tells how a run ended. Whatever ends it, an earlier run's report does not stay.
+type report struct {
+	path  string // empty: none is written
+	began time.Time
+	// written: the results, or why there are none, are in it.
+	written atomic.Bool
+}
+
+// begin replaces an earlier report by one that tells that the run was cut off. What is no file, as a pipe, gets one
+// report only.
+func (r *report) begin() error {
+	if info, err := os.Stat(r.path); r.path == "" || err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
-	out, err := xml.MarshalIndent(junitOf(r, took), "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+	err := r.write(r.failed(errors.New("podrun once did not come to its end")))
+	r.written.Store(err != nil) // it cannot be
+	return err
+}
+
+// results writes how the pods ended.
+func (r *report) results(result agent.Result) error {
+	r.written.Store(true) // or it cannot be written
+	return r.write(junitOf(result, time.Since(r.began)))
+}
+
+// failure writes why there are no results, unless there are.
+func (r *report) failure(why error) error {
+	if r.written.Swap(true) {
+		return nil
 	}
-	if err := os.WriteFile(path, append([]byte(xml.Header), append(out, '\n')...), 0o644); err != nil {
+	return r.write(r.failed(why))
+}
+
+func (r *report) write(suites junitSuites) error {
+	if r.path == "" {
+		return nil
+	}
+	out, err := xml.MarshalIndent(suites, "", "  ")
+	if err == nil {
+		err = replaceFile(r.path, append([]byte(xml.Header), append(out, '\n')...))
+	}
+	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }
 
+// replaceFile replaces a file as a whole, or, where that is not possible, as of a file that is mounted by itself, in
+// its place.
+func replaceFile(path string, text []byte) error {
+	whole := writeWhole(path, func(w io.Writer) error { _, err := w.Write(text); return err })
+	if whole == nil {
+		return nil
+	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return whole
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+// failed is a report of an error that no pod's case can show.
+func (r *report) failed(why error) junitSuites {
+	took, text := inSeconds(time.Since(r.began)), strings.TrimSpace(why.Error())
+	first, _, _ := strings.Cut(text, "\n")
+	return junitSuites{Suites: []junitSuite{{
+		Name: suiteName, Tests: 1, Errors: 1, Time: took,
+		Cases: []junitCase{{
+			Name: suiteName, ClassName: "podrun", Time: took, Error: &junitMessage{Message: first, Text: text},
+		}},
+	}}}
+}
+
+const suiteName = "podrun once"
+
 func junitOf(r agent.Result, took time.Duration) junitSuites {
-	suite := junitSuite{Name: "podrun once", Tests: len(r.Pods), Time: inSeconds(took)}
+	suite := junitSuite{Name: suiteName, Tests: len(r.Pods), Time: inSeconds(took)}
 	for _, p := range r.Pods {
 		one := junitCase{Name: p.Name, ClassName: p.Namespace, Time: inSeconds(podTook(p))}
 		switch {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,10 @@ type app struct {
 	log *slog.Logger
 	// hurry is closed when a person who has asked for the end asks again.
 	hurry chan struct{}
+	// caught is the first signal that asked for the end; 0: none has. Nil outside Main.
+	caught *atomic.Int32
+	// unreported writes a command's report of its own failure, if it is to write one and has not; nil: none is.
+	unreported func(err error)
 	globals
 }
 
@@ -50,13 +55,16 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	if code, is := embedded.Dispatch(ctx, os.Args); is {
 		return code
 	}
-	a := &app{in: in, out: out, errOut: errOut, hurry: make(chan struct{})}
+	a := &app{in: in, out: out, errOut: errOut, hurry: make(chan struct{}), caught: new(atomic.Int32)}
 	ctx, stop := a.heed(ctx)
 	defer stop()
 	root := a.root()
 	checkHelp(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err != nil && a.unreported != nil {
+		a.unreported(err)
+	}
 	return a.exit(err)
 }
 
@@ -97,10 +105,18 @@ func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ended := make(chan struct{})
 	var heeding sync.WaitGroup
 	heeding.Go(func() {
-		for _, then := range []func(){cancel, func() { close(a.hurry) }} {
+		for _, then := range []func(os.Signal){
+			func(s os.Signal) {
+				if number, is := s.(syscall.Signal); is {
+					a.caught.Store(int32(number))
+				}
+				cancel()
+			},
+			func(os.Signal) { close(a.hurry) },
+		} {
 			select {
-			case <-signals:
-				then()
+			case s := <-signals:
+				then(s)
 			case <-ended:
 				return
 			}

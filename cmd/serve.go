@@ -18,6 +18,13 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
+// The longest crash back-off is in these bounds, as the kubelet's crashLoopBackOff.maxContainerRestartPeriod
+// (pkg/kubelet/apis/config/validation).
+const (
+	leastRestartPeriod = time.Second
+	mostRestartPeriod  = 5 * time.Minute
+)
+
 // runFlags are those of serve and once.
 type runFlags struct {
 	sources          sourceFlags
@@ -41,7 +48,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	r.sources.add(f)
 	f.DurationVar(&r.relistPeriod, "relist-period", time.Second, "how often containers are listed when no event stream is heard")
 	f.StringVar(&r.events, "events", "auto", "whether to listen to containerd's event stream: auto, on or off")
-	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", 5*time.Minute, "longest crash back-off")
+	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", mostRestartPeriod, "longest crash back-off, between 1s and 5m")
 	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
 	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set beside the safe ones (kernel.msg*,net.core.somaxconn)")
 	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"}, "directories of CDI's specifications, for devices that pods name by annotations cdi.k8s.io/…")
@@ -63,8 +70,11 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	default:
 		return agent.Options{}, usage(c, fmt.Errorf("--events %q: must be auto, on or off", r.events))
 	}
-	if err := positive(map[string]time.Duration{"relist-period": r.relistPeriod, "max-container-restart-period": r.maxRestartPeriod}); err != nil {
+	if err := positive(map[string]time.Duration{"relist-period": r.relistPeriod}); err != nil {
 		return agent.Options{}, usage(c, err)
+	}
+	if d := r.maxRestartPeriod; d < leastRestartPeriod || d > mostRestartPeriod {
+		return agent.Options{}, usage(c, fmt.Errorf("--max-container-restart-period %s: must be at least %s and at most %s", d, leastRestartPeriod, mostRestartPeriod))
 	}
 	if r.podMaxPids == 0 || r.podMaxPids < -1 {
 		return agent.Options{}, usage(c, fmt.Errorf("--pod-max-pids %d: must be positive, or -1 for any number", r.podMaxPids))
@@ -143,6 +153,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: "serve runs the pods of all manifests, restarts what dies as each pod's restartPolicy says, and follows\n" +
 			"every change of the manifests, until it is stopped by SIGTERM or SIGINT. The pods run on then, and the\n" +
 			"next serve takes them over without a restart. A manifest that turns bad never stops a pod that runs.\n\n" +
+			"A pod that another process has, such as once, is shown as OwnedByOther, and serve takes it over as soon as\n" +
+			"it is free. Pods that once runs or has left running, and that no manifest of serve names, are left alone.\n\n" +
 			"With --manifest-url and no --manifests, /etc/pods is read only if it is there or comes to be there. What\n" +
 			"the URL served last is kept for a restart while its server is down.",
 		Example: "  # keep a machine's pods\n  podrun serve --manifests /etc/pods\n\n" +
@@ -186,11 +198,14 @@ func (a *app) serveCommand() *cobra.Command {
 func (a *app) agentError(c *cobra.Command, err error) error {
 	var bad *agent.ManifestError
 	var elsewhere *agent.ElsewhereError
+	var owned *agent.OwnedError
 	switch {
 	case errors.Is(err, agent.ErrUsage):
 		return usage(c, err)
 	case errors.As(err, &bad):
 		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
+	case errors.As(err, &owned):
+		return &failure{code: exitUsage, err: err, hint: "nothing was started; wait until that one has ended, or end it"}
 	case errors.As(err, &elsewhere):
 		return &failure{code: exitFailed, err: err, hint: elsewhere.Hint()}
 	case errors.Is(err, agent.ErrEnding):

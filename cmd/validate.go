@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 
@@ -114,17 +113,8 @@ func (a *app) snapshot(ctx context.Context, path string, o filesource.Options) m
 		o.Path = path
 		return filesource.Read(ctx, o)
 	}
-	data, err := io.ReadAll(a.in)
-	s := manifest.Snapshot{Source: manifest.Stdin, Err: err}
-	if err == nil {
-		from := manifest.Origin{Source: manifest.SourceFile, Path: manifest.Stdin}
-		loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: from, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy})
-		s.Pods, s.Objects = loaded.Pods, loaded.Objects
-		if err != nil {
-			s.Problems = []manifest.Problem{{Origin: from, Err: err}}
-		}
-	}
-	return s
+	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy}
+	return filesource.NewStdin(a.in, load).Read(ctx)
 }
 
 // fieldErrors returns a problem of what a manifest says; false when it could not be read.

@@ -56,7 +56,7 @@ func (a *app) version(ctx context.Context, output string) error {
 	o.Running = true
 	if conn, err := agent.Connect(ctx, o); err == nil {
 		defer conn.Close()
-		if v.ContainerdServer, err = conn.Runtime.ServerVersion(ctx); err == nil {
+		if v.ContainerdServer, err = conn.Driver.ServerVersion(ctx); err == nil {
 			v.ContainerdAddress = conn.Address
 		}
 	}

@@ -14,7 +14,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -85,23 +84,6 @@ func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, er
 		total = total.Add(used)
 	}
 	return total, nil
-}
-
-// Evicted says why a revision was ended for what it took; "" if it was not.
-func (m *Meter) Evicted(uid pod.UID) (string, error) {
-	said, err := os.ReadFile(m.dirs.Evicted(uid))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return string(said), err
-}
-
-// Evict notes down why a revision ends, for good.
-func (m *Meter) Evict(uid pod.UID, why string) error {
-	if err := host.WriteFile(m.dirs.Evicted(uid), []byte(why), 0o600); err != nil {
-		return fmt.Errorf("noting down an eviction: %w", err)
-	}
-	return nil
 }
 
 // size is how much of the disk the files below dir take, each once however many names it has. Links are not

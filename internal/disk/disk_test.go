@@ -97,21 +97,3 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("after its end: %v", err)
 	}
 }
-
-func TestEvicted(t *testing.T) {
-	dirs := layout.Dirs{Root: t.TempDir()}
-	m := New(dirs, nil)
-	if why, err := m.Evicted("u1"); why != "" || err != nil {
-		t.Errorf("%q, %v", why, err)
-	}
-	if err := os.MkdirAll(dirs.Pod("u1"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Evict("u1", "too much"); err != nil {
-		t.Fatal(err)
-	}
-	// For the next podrun too.
-	if why, err := New(dirs, nil).Evicted("u1"); why != "too much" || err != nil {
-		t.Errorf("%q, %v", why, err)
-	}
-}

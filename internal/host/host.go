@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,13 +82,15 @@ func LockDir(path string, mode os.FileMode) (*Lock, error) {
 }
 
 // LockExisting is LockDir for a directory that may be missing: the error is then os.ErrNotExist.
-func LockExisting(path string) (*Lock, error) {
+func LockExisting(path string) (*Lock, error) { return lockExisting(path, unix.LOCK_EX) }
+
+func lockExisting(path string, how int) (*Lock, error) {
 	for {
 		d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(d, unix.LOCK_EX); err != nil {
+		if err := flock(d, how); err != nil {
 			d.Close()
 			return nil, err
 		}
@@ -118,29 +121,21 @@ func TryLockDir(path string, mode os.FileMode) (*Lock, error) {
 		if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, err
 		}
-		d, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		lock, err := TryLockExisting(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // whoever had it was just done
 		}
-		if err != nil {
-			return nil, err
-		}
-		err = flock(d, unix.LOCK_EX|unix.LOCK_NB)
-		same := false
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
-		if err == nil {
-			same, err = isAt(d, path)
-		}
-		if same {
-			return &Lock{dir: d}, nil
-		}
-		d.Close()
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
+		return lock, err
 	}
+}
+
+// TryLockExisting is LockExisting that does not wait: the error is then ErrLocked.
+func TryLockExisting(path string) (*Lock, error) {
+	lock, err := lockExisting(path, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, ErrLocked
+	}
+	return lock, err
 }
 
 // Path is where the locked directory was.
@@ -175,4 +170,12 @@ func isAt(d *os.File, path string) (bool, error) {
 		return false, err
 	}
 	return os.SameFile(opened, now), nil
+}
+
+// Inode is the number of a file's inode.
+func Inode(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
 }

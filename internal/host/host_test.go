@@ -36,6 +36,28 @@ func TestLockDirSurvivesRemoval(t *testing.T) {
 	wg.Wait()
 }
 
+// TestTryLockExisting: it neither waits nor makes anything.
+func TestTryLockExisting(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "d")
+	if _, err := TryLockExisting(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing directory: %v", err)
+	}
+	held, err := LockDir(dir, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLockExisting(dir); !errors.Is(err, ErrLocked) {
+		t.Errorf("a locked directory: %v", err)
+	}
+	held.Unlock()
+	lock, err := TryLockExisting(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Unlock()
+}
+
 // TestTryLockDir: it never waits, and whoever removes the directory it holds lets the next one in.
 func TestTryLockDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")

@@ -29,10 +29,14 @@ func (d Dirs) Pods() string { return filepath.Join(d.Root, "pods") }
 // Pod is a revision's own directory.
 func (d Dirs) Pod(uid pod.UID) string { return filepath.Join(d.Pods(), string(uid)) }
 
-// Manifest is the file with the pod that a revision runs, as JSON.
+// Checkpoint is the file that has what is kept of a revision, as JSON.
+func (d Dirs) Checkpoint(uid pod.UID) string { return filepath.Join(d.Pod(uid), "checkpoint.json") }
+
+// Manifest is the file in which the former version kept the pod that a revision runs, as JSON.
 func (d Dirs) Manifest(uid pod.UID) string { return filepath.Join(d.Pod(uid), "pod.json") }
 
-// Instances is the file that notes down the newest instance of each of a revision's containers, as JSON.
+// Instances is the file in which the former version kept the newest instance of each of a revision's containers, as
+// JSON.
 func (d Dirs) Instances(uid pod.UID) string { return filepath.Join(d.Pod(uid), "instances.json") }
 
 // Manifests is the directory of the manifests that URLs served last.
@@ -59,9 +63,6 @@ func (d Dirs) Volumes(uid pod.UID) string { return filepath.Join(d.Pod(uid), "vo
 func (d Dirs) Volume(uid pod.UID, kind, name string) string {
 	return filepath.Join(d.Volumes(uid), kind, name)
 }
-
-// Evicted is the file that says why a revision was ended for what it took.
-func (d Dirs) Evicted(uid pod.UID) string { return filepath.Join(d.Pod(uid), "evicted") }
 
 // Withheld is the directory, in memory, of what a revision's processes get and no disk may have.
 func (d Dirs) Withheld(uid pod.UID) string { return filepath.Join(d.Pod(uid), "withheld") }
@@ -103,6 +104,12 @@ func (d Dirs) RawLog(uid pod.UID, container string, attempt int) string {
 	return filepath.Join(d.Pod(uid), "log."+container+"."+strconv.Itoa(attempt))
 }
 
+// RawLogs are the files that an instance's output goes to as it comes.
+func (d Dirs) RawLogs(uid pod.UID, container string, attempt int) []string {
+	dir := d.RawLog(uid, container, attempt)
+	return []string{filepath.Join(dir, "stdout.raw"), filepath.Join(dir, "stderr.raw")}
+}
+
 // Stdin is the pipe that an instance's standard input is read from, if it has one.
 func (d Dirs) Stdin(uid pod.UID, container string, attempt int) string {
 	return filepath.Join(d.RawLog(uid, container, attempt), "stdin")
@@ -123,7 +130,7 @@ func (d Dirs) ContainerLog(key pod.Key, uid pod.UID, container string, attempt i
 	return filepath.Join(d.PodLogs(key, uid), container, strconv.Itoa(attempt)+".log")
 }
 
-// Sandboxes is the directory of all sandboxes' pins and records.
+// Sandboxes is the directory of all sandboxes' pins.
 func (d Dirs) Sandboxes() string { return filepath.Join(d.Run, "sandboxes") }
 
 // Devices has a file for each sandbox that has devices of the node's configuration.
@@ -165,12 +172,12 @@ func (d Dirs) CNICache() string { return filepath.Join(d.CNI(), "cache") }
 // Place is the file that says in which containerd, and which namespace of it, the run directory's pods are.
 func (d Dirs) Place() string { return filepath.Join(d.Run, "place") }
 
-// Turns is the directory of the files by which podruns take turns at pods.
-func (d Dirs) Turns() string { return filepath.Join(d.Run, "turns") }
+// PodLocks is the directory of the files by which pods have one owner process each.
+func (d Dirs) PodLocks() string { return filepath.Join(d.Run, "owners") }
 
-// Turn is the file of the turns at a pod.
-func (d Dirs) Turn(key pod.Key) string {
-	return filepath.Join(d.Turns(), key.Namespace+"_"+key.Name)
+// PodLock is the file that the pod's owner process has locked.
+func (d Dirs) PodLock(key pod.Key) string {
+	return filepath.Join(d.PodLocks(), key.Namespace+"_"+key.Name)
 }
 
 // Statuses is the directory of the status files.
@@ -181,7 +188,15 @@ func (d Dirs) Status(key pod.Key) string {
 	return filepath.Join(d.Statuses(), key.Namespace+"_"+key.Name+".json")
 }
 
-// StartedOf is the directory of the marks of a revision's instances.
+// SuffixNotOwned ends the name of a file that NotOwned names.
+const SuffixNotOwned = ".owned-by-other"
+
+// NotOwned is the file in which serve shows that another process has a pod.
+func (d Dirs) NotOwned(key pod.Key) string {
+	return filepath.Join(d.Statuses(), key.Namespace+"_"+key.Name+SuffixNotOwned)
+}
+
+// StartedOf is the directory of the files in which the former version kept the courses of a revision's instances.
 func (d Dirs) StartedOf(uid pod.UID) string { return filepath.Join(d.Pod(uid), "started") }
 
 // ManifestProblems is the file that says what is wrong with manifests now.
@@ -193,7 +208,7 @@ func (d Dirs) Seen() string { return filepath.Join(d.Run, "seen") }
 // Socket is where serve answers HTTP.
 func (d Dirs) Socket() string { return filepath.Join(d.Run, "podrun.sock") }
 
-// Started marks that an instance's process may have run; written just before it is started.
+// Started is the file by which the former version knew that an instance's process may have run.
 func (d Dirs) Started(uid pod.UID, id string) string { return filepath.Join(d.StartedOf(uid), id) }
 
 // Fifos is the directory of the pipes of exec and attach.

@@ -120,13 +120,21 @@ func TestLiveIsWaitedFor(t *testing.T) {
 	l.Close()
 	shim = r.shim(stdout)
 	defer shim.Close()
-	_, err = io.WriteString(shim, strings.Repeat("more\n", punchStep))
-	must(t, err)
-	must(t, CatchUp(context.Background(), r.dirs, r.inst))
-	c := newConverter(r.dirs, r.inst, Rotation{})
-	defer c.close()
-	if r.frees() && c.start(stdout) < int64(want.Len()) {
-		t.Errorf("freed up to %d of %d", c.start(stdout), want.Len())
+	freed := func() int64 {
+		_, err = io.WriteString(shim, strings.Repeat("more\n", punchStep))
+		must(t, err)
+		must(t, CatchUp(context.Background(), r.dirs, r.inst))
+		c := newConverter(r.dirs, r.inst, Rotation{})
+		defer c.close()
+		return c.start(stdout)
+	}
+	// A child that another test is just forking shares the lock until it becomes another program.
+	var upTo int64
+	for tries := 0; tries < 5 && upTo < int64(want.Len()); tries++ {
+		upTo = freed()
+	}
+	if r.frees() && upTo < int64(want.Len()) {
+		t.Errorf("freed up to %d of %d", upTo, want.Len())
 	}
 }
 

@@ -29,17 +29,20 @@ const (
 type Options struct {
 	Dirs     layout.Dirs
 	Rotation Rotation
-	Log      *slog.Logger
+	// Unwatched: the kernel is not asked to tell of output; it is looked for every half a minute.
+	Unwatched bool
+	Log       *slog.Logger
 }
 
 // Tailer keeps the logs of running instances up to date. All methods may be called from any goroutine,
 // and without Run, which only makes what is followed appear by itself.
 type Tailer struct {
-	dirs     layout.Dirs
-	rotation Rotation
-	log      *slog.Logger
-	bell     chan struct{} // followed has changed
-	put      chan struct{} // there is something in full
+	dirs      layout.Dirs
+	rotation  Rotation
+	unwatched bool
+	log       *slog.Logger
+	bell      chan struct{} // followed has changed
+	put       chan struct{} // there is something in full
 
 	mu       sync.Mutex
 	followed map[pod.Instance]int // the container's first process; 0: not known yet
@@ -49,7 +52,7 @@ type Tailer struct {
 // New returns a Tailer that follows nothing.
 func New(o Options) *Tailer {
 	return &Tailer{
-		dirs: o.Dirs, rotation: o.Rotation, log: o.Log, bell: make(chan struct{}, 1), put: make(chan struct{}, 1),
+		dirs: o.Dirs, rotation: o.Rotation, unwatched: o.Unwatched, log: o.Log, bell: make(chan struct{}, 1), put: make(chan struct{}, 1),
 		followed: map[pod.Instance]int{}, full: map[string]bool{},
 	}
 }
@@ -139,6 +142,9 @@ func (t *Tailer) ring() {
 // Run converts what is followed until ctx ends.
 func (t *Tailer) Run(ctx context.Context) error {
 	w := watch.New(t.log)
+	if t.unwatched {
+		w = watch.Silent(t.log)
+	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)

@@ -13,8 +13,10 @@ import (
 
 // Annotations that a loaded pod carries. The kubernetes.io ones are the kubelet's.
 const (
-	// AnnotationHash is the hash of the manifest as written; it follows every edit.
+	// AnnotationHash is the pod's UID: log collectors find the log directory of a pod from a file by it.
 	AnnotationHash = "kubernetes.io/config.hash"
+	// AnnotationManifestHash is the hash of the manifest as written; it follows every edit.
+	AnnotationManifestHash = "podrun.io/manifest-hash"
 	// AnnotationSource is "file" or "http".
 	AnnotationSource = "kubernetes.io/config.source"
 	// AnnotationSeen is when this revision was first read, RFC 3339.
@@ -85,8 +87,7 @@ func MarkSeen(pods, before []*v1.Pod, now time.Time) {
 	for i, p := range pods {
 		p.Annotations[AnnotationSeen] = now.Format(time.RFC3339)
 		for _, old := range before {
-			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace &&
-				old.Annotations[AnnotationHash] == p.Annotations[AnnotationHash] {
+			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace && manifestHash(old) == manifestHash(p) {
 				pods[i] = old
 			}
 		}

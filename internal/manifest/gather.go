@@ -13,6 +13,7 @@ import (
 // the first source, there from the first file by name.
 func (w Word) gather(d *Desired) {
 	d.Objects = pod.Objects{ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{}}
+	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })
 	used := map[Name]Origin{}
 	for _, source := range w.Order {
 		objects := slices.Clone(w.Last[source].Objects)

@@ -66,7 +66,10 @@ func checkLoaded(t *testing.T, p *v1.Pod) {
 	if !strings.HasSuffix(p.Name, "-node1") || p.Namespace == "" || p.UID == "" || p.Spec.NodeName != "node1" {
 		t.Errorf("identity %s/%s %s on %s", p.Namespace, p.Name, p.UID, p.Spec.NodeName)
 	}
-	if len(p.Annotations[AnnotationHash]) != 32 || OriginOf(p).Source != SourceFile || OriginOf(p).Path == "" {
+	if p.Annotations[AnnotationHash] != string(p.UID) {
+		t.Errorf("uid %s, but log collectors are told %s", p.UID, p.Annotations[AnnotationHash])
+	}
+	if len(p.Annotations[AnnotationManifestHash]) != 32 || OriginOf(p).Source != SourceFile || OriginOf(p).Path == "" {
 		t.Errorf("annotations %v", p.Annotations)
 	}
 	if !SameRun(p, p.DeepCopy()) {

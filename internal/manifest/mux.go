@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -38,13 +39,21 @@ type Word struct {
 	Failing map[string]error
 	// Running tells where the running pods were read.
 	Running map[pod.Key]Origin
+	// Late: a source that has neither spoken nor failed by now holds no pod of a later source back any more.
+	Late bool
 }
 
+// sourcePatience is how long a source may take to be read for the first time before the pods of the sources after it
+// start without it. One that fails holds nothing back; only one that hangs, as a file system, takes that long.
+const sourcePatience = 10 * time.Second
+
 // Merge makes one set of all. A pod that is offered twice is taken from where it runs from, else from
-// the first source, else from the first file by name.
+// the first source, else from the first file by name; so one that does not run waits until each source before the one
+// that has it was read, or could not be.
 func Merge(w Word) Desired {
 	d := Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
-	offers := map[pod.Key][]*v1.Pod{}
+	offers := map[pod.Key][]offer{}
+	waits := false // for a source
 	for _, name := range w.Order {
 		said, ok := w.Last[name]
 		if !ok {
@@ -55,10 +64,11 @@ func Merge(w Word) Desired {
 		}
 		d.Problems = append(d.Problems, said.Problems...)
 		d.Warnings = append(d.Warnings, said.Warnings...)
+		waits = waits || !ok && w.Failing[name] == nil && !w.Late
 		pods := slices.Clone(said.Pods)
 		slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(OriginOf(a).Path, OriginOf(b).Path) })
 		for _, p := range pods {
-			offers[pod.KeyOf(p)] = append(offers[pod.KeyOf(p)], p)
+			offers[pod.KeyOf(p)] = append(offers[pod.KeyOf(p)], offer{p, waits})
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(offers), compareKeys) {
@@ -66,9 +76,10 @@ func Merge(w Word) Desired {
 		if at < 0 {
 			continue
 		}
-		used := offers[key][at]
+		used := offers[key][at].pod
 		d.Pods[key] = used
-		for i, p := range offers[key] {
+		for i, o := range offers[key] {
+			p := o.pod
 			if i != at && OriginOf(p) != OriginOf(used) { // else one file that two sources read, as a directory and the file in it
 				err := &DuplicateError{Key: key, Used: OriginOf(used), Not: OriginOf(p)}
 				d.Problems = append(d.Problems, Problem{Origin: OriginOf(p), Key: key, Err: err})
@@ -110,13 +121,25 @@ func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 	return problems
 }
 
-// choose returns which offer is used; -1 while the source that the pod runs from has yet to speak.
-func (w Word) choose(key pod.Key, offers []*v1.Pod) int {
+// offer is a pod as one source has it.
+type offer struct {
+	pod *v1.Pod
+	// waits: a source before that one may have the pod too, and has yet to speak.
+	waits bool
+}
+
+// choose returns which offer is used; -1 while the source that the pod runs from has yet to speak, or, where it does
+// not run, one before the first that offers it.
+func (w Word) choose(key pod.Key, offers []offer) int {
+	first := 0
+	if offers[0].waits {
+		first = -1
+	}
 	from, runs := w.Running[key]
 	if !runs {
-		return 0
+		return first
 	}
-	if i := slices.IndexFunc(offers, func(p *v1.Pod) bool { return OriginOf(p) == from }); i >= 0 {
+	if i := slices.IndexFunc(offers, func(o offer) bool { return OriginOf(o.pod) == from }); i >= 0 {
 		return i
 	}
 	for _, name := range w.Order {
@@ -125,7 +148,7 @@ func (w Word) choose(key pod.Key, offers []*v1.Pod) int {
 			return -1
 		}
 	}
-	return 0
+	return first
 }
 
 // kindOf tells URLs from paths.
@@ -156,10 +179,17 @@ func NewMux(order []string, running map[pod.Key]Origin) *Mux {
 func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) error {
 	var newest Desired
 	var ready chan<- Desired // nil while there is nothing new
+	late := time.NewTimer(sourcePatience)
+	defer late.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-late.C:
+			m.word.Late = true
+			if len(m.word.Last)+len(m.word.Failing) > 0 && !newest.Complete {
+				newest, ready = m.merge(), out
+			}
 		case s := <-in:
 			newest, ready = m.hear(s), out
 		case ready <- newest:
@@ -176,6 +206,11 @@ func (m *Mux) hear(s Snapshot) Desired {
 		delete(m.word.Failing, s.Source)
 		m.word.Last[s.Source] = s
 	}
+	return m.merge()
+}
+
+// merge makes one set of what was heard so far.
+func (m *Mux) merge() Desired {
 	d := Merge(m.word)
 	if d.Complete {
 		m.word.Running = map[pod.Key]Origin{}

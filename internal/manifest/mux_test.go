@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,14 +51,18 @@ func TestMux(t *testing.T) {
 		want    string
 	}{
 		{"nobody spoke", nil, nil, "incomplete"},
-		{"one spoke", nil, []Snapshot{says("/b", at("/b/x", "x"))}, "x@/b/x incomplete"},
+		{"the first spoke", nil, []Snapshot{says("/a", at("/a/x", "x"))}, "x@/a/x incomplete"},
+		{"the second spoke, the first may have it", nil, []Snapshot{says("/b", at("/b/x", "x"))}, "incomplete"},
+		{"the first fails, the second has it", nil, []Snapshot{says("/b", at("/b/x", "x")), {Source: "/a", Err: errors.New("x")}}, "x@/b/x bad /a incomplete"},
+		{"the first fails and then has it too", nil, []Snapshot{{Source: "/a", Err: errors.New("x")}, says("/b", at("/b/x", "x")), says("/a", at("/a/x", "x"))},
+			"x@/b/x bad /a/x"},
 		{"both spoke", nil, []Snapshot{says("/a"), says("/b", at("/b/x", "x"))}, "x@/b/x"},
 		{"gone again", nil, []Snapshot{says("/a"), says("/b", at("/b/x", "x")), says("/b")}, ""},
 		{"failing keeps", nil, []Snapshot{says("/a"), says("/b", at("/b/x", "x")), {Source: "/b", Err: errors.New("x")}}, "x@/b/x bad /b"},
 		{"failing from the start", nil, []Snapshot{says("/a"), {Source: "/b", Err: errors.New("x")}}, "bad /b incomplete"},
 		{"mended", nil, []Snapshot{says("/a"), {Source: "/b", Err: errors.New("x")}, says("/b")}, ""},
 		{"two files: by name", nil, []Snapshot{says("/a", at("/a/2", "x"), at("/a/1", "x")), says("/b")}, "x@/a/1 bad /a/2"},
-		{"two sources: by order", nil, []Snapshot{says("/b", at("/b/1", "x")), says("/a", at("/a/2", "x"))}, "x@/b/1 bad /a/2"},
+		{"two sources: by order", nil, []Snapshot{says("/b", at("/b/1", "x")), says("/a", at("/a/2", "x"))}, "x@/a/2 bad /b/1"},
 		{"two sources at once", nil, []Snapshot{says("/a", at("/a/2", "x")), says("/b", at("/b/1", "x"))}, "x@/a/2 bad /b/1"},
 		{"one file by two sources", nil, []Snapshot{says("/a", at("/a/1", "x")), says("/b", at("/a/1", "x"))}, "x@/a/1"},
 		{"a newcomer does not displace", nil, []Snapshot{says("/b"), says("/a", at("/a/2", "x")), says("/a", at("/a/1", "x"), at("/a/2", "x"))}, "x@/a/2 bad /a/1"},
@@ -68,6 +74,9 @@ func TestMux(t *testing.T) {
 		{"and stays", map[pod.Key]Origin{key("x"): file("/b/1")},
 			[]Snapshot{says("/a", at("/a/1", "x")), says("/b", at("/b/1", "x"))}, "x@/b/1 bad /a/1"},
 		{"what runs from nowhere known", map[pod.Key]Origin{key("x"): file("/c/1")}, []Snapshot{says("/a", at("/a/1", "x"))}, "x@/a/1 incomplete"},
+		{"what runs from nowhere known: by order", map[pod.Key]Origin{key("x"): file("/c/1")},
+			[]Snapshot{says("/b", at("/b/1", "x")), says("/a", at("/a/1", "x"))}, "x@/a/1 bad /b/1"},
+		{"what runs waits for nobody else", map[pod.Key]Origin{key("x"): file("/b/1")}, []Snapshot{says("/b", at("/b/1", "x"))}, "x@/b/1 incomplete"},
 		{"problems come along", nil, []Snapshot{says("/a"), {Source: "/b", Problems: []Problem{{Origin: file("/b/x"), Err: errors.New("x")}}}}, "bad /b/x"},
 	}
 	for _, c := range cases {
@@ -155,4 +164,31 @@ func TestMuxHandsOutTheNewestOnly(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestMuxDoesNotWaitForEver: a source that neither speaks nor fails, as a file system that hangs, holds the pods of the
+// sources after it back for a while only.
+func TestMuxDoesNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := make(chan Snapshot), make(chan Desired)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- NewMux([]string{"/a", "/b"}, nil).Run(ctx, in, out) }()
+		began := time.Now()
+		in <- Snapshot{Source: "/b", Pods: []*v1.Pod{at("/b/1", "x")}}
+		if got := desired(<-out); got != "incomplete" {
+			t.Errorf("at once: %s", got)
+		}
+		if got := desired(<-out); got != "x@/b/1 incomplete" || time.Since(began) != sourcePatience {
+			t.Errorf("after %s: %s", time.Since(began), got)
+		}
+		in <- Snapshot{Source: "/a", Pods: []*v1.Pod{at("/a/1", "x"), at("/a/2", "y")}}
+		if got := desired(<-out); got != "x@/b/1 y@/a/2 bad /a/1" {
+			t.Errorf("in the end: %s", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -118,6 +119,11 @@ func TestRestartOnChange(t *testing.T) {
 			t.Errorf("uid %s: %+v, %+v, %+v", uid, a.ObjectMeta, b.ObjectMeta, gone.ObjectMeta)
 		}
 	}
+	for _, p := range []*v1.Pod{first, edited, withSecret, podOf(strings.Replace(rollPod, "{name: web", "{uid: u, name: web", 1))} {
+		if p.Annotations[AnnotationHash] != string(p.UID) {
+			t.Errorf("uid %s, but log collectors are told %s", p.UID, p.Annotations[AnnotationHash])
+		}
+	}
 	plain := strings.Replace(rollPod, `"true"`, `"false"`, 1)
 	if a, b := podOf(configMap("a")+plain), podOf(configMap("b")+plain); a.UID != b.UID || !SameRun(a, b) {
 		t.Error("a pod that did not ask for it is another after an edit of its ConfigMap")
@@ -129,7 +135,7 @@ func TestNoRestartWhileUnsure(t *testing.T) {
 	t.Parallel()
 	key := pod.Key{Namespace: "default", Name: "web-node1"}
 	s := said(t, "/b", configMap("b")+rollPod)
-	w := Word{Order: []string{"/a", "/b"}, Last: map[string]Snapshot{"/b": s}}
+	w := Word{Order: []string{"/b", "/a"}, Last: map[string]Snapshot{"/b": s}}
 	before := Merge(w).Pods[key]
 	if before.Annotations[AnnotationConfig] == "" {
 		t.Error("a pod that starts has no mark")
@@ -137,6 +143,31 @@ func TestNoRestartWhileUnsure(t *testing.T) {
 	w.Running = map[pod.Key]Origin{key: OriginOf(before)}
 	if p := Merge(w).Pods[key]; p.Annotations[AnnotationConfig] != "" || !SameRun(before, p) {
 		t.Error("a pod that runs is judged by half of the manifests")
+	}
+}
+
+// TestPartialObjects: what is not there is known to be gone when all that may have it has been read.
+func TestPartialObjects(t *testing.T) {
+	t.Parallel()
+	s := said(t, "/a", configMap("a")+rollPod)
+	bad := s
+	bad.Problems = []Problem{{Origin: Origin{Source: SourceFile, Path: "/a/x"}, Blind: true, Err: errors.New("x")}}
+	edited := s
+	edited.Problems = []Problem{{Origin: Origin{Source: SourceFile, Path: "/a/x"}, Err: errors.New("x")}}
+	for _, c := range []struct {
+		name  string
+		order []string
+		said  Snapshot
+		want  bool
+	}{
+		{"all is read", []string{"/a"}, s, false},
+		{"a source has yet to speak", []string{"/a", "/b"}, s, true},
+		{"a file was never good", []string{"/a"}, bad, true},
+		{"a file turned bad", []string{"/a"}, edited, false},
+	} {
+		if got := Merge(Word{Order: c.order, Last: map[string]Snapshot{"/a": c.said}}).Objects.Partial; got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
 	}
 }
 

@@ -136,7 +136,7 @@ func (w Word) markConfig(d *Desired) {
 		hash := Digest(document.Canonical(all))
 		marked.Annotations[AnnotationConfig] = hash
 		if p.Annotations[AnnotationConfig] != fixedUID {
-			marked.UID = pod.UID(Digest([]byte(p.UID), "\nconfig:", hash))
+			SetUID(marked, pod.UID(Digest([]byte(p.UID), "\nconfig:", hash)))
 		}
 	}
 }

@@ -28,7 +28,8 @@ func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	} else if p.Annotations[AnnotationRestart] == "true" {
 		p.Annotations[AnnotationConfig] = fixedUID
 	}
-	p.Annotations[AnnotationHash] = Digest(written)
+	SetUID(p, p.UID)
+	p.Annotations[AnnotationManifestHash] = Digest(written)
 	p.Annotations[AnnotationSource] = o.Origin.Source
 	p.Annotations[AnnotationManifest] = o.Origin.Path
 	if o.Origin.Source == SourceFile {
@@ -53,7 +54,38 @@ func uid(written []byte, o LoadOptions) types.UID {
 	return types.UID(Digest(written, "\nhost:", o.NodeName, place, o.Origin.Path))
 }
 
-// Digest is 128 bits of SHA-256, in hexadecimal. For the content alone it is the config.hash, so that a
+// SetUID gives p a UID, and the annotation by which log collectors find its log directory.
+func SetUID(p *v1.Pod, uid types.UID) {
+	p.UID = uid
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[AnnotationHash] = string(uid)
+}
+
+// manifestHash returns the hash of the manifest that p was made of, "" if that is not known. Up to podrun's former
+// version it was in AnnotationHash.
+func manifestHash(p *v1.Pod) string {
+	if hash := p.Annotations[AnnotationManifestHash]; hash != "" {
+		return hash
+	}
+	return p.Annotations[AnnotationHash]
+}
+
+// Upgraded returns a pod that podrun's former version saved with today's annotations; any other pod as it is. p is
+// not changed. It may be removed after the next release.
+func Upgraded(p *v1.Pod) *v1.Pod {
+	former := p.Annotations[AnnotationHash]
+	if former == "" || p.Annotations[AnnotationManifestHash] != "" {
+		return p
+	}
+	out := p.DeepCopy()
+	SetUID(out, p.UID)
+	out.Annotations[AnnotationManifestHash] = former
+	return out
+}
+
+// Digest is 128 bits of SHA-256, in hexadecimal. For the content alone it is the manifest's hash, so that a
 // file that is renamed keeps it.
 func Digest(written []byte, more ...string) string {
 	h := sha256.New()
@@ -86,7 +118,7 @@ func SameRun(running, wanted *v1.Pod) bool {
 		return false
 	}
 	// The same words mean the same, whatever an older podrun made of them.
-	if hash := running.Annotations[AnnotationHash]; hash != "" && hash == wanted.Annotations[AnnotationHash] {
+	if hash := manifestHash(running); hash != "" && hash == manifestHash(wanted) {
 		return true
 	}
 	return equality.Semantic.DeepEqual(essence(running), essence(wanted))

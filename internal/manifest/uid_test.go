@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // The vectors never change: a pod whose UID changed with a new version of podrun would be replaced.
@@ -31,7 +32,7 @@ func TestIdentityVectors(t *testing.T) {
 		}
 		var got []identity
 		for _, p := range loaded.Pods {
-			got = append(got, identity{p.Name, string(p.UID), p.Annotations[AnnotationHash]})
+			got = append(got, identity{p.Name, string(p.UID), p.Annotations[AnnotationManifestHash]})
 		}
 		if !slices.Equal(got, v.Pods) {
 			t.Errorf("%s on %s at %s:\ngot  %v\nwant %v", v.About, v.Node, v.Path, got, v.Pods)
@@ -68,7 +69,7 @@ spec:
 		`{"spec":{"containers":[{"resources":{"limits":{"cpu":0.50}},"ports":[{"containerPort":80}],"image":"i:1","name":"c"}]},
 		  "metadata":{"labels":{"app":"web"},"name":"web"},"kind":"Pod","apiVersion":"v1"}`,
 	} {
-		if p := one(same); p.UID != first.UID || p.Annotations[AnnotationHash] != first.Annotations[AnnotationHash] {
+		if p := one(same); p.UID != first.UID || p.Annotations[AnnotationManifestHash] != first.Annotations[AnnotationManifestHash] {
 			t.Errorf("another identity for\n%s", same)
 		}
 	}
@@ -159,5 +160,41 @@ func TestSameRun(t *testing.T) {
 	old.Spec.SchedulerName = "old"
 	if !SameRun(old, running) {
 		t.Error("a new default must not replace a pod")
+	}
+	// So they do when the older version kept the manifest's hash where the UID is now.
+	former := formerVersion(old)
+	if !SameRun(former, running) || !SameRun(former, one("/b.yaml", text)) {
+		t.Error("a pod of the former version is replaced by its own manifest")
+	}
+	if SameRun(former, one("/a.yaml", podText("a", "i:2"))) {
+		t.Error("a pod of the former version stays though its image is edited")
+	}
+}
+
+// formerVersion returns a pod as podrun's former version kept it: config.hash was the manifest's hash.
+func formerVersion(p *v1.Pod) *v1.Pod {
+	former := p.DeepCopy()
+	former.Annotations[AnnotationHash] = p.Annotations[AnnotationManifestHash]
+	delete(former.Annotations, AnnotationManifestHash)
+	return former
+}
+
+func TestUpgraded(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load([]byte(podText("a", "i:1")), options("/a.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := loaded.Pods[0]
+	former := formerVersion(p)
+	before := former.DeepCopy()
+	if up := Upgraded(former); !equality.Semantic.DeepEqual(up, p) || !equality.Semantic.DeepEqual(former, before) {
+		t.Errorf("%v becomes %v", before.Annotations, up.Annotations)
+	}
+	if Upgraded(p) != p {
+		t.Error("a pod of this version is changed")
+	}
+	if bare := (&v1.Pod{}); Upgraded(bare) != bare {
+		t.Error("a pod without a hash is changed")
 	}
 }

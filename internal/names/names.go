@@ -14,18 +14,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sandbox"
 )
 
-// Sandboxes are all that there are on this machine; sandbox.Store has them.
-type Sandboxes interface {
-	List() ([]sandbox.Record, error)
-}
-
-// Manifests tells what a revision runs.
-type Manifests interface {
-	LoadPod(uid pod.UID) (*v1.Pod, error)
+// Checkpoints are those of all pods of a run directory; checkpoint.Store has them.
+type Checkpoints interface {
+	// List returns them by pod, newest first.
+	List() (map[pod.Key][]*checkpoint.Checkpoint, error)
 }
 
 // Hosts writes /etc/hosts of a pod that has one.
@@ -35,8 +31,9 @@ type Hosts interface {
 
 // Options are what Names need.
 type Options struct {
-	Sandboxes Sandboxes
-	Manifests Manifests
+	Checkpoints Checkpoints
+	// Boot is the kernel's boot id: a sandbox of an earlier boot has no address.
+	Boot string
 	// ClusterDomain ends full names.
 	ClusterDomain string
 	// HostIP is the address of pods in the host's network; "" if it is not known.
@@ -197,40 +194,38 @@ func fingerprint(entries []pod.HostEntry) string {
 
 // look returns the pods that have an address, each by its newest sandbox.
 func (n *Names) look() ([]peer, error) {
-	records, err := n.o.Sandboxes.List()
+	all, err := n.o.Checkpoints.List()
 	if err != nil {
 		return nil, err
 	}
-	newest := map[pod.Key]sandbox.Record{}
-	for _, r := range records {
-		if was, ok := newest[r.Key]; r.Ready && (!ok || r.CreatedAt.After(was.CreatedAt)) {
-			newest[r.Key] = r
-		}
-	}
-	known := map[pod.UID]*v1.Pod{}
-	n.mu.Lock()
-	for _, p := range n.peers {
-		known[p.pod.UID] = p.pod
-	}
-	n.mu.Unlock()
 	var peers []peer
-	for _, r := range newest {
-		p := known[r.UID]
-		if p == nil {
-			if p, err = n.o.Manifests.LoadPod(r.UID); err != nil {
-				continue // on its way out
-			}
+	for _, of := range all {
+		c, s := n.newest(of)
+		if c == nil {
+			continue
 		}
-		ips := r.IPs
-		if p.Spec.HostNetwork && n.o.HostIP != "" {
+		ips := s.IPs
+		if c.Pod.Spec.HostNetwork && n.o.HostIP != "" {
 			ips = []string{n.o.HostIP}
 		}
-		peers = append(peers, peer{pod: p, sandbox: r.Sandbox, ips: ips})
+		peers = append(peers, peer{pod: c.Pod, sandbox: s, ips: ips})
 	}
 	slices.SortFunc(peers, func(a, b peer) int {
 		return cmp.Or(strings.Compare(a.pod.Namespace, b.pod.Namespace), strings.Compare(a.pod.Name, b.pod.Name))
 	})
 	return peers, nil
+}
+
+// newest returns the newest sandbox of this boot of a pod, with its checkpoint; nil: there is none.
+func (n *Names) newest(of []*checkpoint.Checkpoint) (*checkpoint.Checkpoint, pod.Sandbox) {
+	for _, c := range of {
+		for i := len(c.Sandboxes) - 1; i >= 0; i-- {
+			if s := c.Sandboxes[i]; s.Details.Complete && s.Boot == n.o.Boot {
+				return c, s
+			}
+		}
+	}
+	return nil, pod.Sandbox{}
 }
 
 // called are the names of p for a pod of the given namespace: the manifest's, the full one with the node's

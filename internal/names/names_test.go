@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -14,14 +15,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sandbox"
 )
 
 // machine is what there is: sandboxes, manifests and hosts files.
 type machine struct {
 	mu      sync.Mutex
-	records []sandbox.Record
+	records map[pod.Key][]*checkpoint.Checkpoint
 	pods    map[pod.UID]*v1.Pod
 	files   map[pod.UID]string
 	writes  int
@@ -30,22 +31,15 @@ type machine struct {
 }
 
 func newMachine() *machine {
-	m := &machine{pods: map[pod.UID]*v1.Pod{}, files: map[pod.UID]string{}}
-	m.names = New(Options{Sandboxes: m, Manifests: m, ClusterDomain: "cluster.local", HostIP: "192.0.2.2", Log: slog.New(slog.DiscardHandler)})
+	m := &machine{records: map[pod.Key][]*checkpoint.Checkpoint{}, pods: map[pod.UID]*v1.Pod{}, files: map[pod.UID]string{}}
+	m.names = New(Options{Checkpoints: m, Boot: "boot", ClusterDomain: "cluster.local", HostIP: "192.0.2.2", Log: slog.New(slog.DiscardHandler)})
 	return m
 }
 
-func (m *machine) List() ([]sandbox.Record, error) {
+func (m *machine) List() (map[pod.Key][]*checkpoint.Checkpoint, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]sandbox.Record(nil), m.records...), m.fail
-}
-
-func (m *machine) LoadPod(uid pod.UID) (*v1.Pod, error) {
-	if p := m.pods[uid]; p != nil {
-		return p, nil
-	}
-	return nil, errors.New("no such pod")
+	return maps.Clone(m.records), m.fail
 }
 
 func (m *machine) RefreshHosts(p *v1.Pod, _ pod.Sandbox) error {
@@ -65,14 +59,14 @@ func (m *machine) add(name, ip string, spec v1.PodSpec) *v1.Pod {
 	spec.NodeName = "n"
 	uid := pod.UID(fmt.Sprintf("%s-%d", name, len(m.pods)))
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: short + "-n", UID: uid}, Spec: spec}
-	r := sandbox.Record{Key: pod.KeyOf(p), Sandbox: pod.Sandbox{ID: string(uid), UID: uid, Ready: true, CreatedAt: time.Unix(int64(len(m.pods)), 0)}}
+	r := pod.Sandbox{ID: string(uid), UID: uid, Boot: "boot", Details: pod.SandboxDetails{Complete: true}}
 	if ip != "" {
 		r.IPs = []string{ip}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pods[uid] = p
-	m.records = append(m.records, r)
+	m.records[pod.KeyOf(p)] = append([]*checkpoint.Checkpoint{{Pod: p, Sandboxes: []pod.Sandbox{r}}}, m.records[pod.KeyOf(p)]...)
 	return p
 }
 
@@ -82,9 +76,7 @@ func TestNames(t *testing.T) {
 	b := m.add("b", "10.0.0.2", v1.PodSpec{Hostname: "h", Subdomain: "s"})
 	other := m.add("far/c", "10.0.0.3", v1.PodSpec{})
 	host := m.add("far/d", "", v1.PodSpec{HostNetwork: true})
-	m.add("lost", "", v1.PodSpec{})
-	delete(m.pods, "lost-4")                                                                       // its manifest has gone: it is on its way out
-	m.records = append(m.records, sandbox.Record{Key: pod.Key{Namespace: "default", Name: "e-n"}}) // half made
+	m.records[pod.Key{Namespace: "default", Name: "e-n"}] = []*checkpoint.Checkpoint{{Pod: &v1.Pod{}, Sandboxes: []pod.Sandbox{{Boot: "boot"}}}} // half made
 	if err := m.names.refresh(m, map[pod.UID]string{}); err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +146,10 @@ func TestRun(t *testing.T) {
 		// A new sandbox has a new address; List fails for a while.
 		m.mu.Lock()
 		m.fail = errors.New("busy")
-		m.records[3].IPs = []string{"10.0.2.2"}
+		moved := pod.Key{Namespace: "default", Name: "p2-n"}
+		m.records[moved][0].Sandboxes[0].IPs = []string{"10.0.2.2"}
 		m.mu.Unlock()
-		m.names.Heard(m.records[3].Key, []v1.PodIP{{IP: "10.0.2.2"}})
+		m.names.Heard(moved, []v1.PodIP{{IP: "10.0.2.2"}})
 		time.Sleep(time.Minute)
 		m.mu.Lock()
 		m.fail = nil
@@ -167,10 +160,9 @@ func TestRun(t *testing.T) {
 			t.Errorf("a's:\n%s", m.files[a.UID])
 		}
 		m.mu.Lock()
-		gone := m.records[3].Key
-		m.records = append(m.records[:3], m.records[4:]...)
+		delete(m.records, moved)
 		m.mu.Unlock()
-		m.names.Heard(gone, nil)
+		m.names.Heard(moved, nil)
 		time.Sleep(2 * settle)
 		synctest.Wait()
 		if strings.Contains(m.files[a.UID], "p2-n") {

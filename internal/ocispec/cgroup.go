@@ -73,11 +73,13 @@ func (d Driver) ofUID(c v1.PodQOSClass, uid string) string {
 
 // cgroupsPath is what a spec says of the cgroup of the pod's container id: with Systemd its slice, and what makes
 // the name of its scope.
-func (d Driver) cgroupsPath(p *v1.Pod, id string) string {
+func (d Driver) cgroupsPath(p *v1.Pod, id string) string { return d.inPod(d.OfPod(p), id) }
+
+func (d Driver) inPod(dir, id string) string {
 	if d == Systemd {
-		return path.Base(d.OfPod(p)) + ":" + sliceRoot + ":" + id
+		return path.Base(dir) + ":" + sliceRoot + ":" + id
 	}
-	return path.Join(d.OfPod(p), id)
+	return path.Join(dir, id)
 }
 
 // OfContainer is the cgroup of the pod's container id.
@@ -106,14 +108,6 @@ func CgroupDir(cgroupsPath string) string {
 	return path.Join(dir, parts[1]+"-"+parts[2]+scopeSuffix)
 }
 
-// Sibling is the cgroup of a container beside the one whose spec says cgroupsPath.
-func Sibling(cgroupsPath, id string) string {
-	if parts := strings.SplitN(cgroupsPath, ":", 3); len(parts) == 3 {
-		return CgroupDir(parts[0] + ":" + parts[1] + ":" + id)
-	}
-	return path.Join(path.Dir(cgroupsPath), id)
-}
-
 // CgroupsOf are all the places where the cgroup of a pod with this UID may be.
 func CgroupsOf(uid string) []string {
 	var out []string
@@ -123,6 +117,25 @@ func CgroupsOf(uid string) []string {
 		}
 	}
 	return out
+}
+
+// CgroupsOfInstance are all the places where the cgroup of the instance id, of a pod with this UID, may be.
+func CgroupsOfInstance(uid, id string) []string {
+	var out []string
+	for _, d := range drivers {
+		for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+			out = append(out, CgroupDir(d.inPod(d.ofUID(class, uid), id)))
+		}
+	}
+	return out
+}
+
+// InstanceOf returns the ID of the instance whose cgroup has that name in its pod's.
+func InstanceOf(name string) string {
+	if id, isScope := strings.CutSuffix(name, scopeSuffix); isScope {
+		return strings.TrimPrefix(id, sliceRoot+"-")
+	}
+	return name
 }
 
 // CgroupsOfContainer are the places where that of the pod's container id may be.

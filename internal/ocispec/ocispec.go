@@ -56,8 +56,8 @@ type Namespaces struct {
 // version is the oldest that has all that is used here, so that every runtime takes it.
 const version = "1.0.2"
 
-// annotationGroup makes the runc shim serve all containers that carry the same value.
-const annotationGroup = "io.containerd.runc.v2.group"
+// AnnotationGroup makes the runc shim serve all containers that carry the same value.
+const AnnotationGroup = "io.containerd.runc.v2.group"
 
 // Build returns the spec. An error means that the container cannot be run as it is written.
 func Build(in Input) (*specs.Spec, error) {
@@ -97,7 +97,7 @@ func Build(in Input) (*specs.Spec, error) {
 		spec.Hostname = in.Hostname
 	}
 	if in.Group != "" {
-		spec.Annotations = map[string]string{annotationGroup: in.Group}
+		spec.Annotations = map[string]string{AnnotationGroup: in.Group}
 	}
 	return spec, nil
 }

@@ -233,12 +233,15 @@ func TestSystemdCgroups(t *testing.T) {
 		if got := Systemd.OfContainer(p, id); got != c.pod+"/podrun-0123-4.scope" || !slices.Contains(CgroupsOfContainer(p, id), got) {
 			t.Errorf("the container's is %s", got)
 		}
-		if got := Sibling(c.said, "5"); got != c.pod+"/"+c.sibling {
-			t.Errorf("beside it is %s", got)
+		if got := CgroupsOfInstance(string(p.UID), "5"); !slices.Contains(got, c.pod+"/"+c.sibling) {
+			t.Errorf("beside it may be %s", got)
+		}
+		if got := InstanceOf(c.sibling); got != "5" {
+			t.Errorf("%s is of %s", c.sibling, got)
 		}
 	}
 	said := Cgroupfs.cgroupsPath(p, id)
-	if CgroupDir(said) != said || DriverOf(said) != Cgroupfs || Sibling(said, "5") != Cgroupfs.OfPod(p)+"/5" || CgroupDir("") != "" {
+	if CgroupDir(said) != said || DriverOf(said) != Cgroupfs || !slices.Contains(CgroupsOfInstance(string(p.UID), id), said) || InstanceOf(id) != id || CgroupDir("") != "" {
 		t.Errorf("without systemd: %s", said)
 	}
 }

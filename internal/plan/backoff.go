@@ -11,6 +11,9 @@ import (
 const (
 	firstBackoff   = 10 * time.Second
 	longestBackoff = 5 * time.Minute
+	// goodRun is how long an instance runs that has the back-off begin anew, whatever the longest pause is: the 600 s
+	// of the HasExpiredFunc that the kubelet gives its back-off (pkg/kubelet/kubelet.go, NewMainKubelet).
+	goodRun = 10 * time.Minute
 )
 
 func maxBackoff(limit time.Duration) time.Duration {

@@ -23,7 +23,7 @@ const rekill = 5 * time.Second
 // Compute judges. The same input gives the same plan.
 func Compute(in Input) Plan {
 	if in.MaxGrace != nil {
-		in.Observed.Containers = hurried(in.Observed.Containers, *in.MaxGrace)
+		in.Observed.Containers = limited(in.Observed.Containers, *in.MaxGrace)
 	}
 	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}, round: roundOf(in.Pod, in.Observed)}
 	switch {
@@ -136,6 +136,9 @@ func (j *judge) run(o pod.Observed) {
 		j.plan.Failure = &Waiting{Reason: "Evicted", Message: j.in.Evicted}
 	}
 	if why, over := j.over(o); over {
+		if j.in.Evicted != "" {
+			o.Containers = limited(o.Containers, evictionGrace)
+		}
 		if j.stopAll(o, why) {
 			return
 		}
@@ -173,6 +176,21 @@ func (j *judge) run(o pod.Observed) {
 	}
 	if !j.starting() {
 		j.clear(o)
+		j.removeLost(slices.DeleteFunc(slices.Clone(o.Sandboxes), func(s pod.Sandbox) bool { return s.ID == sandbox.ID }))
+	}
+}
+
+// removeLost removes sandboxes in which nothing runs. What cannot be removed now, as when a network's plugin fails,
+// keeps nothing else waiting and is tried again.
+func (j *judge) removeLost(all []pod.Sandbox) {
+	for _, s := range all {
+		if f, failed := j.in.Failures[FailureSandbox+s.ID]; failed {
+			if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
+				j.wakeIn(left)
+				continue
+			}
+		}
+		j.do(RemoveSandbox{ID: s.ID, Why: "not ready", Lost: true})
 	}
 }
 
@@ -201,9 +219,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 	if j.stopAll(o, "sandbox lost") {
 		return pod.Sandbox{}, false
 	}
-	for _, s := range o.Sandboxes {
-		j.do(RemoveSandbox{ID: s.ID, Why: "not ready"})
-	}
+	j.removeLost(o.Sandboxes)
 	if why := j.admit(); why != nil {
 		j.plan.Failure = why
 		return pod.Sandbox{}, false
@@ -304,7 +320,7 @@ func (j *judge) restart(c *v1.Container, last pod.Container) {
 		s.Backoff, delay, s.Why = last.Backoff, 0, "all containers restart"
 	case last.Boot != j.in.Boot:
 		s.Backoff, delay, s.Why = 0, 0, "machine was restarted"
-	case last.FinishedAt.Sub(last.StartedAt) >= 2*maxBackoff(j.in.MaxBackoff):
+	case last.FinishedAt.Sub(last.StartedAt) >= goodRun:
 		s.Backoff, delay = 1, 0
 	}
 	if left := delay - j.in.Now.Sub(last.FinishedAt); left > 0 && delay > 0 {

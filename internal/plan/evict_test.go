@@ -2,6 +2,7 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,8 +15,15 @@ func TestEvicted(t *testing.T) {
 	box := sandbox(0, true)
 	compare(t, []planCase{
 		{"what runs is ended", Input{Pod: wanted(always, "a", "b"), Evicted: "full", Observed: observed(box, ctr("a", 0, pod.Running), ctr("b", 0, pod.Exited, reaped))}, `
-terminate a a0 grace 30s (evicted)
-wake 30s
+terminate a a0 grace 2s (evicted)
+wake 2s
+Evicted`},
+		{"its hook has a second", Input{Pod: wanted(always, "a"), Evicted: "full", Observed: observed(box, ctr("a", 0, pod.Running, preStop))}, `
+run preStop hook of a a0 grace 1s (evicted)
+wake 1s
+Evicted`},
+		{"if it has that much", Input{Pod: wanted(always, "a"), Evicted: "full", MaxGrace: new(time.Duration), Observed: observed(box, ctr("a", 0, pod.Running, preStop))}, `
+kill a a0 (evicted)
 Evicted`},
 		{"nothing starts again", Input{Pod: wanted(always, "a"), Evicted: "full", Images: ready, Observed: observed(box, ctr("a", 0, pod.Exited, code(143), reaped))}, `
 remove sandbox s0 (pod completed)

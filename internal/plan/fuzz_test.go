@@ -12,8 +12,8 @@ import (
 )
 
 // FuzzCompute judges random situations: the same input gives the same plan, a healthy container of the
-// wanted revision is never stopped, nothing living is removed, and doing what the plans say comes to an
-// end.
+// wanted revision is never stopped, nothing living is removed, nothing is killed that has not had its time, and doing
+// what the plans say comes to an end.
 func FuzzCompute(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -88,6 +88,15 @@ func situation(dice *rand.Rand) Input {
 			in.Observed.Remembered = append(in.Observed.Remembered, c)
 		}
 	}
+	for i := range in.Observed.Containers {
+		in.Observed.Containers[i].Grace = []time.Duration{0, time.Second, 30 * time.Second}[dice.IntN(3)]
+	}
+	if most := dice.IntN(8); most < 4 {
+		in.MaxGrace = new([]time.Duration{0, time.Second / 2, time.Second, 5 * time.Second}[most])
+	}
+	if in.Pod != nil && dice.IntN(5) == 0 {
+		in.Evicted = "full"
+	}
 	in.Observed.Sort()
 	return in
 }
@@ -106,6 +115,11 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 			id = a.ID
 		case Kill:
 			id = a.ID
+			s, all := in.Signalled[id], in.Pod != nil && byID[id].Round < roundOf(in.Pod, in.Observed)
+			atOnce := in.MaxGrace != nil && *in.MaxGrace == 0 || all || !s.Killed.IsZero()
+			if !atOnce && (s.Told.IsZero() || in.Now.Sub(s.Told) < leastGrace) {
+				t.Fatalf("%s: it has not had its time: %+v", a, s)
+			}
 		case RemoveContainer:
 			if byID[a.ID].State == pod.Running {
 				t.Fatalf("%s: it runs", a)
@@ -129,7 +143,7 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 	}
 }
 
-// apply is a world in which everything succeeds at once and no process ends by itself.
+// apply is a world in which everything succeeds at once, no process ends by itself and each second one heeds no signal.
 func apply(in *Input, p Plan) {
 	if !p.Again {
 		in.Earlier, in.Replaced = false, false
@@ -161,7 +175,17 @@ func apply(in *Input, p Plan) {
 			o.Containers = append(o.Containers, c)
 		case RunPreStop:
 			in.Signalled[a.ID] = pod.Signals{Asked: in.Now, Hooked: in.Now}
-		case Terminate, Kill:
+		case Terminate:
+			if c := find(*o, a.ID); c.Attempt%2 == 0 {
+				end(o, a, in.Now)
+				break
+			} // else it is deaf
+			s := in.Signalled[a.ID]
+			if s.Told = in.Now; s.Asked.IsZero() {
+				s.Asked = in.Now
+			}
+			in.Signalled[a.ID] = s
+		case Kill:
 			end(o, a, in.Now)
 		case Reap:
 			for i := range o.Containers {
@@ -178,6 +202,15 @@ func apply(in *Input, p Plan) {
 	}
 	in.Now = in.Now.Add(max(p.Wake, time.Millisecond))
 	o.Sort()
+}
+
+func find(o pod.Observed, id string) pod.Container {
+	for _, c := range o.Containers {
+		if c.ID == id {
+			return c
+		}
+	}
+	return pod.Container{}
 }
 
 func end(o *pod.Observed, a Action, at time.Time) {

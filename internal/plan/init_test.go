@@ -187,9 +187,13 @@ kill a a0 (grace period over)
 terminate s s0 grace 2s (not wanted)
 terminate t t0 grace 2s (not wanted)
 wake 2s`},
-		{"no grace, no order", Input{Observed: observed(box, ctr("s", 0, pod.Running, sidecar(1), grace(0)), ctr("a", 0, pod.Running, grace(0)))}, `
-kill a a0 (not wanted)
-kill s s0 (not wanted)`},
+		{"a manifest's grace of 0 has an order", Input{Observed: observed(box, ctr("s", 0, pod.Running, sidecar(1), grace(0)), ctr("a", 0, pod.Running, grace(0)))}, `
+terminate a a0 grace 2s (not wanted)
+wake 2s`},
+		{"of one second", Input{Observed: observed(box, ctr("s", 0, pod.Running, sidecar(1), grace(0)), ctr("a", 0, pod.Running, grace(0))),
+			Signalled: map[string]pod.Signals{"a0": asked(time.Second)}}, `
+terminate s s0 grace 2s (not wanted)
+wake 1s`},
 		{"init containers end before it", Input{Observed: observed(box, s, ctr("i", 0, pod.Running))}, `
 terminate i i0 grace 30s (not wanted)
 wake 30s`},

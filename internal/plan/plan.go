@@ -31,8 +31,8 @@ type Input struct {
 	Probed map[string]pod.Probed
 	// Since is when the wanted revision's run began; zero: it has not. It outlives podrun.
 	Since time.Time
-	// MaxGrace is the longest grace period that anything is given to end; nil: its own. It may get shorter
-	// while something is being ended.
+	// MaxGrace is the longest grace period that anything is given to end; nil: its own; 0: all is killed at once.
+	// It may get shorter while something is being ended.
 	MaxGrace *time.Duration
 	// Halted says that the machine shuts down: all is ended, nothing is started, and nothing of it is removed.
 	Halted bool
@@ -114,8 +114,11 @@ type Action interface {
 type (
 	// CreateSandbox makes the pod's namespaces and network.
 	CreateSandbox struct{ Attempt int }
-	// RemoveSandbox releases them.
-	RemoveSandbox struct{ ID, Why string }
+	// RemoveSandbox releases them. Lost says that the pod has, or gets, another one that must not wait for this.
+	RemoveSandbox struct {
+		ID, Why string
+		Lost    bool
+	}
 	// EnsureImage finds or pulls a container's image.
 	EnsureImage struct{ Container string }
 	// StartContainer makes and starts an instance.

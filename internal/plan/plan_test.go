@@ -132,6 +132,18 @@ a waits: ContainerCreating`},
 			Observed: observed(sandbox(0, true), ctr("a", 7, pod.Exited, step(7), reaped, ran(10*time.Minute, time.Second)))}, `
 start a attempt 8 back-off 1 (exit code 0)
 a waits: ContainerCreating`},
+		{"whatever the flag says", Input{Pod: wanted(always, "a"), Images: ready, MaxBackoff: 15 * time.Second,
+			Observed: observed(sandbox(0, true), ctr("a", 7, pod.Exited, step(7), reaped, ran(10*time.Minute-time.Second, time.Second)))}, `
+wake 14s
+a waits: CrashLoopBackOff`},
+		{"which is the longest wait only", Input{Pod: wanted(always, "a"), Images: ready, MaxBackoff: 15 * time.Second,
+			Observed: observed(sandbox(0, true), ctr("a", 7, pod.Exited, step(7), reaped, ran(10*time.Minute, time.Second)))}, `
+start a attempt 8 back-off 1 (exit code 0)
+a waits: ContainerCreating`},
+		{"also when that is shorter than the first", Input{Pod: wanted(always, "a"), Images: ready, MaxBackoff: 2 * time.Second,
+			Observed: observed(sandbox(0, true), ctr("a", 1, pod.Exited, step(1), reaped, ran(time.Minute, time.Second)))}, `
+wake 1s
+a waits: CrashLoopBackOff`},
 		{"a clock set back does not stretch it", Input{Pod: wanted(always, "a"), Images: ready,
 			Observed: observed(sandbox(0, true), ctr("a", 1, pod.Exited, step(1), reaped, ran(time.Second, -24*time.Hour)))}, `
 wake 10s
@@ -199,16 +211,25 @@ a waits: ContainerCreating`},
 		{"at least two seconds", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour)}}}, `
 terminate a a0 grace 2s (not wanted)
 wake 2s`},
-		{"of which it has as many as it asked for", Input{Observed: observed(ctr("a", 0, pod.Running, grace(time.Second))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour)}}}, `
-terminate a a0 grace 1s (not wanted)
-wake 1s`},
+		{"whatever its manifest asks for", Input{Observed: observed(ctr("a", 0, pod.Running, grace(time.Second))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour)}}}, `
+terminate a a0 grace 2s (not wanted)
+wake 2s`},
 		{"and which pass", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour), Told: now.Add(-time.Second)}}}, `
 wake 1s`},
 		{"and then killed", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": asked(30 * time.Second)}}, `
 kill a a0 (grace period over)
 a waits: ContainerCreating`},
-		{"no grace, no asking", Input{Observed: observed(ctr("a", 0, pod.Running, grace(0)))}, `
-kill a a0 (not wanted)`},
+		{"a manifest's grace of 0 is asked too", Input{Observed: observed(ctr("a", 0, pod.Running, grace(0)))}, `
+terminate a a0 grace 2s (not wanted)
+wake 2s`},
+		{"not killed before two seconds", Input{Observed: observed(ctr("a", 0, pod.Running, grace(0))), Signalled: map[string]pod.Signals{"a0": asked(time.Second)}}, `
+wake 1s`},
+		{"but then", Input{Observed: observed(ctr("a", 0, pod.Running, grace(0))), Signalled: map[string]pod.Signals{"a0": asked(2 * time.Second)}}, `
+kill a a0 (grace period over)`},
+		{"an edit too", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"), grace(0)))}, `
+terminate a a0 grace 2s (manifest changed)
+wake 2s
+a waits: ContainerCreating`},
 		{"a kill is not repeated at once", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-40 * time.Second), Killed: now.Add(-time.Second)}}}, `
 wake 4s`},
 		{"what is old is cleared away last", Input{Pod: wanted(always, "a"), Images: ready, Observed: observed(sandbox(0, true), pod.UID("u0"), ctr("a", 0, pod.Exited, uid("u0")))}, `

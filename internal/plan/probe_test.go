@@ -31,6 +31,9 @@ wake 30s`},
 		{"with the probe's own grace", Input{Pod: wanted(always, "a"), Observed: observed(box, running), Probed: own}, `
 terminate a a0 grace 5s (failed startup probe)
 wake 5s`},
+		{"of at least two seconds", Input{Pod: wanted(always, "a"), Observed: observed(box, running), Probed: map[string]pod.Probed{"a0": {Failed: &pod.Failed{Why: "x", Grace: new(time.Second)}}}}, `
+terminate a a0 grace 2s (x)
+wake 2s`},
 		{"which counts to its end", Input{Pod: wanted(always, "a"), Observed: observed(box, running), Probed: own, Signalled: map[string]pod.Signals{"a0": asked(5 * time.Second)}}, `
 kill a a0 (grace period over)`},
 		{"the others stay", Input{Pod: wanted(always, "a", "b"), Observed: observed(box, running, ctr("b", 0, pod.Running)), Probed: bad("FailedPostStartHook")}, `
@@ -80,7 +83,16 @@ wake 1s`},
 kill a a0 (grace period over)`},
 		{"not before the grace period is over", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(20), Hooked: ago(15), Told: ago(15)})}, `
 wake 10s`},
-		{"no grace, no hook", Input{Observed: observed(box, ctr("a", 0, pod.Running, preStop, grace(0)))}, `
+		{"a manifest's grace of 0 leaves it a second", Input{Observed: observed(box, ctr("a", 0, pod.Running, preStop, grace(0)))}, `
+run preStop hook of a a0 grace 1s (not wanted)
+wake 1s`},
+		{"and then two for the signal", Input{Observed: observed(box, ctr("a", 0, pod.Running, preStop, grace(0))), Signalled: signals(pod.Signals{Asked: ago(1), Hooking: true})}, `
+terminate a a0 grace 2s (not wanted)
+wake 2s`},
+		{"but not when it is to start again", Input{Pod: wanted(v1.RestartPolicyAlways, "a"), Observed: observed(box, ctr("a", 0, pod.Running, preStop, grace(0))), Probed: bad("failed liveness probe")}, `
+terminate a a0 grace 2s (failed liveness probe)
+wake 2s`},
+		{"no grace, no hook", Input{MaxGrace: new(time.Duration), Observed: observed(box, ctr("a", 0, pod.Running, preStop, grace(0)))}, `
 kill a a0 (not wanted)`},
 		{"none for the dead", Input{Observed: observed(ctr("a", 0, pod.Exited, preStop, reaped))}, `
 remove a a0 (not wanted)`},

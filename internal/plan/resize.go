@@ -15,6 +15,9 @@ import (
 // FailureResize before a container's name is the key of a failure to give it other resources.
 const FailureResize = "resize "
 
+// FailureSandbox before a sandbox's ID is the key of a failure to remove it.
+const FailureSandbox = "sandbox "
+
 // allocate plans for the pod to be given what its manifest says, and reports whether it is. Unlike the kubelet
 // it calls infeasible what the machine does not have at all: it will not come by waiting.
 func (j *judge) allocate() bool {

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"time"
-
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
@@ -61,8 +59,7 @@ func (j *judge) endRound(o pod.Observed) (alive bool) {
 	for _, c := range o.Containers {
 		if j.stale(c) && lives(c) {
 			alive = true
-			c.Grace = 0
-			j.stop(c, time.Time{}, "all containers restart")
+			j.kill(c, "all containers restart")
 		}
 	}
 	return alive

@@ -7,14 +7,30 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// leastGrace is what an instance is given to end however long its preStop hook took, or, for a sidecar, the
-// others, as by the kubelet.
-const leastGrace = 2 * time.Second
+const (
+	// podGrace is the least grace period of a pod that is ended, whatever its manifest or an eviction says: the
+	// kubelet's calculateEffectiveGracePeriod (pkg/kubelet/pod_workers.go) gives 1 s "no matter what". A preStop hook
+	// has as much of it as it needs.
+	podGrace = time.Second
+	// leastGrace is the least time between an instance's stop signal and KILL, however long its preStop hook or, for
+	// a sidecar, the others took: the kubelet's minimumGracePeriodInSeconds (pkg/kubelet/kuberuntime).
+	leastGrace = 2 * time.Second
+	// evictionGrace is the grace period of a pod that has outgrown its limits of the disk: the kubelet's
+	// immediateEvictionGracePeriodSeconds (pkg/kubelet/eviction), for all of its evictions by such limits.
+	evictionGrace = time.Second
+)
+
+// atOnce reports that nothing is given any time to end: nobody but a person asks for that.
+func (j *judge) atOnce() bool { return j.in.MaxGrace != nil && *j.in.MaxGrace <= 0 }
 
 // stopAll stops what lives of o and reports whether anything does. All are asked at once but the sidecars:
 // the last of them is asked when nothing else lives, then the one before it, each within what is left of
-// its grace period.
+// its grace period, which is at least podGrace.
 func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
+	o.Containers = slices.Clone(o.Containers)
+	for i := range o.Containers {
+		o.Containers[i].Grace = max(o.Containers[i].Grace, podGrace)
+	}
 	begun := j.begun(o)
 	for _, c := range o.Containers {
 		if !lives(c) {
@@ -22,6 +38,8 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 		}
 		alive = true
 		switch {
+		case j.atOnce():
+			j.kill(c, why)
 		case !j.holdsOn(o, c, begun):
 			j.stop(c, begun, why)
 		case hookDue(c, j.in.Signalled[c.ID]):
@@ -35,7 +53,7 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 // holdsOn reports that a sidecar has to go on for those that need it, though everything is to end.
 func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
 	s := j.in.Signalled[c.ID]
-	if c.Sidecar == 0 || c.Grace <= 0 || !s.Told.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
+	if c.Sidecar == 0 || !s.Told.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
 		return false
 	}
 	if begun.IsZero() {
@@ -89,9 +107,21 @@ func (j *judge) begun(o pod.Observed) time.Time {
 	return first
 }
 
+// kill ends one living instance at once, and again when it is not seen dead.
+func (j *judge) kill(c pod.Container, why string) {
+	if killed := j.in.Signalled[c.ID].Killed; !killed.IsZero() {
+		if left := rekill - j.in.Now.Sub(killed); left > 0 {
+			j.wakeIn(left)
+			return
+		}
+		why = "still alive after kill"
+	}
+	j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
+}
+
 // stop brings one living instance to its end: after its preStop hook it is asked, and when its grace is over
-// it is killed. The hook is paid from the grace period, but for a last rest. begun is when
-// the grace period of a sidecar began.
+// it is killed. The hook is paid from the grace period, but for leastGrace; with a grace period of 0 there is
+// no hook. begun is when the grace period of a sidecar began.
 func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 	s, grace := j.in.Signalled[c.ID], c.Grace
 	if c.Sidecar > 0 && !begun.IsZero() {
@@ -99,21 +129,16 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		if asked.IsZero() {
 			asked = j.in.Now
 		}
-		grace = max(c.Grace-asked.Sub(begun), min(leastGrace, c.Grace))
+		grace = max(c.Grace-asked.Sub(begun), leastGrace)
 	}
 	switch {
-	case !s.Killed.IsZero():
-		if left := rekill - j.in.Now.Sub(s.Killed); left > 0 {
-			j.wakeIn(left)
-			return
-		}
-		j.do(Kill{ID: c.ID, Container: c.Name, Why: "still alive after kill"})
-	case c.Grace <= 0:
-		j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
+	case !s.Killed.IsZero() || j.atOnce():
+		j.kill(c, why)
 	case hookDue(c, s) && j.left(grace, s.Asked) > 0:
 		j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: j.left(grace, s.Asked), Why: why})
 		j.wakeIn(j.left(grace, s.Asked))
 	case s.Asked.IsZero():
+		grace = max(grace, leastGrace)
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
 		j.wakeIn(grace)
 	case s.Told.IsZero():
@@ -123,11 +148,11 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 			j.wakeIn(left)
 			return
 		}
-		left = max(left, rest(c))
+		left = max(left, leastGrace)
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
 		j.wakeIn(left)
 	default:
-		left := max(j.left(grace, s.Asked), j.left(rest(c), s.Told))
+		left := max(j.left(grace, s.Asked), j.left(leastGrace, s.Told))
 		if left > 0 {
 			j.wakeIn(left)
 			return
@@ -136,16 +161,8 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 	}
 }
 
-// rest is what an instance has at least from its stop signal on.
-func rest(c pod.Container) time.Duration {
-	if c.PreStop {
-		return leastGrace
-	}
-	return min(leastGrace, c.Grace)
-}
-
-// hurried are the containers with no longer a grace period than limit.
-func hurried(all []pod.Container, limit time.Duration) []pod.Container {
+// limited are the containers with no longer a grace period than limit.
+func limited(all []pod.Container, limit time.Duration) []pod.Container {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].Grace = min(all[i].Grace, limit)

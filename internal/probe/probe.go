@@ -39,14 +39,14 @@ type Target struct {
 	Address   string
 	StartedAt time.Time
 	Extent    Extent
+	// Known is what this very instance was found to be before, by an earlier podrun: what has started up is not
+	// asked that again, and what was ready is until something else is heard of it.
+	Known pod.Probed
 }
 
 // Options make a Prober.
 type Options struct {
 	Exec runtime.Execer
-	// Known is what an earlier podrun had found, by instance ID: so what has started up is not asked that again,
-	// and what was ready is until something else is heard of it.
-	Known map[string]pod.Probed
 	// Events hears of every answer that is not well.
 	Events Recorder
 	Log    *slog.Logger
@@ -62,7 +62,6 @@ type Prober struct {
 	events Recorder
 	log    *slog.Logger
 	began  time.Time
-	known  map[string]pod.Probed
 	bell   chan struct{} // there are fresh instances
 
 	mu    sync.Mutex
@@ -84,7 +83,7 @@ type instance struct {
 // New returns a Prober that asks nobody.
 func New(o Options) *Prober {
 	return &Prober{
-		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), events: o.Events, log: o.Log, began: time.Now(), known: o.Known,
+		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), events: o.Events, log: o.Log, began: time.Now(),
 		bell: make(chan struct{}, 1), pods: map[pod.Key]map[string]*instance{},
 	}
 }
@@ -109,7 +108,7 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 		case i != nil:
 			i.narrow(t.Extent)
 		case t.Extent != Nothing:
-			i = newInstance(key, t, p.known[t.ID])
+			i = newInstance(key, t)
 			p.fresh = append(p.fresh, i)
 			p.ring()
 		}
@@ -128,9 +127,9 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 	}
 }
 
-func newInstance(key pod.Key, t Target, known pod.Probed) *instance {
-	i := &instance{Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}, found: known}
-	if known.IsStarted(t.Container) {
+func newInstance(key pod.Key, t Target) *instance {
+	i := &instance{Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}, found: t.Known}
+	if t.Known.IsStarted(t.Container) {
 		close(i.started)
 	}
 	return i
@@ -195,7 +194,7 @@ func (p *Prober) Run(ctx context.Context, out chan<- pod.Key) error {
 		for _, i := range fresh {
 			all, ready := p.begin(ctx, i)
 			for kind, spec := range probesOf(i.Container) {
-				if kind == startup && p.known[i.ID].IsStarted(i.Container) {
+				if kind == startup && i.Known.IsStarted(i.Container) {
 					continue
 				}
 				under := all

@@ -432,7 +432,8 @@ func TestKnown(t *testing.T) {
 			(*at).Exec = &v1.ExecAction{Command: []string{name}}
 		}
 		old := Target{Pod: &v1.Pod{}, ID: "old", Container: c, StartedAt: time.Now().Add(-time.Minute), Extent: Everything}
-		p := New(Options{Exec: f, Log: quiet, Events: &noted{}, Known: map[string]pod.Probed{"old": {Started: new(true), Ready: new(true)}, "new": {Started: new(false)}}})
+		p := New(Options{Exec: f, Log: quiet, Events: &noted{}})
+		old.Known = pod.Probed{Started: new(true), Ready: new(true)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = p.Run(ctx, make(chan pod.Key, 100)) })
@@ -456,7 +457,7 @@ func TestKnown(t *testing.T) {
 		if got := strings.Join(asked, " "); got != "ready ready" {
 			t.Errorf("asked %s", got)
 		}
-		old.ID = "new"
+		old.ID, old.Known = "new", pod.Probed{Started: new(false)}
 		p.Set(key, []Target{old})
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()

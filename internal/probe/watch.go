@@ -2,9 +2,10 @@ package probe
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -62,9 +63,16 @@ func (p *Prober) watch(ctx context.Context, out chan<- pod.Key, i *instance, w w
 func (p *Prober) delay(i *instance, w watch) time.Duration {
 	left := time.Duration(w.spec.InitialDelaySeconds)*time.Second - time.Since(i.StartedAt)
 	if w.kind == liveness && i.StartedAt.Before(p.began) {
-		left = max(left, rand.N(max(time.Duration(w.spec.PeriodSeconds)*time.Second, time.Second)))
+		left = max(left, spread(i.ID, max(time.Duration(w.spec.PeriodSeconds)*time.Second, time.Second)))
 	}
 	return left
+}
+
+// spread returns a part of d that differs from one ID to the next, and is the same for the same: what happens then can
+// be repeated.
+func spread(id string, d time.Duration) time.Duration {
+	sum := sha256.Sum256([]byte(id))
+	return time.Duration(float64(d) * float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32))
 }
 
 // attempts are how often a question is put that could not even be asked, as by the kubelet.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,9 +46,28 @@ type Server struct {
 	done chan struct{}
 }
 
+// bins are the directories that Bin has returned. Asking Debian's package lists takes seconds.
+var bins = struct {
+	sync.Mutex
+	of map[string]string
+}{of: map[string]string{}}
+
 // Bin returns the directory with the binaries of a kind; it fetches or builds them where they are missing.
 // It must be called below the project's directory.
 func Bin(ctx context.Context, kind string) (string, error) {
+	bins.Lock()
+	defer bins.Unlock()
+	if dir, known := bins.of[kind]; known {
+		return dir, nil
+	}
+	dir, err := findBin(ctx, kind)
+	if err == nil {
+		bins.of[kind] = dir
+	}
+	return dir, err
+}
+
+func findBin(ctx context.Context, kind string) (string, error) {
 	gomod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the project: %w", err)

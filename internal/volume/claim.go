@@ -136,7 +136,10 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 	}
 	users := map[pod.Key][]string{}
 	for _, e := range entries {
-		data, err := os.ReadFile(v.dirs.Manifest(pod.UID(e.Name())))
+		data, err := os.ReadFile(v.dirs.Checkpoint(pod.UID(e.Name())))
+		if errors.Is(err, fs.ErrNotExist) { // a former version's, not adopted yet
+			data, err = os.ReadFile(v.dirs.Manifest(pod.UID(e.Name())))
+		}
 		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
 			continue
 		}
@@ -147,7 +150,7 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 			err = json.Unmarshal(data, &kept)
 		}
 		if err != nil || kept.Pod == nil {
-			return nil, fmt.Errorf("reading the manifest of revision %s: %w", e.Name(), cmp.Or(err, errors.New("there is no pod in it")))
+			return nil, fmt.Errorf("reading the checkpoint of revision %s: %w", e.Name(), cmp.Or(err, errors.New("there is no pod in it")))
 		}
 		for _, volume := range kept.Pod.Spec.Volumes {
 			if c := volume.PersistentVolumeClaim; c != nil {

@@ -44,23 +44,29 @@ func TestClaims(t *testing.T) {
 	if err := f.Teardown(t.Context(), p.UID); err != nil {
 		t.Error(err)
 	}
-	manifest := f.root + "/pods/u1/pod.json"
-	write(t, manifest, `{"pod":{"metadata":{"name":"web-node1","namespace":"default"},"spec":{"containers":null,"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},{"name":"w","persistentVolumeClaim":{"claimName":"data","readOnly":true}}]}}}`)
-	if all, err := f.Claims(); err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
-		t.Errorf("%+v, %v", all, err)
-	}
-	if err := f.RemoveClaim("default", "data"); !errors.Is(err, ErrInUse) {
-		t.Errorf("a volume in use: %v", err)
-	}
-	write(t, manifest, "{")
-	if err := f.RemoveClaim("default", "data"); err == nil {
-		t.Error("removed though it is not known whether it is in use")
+	const uses = `{"pod":{"metadata":{"name":"web-node1","namespace":"default"},"spec":{"containers":null,"volumes":[
+		{"name":"v","persistentVolumeClaim":{"claimName":"data"}},
+		{"name":"w","persistentVolumeClaim":{"claimName":"data","readOnly":true}}]}}}`
+	for _, file := range []string{"checkpoint.json", "pod.json"} { // pod.json: of a pod that is not adopted yet
+		manifest := f.root + "/pods/u1/" + file
+		write(t, manifest, uses)
+		all, err := f.Claims()
+		if err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
+			t.Errorf("%s: %+v, %v", file, all, err)
+		}
+		if err := f.RemoveClaim("default", "data"); !errors.Is(err, ErrInUse) {
+			t.Errorf("%s: a volume in use: %v", file, err)
+		}
+		write(t, manifest, "{")
+		if err := f.RemoveClaim("default", "data"); err == nil {
+			t.Errorf("%s: removed though it is not known whether it is in use", file)
+		}
+		if err := os.Remove(manifest); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "kept" {
 		t.Errorf("%q, %v", b, err)
-	}
-	if err := os.Remove(manifest); err != nil {
-		t.Fatal(err)
 	}
 	if err := f.RemoveClaim("default", "data"); err != nil {
 		t.Error(err)

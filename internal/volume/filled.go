@@ -17,10 +17,11 @@ import (
 // readyFilled makes a volume of files that podrun writes, and fills it. What has been filled before
 // stays as it is while what it is of is missing: nobody knows for how long.
 func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) {
-	files, missing := fill(in, volume)
-	var absent *absentError
 	kind, memory := filledKind(volume)
-	before := errors.As(missing, &absent) && isWritten(v.dirs.Volume(in.Pod.UID, kind, volume.Name))
+	is := v.dirs.Volume(in.Pod.UID, kind, volume.Name)
+	files, missing := fillAgain(in, volume, is)
+	var absent *absentError
+	before := errors.As(missing, &absent) && isWritten(is)
 	if missing != nil && !before {
 		return "", missing
 	}
@@ -93,7 +94,7 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 		if !isWritten(dir) {
 			continue // a start readies it
 		}
-		files, err := fill(in, volume)
+		files, err := fillAgain(in, volume, dir)
 		if err == nil {
 			err = v.write(in.Pod, dir, files)
 		}

@@ -190,6 +190,45 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// TestRefreshWhileUnsure: what may come yet of a source that was not read leaves an optional volume as it is, in
+// containers that start meanwhile too; what is known to be gone empties it.
+func TestRefreshWhileUnsure(t *testing.T) {
+	optional := new(true)
+	projected := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: ref("m"), Optional: optional}},
+	}}}}
+	for name, volume := range map[string]v1.Volume{
+		"configMap": configMap(func(s *v1.ConfigMapVolumeSource) { s.Optional = optional }), "projected": projected,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			in := pod.Inside{Pod: podWith(volume), Objects: pod.Objects{Partial: true}}
+			if _, got := f.fill(t, in); got != "" {
+				t.Errorf("at the start: %s", got)
+			}
+			in.Objects = objects(map[string]string{"a": "1"}, nil)
+			dir, want := f.fill(t, in)
+			in.Objects = pod.Objects{Partial: true}
+			if err := f.Refresh(t.Context(), in); err != nil {
+				t.Error(err)
+			}
+			if got := shown(t, dir); got != want {
+				t.Errorf("while it may come yet: %s", got)
+			}
+			if _, got := f.fill(t, in); got != want {
+				t.Errorf("in a container that starts meanwhile: %s", got)
+			}
+			in.Objects.Partial = false
+			if err := f.Refresh(t.Context(), in); err != nil {
+				t.Error(err)
+			}
+			if got := shown(t, dir); got != "" {
+				t.Errorf("when it is gone: %s", got)
+			}
+		})
+	}
+}
+
 // TestSwaps: who enters ..data once sees one content whole, however often it is replaced meanwhile. It is a
 // Secret because memory is fast.
 func TestSwaps(t *testing.T) {

@@ -40,6 +40,12 @@ func filledKind(v *v1.Volume) (kind string, memory bool) {
 	}
 }
 
+// fillAgain is fill for a volume that may show something already: where an optional object may come yet, it keeps that.
+func fillAgain(in pod.Inside, v *v1.Volume, dir string) (payload, error) {
+	in.Objects.Partial = in.Objects.Partial && isWritten(dir)
+	return fill(in, v)
+}
+
 // fill gathers what a filled volume shows now. An error says what is missing, as the kubelet words it.
 func fill(in pod.Inside, v *v1.Volume) (payload, error) {
 	out := payload{}
@@ -73,7 +79,7 @@ func fill(in pod.Inside, v *v1.Volume) (payload, error) {
 func (p payload) configMap(in pod.Inside, name string, items []v1.KeyToPath, mode *int32, optional *bool) error {
 	m := in.Objects.ConfigMaps[pod.Key{Namespace: in.Pod.Namespace, Name: name}]
 	if m == nil {
-		return absent("configmap", name, optional)
+		return absent(in, "configmap", name, optional)
 	}
 	data := map[string][]byte{}
 	for key, value := range m.Data {
@@ -86,7 +92,7 @@ func (p payload) configMap(in pod.Inside, name string, items []v1.KeyToPath, mod
 func (p payload) secret(in pod.Inside, name string, items []v1.KeyToPath, mode *int32, optional *bool) error {
 	s := in.Objects.Secrets[pod.Key{Namespace: in.Pod.Namespace, Name: name}]
 	if s == nil {
-		return absent("secret", name, optional)
+		return absent(in, "secret", name, optional)
 	}
 	return p.keys("secret", s.Data, items, mode, optional)
 }
@@ -96,8 +102,8 @@ type absentError struct{ kind, name string }
 
 func (e *absentError) Error() string { return fmt.Sprintf("%s %q not found", e.kind, e.name) }
 
-func absent(kind, name string, optional *bool) error {
-	if optional != nil && *optional {
+func absent(in pod.Inside, kind, name string, optional *bool) error {
+	if optional != nil && *optional && !in.Objects.Partial {
 		return nil
 	}
 	return &absentError{kind, name}

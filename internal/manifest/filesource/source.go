@@ -52,7 +52,9 @@ type Options struct {
 	PlaceReadOnly bool
 	// CheckFrequency is DefaultCheckFrequency if it is 0.
 	CheckFrequency time.Duration
-	Log            *slog.Logger
+	// Unwatched: the kernel is not asked to tell of changes; files are looked at every CheckFrequency.
+	Unwatched bool
+	Log       *slog.Logger
 }
 
 // Source is of a directory's manifests, or of one file's.
@@ -64,6 +66,8 @@ type Source struct {
 	place   place
 	// runs: what place has kept is to be compared with what is there.
 	runs bool
+	// unwatched is that of Options.
+	unwatched bool
 }
 
 // New returns a source that reads nothing before Run.
@@ -79,7 +83,7 @@ func New(o Options) *Source {
 	s := newScanner(path, o.NodeName)
 	s.policy, s.noSuffix = o.Policy, o.NoSuffix
 	s.optional, s.strict = o.Optional, o.StrictPermissions
-	return &Source{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, place: newPlace(o, path), runs: o.Runs}
+	return &Source{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, place: newPlace(o, path), runs: o.Runs, unwatched: o.Unwatched}
 }
 
 // recall tells the scanner which directory what runs came from.
@@ -110,6 +114,9 @@ func (f *Source) Name() string { return f.path }
 // something new.
 func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	watcher := watch.New(f.log)
+	if f.unwatched {
+		watcher = watch.Silent(f.log)
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)

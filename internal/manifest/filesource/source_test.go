@@ -2,7 +2,9 @@ package filesource
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -349,11 +351,28 @@ func TestReadOnce(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 	text := NewStdin(strings.NewReader(podText("a", "i:1")), manifest.LoadOptions{NodeName: "node1"})
-	if got := says(text.snapshot); got != "a=i:1" {
+	if got := says(text.Read(t.Context())); got != "a=i:1" {
 		t.Errorf("read %q", got)
 	}
-	if got := NewStdin(strings.NewReader("{"), manifest.LoadOptions{NodeName: "node1"}).snapshot.Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
+	if got := NewStdin(strings.NewReader("{"), manifest.LoadOptions{NodeName: "node1"}).Read(t.Context()).Problems[0].Err.Error(); !strings.HasPrefix(got, "stdin:1: ") {
 		t.Errorf("error %q", got)
+	}
+}
+
+// TestStdinIsNotWaitedFor: whoever is to write the input may take for ever.
+func TestStdinIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	in, w := io.Pipe()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- NewStdin(in, manifest.LoadOptions{}).Run(ctx, make(chan manifest.Snapshot)) }()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if s := NewStdin(in, manifest.LoadOptions{}).Read(ctx); !errors.Is(s.Err, context.Canceled) {
+		t.Errorf("read %+v", s)
 	}
 }
 

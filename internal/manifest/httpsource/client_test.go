@@ -116,7 +116,7 @@ func TestHTTPSecretsAreNotShown(t *testing.T) {
 	said := fmt.Sprintf("%+v", poll(h))
 	p := h.standing.good.Pods[0]
 	loaded, err := manifest.Load([]byte(text), manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: secret}, NodeName: "node1"})
-	if err != nil || p.UID != loaded.Pods[0].UID || p.Annotations[manifest.AnnotationHash] != loaded.Pods[0].Annotations[manifest.AnnotationHash] {
+	if err != nil || p.UID != loaded.Pods[0].UID || p.Annotations[manifest.AnnotationManifestHash] != loaded.Pods[0].Annotations[manifest.AnnotationManifestHash] {
 		t.Errorf("UID %s, %v", p.UID, err)
 	}
 	if manifest.OriginOf(p) != (manifest.Origin{Source: manifest.SourceHTTP, Path: shown}) || h.Name() != shown {

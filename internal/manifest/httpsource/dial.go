@@ -2,6 +2,7 @@ package httpsource
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 type dialer struct {
 	// caFile, certFile and keyFile may be empty: the system's authorities, no client certificate.
 	caFile, certFile, keyFile string
+	dial                      func(ctx context.Context, network, address string) (net.Conn, error)
 	idle                      time.Duration // how long a connection is kept
 
 	made *http.Transport
@@ -54,7 +56,7 @@ func (d *dialer) renew() error {
 	d.pems = now
 	d.made = &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: requestTimeout}).DialContext,
+		DialContext:            d.dial,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    requestTimeout,
 		ForceAttemptHTTP2:      true,

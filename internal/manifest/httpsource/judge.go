@@ -1,6 +1,8 @@
 package httpsource
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -212,6 +214,13 @@ func (s *standing) word() string {
 		fmt.Fprintf(&b, " %s %v", s.bad, s.err)
 	}
 	return b.String()
+}
+
+// spread is from 0 to 1, and differs from one machine to the next, and from one request to the next. It is the same for
+// the same, so that what happens then can be repeated.
+func (s *standing) spread(request uint32) float64 {
+	sum := sha256.Sum256(fmt.Append(nil, s.node, " ", s.url, " ", request))
+	return float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
 }
 
 // pace returns how long to wait before the next request. random is from 0 to 1: thousands of machines

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -44,7 +44,9 @@ type Options struct {
 	CacheDir string
 	// CacheReadOnly uses what is kept there and writes nothing.
 	CacheReadOnly bool
-	Log           *slog.Logger
+	// Dial connects to the server, in place of the network; may be nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Log  *slog.Logger
 }
 
 // Source is of what a URL serves. Whatever goes wrong there, the last good set stays.
@@ -82,7 +84,10 @@ func New(o Options) (*Source, error) {
 	if o.CheckFrequency == 0 {
 		o.CheckFrequency = DefaultCheckFrequency
 	}
-	d := &dialer{caFile: o.CAFile, certFile: o.CertFile, keyFile: o.KeyFile, idle: max(90*time.Second, 3*o.CheckFrequency)}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
+	}
+	d := &dialer{caFile: o.CAFile, certFile: o.CertFile, keyFile: o.KeyFile, dial: o.Dial, idle: max(90*time.Second, 3*o.CheckFrequency)}
 	return &Source{
 		every:    o.CheckFrequency,
 		log:      o.Log,
@@ -126,7 +131,7 @@ func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	defer h.client.dialer.close()
 	h.recall()
 	said := ""
-	for {
+	for n := uint32(0); ; n++ {
 		a := h.ask(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -140,7 +145,7 @@ func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 				return nil
 			}
 		}
-		timer := time.NewTimer(h.standing.pace(h.every, a.retryAfter, rand.Float64()))
+		timer := time.NewTimer(h.standing.pace(h.every, a.retryAfter, h.standing.spread(n)))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
