@@ -7,16 +7,17 @@ IMAGE    ?= podrun:dev
 ROUNDS   ?= 200
 FOR      ?= 1h
 KINDS    ?= embedded
+SEEDS    ?= 2000
 
 export CGO_ENABLED ?= 0
 # The same flags everywhere, so that tests and binary share what is compiled.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race lint update verify e2e crash bench fuzz oracle soak deb image
+.PHONY: help demo build test race simulate simulate-check lint update verify e2e crash bench fuzz oracle soak deb image
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## run a job and a web pod here, kill the pod, watch it come back, clean up (root)
 	@scripts/deps.sh runc busybox
@@ -37,6 +38,12 @@ race: ## run the tests under the race detector
 	@scripts/deps.sh runc busybox gcc dbus-daemon
 	@# Each process would sleep for a second at its end; the command's tests start hundreds.
 	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race $$(go list ./... | grep -vE '/(bench|e2e|embedded|testcontainerd|testimage|mkimage)$$|/runtime/containerd(/|$$)')
+
+simulate: ## run SEEDS (2000) random histories under every fault in virtual time; SEED=n repeats one, with a trace
+	@if [ -n "$(SEED)" ]; then scripts/simulate.sh seed $(SEED); else scripts/simulate.sh $(SEEDS); fi
+
+simulate-check: ## put known defects back and check that the simulation finds each within SEEDS (2000)
+	@scripts/simulate-check.sh $(SEEDS)
 
 lint: ## check format, vet and golangci-lint
 	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "not gofmt'ed:" $$files; exit 1; }

@@ -17,11 +17,13 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/checkpointed"
 	adapter "podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
 )
@@ -44,12 +46,13 @@ func measureRelist(ctx context.Context, o options, client *containerd.Client, ad
 	defer func() { err = errors.Join(err, n.Close(context.WithoutCancel(ctx))) }()
 	dirs := layout.Dirs{Root: filepath.Join(dir, "podrun"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log")}
 	log := slog.New(slog.DiscardHandler)
-	r, err := adapter.New(ctx, adapter.Options{Address: address, Dirs: dirs, Log: log,
+	d, err := adapter.New(ctx, adapter.Options{Address: address, Dirs: dirs, Log: log,
 		Sandboxes: sandbox.New(sandbox.Options{Dirs: dirs, Log: log, Network: network.NewBridge(network.Options{Dirs: dirs, Log: log})})})
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer d.Close()
+	r := checkpointed.New(checkpointed.Options{Driver: d, Store: checkpoint.NewStore(dirs, log), Boot: func() string { return "" }, Dirs: dirs, Log: log})
 	var table bytes.Buffer
 	fmt.Fprintln(&table, "| containers | two calls, ms | full list, ms | ratio | wanted |")
 	fmt.Fprintln(&table, "| --- | --- | --- | --- | --- |")

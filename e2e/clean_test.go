@@ -114,7 +114,7 @@ func (n *node) leftovers(links []string) error {
 	}
 	for _, dir := range []string{
 		n.path("root", "pods"), n.path("log"), n.path("run", "sandboxes"), n.path("run", "status"),
-		n.path("run", "etc"), n.path("run", "network"),
+		n.path("run", "etc"), n.path("run", "network"), n.path("run", "owners"),
 	} {
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && path != dir {

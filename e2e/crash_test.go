@@ -21,7 +21,7 @@ import (
 // The crash matrix: every fault at a random moment of every phase.
 var (
 	phases = []string{"start", "steady", "restart", "stop"}
-	faults = []string{"podrun", "containerd", "both", "shim", "process", "first process", "container removed", "namespace unmounted", "sandboxes removed", "run directory removed", "reboot"}
+	faults = []string{"podrun", "once", "containerd", "both", "shim", "process", "first process", "container removed", "namespace unmounted", "sandboxes removed", "run directory removed", "reboot"}
 )
 
 // lanes is how many rounds go on at once.
@@ -29,7 +29,7 @@ const lanes = 4
 
 // TestCrashMatrix runs PODRUN_CRASH_ROUNDS rounds (20). In each, pods are started, one fault strikes in one
 // phase, and in the end exactly what is wanted runs, nothing has been restarted that had not died, no count
-// has gone back, no completed job has run again, and `down` leaves nothing. PODRUN_E2E_SEED repeats a run's
+// has gone back, no completed job has run again, and `down` leaves nothing. Beside serve a once runs a pod of its own. PODRUN_E2E_SEED repeats a run's
 // choices, PODRUN_CRASH_ROUND=N only its round N.
 func TestCrashMatrix(t *testing.T) {
 	if !wanted() {
@@ -92,6 +92,7 @@ type round struct {
 	// began are the pods' start times.
 	began  map[string]string
 	wanted map[string]bool
+	once   besideServe
 }
 
 func newRound(l *lane, seed uint64, n int) *round {
@@ -132,6 +133,7 @@ func (r *round) run() {
 		r.wanted[name] = true
 	}
 	r.start()
+	r.startOnce()
 	switch r.phase {
 	case "start":
 		r.pass(1500)
@@ -154,7 +156,7 @@ func (r *round) run() {
 		name string
 		do   func()
 	}{
-		{"strike", r.strike}, {"edit", func() { r.configure("v1") }}, {"mend", func() { r.mend() }}, {"settle", func() { r.settle("in the end") }}, {"judge", r.judgeTraces}, {"volumes", r.judgeVolumes},
+		{"strike", r.strike}, {"edit", func() { r.configure("v1") }}, {"mend", func() { r.mend() }}, {"settle", func() { r.settle("in the end") }}, {"once", r.endOnce}, {"judge", r.judgeTraces}, {"volumes", r.judgeVolumes},
 		{"end", func() { r.endServe(syscall.SIGTERM) }}, {"down", r.down}, {"look", r.nothingLeft},
 	} {
 		begun := time.Now()
@@ -244,8 +246,11 @@ func (r *round) look() (running string, err error) {
 	pods := r.pods()
 	processes := map[string]int{} // by container ID
 	for _, i := range r.instances() {
-		processes[i.id] = i.pid
+		if i.uid != string(pods[own].UID) {
+			processes[i.id] = i.pid
+		}
 	}
+	delete(pods, own) // once has it, not serve
 	var wrong []error
 	services := 0
 	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {

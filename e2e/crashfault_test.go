@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +24,8 @@ func (r *round) strike() {
 	switch r.fault {
 	case "podrun":
 		r.killPodrun()
+	case "once":
+		r.killOnce()
 	case "containerd":
 		r.killContainerd()
 	case "both":
@@ -49,6 +52,7 @@ func (r *round) strike() {
 		must(r.t, r.inside(fmt.Sprintf("cd /; for i in $(seq 20); do umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/* && exit; done; exit 1",
 			r.path("run", "sandboxes"))))
 	case "run directory removed":
+		r.killOnce() // else it might make a bridge meanwhile of which no record stays
 		if r.dice.IntN(2) == 0 {
 			r.killPodrun()
 		}
@@ -88,10 +92,14 @@ func (r *round) killContainerd() {
 			r.said("msg=serving") // before that it would end with exit code 3
 		}
 		must(r.t, r.server.Kill())
+		if r.phase == "start" {
+			r.hit(own + "/c") // once may not have reached it yet: exit code 3
+		}
 		if os.Getenv("PODRUN_E2E_CONTAINERD") == testcontainerd.Debian {
 			// It cannot keep the exit of what ends while it is down.
 			r.hit("job-n/c")
 			r.hit("try-n/c")
+			r.hit(own + "/c")
 		}
 		r.then(func() {
 			r.pass(500)
@@ -124,7 +132,7 @@ func (r *round) hitPod(pod string) {
 }
 
 func (r *round) strikeAll() {
-	for _, pod := range []string{"web-n", "duo-n", "job-n", "try-n"} {
+	for _, pod := range []string{"web-n", "duo-n", "job-n", "try-n", own} {
 		r.hitPod(pod)
 	}
 }
@@ -252,16 +260,34 @@ func (r *round) unmount() {
 		return
 	}
 	pin := strings.TrimPrefix(pins[r.dice.IntN(len(pins))], fmt.Sprintf("/proc/%d/root", r.init))
-	record, err := os.ReadFile(fmt.Sprintf("/proc/%d/root%s/sandbox.json", r.init, filepath.Dir(pin)))
-	if err != nil {
+	id := filepath.Base(filepath.Dir(pin))
+	pod := r.podOfSandbox(id)
+	if pod == "" {
 		r.strikeAll() // half made
-	}
-	for _, name := range []string{"web-n", "duo-n", "job-n", "try-n"} {
-		if strings.Contains(string(record), fmt.Sprintf("%q", name)) {
-			r.hitPod(name)
-		}
+	} else {
+		r.hitPod(pod)
 	}
 	if err := r.inside("umount -l " + pin); err != nil {
 		r.t.Logf("unmounting: %v", err) // it may just be going
 	}
+}
+
+// podOfSandbox is the name of the pod whose checkpoint names the sandbox; "" if none does.
+func (r *round) podOfSandbox(id string) string {
+	checkpoints, err := filepath.Glob(r.path("root", "pods", "*", "checkpoint.json"))
+	must(r.t, err)
+	for _, file := range checkpoints {
+		text, _ := os.ReadFile(file) // it may just be going
+		var kept struct {
+			Pod       v1.Pod
+			Sandboxes []struct{ ID string }
+		}
+		_ = json.Unmarshal(text, &kept)
+		for _, s := range kept.Sandboxes {
+			if s.ID == id {
+				return kept.Pod.Name
+			}
+		}
+	}
+	return ""
 }

@@ -78,7 +78,7 @@ func (d *desk) get(path string) string {
 func TestContainerLogs(t *testing.T) {
 	n := newNode(t)
 	d := n.newDesk()
-	n.write("a.yaml", manifest("a", "Always", "trap 'echo last; exit 1' TERM; echo first; echo second >&2; while :; do sleep 0.1; done"))
+	n.write("a.yaml", manifest("a", "Always", "trap 'echo last; exit 1' TERM; echo first; sleep 0.5; echo second >&2; while :; do sleep 0.1; done"))
 	n.serve(d.listenFlags...)
 	p := n.ready("a-n")
 	const log = "/containerLogs/default/a-n/c"

@@ -189,8 +189,9 @@ func TestLabelsChangeInPlace(t *testing.T) {
 			}
 			return isReady(p)
 		})
-		const hash = "kubernetes.io/config.hash"
-		if p.UID != before.UID || p.Annotations[hash] == before.Annotations[hash] || n.mainPID(p, "c") != pid {
+		const hash = "podrun.io/manifest-hash"
+		if p.UID != before.UID || p.Annotations[hash] == before.Annotations[hash] ||
+			p.Annotations["kubernetes.io/config.hash"] != string(p.UID) || n.mainPID(p, "c") != pid {
 			t.Errorf("before: %s\nafter: %s", asJSON(before.ObjectMeta), asJSON(p.ObjectMeta))
 		}
 	}

@@ -301,7 +301,7 @@ func TestCycles(t *testing.T) {
 		var left []error
 		for dir, want := range map[string]int{
 			n.path("run", "network", "ips"): 1, "/sys/class/net/" + bridge + "/brif": 1, n.path("root", "pods"): 1,
-			n.path("run", "sandboxes"): 2, n.path("run", "network", "ports"): 0, n.path("run", "status"): 1,
+			n.path("run", "sandboxes"): 1, n.path("run", "network", "ports"): 0, n.path("run", "status"): 1,
 			n.path("log"): 0,
 		} {
 			if entries, err := os.ReadDir(dir); len(entries) != want || err != nil && want > 0 {

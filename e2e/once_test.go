@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -257,6 +258,7 @@ func TestOnceInOrder(t *testing.T) {
 	}
 }
 
+// TestOnceInterruptedTwice: the second time everything is killed and nothing is waited for.
 func TestOnceInterruptedTwice(t *testing.T) {
 	n := newNode(t)
 	cmd := n.command(context.Background(), "once", "--manifests=-", "--node-name=n")
@@ -273,34 +275,132 @@ func TestOnceInterruptedTwice(t *testing.T) {
 		return err
 	})
 	must(t, cmd.Process.Signal(os.Interrupt))
+	began := time.Now()
 	_ = cmd.Wait() // the code is what counts
-	if code := cmd.ProcessState.ExitCode(); code != 130 {
-		t.Errorf("exit %d, want 130", code)
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != 130 || took > 10*time.Second {
+		t.Errorf("exit %d, want 130, after %s", code, took)
+	}
+	if r := n.run("down", "--all", "--grace-period=0"); r.code != 0 { // what was left in that second
+		t.Error(r)
 	}
 	n.gone("deaf-n")
 }
 
-// TestOnceTwiceAtOnce: of two that run the same job at the same time one starts it, and both have its result.
+// TestOnceTwiceAtOnce: of two that are to run the same job at the same time one runs it; the other says who has it.
 func TestOnceTwiceAtOnce(t *testing.T) {
 	n := newNode(t)
 	dir := n.path("shared")
 	must(t, os.Mkdir(dir, 0o777))
-	job := manifest("job", "Never", "mkdir /shared/alone || touch /shared/not-alone; sleep 1; rmdir /shared/alone",
-		"volumes: [{name: shared, hostPath: {path: "+dir+"}}]") + "    volumeMounts: [{name: shared, mountPath: /shared}]\n"
-	for range 4 {
+	job := inContainer(manifest("job", "Never", "echo ran >>/shared/runs; until [ -e /shared/go ]; do sleep 0.05; done",
+		"volumes: [{name: shared, hostPath: {path: "+dir+"}}]"), "volumeMounts: [{name: shared, mountPath: /shared}]")
+	for round := range 4 {
 		var both [2]*exec.Cmd
+		var said [2]strings.Builder
+		ended := make(chan int, 2)
 		for i := range both {
 			both[i] = n.command(context.Background(), "once", "--manifests=-", "--node-name=n")
-			both[i].Stdin, both[i].Stderr = strings.NewReader(job), n.log
+			both[i].Stdin, both[i].Stderr = strings.NewReader(job), &said[i]
 			must(t, both[i].Start())
+			go func() {
+				_ = both[i].Wait() // the code is what counts
+				ended <- i
+			}()
 		}
-		for _, cmd := range both {
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
+		refused := <-ended
+		must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
+		owner := <-ended
+		must(t, os.Remove(filepath.Join(dir, "go")))
+		want := fmt.Sprintf("pod default/job-n is run by podrun once (process %d) since ", both[owner].Process.Pid)
+		if code := both[refused].ProcessState.ExitCode(); code != 2 || !strings.Contains(said[refused].String(), want) {
+			t.Errorf("the one that came second: exit %d, want 2 and %q: %s", code, want, said[refused].String())
 		}
-		if _, err := os.Stat(filepath.Join(dir, "not-alone")); !errors.Is(err, os.ErrNotExist) {
-			t.Fatal("the job ran twice at the same time", err)
+		if code := both[owner].ProcessState.ExitCode(); code != 0 {
+			t.Errorf("the one that came first: exit %d: %s", code, said[owner].String())
+		}
+		runs, err := os.ReadFile(filepath.Join(dir, "runs"))
+		if err != nil || strings.Count(string(runs), "ran") != round+1 {
+			t.Fatalf("in %d rounds it ran %q, %v", round+1, runs, err)
 		}
 	}
+}
+
+// TestOnceTerminated: SIGTERM interrupts too, with its own exit code, and the report tells what was not done.
+func TestOnceTerminated(t *testing.T) {
+	n := newNode(t)
+	report := n.path("report.xml")
+	cmd := n.command(context.Background(), "once", "--manifests=-", "--node-name=n", "--report="+report)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(manifest("slow", "Never", forever)), n.log
+	must(t, cmd.Start())
+	n.awaitPod("slow-n", "to be ready", isReady)
+	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), "did not come to its end") {
+		t.Errorf("the report of a run that is cut off: %s, %v", text, err)
+	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // the code is what counts
+	if code := cmd.ProcessState.ExitCode(); code != 143 {
+		t.Errorf("exit %d, want 143", code)
+	}
+	text, err := os.ReadFile(report)
+	if err != nil || !strings.Contains(string(text), `errors="1"`) || !strings.Contains(string(text), "not done: ") {
+		t.Errorf("report: %s, %v", text, err)
+	}
+	n.gone("slow-n")
+}
+
+// TestOnceEndsThoughItCannotCleanUp: a network that cannot be taken down delays the result for the bound only, and is
+// told of.
+func TestOnceEndsThoughItCannotCleanUp(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.path("net.d"), 0o755))
+	must(t, os.Mkdir(n.path("plugins"), 0o755))
+	conf := `{"cniVersion":"1.0.0","name":"stuck","plugins":[{"type":"stuck"}]}`
+	must(t, os.WriteFile(n.path("net.d", "10-stuck.conflist"), []byte(conf), 0o644))
+	broken := n.path("broken")
+	must(t, os.WriteFile(broken, nil, 0o644))
+	plugin := `#!/bin/sh
+case $CNI_COMMAND in
+VERSION) echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}' ;;
+ADD) echo '{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"'$CNI_NETNS'"}],
+	"ips":[{"address":"10.97.215.2/24","interface":0}]}' ;;
+DEL) [ ! -e ` + broken + ` ] || { echo '{"cniVersion":"1.0.0","code":100,"msg":"the plugin says no"}'; exit 1; } ;;
+esac
+`
+	must(t, os.WriteFile(n.path("plugins", "stuck"), []byte(plugin), 0o755))
+	began := time.Now()
+	r := n.once(manifest("job", "Never", "exit 0"), "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("plugins"),
+		"--cleanup-timeout=3s", "--rm")
+	if r.code != 0 || !strings.Contains(r.stderr, "warning: pod default/job-n is not cleaned up: ") ||
+		!strings.Contains(r.stderr, "the plugin says no") {
+		t.Error(r)
+	}
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("took %s", took)
+	}
+	must(t, os.Remove(broken))
+	if r := n.run("down", "--all"); r.code != 0 {
+		t.Error(r)
+	}
+	n.gone("job-n")
+}
+
+// TestOnceInterruptedWhileNobodyReads: what it prints keeps once no longer.
+func TestOnceInterruptedWhileNobodyReads(t *testing.T) {
+	n := newNode(t)
+	read, write, err := os.Pipe()
+	must(t, err)
+	defer read.Close()
+	cmd := n.command(context.Background(), "once", "--manifests=-", "--node-name=n", "--logs=all", "--rm")
+	job := manifest("job", "Never", "head -c 1000000 /dev/zero | tr '\\0' '\\n'")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(job), write, n.log
+	must(t, cmd.Start())
+	must(t, write.Close())
+	one := make([]byte, 1)
+	_, err = read.Read(one) // from now on the pipe is full, or is about to be
+	must(t, err)
+	must(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // the code is what counts
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit %d, want 130", code)
+	}
+	n.gone("job-n")
 }

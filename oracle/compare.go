@@ -160,7 +160,7 @@ func normal(text []byte) (any, error) {
 	}
 	p.Status, p.TypeMeta.Kind, p.TypeMeta.APIVersion = v1.PodStatus{}, "Pod", "v1"
 	maps.DeleteFunc(p.Annotations, func(key, _ string) bool {
-		return key == "podrun.io/manifest" || strings.HasPrefix(key, "kubernetes.io/config.")
+		return strings.HasPrefix(key, "podrun.io/manifest") || strings.HasPrefix(key, "kubernetes.io/config.")
 	})
 	out, err := json.Marshal(p)
 	if err != nil {
