@@ -5,7 +5,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,6 +124,7 @@ func between(draw uint64, least, most time.Duration) time.Duration {
 
 // step adds to the trace. The caller holds mu.
 func (w *world) step(line string) {
+	line = strings.ReplaceAll(line, fmt.Sprintf("(process %d)", os.Getpid()), "(process)")
 	line = fmt.Sprintf("%14.9f %s", time.Since(w.begun).Seconds(), line)
 	w.lines = append(w.lines, line)
 	w.trace(line)
@@ -301,8 +305,8 @@ func (w *world) forgetTasks() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.step("the engine loses its memory")
-	for id, i := range w.instances {
-		i.lost = true
+	for _, id := range slices.Sorted(maps.Keys(w.instances)) {
+		w.instances[id].lost = true
 		w.engine.LoseTask(id)
 	}
 }

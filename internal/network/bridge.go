@@ -150,7 +150,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
-	lock, err := lockDir(ctx, b.dir, 0o711)
+	lock, err := lockDir(ctx, b.dir, 0o711, (*host.Lock).Unlock)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (b *Bridge) take(ctx context.Context, outside *netlink.Handle, id string, c
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return port{}, err
 	}
-	lock, err := lockDir(ctx, b.dir, 0o711)
+	lock, err := lockDir(ctx, b.dir, 0o711, (*host.Lock).Unlock)
 	if err != nil {
 		return port{}, err
 	}

@@ -14,8 +14,8 @@ import (
 const lockLimit = 30 * time.Second
 
 // waitForLock calls acquire, which may block, and waits for it until ctx ends, at most for lockLimit. What acquire
-// returns after that is unlocked.
-func waitForLock(ctx context.Context, path string, acquire func() (*host.Lock, error)) (*host.Lock, error) {
+// returns after that is given to unlock.
+func waitForLock(ctx context.Context, path string, acquire func() (*host.Lock, error), unlock func(*host.Lock)) (*host.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockLimit)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
@@ -36,20 +36,20 @@ func waitForLock(ctx context.Context, path string, acquire func() (*host.Lock, e
 	case <-ctx.Done():
 		go func() {
 			if r := <-c; r.err == nil {
-				r.lock.Unlock()
+				unlock(r.lock)
 			}
 		}()
 		return nil, fmt.Errorf("waiting for the lock of %s: %w", path, ctx.Err())
 	}
 }
 
-// lockDir locks a directory and makes it if it is missing.
-func lockDir(ctx context.Context, path string, mode os.FileMode) (*host.Lock, error) {
+// lockDir locks a directory and makes it if it is missing. When it comes too late for the caller, unlock is called.
+func lockDir(ctx context.Context, path string, mode os.FileMode, unlock func(*host.Lock)) (*host.Lock, error) {
 	lock, err := host.TryLockDir(path, mode)
 	if !errors.Is(err, host.ErrLocked) {
 		return lock, err
 	}
-	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockDir(path, mode) })
+	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockDir(path, mode) }, unlock)
 }
 
 // lockExisting locks a directory; a missing one is os.ErrNotExist.
@@ -57,5 +57,5 @@ func lockExisting(ctx context.Context, path string) (*host.Lock, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return nil, err
 	}
-	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockExisting(path) })
+	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockExisting(path) }, (*host.Lock).Unlock)
 }

@@ -38,7 +38,7 @@ func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error
 	if err := os.MkdirAll(c.records, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(ctx, c.lockPath(id), 0o700)
+	lock, err := lockDir(ctx, c.lockPath(id), 0o700, c.unlock)
 	if err != nil {
 		return nil, err
 	}

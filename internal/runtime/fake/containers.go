@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,7 +29,7 @@ func (r Driver) ListContainers(ctx context.Context) (map[pod.Key][]pod.Container
 		return nil, err
 	}
 	all := map[pod.Key][]pod.Container{}
-	for _, c := range r.containers {
+	for _, c := range r.inOrder() {
 		all[c.key] = append(all[c.key], c.Container)
 	}
 	return all, nil
@@ -41,12 +43,19 @@ func (r Driver) InspectContainers(ctx context.Context, key pod.Key, _ []string) 
 		return nil, err
 	}
 	var all []pod.Container
-	for _, c := range r.containers {
+	for _, c := range r.inOrder() {
 		if c.key == key {
 			all = append(all, c.Container)
 		}
 	}
 	return all, nil
+}
+
+// inOrder returns all containers in the order of their IDs: a simulation's seed must repeat.
+func (r *Engine) inOrder() []*container {
+	all := slices.Collect(maps.Values(r.containers))
+	slices.SortFunc(all, func(a, b *container) int { return strings.Compare(a.ID, b.ID) })
+	return all
 }
 
 // StartContainer makes an instance that behaves as its image's Script says.
@@ -344,7 +353,7 @@ func (r *Engine) Reboot(boot string) {
 	for _, c := range r.containers {
 		c.State, c.PID, c.Reaped = pod.Created, 0, true
 	}
-	for ch := range r.rings {
+	for _, ch := range r.rings {
 		select {
 		case ch <- runtime.Ring{All: true}:
 		default:

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -58,7 +57,7 @@ type Engine struct {
 	containers map[string]*container
 	sandboxes  map[string]*sandbox
 	images     map[string]pod.Image
-	rings      map[chan runtime.Ring]bool
+	rings      []chan runtime.Ring
 	calls      []string
 	ran        []string
 	fail       map[string]error
@@ -113,7 +112,7 @@ type sandbox struct {
 func NewEngine(boot string) *Engine {
 	return &Engine{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
-		rings: map[chan runtime.Ring]bool{}, fail: map[string]error{}, ignoreTerm: map[string]bool{},
+		fail: map[string]error{}, ignoreTerm: map[string]bool{},
 		scripts: map[string]Script{}, slow: map[string]*slowPull{}, layers: map[string]int64{}, boot: boot, left: -1,
 	}
 }
@@ -173,7 +172,7 @@ func (r Driver) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 		return nil, err
 	}
 	ch := make(chan runtime.Ring, 1024)
-	r.rings[ch] = true
+	r.rings = append(r.rings, ch)
 	context.AfterFunc(ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -183,14 +182,14 @@ func (r Driver) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 }
 
 func (r *Engine) hangUp(ch chan runtime.Ring) {
-	if r.rings[ch] {
-		delete(r.rings, ch)
+	if i := slices.Index(r.rings, ch); i >= 0 {
+		r.rings = slices.Delete(r.rings, i, i+1)
 		close(ch)
 	}
 }
 
 func (r *Engine) ring(key pod.Key) {
-	for ch := range r.rings {
+	for _, ch := range r.rings {
 		select {
 		case ch <- runtime.Ring{Key: key, At: time.Now()}:
 		default:
@@ -232,7 +231,7 @@ func (r *Engine) wall() time.Time { return time.Now().Add(r.ahead) }
 func (r *Engine) BreakStream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ch := range slices.Collect(maps.Keys(r.rings)) {
+	for _, ch := range slices.Clone(r.rings) {
 		r.hangUp(ch)
 	}
 }
