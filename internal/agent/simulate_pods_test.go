@@ -177,6 +177,9 @@ func (w *world) settled(p *v1.Pod) (why string) {
 			return c.Name + " does not live"
 		}
 	}
+	if missing := w.missingKey(status); missing != "" {
+		return missing
+	}
 	for _, c := range status.Status.Conditions {
 		if c.Type == v1.PodReady && c.Status != v1.ConditionTrue {
 			return "it is not ready: " + c.Message

@@ -239,8 +239,8 @@ var statusRules = []struct {
 		if len(p.Spec.Volumes) == 0 || len(w.live(pod.KeyOf(p), "")) == 0 || p.DeletionTimestamp != nil {
 			return ""
 		}
-		dir := w.dirs.Volume(p.UID, layout.KindConfigMap, "c")
-		if _, err := os.Lstat(dir); err != nil {
+		if _, err := os.Lstat(w.dirs.Volume(p.UID, layout.KindConfigMap, "c")); err != nil {
+			delete(w.shown, p.UID)
 			return "" // not made yet
 		}
 		for _, i := range w.live(pod.KeyOf(p), "") {
@@ -248,9 +248,24 @@ var statusRules = []struct {
 				return ""
 			}
 		}
-		if _, err := os.Stat(filepath.Join(dir, "k")); err != nil {
-			return fmt.Sprintf("the key of an optional ConfigMap is gone: %v", err)
+		// A container that starts while its ConfigMap's place cannot be read goes without: that is what optional says.
+		missing := w.missingKey(p)
+		if missing == "" {
+			w.shown[p.UID] = true
+		} else if w.shown[p.UID] {
+			return missing
 		}
 		return ""
 	}},
+}
+
+// missingKey says that a pod's volume lacks the key of its optional ConfigMap, whose manifest is there.
+func (w *world) missingKey(p *v1.Pod) string {
+	if len(p.Spec.Volumes) == 0 {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(w.dirs.Volume(p.UID, layout.KindConfigMap, "c"), "k")); err != nil {
+		return fmt.Sprintf("the key of an optional ConfigMap is gone: %v", err)
+	}
+	return ""
 }

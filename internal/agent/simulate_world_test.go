@@ -51,7 +51,9 @@ type world struct {
 	// protected are the revisions of pods whose manifests cannot be read now.
 	protected map[pod.UID]bool
 	// left are the revisions that only once has manifests of.
-	left     map[pod.UID]bool
+	left map[pod.UID]bool
+	// shown are the revisions whose volume has shown what its ConfigMap has.
+	shown    map[pod.UID]bool
 	restarts map[string]int32 // the last restart counts that were published
 	statuses map[pod.Key]*v1.Pod
 	broken   []string
@@ -86,7 +88,7 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		seed: seed, dirs: dirs, engine: fake.NewEngine(bootName(0)), disk: checkpoint.NewMemory(nil), begun: time.Now(),
 		trace: func(string) {}, count: map[string]uint64{}, faulty: true, instances: map[string]*instance{},
 		keys: map[string]pod.Key{}, ids: map[string]bool{}, uids: map[pod.UID]pod.Key{}, lives: map[pod.UID]int{},
-		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
+		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
 	}
 }
 
