@@ -222,6 +222,22 @@ var statusRules = []struct {
 		}
 		return ""
 	}},
+	{"what was seen to end is not seen to live again", func(w *world, p *v1.Pod) string {
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			_, id, _ := strings.Cut(s.ContainerID, "://")
+			switch {
+			case s.State.Running != nil && w.seenEnded[id]:
+				return fmt.Sprintf("%s (%.8s)", s.Name, id)
+			case s.State.Terminated != nil:
+				w.seenEnded[id] = true
+			}
+			if last := s.LastTerminationState.Terminated; last != nil {
+				_, id, _ := strings.Cut(last.ContainerID, "://")
+				w.seenEnded[id] = true
+			}
+		}
+		return ""
+	}},
 	{"restart counts never go back", func(w *world, p *v1.Pod) string {
 		if _, err := w.disk.Stat(p.UID); err != nil {
 			return "" // it is being removed, or begins

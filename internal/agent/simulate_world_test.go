@@ -53,11 +53,13 @@ type world struct {
 	// left are the revisions that only once has manifests of.
 	left map[pod.UID]bool
 	// shown are the revisions whose volume has shown what its ConfigMap has.
-	shown    map[pod.UID]bool
-	restarts map[string]int32 // the last restart counts that were published
-	statuses map[pod.Key]*v1.Pod
-	broken   []string
-	lines    []string // what was done, in order
+	shown map[pod.UID]bool
+	// seenEnded are the instances that a status has shown as ended.
+	seenEnded map[string]bool
+	restarts  map[string]int32 // the last restart counts that were published
+	statuses  map[pod.Key]*v1.Pod
+	broken    []string
+	lines     []string // what was done, in order
 }
 
 // instance is one process of a container, as it really is.
@@ -88,7 +90,7 @@ func newWorld(seed uint64, dirs layout.Dirs) *world {
 		seed: seed, dirs: dirs, engine: fake.NewEngine(bootName(0)), disk: checkpoint.NewMemory(nil), begun: time.Now(),
 		trace: func(string) {}, count: map[string]uint64{}, faulty: true, instances: map[string]*instance{},
 		keys: map[string]pod.Key{}, ids: map[string]bool{}, uids: map[pod.UID]pod.Key{}, lives: map[pod.UID]int{},
-		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
+		reruns: map[pod.Key]int{}, protected: map[pod.UID]bool{}, left: map[pod.UID]bool{}, shown: map[pod.UID]bool{}, seenEnded: map[string]bool{}, restarts: map[string]int32{}, statuses: map[pod.Key]*v1.Pod{},
 	}
 }
 

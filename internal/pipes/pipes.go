@@ -40,6 +40,10 @@ func (p *Pipes) Dir() (string, error) {
 			return "", fmt.Errorf("making the directory of pipes: %w", err)
 		}
 		lock, err := host.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
+		// Another process that looks for what is left may lock it just before it is locked here.
+		for try := 0; errors.Is(err, host.ErrLocked) && try < 100; try++ {
+			lock, err = host.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
+		}
 		if err != nil {
 			return "", fmt.Errorf("making a directory of pipes: %w", err)
 		}

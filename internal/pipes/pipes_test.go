@@ -1,6 +1,7 @@
 package pipes_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -94,5 +95,39 @@ func TestAdopt(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(root); err != nil || len(entries) > 0 {
 		t.Error(entries, err)
+	}
+}
+
+// TestBegunBesideAdoption: processes begin while another looks for what is left.
+func TestBegunBesideAdoption(t *testing.T) {
+	root := t.TempDir()
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			p := pipes.New(root)
+			if err := errors.Join(p.Adopt(), p.Close()); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	for range 2000 {
+		p := pipes.New(root)
+		if _, err := p.Dir(); err != nil {
+			t.Error(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Error(err)
 	}
 }
