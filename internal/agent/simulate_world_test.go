@@ -350,6 +350,7 @@ func (w *world) powerOff(lose bool) {
 // forget begins anew with what is known of a revision. The caller holds mu.
 func (w *world) forget(uid pod.UID) {
 	w.lives[uid]++
+	delete(w.shown, uid)
 	for _, c := range []string{"i", "j", "s", "a", "b"} {
 		delete(w.restarts, string(uid)+c)
 	}
