@@ -23,7 +23,7 @@ for patch in "$root"/internal/agent/testdata/defects/*.patch; do
 		fi
 	done
 	if [ -n "$found" ]; then
-		echo "$name: found by $found: $(grep -m1 -E 'simulate_test.go:[0-9]+: ' "$tree/out" | sed -E 's/^ *simulate_test.go:[0-9]+: //' | cut -c1-160)"
+		echo "$name: found by $found: $(grep -E 'simulate_test.go:[0-9]+: ' "$tree/out" | grep -vm1 digest | sed -E 's/^ *simulate_test.go:[0-9]+: //' | cut -c1-160)"
 	else
 		echo "$name: NOT FOUND within $1 seeds"
 		tail -5 "$tree/out"
