@@ -205,7 +205,7 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 	case errors.As(err, &bad):
 		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
 	case errors.As(err, &owned):
-		return &failure{code: exitUsage, err: err, hint: "nothing was started; wait until that one has ended, or end it"}
+		return &failure{code: exitUsage, err: err, hint: "nothing was done; wait until that one has ended, or end it"}
 	case errors.As(err, &elsewhere):
 		return &failure{code: exitFailed, err: err, hint: elsewhere.Hint()}
 	case errors.Is(err, agent.ErrEnding):

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -35,7 +34,7 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	if err != nil || len(chosen) == 0 {
 		return nil, err
 	}
-	if err := h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), compareKeys)); err != nil {
+	if err := h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare)); err != nil {
 		return nil, err
 	}
 	h.loop.Takes = func(seen pod.Observed) bool { return chosen[seen.Key] }
@@ -50,10 +49,8 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 		return nil, fmt.Errorf("stopping pods: %w", err)
 	}
 	h.sweep(ctx)
-	return slices.SortedFunc(maps.Keys(chosen), compareKeys), nil
+	return slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare), nil
 }
-
-func compareKeys(a, b pod.Key) int { return cmp.Compare(a.String(), b.String()) }
 
 // choose lets pick choose among the pods that are there.
 func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error)) (map[pod.Key]bool, error) {

@@ -121,7 +121,7 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	if o.locks == nil {
 		o.locks = newPodLocks(o.Dirs, ownerOnce)
 	}
-	if err := o.locks.AcquireAll(slices.SortedFunc(maps.Keys(want.Pods), compareKeys)); err != nil {
+	if err := o.locks.AcquireAll(slices.SortedFunc(maps.Keys(want.Pods), pod.Key.Compare)); err != nil {
 		return Result{}, err
 	}
 	board := newBoard(status.NewFiles(o.Dirs), want, once.Progress)

@@ -50,7 +50,7 @@ func Changes(d Desired, running map[pod.Key]*v1.Pod) []Change {
 		keys[key] = true
 	}
 	var all []Change
-	for _, key := range slices.SortedFunc(maps.Keys(keys), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(keys), pod.Key.Compare) {
 		all = append(all, change(d, key, running[key]))
 	}
 	return all

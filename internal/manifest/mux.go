@@ -71,7 +71,7 @@ func Merge(w Word) Desired {
 			offers[pod.KeyOf(p)] = append(offers[pod.KeyOf(p)], offer{p, waits})
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(offers), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(offers), pod.Key.Compare) {
 		at := w.choose(key, offers[key])
 		if at < 0 {
 			continue
@@ -102,7 +102,7 @@ func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 		}
 		return 1
 	}
-	keys := slices.SortedFunc(maps.Keys(pods), func(a, b pod.Key) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), compareKeys(a, b)) })
+	keys := slices.SortedFunc(maps.Keys(pods), func(a, b pod.Key) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b)) })
 	var problems []Problem
 	owners := map[pod.UID]pod.Key{}
 	for _, key := range keys {
@@ -157,10 +157,6 @@ func kindOf(source string) string {
 		return SourceHTTP
 	}
 	return SourceFile
-}
-
-func compareKeys(a, b pod.Key) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // Mux merges what the sources say as they say it.

@@ -28,7 +28,7 @@ func key(name string) pod.Key { return pod.Key{Namespace: "default", Name: name}
 // desired is a Desired in one line.
 func desired(d Desired) string {
 	var words []string
-	for _, k := range slices.SortedFunc(maps.Keys(d.Pods), compareKeys) {
+	for _, k := range slices.SortedFunc(maps.Keys(d.Pods), pod.Key.Compare) {
 		words = append(words, k.Name+"@"+OriginOf(d.Pods[k]).Path)
 	}
 	for _, p := range d.Problems {

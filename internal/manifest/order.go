@@ -33,7 +33,7 @@ func circles(pods map[pod.Key]*v1.Pod) []Problem {
 		}
 		state[key], way = closed, way[:len(way)-1]
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(pods), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(pods), pod.Key.Compare) {
 		visit(key)
 	}
 	return problems

@@ -15,6 +15,11 @@ import (
 // whatever revisions come and go under it.
 type Key struct{ Namespace, Name string }
 
+// Compare orders by namespace, then by name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
+}
+
 // KeyOf returns the key of p.
 func KeyOf(p *v1.Pod) Key { return Key{Namespace: p.Namespace, Name: p.Name} }
 

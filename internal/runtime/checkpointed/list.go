@@ -1,7 +1,6 @@
 package checkpointed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 	}
 	var all, left []pod.Observed
 	var why []error
-	for _, key := range slices.SortedFunc(maps.Keys(keys), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(keys), pod.Key.Compare) {
 		o, sure := r.merge(key, before[key], found[key])
 		switch {
 		case hidden[key]:
@@ -69,10 +68,6 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 		why = append([]error{unknown.Err}, why...)
 	}
 	return all, &runtime.UnknownError{Pods: left, Err: errors.Join(why...)}
-}
-
-func compareKeys(a, b pod.Key) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // tries is how often a pod is inspected again because its checkpoint changed meanwhile.
