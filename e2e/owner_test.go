@@ -200,8 +200,13 @@ func TestServeWaitsForAnOwner(t *testing.T) {
 		return nil
 	})
 	refused := fmt.Sprintf("pod default/job-n is run by podrun serve (process %d) since ", n.serving.Process.Pid)
-	if r := n.once(job); r.code != 2 || !strings.Contains(r.stderr, refused) {
+	report := n.path("report.xml") // of an earlier run
+	must(t, os.WriteFile(report, []byte(`<testsuites tests="1" failures="0"/>`), 0o600))
+	if r := n.once(job, "--report="+report); r.code != 2 || !strings.Contains(r.stderr, refused) {
 		t.Errorf("want exit 2 and %q: %v", refused, r)
+	}
+	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), "is run by podrun serve") {
+		t.Errorf("the report of a refused run: %s, %v", text, err)
 	}
 	// A completed pod runs again after a reboot only.
 	n.awaitPod("job-n", "to be shown as completed", phase(v1.PodSucceeded, ""))
