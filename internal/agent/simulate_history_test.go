@@ -51,7 +51,8 @@ type offer struct {
 
 // done reports that what the manifest says is done, and was read long ago.
 func (s *simulation) done(of offer) bool {
-	const enough = 40 * time.Second // sources are read more often
+	// Sources are read more often, and no call of a worker's takes longer.
+	const enough = 130 * time.Second
 	return time.Since(of.since) > enough && s.w.settled(of.pod) == ""
 }
 
@@ -261,7 +262,7 @@ func (s *simulation) spoil() {
 	}
 	if !of.bad {
 		// What it said last is done first.
-		for range 30 {
+		for range 40 {
 			if s.pass(5 * time.Second); s.done(*of) {
 				break
 			}

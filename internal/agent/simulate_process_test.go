@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	goruntime "runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,9 +92,7 @@ const longestHang = 5 * time.Minute
 // late is how the call fails after its effect.
 func (p *process) enter(ctx context.Context, call, object string) (late, err error) {
 	what := fmt.Sprintf("%d %s %s", p.number, call, object)
-	// Two goroutines may make the same call at one instant: each has random numbers of its own.
-	var callers [24]uintptr
-	d := p.w.draw(what + fmt.Sprint(callers[:goruntime.Callers(2, callers[:])]))
+	d := p.w.draw(what + callers())
 	wait, hang := time.Duration(d%(16<<20)), false
 	p.w.mu.Lock()
 	if p.w.faulty {
@@ -141,6 +140,20 @@ func (p *process) enter(ctx context.Context, call, object string) (late, err err
 		late = context.DeadlineExceeded
 	}
 	return late, err
+}
+
+// callers names the functions that a call comes from: two goroutines may make the same call at one instant, and each
+// has random numbers of its own.
+func callers() string {
+	var all [24]uintptr
+	var text strings.Builder
+	frames := goruntime.CallersFrames(all[:goruntime.Callers(3, all[:])])
+	for {
+		frame, more := frames.Next()
+		if text.WriteString(frame.Function); !more {
+			return text.String()
+		}
+	}
 }
 
 // mutate makes a change of a pod's.

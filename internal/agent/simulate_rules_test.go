@@ -133,7 +133,7 @@ var signalRules = []struct {
 		begun := i.asked
 		if isInit(i) { // a sidecar's begins with the others'
 			for _, o := range w.instances {
-				if o.key == i.key && !o.asked.IsZero() && o.asked.Before(begun) && o.pod.UID == i.pod.UID {
+				if o.sandbox == i.sandbox && !o.asked.IsZero() && o.asked.Before(begun) {
 					begun = o.asked
 				}
 			}

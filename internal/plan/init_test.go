@@ -179,6 +179,10 @@ wake 20s`},
 			Signalled: map[string]pod.Signals{"a0": asked(25 * time.Second), "t0": asked(15 * time.Second)}}, `
 terminate s s0 grace 5s (not wanted)
 wake 5s`},
+		{"what was ended before for a reason of its own has no part in it", Input{Observed: observed(box, s, ctr("a", 0, pod.Exited), ctr("a", 1, pod.Exited)),
+			Signalled: map[string]pod.Signals{"a0": asked(25 * time.Second)}}, `
+terminate s s0 grace 30s (not wanted)
+wake 30s`},
 		{"killed when the pod's grace is over", Input{Observed: observed(box, ctr("t", 0, pod.Running, sidecar(2)), ctr("a", 0, pod.Exited)),
 			Signalled: map[string]pod.Signals{"a0": asked(30 * time.Second), "t0": asked(20 * time.Second)}}, `
 kill t t0 (grace period over)`},

@@ -31,12 +31,12 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 	for i := range o.Containers {
 		o.Containers[i].Grace = max(o.Containers[i].Grace, podGrace)
 	}
-	begun := j.begun(o)
 	for _, c := range o.Containers {
 		if !lives(c) {
 			continue
 		}
 		alive = true
+		begun := j.begun(o, c)
 		switch {
 		case j.atOnce():
 			j.kill(c, why)
@@ -93,11 +93,20 @@ func needed(o pod.Observed, sidecar pod.Container) bool {
 	return false
 }
 
-// begun is when the first of o was asked to end; zero when none was.
-func (j *judge) begun(o pod.Observed) time.Time {
+// begun is when the first of those that end with c was asked to end; zero when none was. What of its sandbox has ended
+// long ago or has a successor was ended for a reason of its own.
+func (j *judge) begun(o pod.Observed, c pod.Container) time.Time {
 	var first time.Time
-	for _, c := range o.Containers {
-		s := j.in.Signalled[c.ID]
+	now := j.in.Now
+	if asked := j.in.Signalled[c.ID].Asked; !asked.IsZero() {
+		now = asked
+	}
+	for _, with := range o.Containers {
+		former := !lives(with) && (with.FinishedAt.Before(now.Add(-c.Grace)) || hasLater(o, with))
+		if with.UID != c.UID || with.SandboxID != c.SandboxID || former {
+			continue
+		}
+		s := j.in.Signalled[with.ID]
 		for _, at := range []time.Time{s.Asked, s.Killed} {
 			if !at.IsZero() && (first.IsZero() || at.Before(first)) {
 				first = at
@@ -105,6 +114,13 @@ func (j *judge) begun(o pod.Observed) time.Time {
 		}
 	}
 	return first
+}
+
+// hasLater reports that there is a later instance of c's container.
+func hasLater(o pod.Observed, c pod.Container) bool {
+	return slices.ContainsFunc(o.Containers, func(other pod.Container) bool {
+		return other.UID == c.UID && other.Name == c.Name && other.Attempt > c.Attempt
+	})
 }
 
 // kill ends one living instance at once, and again when it is not seen dead.
