@@ -109,3 +109,38 @@ func TestServeLeavesOncesPods(t *testing.T) {
 		}
 	})
 }
+
+// TestServeTakesAndRemoves: a pod that a once left, whose manifest serve is given and that is taken away at once, goes.
+func TestServeTakesAndRemoves(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("web:1", fake.Script{})
+	o := simulated(t, rt)
+	o.Sources.FileCheckFrequency = time.Second
+	path := filepath.Join(o.Sources.Manifests[0], "web.yaml")
+	write := func() {
+		if err := os.WriteFile(path, []byte(besideManifest), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	synctest.Test(t, func(t *testing.T) {
+		if result, err := Once(t.Context(), o, OnceOptions{}); err != nil || phases(result) != "web-n=Running" {
+			t.Errorf("%s, %v", phases(result), err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		stop := serveUntil(t, o, false)
+		time.Sleep(15 * time.Second)
+		write()
+		time.Sleep(2 * time.Second)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if all, err := rt.List(t.Context()); err != nil || len(all) != 0 || len(rt.Ran()) != 1 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		stop()
+	})
+}

@@ -154,6 +154,7 @@ func (s *simulation) event() {
 		{2, "a container crashes", s.crash},
 		{1, "a sandbox breaks", s.loseSandbox},
 		{3, "once", s.once},
+		{2, "serve is given what a once left", s.takeOver},
 	}
 	sum := 0
 	for _, e := range events {
@@ -330,6 +331,24 @@ func (s *simulation) crash() {
 func (s *simulation) loseSandbox() {
 	if ids := s.w.engine.SandboxIDs(); len(ids) > 0 {
 		s.w.engine.LoseSandbox(ids[s.r.IntN(len(ids))])
+	}
+}
+
+// takeOver gives serve the manifest of a pod that a once has left running, as a rule for a moment only.
+func (s *simulation) takeOver() {
+	const i = servedPods - 1
+	if s.pods[i].pod != nil {
+		return
+	}
+	p := randomPod(s.r, i, s.next(), v1.RestartPolicyAlways)
+	<-s.runOnce([]*v1.Pod{p}, OnceOptions{Timeout: time.Minute}, false).done
+	s.pass(time.Duration(s.r.Int64N(int64(20 * time.Second))))
+	s.pods[i].pod, s.pods[i].byURL = p, false
+	s.put(i)
+	if s.r.IntN(4) > 0 {
+		s.pass(s.o.Sources.FileCheckFrequency + time.Duration(s.r.Int64N(int64(3*time.Second))))
+		s.pods[i].pod = nil
+		s.put(i)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
 )
@@ -217,6 +218,20 @@ func (w *world) remains(key pod.Key) (left []string) {
 		}
 	}
 	return left
+}
+
+// serves reports that serve has written down that it keeps the pod.
+func (w *world) serves(key pod.Key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var newest checkpoint.Checkpoint
+	for uid, of := range w.uids {
+		var c checkpoint.Checkpoint
+		if text, _, err := w.disk.Read(uid); of == key && err == nil && json.Unmarshal(text, &c) == nil && c.Sequence > newest.Sequence {
+			newest = c
+		}
+	}
+	return newest.Owner == ownerServe
 }
 
 // bound is how long everything may take to settle once nothing fails any more.

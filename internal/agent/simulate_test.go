@@ -184,7 +184,7 @@ func (s *simulation) clear() {
 				continue
 			}
 			// What a once left is its own until somebody takes it.
-			if i >= servedPods-1 {
+			if i >= servedPods-1 && !s.w.serves(key) {
 				<-s.runOnce([]*v1.Pod{randomPod(s.r, i, s.next(), v1.RestartPolicyNever)}, OnceOptions{Remove: true}, false).done
 			}
 			return fmt.Sprintf("%s: %s", key, strings.Join(left, ", "))

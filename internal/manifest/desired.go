@@ -3,6 +3,7 @@ package manifest
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -140,5 +141,11 @@ func (d Desired) Keeps(p *v1.Pod) bool {
 
 // keeps reports that what is bad may well want p, which runs.
 func (problem Problem) keeps(p *v1.Pod) bool {
-	return problem.Blind && problem.Origin == OriginOf(p) || problem.Key == pod.KeyOf(p)
+	return problem.Blind && problem.Origin.covers(OriginOf(p)) || problem.Key == pod.KeyOf(p)
+}
+
+// covers reports that what was read from other was o, or a file in o while that was a directory still.
+func (o Origin) covers(other Origin) bool {
+	inside := o.Source == SourceFile && other.Source == SourceFile && filepath.Dir(other.Path) == o.Path
+	return o == other || inside
 }

@@ -130,7 +130,7 @@ func TestKeeps(t *testing.T) {
 		{Origin: Origin{SourceFile, "/b"}, Err: duplicate},
 		{Origin: Origin{SourceFile, "/new"}, Key: key("renamed"), Err: errors.New("x")},
 	}}
-	for path, want := range map[string]bool{"/bad": true, "/was good": false, "/b": false, "/gone": false} {
+	for path, want := range map[string]bool{"/bad": true, "/bad/of its directory": true, "/bad/deeper/no": false, "/was good": false, "/b": false, "/gone": false} {
 		if got := d.Keeps(at(path, "p")); got != want {
 			t.Errorf("%s: %t", path, got)
 		}

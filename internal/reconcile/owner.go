@@ -41,7 +41,7 @@ func (w *worker) acquire() (acquired, fresh bool, err error) {
 		}
 		return true, fresh, nil
 	}
-	if holder != w.holder {
+	if holder != w.holder && w.named() {
 		w.holder = holder
 		w.log.Warn("another process has the pod; waiting for it", "holder", holder)
 		w.tell("", warning, reasonOwned, "The pod is run by "+holder)
@@ -62,6 +62,13 @@ func (w *worker) notOwned(why *plan.Waiting) {
 	if err := w.o.Publisher.NotOwned(w.key, want, reason); err != nil {
 		w.log.Warn("get cannot show whether another process has the pod", "err", err)
 	}
+}
+
+// named reports that a manifest names the pod.
+func (w *worker) named() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.want != nil
 }
 
 // unwantedByAll reports that no manifest names the pod, which another process has: it is not this one's business.

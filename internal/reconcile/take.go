@@ -55,6 +55,9 @@ func (w *worker) choose(want *v1.Pod, desired *manifest.Desired, seen pod.Observ
 	running := w.running(seen)
 	switch {
 	case want != nil && running != nil:
+		if seen.Owner != "" && seen.Owner != w.o.Owner {
+			w.log.Info("keeping a pod that another podrun left", "command", seen.Owner)
+		}
 		return w.adopt(want, running)
 	case want != nil:
 		return want

@@ -197,18 +197,21 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		return ownerPoll, w.unwantedByAll()
 	}
 	w.outdated = w.outdated || look || fresh
-	for ctx.Err() == nil {
+	for looked := false; ctx.Err() == nil; {
 		if w.outdated {
 			var err error
 			if seen, err = w.look(ctx); err != nil {
 				return w.troubled(err), false
 			}
-			w.outdated = false
+			w.outdated, looked = false, true
 		}
 		if w.take(seen); w.unsure {
 			return 0, false
 		}
 		if w.foreign(seen) {
+			if w.outdated = !looked; w.outdated {
+				continue // whose it is may have been written down since
+			}
 			return 0, true
 		}
 		w.resume(seen)
