@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/core/containers"
@@ -43,11 +44,16 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 			l.secrets = append(l.secrets, v.Value)
 		}
 	}
-	in.Env = slices.DeleteFunc(slices.Clone(in.Env), isSecret)
+	all := in.Env
+	in.Env = slices.DeleteFunc(slices.Clone(all), isSecret)
 	public, err := ocispec.Build(in)
 	if err != nil {
 		return nil, err
 	}
+	// The image's value of such a variable is not the container's.
+	public.Process.Env = slices.DeleteFunc(public.Process.Env, func(entry string) bool {
+		return slices.ContainsFunc(all, func(v pod.Variable) bool { return v.Secret && strings.HasPrefix(entry, v.Name+"=") })
+	})
 	if err := r.standIn(&l.handler); err != nil {
 		return nil, fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}

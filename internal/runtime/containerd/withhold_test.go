@@ -32,6 +32,7 @@ func (r *rig) withSecret(t *testing.T, word string) (dir string) {
 	r.start.Env = []pod.Variable{
 		{Name: "PODRUN_WITHHELD", Value: filepath.Join(dir, r.start.Container.Name)},
 		{Name: "WORD", Value: word, Secret: true},
+		{Name: "PATH", Value: "/secret:/bin", Secret: true},
 	}
 	return dir
 }
@@ -75,12 +76,15 @@ func TestWithheldOfTheFormerVersion(t *testing.T) {
 			if got := r.in(t, c.ID, line); got != "xyzzy\n"+former+"\n" {
 				t.Errorf("in a container of this version: %q", got)
 			}
+			if got := r.in(t, c.ID, "echo $PATH"); got != "/secret:/bin\n" {
+				t.Errorf("a variable of the image's hides the Secret: %q", got)
+			}
 			// Now it is one of the former version's.
 			standIn := r.Dirs.StandIn("")
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(former, []byte(`{"args":["sleep"],"env":["WORD=xyzzy"]}`), 0o600); err != nil {
+			if err := os.WriteFile(former, []byte(`{"args":["sleep"],"env":["PATH=/bin","WORD=xyzzy"]}`), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Remove(standIn); err != nil {
