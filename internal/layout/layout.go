@@ -67,15 +67,27 @@ func (d Dirs) Volume(uid pod.UID, kind, name string) string {
 // Withheld is the directory, in memory, of what a revision's processes get and no disk may have.
 func (d Dirs) Withheld(uid pod.UID) string { return filepath.Join(d.Pod(uid), "withheld") }
 
+// bin is the directory of podrun's own binary under other names.
+const bin = "bin"
+
 // StandIn is what runs runc, or another binary that takes its commands, for containers with something
 // withheld: podrun's own binary. "" is runc.
 func (d Dirs) StandIn(binary string) string {
 	const name = "podrun-runc"
 	if binary == "" {
-		return filepath.Join(d.Root, "bin", name)
+		return filepath.Join(d.Root, bin, name)
 	}
 	hash := sha256.Sum256([]byte(binary))
-	return filepath.Join(d.Root, "bin", hex.EncodeToString(hash[:8]), name)
+	return filepath.Join(d.Root, bin, hex.EncodeToString(hash[:8]), name)
+}
+
+// RootOfStandIn is the root directory that has the stand-in at the path.
+func RootOfStandIn(path string) string {
+	dir := filepath.Dir(path)
+	if filepath.Base(dir) != bin { // no hash is that
+		dir = filepath.Dir(dir)
+	}
+	return filepath.Dir(dir)
 }
 
 // SubPaths is the directory of the parts of volumes that a revision's containers mount.
@@ -224,7 +236,7 @@ func (d Dirs) ContainerdState() string { return filepath.Join(d.Run, "containerd
 func (d Dirs) ContainerdSocket() string { return filepath.Join(d.ContainerdState(), "containerd.sock") }
 
 // Shim is the runtime shim: podrun's own binary under the shim's name.
-func (d Dirs) Shim() string { return filepath.Join(d.Root, "bin", "containerd-shim-runc-v2") }
+func (d Dirs) Shim() string { return filepath.Join(d.Root, bin, "containerd-shim-runc-v2") }
 
 // Runc is runc's own state directory, apart from every other user of runc.
 func (d Dirs) Runc() string { return filepath.Join(d.Run, "runc") }

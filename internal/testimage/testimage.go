@@ -55,6 +55,11 @@ func File(path string, mode int64, data []byte) Option {
 	return func(r *recipe) { r.files = append(r.files, file{path: path, mode: mode, data: data}) }
 }
 
+// Link adds a symbolic link; path is absolute in the image.
+func Link(path, target string) Option {
+	return func(r *recipe) { r.files = append(r.files, file{path: path, link: target}) }
+}
+
 // DockerArchive writes the format of `docker save` instead of an OCI archive.
 func DockerArchive() Option { return func(r *recipe) { r.docker = true } }
 

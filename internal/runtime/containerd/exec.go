@@ -175,6 +175,9 @@ func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, cl
 	if spec.Process == nil {
 		return nil, nil, errors.New("the spec has no process")
 	}
+	if err := r.legacyWithheld(record, spec.Process); err != nil {
+		return nil, nil, err
+	}
 	t, err := c.Task(ctx, nil)
 	return spec.Process, t, err
 }

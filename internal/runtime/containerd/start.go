@@ -44,6 +44,8 @@ type launch struct {
 	handler handler
 	// secrets are values that nobody may be told.
 	secrets []string
+	// withheld is what containerd is not told and the process gets all the same; nil: nothing.
+	withheld *withheld.Process
 	// group is what containerd tells by which containers have the same shim.
 	group string
 	// shim serves the sandbox already, or is to be started; without an address the task gets one through its group.
@@ -227,6 +229,9 @@ func (r *Runtime) makeLogs(i pod.Instance) error {
 // containerd keeps a snapshot that a record names and collects one that none does.
 func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	r.known.saw(l.ID, pod.KeyOf(l.Pod))
+	if err := r.putWithheld(l); err != nil {
+		return err
+	}
 	_, err := r.client.ContainerService().Create(ctx, r.containerRecord(l))
 	made := err == nil
 	if made {
@@ -239,7 +244,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	case daemon.IsInterrupted(ctx, err) && l.refused == nil:
 		return cutOff(doing, err) // containerd may be at it still
 	case !made:
-		return daemon.Mapped(doing, err)
+		return errors.Join(daemon.Mapped(doing, err), r.dropWithheld(l.Pod.UID, l.ID))
 	}
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
@@ -267,7 +272,7 @@ func (r *Runtime) undo(ctx context.Context, l *launch) error {
 	if err := r.dropFiles(ctx, c, nil); err != nil {
 		return err
 	}
-	return r.removeRecord(ctx, l.ID)
+	return r.removeRecord(ctx, c)
 }
 
 // cutOff is an error of a start of which something may be left.

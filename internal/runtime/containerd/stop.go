@@ -163,11 +163,12 @@ func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 	} else if !there {
 		return nil
 	}
-	return r.removeInstance(ctx, c.ID)
+	return r.removeInstance(ctx, c)
 }
 
 // removeInstance removes task, root filesystem and record of an instance that does not run.
-func (r *Runtime) removeInstance(ctx context.Context, id string) error {
+func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
+	id := c.ID
 	t, err := r.task(ctx, id)
 	switch {
 	case err != nil:
@@ -181,12 +182,16 @@ func (r *Runtime) removeInstance(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	return r.removeRecord(ctx, id)
+	return r.removeRecord(ctx, c)
 }
 
-// removeRecord removes root filesystem and record. The record goes last, so that what is cut off is
+// removeRecord removes root filesystem, what was withheld, and record. The record goes last, so that what is cut off is
 // found again. Containerd refuses for a moment after a task has gone.
-func (r *Runtime) removeRecord(ctx context.Context, id string) error {
+func (r *Runtime) removeRecord(ctx context.Context, c pod.Container) error {
+	id := c.ID
+	if err := r.dropWithheld(c.UID, id); err != nil {
+		return err
+	}
 	err := r.retried(ctx, func() error { return r.client.Snapshots().Remove(ctx, id) })
 	if err != nil {
 		return daemon.Mapped("removing the root filesystem of "+id, err)
