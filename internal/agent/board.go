@@ -24,13 +24,19 @@ type board struct {
 	pods     map[pod.Key]*v1.Pod
 	settled  map[pod.Key]bool
 	gone     map[pod.Key]bool
-	trouble  map[pod.Key]error // the last one
+	trouble  map[pod.Key]trouble // the last one
+}
+
+// trouble is a failure of what was to be done for a pod.
+type trouble struct {
+	why error
+	at  time.Time
 }
 
 func newBoard(files *status.Files, want manifest.Desired, progress func(*v1.Pod)) *board {
 	b := &board{
 		files: files, progress: progress, change: make(chan struct{}, 1), pods: map[pod.Key]*v1.Pod{},
-		settled: map[pod.Key]bool{}, gone: map[pod.Key]bool{}, trouble: map[pod.Key]error{},
+		settled: map[pod.Key]bool{}, gone: map[pod.Key]bool{}, trouble: map[pod.Key]trouble{},
 	}
 	for key, p := range want.Pods {
 		b.pods[key] = p
@@ -74,7 +80,7 @@ func (b *board) Gone(key pod.Key) error {
 func (b *board) troubled(key pod.Key, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.trouble[key] = why
+	b.trouble[key] = trouble{why, time.Now()}
 }
 
 // troubled is how a publisher that wants to hear of failures does; nil for any other.
@@ -158,6 +164,22 @@ func (b *board) waitGone(ctx context.Context, keys map[pod.Key]bool) {
 	}
 }
 
+// failing reports that something has failed for each of these pods in the last while, and how long those of them that
+// run may take to end.
+func (b *board) failing(left []Left, while time.Duration) (all bool, grace time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all = true
+	for _, l := range left {
+		t, failed := b.trouble[l.Key]
+		all = all && failed && time.Since(t.at) <= while
+		if p := b.pods[l.Key]; p != nil {
+			grace = max(grace, graceOf(p))
+		}
+	}
+	return all, grace
+}
+
 // left are those of the pods that have not been removed, in order, and why as far as is known.
 func (b *board) left(keys map[pod.Key]bool) []Left {
 	b.mu.Lock()
@@ -165,7 +187,7 @@ func (b *board) left(keys map[pod.Key]bool) []Left {
 	var left []Left
 	for key := range keys {
 		if !b.gone[key] {
-			left = append(left, Left{key, b.trouble[key]})
+			left = append(left, Left{key, b.trouble[key].why})
 		}
 	}
 	slices.SortFunc(left, func(a, b Left) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
@@ -179,7 +201,7 @@ func (b *board) unsettled(keys map[pod.Key]*v1.Pod) []Left {
 	var left []Left
 	for key := range keys {
 		if !b.settled[key] {
-			left = append(left, Left{key, b.trouble[key]})
+			left = append(left, Left{key, b.trouble[key].why})
 		}
 	}
 	slices.SortFunc(left, func(a, b Left) int { return cmp.Compare(a.Key.String(), b.Key.String()) })

@@ -2,8 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/manifest"
@@ -35,5 +38,39 @@ func TestWaitGone(t *testing.T) {
 		}
 		gone("b")
 		<-done
+	})
+}
+
+// What cannot be removed is given up, and said, but not before its grace period is over, nor while others go.
+func TestAwaitRemoval(t *testing.T) {
+	t.Parallel()
+	files := status.NewFiles(layout.Dirs{Run: t.TempDir()})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard(files, manifest.Desired{}, nil)
+		stuck, slow := pod.Key{Namespace: "default", Name: "stuck"}, pod.Key{Namespace: "default", Name: "slow"}
+		both := map[pod.Key]bool{stuck: true, slow: true}
+		ended := make(chan []Left, 1)
+		begun := time.Now()
+		go func() { ended <- b.awaitRemoval(t.Context(), both, nil, slog.New(slog.DiscardHandler)) }()
+		go func() {
+			for time.Since(begun) < 6*time.Minute {
+				b.troubled(stuck, errors.New("is mounted"))
+				time.Sleep(20 * time.Second)
+			}
+		}()
+		time.Sleep(5 * time.Minute) // the slow one does not fail
+		if err := b.Gone(slow); err != nil {
+			t.Error(err)
+		}
+		left := <-ended
+		took := time.Since(begun)
+		time.Sleep(2 * time.Minute) // until nothing fails any more
+		if took < 5*time.Minute+removalPatience || took > 6*time.Minute {
+			t.Errorf("given up after %v", took)
+		}
+		gone, err := removed(both, left)
+		if len(gone) != 1 || gone[0] != slow || err == nil || err.Error() != "pod default/stuck is not removed: is mounted" {
+			t.Errorf("%v, %v", gone, err)
+		}
 	})
 }

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -40,16 +42,64 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	h.loop.Takes = func(seen pod.Observed) bool { return chosen[seen.Key] }
 	work, stop := context.WithCancel(ctx)
 	defer stop()
+	var left []Left
 	h.run(work, func(ctx context.Context, out chan<- manifest.Desired) {
 		defer stop()
 		send(ctx, out, manifest.Desired{Complete: true, Grace: grace})
-		board.waitGone(ctx, chosen)
+		left = board.awaitRemoval(ctx, chosen, grace, o.Log)
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("stopping pods: %w", err)
 	}
 	h.sweep(ctx)
-	return slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare), nil
+	return removed(chosen, left)
+}
+
+// removalPatience is how long down goes on while nothing but failures is heard of.
+const removalPatience = 30 * time.Second
+
+// awaitRemoval returns when these pods have been removed or ctx ends, or else those that are left when no pod has gone
+// for removalPatience beyond the grace periods and all that is tried fails. It logs what it waits for.
+func (b *board) awaitRemoval(ctx context.Context, keys map[pod.Key]bool, most *time.Duration, log *slog.Logger) []Left {
+	since, logged, count := time.Now(), time.Now(), len(keys)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		left := b.left(keys)
+		if len(left) < count {
+			since, logged, count = time.Now(), time.Now(), len(left)
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		failing, grace := b.failing(left, removalPatience)
+		if most != nil {
+			grace = min(grace, *most)
+		}
+		if time.Since(since) > grace+removalPatience && failing {
+			return left
+		}
+		if time.Since(logged) > grace+removalPatience {
+			logged = time.Now()
+			log.Warn("pods are still being removed", "pods", len(left), "first", left[0].Key, "why", left[0].Why)
+		}
+		select {
+		case <-b.change:
+		case <-tick.C:
+		case <-ctx.Done():
+			return left
+		}
+	}
+}
+
+// removed are those of the chosen pods that are not left; for those that are the error says why.
+func removed(chosen map[pod.Key]bool, left []Left) ([]pod.Key, error) {
+	var errs []error
+	for _, l := range left {
+		delete(chosen, l.Key)
+		errs = append(errs, fmt.Errorf("pod %s is not removed: %w", l.Key, l.Why))
+	}
+	return slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare), errors.Join(errs...)
 }
 
 // choose lets pick choose among the pods that are there.
