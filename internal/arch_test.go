@@ -95,10 +95,13 @@ var rooms = map[string]room{
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
 var only = map[string]string{
-	"github.com/containerd/containerd/v2/client":       "internal/runtime/containerd internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest bench",
-	"github.com/containerd/containerd/v2/cmd/":         "internal/embedded",
-	"github.com/containerd/containerd/v2/plugins/":     "internal/embedded",
-	"github.com/containerd/containerd/api/":            "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
+	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest bench",
+	"github.com/containerd/containerd/v2/cmd/":     "internal/embedded",
+	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
+	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
+	// host.Program runs what is not podrun's own; the others run this program, or look for runc.
+	"os/exec": "internal/host internal/embedded internal/withheld internal/testlogind internal/testimage internal/testcontainerd bench",
+
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",
 	"github.com/prometheus/procfs":                     "internal/host",

@@ -65,6 +65,8 @@ var meant = []meaning{
 		"Kubernetes leaves them to its network, which takes no notice of what it cannot read or do."),
 	on(ofPodrun, `metadata\.annotations\[k8s\.v1\.cni\.cncf\.io/networks\]`, ``, "podrun judges which networks a pod wants",
 		"Kubernetes leaves it to a plugin; a pod without a network that it asks for would run all the same."),
+	on(ofPodrun, `spec\.volumes[]\.nfs\.server`, `must be a host name`, "podrun refuses an `nfs.server` that is no host name or address",
+		"The machine's mount command gets it, as the kubelet's does. It must not be taken for anything else there."),
 	on(ofPodrun, `spec\.nodeName`, `this node is`, "podrun refuses another node's `spec.nodeName`",
 		"The kubelet overwrites it. A manifest that says that it is for another machine was probably copied to the wrong one."),
 	on(ofPodrun, `spec\.(?:initC|c)ontainers[]\.env[]\.(name|value)`, `NUL`, "podrun refuses a NUL in a variable",

@@ -7,26 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
 )
 
 const (
 	// addLimit bounds one sandbox's ADD; the kubelet gives the runtime as much. delLimit bounds its DEL.
 	addLimit = 2 * time.Minute
 	delLimit = time.Minute
-	// outputDelay is how long the output of a plugin that has ended is waited for: a process that it left behind may
-	// have it open for ever.
-	outputDelay = time.Second
 	// A plugin that is just being installed is tried again.
 	busyTries = 5
 	busyDelay = time.Second
@@ -61,35 +55,17 @@ func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 }
 
 func (e *pluginExec) execute(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
-	var stdout, stderr bytes.Buffer
-	c := exec.CommandContext(ctx, path)
-	c.Env, c.Stdin, c.Stdout, c.Stderr = env, bytes.NewReader(stdin), &stdout, &stderr
-	// It also ends with podrun, so that the next one does not call it for the same ID beside it. The signal comes with
-	// the end of the thread that started it.
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c.Cancel = func() error {
-		err := unix.Kill(-c.Process.Pid, unix.SIGKILL)
-		if errors.Is(err, unix.ESRCH) {
-			return os.ErrProcessDone
-		}
-		return err
-	}
-	c.WaitDelay = outputDelay
-	err := c.Run()
-	if stderr.Len() > 0 {
-		e.log.Debug("CNI plugin wrote to its standard error", "plugin", path, "text", stderr.String())
+	out, err := host.Program{Name: path, Env: env, Stdin: stdin}.Run(ctx, addLimit)
+	if len(out.Stderr) > 0 {
+		e.log.Debug("CNI plugin wrote to its standard error", "plugin", path, "text", string(out.Stderr))
 	}
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		return stdout.Bytes(), nil
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("plugin %s is killed: %w", filepath.Base(path), context.Cause(ctx))
-	case c.ProcessState == nil: // it was not started
-		return nil, err
+	case err == nil:
+		return out.Stdout, nil
+	case ctx.Err() != nil, !out.Started:
+		return nil, fmt.Errorf("plugin %w", err)
 	}
-	return nil, pluginError(err, stdout.Bytes(), stderr.Bytes())
+	return nil, pluginError(err, out.Stdout, out.Stderr)
 }
 
 // pluginError is what a plugin that failed says about it, on its standard output as CNI's specification has it.

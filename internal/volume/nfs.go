@@ -4,57 +4,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"strings"
+	"slices"
 	"syscall"
 
-	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
 )
 
 func isNotEmpty(err error) bool {
 	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
 }
 
+// kindsOfNFS are what the table of mounts calls it.
+func kindsOfNFS() []string { return []string{"nfs", "nfs4"} }
+
 // readyNFS mounts the export with the machine's own mount command, which knows how to reach it, unless it
 // is mounted already. One that is mounted is not touched: its server may be out of reach, and whoever looks
 // at it then waits for ever.
 func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NFSVolumeSource) (string, error) {
 	dir := v.dirs.Volume(p.UID, layout.KindNFS, name)
-	mounted, err := isListed(dir)
-	if err != nil || mounted {
+	switch kind, err := v.kindOn(dir); {
+	case err != nil || slices.Contains(kindsOfNFS(), kind):
 		return dir, err
+	case kind != "":
+		return "", fmt.Errorf("nfs: on %s is a file system of the type %q", dir, kind)
 	}
-	if dir, err = v.makeDir(p.UID, layout.KindNFS, name); err != nil {
+	dir, err := v.makeDir(p.UID, layout.KindNFS, name)
+	if err != nil {
 		return "", err
 	}
-	server := n.Server
-	if strings.Contains(server, ":") && !strings.HasPrefix(server, "[") {
-		server = "[" + server + "]" // an IPv6 address
+	mount, err := exportMount(n, dir)
+	if err == nil {
+		err = v.mountBy(ctx, p.UID, dir, mount, kindsOfNFS())
 	}
-	args := []string{"-t", "nfs"}
-	if n.ReadOnly {
-		args = append(args, "-o", "ro")
-	}
-	args = append(args, server+":"+n.Path, dir)
-	if err := v.mountBy(ctx, p.UID, dir, args); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("nfs: %w", err)
 	}
 	return dir, nil
 }
 
-// isListed reports that the table of mounts has one on the directory.
-func isListed(dir string) (bool, error) {
-	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// exportMount is the command that mounts the export on dir.
+func exportMount(n *v1.NFSVolumeSource, dir string) (host.Program, error) {
+	mount := host.Program{Name: "mount", Options: []string{"-t", "nfs"}}
+	if n.ReadOnly {
+		mount.Options = append(mount.Options, "-o", "ro")
 	}
+	server, err := pod.ServerName(n.Server)
 	if err != nil {
-		return false, err
+		return mount, fmt.Errorf("server %q: %w", n.Server, err)
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Join(parent, filepath.Base(dir))))
-	return len(mounts) > 0, err
+	export, err := host.ExportOperand(server, n.Path)
+	if err != nil {
+		return mount, err
+	}
+	at, err := host.PathOperand(dir)
+	mount.Operands = []host.Operand{export, at}
+	return mount, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,6 +31,18 @@ func mountCommand(t *testing.T, script string) string {
 	return asked
 }
 
+// newNFSFixture is one where the type of what is mounted is kind once a mount command was asked.
+func newNFSFixture(t *testing.T, asked, kind string) fixture {
+	f := newFixture(t)
+	f.kindOn = func(string) (string, error) {
+		if _, err := os.Stat(asked); err != nil {
+			return "", nil
+		}
+		return kind, nil
+	}
+	return f
+}
+
 func exported(server string, readOnly bool) *v1.Pod {
 	return podWith(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: server, Path: "/srv", ReadOnly: readOnly}}})
 }
@@ -40,13 +53,13 @@ func TestNFS(t *testing.T) {
 		readOnly bool
 		want     string
 	}{
-		{"files.example", false, "-t nfs files.example:/srv DIR"},
-		{"192.0.2.1", true, "-t nfs -o ro 192.0.2.1:/srv DIR"},
-		{"2001:db8::1", false, "-t nfs [2001:db8::1]:/srv DIR"},
-		{"[2001:db8::1]", false, "-t nfs [2001:db8::1]:/srv DIR"},
+		{"files.example", false, "-t nfs -- files.example:/srv DIR"},
+		{"192.0.2.1", true, "-t nfs -o ro -- 192.0.2.1:/srv DIR"},
+		{"2001:db8::1", false, "-t nfs -- [2001:db8::1]:/srv DIR"},
+		{"[2001:db8::1]", false, "-t nfs -- [2001:db8::1]:/srv DIR"},
 	} {
 		asked := mountCommand(t, "")
-		f := newFixture(t)
+		f := newNFSFixture(t, asked, "nfs4")
 		mounts, err := f.Setup(t.Context(), exported(c.server, c.readOnly), mounting(mountV), pod.Sandbox{})
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +78,7 @@ func TestNFS(t *testing.T) {
 func TestNFSFails(t *testing.T) {
 	mountCommand(t, "echo no route to host >&2; exit 32")
 	_, err := newFixture(t).Setup(t.Context(), exported("files.example", false), mounting(mountV), pod.Sandbox{})
-	if err == nil || !strings.Contains(err.Error(), "mount -t nfs files.example:/srv") || !strings.HasSuffix(err.Error(), "exit status 32: no route to host") {
+	if err == nil || !strings.Contains(err.Error(), "mount -t nfs -- files.example:/srv") || !strings.HasSuffix(err.Error(), "exit status 32: no route to host") {
 		t.Error(err)
 	}
 	t.Setenv("PATH", t.TempDir())
@@ -75,7 +88,7 @@ func TestNFSFails(t *testing.T) {
 	}
 }
 
-// TestNFSThatIsMounted: it is not mounted again, nor is what somebody else mounted there unmounted.
+// TestNFSThatIsMounted: it is not mounted again, and what else somebody mounted there is neither used nor unmounted.
 func TestNFSThatIsMounted(t *testing.T) {
 	needRoot(t)
 	asked := mountCommand(t, "")
@@ -86,6 +99,10 @@ func TestNFSThatIsMounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err == nil || !strings.Contains(err.Error(), `the type "tmpfs"`) {
+		t.Errorf("used: %v", err)
+	}
+	f.kindOn = func(string) (string, error) { return "nfs", nil }
 	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
 		t.Error(err)
 	}
@@ -94,6 +111,58 @@ func TestNFSThatIsMounted(t *testing.T) {
 	}
 	if err := f.Teardown(t.Context(), p.UID); err != nil || len(f.left(t)) != 1 {
 		t.Errorf("%v, %v", err, f.left(t))
+	}
+}
+
+// TestNFSThatIsNone: a mount command that mounts something else, and all that is below it, is not believed.
+func TestNFSThatIsNone(t *testing.T) {
+	needRoot(t)
+	host := t.TempDir()
+	if err := errors.Join(os.Mkdir(host+"/below", 0o700), unix.Mount("tmpfs", host+"/below", "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(host+"/below", unix.MNT_DETACH) })
+	mountCommand(t, "for last; do :; done; exec "+machineMount(t)+" --rbind "+host+" \"$last\"")
+	f := newFixture(t)
+	p := exported("files.example", false)
+	_, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{})
+	if err == nil || !strings.Contains(err.Error(), "it mounted a file system of the type") {
+		t.Errorf("used: %v", err)
+	}
+	if left := f.left(t); len(left) > 0 {
+		t.Errorf("left mounted: %v", left)
+	}
+	if kind, err := kindOn(host + "/below"); err != nil || kind != "tmpfs" {
+		t.Errorf("what was below is %q, %v", kind, err)
+	}
+	mountCommand(t, "exit 0")
+	_, err = f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{})
+	if err == nil || !strings.Contains(err.Error(), "but there is no mount on") {
+		t.Errorf("used: %v", err)
+	}
+}
+
+// machineMount is the machine's own mount command.
+func machineMount(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("mount")
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+// TestNFSServerIsNoOption: what is no server's name reaches no mount command, validated or not.
+func TestNFSServerIsNoOption(t *testing.T) {
+	for _, server := range []string{"--fstab=/tmp/x", "-o", "LABEL=x", "a:/b,c", "", "a\nb"} {
+		asked := mountCommand(t, "")
+		f := newNFSFixture(t, asked, "nfs")
+		if _, err := f.Setup(t.Context(), exported(server, false), mounting(mountV), pod.Sandbox{}); err == nil || !strings.Contains(err.Error(), "must be a host name") {
+			t.Errorf("%q: %v", server, err)
+		}
+		if _, err := os.Stat(asked); err == nil {
+			t.Errorf("%q: mount was asked", server)
+		}
 	}
 }
 
@@ -147,8 +216,8 @@ func alive(pid int) bool {
 // TestNFSServerAnswersLate: the pod starts when it does.
 func TestNFSServerAnswersLate(t *testing.T) {
 	dir := t.TempDir()
-	mountCommand(t, "while [ ! -e "+dir+"/up ]; do sleep 0.01; done")
-	f := newFixture(t)
+	mountCommand(t, "while [ ! -e "+dir+"/up ]; do sleep 0.01; done; touch "+dir+"/mounted")
+	f := newNFSFixture(t, dir+"/mounted", "nfs")
 	f.patience = time.Millisecond
 	p := exported("files.example", false)
 	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err == nil {

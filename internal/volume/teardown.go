@@ -50,6 +50,8 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 		switch {
 		case isPin(dir, m.Mountpoint):
 			err = unmountTree(m.Mountpoint)
+		case isOwnMount(dir, m) && slices.Contains(kindsOfNFS(), m.FSType):
+			err = v.unmountRemote(ctx, uid, m.Mountpoint)
 		case isOwnMount(dir, m):
 			err = unmount(m.Mountpoint)
 		}
@@ -111,7 +113,7 @@ func isOwnMount(podDir string, m *mountinfo.Info) bool {
 	}
 	switch parts[1] {
 	case layout.KindNFS:
-		return m.FSType == "nfs" || m.FSType == "nfs4"
+		return slices.Contains(kindsOfNFS(), m.FSType)
 	case layout.KindImage:
 		return false // the runtime's
 	}

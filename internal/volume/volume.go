@@ -49,6 +49,8 @@ type Volumes struct {
 	mu            sync.Mutex // held while a pod's own directory is written, and for:
 	owned         map[ownKey]bool
 	attempts      map[string]*attempt // to mount, by where
+	unmounts      map[string]*attempt // by where
+	kindOn        func(dir string) (string, error)
 }
 
 // New returns the volumes; it touches nothing yet.
@@ -61,7 +63,8 @@ func New(o Options) *Volumes {
 	}
 	return &Volumes{
 		dirs: o.Dirs, host: o.HostRoot, clusterDNS: o.ClusterDNS, clusterDomain: o.ClusterDomain, neighbours: o.Neighbours,
-		log: o.Log, owned: map[ownKey]bool{}, attempts: map[string]*attempt{}, patience: mountPatience,
+		log: o.Log, owned: map[ownKey]bool{}, attempts: map[string]*attempt{}, unmounts: map[string]*attempt{}, kindOn: kindOn,
+		patience: mountPatience,
 	}
 }
 

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"podrun.io/podrun/internal/pod"
 )
 
 // validateVolumes returns the names that mounts may use.
@@ -51,13 +54,7 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 		return slices.Concat(named(s.Secret.SecretName, at.Child("secretName")), validateMode(s.Secret.DefaultMode, at.Child("defaultMode")),
 			validateItems(s.Secret.Items, at.Child("items")))
 	})
-	judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList {
-		errs := slices.Concat(named(s.NFS.Server, at.Child("server")), named(s.NFS.Path, at.Child("path")))
-		if s.NFS.Path != "" && !strings.HasPrefix(s.NFS.Path, "/") {
-			errs = append(errs, field.Invalid(at.Child("path"), s.NFS.Path, "must be an absolute path"))
-		}
-		return errs
-	})
+	judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(s.NFS, at) })
 	judge("persistentVolumeClaim", s.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
 		return validateClaim(s.PersistentVolumeClaim, at)
 	})
@@ -86,6 +83,24 @@ func named(name string, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(path, "")}
 	}
 	return nil
+}
+
+// validateNFS judges the server as a name too: the machine's mount command gets it.
+func validateNFS(n *v1.NFSVolumeSource, path *field.Path) field.ErrorList {
+	errs := slices.Concat(named(n.Server, path.Child("server")), named(n.Path, path.Child("path")))
+	if n.Server != "" {
+		if _, err := pod.ServerName(n.Server); err != nil {
+			errs = append(errs, field.Invalid(path.Child("server"), n.Server, err.Error()))
+		}
+	}
+	switch {
+	case n.Path == "":
+	case !strings.HasPrefix(n.Path, "/"):
+		errs = append(errs, field.Invalid(path.Child("path"), n.Path, "must be an absolute path"))
+	case strings.ContainsFunc(n.Path, unicode.IsControl):
+		errs = append(errs, field.Invalid(path.Child("path"), n.Path, "must not contain control characters"))
+	}
+	return errs
 }
 
 func validateEmptyDir(e *v1.EmptyDirVolumeSource, path *field.Path) field.ErrorList {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	shims "podrun.io/podrun/internal/shim"
 )
@@ -257,7 +257,12 @@ func (r *Runtime) layGhost(ctx context.Context, id string) {
 	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {
 		return
 	}
-	if out, err := exec.CommandContext(ctx, "runc", "--root", root, "delete", "--force", id).CombinedOutput(); err != nil {
-		r.Log.Debug("what an interrupted start left in runc stays", "container", id, "why", err, "output", string(out))
+	container, err := host.WordOperand(id)
+	if err != nil {
+		return
+	}
+	runc := host.Program{Name: "runc", Options: []string{"--root", root, "delete", "--force"}, Operands: []host.Operand{container}}
+	if out, err := runc.Run(ctx, runtime.Timeout); err != nil {
+		r.Log.Debug("what an interrupted start left in runc stays", "container", id, "why", err, "output", out.Text())
 	}
 }

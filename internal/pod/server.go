@@ -1,0 +1,45 @@
+package pod
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// ServerName checks the name or address of a server that a manifest names, and returns it as programs of the machine's
+// take it before a colon and a path: an IPv6 address in brackets. Nothing else is returned, an option least of all.
+func ServerName(text string) (string, error) {
+	inner, bracketed := strings.CutPrefix(text, "[")
+	if bracketed {
+		var closed bool
+		if inner, closed = strings.CutSuffix(inner, "]"); !closed {
+			return "", errServerName
+		}
+	}
+	addr, err := netip.ParseAddr(inner)
+	switch {
+	case err == nil && addr.Is4() && !bracketed:
+		return addr.String(), nil
+	case err == nil && addr.Is6() && isZone(addr.Zone()):
+		return "[" + addr.String() + "]", nil
+	case bracketed || err == nil:
+		return "", errServerName
+	}
+	// Names of one's own network may have underscores.
+	name := strings.ReplaceAll(strings.TrimSuffix(strings.ToLower(text), "."), "_", "-")
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", errServerName
+	}
+	return text, nil
+}
+
+var errServerName = errors.New("must be a host name, as nfs.example.com, an IPv4 or an IPv6 address")
+
+// isZone reports that a zone of an IPv6 address, if there is any, can be the name of a network interface.
+func isZone(zone string) bool {
+	return len(zone) < 16 && strings.IndexFunc(zone, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
+	}) < 0
+}
