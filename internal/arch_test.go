@@ -242,6 +242,32 @@ func TestPureFilesAndEntryPoints(t *testing.T) {
 	}
 }
 
+// TestModesOfDirectories: whose mode is not root's alone is in layout's table, or here.
+func TestModesOfDirectories(t *testing.T) {
+	elsewhere := map[string]string{"internal/cgroup": "process.go", "internal/volume": "hostpath.go"} // not podrun's own
+	for _, s := range sources(t) {
+		if s.test || elsewhere[s.dir] == s.name || !strings.HasPrefix(s.dir, "internal/") || strings.HasSuffix(s.dir, "test") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			callee, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains([]string{"Mkdir", "MkdirAll", "Mkdirat", "LockDir", "TryLockDir"}, callee.Sel.Name) {
+				return true
+			}
+			for _, arg := range call.Args {
+				if mode, ok := arg.(*ast.BasicLit); ok && mode.Kind == token.INT && mode.Value != "0o700" {
+					s.errorf(t, mode.Pos(), "a directory's mode %s: use layout's table", mode.Value)
+				}
+			}
+			return true
+		})
+	}
+}
+
 func TestLengths(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test {

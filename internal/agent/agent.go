@@ -162,10 +162,8 @@ func (h *house) neighbours(p *v1.Pod) []pod.HostEntry {
 
 // open connects to the runtime and puts the rooms together.
 func open(ctx context.Context, o Options, owner string, publisher reconcile.Publisher) (*house, error) {
-	for dir, mode := range map[string]os.FileMode{o.Dirs.Root: 0o755, o.Dirs.Run: 0o755, o.Dirs.Log: 0o755, o.Dirs.Pods(): 0o711} {
-		if err := os.MkdirAll(dir, mode); err != nil {
-			return nil, fmt.Errorf("making podrun's directories: %w", err)
-		}
+	if err := makeDirs(o.Dirs.Modes()); err != nil {
+		return nil, fmt.Errorf("making podrun's directories: %w", err)
 	}
 	m, err := o.readMachine()
 	if err != nil {

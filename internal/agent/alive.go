@@ -21,7 +21,7 @@ const heartbeat = 10 * time.Second
 type sighting struct{ file *os.File }
 
 func beginSighting(dirs layout.Dirs) (*sighting, error) {
-	if err := os.MkdirAll(dirs.Run, 0o755); err != nil {
+	if err := os.MkdirAll(dirs.Run, layout.ModePassable); err != nil {
 		return nil, fmt.Errorf("making the run directory: %w", err)
 	}
 	f, err := os.OpenFile(dirs.Seen(), os.O_CREATE|os.O_RDWR, 0o600)

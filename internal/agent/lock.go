@@ -32,7 +32,7 @@ func serveLock(dirs layout.Dirs) string { return filepath.Join(dirs.Run, "serve.
 // the lock of a process that was killed.
 func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
 	path := serveLock(dirs)
-	if err := os.MkdirAll(dirs.Run, 0o755); err != nil {
+	if err := os.MkdirAll(dirs.Run, layout.ModePassable); err != nil {
 		return nil, fmt.Errorf("making the run directory: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -151,14 +151,14 @@ func (d osDisk) Create(uid pod.UID, data []byte) (Stamp, error) {
 
 // create makes a revision's directory, with its checkpoint in it from the first.
 func (d osDisk) create(uid pod.UID, data []byte) error {
-	if err := os.MkdirAll(d.dirs.Pods(), 0o711); err != nil {
+	if err := os.MkdirAll(d.dirs.Pods(), layout.ModePrivate); err != nil {
 		return err
 	}
 	fresh := d.beside(coming, uid)
 	if err := os.RemoveAll(fresh); err != nil { // what was cut off
 		return err
 	}
-	if err := os.Mkdir(fresh, 0o750); err != nil {
+	if err := os.Mkdir(fresh, layout.ModePrivate); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(fresh, filepath.Base(d.dirs.Checkpoint(uid))), data, 0o600); err != nil {

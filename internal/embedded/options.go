@@ -72,7 +72,7 @@ func (o Options) checked() (Options, error) {
 	}
 	// Others may pass through the state directory: user-namespaced containers have their root file
 	// systems below it. What is in it has its own permissions.
-	if err := os.MkdirAll(o.Dirs.ContainerdState(), 0o711); err != nil {
+	if err := os.MkdirAll(o.Dirs.ContainerdState(), layout.ModePassable); err != nil {
 		return o, err
 	}
 	return o, os.MkdirAll(o.Dirs.Containerd(), 0o700)

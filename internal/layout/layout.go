@@ -107,8 +107,11 @@ func (d Dirs) Claims() string { return filepath.Join(d.Root, "claims") }
 // Claim is the directory of the volume that a PersistentVolumeClaim of that name stands for.
 func (d Dirs) Claim(namespace, name string) string { return filepath.Join(d.Claims(), namespace, name) }
 
+// Etcs is the directory of those of all pods.
+func (d Dirs) Etcs() string { return filepath.Join(d.Run, "etc") }
+
 // Etc is the directory of the files that podrun provides in a pod's containers, such as hosts.
-func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Run, "etc", string(uid)) }
+func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Etcs(), string(uid)) }
 
 // RawLog is the directory that holds what one instance wrote: stdout.raw, stderr.raw and how far both
 // have been turned into CRI format.

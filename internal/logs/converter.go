@@ -244,7 +244,7 @@ func (c *converter) openLog() error {
 	if c.log != nil {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(c.logPath), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(c.logPath), layout.ModeLogs); err != nil {
 		return fmt.Errorf("making log directory: %w", err)
 	}
 	claim(filepath.Dir(filepath.Dir(c.logPath)), c.root)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
 )
 
 const (
@@ -84,7 +85,7 @@ func (b *Bridge) save(rec record) error {
 // rests as long as possible. The caller holds the lock.
 func (b *Bridge) allocate(rec record, id string) (netip.Addr, error) {
 	dir := filepath.Join(b.dir, addressDir)
-	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return netip.Addr{}, err
 	}
 	held, err := b.addresses()

@@ -147,10 +147,10 @@ func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
 		return err
 	}
-	if err := os.MkdirAll(b.dir, 0o711); err != nil {
+	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
 		return err
 	}
-	lock, err := lockDir(ctx, b.dir, 0o711, (*host.Lock).Unlock)
+	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*host.Lock).Unlock)
 	if err != nil {
 		return err
 	}
@@ -184,10 +184,10 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 // take reserves an address and c's ports for id and sees to the bridge. Once an address is taken the bridge stays, so
 // the rest needs no lock.
 func (b *Bridge) take(ctx context.Context, outside *netlink.Handle, id string, c claim) (port, error) {
-	if err := os.MkdirAll(b.dir, 0o711); err != nil {
+	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
 		return port{}, err
 	}
-	lock, err := lockDir(ctx, b.dir, 0o711, (*host.Lock).Unlock)
+	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*host.Lock).Unlock)
 	if err != nil {
 		return port{}, err
 	}

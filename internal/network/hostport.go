@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -100,7 +101,7 @@ func (b *Bridge) hold(id string, c claim) error {
 		return err
 	}
 	dir := filepath.Join(b.dir, portDir)
-	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	held[id] = c

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
 )
 
 // lockInterval is how often a sandbox's lock is tried that another Create or Remove has.
@@ -48,10 +49,10 @@ func (s *Store) tryReserve(id string) (*host.Lock, error) {
 }
 
 func (s *Store) makeDir(id string) error {
-	if err := os.MkdirAll(s.dir, 0o711); err != nil {
+	if err := os.MkdirAll(s.dir, layout.ModePrivate); err != nil {
 		return err
 	}
-	all, err := host.LockDir(s.dir, 0o711)
+	all, err := host.LockDir(s.dir, layout.ModePrivate)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (s *Store) makeDir(id string) error {
 		return err
 	}
 	s.step("directory mount")
-	if err := os.Mkdir(s.path(id), 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(s.path(id), layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	s.step("directory")

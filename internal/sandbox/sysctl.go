@@ -97,7 +97,7 @@ func sharesMemory(p *v1.Pod) bool {
 
 // mountShm makes the pod's shared memory, of the pod's first user, as large as Kubernetes' runtimes make it.
 func mountShm(path string, owner uint32) error {
-	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	options := fmt.Sprintf("mode=1777,size=65536k,uid=%d,gid=%d", owner, owner)

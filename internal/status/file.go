@@ -83,7 +83,7 @@ func (f *Files) write(p *v1.Pod) error {
 	if bytes.Equal(f.last[key], data) {
 		return nil
 	}
-	if err := os.MkdirAll(f.dirs.Statuses(), 0o755); err != nil {
+	if err := os.MkdirAll(f.dirs.Statuses(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	if err := host.WriteFile(f.dirs.Status(key), data, 0o600); err != nil {
@@ -118,7 +118,7 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, holder string) error {
 	if bytes.Equal(f.others[key], data) {
 		return nil
 	}
-	if err := os.MkdirAll(f.dirs.Statuses(), 0o755); err != nil {
+	if err := os.MkdirAll(f.dirs.Statuses(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	if err := host.WriteFile(f.dirs.NotOwned(key), data, 0o600); err != nil {

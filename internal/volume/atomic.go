@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
 )
 
 // A filled volume looks as the kubelet's do, because programs know that and watch it: the files are in a
@@ -119,10 +121,10 @@ func writeFiles(root *os.Root, dir string, files payload, group *int64) error {
 
 // makeFor makes a directory that the group, if there is one, may read; what comes into it is the group's.
 func makeFor(root *os.Root, dir string, group *int64) error {
-	if err := root.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := root.Mkdir(dir, layout.ModeContent); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	mode := fs.FileMode(0o755)
+	mode := layout.ModeContent
 	if group != nil {
 		mode |= fs.ModeSetgid
 		if err := root.Lchown(dir, -1, int(*group)); err != nil {

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -44,7 +45,7 @@ func (v *Volumes) readyClaim(p *v1.Pod, claim string) (string, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err := os.MkdirAll(v.dirs.Claims(), 0o711); err != nil {
+	if err := os.MkdirAll(v.dirs.Claims(), layout.ModePrivate); err != nil {
 		return "", err
 	}
 	root, err := os.OpenRoot(v.dirs.Claims())

@@ -194,14 +194,14 @@ func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
 // makeShared makes a directory that every user may write to. It gets its name last, so that one with
 // that name has its mode, and whatever mode its users gave it later stays.
 func makeShared(root *os.Root, dir string) error {
-	if err := root.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	if err := root.MkdirAll(filepath.Dir(dir), layout.ModePrivate); err != nil {
 		return err
 	}
 	fresh := filepath.Join(filepath.Dir(dir), ".new")
 	if err := root.Mkdir(fresh, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := root.Chmod(fresh, 0o777); err != nil { // apart, because the umask takes bits of Mkdir's away
+	if err := root.Chmod(fresh, layout.ModeVolume); err != nil { // apart, because the umask takes bits of Mkdir's away
 		return err
 	}
 	return root.Rename(fresh, dir)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -54,7 +55,7 @@ func (v *Volumes) openEtc(uid pod.UID) (*os.Root, error) {
 		return nil, fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
 	}
 	dir := v.dirs.Etc(uid)
-	if err := os.MkdirAll(dir, 0o711); err != nil {
+	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
 		return nil, err
 	}
 	return os.OpenRoot(dir)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -69,13 +70,13 @@ func descriptor(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(
 
 // pinPlace makes what a directory or a file is bound to.
 func pinPlace(root *os.Root, within string, dir bool) (*os.File, error) {
-	if err := root.MkdirAll(filepath.Dir(within), 0o750); err != nil {
+	if err := root.MkdirAll(filepath.Dir(within), layout.ModePrivate); err != nil {
 		return nil, err
 	}
 	if !dir {
 		return root.OpenFile(within, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o640)
 	}
-	if err := root.Mkdir(within, 0o750); err != nil {
+	if err := root.Mkdir(within, layout.ModePrivate); err != nil {
 		return nil, err
 	}
 	return root.Open(within)

@@ -207,11 +207,11 @@ func (v *Volumes) openPod(uid pod.UID) (*os.Root, error) {
 	if !isComponent(string(uid)) {
 		return nil, fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
 	}
-	if err := os.MkdirAll(v.dirs.Pods(), 0o755); err != nil {
+	if err := os.MkdirAll(v.dirs.Pods(), layout.ModePrivate); err != nil {
 		return nil, err
 	}
 	dir := v.dirs.Pod(uid)
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {

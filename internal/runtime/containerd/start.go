@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -212,7 +213,7 @@ func (r *Runtime) hostname(p *v1.Pod) (string, error) {
 // makeLogs makes the files that the shim will append to.
 func (r *Runtime) makeLogs(i pod.Instance) error {
 	dir := r.Dirs.RawLog(i.UID, i.Container, i.Attempt)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
 		return fmt.Errorf("making the log directory: %w", err)
 	}
 	for _, name := range []string{stdoutFile, stderrFile} {

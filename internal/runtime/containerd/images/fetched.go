@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
@@ -56,7 +57,7 @@ func (s *Store) fetch(ctx context.Context, name string) (context.Context, *fetch
 
 func (s *Store) lockFetching(id string) (*host.Lock, error) {
 	// A load may be the first that podrun does here: what is above is made as serve makes it.
-	if err := errors.Join(os.MkdirAll(filepath.Dir(s.o.Dirs.Fetching()), 0o755), os.MkdirAll(s.o.Dirs.Fetching(), 0o700)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(s.o.Dirs.Fetching()), layout.ModePassable), os.MkdirAll(s.o.Dirs.Fetching(), 0o700)); err != nil {
 		return nil, err
 	}
 	return host.TryLockDir(filepath.Join(s.o.Dirs.Fetching(), id), 0o700)

@@ -52,7 +52,7 @@ func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume strin
 		return "", err
 	}
 	// First the directory: from it Hide tells that there may be a view.
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
 		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
 	store := s.client.Snapshots()

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"podrun.io/podrun/internal/layout"
+)
+
+// makeDirs makes podrun's directories and gives those that are there their modes, which a former version, a umask or
+// somebody else may have made others.
+func makeDirs(modes []layout.Mode) error {
+	for _, m := range modes {
+		err := makeDir(m)
+		if err == nil && m.Entries {
+			err = repairEntries(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func makeDir(m layout.Mode) error {
+	_, err := os.Stat(m.Path)
+	switch {
+	case err == nil && m.Shared, m.Lazy && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case m.Lazy:
+		return repair(m.Path, m.Mode)
+	}
+	if err := os.MkdirAll(m.Path, m.Mode); err != nil {
+		return err
+	}
+	// The umask may have taken bits away.
+	return repair(m.Path, m.Mode)
+}
+
+// repairEntries gives the directories in m's their mode. Links are not followed, and what vanishes needs none.
+func repairEntries(m layout.Mode) error {
+	entries, err := os.ReadDir(m.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if err := repair(filepath.Join(m.Path, e.Name()), m.Mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func repair(dir string, mode fs.FileMode) error {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) == mode {
+		return err
+	}
+	return os.Chmod(dir, mode)
+}
