@@ -178,6 +178,9 @@ func (d Dirs) UsedImages() string { return filepath.Join(d.Root, "used-images.js
 // Fetching is the directory of the locks of pulls that are under way.
 func (d Dirs) Fetching() string { return filepath.Join(d.Run, "fetching") }
 
+// ImageViews is the directory in which images' files are shown for a moment, to podrun only.
+func (d Dirs) ImageViews() string { return filepath.Join(d.Run, "image-views") }
+
 // CNI is the directory of what CNI's plugins were asked for; it outlives a reboot, as their records do.
 func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
 

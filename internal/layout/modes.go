@@ -40,6 +40,7 @@ func (d Dirs) Modes() []Mode {
 		{Path: d.Sandboxes(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Etcs(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Network(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: d.ImageViews(), Mode: ModePrivate, Lazy: true},
 		{Path: d.Statuses(), Mode: ModePrivate, Lazy: true},
 		{Path: d.Log, Mode: ModeLogs, Shared: true},
 	}

@@ -158,7 +158,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 // Sweep implements runtime.Driver.
 func (r *Runtime) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
 	// First what may keep a shim from answering.
-	return errors.Join(r.pipes.Adopt(), r.Sandboxes.Sweep(ctx, known), r.sweepShims(ctx), r.sweepShimHomes(known))
+	return errors.Join(r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.sweepShims(ctx), r.sweepShimHomes(known))
 }
 
 // Close ends the connection. Containers run on.

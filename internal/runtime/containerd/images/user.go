@@ -11,7 +11,6 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
@@ -120,7 +119,7 @@ func (s *Store) lookUpUser(ctx context.Context, known *Image, name string) (user
 	if name == "" {
 		name = "0"
 	}
-	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
+	err = s.withFiles(mounts, func(root string) error {
 		spec := &specs.Spec{Root: &specs.Root{Path: root}, Process: &specs.Process{}, Linux: &specs.Linux{}}
 		opts := []oci.SpecOpts{oci.WithUser(name), oci.WithAdditionalGIDs(strings.Split(name, ":")[0])}
 		if err := oci.ApplyOpts(ctx, nil, &containers.Container{}, spec, opts...); err != nil {

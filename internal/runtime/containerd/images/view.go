@@ -1,0 +1,105 @@
+package images
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+)
+
+// viewName is what files are shown at, in a directory that is locked meanwhile.
+const viewName = "files"
+
+// withFiles shows the files of a snapshot to f: read-only, in a directory of root's alone, and so that no program in
+// there runs and no device is one. What a podrun that was killed has left is removed by the next.
+func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error {
+	if err := s.SweepViews(); err != nil {
+		s.o.Log.Warn("files of images stay mounted", "why", err)
+	}
+	dirs := s.o.Dirs
+	if err := errors.Join(os.MkdirAll(dirs.Run, layout.ModePassable), os.MkdirAll(dirs.ImageViews(), layout.ModePrivate)); err != nil {
+		return err
+	}
+	lock, err := host.LockDir(filepath.Join(dirs.ImageViews(), rand.Text()), layout.ModePrivate)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	root := filepath.Join(lock.Path(), viewName)
+	if err := os.Mkdir(root, layout.ModePrivate); err != nil {
+		return err
+	}
+	err = mount.All(harmless(mounts), root)
+	if err == nil {
+		err = f(root)
+	}
+	return errors.Join(err, removeView(lock.Path()))
+}
+
+// harmless are the mounts without anything that could have an effect on the machine.
+func harmless(mounts []mount.Mount) []mount.Mount {
+	out := slices.Clone(mount.RemoveIDMapOption(mount.RemoveVolatileOption(mounts)))
+	for i := range out {
+		options := slices.DeleteFunc(slices.Clone(out[i].Options), func(o string) bool {
+			return slices.Contains([]string{"rw", "ro", "suid", "dev", "exec"}, o) || strings.HasPrefix(o, "workdir=")
+		})
+		out[i].Options = append(options, "ro", "nosuid", "nodev", "noexec")
+	}
+	return out
+}
+
+// SweepViews removes the views of podruns that were killed, and no others.
+func (s *Store) SweepViews() error {
+	entries, err := os.ReadDir(s.o.Dirs.ImageViews())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		dir := filepath.Join(s.o.Dirs.ImageViews(), e.Name())
+		lock, err := host.TryLockExisting(dir)
+		if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = removeView(dir)
+			lock.Unlock()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// removeView unmounts what is in a directory of a view and removes it. Whoever removes it has it locked.
+func removeView(dir string) error {
+	root := filepath.Join(dir, viewName)
+	for {
+		err := unix.Unmount(root, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			break // no mount, or not any more
+		}
+		if err != nil {
+			return fmt.Errorf("unmounting %s: %w", root, err)
+		}
+	}
+	// Not with what is in them, whatever that is.
+	for _, path := range []string{root, dir} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

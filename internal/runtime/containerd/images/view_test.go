@@ -1,0 +1,155 @@
+package images
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+)
+
+// viewStore is one that has directories only, which other users of the machine may pass on the way to.
+func viewStore(t *testing.T) *Store {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	top, err := os.MkdirTemp("", "pv")
+	if err == nil {
+		err = os.Chmod(top, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if left := mountsIn(t, top); len(left) > 0 {
+			t.Errorf("left mounted: %v", left)
+			return
+		}
+		if err := os.RemoveAll(top); err != nil {
+			t.Error(err)
+		}
+	})
+	return New(nil, Options{Dirs: layout.Dirs{Root: top + "/root", Run: top + "/run"}, Log: slog.New(slog.DiscardHandler)})
+}
+
+func mountsIn(t *testing.T, dir string) []string {
+	t.Helper()
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range mounts {
+		out = append(out, m.Mountpoint)
+	}
+	return out
+}
+
+// imageFiles is a snapshot with what must have no effect: a program with root's rights and a device.
+func imageFiles(t *testing.T) []mount.Mount {
+	t.Helper()
+	dir := t.TempDir()
+	for at := dir; at != "/tmp" && at != "/"; at = filepath.Dir(at) {
+		_ = os.Chmod(at, 0o755)
+	}
+	err := errors.Join(os.WriteFile(dir+"/program", []byte("#!/bin/sh\n"), 0o755), os.Chmod(dir+"/program", 0o755|os.ModeSetuid),
+		unix.Mknod(dir+"/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []mount.Mount{{Type: "bind", Source: dir, Options: []string{"rbind", "rw"}}}
+}
+
+func TestViewHasNoEffect(t *testing.T) {
+	s := viewStore(t)
+	err := s.withFiles(imageFiles(t), func(root string) error {
+		var st unix.Statfs_t
+		if err := unix.Statfs(root, &st); err != nil {
+			return err
+		}
+		if want := int64(unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC); int64(st.Flags)&want != want {
+			t.Errorf("mounted with %#x, want %#x", st.Flags, want)
+		}
+		if err := os.WriteFile(root+"/new", nil, 0o600); !errors.Is(err, unix.EROFS) {
+			t.Errorf("writing: %v", err)
+		}
+		if err := exec.Command(root + "/program").Run(); !errors.Is(err, unix.EACCES) {
+			t.Errorf("running: %v", err)
+		}
+		if _, err := os.Open(root + "/null"); !errors.Is(err, unix.EACCES) {
+			t.Errorf("opening a device: %v", err)
+		}
+		other := exec.Command("stat", root+"/program")
+		other.Dir, other.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := other.CombinedOutput(); err == nil || !strings.Contains(string(out), "Permission denied") {
+			t.Errorf("another user: %s, %v", out, err)
+		}
+		return s.SweepViews() // it is in use
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(s.o.Dirs.ImageViews()); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	failed := errors.New("failed")
+	if err := s.withFiles(imageFiles(t), func(string) error { return failed }); !errors.Is(err, failed) {
+		t.Error(err)
+	}
+	if err := s.withFiles([]mount.Mount{{Type: "no-such-type"}}, func(string) error { return nil }); err == nil {
+		t.Error("nothing was mounted")
+	}
+}
+
+// TestViewsOfTheKilled: what a podrun that was killed has left goes, whenever that was; what another uses stays.
+func TestViewsOfTheKilled(t *testing.T) {
+	s := viewStore(t)
+	for name, begun := range map[string]int{"locked": 0, "made": 1, "mounted": 2, "twice": 3} {
+		root := filepath.Join(s.o.Dirs.ImageViews(), name, viewName)
+		if err := os.MkdirAll(filepath.Dir(root), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if begun > 0 {
+			if err := os.Mkdir(root, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range begun - 1 {
+			if err := mount.All(imageFiles(t), root); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	used := filepath.Join(s.o.Dirs.ImageViews(), "used")
+	lock, err := host.TryLockDir(used, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(used+"/"+viewName, 0o700), mount.All(imageFiles(t), used+"/"+viewName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SweepViews(); err != nil {
+		t.Error(err)
+	}
+	if left := mountsIn(t, s.o.Dirs.Run); len(left) != 1 || filepath.Dir(left[0]) != used {
+		t.Errorf("mounted: %v", left)
+	}
+	lock.Unlock()
+	if err := s.withFiles(imageFiles(t), func(string) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(s.o.Dirs.ImageViews()); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
