@@ -43,7 +43,7 @@ var rooms = map[string]room{
 	"internal/memo":                 {},
 	"internal/cgroup":               {},
 	"internal/watch":                {},
-	"internal/manifest":             {pure: true, touches: "desired.go mux.go", imports: "pod manifest/document manifest/compat manifest/validate"},
+	"internal/manifest":             {pure: true, touches: "desired.go mux.go reader.go", imports: "pod manifest/document manifest/compat manifest/validate"},
 	"internal/manifest/validate":    {pure: true, imports: "pod env"},
 	"internal/manifest/filesource":  {imports: "pod watch manifest manifest/document manifest/validate"},
 	"internal/manifest/httpsource":  {imports: "manifest manifest/document manifest/validate", pureFiles: "judge.go mask.go"},
