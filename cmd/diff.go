@@ -81,7 +81,7 @@ func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(a.out, string(b))
+		fmt.Fprintln(forTerminal(a.out), string(b))
 	} else {
 		for _, row := range rows {
 			fmt.Fprintln(a.out, row)

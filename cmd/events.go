@@ -170,7 +170,7 @@ func (a *app) printEvents(f eventsFlags, all []v1.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.out.Write(b)
+	_, err = forTerminal(a.out).Write(b)
 	return err
 }
 

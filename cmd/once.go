@@ -276,7 +276,7 @@ func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
 		o.Tail = &tail
 	}
 	path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
-	if err := logs.Read(context.Background(), path, o, a.out, a.errOut); err != nil {
+	if err := logs.Read(context.Background(), path, o, forTerminal(a.out), forTerminal(a.errOut)); err != nil {
 		a.log.Debug("log not readable", "pod", p.Name, "container", s.Name, "why", err)
 	}
 }

@@ -2,29 +2,46 @@ package cmd
 
 import (
 	"bytes"
+	"io"
+	"os"
 	"strings"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"golang.org/x/sys/unix"
 )
 
-// What a pod says about itself does nothing to the terminal that it is shown on.
-func TestTerminalEscapes(t *testing.T) {
+func TestPlainWriter(t *testing.T) {
 	t.Parallel()
-	const evil = "a\x1b[2Jb\rc\u202ed\x9be\nf\tg\x00"
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", Annotations: map[string]string{"k": evil}}}
-	p.Spec.Containers = []v1.Container{{Name: "main", Image: "i", Args: []string{evil}}}
-	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Error", Message: evil}}
-	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: ended}}
-	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Reason: "x", Message: evil}}
-	var out bytes.Buffer
-	description{out: &out}.pod(p)
-	t2 := table{out: &out}
-	if err := t2.print([]string{evil, evil}); err != nil {
-		t.Fatal(err)
+	const text = "a\tb\n\x1b]0;title\a\rüber \u009b2J\xff\u202e€\n"
+	const want = "a\tb\n\\x1b]0;title\\x07\\x0düber \\x9b2J\ufffd\\u202e€\n"
+	for _, size := range []int{1, 2, 3, 100} {
+		var out bytes.Buffer
+		w := &plainWriter{out: &out}
+		for in := []byte(text); len(in) > 0; in = in[min(size, len(in)):] {
+			if n, err := w.Write(in[:min(size, len(in))]); err != nil || n != min(size, len(in)) {
+				t.Fatal(n, err)
+			}
+		}
+		if out.String() != want {
+			t.Errorf("by %d: %q", size, out.String())
+		}
 	}
-	if bad := strings.IndexAny(out.String(), "\x1b\r\u202e\x00"); bad >= 0 || strings.Contains(out.String(), "\x9b") {
-		t.Errorf("at %d of\n%q", bad, out.String())
+}
+
+// TestPlainForTerminals: only what a person sees is changed.
+func TestPlainForTerminals(t *testing.T) {
+	t.Parallel()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	for _, out := range []io.Writer{terminal, newProgress(terminal, nil)} {
+		if _, plain := forTerminal(out).(*plainWriter); !plain {
+			t.Errorf("%T gets all as it is", out)
+		}
+	}
+	if out := io.Writer(&strings.Builder{}); forTerminal(out) != out {
+		t.Error("a program does not get all as it is")
 	}
 }

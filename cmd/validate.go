@@ -167,7 +167,7 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(a.out, string(b)); err != nil {
+		if _, err := fmt.Fprintln(forTerminal(a.out), string(b)); err != nil {
 			return err
 		}
 	} else {

@@ -178,7 +178,7 @@ func (v *view) object(object any) error {
 	if err != nil {
 		return err
 	}
-	_, err = v.table.out.Write(b)
+	_, err = forTerminal(v.table.out).Write(b)
 	return err
 }
 

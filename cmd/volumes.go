@@ -89,7 +89,7 @@ func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 	}
 	text, err := in.marshal(map[string]any{"items": shown})
 	if err == nil {
-		_, err = a.out.Write(text)
+		_, err = forTerminal(a.out).Write(text)
 	}
 	return err
 }

@@ -43,7 +43,7 @@ var rooms = map[string]room{
 	"internal/memo":                 {},
 	"internal/cgroup":               {},
 	"internal/watch":                {},
-	"internal/manifest":             {pure: true, touches: "desired.go mux.go", imports: "pod manifest/document manifest/compat manifest/validate"},
+	"internal/manifest":             {pure: true, touches: "desired.go mux.go reader.go", imports: "pod manifest/document manifest/compat manifest/validate"},
 	"internal/manifest/validate":    {pure: true, imports: "pod env"},
 	"internal/manifest/filesource":  {imports: "pod watch manifest manifest/document manifest/validate"},
 	"internal/manifest/httpsource":  {imports: "manifest manifest/document manifest/validate", pureFiles: "judge.go mask.go"},
@@ -117,6 +117,16 @@ var only = map[string]string{
 
 // impure may not be imported where nothing but judgement is at home.
 var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net/http", "sync", "sync/atomic", "math/rand", "math/rand/v2"}
+
+// exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
+// open files by internal/host, which opens nothing but regular files, or say beside the call why nobody else can write
+// there: "// trusted: ...".
+var exposed = []string{
+	"internal/volume", "internal/disk", "internal/logs", "internal/runtime/containerd", "internal/runtime/containerd/images",
+}
+
+// opening are the calls that wait for a FIFO, start a device or read without end, and the one that looks before them.
+var opening = []string{"os.Open", "os.ReadFile", "os.Stat"}
 
 // source is one file of the house.
 type source struct {
@@ -262,6 +272,33 @@ func TestModesOfDirectories(t *testing.T) {
 				if mode, ok := arg.(*ast.BasicLit); ok && mode.Kind == token.INT && mode.Value != "0o700" {
 					s.errorf(t, mode.Pos(), "a directory's mode %s: use layout's table", mode.Value)
 				}
+			}
+			return true
+		})
+	}
+}
+
+func TestExposedPathsAreOpenedInOneWay(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || !slices.Contains(exposed, s.dir) {
+			continue
+		}
+		trusted := map[int]bool{}
+		for _, group := range s.file.Comments {
+			for _, c := range group.List {
+				if strings.HasPrefix(c.Text, "// trusted: ") {
+					trusted[s.fset.Position(c.Pos()).Line] = true
+				}
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, ok := call.X.(*ast.Ident)
+			if ok && slices.Contains(opening, x.Name+"."+call.Sel.Name) && !trusted[s.fset.Position(n.Pos()).Line] {
+				s.errorf(t, n.Pos(), "%s.%s of what others may write; use host.OpenRegular or host.ReadRegular", x.Name, call.Sel.Name)
 			}
 			return true
 		})

@@ -55,6 +55,7 @@ type Options struct {
 // NewHandler answers at all paths. Other methods than GET and HEAD are refused at every one.
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
+	room := make(streamRoom, streams)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
 		checks(w, r, o.Node.Health(), http.StatusInternalServerError)
 	})
@@ -65,8 +66,8 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics", o.Metrics)
 	mux.Handle("/metrics/resource", o.Resource)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { summary(w, r, o) })
-	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o) })
-	page := newPage(o)
+	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o, room) })
+	page := newPage(o, room)
 	page.answers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", page.policy)

@@ -28,7 +28,7 @@ var (
 )
 
 // containerLog answers /containerLogs/NAMESPACE/POD/CONTAINER, with the kubelet's parameters.
-func containerLog(w http.ResponseWriter, r *http.Request, o Options) {
+func containerLog(w http.ResponseWriter, r *http.Request, o Options, room streamRoom) {
 	want := LogRequest{Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: r.PathValue("container")}
 	limit, err := want.parse(r.URL.Query(), time.Now())
 	if err != nil {
@@ -37,6 +37,13 @@ func containerLog(w http.ResponseWriter, r *http.Request, o Options) {
 	}
 	// An answer's head has an end also where its body has none.
 	want.Follow = want.Follow && r.Method != http.MethodHead
+	if want.Follow {
+		end, ok := room.begin(w, r)
+		if !ok {
+			return
+		}
+		defer end()
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &patient{w: w, control: http.NewResponseController(w), left: limit}
 	ctx, cancel := untilLeaving(r.Context())

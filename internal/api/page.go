@@ -32,18 +32,19 @@ type page struct {
 	text *template.Template
 	// policy is the Content-Security-Policy: a page has its own style and script, and none of another's.
 	policy string
+	room   streamRoom
 }
 
 // newPage makes pages that come whole, in one answer: on the machine itself a browser gives up what it fetches whenever a
 // pod's network comes or goes (Chromium's ERR_NETWORK_CHANGED), and a page without its script would stand still.
-func newPage(o Options) page {
+func newPage(o Options, room streamRoom) page {
 	style, script := pageFile("page.css"), pageFile("page.js")
 	text := template.New("").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
 	})
 	return page{
-		o: o, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
+		o: o, room: room, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
 		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
 			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
@@ -176,9 +177,14 @@ func (p page) listParts() (map[string]string, error) {
 
 // live answers with the parts of a page whenever they change, as server-sent events.
 func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[string]string, error)) {
+	end, ok := p.room.begin(w, r)
+	if !ok {
+		return
+	}
+	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := &patient{w: w, control: http.NewResponseController(w), left: -1}
-	ctx, cancel := untilLeaving(r.Context())
+	ctx, cancel := forAWhile(r)
 	defer cancel()
 	var last []byte
 	for {

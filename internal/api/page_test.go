@@ -12,7 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/net/netutil"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -176,5 +178,32 @@ func TestPageIsToldAnew(t *testing.T) {
 	node.mu.Unlock()
 	if rows := next(); !strings.Contains(rows, "CrashLoopBackOff: again") {
 		t.Errorf("then: %s", rows)
+	}
+}
+
+// TestStreamsLeaveConnections: as many clients as there may be hold on to what has no end; another is answered.
+func TestStreamsLeaveConnections(t *testing.T) {
+	server := httptest.NewUnstartedServer(NewHandler(Options{Node: &changing{}, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler()}))
+	server.Listener = netutil.LimitListener(server.Listener, connections)
+	server.Start()
+	defer server.Close()
+	defer server.CloseClientConnections()
+	ask := func(path string) int {
+		client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+		answer, err := client.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer.StatusCode
+	}
+	given := 0
+	for range connections - 1 {
+		if ask("/live") == http.StatusOK {
+			given++
+		}
+	}
+	if given != streams || ask("/metrics") != http.StatusNotFound {
+		t.Errorf("%d streams", given)
 	}
 }

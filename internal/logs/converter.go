@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -79,7 +80,7 @@ func (c *converter) open() error {
 // containers are silent at first, and a file that nobody reads is not worth making while others start.
 func (c *converter) silent() bool {
 	for _, s := range []stream{stdout, stderr} {
-		if info, err := os.Stat(c.rawPath(s)); err == nil && info.Size() > 0 {
+		if info, err := os.Lstat(c.rawPath(s)); err == nil && info.Size() > 0 {
 			return false
 		}
 	}
@@ -260,12 +261,33 @@ func (c *converter) openLog() error {
 // entries stand. Some lines may come twice.
 func (c *converter) recover() error {
 	c.state.raw = [2]int64{c.start(stdout), c.start(stderr)}
-	whole, err := os.ReadFile(c.logPath)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	var err error
+	if c.state.size, err = wholeLines(c.logPath); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading log: %w", err)
 	}
-	c.state.size = int64(bytes.LastIndexByte(whole, '\n') + 1)
 	return c.cut()
+}
+
+// wholeLines is how long a file is up to the end of its last whole line. It reads backwards, and keeps no more than a block.
+func wholeLines(path string) (int64, error) {
+	f, err := host.OpenRegularAt(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	at, err := f.Seek(0, io.SeekEnd)
+	block := make([]byte, 64<<10)
+	for at > 0 && err == nil {
+		n := min(at, int64(len(block)))
+		at -= n
+		if _, err = f.ReadAt(block[:n], at); err != nil {
+			break
+		}
+		if i := bytes.LastIndexByte(block[:n], '\n'); i >= 0 {
+			return at + int64(i) + 1, nil
+		}
+	}
+	return 0, err
 }
 
 // start returns the offset of the first byte of a raw file that was not punched.
@@ -301,7 +323,7 @@ func (c *converter) openRaw(s stream) error {
 	if c.raw[s] != nil {
 		return nil
 	}
-	f, err := os.Open(c.rawPath(s))
+	f, err := host.OpenRegularAt(c.rawPath(s))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("opening raw log: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
 )
 
 // disk is every change that a conversion makes; tests cut it short.
@@ -85,7 +87,7 @@ func unlinked(f *os.File) (bool, error) {
 // hasWriter reports that a process has the file open for writing. A read lease is given exactly when
 // none has; a file system without leases says no.
 func hasWriter(path string) bool {
-	f, err := os.Open(path)
+	f, err := host.OpenRegularAt(path)
 	if err != nil {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/watch"
@@ -35,7 +36,7 @@ type liveStream struct {
 func OpenLive(dirs layout.Dirs, inst pod.Instance) (*Live, error) {
 	l := &Live{rawDir: dirs.RawLog(inst.UID, inst.Container, inst.Attempt)}
 	for _, s := range []stream{stdout, stderr} {
-		raw, err := os.Open(rawPath(l.rawDir, s))
+		raw, err := host.OpenRegularAt(rawPath(l.rawDir, s))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"podrun.io/podrun/internal/host"
 )
 
 // A log is in parts: the file that is written to has the log's own name, and those that were put away
@@ -112,7 +114,7 @@ func openFrom(log string, number int) (*opened, error) {
 			}
 			return o, err
 		}
-		f, err := os.Open(log)
+		f, err := host.OpenRegularAt(log)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +130,7 @@ func openFrom(log string, number int) (*opened, error) {
 }
 
 func (p part) open() (*opened, error) {
-	f, err := os.Open(p.name())
+	f, err := host.OpenRegularAt(p.name())
 	if err != nil {
 		return nil, err
 	}

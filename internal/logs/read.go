@@ -94,7 +94,7 @@ func firstSince(log string, since time.Time) (int, error) {
 		return 0, err
 	}
 	for _, p := range put {
-		if st, err := os.Stat(p.name()); err != nil || !st.ModTime().Before(since.Add(-coarse)) {
+		if st, err := os.Lstat(p.name()); err != nil || !st.ModTime().Before(since.Add(-coarse)) {
 			return p.number, nil
 		}
 	}
@@ -250,7 +250,7 @@ func (r *reader) replaced() (bool, error) {
 	if !r.options.Follow {
 		return false, nil
 	}
-	now, err := os.Stat(r.path)
+	now, err := os.Lstat(r.path)
 	if err != nil {
 		return false, nil // between two files, or removed for good: Stop tells
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -91,7 +92,7 @@ func groom(log string, keep int) error {
 
 // pack compresses a file. It goes only when the compressed one is whole and on the disk.
 func pack(path string) error {
-	in, err := os.Open(path)
+	in, err := host.OpenRegularAt(path)
 	if err != nil {
 		return err
 	}

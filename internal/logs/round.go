@@ -82,7 +82,7 @@ func (r *round) update() {
 // start opens an instance. One without raw files is not followed any more: who wants it asks again.
 func (r *round) start(inst pod.Instance) {
 	c := newConverter(r.tailer.dirs, inst, r.tailer.rotation)
-	if _, err := os.Stat(c.rawPath(stdout)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(c.rawPath(stdout)); errors.Is(err, os.ErrNotExist) {
 		delete(r.tailer.followed, inst)
 		return
 	}

@@ -68,6 +68,9 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	}
+	for _, text := range large {
+		f.Add([]byte(text(3)))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		loaded, err := Load(data, options("/a.yaml"))
 		again, err2 := Load(data, options("/a.yaml"))

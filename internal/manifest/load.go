@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podrun.io/podrun/internal/manifest/compat"
 	"podrun.io/podrun/internal/manifest/document"
@@ -77,7 +78,7 @@ func (e *InvalidError) Error() string {
 // manifest is taken as a whole: with any error, always an *InvalidError, nothing of it is returned.
 // podrun's annotation of when it was seen is left to the caller.
 func Load(data []byte, o LoadOptions) (Loaded, error) {
-	l := loader{LoadOptions: o, seen: map[pod.Key]int{}}
+	l := loader{LoadOptions: o, seen: map[pod.Key]int{}, objects: map[Name]bool{}}
 	l.NodeName = strings.ToLower(l.NodeName)
 	docs, errs := document.Parse(data)
 	for _, e := range errs {
@@ -88,6 +89,9 @@ func Load(data []byte, o LoadOptions) (Loaded, error) {
 	}
 	for _, d := range docs {
 		l.document(d)
+	}
+	if l.more {
+		l.errs = append(l.errs, FieldError{File: l.errs[0].File, Line: l.errs[len(l.errs)-1].Line, Message: fmt.Sprintf("more is wrong than these %d errors", len(l.errs))})
 	}
 	if len(l.errs) > 0 {
 		slices.SortStableFunc(l.errs, func(a, b FieldError) int { return cmp.Compare(a.Line, b.Line) })
@@ -100,15 +104,28 @@ type loader struct {
 	LoadOptions
 	loaded Loaded
 	seen   map[pod.Key]int // the lines of the pods so far
-	errs   []FieldError
+	// objects are the names of the ConfigMaps and Secrets so far.
+	objects map[Name]bool
+	errs    []FieldError
+	// more: there are errors beyond document.MaxErrors.
+	more bool
 }
 
 func (l *loader) fail(e FieldError) {
+	if l.full() {
+		return
+	}
 	e.File = l.Origin.Path
 	if e.File == Stdin {
 		e.File = "stdin"
 	}
 	l.errs = append(l.errs, e)
+}
+
+// full reports that no more errors are kept, and notes that there are more.
+func (l *loader) full() bool {
+	l.more = l.more || len(l.errs) >= document.MaxErrors
+	return l.more
 }
 
 // object is a decoded object and where it is in its document.
@@ -124,6 +141,9 @@ func (o object) at(field string) string {
 }
 
 func (l *loader) failAt(o object, field, message string, key pod.Key) {
+	if l.full() {
+		return
+	}
 	path := o.at(field)
 	l.fail(FieldError{Line: o.doc.LineOf(path), Field: path, Message: message, Key: key})
 }
@@ -220,11 +240,7 @@ func (l *loader) pod(o object) {
 		errs = append(errs, document.Error{Message: err.Error()})
 	}
 	setDefaults(p)
-	for _, e := range validate.Pod(p, l.NodeName, l.fullName(p.Name)) {
-		if !explained(errs, e.Field) {
-			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
-		}
-	}
+	errs = withUnexplained(errs, validate.Pod(p, l.NodeName, l.fullName(p.Name)))
 	setIdentity(p, written, l.LoadOptions)
 	key := pod.KeyOf(p)
 	if p.Name == "" || p.Namespace == "" {
@@ -266,6 +282,19 @@ func places() []document.Place {
 func decodePod(value map[string]any) (*v1.Pod, error) {
 	p := &v1.Pod{}
 	return p, decodeInto(value, p)
+}
+
+// withUnexplained adds the errors that no other is the reason for, until there are more than are kept.
+func withUnexplained(errs []document.Error, more field.ErrorList) []document.Error {
+	for _, e := range more {
+		if len(errs) > document.MaxErrors {
+			break
+		}
+		if !explained(errs, e.Field) {
+			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
+		}
+	}
+	return errs
 }
 
 // explained reports that one of the errors is the reason for whatever else is wrong at path.

@@ -70,23 +70,18 @@ func (l *loader) object(o object, kind string) {
 	if err != nil && len(errs) == 0 {
 		errs = append(errs, document.Error{Message: err.Error()})
 	}
-	for _, e := range more {
-		if !explained(errs, e.Field) {
-			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
-		}
-	}
+	errs = withUnexplained(errs, more)
 	for _, e := range errs {
 		l.failAt(o, e.Path, discreet(e, secret), pod.Key{})
 	}
 	if len(errs) > 0 {
 		return
 	}
-	for _, other := range l.loaded.Objects {
-		if other.Name() == read.Name() {
-			l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", read.Name().Key.Name), pod.Key{})
-			return
-		}
+	if l.objects[read.Name()] {
+		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", read.Name().Key.Name), pod.Key{})
+		return
 	}
+	l.objects[read.Name()] = true
 	l.loaded.Objects = append(l.loaded.Objects, read)
 }
 

@@ -28,6 +28,9 @@ type file struct {
 	link string
 	mode int64
 	data []byte
+	// node is the type of a FIFO or a device, with the device's numbers; 0 for none.
+	node         byte
+	major, minor int64
 }
 
 // image makes the image of one layer.
@@ -75,6 +78,8 @@ func layerTar(files []file) ([]byte, error) {
 			h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
 		case f.link != "":
 			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.link, 0o777
+		case f.node != 0:
+			h.Typeflag, h.Devmajor, h.Devminor = f.node, f.major, f.minor
 		default:
 			h.Typeflag, h.Size = tar.TypeReg, int64(len(f.data))
 		}

@@ -5,6 +5,7 @@
 package testimage
 
 import (
+	"archive/tar"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,6 +59,18 @@ func File(path string, mode int64, data []byte) Option {
 // Link adds a symbolic link; path is absolute in the image.
 func Link(path, target string) Option {
 	return func(r *recipe) { r.files = append(r.files, file{path: path, link: target}) }
+}
+
+// FIFO adds a named pipe; path is absolute in the image.
+func FIFO(path string) Option {
+	return func(r *recipe) { r.files = append(r.files, file{path: path, mode: 0o644, node: tar.TypeFifo}) }
+}
+
+// Device adds the node of a character device; path is absolute in the image.
+func Device(path string, major, minor int64) Option {
+	return func(r *recipe) {
+		r.files = append(r.files, file{path: path, mode: 0o666, node: tar.TypeChar, major: major, minor: minor})
+	}
 }
 
 // DockerArchive writes the format of `docker save` instead of an OCI archive.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 )
 
@@ -75,14 +73,15 @@ func shows(root *os.Root, dir string, files payload, group *int64) bool {
 		if err != nil {
 			return err
 		}
-		have, err := root.ReadFile(at)
-		if err != nil {
-			return err
+		if !ok || !info.Mode().IsRegular() || info.Mode().Perm() != fileMode(want, group) || info.Size() != int64(len(want.data)) {
+			same = false
+			return fs.SkipAll
 		}
-		if !ok || !info.Mode().IsRegular() || info.Mode().Perm() != fileMode(want, group) || !bytes.Equal(have, want.data) {
+		have, err := host.ReadRegular(root.Name(), at, host.NoLinks, len(want.data))
+		if err == nil && !bytes.Equal(have, want.data) {
 			same = false
 		}
-		return nil
+		return err
 	})
 	return err == nil && same && there == len(files)
 }
@@ -209,25 +208,3 @@ func tidy(root *os.Root, current string, files payload) error {
 
 // maxFileKey is the most that is read of a file with variables.
 const maxFileKey = 1 << 20
-
-// readWithin reads a file below dir. Nothing in dir can lead out of it, or make the reader wait.
-func readWithin(dir, name string) (string, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(err, errors.New("is not a regular file"))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFileKey+1))
-	if err == nil && len(data) > maxFileKey {
-		err = fmt.Errorf("is longer than %d bytes", maxFileKey)
-	}
-	return string(data), err
-}

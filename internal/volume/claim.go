@@ -137,9 +137,9 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 	}
 	users := map[pod.Key][]string{}
 	for _, e := range entries {
-		data, err := os.ReadFile(v.dirs.Checkpoint(pod.UID(e.Name())))
+		data, err := readKept(v.dirs.Checkpoint(pod.UID(e.Name())))
 		if errors.Is(err, fs.ErrNotExist) { // a former version's, not adopted yet
-			data, err = os.ReadFile(v.dirs.Manifest(pod.UID(e.Name())))
+			data, err = readKept(v.dirs.Manifest(pod.UID(e.Name())))
 		}
 		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
 			continue
@@ -163,6 +163,11 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 		}
 	}
 	return users, nil
+}
+
+// readKept reads a file that podrun keeps of a pod. It is beside what containers write, and many times shorter than this.
+func readKept(path string) ([]byte, error) {
+	return host.ReadRegular(filepath.Dir(path), filepath.Base(path), host.NoLinks, 64<<20)
 }
 
 // RemoveClaim removes a volume with all that is in it. ErrInUse: a pod has it; ErrNoVolume: it is not there.

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -101,23 +101,10 @@ func (v *Volumes) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	root, err := os.OpenRoot(v.dirs.Etc(p.UID))
-	if errors.Is(err, os.ErrNotExist) {
+	if err = rewrite(v.dirs.Etc(p.UID), "hosts", hosts); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	f, err := root.OpenFile("hosts", os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return rewrite(f, hosts)
+	return err
 }
 
 // hosts is the pod's /etc/hosts. With host networking it begins as the host's.
@@ -187,7 +174,7 @@ func writeNeighbours(b *bytes.Buffer, all []pod.HostEntry, taken map[string]bool
 
 // hostFile reads a file of the host; a missing one is empty.
 func (v *Volumes) hostFile(name string) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(v.host, name))
+	b, err := os.ReadFile(filepath.Join(v.host, name)) // trusted: the machine's own /etc
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -196,22 +183,27 @@ func (v *Volumes) hostFile(name string) ([]byte, error) {
 
 // refresh gives the file its content. One that differs is rewritten in place, because running containers have it mounted and would keep the old one.
 func refresh(root *os.Root, name string, want []byte) error {
-	f, err := root.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	err := rewrite(root.Name(), name, want)
 	if errors.Is(err, os.ErrNotExist) {
 		return create(root, name, want)
 	}
+	return err
+}
+
+// rewrite gives a file other content if it differs. A container may have written anything to it, however long.
+func rewrite(dir, name string, want []byte) error {
+	f, err := host.OpenRegular(dir, name, host.NoLinks, os.O_RDWR)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return rewrite(f, want)
-}
-
-// rewrite gives an open file other content if it differs.
-func rewrite(f *os.File, want []byte) error {
-	have, err := io.ReadAll(f)
-	if err != nil || bytes.Equal(have, want) {
+	have := make([]byte, len(want)+1) // one more shows that it is longer
+	n, err := io.ReadFull(f, have)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
+	}
+	if bytes.Equal(have[:n], want) {
+		return nil
 	}
 	// Written before it is cut, so that a reader meets as little of a gap as can be.
 	if _, err := f.WriteAt(want, 0); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +27,34 @@ func TestEtcNotLedAstray(t *testing.T) {
 	}
 	if b, err := os.ReadFile(outside); err != nil || string(b) != "mine" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestEtcOfAnyLength: a container has made a file of podrun's far longer than the machine's memory.
+func TestEtcOfAnyLength(t *testing.T) {
+	for _, length := range []int64{1, 100 << 30} {
+		f := newFixture(t)
+		p := podWith()
+		want := f.etc(t, p, nil, "hosts")
+		hosts := filepath.Join(f.dirs().Etc("u1"), "hosts")
+		for name, again := range map[string]func() error{
+			"start":   func() error { _, err := f.Setup(t.Context(), p, mounting(), pod.Sandbox{}); return err },
+			"refresh": func() error { return f.RefreshHosts(p, pod.Sandbox{}) },
+		} {
+			if err := os.Truncate(hosts, length); err != nil {
+				t.Skipf("no sparse files here: %v", err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := again()
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 1<<20 {
+				t.Errorf("%s: %v, with %d bytes of memory", name, err, took)
+			}
+			if b, err := os.ReadFile(hosts); err != nil || string(b) != want {
+				t.Errorf("%s: %q, %v", name, b, err)
+			}
+		}
 	}
 }
 

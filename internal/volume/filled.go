@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -120,14 +121,15 @@ func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, 
 		if volume.EmptyDir == nil {
 			return nil, fmt.Errorf("volume %q is not an emptyDir", key.Volume)
 		}
-		text, err := readWithin(v.dirs.EmptyDir(p.UID, key.Volume), strings.TrimLeft(key.Path, "/"))
+		name := strings.TrimLeft(key.Path, "/")
+		text, err := host.ReadRegular(v.dirs.EmptyDir(p.UID, key.Volume), name, host.LinksBeneath, maxFileKey)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading %s of volume %q: %w", key.Path, key.Volume, err)
 		}
-		out[key] = text
+		out[key] = string(text)
 	}
 	return out, nil
 }

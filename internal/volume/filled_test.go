@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -339,6 +340,20 @@ func TestGroup(t *testing.T) {
 		if err := unix.Stat(path, &st); err != nil || st.Gid != 4242 {
 			t.Errorf("%s belongs to group %d, %v", path, st.Gid, err)
 		}
+	}
+}
+
+// TestFileKeysOpenNoDevice: a container has put the node of a device, which has no driver, where variables are read.
+func TestFileKeysOpenNoDevice(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	dir := f.dirs().EmptyDir("u1", "v")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), unix.Mknod(dir+"/vars", unix.S_IFCHR|0o666, int(unix.Mkdev(511, 1<<19-1)))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Files(podWith(emptyDir("v")), []pod.FileKey{{Volume: "v", Path: "vars"}})
+	if !errors.Is(err, host.ErrNotRegular) {
+		t.Errorf("it was opened: %v", err)
 	}
 }
 

@@ -132,7 +132,9 @@ func CheckMeta(value any) []document.Error {
 type checker struct{ errs []document.Error }
 
 func (c *checker) fail(path, message string) {
-	c.errs = append(c.errs, document.Error{Path: path, Message: message})
+	if len(c.errs) < document.MaxErrors {
+		c.errs = append(c.errs, document.Error{Path: path, Message: message})
+	}
 }
 
 func (c *checker) walk(value any, t reflect.Type, path string) {

@@ -12,12 +12,21 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// decode reads valid JSON into a value, and tells of keys that are given twice; the last one counts.
+// decode reads valid JSON into a value, and tells of keys that are given twice, of which the last one counts, and of
+// numbers that are too long.
 func decode(p piece) (any, []Error) {
-	r := reader{piece: p, decoder: json.NewDecoder(bytes.NewReader(p.text))}
-	r.decoder.UseNumber()
+	r := newReader(p)
 	value, _ := r.value("")
+	if r.long != nil {
+		r.errs = append(r.errs, *r.long)
+	}
 	return value, r.errs
+}
+
+func newReader(p piece) *reader {
+	r := &reader{piece: p, decoder: json.NewDecoder(bytes.NewReader(p.text))}
+	r.decoder.UseNumber()
+	return r
 }
 
 type reader struct {
@@ -25,7 +34,9 @@ type reader struct {
 	decoder *json.Decoder
 	// nodes asks for nodes with lines too.
 	nodes bool
-	errs  []Error
+	// errs are the keys that are given twice, and long the first number that is too long.
+	errs []Error
+	long *Error
 	// line and counted say how far the lines were counted.
 	line, counted int
 }
@@ -49,7 +60,7 @@ func (r *reader) rest(token json.Token, path string) (any, *yamlv3.Node) {
 		list := []any{}
 		node = r.node(yamlv3.SequenceNode)
 		for i := 0; r.decoder.More(); i++ {
-			v, n := r.value(path + "[" + strconv.Itoa(i) + "]")
+			v, n := r.value(item(path, i))
 			list = append(list, v)
 			if r.nodes {
 				node.Content = append(node.Content, n)
@@ -57,6 +68,12 @@ func (r *reader) rest(token json.Token, path string) (any, *yamlv3.Node) {
 		}
 		_, _ = r.decoder.Token()
 		return list, node
+	}
+	if n, ok := token.(json.Number); ok && len(n) > maxNumber {
+		if r.long == nil {
+			r.long = &Error{Line: r.piece.line + r.lines(), Path: path, Message: fmt.Sprintf("is a number of more than %d characters", maxNumber)}
+		}
+		token = json.Number("0")
 	}
 	return token, node
 }
@@ -71,11 +88,11 @@ func (r *reader) object(path string) (any, *yamlv3.Node) {
 			break
 		}
 		at := r.node(yamlv3.ScalarNode)
-		field := strings.TrimPrefix(path+"."+key, ".")
+		field := member(path, key)
 		v, n := r.value(field)
-		if _, twice := object[key]; twice {
+		if _, twice := object[key]; twice && len(r.errs) < MaxErrors {
 			r.errs = append(r.errs, Error{
-				Line: r.piece.line + r.lines(), Path: field, Message: fmt.Sprintf("duplicate key %q", key),
+				Line: r.piece.line + r.lines(), Path: field, Message: fmt.Sprintf("duplicate key %q", abbreviate(key)),
 			})
 		}
 		object[key] = v
@@ -101,6 +118,26 @@ func (r *reader) lines() int {
 	r.line += bytes.Count(r.piece.text[r.counted:now], []byte("\n"))
 	r.counted = now
 	return r.line
+}
+
+// maxPath is how long a path may get. There is one for each value, so that longer ones would take the square of the
+// file's length; what is nested more deeply, or has longer keys, has the path of what is around it.
+const maxPath = 2000
+
+// member is the path of a field of what is at path.
+func member(path, key string) string {
+	if len(path)+len(key) > maxPath {
+		return path
+	}
+	return strings.TrimPrefix(path+"."+key, ".")
+}
+
+// item is the path of an item of the list at path.
+func item(path string, i int) string {
+	if len(path) > maxPath {
+		return path
+	}
+	return path + "[" + strconv.Itoa(i) + "]"
 }
 
 // Canonical writes a value in the one way that podrun hashes it: keys sorted by their bytes, no white
@@ -149,8 +186,10 @@ func canonical(b []byte, value any) []byte {
 // number spells a number by its value: 1, 1.0 and 1e0 are the same. What has no exact place in 64 bits
 // is what a double holds of it, as YAML reads it.
 func number(text string) string {
-	if i, ok := new(big.Int).SetString(text, 10); ok && (i.IsInt64() || i.IsUint64()) {
-		return i.String()
+	if len(text) <= len("-9223372036854775808") { // a longer one takes time, and has no place in 64 bits
+		if i, ok := new(big.Int).SetString(text, 10); ok && (i.IsInt64() || i.IsUint64()) {
+			return i.String()
+		}
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {

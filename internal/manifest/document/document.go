@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -19,6 +20,12 @@ import (
 
 // MaxSize is the most bytes that a file may have, before and after its aliases are expanded.
 const MaxSize = 10 << 20
+
+// MaxErrors is how many errors are kept of a file: to find where each stands takes as long as the file is.
+const MaxErrors = 100
+
+// maxNumber is how many characters a number may have.
+const maxNumber = 1000
 
 // Document is one document of a file.
 type Document struct {
@@ -66,6 +73,9 @@ func Parse(data []byte) ([]*Document, []Error) {
 	var docs []*Document
 	var errs []Error
 	for _, p := range cut(data) {
+		if len(errs) > MaxErrors { // one more shows that there are more
+			break
+		}
 		found, bad := parse(p)
 		errs = append(errs, bad...)
 		for _, d := range found {
@@ -141,6 +151,7 @@ func parseJSON(p piece) ([]*Document, []Error, *Error) {
 	var docs []*Document
 	var errs []Error
 	decoder := json.NewDecoder(bytes.NewReader(p.text))
+	counted, line := 0, p.line
 	for {
 		before := int(decoder.InputOffset())
 		var raw json.RawMessage
@@ -157,9 +168,11 @@ func parseJSON(p piece) ([]*Document, []Error, *Error) {
 			return nil, nil, &Error{Line: lineAt(p, len(p.text)-1), Message: "not JSON: it ends too early"}
 		}
 		start := after - len(raw)
-		one := piece{text: p.text[start:after], line: lineAt(p, start)}
-		value, duplicates := decode(one)
-		errs = append(errs, duplicates...)
+		line += bytes.Count(p.text[counted:start], []byte("\n"))
+		counted = start
+		one := piece{text: p.text[start:after], line: line}
+		value, bad := decode(one)
+		errs = append(errs, bad...)
 		docs = append(docs, &Document{Line: one.line, Value: value, text: one.text, json: true})
 	}
 }
@@ -176,9 +189,16 @@ func parseYAML(p piece) ([]*Document, []Error) {
 			return nil, errs
 		}
 	}
-	value, _ := decode(piece{text: out, line: p.line})
+	r := newReader(piece{text: out, line: p.line})
+	value, _ := r.value("")
+	if r.long != nil {
+		errs = append(errs, *r.long)
+	}
 	return []*Document{{Line: p.line, Value: value, text: p.text}}, errs
 }
+
+// flowStart is a line that begins with a bracket.
+var flowStart = regexp.MustCompile(`(?m)^(--- )?[^\S\n]*[\[{]`)
 
 // checkText refuses what the YAML decoder would expand without bound or drop without a word.
 func checkText(p piece) *Error {
@@ -186,7 +206,7 @@ func checkText(p piece) *Error {
 	// Line ends other than \n and \r\n are line ends to YAML, but were none to cut.
 	odd := bytes.ContainsAny(bytes.ReplaceAll(p.text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
 	// The decoder proper stops where braces close.
-	flow := regexp.MustCompile(`(?m)^(--- )?\s*[\[{]`).Match(p.text)
+	flow := flowStart.Match(p.text)
 	if !aliases && !odd && !flow {
 		return nil
 	}
@@ -227,20 +247,29 @@ func expanded(n *yamlv3.Node, known map[*yamlv3.Node]int) int {
 	return size
 }
 
-// yamlErrors turns the YAML decoder's complaints into errors with the file's lines.
+// yamlErrors turns the YAML decoder's complaints, the first of them, into errors with the file's lines.
 func yamlErrors(p piece, err error) []Error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:\n")
+	root := sync.OnceValue(func() *yamlv3.Node {
+		var root yamlv3.Node
+		_ = yamlv3.Unmarshal(p.text, &root) // without it an error has no path
+		return &root
+	})
+	all := strings.SplitN(text, "\n", MaxErrors+1)
 	var errs []Error
-	for _, one := range strings.Split(text, "\n") {
-		errs = append(errs, yamlError(p, strings.TrimSpace(one)))
+	for _, one := range all[:min(len(all), MaxErrors)] {
+		errs = append(errs, yamlError(p, strings.TrimSpace(one), root))
 	}
 	return errs
 }
 
-func yamlError(p piece, text string) Error {
-	numbered := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(text)
+// numberedLine is a complaint of the YAML decoder's about a line.
+var numberedLine = regexp.MustCompile(`^line (\d+): (.*)$`)
+
+func yamlError(p piece, text string, root func() *yamlv3.Node) Error {
+	numbered := numberedLine.FindStringSubmatch(text)
 	if numbered == nil {
 		return Error{Line: p.line, Message: text}
 	}
@@ -256,9 +285,8 @@ func yamlError(p piece, text string) Error {
 	path := ""
 	if key, ok := strings.CutSuffix(message, " already set in map"); ok {
 		message = "duplicate " + key
-		var root yamlv3.Node
-		if name, err := strconv.Unquote(strings.TrimPrefix(key, "key ")); err == nil && yamlv3.Unmarshal(p.text, &root) == nil {
-			path = pathAt(&root, "", line, name)
+		if name, err := strconv.Unquote(strings.TrimPrefix(key, "key ")); err == nil {
+			path = pathAt(root(), "", line, name)
 		}
 	}
 	if strings.Contains(message, "cannot start any token") && tabbed(p.text, line) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
@@ -14,24 +13,28 @@ import (
 // The keys that YAML takes for numbers, booleans or null when they are not in quotes.
 const oddKey = `(?:[-+]?[.\d][^\s:,{}\[\]]*|~|(?i:y|n|yes|no|on|off|true|false|null))`
 
+var (
+	hasOddKey = regexp.MustCompile(`(?m)(?:^|[\s{,?])` + oddKey + `\s*:(?:\s|$)`)
+	isOddKey  = regexp.MustCompile(`^` + oddKey + `$`)
+)
+
 // spelledTwice finds keys of one mapping that are spelled differently and mean the same, as 1 and "1". The
 // decoder takes any one of their values, now this, now that.
 func spelledTwice(p piece) []Error {
-	if !regexp.MustCompile(`(?m)(?:^|[\s{,?])` + oddKey + `\s*:(?:\s|$)`).Match(p.text) {
+	if !hasOddKey.Match(p.text) {
 		return nil
 	}
 	var root yamlv3.Node
 	if yamlv3.Unmarshal(p.text, &root) != nil {
 		return nil
 	}
-	k := keys{piece: p, odd: regexp.MustCompile(`^` + oddKey + `$`)}
+	k := keys{piece: p}
 	k.walk(&root, "")
 	return k.errs
 }
 
 type keys struct {
 	piece piece
-	odd   *regexp.Regexp
 	errs  []Error
 }
 
@@ -40,7 +43,7 @@ func (k *keys) walk(n *yamlv3.Node, path string) {
 		for i, child := range n.Content {
 			at := path
 			if n.Kind == yamlv3.SequenceNode {
-				at = fmt.Sprintf("%s[%d]", path, i)
+				at = item(path, i)
 			}
 			k.walk(child, at)
 		}
@@ -53,8 +56,8 @@ func (k *keys) walk(n *yamlv3.Node, path string) {
 			continue
 		}
 		name, spelled := k.name(key)
-		at := strings.TrimPrefix(path+"."+name, ".")
-		if before, twice := seen[name]; twice && !found(before, spelled) {
+		at := member(path, name)
+		if before, twice := seen[name]; twice && before != spelled && len(k.errs) < MaxErrors && !found(before, spelled) {
 			k.errs = append(k.errs, Error{
 				Line: k.piece.line + key.Line - 1, Path: at, Message: fmt.Sprintf("duplicate key %q, which was spelled %s", name, before),
 			})
@@ -72,7 +75,7 @@ func found(a, b string) bool {
 
 // name is what a key is in JSON, and how it is spelled in YAML.
 func (k *keys) name(key *yamlv3.Node) (name, spelled string) {
-	if key.Style == 0 && k.odd.MatchString(key.Value) {
+	if key.Style == 0 && isOddKey.MatchString(key.Value) {
 		text, err := yaml.YAMLToJSON([]byte("? " + key.Value + "\n: 0\n"))
 		var object map[string]any
 		if err == nil && json.Unmarshal(text, &object) == nil {

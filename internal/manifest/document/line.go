@@ -126,14 +126,14 @@ func pathAt(node *yamlv3.Node, path string, line int, key string) string {
 		at := path
 		switch {
 		case node.Kind == yamlv3.SequenceNode:
-			at += "[" + strconv.Itoa(i) + "]"
+			at = item(path, i)
 		case node.Kind == yamlv3.MappingNode && i%2 == 0:
 			if child.Line == line && child.Value == key {
-				return strings.TrimPrefix(path+"."+key, ".")
+				return member(path, key)
 			}
 			continue
 		case node.Kind == yamlv3.MappingNode:
-			at = strings.TrimPrefix(path+"."+node.Content[i-1].Value, ".")
+			at = member(path, node.Content[i-1].Value)
 		}
 		if found := pathAt(child, at, line, key); found != "" {
 			return found

@@ -68,7 +68,9 @@ type checker struct {
 }
 
 func (c *checker) fail(path, format string, args ...any) bool {
-	c.errs = append(c.errs, Error{Path: path, Message: fmt.Sprintf(format, args...)})
+	if len(c.errs) < MaxErrors {
+		c.errs = append(c.errs, Error{Path: path, Message: fmt.Sprintf(format, args...)})
+	}
 	return false
 }
 
@@ -224,6 +226,9 @@ func abbreviate(s string) string {
 
 // unknown reports an unknown field, and what it may have been meant to be.
 func (c *checker) unknown(at, key string, fields []Field, path string) {
+	if len(c.errs) >= MaxErrors {
+		return
+	}
 	e := Error{Path: at, Message: "unknown field"}
 	near, how := nearest(key, fields)
 	if how > 1 {

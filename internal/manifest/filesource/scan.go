@@ -40,6 +40,8 @@ type scanner struct {
 	links []string
 	// known are the places as places returned them last.
 	known []string
+	// done is closed when nobody waits for a scan any more.
+	done <-chan struct{}
 }
 
 // entry is what is known of one file.
@@ -50,6 +52,7 @@ type entry struct {
 	pods    []*v1.Pod
 	objects []manifest.Object
 	err     error
+	reader  manifest.Reader
 	// loose: others can write it; nil if they cannot.
 	loose error
 	// first: it was there when the directory was first read; good: it could be used since. A file that
@@ -244,8 +247,15 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 	if same {
 		return result
 	}
+	loaded, err := e.reader.Load(s.done, data, manifest.LoadOptions{
+		Origin: manifest.Origin{Source: manifest.SourceFile, Path: path}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy,
+	})
+	if errors.Is(err, manifest.ErrTooSlow) {
+		late := e.fail(err)
+		late.again = manifest.LoadTime // it may be there by then
+		return late
+	}
 	e.hash = manifest.Digest(data)
-	loaded, err := manifest.Load(data, manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceFile, Path: path}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
 	if e.err = err; err == nil {
 		manifest.MarkSeen(loaded.Pods, e.pods, now)
 		e.pods, e.objects, e.good = loaded.Pods, loaded.Objects, true

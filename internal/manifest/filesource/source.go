@@ -124,6 +124,7 @@ func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	running.Go(func() { _ = watcher.Run(ctx) }) // it returns nil only
 	watched := watches{watcher: watcher}
 	f.recall()
+	f.scanner.done = ctx.Done()
 
 	began, changed := time.Now(), true
 	first := true
@@ -186,6 +187,7 @@ func (f *Source) wait(ctx context.Context, rings <-chan string, next, rest time.
 func Read(ctx context.Context, o Options) manifest.Snapshot {
 	f := New(o)
 	f.recall()
+	f.scanner.done = ctx.Done()
 	began := time.Now()
 	for {
 		now := time.Now()

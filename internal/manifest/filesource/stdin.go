@@ -41,7 +41,8 @@ func (t *Text) load() manifest.Snapshot {
 	if err != nil {
 		return manifest.Snapshot{Source: manifest.Stdin, Err: err}
 	}
-	loaded, err := manifest.Load(data, t.o)
+	var once manifest.Reader
+	loaded, err := once.Load(nil, data, t.o)
 	manifest.MarkSeen(loaded.Pods, nil, time.Now())
 	return manifest.Snapshot{
 		Source: manifest.Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: manifest.Problems(t.o.Origin, true, err),

@@ -48,7 +48,7 @@ func newClient(u url.URL, header http.Header, d *dialer) *client {
 func (c *client) get(ctx context.Context, m marks) answer {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	transport, err := c.dialer.transport()
+	transport, err := c.dialer.transport(func(u *url.URL) bool { return sameHost(c.url, u) })
 	if err != nil {
 		return answer{err: err}
 	}

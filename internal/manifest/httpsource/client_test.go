@@ -327,6 +327,35 @@ func TestHTTPSIsNotLeft(t *testing.T) {
 	}
 }
 
+// TestHTTPSClientCertificateIsForTheURLsHost: another host that trusts whoever it likes is not told who asks.
+func TestHTTPSClientCertificateIsForTheURLsHost(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "ca")
+	told := map[string]int{}
+	count := func(name string, answer http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			told[name] = len(r.TLS.PeerCertificates)
+			answer(w, r)
+		}
+	}
+	away := serveTLS(t, ca, time.Hour, &tls.Config{ClientAuth: tls.RequestClientCert}, count("away", serves(podText("web", "i"))))
+	home := serveTLS(t, ca, time.Hour, &tls.Config{ClientAuth: tls.RequestClientCert}, count("home", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, away.URL, http.StatusFound)
+	}))
+	dir := t.TempDir()
+	o := Options{URL: home.URL, CAFile: dir + "/ca", CertFile: dir + "/cert", KeyFile: dir + "/key"}
+	cert, key := ca.sign("one", time.Hour)
+	put(t, o.CAFile, ca.pem())
+	put(t, o.CertFile, cert)
+	put(t, o.KeyFile, key)
+	if snap := poll(newSource(t, o)); snap.Err != nil || len(snap.Pods) != 1 {
+		t.Fatalf("%+v", snap)
+	}
+	if told["home"] != 1 || told["away"] != 0 {
+		t.Errorf("certificates given: %v", told)
+	}
+}
+
 func TestHTTPSClientCertificateIsReadAgain(t *testing.T) {
 	t.Parallel()
 	ca, first, second := newAuthority(t, "ca"), newAuthority(t, "first"), newAuthority(t, "second")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 )
@@ -20,8 +21,9 @@ type dialer struct {
 	dial                      func(ctx context.Context, network, address string) (net.Conn, error)
 	idle                      time.Duration // how long a connection is kept
 
-	made *http.Transport
-	pems pems // what made was made from
+	// made asks the URL's own host, and away others, which the client certificate is not offered to.
+	made, away *http.Transport
+	pems       pems // what made was made from
 	// stale says why made is not of what the files have now; nil if it is.
 	stale error
 }
@@ -29,14 +31,26 @@ type dialer struct {
 // pems are the contents of the files.
 type pems struct{ ca, cert, key []byte }
 
-// transport returns what to ask with. It fails only as long as the files have never been right.
-func (d *dialer) transport() (*http.Transport, error) {
+// transport returns what to ask with, home by whether a request is to the URL's own host. It fails only as long as the
+// files have never been right.
+func (d *dialer) transport(home func(*url.URL) bool) (http.RoundTripper, error) {
 	d.stale = d.renew()
 	if d.made == nil {
 		return nil, d.stale
 	}
-	return d.made, nil
+	made, away := d.made, d.away
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if home(req.URL) {
+			return made.RoundTrip(req)
+		}
+		return away.RoundTrip(req)
+	}), nil
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // renew makes a transport if the files changed. They are compared as a whole: they are short, and dates
 // tell nothing about files that a link is moved to.
@@ -54,7 +68,18 @@ func (d *dialer) renew() error {
 	}
 	d.close()
 	d.pems = now
-	d.made = &http.Transport{
+	d.made, d.away = d.newTransport(config), d.newTransport(withoutCertificate(config))
+	return nil
+}
+
+func withoutCertificate(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.Certificates = nil
+	return config
+}
+
+func (d *dialer) newTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            d.dial,
 		TLSClientConfig:        config,
@@ -64,13 +89,14 @@ func (d *dialer) renew() error {
 		IdleConnTimeout:        d.idle,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
-	return nil
 }
 
-// close drops the connection if no request uses it.
+// close drops the connections that no request uses.
 func (d *dialer) close() {
-	if d.made != nil {
-		d.made.CloseIdleConnections()
+	for _, t := range []*http.Transport{d.made, d.away} {
+		if t != nil {
+			t.CloseIdleConnections()
+		}
 	}
 }
 

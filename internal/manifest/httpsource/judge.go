@@ -96,6 +96,9 @@ type standing struct {
 	answered bool
 	// failures counts the requests without an answer that tells anything, since the last with one.
 	failures int
+	reader   manifest.Reader
+	// done is closed when nobody waits for an answer to be read any more.
+	done <-chan struct{}
 }
 
 func (s *standing) origin() manifest.Origin {
@@ -144,6 +147,10 @@ func (s *standing) hear(a answer, now time.Time) {
 // take reads a body that is new.
 func (s *standing) take(a answer, hash string, now time.Time) {
 	loaded, err := s.load(a.body)
+	if errors.Is(err, manifest.ErrTooSlow) {
+		s.err, s.bad = err, "" // it may be there when the next answer is
+		return
+	}
 	if err != nil {
 		s.err, s.bad = err, hash
 		return
@@ -159,7 +166,12 @@ func (s *standing) take(a answer, hash string, now time.Time) {
 
 // load reads a body's pods. Their identity is of the URL as given, all that is shown of the masked one.
 func (s *standing) load(body []byte) (manifest.Loaded, error) {
-	loaded, err := manifest.Load(body, manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: s.url}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy})
+	loaded, err := s.reader.Load(s.done, body, manifest.LoadOptions{
+		Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: s.url}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy,
+	})
+	if errors.Is(err, manifest.ErrTooSlow) {
+		return loaded, fmt.Errorf("%s: %w: more than %v", s.shown, manifest.ErrTooSlow, manifest.LoadTime)
+	}
 	if err == nil {
 		for _, p := range loaded.Pods {
 			p.Annotations[manifest.AnnotationManifest] = s.shown

@@ -11,8 +11,8 @@ import (
 // masked stands for what must not be shown.
 const masked = "***"
 
-// maskURL returns a URL as it may be shown: without user, password, fragment and query values that look
-// like secrets. It takes text that is no proper URL too.
+// maskURL returns a URL as it may be shown: without user, password and fragment, and without what looks
+// like a secret in its path and query. It takes text that is no proper URL too.
 func maskURL(raw string) string {
 	raw, _, _ = strings.Cut(raw, "#")
 	raw, query, hasQuery := strings.Cut(raw, "?")
@@ -28,7 +28,13 @@ func maskURL(raw string) string {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		authority = masked + authority[at:]
 	}
-	raw = scheme + authority + path
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if secretValue(segment) {
+			segments[i] = masked
+		}
+	}
+	raw = scheme + authority + strings.Join(segments, "/")
 	if !hasQuery {
 		return raw
 	}

@@ -129,6 +129,7 @@ func (h *Source) Name() string { return h.standing.shown }
 // comes with the first answer or failure.
 func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	defer h.client.dialer.close()
+	h.standing.done = ctx.Done()
 	h.recall()
 	said := ""
 	for n := uint32(0); ; n++ {

@@ -173,11 +173,11 @@ func (r *Runtime) legacyManifests() ([]legacyManifest, error) {
 }
 
 func readLegacyManifest(path string) (m legacyManifest, err error) {
-	info, err := os.Stat(path)
+	info, err := os.Stat(path) // trusted: a directory of podrun's own
 	if err != nil {
 		return m, err
 	}
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(path) // trusted: a directory of podrun's own
 	if err != nil {
 		return m, err
 	}
@@ -198,7 +198,7 @@ func (r *Runtime) legacyEvictedFile(uid pod.UID) string {
 
 // legacyEvicted is why the revision was ended for what it took, "" if it was not.
 func (r *Runtime) legacyEvicted(uid pod.UID) string {
-	text, err := os.ReadFile(r.legacyEvictedFile(uid))
+	text, err := os.ReadFile(r.legacyEvictedFile(uid)) // trusted: a directory of podrun's own
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.Log.Warn("why a former version evicted a pod cannot be read", "uid", uid, "err", err)
 	}
@@ -207,7 +207,7 @@ func (r *Runtime) legacyEvicted(uid pod.UID) string {
 
 // legacyRemembered are the newest instances of the revision's containers as they were written down.
 func (r *Runtime) legacyRemembered(uid pod.UID) []pod.Container {
-	data, err := os.ReadFile(r.Dirs.Instances(uid))
+	data, err := os.ReadFile(r.Dirs.Instances(uid)) // trusted: a directory of podrun's own
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (r *Runtime) legacyInstance(c containers.Container, remembered []pod.Contai
 	out.Image, out.ImageID, out.Sidecar, out.Resources = l[legacyImage], l[labelImageID], sidecar, l[legacyResources]
 	out.PreStop, out.StopSignal = l[legacyPreStop] != "", images.SignalName(l[legacyStopSignal])
 	out.State, out.StartedAt = pod.Created, c.CreatedAt
-	mark, err := os.ReadFile(r.Dirs.Started(out.UID, c.ID))
+	mark, err := os.ReadFile(r.Dirs.Started(out.UID, c.ID)) // trusted: a directory of podrun's own
 	marked := bytes.HasPrefix(mark, []byte(boot+"\n")) || err != nil && !errors.Is(err, fs.ErrNotExist)
 	if marked || legacyRan(out, remembered, boot) {
 		out.State, out.Notes = pod.Running, legacyNotes(mark)

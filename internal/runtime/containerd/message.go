@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -40,7 +41,7 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 
 // terminationMessage is the message that an ended instance has left, "" if it left none.
 func (r *Runtime) terminationMessage(c pod.Container) string {
-	f, err := os.Open(r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt))
+	f, err := host.OpenRegularAt(r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt))
 	if err != nil {
 		return ""
 	}

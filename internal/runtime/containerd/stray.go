@@ -150,22 +150,22 @@ func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error 
 // of the container's.
 func isInside(pid int) bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	root, err := os.Stat(filepath.Join(dir, "root"))
+	root, err := os.Stat(filepath.Join(dir, "root")) // trusted: it is only looked at
 	if err != nil {
 		return false
 	}
-	if own, err := os.Stat("/"); err != nil || os.SameFile(root, own) {
+	if own, err := os.Stat("/"); err != nil || os.SameFile(root, own) { // trusted: it is only looked at
 		return false
 	}
 	path, err := os.Readlink(filepath.Join(dir, "exe"))
 	if err != nil {
 		return false
 	}
-	program, err := os.Stat(filepath.Join(dir, "exe"))
+	program, err := os.Stat(filepath.Join(dir, "exe")) // trusted: it is only looked at
 	if err != nil {
 		return false
 	}
-	there, err := os.Stat(filepath.Join(dir, "root", path))
+	there, err := os.Stat(filepath.Join(dir, "root", path)) // trusted: it is only looked at
 	return err == nil && os.SameFile(program, there)
 }
 

@@ -5,13 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
-	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
@@ -119,14 +116,9 @@ func (s *Store) lookUpUser(ctx context.Context, known *Image, name string) (user
 	if name == "" {
 		name = "0"
 	}
-	err = s.withFiles(mounts, func(root string) error {
-		spec := &specs.Spec{Root: &specs.Root{Path: root}, Process: &specs.Process{}, Linux: &specs.Linux{}}
-		opts := []oci.SpecOpts{oci.WithUser(name), oci.WithAdditionalGIDs(strings.Split(name, ":")[0])}
-		if err := oci.ApplyOpts(ctx, nil, &containers.Container{}, spec, opts...); err != nil {
-			return err
-		}
-		user = spec.Process.User
-		return nil
+	err = s.withFiles(mounts, func(root string) (err error) {
+		user, err = accounts(root).find(name)
+		return err
 	})
 	return user, err
 }

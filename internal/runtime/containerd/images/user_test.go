@@ -1,10 +1,14 @@
 package images_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -68,5 +72,48 @@ func checkUsers(t *testing.T, s *images.Store) {
 		if user, err := image.User(t.Context(), name); err != nil || !reflect.DeepEqual(user, want) {
 			t.Errorf("user %s: %+v, %v; want %+v", name, user, err, want)
 		}
+	}
+}
+
+// TestNothingButFilesIsReadForUsers: images have FIFOs, which would be waited for, devices, whose opening may do
+// something, and links where the accounts are looked up.
+func TestNothingButFilesIsReadForUsers(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := connect(t, start(t))
+			for i, c := range []struct {
+				files []testimage.Option
+				user  string
+				want  string
+			}{
+				{[]testimage.Option{testimage.FIFO("/etc/passwd")}, "worker", "not a regular file"},
+				{[]testimage.Option{testimage.FIFO("/etc/group")}, "0:crew", "not a regular file"},
+				{[]testimage.Option{testimage.Device("/etc/passwd", 511, 1<<19-1)}, "worker", "not a regular file"},
+				{[]testimage.Option{testimage.File("/etc/passwd", 0o644, make([]byte, 11<<20))}, "worker", "too long"},
+				{[]testimage.Option{testimage.Link("/etc/passwd", "/dev/zero"), testimage.Device("/dev/zero", 1, 5)}, "worker", "not a regular file"},
+				{[]testimage.Option{testimage.Link("/etc/passwd", "/etc/worker"), testimage.File("/etc/worker", 0o644, []byte("worker:x:7:8::/:\n"))}, "worker", ""},
+				{[]testimage.Option{testimage.Link("/etc/passwd", "/none")}, "7:8", ""},
+			} {
+				opts := append([]testimage.Option{testimage.User(c.user)}, c.files...)
+				archive, err := os.Open(daemontest.Archive(t, fmt.Sprintf("busybox:%d", i), opts...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer archive.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				loaded := make(chan error, 1)
+				go func() { _, err := s.Load(ctx, archive); loaded <- err }()
+				select {
+				case err = <-loaded:
+				case <-ctx.Done():
+					t.Fatalf("%d: loading hangs", i)
+				}
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("%d: %v, want %q", i, err, c.want)
+				}
+			}
+		})
 	}
 }

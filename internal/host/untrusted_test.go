@@ -1,0 +1,109 @@
+package host_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
+)
+
+// noDevice is a character device that no driver has: who opens it gets ENXIO.
+var noDevice = unix.Mkdev(511, 1<<19-1)
+
+// hostile makes a directory as a container would, beside a file that it must not reach.
+func hostile(t *testing.T) (root string) {
+	t.Helper()
+	root = filepath.Join(t.TempDir(), "root")
+	outside := filepath.Join(filepath.Dir(root), "outside")
+	err := errors.Join(
+		os.MkdirAll(root+"/sub/deep", 0o755), os.WriteFile(outside, []byte("secret"), 0o600),
+		os.WriteFile(root+"/file", []byte("text"), 0o644),
+		os.Symlink("../file", root+"/sub/beneath"), os.Symlink("/file", root+"/sub/absolute"),
+		os.Symlink("../../outside", root+"/sub/out"), os.Symlink(outside, root+"/away"),
+		os.Symlink("loop", root+"/loop"), os.Symlink("/proc/self/fd/0", root+"/magic"),
+		unix.Mkfifo(root+"/fifo", 0o644),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/sparse", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(root+"/sparse", 100<<30); err != nil {
+		t.Skipf("no sparse files here: %v", err)
+	}
+	return root
+}
+
+func TestReadRegular(t *testing.T) {
+	t.Parallel()
+	root := hostile(t)
+	anything := errors.New("any error")
+	for _, c := range []struct {
+		name                     string
+		noLinks, beneath, inRoot error
+	}{
+		{"file", nil, nil, nil},
+		{"sub/../file", nil, nil, nil},
+		{"sub/beneath", host.ErrNotRegular, nil, nil},
+		{"sub/absolute", host.ErrNotRegular, unix.EXDEV, nil},
+		{"sub/out", host.ErrNotRegular, unix.EXDEV, fs.ErrNotExist},
+		{"away", host.ErrNotRegular, unix.EXDEV, fs.ErrNotExist},
+		{"../outside", unix.EXDEV, unix.EXDEV, fs.ErrNotExist},
+		{"loop", host.ErrNotRegular, unix.ELOOP, unix.ELOOP},
+		{"magic", anything, anything, anything},
+		{"fifo", host.ErrNotRegular, host.ErrNotRegular, host.ErrNotRegular},
+		{"sub", host.ErrNotRegular, host.ErrNotRegular, host.ErrNotRegular},
+		{"sparse", host.ErrTooLong, host.ErrTooLong, host.ErrTooLong},
+		{"none", fs.ErrNotExist, fs.ErrNotExist, fs.ErrNotExist},
+	} {
+		for links, want := range map[host.Follow]error{host.NoLinks: c.noLinks, host.LinksBeneath: c.beneath, host.LinksInRoot: c.inRoot} {
+			data, err := host.ReadRegular(root, c.name, links, 4)
+			if want == nil && (err != nil || string(data) != "text") {
+				t.Errorf("%s by %#x: %q, %v", c.name, links, data, err)
+			}
+			if want != nil && (err == nil || want != anything && !errors.Is(err, want)) {
+				t.Errorf("%s by %#x: %q, %v; want %v", c.name, links, data, err, want)
+			}
+		}
+	}
+	if _, err := host.ReadRegular(root, "file", host.NoLinks, 3); !errors.Is(err, host.ErrTooLong) || !strings.Contains(err.Error(), "at most 3 bytes") {
+		t.Error(err)
+	}
+}
+
+func TestDevicesAreNotOpened(t *testing.T) {
+	t.Parallel()
+	device := filepath.Join(t.TempDir(), "device")
+	if err := unix.Mknod(device, unix.S_IFCHR|0o666, int(noDevice)); err != nil {
+		t.Skipf("making a device node: %v", err)
+	}
+	if _, err := os.Open(device); err == nil {
+		t.Fatal("the device was to have no driver")
+	}
+	if _, err := host.OpenRegularAt(device); !errors.Is(err, host.ErrNotRegular) {
+		t.Errorf("it was opened: %v", err)
+	}
+}
+
+func TestOpenRegularToWrite(t *testing.T) {
+	t.Parallel()
+	root := hostile(t)
+	f, err := host.OpenRegular(root, "file", host.NoLinks, os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("T"), 0); err != nil || f.Name() != root+"/file" {
+		t.Error(f.Name(), err)
+	}
+	if text, err := os.ReadFile(root + "/file"); err != nil || string(text) != "Text" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

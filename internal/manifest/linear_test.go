@@ -1,0 +1,95 @@
+package manifest
+
+import (
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"podrun.io/podrun/internal/manifest/document"
+)
+
+const podHead = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n"
+
+// large are manifests of n parts that took time, or memory, in the square of n.
+var large = map[string]func(n int) string{
+	"a key again and again": func(n int) string { return strings.Repeat("a: b\n", n) },
+	"a merge again and again": func(n int) string {
+		return "x: &x {a: b}\ny:\n" + strings.Repeat("  <<: *x\n", n)
+	},
+	"a list of merges": func(n int) string {
+		return "x: &x {a: b}\ny:\n  <<: [" + strings.Repeat("*x,", n) + "]\n"
+	},
+	"a number again and again":   func(n int) string { return strings.Repeat("1: b\n'1': b\n", n) },
+	"a JSON key again and again": func(n int) string { return `{"a":{` + strings.Repeat(`"a": 1,`, n) + `"b":1}}` },
+	"unknown fields": func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString("  x" + strconv.Itoa(i) + ": b\n")
+		}
+		return podHead + b.String()
+	},
+	"a JSON number":    func(n int) string { return `{"apiVersion":"v1","kind":"Pod","a":` + strings.Repeat("7", 100*n) + `}` },
+	"a number":         func(n int) string { return podHead + "  a: " + strings.Repeat("7", 100*n) + "\n" },
+	"empty containers": func(n int) string { return podHead + "  containers:\n" + strings.Repeat("  - {}\n", n) },
+	"equal variables": func(n int) string {
+		return podHead + "  containers:\n  - env:\n" + strings.Repeat("    - {name: a, value: 7}\n", n)
+	},
+	"documents":      func(n int) string { return strings.Repeat("---\na: b\n", n) },
+	"JSON documents": func(n int) string { return strings.Repeat("{}\n", n) },
+	"deep":           func(n int) string { return strings.Repeat("{a: ", n) + strings.Repeat("}", n) },
+	"a long key":     func(n int) string { return `{"` + strings.Repeat("k", 10*n) + `": [` + strings.Repeat("1,", n) + "1]}" },
+	"pods":           func(n int) string { return strings.Repeat("---\n"+podHead+"  containers: [{name: a, image: b}]\n", n) },
+	"ConfigMaps": func(n int) string {
+		return strings.Repeat("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n", n)
+	},
+	"a list of nothing":         func(n int) string { return "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- {}\n", n) },
+	"characters that are wrong": func(n int) string { return strings.Repeat("\t\n", n) },
+}
+
+// TestLoadIsLinear counts allocations instead of seconds: a file of four times the bytes needs about four times as many.
+func TestLoadIsLinear(t *testing.T) {
+	for name, text := range large {
+		var took, bytes [2]uint64
+		for i, n := range []int{500, 2000} {
+			data := []byte(text(n))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Load(data, options("/a.yaml"))
+			runtime.ReadMemStats(&after)
+			took[i] = after.Mallocs - before.Mallocs
+			bytes[i] = after.TotalAlloc - before.TotalAlloc
+			var invalid *InvalidError
+			if !errors.As(err, &invalid) || len(invalid.Errors) > document.MaxErrors+1 || len(err.Error()) > 100<<10 {
+				t.Errorf("%s: %d bytes of errors", name, len(err.Error()))
+			}
+		}
+		if took[1] > 6*took[0] || bytes[1] > 8*bytes[0] {
+			t.Errorf("%s: %d allocations of %d bytes, and %d of %d for four times as much", name, took[0], bytes[0], took[1], bytes[1])
+		}
+	}
+}
+
+// TestLoadOfLongNumbers: they took minutes.
+func TestLoadOfLongNumbers(t *testing.T) {
+	t.Parallel()
+	digits := strings.Repeat("7", 3_000_000)
+	for _, text := range []string{
+		`{"apiVersion":"v1","kind":"Pod","spec":{"priority":` + digits + `}}`,
+		`{"apiVersion":"v1","kind":"Pod","spec":{"priority":0.` + digits + `}}`,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: " + digits + "}\n",
+	} {
+		if _, err := Load([]byte(text), options("/a.yaml")); err == nil || len(err.Error()) > 10<<10 {
+			t.Errorf("%.60s: no error, or a long one", text)
+		}
+	}
+}
+
+func TestErrorsBeyondThoseKept(t *testing.T) {
+	t.Parallel()
+	_, err := Load([]byte(large["unknown fields"](1000)), options("/a.yaml"))
+	if want := "more is wrong than these 100 errors"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%.200s; want %q at its end", err, want)
+	}
+}
