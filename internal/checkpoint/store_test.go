@@ -331,8 +331,8 @@ func TestLaterVersion(t *testing.T) {
 	})
 }
 
-// TestDiskThatCannotBeRead: one bad file keeps no other pod from being seen; when it is not known to be the file's fault,
-// or more is known of its pod than that, nothing is told.
+// TestDiskThatCannotBeRead: one bad file keeps no other pod from being seen. What was known of its pod stays known, but
+// nothing may be done to it, as when it is not known to be the file's fault.
 func TestDiskThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
@@ -340,18 +340,29 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 		s.disk.failRead = unix.EIO
 		fresh := NewStoreOn(s.disk, slog.New(slog.DiscardHandler))
 		s.want("bad sector", s.list(fresh), "")
+		s.must(fresh.Withheld("u1"))
 		s.must(s.other.Update("u1", evict("x")))
-		if _, err := s.store.List(); !errors.Is(err, unix.EIO) {
-			t.Errorf("of a pod that was known: %v", err)
+		s.want("of a pod that was known", s.list(s.store), "web: u1")
+		for range 2 {
+			_, err := s.store.Of(web)
+			for _, err := range []error{err, s.store.Withheld("u1"), s.store.Update("u1", evict("y")), s.store.Create(manifest("web", "u1"), "serve")} {
+				if !errors.Is(err, unix.EIO) {
+					t.Errorf("of a pod that was known: %v", err)
+				}
+			}
+			s.create("db", "u2")
 		}
 		s.disk.failRead = fmt.Errorf("open: %w", unix.EMFILE)
 		fresh = NewStoreOn(s.disk, slog.New(slog.DiscardHandler))
-		if _, err := fresh.List(); !errors.Is(err, unix.EMFILE) {
+		s.want("too many files", s.list(fresh), "")
+		if err := fresh.Withheld("u1"); !errors.Is(err, unix.EMFILE) {
 			t.Errorf("too many files: %v", err)
 		}
 		s.disk.failRead = nil
-		s.want("well again", s.list(fresh), "web: u1")
-		s.want("well again", s.list(s.store), "web: u1")
+		for _, store := range []*Store{fresh, s.store} {
+			s.want("well again", s.list(store), "db: u2, web: u1")
+			s.must(store.Withheld("u1"))
+		}
 	})
 }
 

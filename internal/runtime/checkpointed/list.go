@@ -45,7 +45,7 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 		case hidden[key]:
 			left = append(left, o)
 			continue
-		case !sure:
+		case !sure || r.withheld(before[key], found[key]) != nil:
 			inspected, err := r.Inspect(ctx, key)
 			if err != nil {
 				if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
@@ -87,6 +87,9 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		if err != nil {
 			return pod.Observed{}, err
 		}
+		if err := r.withheld(before, found); err != nil {
+			return pod.Observed{}, err
+		}
 		o, sure := r.merge(key, before, found)
 		if sure {
 			return o, nil
@@ -103,6 +106,21 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		before = after
 	}
 	return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, errChanging)
+}
+
+// withheld returns why it is not known what one of the pod's revisions is: then the pod is left as it is.
+func (r *Runtime) withheld(all []*checkpoint.Checkpoint, found []pod.Container) error {
+	for _, c := range all {
+		if err := r.store.Withheld(c.UID()); err != nil {
+			return err
+		}
+	}
+	for _, c := range found {
+		if err := r.store.Withheld(c.UID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func idsOf(all []*checkpoint.Checkpoint) []string {
