@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -52,6 +53,8 @@ type file struct {
 	checkpoint *Checkpoint
 	// err is why the file cannot be read; with a checkpoint, why it cannot be now.
 	err error
+	// text is what a later podrun wrote.
+	text []byte
 	// manifest is the checkpoint's pod in JSON.
 	manifest json.RawMessage
 }
@@ -165,14 +168,34 @@ func (s *Store) Get(uid pod.UID) (*Checkpoint, error) {
 func (s *Store) Withheld(uid pod.UID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.files[uid]; f != nil && f.withheld() {
+	if f := s.files[uid]; f != nil {
+		return f.withheld()
+	}
+	return nil
+}
+
+// withheld is Withheld of the file's revision.
+func (f *file) withheld() error {
+	if f.checkpoint != nil || errors.Is(f.err, ErrLater) || passing(f.err) {
 		return f.err
 	}
 	return nil
 }
 
-func (f *file) withheld() bool {
-	return f.err != nil && (f.checkpoint != nil || errors.Is(f.err, ErrLater) || passing(f.err))
+// MayName reports that a checkpoint that has been seen names the sandbox, or may do so: one that cannot be read now, or
+// a later podrun's that has the ID anywhere in its text.
+func (s *Store) MayName(id string) bool {
+	if s.OfSandbox(id) != nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if f.checkpoint == nil && passing(f.err) || bytes.Contains(f.text, []byte(id)) {
+			return true
+		}
+	}
+	return false
 }
 
 // OfSandbox returns the checkpoint that names the sandbox, of those that have been seen; nil if there is none.
@@ -195,18 +218,6 @@ func (s *Store) naming(id string, names func(*Checkpoint) bool) *Checkpoint {
 	return f.checkpoint
 }
 
-// Unreadable reports that a checkpoint was seen that cannot be read, so that it is not known what it names.
-func (s *Store) Unreadable() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.files {
-		if f.checkpoint == nil {
-			return true
-		}
-	}
-	return false
-}
-
 // Errors returns why checkpoints that have been seen cannot be read; nil: all can.
 func (s *Store) Errors() error {
 	s.mu.Lock()
@@ -224,7 +235,7 @@ func (s *Store) refresh(uid pod.UID) error {
 	was := s.files[uid]
 	stamp, err := s.disk.Stat(uid)
 	if err == nil && was != nil && was.stamp == stamp {
-		return nil
+		return was.withheld()
 	}
 	var data []byte
 	next := &file{stamp: stamp}
@@ -237,24 +248,27 @@ func (s *Store) refresh(uid pod.UID) error {
 		return fmt.Errorf("revision %s: %w", uid, ErrNotFound)
 	case err != nil:
 		next.stamp, next.err = Stamp{}, fmt.Errorf("reading the checkpoint of revision %s: %w", uid, err)
-		if was != nil && was.checkpoint != nil { // that may still be so
+		if was != nil {
 			next.checkpoint, next.manifest = was.checkpoint, was.manifest
 		}
 	default:
 		if next.sum = sumOf(data); was != nil && was.sum == next.sum {
 			was.stamp = next.stamp
-			return nil
+			return was.withheld()
 		}
 		next.checkpoint, next.manifest, next.err = decode(uid, data)
+	}
+	if errors.Is(next.err, ErrLater) {
+		next.text = data
+	}
+	if was != nil && next.withheld() != nil { // what was known may still be so
+		next.checkpoint, next.manifest = was.checkpoint, was.manifest
 	}
 	if next.err != nil && (was == nil || was.err == nil || was.err.Error() != next.err.Error()) {
 		s.warn(uid, next)
 	}
 	s.put(uid, next)
-	if next.checkpoint != nil || passing(next.err) {
-		return next.err
-	}
-	return nil
+	return next.withheld()
 }
 
 // warn says of a checkpoint that cannot be read what becomes of it.
@@ -264,7 +278,7 @@ func (s *Store) warn(uid pod.UID, f *file) {
 	switch {
 	case errors.Is(f.err, ErrLater):
 		what = "a checkpoint is left alone, and its pod not managed: use that podrun, or remove the file"
-	case f.withheld():
+	case f.withheld() != nil:
 		what = "a checkpoint cannot be read now: nothing is done to its pod until it can, or somebody removes the file"
 	}
 	s.log.Warn(what, "uid", uid, "file", s.disk.Path(uid), "err", f.err)
@@ -402,8 +416,6 @@ func (s *Store) Create(p *v1.Pod, owner string) error {
 		return fmt.Errorf("saving %s with UID %s, which %s has: %w", key, p.UID, was.checkpoint.Key(), ErrTaken)
 	case was.checkpoint != nil:
 		next = was.checkpoint.Clone()
-	case errors.Is(was.err, ErrLater):
-		return was.err
 	}
 	next.Pod, next.Owner = p.DeepCopy(), owner
 	if all := s.of(key); len(all) > 0 && all[0].UID() != p.UID {

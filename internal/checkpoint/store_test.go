@@ -287,7 +287,7 @@ func TestUnreadable(t *testing.T) {
 				if said := strings.Count(s.log.String(), "cannot be read"); said != 1 || !strings.Contains(s.log.String(), s.disk.Path("u1")) {
 					t.Errorf("said %d times: %s", said, s.log)
 				}
-				if _, err := s.store.Get("u1"); err == nil || errors.Is(err, ErrNotFound) || !s.store.Unreadable() {
+				if _, err := s.store.Get("u1"); err == nil || errors.Is(err, ErrNotFound) || s.store.Errors() == nil {
 					t.Errorf("got %v", err)
 				}
 				if err := s.store.Update("u1", evict("x")); err == nil {
@@ -299,7 +299,7 @@ func TestUnreadable(t *testing.T) {
 				}
 				s.create("web", "u1")
 				s.want("list, started again", s.list(s.other), "db: u3, web: u1")
-				if s.store.Unreadable() {
+				if s.store.Errors() != nil {
 					t.Error("it is unreadable still")
 				}
 			})
@@ -312,9 +312,18 @@ func TestLaterVersion(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
 		s.create("web", "u1")
-		for _, text := range []string{`{"version":2,"pod":[1],"instances":"many"}`, `{"version":3,"pod":{"metadata":{"name":"web","uid":"u1"}}}`} {
+		for _, text := range []string{`{"version":2,"pod":[1],"instances":"many","s":"s1"}`, `{"version":3,"s":["s1"],"pod":{"metadata":{"name":"web","uid":"u1"}}}`} {
 			s.disk.corrupt("u1", []byte(text))
-			s.want("list", s.list(s.store), "")
+			s.want("list", s.list(s.store), "web: u1") // as it was
+			s.want("list of another", s.list(s.other), "")
+			for _, store := range []*Store{s.store, s.other} {
+				if err := store.Withheld("u1"); !errors.Is(err, ErrLater) {
+					t.Errorf("not withheld: %v", err)
+				}
+				if !store.MayName("s1") || store.MayName("s2") {
+					t.Error("which sandboxes it may name is not known")
+				}
+			}
 			if err := s.store.Create(manifest("web", "u1"), "serve"); !errors.Is(err, ErrLater) {
 				t.Errorf("created: %v", err)
 			}

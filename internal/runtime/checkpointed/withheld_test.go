@@ -4,7 +4,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -108,5 +110,104 @@ func TestOneBadFile(t *testing.T) {
 	}
 	if shown, unknown = m.list(r); len(shown) != 3 || len(unknown) != 0 {
 		t.Errorf("mended: shown %v, unknown %v", shown, unknown)
+	}
+}
+
+// write replaces a pod's checkpoint.
+func (m *machine) write(uid pod.UID, change func(text string) string) {
+	m.Helper()
+	path := m.dirs.Checkpoint(uid)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(change(string(text))), 0o600)
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestLaterVersion: nothing of a pod is touched whose checkpoint a later podrun wrote, by one that has seen the pod before
+// or by a new one.
+func TestLaterVersion(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	first := m.podrun()
+	key, uid := m.start(first, 0)
+	m.write(uid, func(text string) string { return strings.Replace(text, `"version":1`, `"version":2`, 1) })
+	for name, r := range map[string]*checkpointed.Runtime{"first": first, "new": m.podrun()} {
+		if shown, unknown := m.list(r); len(shown) != 0 || !unknown[key] {
+			t.Errorf("%s: shown %v, unknown %v", name, shown, unknown)
+		}
+		withheld := (*runtime.WithheldError)(nil)
+		if o, err := r.Inspect(t.Context(), key); !errors.As(err, &withheld) {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+		if err := r.Sweep(t.Context()); err != nil || len(m.engine.SandboxIDs()) != 1 {
+			t.Errorf("%s: swept, %v", name, err)
+		}
+	}
+	// Nor when nothing runs in its sandbox.
+	d := m.engine.Driver()
+	for _, c := range must(d.ListContainers(t.Context()))[key] {
+		if err := errors.Join(d.SignalContainer(t.Context(), c.ID, "SIGKILL"), d.RemoveContainer(t.Context(), c, time.Time{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.podrun().Sweep(t.Context()); err != nil || len(m.engine.SandboxIDs()) != 1 {
+		t.Errorf("swept without containers, %v", err)
+	}
+}
+
+// TestContainersBeforeTheirSandbox: the sandbox of a pod without a checkpoint that can be read stays as long as the engine
+// has a container in it, and is in no other's way.
+func TestContainersBeforeTheirSandbox(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(m *machine, uid pod.UID) error{
+		"torn":    func(m *machine, uid pod.UID) error { m.write(uid, func(string) string { return "{" }); return nil },
+		"missing": func(m *machine, uid pod.UID) error { return os.RemoveAll(m.dirs.Pod(uid)) },
+		"directory": func(m *machine, uid pod.UID) error {
+			path := m.dirs.Checkpoint(uid)
+			return errors.Join(os.Remove(path), os.MkdirAll(path+"/deep", 0o755))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			key, uid := m.start(m.podrun(), 0)
+			_, dead := m.start(m.podrun(), 1)
+			if err := errors.Join(damage(m, uid), os.RemoveAll(m.dirs.Pod(dead))); err != nil {
+				t.Fatal(err)
+			}
+			r := m.podrun()
+			end := func(key pod.Key) {
+				o, err := r.Inspect(t.Context(), key)
+				if err != nil || len(o.Containers) != 1 || !o.Containers[0].Stray {
+					t.Fatalf("%+v, %v", o, err)
+				}
+				id := o.Containers[0].ID
+				if err := errors.Join(r.SignalContainer(t.Context(), id, "SIGKILL"), r.ReapContainer(t.Context(), id, ""), r.RemoveContainer(t.Context(), id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sweep := func(left int) {
+				t.Helper()
+				if err := r.Sweep(t.Context()); err != nil || len(m.engine.SandboxIDs()) != left {
+					t.Errorf("want %d sandboxes, have %v, %v", left, m.engine.SandboxIDs(), err)
+				}
+			}
+			sweep(2)
+			end(pod.KeyOf(benchPod(1)))
+			sweep(1)
+			end(key)
+			sweep(0)
+			m.start(r, 0)
+			sweep(1)
+		})
 	}
 }
