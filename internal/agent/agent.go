@@ -136,20 +136,22 @@ var ErrUsage = errors.New("usage")
 
 // house is a connected podrun: everything but the sources of manifests.
 type house struct {
-	o        Options
-	runtime  backend
-	conn     *Connection // nil where the runtime was given
-	leave    func()      // lets others settle elsewhere
-	network  *network.Network
-	relister *relist.Relister
-	tailer   *logs.Tailer
-	volumes  *volume.Volumes
-	names    *names.Names
-	prober   *probe.Prober
-	events   *events.Recorder
-	found    chan pod.Key // from the prober to the loop
-	loop     reconcile.Options
-	halt     chan reconcile.Halt // to the loop
+	o       Options
+	runtime backend
+	conn    *Connection // nil where the runtime was given
+	leave   func()      // lets others settle elsewhere
+	network *network.Network
+	// sandboxes are beneath runtime.
+	sandboxes *sandbox.Store
+	relister  *relist.Relister
+	tailer    *logs.Tailer
+	volumes   *volume.Volumes
+	names     *names.Names
+	prober    *probe.Prober
+	events    *events.Recorder
+	found     chan pod.Key // from the prober to the loop
+	loop      reconcile.Options
+	halt      chan reconcile.Halt // to the loop
 }
 
 // neighbours are the other pods as p may call them. One that starts after others has to know them at once.
@@ -191,7 +193,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if o.Events == "off" {
 		listing.Bell = nil
 	}
-	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
 	h.events = events.New(o.Dirs, o.NodeName, o.Log)
 	h.prober, h.found = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})
@@ -291,16 +293,11 @@ func (h *house) sweep(ctx context.Context) {
 // go by now.
 const networkSweep = 5 * time.Minute
 
-// sweepNetwork releases what the network holds for sandboxes that no checkpoint names, now and then. It may take long,
+// sweepNetwork removes sandboxes that no checkpoint names, and releases what the network holds for them, now and then. It may take long,
 // and nothing waits for it.
 func (h *house) sweepNetwork(ctx context.Context) {
-	store := h.runtime.Store()
-	known := func(id string) bool {
-		present, err := presentSandboxes(store)
-		return err != nil || present[id]
-	}
 	for {
-		if err := h.network.SweepLost(ctx, known); err != nil && ctx.Err() == nil {
+		if err := h.sweepLost(ctx); err != nil && ctx.Err() == nil {
 			h.o.Log.Warn("the network of sandboxes that are gone is not released yet", "err", err)
 		}
 		select {
@@ -309,6 +306,14 @@ func (h *house) sweepNetwork(ctx context.Context) {
 		case <-time.After(networkSweep):
 		}
 	}
+}
+
+func (h *house) sweepLost(ctx context.Context) error {
+	known, err := h.conn.Runtime.Known(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.sandboxes.Sweep(ctx, known), h.network.SweepLost(ctx, known))
 }
 
 // run runs the loop on what feed sends until ctx ends. What the loop stands on ends after it.

@@ -18,7 +18,7 @@ import (
 
 // Down stops and removes the pods that pick chooses among those that are there, gracefully, and returns
 // what it removed. It refuses while serve runs, which would start them again. With grace, none is given
-// longer than that to end.
+// longer than that to end. The error names what stays.
 func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
 	lock, err := lockServe(o.Dirs, commandDown)
 	if err != nil {
@@ -32,9 +32,12 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	}
 	defer h.close()
 	h.sweep(ctx)
-	chosen, err := h.choose(ctx, pick)
-	if err != nil || len(chosen) == 0 {
+	chosen, kept, err := h.choose(ctx, pick)
+	if err != nil {
 		return nil, err
+	}
+	if len(chosen) == 0 {
+		return nil, kept()
 	}
 	if err := h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare)); err != nil {
 		return nil, err
@@ -52,7 +55,8 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 		return nil, fmt.Errorf("stopping pods: %w", err)
 	}
 	h.sweep(ctx)
-	return removed(chosen, left)
+	gone, err := removed(chosen, left)
+	return gone, errors.Join(err, kept())
 }
 
 // removalPatience is how long down goes on while nothing but failures is heard of.
@@ -102,14 +106,17 @@ func removed(chosen map[pod.Key]bool, left []Left) ([]pod.Key, error) {
 	return slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare), errors.Join(errs...)
 }
 
-// choose lets pick choose among the pods that are there.
-func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error)) (map[pod.Key]bool, error) {
+// choose lets pick choose among the pods that are there. kept then names those of them to which nothing may be done and,
+// if all were to go, the checkpoints that stay because they cannot be read.
+func (h *house) choose(
+	ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error),
+) (chosen map[pod.Key]bool, kept func() error, err error) {
 	all, err := h.there(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if h.loop.Strays, err = status.Keys(h.o.Dirs); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var pods []*v1.Pod
 	for _, o := range all {
@@ -122,13 +129,32 @@ func (h *house) choose(ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, err
 	}
 	picked, err := pick(pods)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	chosen := map[pod.Key]bool{}
+	chosen = map[pod.Key]bool{}
 	for _, p := range picked {
 		chosen[pod.KeyOf(p)] = true
 	}
-	return chosen, nil
+	stay := h.withheld(all, chosen)
+	return chosen, func() error {
+		if unread := h.runtime.Store().Errors(); len(picked) == len(pods) && unread != nil {
+			stay = append(stay, fmt.Errorf("what checkpoints that cannot be read belong to stays: %w", unread))
+		}
+		return errors.Join(stay...)
+	}, nil
+}
+
+// withheld takes from the chosen pods those to which nothing may be done, and says why.
+func (h *house) withheld(all []pod.Observed, chosen map[pod.Key]bool) (why []error) {
+	for _, o := range all {
+		for _, uid := range o.Data {
+			if err := h.runtime.Store().Withheld(uid); err != nil && chosen[o.Key] {
+				delete(chosen, o.Key)
+				why = append(why, fmt.Errorf("pod %s is not removed: %w", o.Key, err))
+			}
+		}
+	}
+	return why
 }
 
 // manifestOf returns what o runs; where that is not kept, a pod of that name.

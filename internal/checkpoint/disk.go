@@ -125,10 +125,25 @@ const (
 
 // Write implements Disk.
 func (d osDisk) Write(uid pod.UID, data []byte) (Stamp, error) {
+	if err := d.moveAside(d.dirs.Checkpoint(uid)); err != nil {
+		return Stamp{}, err
+	}
 	if err := host.WriteFile(d.dirs.Checkpoint(uid), data, 0o600); err != nil {
 		return Stamp{}, err
 	}
 	return d.Stat(uid)
+}
+
+// moveAside moves a directory that is in a checkpoint's place, which no file can replace.
+func (d osDisk) moveAside(path string) error {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return nil
+	}
+	aside := path + ".directory"
+	if err := d.removeBeside(aside); err != nil {
+		return err
+	}
+	return os.Rename(path, aside)
 }
 
 // Create implements Disk.

@@ -121,7 +121,7 @@ func TestOddFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			all, err := s.List()
-			if err != nil || len(all) != 1 || !s.Unreadable() {
+			if err != nil || len(all) != 1 || s.Errors() == nil {
 				t.Errorf("%v, %v", all, err)
 			}
 		})
@@ -166,4 +166,26 @@ func TestBadUIDs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDirectoryInPlace: a directory in a checkpoint's place is moved aside by the checkpoint that replaces it.
+func TestDirectoryInPlace(t *testing.T) {
+	t.Parallel()
+	s, d := onOS(t)
+	for range 2 {
+		if err := os.RemoveAll(d.Path("u1")); err != nil {
+			t.Fatal(err)
+		}
+		write(t, d.Path("u1")+"/deep/file")
+		s = NewStoreOn(d, s.log) // one that knows nothing of the pod
+		if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+			t.Error(err)
+		}
+		if all, err := s.List(); err != nil || len(all) != 1 || s.Errors() != nil {
+			t.Errorf("%v, %v", all, err)
+		}
+	}
+	if err := s.Remove(t.Context(), "u1"); err != nil || there(d.dirs.Pod("u1")) {
+		t.Error("it is still there", err)
+	}
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -47,9 +48,13 @@ type Store struct {
 type file struct {
 	stamp Stamp
 	// sum is that of the content; 0: it could not be read.
-	sum        uint64
-	checkpoint *Checkpoint // nil: it cannot be read
-	err        error
+	sum uint64
+	// checkpoint is as it was read last; nil: it never was, or what is there now is none.
+	checkpoint *Checkpoint
+	// err is why the file cannot be read; with a checkpoint, why it cannot be now.
+	err error
+	// text is what a later podrun wrote.
+	text []byte
 	// manifest is the checkpoint's pod in JSON.
 	manifest json.RawMessage
 }
@@ -82,24 +87,19 @@ func (s *Store) Scan() error {
 	there := make(map[pod.UID]bool, len(uids))
 	for _, uid := range uids {
 		there[uid] = true
-		if err := s.refresh(uid); err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
+		_ = s.refresh(uid) // one that cannot be read is that pod's trouble
 	}
 	for uid := range s.files {
-		if there[uid] {
-			continue
-		}
-		// It may have been made since the directory was listed.
-		if err := s.refresh(uid); err != nil && !errors.Is(err, ErrNotFound) {
-			return err
+		if !there[uid] { // it may have been made since the directory was listed
+			_ = s.refresh(uid)
 		}
 	}
 	s.scanned = true
 	return nil
 }
 
-// List returns all checkpoints that can be read, those of a pod newest first. One that cannot be read is logged once.
+// List returns all checkpoints that can be read, those of a pod newest first. One that cannot be read is logged once; if
+// it could be before, it is returned as it was then, and Withheld says so.
 func (s *Store) List() (map[pod.Key][]*Checkpoint, error) {
 	if err := s.Scan(); err != nil {
 		return nil, err
@@ -160,10 +160,42 @@ func (s *Store) Get(uid pod.UID) (*Checkpoint, error) {
 		return nil, err
 	}
 	f := s.files[uid]
-	if f.checkpoint == nil {
-		return nil, f.err
+	return f.checkpoint, f.err
+}
+
+// Withheld returns why nothing may be done to what is there of a revision that has been seen: its checkpoint may say
+// what cannot be read now, or not by this podrun. nil: there is nothing of the kind.
+func (s *Store) Withheld(uid pod.UID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.files[uid]; f != nil {
+		return f.withheld()
 	}
-	return f.checkpoint, nil
+	return nil
+}
+
+// withheld is Withheld of the file's revision.
+func (f *file) withheld() error {
+	if f.checkpoint != nil || errors.Is(f.err, ErrLater) || passing(f.err) {
+		return f.err
+	}
+	return nil
+}
+
+// MayName reports that a checkpoint that has been seen names the sandbox, or may do so: one that cannot be read now, or
+// a later podrun's that has the ID anywhere in its text.
+func (s *Store) MayName(id string) bool {
+	if s.OfSandbox(id) != nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if f.checkpoint == nil && passing(f.err) || bytes.Contains(f.text, []byte(id)) {
+			return true
+		}
+	}
+	return false
 }
 
 // OfSandbox returns the checkpoint that names the sandbox, of those that have been seen; nil if there is none.
@@ -186,18 +218,6 @@ func (s *Store) naming(id string, names func(*Checkpoint) bool) *Checkpoint {
 	return f.checkpoint
 }
 
-// Unreadable reports that a checkpoint was seen that cannot be read, so that it is not known what it names.
-func (s *Store) Unreadable() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.files {
-		if f.checkpoint == nil {
-			return true
-		}
-	}
-	return false
-}
-
 // Errors returns why checkpoints that have been seen cannot be read; nil: all can.
 func (s *Store) Errors() error {
 	s.mu.Lock()
@@ -209,12 +229,13 @@ func (s *Store) Errors() error {
 	return errors.Join(all...)
 }
 
-// refresh reads the file if it is not the one that was read last. The caller holds mu.
+// refresh reads the file if it is not the one that was read last. The error is the file's; nil also when there is
+// something that is no checkpoint, for good. The caller holds mu.
 func (s *Store) refresh(uid pod.UID) error {
 	was := s.files[uid]
 	stamp, err := s.disk.Stat(uid)
 	if err == nil && was != nil && was.stamp == stamp {
-		return nil
+		return was.withheld()
 	}
 	var data []byte
 	next := &file{stamp: stamp}
@@ -225,34 +246,42 @@ func (s *Store) refresh(uid pod.UID) error {
 	case errors.Is(err, fs.ErrNotExist):
 		s.forget(uid)
 		return fmt.Errorf("revision %s: %w", uid, ErrNotFound)
-	case err != nil && (passing(err) || was != nil && was.checkpoint != nil):
-		// What was known of the pod may still be so: nothing is done to it before that can be told.
-		return fmt.Errorf("reading the checkpoint of revision %s: %w", uid, err)
 	case err != nil:
 		next.stamp, next.err = Stamp{}, fmt.Errorf("reading the checkpoint of revision %s: %w", uid, err)
+		if was != nil {
+			next.checkpoint, next.manifest = was.checkpoint, was.manifest
+		}
 	default:
 		if next.sum = sumOf(data); was != nil && was.sum == next.sum {
 			was.stamp = next.stamp
-			return nil
+			return was.withheld()
 		}
 		next.checkpoint, next.manifest, next.err = decode(uid, data)
 	}
+	if errors.Is(next.err, ErrLater) {
+		next.text = data
+	}
+	if was != nil && next.withheld() != nil { // what was known may still be so
+		next.checkpoint, next.manifest = was.checkpoint, was.manifest
+	}
 	if next.err != nil && (was == nil || was.err == nil || was.err.Error() != next.err.Error()) {
-		s.warn(uid, next.err)
+		s.warn(uid, next)
 	}
 	s.put(uid, next)
-	return nil
+	return next.withheld()
 }
 
 // warn says of a checkpoint that cannot be read what becomes of it.
-func (s *Store) warn(uid pod.UID, err error) {
-	if errors.Is(err, ErrLater) {
-		s.log.Warn("a checkpoint is left alone, and its pod not managed: use that podrun, or remove the file",
-			"uid", uid, "file", s.disk.Path(uid), "err", err)
-		return
+func (s *Store) warn(uid pod.UID, f *file) {
+	what := "a checkpoint cannot be read: what runs of its pod is ended; its data stay until the pod is started under" +
+		" the same UID, or somebody removes the directory"
+	switch {
+	case errors.Is(f.err, ErrLater):
+		what = "a checkpoint is left alone, and its pod not managed: use that podrun, or remove the file"
+	case f.withheld() != nil:
+		what = "a checkpoint cannot be read now: nothing is done to its pod until it can, or somebody removes the file"
 	}
-	s.log.Warn("a checkpoint cannot be read: what runs of its pod is ended; its data stay until the pod is started under"+
-		" the same UID, or somebody removes the directory", "uid", uid, "file", s.disk.Path(uid), "err", err)
+	s.log.Warn(what, "uid", uid, "file", s.disk.Path(uid), "err", f.err)
 }
 
 // passing reports that the next attempt to read may succeed: nothing is wrong with the file itself.
@@ -387,8 +416,6 @@ func (s *Store) Create(p *v1.Pod, owner string) error {
 		return fmt.Errorf("saving %s with UID %s, which %s has: %w", key, p.UID, was.checkpoint.Key(), ErrTaken)
 	case was.checkpoint != nil:
 		next = was.checkpoint.Clone()
-	case errors.Is(was.err, ErrLater):
-		return was.err
 	}
 	next.Pod, next.Owner = p.DeepCopy(), owner
 	if all := s.of(key); len(all) > 0 && all[0].UID() != p.UID {

@@ -287,7 +287,7 @@ func TestUnreadable(t *testing.T) {
 				if said := strings.Count(s.log.String(), "cannot be read"); said != 1 || !strings.Contains(s.log.String(), s.disk.Path("u1")) {
 					t.Errorf("said %d times: %s", said, s.log)
 				}
-				if _, err := s.store.Get("u1"); err == nil || errors.Is(err, ErrNotFound) || !s.store.Unreadable() {
+				if _, err := s.store.Get("u1"); err == nil || errors.Is(err, ErrNotFound) || s.store.Errors() == nil {
 					t.Errorf("got %v", err)
 				}
 				if err := s.store.Update("u1", evict("x")); err == nil {
@@ -299,7 +299,7 @@ func TestUnreadable(t *testing.T) {
 				}
 				s.create("web", "u1")
 				s.want("list, started again", s.list(s.other), "db: u3, web: u1")
-				if s.store.Unreadable() {
+				if s.store.Errors() != nil {
 					t.Error("it is unreadable still")
 				}
 			})
@@ -312,9 +312,18 @@ func TestLaterVersion(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
 		s.create("web", "u1")
-		for _, text := range []string{`{"version":2,"pod":[1],"instances":"many"}`, `{"version":3,"pod":{"metadata":{"name":"web","uid":"u1"}}}`} {
+		for _, text := range []string{`{"version":2,"pod":[1],"instances":"many","s":"s1"}`, `{"version":3,"s":["s1"],"pod":{"metadata":{"name":"web","uid":"u1"}}}`} {
 			s.disk.corrupt("u1", []byte(text))
-			s.want("list", s.list(s.store), "")
+			s.want("list", s.list(s.store), "web: u1") // as it was
+			s.want("list of another", s.list(s.other), "")
+			for _, store := range []*Store{s.store, s.other} {
+				if err := store.Withheld("u1"); !errors.Is(err, ErrLater) {
+					t.Errorf("not withheld: %v", err)
+				}
+				if !store.MayName("s1") || store.MayName("s2") {
+					t.Error("which sandboxes it may name is not known")
+				}
+			}
 			if err := s.store.Create(manifest("web", "u1"), "serve"); !errors.Is(err, ErrLater) {
 				t.Errorf("created: %v", err)
 			}
@@ -331,8 +340,8 @@ func TestLaterVersion(t *testing.T) {
 	})
 }
 
-// TestDiskThatCannotBeRead: one bad file keeps no other pod from being seen; when it is not known to be the file's fault,
-// or more is known of its pod than that, nothing is told.
+// TestDiskThatCannotBeRead: one bad file keeps no other pod from being seen. What was known of its pod stays known, but
+// nothing may be done to it, as when it is not known to be the file's fault.
 func TestDiskThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
@@ -340,18 +349,29 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 		s.disk.failRead = unix.EIO
 		fresh := NewStoreOn(s.disk, slog.New(slog.DiscardHandler))
 		s.want("bad sector", s.list(fresh), "")
+		s.must(fresh.Withheld("u1"))
 		s.must(s.other.Update("u1", evict("x")))
-		if _, err := s.store.List(); !errors.Is(err, unix.EIO) {
-			t.Errorf("of a pod that was known: %v", err)
+		s.want("of a pod that was known", s.list(s.store), "web: u1")
+		for range 2 {
+			_, err := s.store.Of(web)
+			for _, err := range []error{err, s.store.Withheld("u1"), s.store.Update("u1", evict("y")), s.store.Create(manifest("web", "u1"), "serve")} {
+				if !errors.Is(err, unix.EIO) {
+					t.Errorf("of a pod that was known: %v", err)
+				}
+			}
+			s.create("db", "u2")
 		}
 		s.disk.failRead = fmt.Errorf("open: %w", unix.EMFILE)
 		fresh = NewStoreOn(s.disk, slog.New(slog.DiscardHandler))
-		if _, err := fresh.List(); !errors.Is(err, unix.EMFILE) {
+		s.want("too many files", s.list(fresh), "")
+		if err := fresh.Withheld("u1"); !errors.Is(err, unix.EMFILE) {
 			t.Errorf("too many files: %v", err)
 		}
 		s.disk.failRead = nil
-		s.want("well again", s.list(fresh), "web: u1")
-		s.want("well again", s.list(s.store), "web: u1")
+		for _, store := range []*Store{fresh, s.store} {
+			s.want("well again", s.list(store), "db: u2, web: u1")
+			s.must(store.Withheld("u1"))
+		}
 	})
 }
 

@@ -36,6 +36,10 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 			continue
 		}
 		alive = true
+		why := why
+		if c.Stray {
+			why = "no checkpoint names it"
+		}
 		begun := j.begun(o, c)
 		switch {
 		case j.atOnce():

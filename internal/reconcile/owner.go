@@ -2,10 +2,12 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // Owners gives each pod to one process at a time.
@@ -69,6 +71,20 @@ func (w *worker) named() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.want != nil
+}
+
+// leave shows whose a pod is that could not be inspected for that reason, and lets them have it. It reports whether this
+// process is done with it.
+func (w *worker) leave(err error) (done bool) {
+	withheld := (*runtime.WithheldError)(nil)
+	if w.withheld = errors.As(err, &withheld); !w.withheld {
+		return false
+	}
+	w.notOwned(&plan.Waiting{
+		Reason: reasonOwned, Message: "The pod is run by " + withheld.Owner + ": " + withheld.Error(),
+	})
+	w.letGo()
+	return w.unwantedByAll()
 }
 
 // unwantedByAll reports that no manifest names the pod, which another process has: it is not this one's business.

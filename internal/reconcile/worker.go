@@ -73,6 +73,7 @@ type worker struct {
 	told      told           // what the last events of their kind were
 	unheard   bool           // how the pod is could not be published
 	holder    string         // the other process that has the pod; "": none
+	withheld  bool           // it is shown that the pod is another's, who keeps its checkpoint
 	outdated  bool           // the pod has not been inspected since something was done, or since this process has it
 }
 
@@ -201,9 +202,12 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		if w.outdated {
 			var err error
 			if seen, err = w.look(ctx); err != nil {
-				return w.troubled(err), false
+				return w.troubled(err), w.leave(err)
 			}
-			w.outdated, looked = false, true
+			if w.outdated, looked = false, true; w.withheld {
+				w.withheld = false
+				w.notOwned(nil)
+			}
 		}
 		if w.take(seen); w.unsure {
 			return 0, false

@@ -24,7 +24,7 @@ type Driver interface {
 	// ListContainers returns every instance with podrun's labels, by pod: ID, Name, UID, Attempt, State, PID and, of one
 	// whose process has ended, ExitCode, FinishedAt, Reason and Message. Reaped says that there is an instance but
 	// no process of it, neither running nor ended nor prepared; its State is Created then. An *UnknownError names the
-	// pods of which nothing is known.
+	// pods of which nothing is known. SandboxID is that of an instance that no checkpoint names too.
 	ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error)
 	// InspectContainers is ListContainers for one pod: it returns the instances with these IDs, and others of the pod
 	// that it knows of.

@@ -24,6 +24,16 @@ type UnknownError struct {
 func (e *UnknownError) Error() string { return e.Err.Error() }
 func (e *UnknownError) Unwrap() error { return e.Err }
 
+// WithheldError says that a pod is another's, who keeps its checkpoint: nothing may be done to it.
+type WithheldError struct {
+	// Owner is for people.
+	Owner string
+	Err   error
+}
+
+func (e *WithheldError) Error() string { return e.Err.Error() }
+func (e *WithheldError) Unwrap() error { return e.Err }
+
 // ErrNoStdin says that an instance has no standard input to be written to, or none any more.
 var ErrNoStdin = errors.New("no standard input")
 

@@ -118,12 +118,31 @@ func (r *Runtime) retireLogs(dir string) error {
 // Sweep removes what was cut off while it was made or removed, and what no list shows. For the start of a run that
 // has the directories to itself, or nearly: a pod that another run is just making is made again.
 func (r *Runtime) Sweep(ctx context.Context) error {
-	if err := r.store.Scan(); err != nil {
-		return err
+	known, err := r.Known(ctx)
+	if err != nil {
+		return errors.Join(r.store.Sweep(), err)
 	}
-	// What a checkpoint names that cannot be read is not known.
-	named := func(id string) bool { return r.store.OfSandbox(id) != nil || r.store.Unreadable() }
-	// A sandbox that another process has just made is older in its checkpoint than on the machine.
-	known := func(id string) bool { return named(id) || r.store.Scan() != nil || named(id) }
 	return errors.Join(r.store.Sweep(), r.driver.Sweep(ctx, known))
+}
+
+// Known returns what reports that a sandbox is to be left alone: because a checkpoint names it, or may, or because the
+// engine has an instance in it. One that no checkpoint can tell of goes after its containers.
+func (r *Runtime) Known(ctx context.Context) (known func(sandboxID string) bool, err error) {
+	if err := r.store.Scan(); err != nil {
+		return nil, err
+	}
+	all, err := r.driver.ListContainers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, found := range all {
+		for _, c := range found {
+			used[c.SandboxID] = true
+		}
+	}
+	// A sandbox that another process has just made is older in its checkpoint than on the machine.
+	return func(id string) bool {
+		return used[id] || r.store.MayName(id) || r.store.Scan() != nil || r.store.MayName(id)
+	}, nil
 }

@@ -45,12 +45,13 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 		case hidden[key]:
 			left = append(left, o)
 			continue
-		case !sure:
+		case !sure || r.withheld(before[key], found[key]) != nil:
 			inspected, err := r.Inspect(ctx, key)
 			if err != nil {
 				if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
 					return nil, err
 				}
+				o.Data = append(o.Data, r.unnamed(o)...)
 				o.Containers = nil
 				left, why = append(left, o), append(why, fmt.Errorf("%s: %w", key, err))
 				continue
@@ -80,11 +81,14 @@ var errChanging = errors.New("it is changing")
 func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	before, err := r.store.Of(key)
 	if err != nil {
-		return pod.Observed{}, err
+		return pod.Observed{}, withOwner(err)
 	}
 	for range tries {
 		found, err := r.driver.InspectContainers(ctx, key, idsOf(before))
 		if err != nil {
+			return pod.Observed{}, err
+		}
+		if err := r.withheld(before, found); err != nil {
 			return pod.Observed{}, err
 		}
 		o, sure := r.merge(key, before, found)
@@ -95,7 +99,7 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		// if it was not, it is so.
 		after, err := r.store.Of(key)
 		if err != nil {
-			return pod.Observed{}, err
+			return pod.Observed{}, withOwner(err)
 		}
 		if slices.Equal(before, after) {
 			return o, nil
@@ -103,6 +107,42 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		before = after
 	}
 	return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, errChanging)
+}
+
+// withheld returns why it is not known what one of the pod's revisions is: then the pod is left as it is.
+func (r *Runtime) withheld(all []*checkpoint.Checkpoint, found []pod.Container) error {
+	var uids []pod.UID
+	for _, c := range all {
+		uids = append(uids, c.UID())
+	}
+	for _, c := range found {
+		uids = append(uids, c.UID)
+	}
+	for _, uid := range uids {
+		if err := r.store.Withheld(uid); err != nil {
+			return withOwner(err)
+		}
+	}
+	return nil
+}
+
+// withOwner tells whose a pod is whose checkpoint is another version's.
+func withOwner(err error) error {
+	if errors.Is(err, checkpoint.ErrLater) {
+		return &runtime.WithheldError{Owner: "a later version of podrun", Err: err}
+	}
+	return err
+}
+
+// unnamed are the revisions of which the engine has something and no checkpoint can be read.
+func (r *Runtime) unnamed(o pod.Observed) []pod.UID {
+	var uids []pod.UID
+	for _, c := range o.Containers {
+		if r.store.Withheld(c.UID) != nil && !slices.Contains(slices.Concat(o.Data, uids), c.UID) {
+			uids = append(uids, c.UID)
+		}
+	}
+	return uids
 }
 
 func idsOf(all []*checkpoint.Checkpoint) []string {

@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -105,9 +106,20 @@ func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
 	return answer.Process, nil
 }
 
+// sandboxOf returns the sandbox that the instance was made in, by its record or by what its specification takes of it.
+func (r *Runtime) sandboxOf(c containers.Container) string {
+	if c.SandboxID != "" || c.Spec == nil {
+		return c.SandboxID
+	}
+	_, rest, _ := strings.Cut(string(c.Spec.GetValue()), `"`+r.Dirs.Sandboxes()+"/")
+	id, _, _ := strings.Cut(rest, "/")
+	return id
+}
+
 // observe returns the instance as its container and its task, nil if it has none, show it.
 func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container {
 	out := identity(c)
+	out.SandboxID = r.sandboxOf(c)
 	if t == nil {
 		out.State, out.Reaped = pod.Created, true
 		return out

@@ -115,7 +115,7 @@ func (r Driver) create(ctx context.Context, s runtime.Start) error {
 		return fmt.Errorf("starting %s: image %s: %w", s.ID, s.Image.Name, runtime.ErrNotFound)
 	}
 	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
-		ID: s.ID, Name: s.Container.Name, UID: s.Pod.UID, Attempt: s.Attempt, State: pod.Created,
+		ID: s.ID, Name: s.Container.Name, UID: s.Pod.UID, Attempt: s.Attempt, State: pod.Created, SandboxID: s.Sandbox.ID,
 	}}
 	if s.Container.Stdin {
 		c.input = &input{once: s.Container.StdinOnce && !s.Container.TTY}
