@@ -35,7 +35,7 @@ func (a *app) describeCommand() *cobra.Command {
 				return usage(c, err)
 			}
 			pods, err := a.selected(getFlags{namespace: namespace}, names)
-			a.warnOfAge()
+			a.warnOfAge(pods)
 			if err != nil {
 				a.warnOfManifests() // it may be why a pod is not there
 			}

@@ -21,8 +21,8 @@ func (a *app) downCommand() *cobra.Command {
 		Short:       "Stop and remove pods gracefully",
 		Long: "down stops the named pods, or all of podrun's, within their grace periods, and removes them with\n" +
 			"everything that was made for them. One that takes too long can be hurried: interrupt down, and call it\n" +
-			"again with a shorter --grace-period. While serve runs it refuses, since serve would start them again, and\n" +
-			"so it does while a once has one of the pods.",
+			"again with a shorter --grace-period. It refuses pods that serve keeps, since serve would start them again,\n" +
+			"and those that a once has; beside both it removes what no process keeps.",
 		Example: "  # remove what once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
@@ -48,7 +48,7 @@ func (a *app) downCommand() *cobra.Command {
 				fmt.Fprintf(a.out, "pod %q removed\n", key.Name)
 			}
 			if errors.Is(err, agent.ErrServing) {
-				return &failure{code: exitFailed, err: err, hint: "remove the pod's manifest and serve stops it, or stop serve first"}
+				return &failure{code: exitFailed, err: err, hint: "remove the pod's manifest and serve stops it, or end the process that has the pod first"}
 			}
 			return a.agentError(c, err)
 		},

@@ -43,7 +43,8 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "List pods, volumes or events",
 		Long: "get pods lists the pods as serve saw them last; while serve is down, as they were then, and says how long\n" +
 			"ago that was. NAME is a pod's full name, or its name in the manifest. REASON is why a pod is not well, cut\n" +
-			"off where the terminal ends; podrun describe has all of it.\n\n" +
+			"off where the terminal ends; podrun describe has all of it. A pod that no process keeps is Unowned: REASON\n" +
+			"says when something was last known of it.\n\n" +
 			"get volumes lists what persistentVolumeClaims stand for, and which pods have them. get events is\n" +
 			"podrun events.",
 		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n" +
@@ -129,7 +130,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	}
 	pods, missing := a.selected(f, names)
 	if v.tabular() {
-		a.warnOfAge()
+		a.warnOfAge(pods)
 		a.warnOfManifests() // also of a pod that is not there: it may be why
 	}
 	if missing != nil && len(pods) == 0 {
@@ -153,9 +154,13 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 }
 
 // warnOfAge says how old the answer is when nobody keeps it up to date.
-func (a *app) warnOfAge() {
+func (a *app) warnOfAge(shown []*v1.Pod) {
 	seen, alive := agent.LastSeen(a.dirs())
-	if alive || seen.IsZero() {
+	unkept := func(p *v1.Pod) bool {
+		kept, _ := agent.Kept(a.dirs(), pod.KeyOf(p))
+		return !kept
+	}
+	if alive || seen.IsZero() || len(shown) > 0 && !slices.ContainsFunc(shown, unkept) {
 		return
 	}
 	fmt.Fprintf(a.errOut, "warning: podrun serve is not running; this is how pods were %s ago\n", age(seen, time.Now()))
@@ -182,7 +187,7 @@ func (a *app) warnOfManifests() {
 }
 
 func (a *app) selected(f getFlags, names []string) ([]*v1.Pod, error) {
-	pods, err := readPods(a.dirs())
+	pods, err := settledPods(a.dirs())
 	if err != nil {
 		return nil, err
 	}

@@ -230,7 +230,8 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 			return true, nil
 		}
 		_, alive := agent.LastSeen(a.dirs())
-		return !alive || overForGood(p, r), nil
+		kept, known := agent.Kept(a.dirs(), s.inst.Key)
+		return !alive || known && !kept || overForGood(p, r), nil
 	})
 	return next, more, err
 }

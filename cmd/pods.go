@@ -10,16 +10,37 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
 )
 
+// betweenOwners is how long a running podrun may take to have a pod that another one has just let go, or that it was
+// started to keep.
+const betweenOwners = time.Second
+
+// settledPods are the pods as readPods has them. Those that nobody keeps are looked at twice while a podrun runs, so
+// that one that goes from hand to hand is not shown as nobody's.
+func settledPods(dirs layout.Dirs) ([]*v1.Pod, error) {
+	pods, err := readPods(dirs)
+	if err != nil || !slices.ContainsFunc(pods, status.IsUnowned) {
+		return pods, err
+	}
+	if _, alive := agent.LastSeen(dirs); !alive {
+		return pods, nil
+	}
+	time.Sleep(betweenOwners)
+	return readPods(dirs)
+}
+
 // readPods returns the pods of all status files, by namespace and name. There are none where podrun
-// never ran.
+// never ran. Those that no process keeps are shown as such.
 func readPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	entries, err := os.ReadDir(dirs.Statuses())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -40,6 +61,9 @@ func readPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 		pods = append(pods, p)
 	}
 	if pods, err = withOwners(dirs, pods); err != nil {
+		return nil, err
+	}
+	if pods, err = withoutOwners(dirs, pods); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
@@ -70,6 +94,43 @@ func withOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
 		pods = append(pods, note)
 	}
 	return pods, nil
+}
+
+// withoutOwners says of the pods that have not ended and that no process keeps just that.
+func withoutOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
+	var all []*v1.Pod
+	for _, p := range pods {
+		key := pod.KeyOf(p)
+		if kept, known := agent.Kept(dirs, key); !kept && known && !status.Ended(p) {
+			var err error
+			// Anew: what was read may be older than what its owner wrote last.
+			if p, err = readUnowned(dirs.Status(key)); errors.Is(err, fs.ErrNotExist) {
+				p, err = readUnowned(dirs.NotOwned(key))
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // gone since
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// readUnowned reads the status of a pod that no process keeps.
+func readUnowned(path string) (*v1.Pod, error) {
+	p, err := readPod(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading status file: %w", err)
+	}
+	status.SetUnowned(p, info.ModTime())
+	return p, nil
 }
 
 func readPod(path string) (*v1.Pod, error) {

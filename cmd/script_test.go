@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/embedded"
 )
@@ -47,6 +49,7 @@ func TestScripts(t *testing.T) {
 			for name, dir := range map[string]string{"PODRUN_ROOT_DIR": "root", "PODRUN_RUN_DIR": "run", "PODRUN_LOG_DIR": "log"} {
 				e.Setenv(name, filepath.Join(e.WorkDir, dir))
 			}
+			e.Setenv("TZ", "UTC")
 			e.Setenv("GORACE", os.Getenv("GORACE")) // how each podrun of them ends under the race detector
 			// The directory with podrun alone in it.
 			e.Setenv("BIN", filepath.SplitList(e.Getenv("PATH"))[0])
@@ -56,6 +59,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ago":  ago,
 			"exit": exitCode,
+			"own":  own,
 		},
 	})
 }
@@ -74,6 +78,16 @@ func ago(ts *testscript.TestScript, _ bool, files []string) {
 			return time.Now().UTC().Add(-d).Format(time.RFC3339)
 		})
 		ts.Check(os.WriteFile(path, []byte(text), 0o600))
+	}
+}
+
+// own keeps pods until the script ends, by the files of their locks.
+func own(ts *testscript.TestScript, _ bool, files []string) {
+	for _, file := range files {
+		f, err := os.OpenFile(ts.MkAbs(file), os.O_CREATE|os.O_RDWR, 0o600)
+		ts.Check(err)
+		ts.Defer(func() { f.Close() })
+		ts.Check(unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/status"
 )
 
 // waited is what a pod is waited for to be; nil stands for a pod that is not there.
@@ -21,7 +23,8 @@ func (a *app) waitCommand() *cobra.Command {
 		Use:   "wait POD… --for=CONDITION",
 		Short: "Wait until pods are ready, done or gone",
 		Long: "wait returns when it has seen each of the pods as --for says, and fails with exit code 1 when the time is\n" +
-			"out. A pod that is not there yet is waited for too. --for is one of\n\n" +
+			"out. A pod that is not there yet is waited for too. Of one that no process keeps it is not known whether it\n" +
+			"is ready: that is waited for until one does. --for is one of\n\n" +
 			"  condition=NAME[=True|False]  a condition of the pod's: Ready, Initialized, ContainersReady, …\n" +
 			"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
 			"  jsonpath={PATH}[=VALUE]      a field of the pod's, with that value or with any\n" +
@@ -53,13 +56,14 @@ var errTimedOut = errors.New("timed out")
 func (a *app) wait(ctx context.Context, namespace string, names []string, is waited, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	defer cancel()
-	left := names
+	left, late := names, names // late is left with why, where nothing more is to be expected
 	err := a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
-		pods, err := readPods(a.dirs())
+		pods, err := settledPods(a.dirs())
 		if err != nil {
 			return false, err
 		}
 		var not []string
+		late = nil
 		for _, name := range left {
 			p, err := find(within(pods, namespace), name)
 			var absent *notFoundError
@@ -68,6 +72,10 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 				return false, err
 			case !is(p):
 				not = append(not, name)
+				if p != nil && status.IsUnowned(p) {
+					name += " (" + p.Status.Message + ")"
+				}
+				late = append(late, name)
 			default:
 				fmt.Fprintf(a.out, "pod/%s condition met\n", bareName(name))
 			}
@@ -76,7 +84,7 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 		return len(left) == 0, nil
 	})
 	if errors.Is(err, errTimedOut) {
-		return &failure{code: exitFailed, err: fmt.Errorf("timed out waiting for %s", strings.Join(left, ", "))}
+		return &failure{code: exitFailed, err: fmt.Errorf("timed out waiting for %s", strings.Join(late, ", "))}
 	}
 	return err
 }

@@ -102,6 +102,20 @@ func (n *node) busy(name string) {
 	n.gone(name + "-n")
 }
 
+// isUnowned complains unless the pod is shown as one that no process keeps.
+func isUnowned(p *v1.Pod) error {
+	ready := v1.ConditionUnknown
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			ready = c.Status
+		}
+	}
+	if p.Status.Reason != "Unowned" || ready != v1.ConditionUnknown || p.Status.ContainerStatuses[0].Ready {
+		return errors.New(asJSON(p.Status))
+	}
+	return nil
+}
+
 // TestServeBesideOnce: serve neither ends nor restarts what a once runs, or has left running, on the same run
 // directory.
 func TestServeBesideOnce(t *testing.T) {
@@ -130,20 +144,20 @@ func TestServeBesideOnce(t *testing.T) {
 	// A service that once has left running.
 	service := counted(n, "web", "Always")
 	n.onceBeside(service).ends(0)
-	id = n.ready("web-n").Status.ContainerStatuses[0].ContainerID
-	same := func(when string) {
+	id = n.awaitPod("web-n", "to be nobody's", isUnowned).Status.ContainerStatuses[0].ContainerID
+	same := func(when string, is func(*v1.Pod) error) {
 		t.Helper()
-		if s := n.ready("web-n").Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
+		if s := n.awaitPod("web-n", when, is).Status.ContainerStatuses[0]; s.ContainerID != id || s.RestartCount != 0 {
 			t.Errorf("%s: %s, want container %s", when, asJSON(s), id)
 		}
 		n.ran("web", 1)
 	}
 	n.busy("other")
-	same("beside a serve without its manifest")
+	same("beside a serve without its manifest", isUnowned)
 	n.end(syscall.SIGTERM)
 	n.serve()
 	n.busy("other")
-	same("beside a serve that began after it")
+	same("beside a serve that began after it", isUnowned)
 	n.write("web.yaml", service)
 	n.await("serve to take it", func() error {
 		if got := n.run("describe", "pod", "web").stdout; !strings.Contains(got, n.manifests) {
@@ -151,11 +165,55 @@ func TestServeBesideOnce(t *testing.T) {
 		}
 		return nil
 	})
-	same("taken by serve")
+	same("taken by serve", isReady)
 	n.kill(n.pod("web-n"), "c")
 	n.restarted("web-n", 1) // it is serve's now
 	n.remove("web.yaml")
 	n.gone("web-n")
+}
+
+// TestPodsThatNobodyKeeps: beside a serve without their manifests, what a once has left, or was killed over, is shown as
+// nobody's, whatever has become of it, until somebody takes it; and down removes it.
+func TestPodsThatNobodyKeeps(t *testing.T) {
+	n := newNode(t)
+	must(t, os.Mkdir(n.path("shared"), 0o777))
+	n.serve()
+	n.write("own.yaml", manifest("own", "Always", forever))
+	n.ready("own-n")
+	job, web := counted(n, "job", "Never"), counted(n, "web", "Always")
+	b := n.onceBeside(job)
+	n.awaitPod("job-n", "to run", isReady)
+	must(t, b.cmd.Process.Kill())
+	_ = b.cmd.Wait() // it was killed
+	n.onceBeside(web).ends(0)
+	n.lets("job")
+	n.kill(n.awaitPod("web-n", "to be nobody's", isUnowned), "c")
+	n.awaitPod("job-n", "to be nobody's", isUnowned)
+	const why = "no process keeps the pod; this is how it was at "
+	if r := n.run("get", "pods"); strings.Count(r.stdout, " 0/1     Unowned ") != 2 || strings.Count(r.stdout, why) != 2 ||
+		strings.Count(r.stdout, "1/1     Running ") != 1 || r.stderr != "" {
+		t.Errorf("%v", r)
+	}
+	if r := n.run("wait", "web", "--for=condition=Ready", "--timeout=1s"); r.code != 1 || !strings.Contains(r.stderr, why) {
+		t.Errorf("%v", r)
+	}
+	// Taken again they are as they are: one has ended, the other is started anew.
+	n.onceBeside(web).ends(0)
+	n.ran("web", 2)
+	n.write("job.yaml", job)
+	n.awaitPod("job-n", "to be shown as it ended", phase(v1.PodSucceeded, ""))
+	n.ran("job", 1)
+	// What serve keeps is serve's to end, what nobody keeps goes.
+	if r := n.run("down", "web", "own"); r.code != 1 || !strings.Contains(r.stderr, "podrun serve is running") ||
+		!strings.Contains(r.stderr, "own-n") || !strings.Contains(r.stderr, "hint: ") || n.pod("web-n") == nil {
+		t.Errorf("%v", r)
+	}
+	n.ok("down", "web")
+	if p := n.pod("web-n"); p != nil {
+		t.Errorf("down has left %s", asJSON(p.Status))
+	}
+	n.busy("other")
+	n.ready("own-n")
 }
 
 // TestServeWaitsForAnOwner: a pod of a manifest of serve's that once runs is shown as another's, and serve takes it

@@ -205,7 +205,8 @@ func TestStopIsGraceful(t *testing.T) {
 		t.Errorf("the deaf one was gone after %v, before its grace period", took)
 	}
 	n.end(syscall.SIGTERM)
-	n.ready("polite-n") // podrun's end is not the pods'
+	n.awaitPod("polite-n", "to be nobody's", isUnowned)
+	n.ok("exec", "polite", "--", "true") // podrun's end is not the pods'
 	n.ok("down", "polite")
 	for file, want := range map[string]string{"polite": "bye\n", "deaf": "heard\n"} {
 		if got, _ := os.ReadFile(filepath.Join(data, file)); string(got) != want {

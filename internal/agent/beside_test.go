@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
@@ -28,6 +31,50 @@ func serveUntil(t *testing.T, o Options, stopPods bool) (stop func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// all has down end all pods.
+func all(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil }
+
+// TestDownBesideServe: what nobody keeps is removed while serve runs, what serve keeps is not.
+func TestDownBesideServe(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("web:1", fake.Script{})
+	o := simulated(t, rt)
+	path := filepath.Join(o.Sources.Manifests[0], "web.yaml")
+	write := func(name string) {
+		if err := os.WriteFile(path, []byte(strings.Replace(besideManifest, "web}", name+"}", 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("left")
+	synctest.Test(t, func(t *testing.T) {
+		if result, err := Once(t.Context(), o, OnceOptions{}); err != nil || phases(result) != "left-n=Running" {
+			t.Errorf("%s, %v", phases(result), err)
+		}
+		write("web")
+		stop := serveUntil(t, o, false)
+		time.Sleep(time.Minute)
+		owned := (*OwnedError)(nil)
+		if gone, err := Down(t.Context(), o, nil, all); !errors.Is(err, ErrServing) || !errors.As(err, &owned) || owned.Key.Name != "web-n" || len(gone) > 0 {
+			t.Errorf("removed %v, %v", gone, err)
+		}
+		if seen, err := rt.List(t.Context()); err != nil || len(seen) != 2 {
+			t.Errorf("a refused down: %+v, %v", seen, err)
+		}
+		gone, err := Down(t.Context(), o, nil, func(pods []*v1.Pod) ([]*v1.Pod, error) {
+			return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.Name != "left-n" }), nil
+		})
+		if err != nil || len(gone) != 1 || gone[0].Name != "left-n" {
+			t.Errorf("removed %v, %v", gone, err)
+		}
+		time.Sleep(time.Minute)
+		seen, err := rt.List(t.Context())
+		if err != nil || len(seen) != 1 || seen[0].Key.Name != "web-n" || len(rt.Ran()) != 2 {
+			t.Errorf("%+v, %v; ran %v", seen, err, rt.Ran())
+		}
+		stop()
+	})
 }
 
 // TestServeAndOnceOfOnePod: one at a time has a pod. A once is refused while serve has it; a serve waits for once's end,
@@ -59,7 +106,9 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 		if !noted() {
 			t.Error("get does not show that once has the pod")
 		}
-		if _, err := Down(t.Context(), o, nil, nil); !errors.Is(err, ErrServing) {
+		owned := (*OwnedError)(nil)
+		if _, err := Down(t.Context(), o, nil, all); !errors.Is(err, ErrServing) || !errors.As(err, &owned) ||
+			!strings.Contains(owned.Holder, "podrun once (process") {
 			t.Errorf("down beside serve: %v", err)
 		}
 		close(release)
@@ -69,7 +118,8 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 		if noted() {
 			t.Error("get shows still that once has the pod")
 		}
-		owned, calls := (*OwnedError)(nil), len(rt.Calls())
+		owned = nil
+		calls := len(rt.Calls())
 		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &owned) || !strings.Contains(owned.Holder, "podrun serve (process") {
 			t.Errorf("once beside serve: %v", err)
 		}

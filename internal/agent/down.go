@@ -17,21 +17,28 @@ import (
 )
 
 // Down stops and removes the pods that pick chooses among those that are there, gracefully, and returns
-// what it removed. It refuses while serve runs, which would start them again. With grace, none is given
-// longer than that to end. The error names what stays.
+// what it removed. While serve runs it works beside it as once does, and refuses the pods that serve keeps, which
+// would start them again. With grace, none is given longer than that to end. The error names what stays.
 func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
-	lock, err := lockServe(o.Dirs, commandDown)
-	if err != nil {
-		return nil, err
+	lock, serving := lockServe(o.Dirs, commandDown)
+	owner, sweep := ownerOnce, func(*house) {} // beside serve, what seems to be left over may be serve's at work
+	switch {
+	case serving == nil:
+		defer lock.unlock()
+		owner, sweep = "", func(h *house) { h.sweep(ctx) }
+	case !errors.Is(serving, ErrServing):
+		return nil, serving
 	}
-	defer lock.unlock()
 	board := newBoard(status.NewFiles(o.Dirs), manifest.Desired{}, nil)
-	h, err := open(ctx, o, "", board)
+	if o.locks == nil {
+		o.locks = newPodLocks(o.Dirs, commandDown)
+	}
+	h, err := open(ctx, o, owner, board)
 	if err != nil {
 		return nil, err
 	}
 	defer h.close()
-	h.sweep(ctx)
+	sweep(h)
 	chosen, kept, err := h.choose(ctx, pick)
 	if err != nil {
 		return nil, err
@@ -39,8 +46,12 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	if len(chosen) == 0 {
 		return nil, kept()
 	}
-	if err := h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare)); err != nil {
-		return nil, err
+	err = h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare))
+	if err == nil && serving != nil {
+		err = h.notServes(ctx, chosen)
+	}
+	if err != nil {
+		return nil, besideServe(serving, err)
 	}
 	h.loop.Takes = func(seen pod.Observed) bool { return chosen[seen.Key] }
 	work, stop := context.WithCancel(ctx)
@@ -54,7 +65,7 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("stopping pods: %w", err)
 	}
-	h.sweep(ctx)
+	sweep(h)
 	gone, err := removed(chosen, left)
 	return gone, errors.Join(err, kept())
 }
@@ -104,6 +115,28 @@ func removed(chosen map[pod.Key]bool, left []Left) ([]pod.Key, error) {
 		errs = append(errs, fmt.Errorf("pod %s is not removed: %w", l.Key, l.Why))
 	}
 	return slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare), errors.Join(errs...)
+}
+
+// besideServe says of a pod that cannot be had that serve runs, if it does.
+func besideServe(serving, err error) error {
+	if owned := (*OwnedError)(nil); serving != nil && errors.As(err, &owned) {
+		return fmt.Errorf("%w: %w", serving, err)
+	}
+	return err
+}
+
+// notServes refuses pods that a serve runs that has just begun and not come to have them yet.
+func (h *house) notServes(ctx context.Context, chosen map[pod.Key]bool) error {
+	all, err := h.there(ctx)
+	for _, o := range all {
+		if chosen[o.Key] && o.Owner == ownerServe {
+			for key := range chosen {
+				h.o.locks.Release(key)
+			}
+			return &OwnedError{Key: o.Key, Holder: "podrun serve"}
+		}
+	}
+	return err
 }
 
 // choose lets pick choose among the pods that are there. kept then names those of them to which nothing may be done and,

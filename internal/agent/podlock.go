@@ -181,9 +181,36 @@ func (l *podLocks) lock(key pod.Key) (file *os.File, other string, err error) {
 			}
 			continue // its last owner has just removed it
 		}
+		showKept(f)
 		l.write(f)
 		return f, "", nil
 	}
+}
+
+// showKept has Kept see that the file's process has the pod, by a second lock beside the one that gives it the pod:
+// of this kind it can be asked whether it is held without taking it, so that no reader is ever in an owner's way.
+func showKept(f *os.File) {
+	// Where the file system has no such locks, the pod is shown as one that nobody keeps, and is kept all the same.
+	_ = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart})
+}
+
+// Kept reports whether a process has the pod. known is false where that cannot be told, as in a run directory where
+// no process has had a pod yet. Between the hands of two processes, as while serve restarts, nobody has it.
+func Kept(dirs layout.Dirs, key pod.Key) (kept, known bool) {
+	f, err := os.Open(dirs.PodLock(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(dirs.PodLocks())
+		return false, err == nil
+	}
+	if err != nil {
+		return false, false
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		return false, false
+	}
+	return lock.Type != unix.F_UNLCK, true
 }
 
 // write says who has the pod. Where that cannot be written, as on a full disk, the lock holds all the same.
@@ -221,6 +248,7 @@ func sameFile(f *os.File, path string) (bool, error) {
 
 func unlockFile(f *os.File) {
 	// Explicitly, because a child between fork and exec still shares the open file.
+	_ = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart})
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 	f.Close()
 }

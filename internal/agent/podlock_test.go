@@ -56,6 +56,50 @@ func TestPodLock(t *testing.T) {
 	}
 }
 
+// wantKept complains unless readers see whether a process has the pod.
+func wantKept(t *testing.T, dirs layout.Dirs, key pod.Key, want, wantKnown bool) {
+	t.Helper()
+	if kept, known := Kept(dirs, key); kept != want || known != wantKnown {
+		t.Errorf("kept %t, known %t; want %t, %t", kept, known, want, wantKnown)
+	}
+}
+
+// TestKept: readers see whether a process has a pod, and are in nobody's way while they look.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	wantKept(t, a.dirs, lockedPod, false, false)
+	wantLock(t, a, lockedPod, "", true)
+	wantKept(t, a.dirs, lockedPod, true, true)
+	wantLock(t, b, lockedPod, "podrun serve", false)
+	wantKept(t, a.dirs, lockedPod, true, true)
+	a.Release(lockedPod)
+	wantKept(t, a.dirs, lockedPod, false, true)
+	if err := os.WriteFile(a.dirs.PodLock(lockedPod), []byte(`{"command":"once","pid":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantKept(t, a.dirs, lockedPod, false, true) // left by a process that was killed
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				Kept(a.dirs, lockedPod)
+			}
+		}
+	}()
+	for range 300 {
+		wantLock(t, b, lockedPod, "", true)
+		wantKept(t, b.dirs, lockedPod, true, true)
+		b.Release(lockedPod)
+	}
+	close(stop)
+	<-stopped
+}
+
 // TestPodLockThatCannotLook: a pod of which it cannot be told what was done to it is not had.
 func TestPodLockThatCannotLook(t *testing.T) {
 	t.Parallel()
@@ -190,6 +234,7 @@ func TestPodLockOfKilledProcess(t *testing.T) {
 	}
 	defer func() { _ = unix.Kill(child, unix.SIGKILL) }()
 	wantLock(t, l, lockedPod, fmt.Sprintf("podrun once (process %d) since", c.Process.Pid), false)
+	wantKept(t, l.dirs, lockedPod, true, true)
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,5 +242,6 @@ func TestPodLockOfKilledProcess(t *testing.T) {
 	if err := unix.Kill(child, 0); err != nil {
 		t.Fatal("its child has ended too", err)
 	}
+	wantKept(t, l.dirs, lockedPod, false, true)
 	wantLock(t, l, lockedPod, "", true)
 }

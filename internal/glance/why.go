@@ -27,7 +27,7 @@ func Why(p *v1.Pod, now time.Time) string {
 func whyNot(p *v1.Pod, now time.Time) string {
 	if p.Status.Reason != "" {
 		if p.Status.Message != "" {
-			return p.Status.Message
+			return p.Status.Message + sinceUnowned(p, now)
 		}
 		return p.Status.Reason
 	}
@@ -51,6 +51,17 @@ func whyNot(p *v1.Pod, now time.Time) string {
 		}
 	}
 	return unready
+}
+
+// sinceUnowned says how long ago it was that something was known of a pod that no process keeps, as an addition to a
+// sentence.
+func sinceUnowned(p *v1.Pod, now time.Time) string {
+	for _, c := range p.Status.Conditions {
+		if p.Status.Reason == "Unowned" && c.Type == v1.PodReady && !c.LastTransitionTime.IsZero() {
+			return " (" + duration.HumanDuration(now.Sub(c.LastTransitionTime.Time)) + " ago)"
+		}
+	}
+	return ""
 }
 
 // InitialFirst puts the init containers before the others.

@@ -1,0 +1,67 @@
+package cmd
+
+import (
+	"context"
+	"io"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
+)
+
+var webPod = pod.Key{Namespace: "default", Name: "web-n"}
+
+// hold locks a file as a process does that keeps what it stands for.
+func hold(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	must(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}))
+}
+
+// unownedApp has a running pod that no process keeps, beside a podrun that runs.
+func unownedApp(t *testing.T) *app {
+	a, _, _ := newApp(t, nil)
+	must(t, os.Mkdir(a.dirs().PodLocks(), 0o700))
+	must(t, os.WriteFile(a.dirs().Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
+		"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "containerStatuses": [{"name": "c",
+		"state": {"terminated": {"exitCode": 1}}}]}}`), 0o600))
+	hold(t, a.dirs().Seen())
+	return a
+}
+
+// TestPodBetweenOwners: a pod that another process takes within a second is not shown as one that nobody keeps.
+func TestPodBetweenOwners(t *testing.T) {
+	t.Parallel()
+	a := unownedApp(t)
+	synctest.Test(t, func(t *testing.T) {
+		pods, err := settledPods(a.dirs())
+		if err != nil || len(pods) != 1 || !status.IsUnowned(pods[0]) {
+			t.Errorf("%+v, %v", pods, err)
+		}
+		time.AfterFunc(betweenOwners/2, func() { hold(t, a.dirs().PodLock(webPod)) })
+		pods, err = settledPods(a.dirs())
+		if err != nil || len(pods) != 1 || status.IsUnowned(pods[0]) {
+			t.Errorf("taken meanwhile: %+v, %v", pods, err)
+		}
+	})
+}
+
+// TestLogsOfUnownedPod: nobody starts the next instance of a pod that no process keeps, so its log is not followed for
+// ever, though a podrun runs.
+func TestLogsOfUnownedPod(t *testing.T) {
+	t.Parallel()
+	a := unownedApp(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, more, err := a.successor(ctx, logStream{inst: pod.Instance{Key: webPod, UID: "u1", Container: "c"}})
+	if more || err != nil {
+		t.Errorf("%t, %v", more, err)
+	}
+}

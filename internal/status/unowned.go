@@ -1,0 +1,47 @@
+package status
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ReasonUnowned is the reason of a pod that no process keeps: how it is now is not known.
+const ReasonUnowned = "Unowned"
+
+// IsUnowned reports that the pod is shown as one that no process keeps.
+func IsUnowned(p *v1.Pod) bool { return p.Status.Reason == ReasonUnowned }
+
+// SetUnowned shows that no process keeps the pod and that it was last known at that time, as the node controller shows
+// a pod of a node that is lost: its phase stays, whether it is ready is unknown. A pod that has ended stays as it is.
+func SetUnowned(p *v1.Pod, at time.Time) {
+	if Ended(p) {
+		return
+	}
+	message := "no process keeps the pod; this is how it was at " + at.Local().Format(time.DateTime)
+	p.Status.Reason, p.Status.Message = ReasonUnowned, message
+	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range all {
+			all[i].Ready = all[i].Ready && all[i].State.Running == nil
+		}
+	}
+	for _, kind := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} {
+		c := v1.PodCondition{
+			Type: kind, Status: v1.ConditionUnknown, LastTransitionTime: metav1.Time{Time: at.Truncate(time.Second)},
+			Reason: ReasonUnowned, Message: message,
+		}
+		same := func(c v1.PodCondition) bool { return c.Type == kind }
+		if i := slices.IndexFunc(p.Status.Conditions, same); i >= 0 {
+			p.Status.Conditions[i] = c
+		} else {
+			p.Status.Conditions = append(p.Status.Conditions, c)
+		}
+	}
+}
+
+// Ended reports that the pod has come to its end: nobody needs to keep it.
+func Ended(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+}
