@@ -49,8 +49,10 @@ func (a *app) onceCommand() *cobra.Command {
 			"that have completed run again. What it leaves running stays until serve, by a manifest, or down takes it.\n\n" +
 			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage, a manifest that cannot be used\n" +
 			"or a pod that another process has (nothing was started); 3 containerd out of reach; 124 --timeout\n" +
-			"passed; 130 interrupted, 143 by SIGTERM. Pods that were not done are stopped then, with their grace\n" +
-			"period; at a second interrupt they are killed and once ends at once.\n\n" +
+			"passed; 130 interrupted, 143 by SIGTERM.\n\n" +
+			"At --timeout the pods that are not done are stopped and removed, with their logs, at an interrupt all of\n" +
+			"them; each has its grace period. At a second interrupt they are killed and once ends at once. An interrupt\n" +
+			"when the results are known ends the wait for cleaning up within a second, also with 130 or 143.\n\n" +
 			"once ends when the result is known: cleaning up that takes longer than --cleanup-timeout, beside the\n" +
 			"grace periods of what ends, is a warning that names what is left. The report is replaced whatever ends\n" +
 			"once, with the errors in it if no pod was run.\n\n" +
@@ -154,14 +156,11 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 		lines.finish()
 	})
 	defer finish()
-	saying := context.AfterFunc(c.Context(), func() {
-		fmt.Fprintln(lines, "interrupted: stopping the pods; interrupt again to kill them at once")
-	})
-	defer saying()
 	var reportError error
 	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
 		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.tell,
-		Begun: lines.watch,
+		Begun:       lines.watch,
+		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
 		Finished: func(r agent.Result) {
 			reportError = f.report.results(r)
 			finish()
@@ -182,6 +181,14 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 		return reportError
 	}
 	return a.onceResult(result, f)
+}
+
+// onInterrupt says what a first interrupt does.
+func onInterrupt(stops bool) string {
+	if stops {
+		return "interrupted: stopping the pods; interrupt again to kill them at once"
+	}
+	return "interrupted: not waiting for the clean-up"
 }
 
 // untilInterrupted returns when f does, or when ctx ends meanwhile: nobody may be reading what f prints. If ctx has
