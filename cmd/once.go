@@ -68,7 +68,7 @@ func (a *app) onceCommand() *cobra.Command {
 	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", agent.DefaultCleanupTimeout,
 		"how long cleaning up may delay the end, beside grace periods")
 	c.Flags().StringVar(&f.report.path, "report", "", "file for a report in JUnit's XML, written however once ends")
-	c.Flags().StringVar(&f.logs, "logs", "failed", "whose logs to print when all is done: all, failed or none")
+	c.Flags().StringVar(&f.logs, "logs", "failed", "whose logs to print in the end: all, failed (what failed or was not done) or none")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.unreported = func(err error) {
 		if err := f.report.failure(err); err != nil {
@@ -212,10 +212,8 @@ func (a *app) untilInterrupted(ctx context.Context, f func()) {
 // onceResult is the exit code of a run.
 func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 	switch {
-	case result.Interrupted && result.Removed:
-		return &failure{code: a.interrupted(), err: errors.New("interrupted; the pods were stopped")}
 	case result.Interrupted:
-		return &failure{code: a.interrupted(), err: errors.New("interrupted")}
+		return &failure{code: a.interrupted(), err: errors.New(interruption(result))}
 	case result.TimedOut:
 		return &failure{code: exitTimeout, err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
 	case result.Failed():
@@ -227,6 +225,18 @@ func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 		return &failure{code: exitFailed}
 	}
 	return nil
+}
+
+// interruption says what an interrupt has ended.
+func interruption(r agent.Result) string {
+	bad := unfinished(r)
+	switch {
+	case bad == "":
+		return "interrupted while cleaning up"
+	case r.Removed:
+		return "interrupted; the pods were stopped and removed; not done: " + bad
+	}
+	return "interrupted; not done: " + bad
 }
 
 // warnOfLeft names the pods that could not be cleaned up in time. That is no result: the exit code stays the pods'.
@@ -243,28 +253,45 @@ func (a *app) warnOfLeft(left []agent.Left) {
 	}
 }
 
-// printLogs prints what the chosen containers wrote and, for failed ones, why they ended.
+// printLogs prints what the chosen containers wrote and, for those that failed or were not done, why or how they are.
 func (a *app) printLogs(r agent.Result, which string) {
 	if which == "none" {
 		return
 	}
 	for _, p := range r.Pods {
-		for _, r := range glance.Roles(p) {
-			if r.Status == nil {
+		for _, role := range glance.Roles(p) {
+			if role.Status == nil {
 				continue
 			}
-			s, t := *r.Status, r.Status.State.Terminated
-			// A sidecar was told to end; how it did so is no result.
-			failed := t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container))
-			if which == "failed" && !failed {
-				continue
+			bad := problemOf(p, role)
+			if bad != "" {
+				fmt.Fprintf(a.errOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, bad)
 			}
-			if failed {
-				fmt.Fprintf(a.errOut, "%s/%s container %s failed: %s, exit code %d%s\n", p.Namespace, p.Name, s.Name, t.Reason, t.ExitCode, glance.Plain(detail(t.Message)))
+			if bad != "" || which == "all" {
+				a.printLog(p, *role.Status, which == "all")
 			}
-			a.printLog(p, s, which == "all")
 		}
 	}
+}
+
+// problemOf says how a container failed, or how it is when the pod has no result; empty: neither, or it never ran.
+func problemOf(p *v1.Pod, r glance.Role) string {
+	s, t := r.Status, r.Status.State.Terminated
+	switch {
+	// A sidecar was told to end; how it did so is no result.
+	case t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container)):
+		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, glance.Plain(detail(t.Message)))
+	case agent.Done(p) || t != nil || s.State.Running == nil && lastEnd(*s) == nil:
+		return ""
+	}
+	state := "Running"
+	if w := s.State.Waiting; w != nil {
+		state = w.Reason
+	}
+	if last := lastEnd(*s); last != nil {
+		state += " (" + exitOf(last) + ")"
+	}
+	return "was not done: " + state
 }
 
 func detail(message string) string {
