@@ -417,6 +417,37 @@ func TestOnceInterruptedWhileCleaningUp(t *testing.T) {
 	n.gone("job-n")
 }
 
+// TestDownSaysWhatItWaitsFor: a network that hangs is named, and the first signal ends the wait for it.
+func TestDownSaysWhatItWaitsFor(t *testing.T) {
+	n := newNode(t)
+	broken, cni := n.stuckNetwork("exec sleep 30")
+	if r := n.once(manifest("web", "Always", forever), cni...); r.code != 0 {
+		t.Fatal(r)
+	}
+	cmd := n.command(context.Background(), "down", "web")
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, n.log
+	must(t, cmd.Start())
+	n.await("down to say what it waits for", func() error {
+		log, err := os.ReadFile(n.log.Name())
+		if err == nil && !strings.Contains(string(log), "pod default/web-n: waiting for its network and its sandbox to be removed\n") {
+			err = errors.New("not said")
+		}
+		return err
+	})
+	began := time.Now()
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // the code is what counts
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != 143 || took > 5*time.Second || out.Len() > 0 {
+		t.Errorf("exit %d, want 143, after %s: %s", code, took, out.String())
+	}
+	must(t, os.Remove(broken))
+	if r := n.run("down", "--all"); r.code != 0 {
+		t.Error(r)
+	}
+	n.gone("web-n")
+}
+
 // TestOnceEndsThoughItCannotCleanUp: a network that cannot be taken down delays the result for the bound only, and is
 // told of.
 func TestOnceEndsThoughItCannotCleanUp(t *testing.T) {

@@ -59,7 +59,7 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 		if !noted() {
 			t.Error("get does not show that once has the pod")
 		}
-		if _, err := Down(t.Context(), o, nil, nil); !errors.Is(err, ErrServing) {
+		if _, err := Down(t.Context(), o, DownOptions{}); !errors.Is(err, ErrServing) {
 			t.Errorf("down beside serve: %v", err)
 		}
 		close(release)
