@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -119,6 +121,26 @@ func TestLogsOfWhatIsNotDone(t *testing.T) {
 	} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("said %q, not %q", said.String(), want)
+		}
+	}
+}
+
+// TestHintsOfOwnedPods: they say what was not done, and what to do about the process that has the pod.
+func TestHintsOfOwnedPods(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		command string
+		serve   bool
+		want    string
+	}{
+		{"down", false, "nothing was stopped; wait until that one has ended, or end it"},
+		{"once", false, "nothing was started; wait until that one has ended, or end it"},
+		{"once", true, "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"},
+	} {
+		var f *failure
+		err := new(app).agentError(&cobra.Command{Use: c.command}, &agent.OwnedError{Serve: c.serve})
+		if !errors.As(err, &f) || f.code != exitUsage || f.hint != c.want {
+			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
 		}
 	}
 }

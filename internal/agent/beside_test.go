@@ -70,7 +70,7 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 			t.Error("get shows still that once has the pod")
 		}
 		owned, calls := (*OwnedError)(nil), len(rt.Calls())
-		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &owned) || !strings.Contains(owned.Holder, "podrun serve (process") {
+		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &owned) || !owned.Serve || !strings.Contains(owned.Holder, "podrun serve (process") {
 			t.Errorf("once beside serve: %v", err)
 		}
 		for _, call := range rt.Calls()[calls:] {
