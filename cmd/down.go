@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/pod"
 )
 
 func (a *app) downCommand() *cobra.Command {
@@ -20,9 +23,10 @@ func (a *app) downCommand() *cobra.Command {
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Stop and remove pods gracefully",
 		Long: "down stops the named pods, or all of podrun's, within their grace periods, and removes them with\n" +
-			"everything that was made for them. One that takes too long can be hurried: interrupt down, and call it\n" +
-			"again with a shorter --grace-period. It refuses pods that serve keeps, since serve would start them again,\n" +
-			"and those that a once has; beside both it removes what no process keeps.",
+			"everything that was made for them. It says what it waits for if that takes long. An interrupt ends it within\n" +
+			"a second, with exit code 130, or 143 by SIGTERM: call it again, with a shorter --grace-period where pods take\n" +
+			"too long to end. It refuses pods that serve keeps, since serve would start them again, and those that a once\n" +
+			"has; beside both it removes what no process keeps.",
 		Example: "  # remove what once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
@@ -38,14 +42,23 @@ func (a *app) downCommand() *cobra.Command {
 				}
 				grace = new(time.Duration(seconds) * time.Second)
 			}
-			removed, err := agent.Down(c.Context(), a.agentOptions(), grace, func(pods []*v1.Pod) ([]*v1.Pod, error) {
-				if all {
-					return pods, nil
-				}
-				return named(within(pods, namespace), names)
+			removed, err := agent.Down(c.Context(), a.agentOptions(), agent.DownOptions{
+				Grace: grace,
+				Pick: func(pods []*v1.Pod) ([]*v1.Pod, error) {
+					if all {
+						return pods, nil
+					}
+					return named(within(pods, namespace), names)
+				},
+				Waiting: func(key pod.Key, what string) {
+					fmt.Fprintf(a.errOut, "pod %s: waiting for %s\n", key, glance.Plain(what))
+				},
 			})
 			for _, key := range removed {
 				fmt.Fprintf(a.out, "pod %q removed\n", key.Name)
+			}
+			if c.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				return &failure{code: a.interrupted(), err: errors.New("interrupted; call it again to remove what is left")}
 			}
 			if errors.Is(err, agent.ErrServing) {
 				return &failure{code: exitFailed, err: err, hint: "remove the pod's manifest and serve stops it, or end the process that has the pod first"}

@@ -49,8 +49,10 @@ func (a *app) onceCommand() *cobra.Command {
 			"that have completed run again. What it leaves running stays until serve, by a manifest, or down takes it.\n\n" +
 			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage, a manifest that cannot be used\n" +
 			"or a pod that another process has (nothing was started); 3 containerd out of reach; 124 --timeout\n" +
-			"passed; 130 interrupted, 143 by SIGTERM. Pods that were not done are stopped then, with their grace\n" +
-			"period; at a second interrupt they are killed and once ends at once.\n\n" +
+			"passed; 130 interrupted, 143 by SIGTERM.\n\n" +
+			"At --timeout the pods that are not done are stopped and removed, with their logs, at an interrupt all of\n" +
+			"them; each has its grace period. At a second interrupt they are killed and once ends at once. An interrupt\n" +
+			"when the results are known ends the wait for cleaning up within a second, also with 130 or 143.\n\n" +
 			"once ends when the result is known: cleaning up that takes longer than --cleanup-timeout, beside the\n" +
 			"grace periods of what ends, is a warning that names what is left. The report is replaced whatever ends\n" +
 			"once, with the errors in it if no pod was run.\n\n" +
@@ -66,7 +68,7 @@ func (a *app) onceCommand() *cobra.Command {
 	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", agent.DefaultCleanupTimeout,
 		"how long cleaning up may delay the end, beside grace periods")
 	c.Flags().StringVar(&f.report.path, "report", "", "file for a report in JUnit's XML, written however once ends")
-	c.Flags().StringVar(&f.logs, "logs", "failed", "whose logs to print when all is done: all, failed or none")
+	c.Flags().StringVar(&f.logs, "logs", "failed", "whose logs to print in the end: all, failed (what failed or was not done) or none")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.unreported = func(err error) {
 		if err := f.report.failure(err); err != nil {
@@ -154,14 +156,11 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 		lines.finish()
 	})
 	defer finish()
-	saying := context.AfterFunc(c.Context(), func() {
-		fmt.Fprintln(lines, "interrupted: stopping the pods; interrupt again to kill them at once")
-	})
-	defer saying()
 	var reportError error
 	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
 		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.tell,
-		Begun: lines.watch,
+		Begun:       lines.watch,
+		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
 		Finished: func(r agent.Result) {
 			reportError = f.report.results(r)
 			finish()
@@ -182,6 +181,14 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 		return reportError
 	}
 	return a.onceResult(result, f)
+}
+
+// onInterrupt says what a first interrupt does.
+func onInterrupt(stops bool) string {
+	if stops {
+		return "interrupted: stopping the pods; interrupt again to kill them at once"
+	}
+	return "interrupted: not waiting for the clean-up"
 }
 
 // untilInterrupted returns when f does, or when ctx ends meanwhile: nobody may be reading what f prints. If ctx has
@@ -205,10 +212,8 @@ func (a *app) untilInterrupted(ctx context.Context, f func()) {
 // onceResult is the exit code of a run.
 func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 	switch {
-	case result.Interrupted && result.Removed:
-		return &failure{code: a.interrupted(), err: errors.New("interrupted; the pods were stopped")}
 	case result.Interrupted:
-		return &failure{code: a.interrupted(), err: errors.New("interrupted")}
+		return &failure{code: a.interrupted(), err: errors.New(interruption(result))}
 	case result.TimedOut:
 		return &failure{code: exitTimeout, err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
 	case result.Failed():
@@ -220,6 +225,18 @@ func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 		return &failure{code: exitFailed}
 	}
 	return nil
+}
+
+// interruption says what an interrupt has ended.
+func interruption(r agent.Result) string {
+	bad := unfinished(r)
+	switch {
+	case bad == "":
+		return "interrupted while cleaning up"
+	case r.Removed:
+		return "interrupted; the pods were stopped and removed; not done: " + bad
+	}
+	return "interrupted; not done: " + bad
 }
 
 // warnOfLeft names the pods that could not be cleaned up in time. That is no result: the exit code stays the pods'.
@@ -236,28 +253,45 @@ func (a *app) warnOfLeft(left []agent.Left) {
 	}
 }
 
-// printLogs prints what the chosen containers wrote and, for failed ones, why they ended.
+// printLogs prints what the chosen containers wrote and, for those that failed or were not done, why or how they are.
 func (a *app) printLogs(r agent.Result, which string) {
 	if which == "none" {
 		return
 	}
 	for _, p := range r.Pods {
-		for _, r := range glance.Roles(p) {
-			if r.Status == nil {
+		for _, role := range glance.Roles(p) {
+			if role.Status == nil {
 				continue
 			}
-			s, t := *r.Status, r.Status.State.Terminated
-			// A sidecar was told to end; how it did so is no result.
-			failed := t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container))
-			if which == "failed" && !failed {
-				continue
+			bad := problemOf(p, role)
+			if bad != "" {
+				fmt.Fprintf(a.errOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, bad)
 			}
-			if failed {
-				fmt.Fprintf(a.errOut, "%s/%s container %s failed: %s, exit code %d%s\n", p.Namespace, p.Name, s.Name, t.Reason, t.ExitCode, glance.Plain(detail(t.Message)))
+			if bad != "" || which == "all" {
+				a.printLog(p, *role.Status, which == "all")
 			}
-			a.printLog(p, s, which == "all")
 		}
 	}
+}
+
+// problemOf says how a container failed, or how it is when the pod has no result; empty: neither, or it never ran.
+func problemOf(p *v1.Pod, r glance.Role) string {
+	s, t := r.Status, r.Status.State.Terminated
+	switch {
+	// A sidecar was told to end; how it did so is no result.
+	case t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container)):
+		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, glance.Plain(detail(t.Message)))
+	case agent.Done(p) || t != nil || s.State.Running == nil && lastEnd(*s) == nil:
+		return ""
+	}
+	state := "Running"
+	if w := s.State.Waiting; w != nil {
+		state = w.Reason
+	}
+	if last := lastEnd(*s); last != nil {
+		state += " (" + exitOf(last) + ")"
+	}
+	return "was not done: " + state
 }
 
 func detail(message string) string {

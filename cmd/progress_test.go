@@ -156,7 +156,7 @@ func TestWhatIsNotDoneSaysWhy(t *testing.T) {
 	waits := podIn("big", v1.PodPending)
 	waits.Status.Reason = "OutOfmemory"
 	r := agent.Result{Pods: []*v1.Pod{waits, podIn("done", v1.PodSucceeded)}}
-	if got := unfinished(r); got != "default/big (OutOfmemory)" {
+	if got := unfinished(r); got != "default/big OutOfmemory" {
 		t.Error(got)
 	}
 }

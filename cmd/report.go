@@ -128,11 +128,71 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 			one.Failure = &junitMessage{Message: glance.Of(p).Text, Text: endings(p)}
 		case !agent.Done(p):
 			suite.Errors++
-			one.Error = &junitMessage{Message: "not done: " + stateOf(p), Text: p.Status.Message}
+			one.Error = &junitMessage{Message: whyNotDone(r) + "not done: " + lastState(p), Text: notDoneText(p)}
 		}
 		suite.Cases = append(suite.Cases, one)
 	}
 	return junitSuites{Suites: []junitSuite{suite}}
+}
+
+// whyNotDone is what ended the wait for the pods, in front of how they are; empty: nothing did.
+func whyNotDone(r agent.Result) string {
+	switch {
+	case r.Interrupted:
+		return "interrupted, "
+	case r.TimedOut:
+		return "timed out, "
+	}
+	return ""
+}
+
+// lastState is how p is, in a word, with how the first of its containers that has failed did so last.
+func lastState(p *v1.Pod) string {
+	for _, s := range allStatuses(p) {
+		if t := lastEnd(s); t != nil && t.ExitCode != 0 {
+			return stateOf(p) + " (" + exitOf(t) + ")"
+		}
+	}
+	return stateOf(p)
+}
+
+// exitOf is an exit code, with its reason if that tells more.
+func exitOf(t *v1.ContainerStateTerminated) string {
+	code := fmt.Sprintf("exit code %d", t.ExitCode)
+	if t.Reason == "" || t.Reason == "Error" {
+		return code
+	}
+	return t.Reason + ", " + code
+}
+
+// lastEnd is how a container ended last; nil: it has not yet.
+func lastEnd(s v1.ContainerStatus) *v1.ContainerStateTerminated {
+	if s.State.Terminated != nil {
+		return s.State.Terminated
+	}
+	return s.LastTerminationState.Terminated
+}
+
+func allStatuses(p *v1.Pod) []v1.ContainerStatus {
+	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+}
+
+// notDoneText is what else is known of a pod that is not done: its message, how its containers ended last, and what
+// they wait for.
+func notDoneText(p *v1.Pod) string {
+	var lines []string
+	if p.Status.Message != "" {
+		lines = append(lines, p.Status.Message)
+	}
+	if ended := endings(p); ended != "" {
+		lines = append(lines, ended)
+	}
+	for _, s := range allStatuses(p) {
+		if w := s.State.Waiting; w != nil && w.Message != "" {
+			lines = append(lines, s.Name+": "+w.Message)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
@@ -143,7 +203,7 @@ func podTook(p *v1.Pod) time.Duration {
 		return 0
 	}
 	var last time.Time
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+	for _, s := range allStatuses(p) {
 		if t := s.State.Terminated; t != nil && t.FinishedAt.After(last) {
 			last = t.FinishedAt.Time
 		}
@@ -151,11 +211,11 @@ func podTook(p *v1.Pod) time.Duration {
 	return max(0, last.Sub(p.Status.StartTime.Time))
 }
 
-// endings says how each container ended.
+// endings says how each container ended last.
 func endings(p *v1.Pod) string {
 	var lines []string
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if t := s.State.Terminated; t != nil {
+	for _, s := range allStatuses(p) {
+		if t := lastEnd(s); t != nil {
 			lines = append(lines, fmt.Sprintf("%s: %s, exit code %d%s", s.Name, t.Reason, t.ExitCode, detail(t.Message)))
 		}
 	}
@@ -167,7 +227,7 @@ func unfinished(r agent.Result) string {
 	var names []string
 	for _, p := range r.Pods {
 		if !agent.Done(p) {
-			names = append(names, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, stateOf(p)))
+			names = append(names, fmt.Sprintf("%s/%s %s", p.Namespace, p.Name, lastState(p)))
 		}
 	}
 	return strings.Join(names, ", ")

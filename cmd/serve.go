@@ -194,6 +194,18 @@ func (a *app) serveCommand() *cobra.Command {
 	return c
 }
 
+// ownedHint says what to do where command is refused a pod that another process has.
+func ownedHint(command string, owned *agent.OwnedError) string {
+	const wait = "wait until that one has ended, or end it"
+	switch {
+	case command == "down":
+		return "nothing was stopped; " + wait
+	case owned.Serve:
+		return "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"
+	}
+	return "nothing was started; " + wait
+}
+
 // agentError gives an error of the agent its exit code and hint.
 func (a *app) agentError(c *cobra.Command, err error) error {
 	var bad *agent.ManifestError
@@ -205,7 +217,7 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 	case errors.As(err, &bad):
 		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
 	case errors.As(err, &owned):
-		return &failure{code: exitUsage, err: err, hint: "nothing was done; wait until that one has ended, or end it"}
+		return &failure{code: exitUsage, err: err, hint: ownedHint(c.Name(), owned)}
 	case errors.As(err, &elsewhere):
 		return &failure{code: exitFailed, err: err, hint: elsewhere.Hint()}
 	case errors.Is(err, agent.ErrEnding):

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 func TestOnceSucceeds(t *testing.T) {
@@ -347,28 +349,112 @@ func TestOnceTerminated(t *testing.T) {
 	n.gone("slow-n")
 }
 
-// TestOnceEndsThoughItCannotCleanUp: a network that cannot be taken down delays the result for the bound only, and is
-// told of.
-func TestOnceEndsThoughItCannotCleanUp(t *testing.T) {
-	n := newNode(t)
+// stuckNetwork makes a CNI plugin that runs the shell's line del instead of a DEL as long as the file broken is there.
+// It returns the flags that have podrun use it.
+func (n *node) stuckNetwork(del string) (broken string, flags []string) {
+	t := n.t
+	t.Helper()
 	must(t, os.Mkdir(n.path("net.d"), 0o755))
 	must(t, os.Mkdir(n.path("plugins"), 0o755))
 	conf := `{"cniVersion":"1.0.0","name":"stuck","plugins":[{"type":"stuck"}]}`
 	must(t, os.WriteFile(n.path("net.d", "10-stuck.conflist"), []byte(conf), 0o644))
-	broken := n.path("broken")
+	broken = n.path("broken")
 	must(t, os.WriteFile(broken, nil, 0o644))
 	plugin := `#!/bin/sh
 case $CNI_COMMAND in
 VERSION) echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}' ;;
 ADD) echo '{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"'$CNI_NETNS'"}],
 	"ips":[{"address":"10.97.215.2/24","interface":0}]}' ;;
-DEL) [ ! -e ` + broken + ` ] || { echo '{"cniVersion":"1.0.0","code":100,"msg":"the plugin says no"}'; exit 1; } ;;
+DEL) [ ! -e ` + broken + ` ] || { echo >>` + broken + `; ` + del + `; } ;;
 esac
 `
 	must(t, os.WriteFile(n.path("plugins", "stuck"), []byte(plugin), 0o755))
+	return broken, []string{"--cni-conf-dir=" + n.path("net.d"), "--cni-bin-dir=" + n.path("plugins")}
+}
+
+// awaitDel returns when the plugin of stuckNetwork was called for a DEL.
+func (n *node) awaitDel(broken string) {
+	n.t.Helper()
+	n.await("a DEL", func() error {
+		info, err := os.Stat(broken)
+		if err == nil && info.Size() == 0 {
+			err = errors.New("none yet")
+		}
+		return err
+	})
+}
+
+// TestOnceInterruptedWhileCleaningUp: the first signal ends the wait for a network that hangs.
+func TestOnceInterruptedWhileCleaningUp(t *testing.T) {
+	n := newNode(t)
+	broken, cni := n.stuckNetwork("exec sleep 30")
+	cmd := n.command(context.Background(), append([]string{"once", "--manifests=-", "--node-name=n", "--cleanup-timeout=5m"}, cni...)...)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(manifest("job", "Never", "exit 0")), n.log
+	must(t, cmd.Start())
+	n.awaitDel(broken)
+	n.awaitPod("job-n", "to succeed", func(p *v1.Pod) error {
+		if p.Status.Phase != v1.PodSucceeded {
+			return errors.New(string(p.Status.Phase))
+		}
+		return nil
+	})
 	began := time.Now()
-	r := n.once(manifest("job", "Never", "exit 0"), "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("plugins"),
-		"--cleanup-timeout=3s", "--rm")
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // the code is what counts
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != 143 || took > 5*time.Second {
+		t.Errorf("exit %d, want 143, after %s", code, took)
+	}
+	said, err := os.ReadFile(n.log.Name())
+	must(t, err)
+	if !strings.Contains(string(said), "warning: pod default/job-n is not cleaned up: ") ||
+		!strings.Contains(string(said), "interrupted: not waiting for the clean-up") || strings.Contains(string(said), "stopping") {
+		t.Errorf("it said: %s", said)
+	}
+	must(t, os.Remove(broken))
+	if r := n.run("down", "--all"); r.code != 0 {
+		t.Error(r)
+	}
+	n.gone("job-n")
+}
+
+// TestDownSaysWhatItWaitsFor: a network that hangs is named, and the first signal ends the wait for it.
+func TestDownSaysWhatItWaitsFor(t *testing.T) {
+	n := newNode(t)
+	broken, cni := n.stuckNetwork("exec sleep 30")
+	if r := n.once(manifest("web", "Always", forever), cni...); r.code != 0 {
+		t.Fatal(r)
+	}
+	cmd := n.command(context.Background(), "down", "web")
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, n.log
+	must(t, cmd.Start())
+	n.await("down to say what it waits for", func() error {
+		log, err := os.ReadFile(n.log.Name())
+		if err == nil && !strings.Contains(string(log), "pod default/web-n: waiting for its network and its sandbox to be removed\n") {
+			err = errors.New("not said")
+		}
+		return err
+	})
+	began := time.Now()
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // the code is what counts
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(began); code != 143 || took > 5*time.Second || out.Len() > 0 {
+		t.Errorf("exit %d, want 143, after %s: %s", code, took, out.String())
+	}
+	must(t, os.Remove(broken))
+	if r := n.run("down", "--all"); r.code != 0 {
+		t.Error(r)
+	}
+	n.gone("web-n")
+}
+
+// TestOnceEndsThoughItCannotCleanUp: a network that cannot be taken down delays the result for the bound only, and is
+// told of.
+func TestOnceEndsThoughItCannotCleanUp(t *testing.T) {
+	n := newNode(t)
+	broken, cni := n.stuckNetwork(`echo '{"cniVersion":"1.0.0","code":100,"msg":"the plugin says no"}'; exit 1`)
+	began := time.Now()
+	r := n.once(manifest("job", "Never", "exit 0"), append(cni, "--cleanup-timeout=3s", "--rm")...)
 	if r.code != 0 || !strings.Contains(r.stderr, "warning: pod default/job-n is not cleaned up: ") ||
 		!strings.Contains(r.stderr, "the plugin says no") {
 		t.Error(r)

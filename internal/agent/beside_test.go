@@ -56,15 +56,15 @@ func TestDownBesideServe(t *testing.T) {
 		stop := serveUntil(t, o, false)
 		time.Sleep(time.Minute)
 		owned := (*OwnedError)(nil)
-		if gone, err := Down(t.Context(), o, nil, all); !errors.Is(err, ErrServing) || !errors.As(err, &owned) || owned.Key.Name != "web-n" || len(gone) > 0 {
+		if gone, err := Down(t.Context(), o, DownOptions{Pick: all}); !errors.Is(err, ErrServing) || !errors.As(err, &owned) || owned.Key.Name != "web-n" || len(gone) > 0 {
 			t.Errorf("removed %v, %v", gone, err)
 		}
 		if seen, err := rt.List(t.Context()); err != nil || len(seen) != 2 {
 			t.Errorf("a refused down: %+v, %v", seen, err)
 		}
-		gone, err := Down(t.Context(), o, nil, func(pods []*v1.Pod) ([]*v1.Pod, error) {
+		gone, err := Down(t.Context(), o, DownOptions{Pick: func(pods []*v1.Pod) ([]*v1.Pod, error) {
 			return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.Name != "left-n" }), nil
-		})
+		}})
 		if err != nil || len(gone) != 1 || gone[0].Name != "left-n" {
 			t.Errorf("removed %v, %v", gone, err)
 		}
@@ -107,7 +107,7 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 			t.Error("get does not show that once has the pod")
 		}
 		owned := (*OwnedError)(nil)
-		if _, err := Down(t.Context(), o, nil, all); !errors.Is(err, ErrServing) || !errors.As(err, &owned) ||
+		if _, err := Down(t.Context(), o, DownOptions{Pick: all}); !errors.Is(err, ErrServing) || !errors.As(err, &owned) ||
 			!strings.Contains(owned.Holder, "podrun once (process") {
 			t.Errorf("down beside serve: %v", err)
 		}
@@ -120,7 +120,7 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 		}
 		owned = nil
 		calls := len(rt.Calls())
-		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &owned) || !strings.Contains(owned.Holder, "podrun serve (process") {
+		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &owned) || !owned.Serve || !strings.Contains(owned.Holder, "podrun serve (process") {
 			t.Errorf("once beside serve: %v", err)
 		}
 		for _, call := range rt.Calls()[calls:] {

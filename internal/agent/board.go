@@ -124,7 +124,7 @@ func (b *board) wait(ctx context.Context, timeout, cleanup time.Duration) Result
 		case <-over:
 			r.unsettled = true
 		case <-ctx.Done():
-			r.Interrupted = true
+			r.Interrupted, r.unsettled = true, done
 		case <-late:
 			r.TimedOut = !done
 		}

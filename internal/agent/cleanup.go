@@ -48,38 +48,55 @@ func promptly[T any](ctx context.Context, f func() (T, error)) (T, error) {
 type cleanup struct {
 	// begun is when it has begun.
 	begun time.Time
-	// grace is the longest grace period of what ends, most what cleaning up may take beside it.
+	// grace is the longest grace period of what ends, most what cleaning up may take after that.
 	grace, most time.Duration
+	// runs reports that something that is to end runs still.
+	runs func() bool
 	// interrupted is closed when somebody does not want to wait, but for the grace periods; nil: that is so already.
 	interrupted <-chan struct{}
+	// heard is called when interrupted is closed.
+	heard func()
 	// hurry is closed when everything is killed at once.
 	hurry <-chan struct{}
 }
 
+// endPoll is how often it is looked whether what is to end has ended.
+const endPoll = 100 * time.Millisecond
+
 // begin returns a context that ends when cleaning up has had its time.
 func (c cleanup) begin() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
-	end := c.begun.Add(c.grace + c.most)
-	if soon := time.Now().Add(killTime); end.Before(soon) { // what was to be brought to its end before took long
-		end = soon
-	}
 	go func() {
 		defer cancel()
-		for time.Now().Before(end) {
-			select {
-			case <-time.After(time.Until(end)):
-			case <-ctx.Done():
-				return
-			case <-c.interrupted:
-				c.interrupted = nil
-				end = earliest(end, latest(c.begun.Add(c.grace), time.Now()).Add(killTime))
-			case <-c.hurry:
-				c.interrupted, c.hurry = nil, nil
-				end = earliest(end, time.Now().Add(killTime))
-			}
-		}
+		c.wait(ctx)
 	}()
 	return ctx, cancel
+}
+
+// wait returns when cleaning up has had its time, or ctx ends.
+func (c cleanup) wait(ctx context.Context) {
+	tick := time.NewTicker(endPoll)
+	defer tick.Stop()
+	// From since on nothing runs. At least killTime: what was to be brought to its end before may have taken it all.
+	since, most := c.begun, max(c.most, killTime)
+	for {
+		if c.runs() {
+			since = latest(since, earliest(time.Now(), c.begun.Add(c.grace)))
+		}
+		if time.Since(since) >= most {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		case <-c.interrupted:
+			c.heard()
+			c.interrupted, since, most = nil, time.Now(), promptness
+		case <-c.hurry:
+			c.interrupted, c.hurry, c.grace, since, most = nil, nil, 0, time.Now(), killTime
+		}
+	}
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,10 +17,25 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// Down stops and removes the pods that pick chooses among those that are there, gracefully, and returns
-// what it removed. While serve runs it works beside it as once does, and refuses the pods that serve keeps, which
-// would start them again. With grace, none is given longer than that to end. The error names what stays.
-func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.Pod) ([]*v1.Pod, error)) ([]pod.Key, error) {
+// DownOptions are down's own.
+type DownOptions struct {
+	// Pick chooses among the pods that are there.
+	Pick func([]*v1.Pod) ([]*v1.Pod, error)
+	// Grace is the longest that a pod is given to end; nil: what its manifest says.
+	Grace *time.Duration
+	// Waiting hears what a pod is waited for that takes long, again when that changes. May be nil.
+	Waiting func(key pod.Key, what string)
+}
+
+// Down stops and removes the chosen pods, gracefully, and returns what it removed. While serve runs it works
+// beside it as once does, and refuses the pods that serve keeps, which would start them again. The error names what
+// stays. When ctx ends it returns soon, whatever hangs: what it has begun may go on until the process
+// ends.
+func Down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
+	return promptly(ctx, func() ([]pod.Key, error) { return down(ctx, o, d) })
+}
+
+func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	lock, serving := lockServe(o.Dirs, commandDown)
 	owner, sweep := ownerOnce, func(*house) {} // beside serve, what seems to be left over may be serve's at work
 	switch {
@@ -39,7 +55,7 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	}
 	defer h.close()
 	sweep(h)
-	chosen, kept, err := h.choose(ctx, pick)
+	chosen, kept, err := h.choose(ctx, d.Pick)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +75,8 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	var left []Left
 	h.run(work, func(ctx context.Context, out chan<- manifest.Desired) {
 		defer stop()
-		send(ctx, out, manifest.Desired{Complete: true, Grace: grace})
-		left = board.awaitRemoval(ctx, chosen, grace, o.Log)
+		send(ctx, out, manifest.Desired{Complete: true, Grace: d.Grace})
+		left = h.awaitRemoval(ctx, board, chosen, d)
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("stopping pods: %w", err)
@@ -68,6 +84,18 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	sweep(h)
 	gone, err := removed(chosen, left)
 	return gone, errors.Join(err, kept())
+}
+
+// awaitRemoval is the board's, and tells what takes long.
+func (h *house) awaitRemoval(ctx context.Context, b *board, keys map[pod.Key]bool, d DownOptions) []Left {
+	if d.Waiting != nil {
+		waiting, enough := context.WithCancel(ctx)
+		var telling sync.WaitGroup
+		defer telling.Wait()
+		defer enough()
+		telling.Go(func() { h.tellAwaited(waiting, b, keys, d.Waiting) })
+	}
+	return b.awaitRemoval(ctx, keys, d.Grace, h.o.Log)
 }
 
 // removalPatience is how long down goes on while nothing but failures is heard of.
@@ -117,6 +145,44 @@ func removed(chosen map[pod.Key]bool, left []Left) ([]pod.Key, error) {
 	return slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare), errors.Join(errs...)
 }
 
+// awaitedPoll is after what time, and how often, it is told what down waits for.
+const awaitedPoll = 2 * time.Second
+
+// tellAwaited tells what the pods that are not gone wait for, and again when that changes, until ctx ends.
+func (h *house) tellAwaited(ctx context.Context, b *board, keys map[pod.Key]bool, tell func(pod.Key, string)) {
+	told := map[pod.Key]string{}
+	tick := time.NewTicker(awaitedPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, l := range b.left(keys) {
+			if what := h.awaited(l); what != told[l.Key] {
+				told[l.Key] = what
+				tell(l.Key, what)
+			}
+		}
+	}
+}
+
+// awaited is what a pod that is being removed waits for, as far as was listed, and why that has failed if it has.
+func (h *house) awaited(l Left) string {
+	what := "the rest of it to be removed"
+	switch {
+	case h.runs(map[pod.Key]bool{l.Key: true}):
+		what = "its containers to end"
+	case len(h.relister.Seen(l.Key).Sandboxes) > 0:
+		what = "its network and its sandbox to be removed"
+	}
+	if l.Why != nil {
+		what += "; it failed: " + l.Why.Error()
+	}
+	return what
+}
+
 // besideServe says of a pod that cannot be had that serve runs, if it does.
 func besideServe(serving, err error) error {
 	if owned := (*OwnedError)(nil); serving != nil && errors.As(err, &owned) {
@@ -133,7 +199,7 @@ func (h *house) notServes(ctx context.Context, chosen map[pod.Key]bool) error {
 			for key := range chosen {
 				h.o.locks.Release(key)
 			}
-			return &OwnedError{Key: o.Key, Holder: "podrun serve"}
+			return &OwnedError{Key: o.Key, Holder: "podrun serve", Serve: true}
 		}
 	}
 	return err

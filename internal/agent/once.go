@@ -25,9 +25,12 @@ type OnceOptions struct {
 	Timeout time.Duration
 	// Remove stops and removes all pods in the end.
 	Remove bool
-	// CleanupTimeout is how long cleaning up may take once the result is known, beside the grace periods of what ends;
+	// CleanupTimeout is how long cleaning up may take once the result is known and what is to end has ended;
 	// 0: DefaultCleanupTimeout.
 	CleanupTimeout time.Duration
+	// Interrupted is called once when the context ends after pods were begun; stops: pods are being ended, within their
+	// grace periods. Else only the wait for cleaning up ends. May be nil.
+	Interrupted func(stops bool)
 	// Progress hears each pod whenever its status changed, from several goroutines. May be nil.
 	Progress func(p *v1.Pod)
 	// Begun is called once before anything is run, with what tells how far pulls are. May be nil.
@@ -64,6 +67,9 @@ func (r Result) done() bool {
 	stranded := r.Stranded()
 	return !slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return !Done(p) && !stranded[pod.KeyOf(p)] })
 }
+
+// stopped reports that an interrupt ends the pods. One that comes when all have their results ends only a wait.
+func (r Result) stopped() bool { return r.Interrupted && !r.done() }
 
 // Failed reports that a pod failed.
 func (r Result) Failed() bool {
@@ -182,20 +188,26 @@ func (h *house) once(ctx context.Context, once OnceOptions, want manifest.Desire
 	}()
 	send(work, desired, want)
 	result := board.wait(ctx, once.Timeout, once.CleanupTimeout)
+	keep := kept(want, result, once.Remove)
+	remove, grace := ends(result, keep)
+	runs := func() bool { return h.runs(remove) }
+	heard := sync.OnceFunc(func() {
+		if once.Interrupted != nil {
+			once.Interrupted(result.stopped() || runs())
+		}
+	})
+	if result.Interrupted {
+		heard()
+	}
 	if once.Finished != nil {
 		once.Finished(result)
 	}
-	keep := kept(want, result, once.Remove)
-	bound := cleanup{begun: time.Now(), most: once.CleanupTimeout - result.settling, hurry: h.o.Hurry}
-	if !result.Interrupted {
-		bound.interrupted = ctx.Done()
+	bound := cleanup{
+		begun: time.Now(), grace: grace, most: once.CleanupTimeout - result.settling,
+		runs: runs, heard: heard, hurry: h.o.Hurry,
 	}
-	remove := map[pod.Key]bool{}
-	for _, p := range result.Pods {
-		if key := pod.KeyOf(p); keep.Pods[key] == nil {
-			remove[key] = true
-			bound.grace = max(bound.grace, graceOf(p))
-		}
+	if !result.stopped() {
+		bound.interrupted = ctx.Done()
 	}
 	waiting, enough := bound.begin()
 	defer enough()
@@ -216,6 +228,29 @@ func (h *house) once(ctx context.Context, once OnceOptions, want manifest.Desire
 		h.o.Log.Debug("what was begun is not brought to its end")
 	}
 	return result
+}
+
+// ends returns the pods that do not stay, and the longest grace period of those that run.
+func ends(r Result, keep manifest.Desired) (remove map[pod.Key]bool, grace time.Duration) {
+	remove = map[pod.Key]bool{}
+	for _, p := range r.Pods {
+		if key := pod.KeyOf(p); keep.Pods[key] == nil {
+			remove[key] = true
+			grace = max(grace, graceOf(p))
+		}
+	}
+	return remove, grace
+}
+
+// runs reports that a container of one of the pods runs, as far as was listed.
+func (h *house) runs(keys map[pod.Key]bool) bool {
+	for key := range keys {
+		runs := func(c pod.Container) bool { return c.State == pod.Running }
+		if slices.ContainsFunc(h.relister.Seen(key).Containers, runs) {
+			return true
+		}
+	}
+	return false
 }
 
 // forward passes on what is wanted until ctx ends.
@@ -241,7 +276,7 @@ func send(ctx context.Context, out chan<- manifest.Desired, d manifest.Desired) 
 func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
 	// The objects stay: the volumes of the pods that stay show them.
 	d := manifest.Desired{Pods: map[pod.Key]*v1.Pod{}, Objects: want.Objects, Complete: true}
-	if remove || r.Interrupted {
+	if remove || r.stopped() {
 		return d
 	}
 	stranded := r.Stranded()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -236,7 +237,7 @@ func TestOnceDoesNotWaitForCleaningUp(t *testing.T) {
 			manifest: onceManifest("a", "Always", "web:1", "  terminationGracePeriodSeconds: 20\n"),
 			once:     OnceOptions{Remove: true},
 			breaks:   func(r *onceTest) { r.runtime.Fail("RemoveSandbox", plugin); r.runtime.IgnoreTerm("c") },
-			left:     "a-n: ", least: 30 * time.Second, most: 31 * time.Second},
+			left:     "a-n: ", least: 29 * time.Second, most: 31 * time.Second},
 		{name: "what ended in time", manifest: onceManifest("a", "Always", "web:1", "  terminationGracePeriodSeconds: 20\n"),
 			once:   OnceOptions{Remove: true},
 			breaks: func(r *onceTest) { r.runtime.IgnoreTerm("c") }, least: 20 * time.Second, most: 23 * time.Second},
@@ -333,38 +334,61 @@ func TestOnceIsInterrupted(t *testing.T) {
 		first, second time.Duration
 		least, most   time.Duration
 		left          string
+		timeout       time.Duration
+		// stops: the interrupt finds pods that are to end.
+		stops bool
 	}{
 		{name: "pulling", manifest: onceManifest("a", "Never", "absent:1"),
 			prepare: func(r *onceTest) { r.runtime.SlowPull("absent:1", &pod.Progress{}) },
-			first:   time.Minute, least: time.Minute, most: time.Minute + time.Second},
+			first:   time.Minute, least: time.Minute, most: time.Minute + time.Second, stops: true},
 		{name: "running", manifest: onceManifest("a", "Never", "slow:1"),
-			first: time.Minute, least: time.Minute, most: time.Minute + time.Second},
+			first: time.Minute, least: time.Minute, most: time.Minute + time.Second, stops: true},
 		{name: "deaf", manifest: onceManifest("a", "Never", "slow:1"),
 			prepare: func(r *onceTest) { r.runtime.IgnoreTerm("c") },
-			first:   time.Minute, least: 90 * time.Second, most: 93 * time.Second},
+			first:   time.Minute, least: 90 * time.Second, most: 93 * time.Second, stops: true},
 		{name: "deaf, and twice", manifest: onceManifest("a", "Never", "slow:1"),
 			prepare: func(r *onceTest) { r.runtime.IgnoreTerm("c") },
-			first:   time.Minute, second: 65 * time.Second, least: 65 * time.Second, most: 66 * time.Second},
+			first:   time.Minute, second: 65 * time.Second, least: 65 * time.Second, most: 66 * time.Second, stops: true},
 		{name: "hung, and twice", manifest: onceManifest("a", "Never", "slow:1"),
 			prepare: func(r *onceTest) { r.o.backend = hungCreation{r.runtime} },
 			first:   time.Minute, second: 65 * time.Second, least: 65 * time.Second, most: 66 * time.Second,
-			left: "a-n: "},
+			left: "a-n: ", stops: true},
 		{name: "hung", manifest: onceManifest("a", "Never", "slow:1"),
 			prepare: func(r *onceTest) { r.o.backend = hungRemovals{r.runtime, time.Hour} },
-			first:   time.Minute, least: 100 * time.Second, most: 101 * time.Second, left: "a-n: "},
+			first:   time.Minute, least: 70 * time.Second, most: 71 * time.Second, left: "a-n: ", stops: true},
+		{name: "deaf and hung", manifest: onceManifest("a", "Never", "slow:1"),
+			prepare: func(r *onceTest) { r.runtime.IgnoreTerm("c"); r.o.backend = hungRemovals{r.runtime, time.Hour} },
+			first:   time.Minute, least: 99 * time.Second, most: 101 * time.Second, left: "a-n: ", stops: true},
 		{name: "cleaning up", manifest: onceManifest("a", "Never", "job:1"), remove: true,
 			prepare: func(r *onceTest) { r.runtime.Fail("RemovePod", errors.New("no")) },
 			first:   5 * time.Second, least: 5 * time.Second, most: 6 * time.Second, left: "a-n: "},
 		{name: "cleaning up what has its grace period", manifest: onceManifest("a", "Always", "web:1"), remove: true,
 			prepare: func(r *onceTest) { r.runtime.IgnoreTerm("c") },
-			first:   5 * time.Second, least: 30 * time.Second, most: 31 * time.Second},
+			first:   5 * time.Second, least: 30 * time.Second, most: 31 * time.Second, stops: true},
 		{name: "settling", manifest: onceManifest("a", "Never", "job:1"),
 			prepare: func(r *onceTest) { r.runtime.Fail("RemoveSandbox", errors.New("no")) },
-			first:   5 * time.Second, least: 5 * time.Second, most: 16 * time.Second, left: "a-n: "},
+			first:   5 * time.Second, least: 5 * time.Second, most: 6 * time.Second, left: "a-n: "},
+		{name: "settling, and hung", manifest: onceManifest("a", "Never", "job:1"),
+			prepare: func(r *onceTest) { r.o.backend = hungRemovals{r.runtime, time.Hour} },
+			first:   5 * time.Second, least: 5 * time.Second, most: 6 * time.Second, left: "a-n: "},
+		{name: "settling what is to be removed", manifest: onceManifest("a", "Never", "job:1"), remove: true,
+			prepare: func(r *onceTest) { r.o.backend = hungRemovals{r.runtime, time.Hour} },
+			first:   5 * time.Second, least: 5 * time.Second, most: 6 * time.Second, left: "a-n: "},
+		{name: "cleaning up what has ended", manifest: onceManifest("a", "Always", "web:1"), remove: true,
+			prepare: func(r *onceTest) { r.o.backend = hungRemovals{r.runtime, time.Hour} },
+			first:   5 * time.Second, least: 5 * time.Second, most: 6 * time.Second, left: "a-n: "},
+		{name: "cleaning up what ends after that", manifest: onceManifest("a", "Always", "web:1"), remove: true,
+			prepare: func(r *onceTest) { r.runtime.IgnoreTerm("c"); r.o.backend = hungRemovals{r.runtime, time.Hour} },
+			first:   5 * time.Second, least: 30 * time.Second, most: 31 * time.Second, left: "a-n: ", stops: true},
+		{name: "cleaning up after the time-out", manifest: onceManifest("a", "Never", "slow:1"), timeout: time.Minute,
+			prepare: func(r *onceTest) { r.o.backend = hungRemovals{r.runtime, time.Hour} },
+			first:   65 * time.Second, least: 65 * time.Second, most: 66 * time.Second, left: "a-n: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onFake(t, func(r *onceTest) {
-				r.once.Remove = c.remove
+				r.once.Remove, r.once.Timeout = c.remove, c.timeout
+				var told []bool
+				r.once.Interrupted = func(stops bool) { told = append(told, stops) }
 				if c.prepare != nil {
 					c.prepare(r)
 				}
@@ -377,6 +401,9 @@ func TestOnceIsInterrupted(t *testing.T) {
 				got := leftOver(result)
 				if (c.left == "") != (got == "") || !strings.HasPrefix(got, c.left) || !result.Interrupted {
 					t.Errorf("left is %q, %+v", got, result)
+				}
+				if !slices.Equal(told, []bool{c.stops}) {
+					t.Errorf("it was told that pods are stopped: %v", told)
 				}
 				if c.left == "" && r.there() != "" {
 					t.Errorf("there is %q", r.there())

@@ -55,42 +55,53 @@ type OwnedError struct {
 	Key pod.Key
 	// Holder is the process, for people.
 	Holder string
+	// Serve: it is a serve, which keeps the pod as long as its manifest is there.
+	Serve bool
 }
 
 func (e *OwnedError) Error() string { return fmt.Sprintf("pod %s is run by %s", e.Key, e.Holder) }
 
 // Acquire implements reconcile.Owners.
 func (l *podLocks) Acquire(key pod.Key) (other string, fresh bool, err error) {
+	holder, fresh, err := l.acquire(key)
+	if holder != nil {
+		other = holder.String()
+	}
+	return other, fresh, err
+}
+
+// acquire is Acquire, with what is known of the other process; nil: none has the pod.
+func (l *podLocks) acquire(key pod.Key) (other *holder, fresh bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.files[key] != nil {
-		return "", false, nil
+		return nil, false, nil
 	}
 	file, other, err := l.lock(key)
 	if err != nil {
-		return "", false, fmt.Errorf("locking pod %s: %w", key, err)
+		return nil, false, fmt.Errorf("locking pod %s: %w", key, err)
 	}
 	if file == nil {
 		return other, false, nil
 	}
 	if err := l.fresh(); err != nil {
 		file.Close()
-		return "", false, err
+		return nil, false, err
 	}
 	l.files[key] = file
-	return "", true, nil
+	return nil, true, nil
 }
 
 // AcquireAll has this process own all of the pods, or none that it has not yet: then the error is an *OwnedError.
 func (l *podLocks) AcquireAll(keys []pod.Key) error {
 	var got []pod.Key
 	for _, key := range keys {
-		other, fresh, err := l.Acquire(key)
+		other, fresh, err := l.acquire(key)
 		if fresh {
 			got = append(got, key)
 		}
-		if err == nil && other != "" {
-			err = &OwnedError{Key: key, Holder: other}
+		if err == nil && other != nil {
+			err = &OwnedError{Key: key, Holder: other.String(), Serve: other.Command == ownerServe}
 		}
 		if err != nil {
 			for _, key := range got {
@@ -149,7 +160,7 @@ func (l *podLocks) Sweep() error {
 }
 
 // lock locks the pod's file and says in it who has it. file is nil when another process has it.
-func (l *podLocks) lock(key pod.Key) (file *os.File, other string, err error) {
+func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 	path := l.dirs.PodLock(key)
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -159,7 +170,7 @@ func (l *podLocks) lock(key pod.Key) (file *os.File, other string, err error) {
 			}
 		}
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
@@ -168,22 +179,22 @@ func (l *podLocks) lock(key pod.Key) (file *os.File, other string, err error) {
 			continue
 		case errors.Is(err, unix.EWOULDBLOCK):
 			defer f.Close()
-			return nil, readHolder(f).String(), nil
+			return nil, new(readHolder(f)), nil
 		case err != nil:
 			f.Close()
-			return nil, "", &os.PathError{Op: "flock", Path: path, Err: err}
+			return nil, nil, &os.PathError{Op: "flock", Path: path, Err: err}
 		}
 		here, err := sameFile(f, path)
 		if err != nil || !here {
 			unlockFile(f)
 			if err != nil {
-				return nil, "", err
+				return nil, nil, err
 			}
 			continue // its last owner has just removed it
 		}
 		showKept(f)
 		l.write(f)
-		return f, "", nil
+		return f, nil, nil
 	}
 }
 

@@ -85,7 +85,7 @@ func Load(data []byte, o LoadOptions) (Loaded, error) {
 		l.fail(FieldError{Line: e.Line, Field: e.Path, Message: e.Message})
 	}
 	if len(docs) == 0 && len(errs) == 0 {
-		l.fail(FieldError{Message: "is empty; remove the file to stop what it ran"})
+		l.fail(FieldError{Message: emptyMessage(l.Origin.Path)})
 	}
 	for _, d := range docs {
 		l.document(d)
@@ -98,6 +98,14 @@ func Load(data []byte, o LoadOptions) (Loaded, error) {
 		return Loaded{}, &InvalidError{Errors: slices.Compact(l.errs)}
 	}
 	return l.loaded, nil
+}
+
+// emptyMessage says what is wrong with a manifest that has nothing in it.
+func emptyMessage(path string) string {
+	if path == Stdin {
+		return "is empty: there is no pod in it"
+	}
+	return "is empty; remove the file to stop what it ran"
 }
 
 type loader struct {

@@ -1,0 +1,146 @@
+package cmd
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/pod"
+)
+
+// notDonePod is a job whose container is as it says.
+func notDonePod(name string, s v1.ContainerStatus) *v1.Pod {
+	s.Name = "c"
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: pod.UID(name)},
+		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyOnFailure, Containers: []v1.Container{{Name: "c"}}},
+		Status:     v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{s}},
+	}
+}
+
+// notDone is a run of which a pod crashes again and again, one runs, one cannot start and one has succeeded.
+func notDone() agent.Result {
+	failed := func(code int32, reason string) v1.ContainerState {
+		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code, Reason: reason}}
+	}
+	waiting := func(reason, message string) v1.ContainerState {
+		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	good := notDonePod("good", v1.ContainerStatus{State: failed(0, "Completed")})
+	good.Status.Phase = v1.PodSucceeded
+	return agent.Result{Pods: []*v1.Pod{
+		notDonePod("crashes", v1.ContainerStatus{
+			State: waiting("CrashLoopBackOff", ""), RestartCount: 2, LastTerminationState: failed(5, "Error")}),
+		good,
+		notDonePod("killed", v1.ContainerStatus{
+			State: waiting("CrashLoopBackOff", ""), RestartCount: 1, LastTerminationState: failed(137, "OOMKilled")}),
+		notDonePod("pulls", v1.ContainerStatus{State: waiting("ImagePullBackOff", "no such image")}),
+		notDonePod("runs", v1.ContainerStatus{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}),
+	}}
+}
+
+// TestReportOfWhatIsNotDone: it tells how the last run of a container ended, and whether the time was out or somebody
+// interrupted.
+func TestReportOfWhatIsNotDone(t *testing.T) {
+	t.Parallel()
+	r := notDone()
+	r.TimedOut = true
+	suite := junitOf(r, time.Minute).Suites[0]
+	want := []string{
+		"timed out, not done: CrashLoopBackOff (exit code 5)", "", "timed out, not done: CrashLoopBackOff (OOMKilled, exit code 137)",
+		"timed out, not done: ImagePullBackOff", "timed out, not done: Running",
+	}
+	for i, c := range suite.Cases {
+		if c.Error == nil && want[i] != "" || c.Error != nil && c.Error.Message != want[i] {
+			t.Errorf("%s: got %+v, want %q", c.Name, c.Error, want[i])
+		}
+	}
+	for i, want := range map[int]string{0: "c: Error, exit code 5", 3: "c: no such image"} {
+		if got := suite.Cases[i].Error; got == nil || got.Text != want {
+			t.Errorf("%d: got %+v, want the text %q", i, got, want)
+		}
+	}
+	r.TimedOut, r.Interrupted = false, true
+	if got := junitOf(r, 0).Suites[0].Cases[4].Error; got == nil || got.Message != "interrupted, not done: Running" {
+		t.Errorf("of an interrupt: %+v", got)
+	}
+}
+
+// TestOnceSaysWhatIsNotDone: so does the last line.
+func TestOnceSaysWhatIsNotDone(t *testing.T) {
+	t.Parallel()
+	const states = "default/crashes CrashLoopBackOff (exit code 5), default/killed CrashLoopBackOff (OOMKilled, exit code 137), " +
+		"default/pulls ImagePullBackOff, default/runs Running"
+	late, stopped, left, known := notDone(), notDone(), notDone(), agent.Result{Interrupted: true}
+	late.TimedOut, stopped.Interrupted, stopped.Removed, left.Interrupted = true, true, true, true
+	for _, c := range []struct {
+		result agent.Result
+		want   string
+	}{
+		{late, "not done within 1m0s: " + states},
+		{stopped, "interrupted; the pods were stopped and removed; not done: " + states},
+		{left, "interrupted; not done: " + states},
+		{known, "interrupted while cleaning up"},
+	} {
+		if err := new(app).onceResult(c.result, &onceFlags{timeout: time.Minute}); err == nil || err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
+// TestLogsOfWhatIsNotDone: by default they are shown like those of what failed.
+func TestLogsOfWhatIsNotDone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var out, said strings.Builder
+	a := &app{out: &out, errOut: &said, log: slog.New(slog.DiscardHandler)}
+	a.logDir = dir
+	r := notDone()
+	for _, p := range r.Pods {
+		s := p.Status.ContainerStatuses[0]
+		path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte("2026-01-02T15:04:05.000000000Z stdout F of "+p.Name+"\n"), 0o600))
+	}
+	a.printLogs(r, "failed")
+	if want := "of crashes\nof killed\nof runs\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	for _, want := range []string{
+		"default/crashes container c was not done: CrashLoopBackOff (exit code 5)\n",
+		"default/runs container c was not done: Running\n",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("said %q, not %q", said.String(), want)
+		}
+	}
+}
+
+// TestHintsOfOwnedPods: they say what was not done, and what to do about the process that has the pod.
+func TestHintsOfOwnedPods(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		command string
+		serve   bool
+		want    string
+	}{
+		{"down", false, "nothing was stopped; wait until that one has ended, or end it"},
+		{"once", false, "nothing was started; wait until that one has ended, or end it"},
+		{"once", true, "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"},
+	} {
+		var f *failure
+		err := new(app).agentError(&cobra.Command{Use: c.command}, &agent.OwnedError{Serve: c.serve})
+		if !errors.As(err, &f) || f.code != exitUsage || f.hint != c.want {
+			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// TestDownSaysWhatItWaitsFor: what takes long is told after some seconds, and again when it is something else. An
+// interrupt ends the wait, whatever hangs.
+func TestDownSaysWhatItWaitsFor(t *testing.T) {
+	const containers = "a-n: its containers to end"
+	const sandbox = "a-n: its network and its sandbox to be removed"
+	hangs := func(r *onceTest) { r.o.backend = hungRemovals{r.runtime, 41 * time.Second} }
+	for _, c := range []struct {
+		name        string
+		prepare     func(r *onceTest)
+		interrupt   time.Duration // 0: never
+		said        []string
+		least, most time.Duration
+	}{
+		{name: "quick", prepare: func(*onceTest) {}, most: time.Second},
+		{name: "hung", prepare: hangs, said: []string{sandbox}, least: 41 * time.Second, most: 42 * time.Second},
+		{name: "deaf", prepare: func(r *onceTest) { hangs(r); r.runtime.IgnoreTerm("c") },
+			said: []string{containers, sandbox}, least: 71 * time.Second, most: 72 * time.Second},
+		{name: "failing", prepare: func(r *onceTest) { r.runtime.Fail("RemoveSandbox", errors.New("no")) },
+			interrupt: 5 * time.Second,
+			said:      []string{sandbox + "; it failed: remove sandbox a-sandbox-0 (not wanted): no"}, least: 5 * time.Second, most: 6 * time.Second},
+		{name: "hung, interrupted", prepare: hangs, interrupt: 5 * time.Second,
+			said: []string{sandbox}, least: 5 * time.Second, most: 6 * time.Second},
+		{name: "deaf, interrupted", prepare: func(r *onceTest) { r.runtime.IgnoreTerm("c") }, interrupt: 5 * time.Second,
+			said: []string{containers}, least: 5 * time.Second, most: 6 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onFake(t, func(r *onceTest) {
+				r.mustRun(onceManifest("a", "Always", "web:1"))
+				c.prepare(r)
+				if c.interrupt > 0 {
+					r.after(c.interrupt, r.interrupt)
+				}
+				var said []string
+				began := time.Now()
+				_, err := Down(r.ctx, r.o, DownOptions{
+					Pick:    func(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil },
+					Waiting: func(key pod.Key, what string) { said = append(said, key.Name+": "+what) },
+				})
+				r.wantTook(time.Since(began), c.least, c.most)
+				if errors.Is(err, context.Canceled) != (c.interrupt > 0) || !slices.Equal(said, c.said) {
+					t.Errorf("said %q, want %q; %v", said, c.said, err)
+				}
+				if c.interrupt == 0 && r.there() != "" {
+					t.Errorf("there is %s", r.there())
+				}
+			})
+		})
+	}
+}
