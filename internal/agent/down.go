@@ -39,7 +39,7 @@ func Down(ctx context.Context, o Options, grace *time.Duration, pick func([]*v1.
 	if len(chosen) == 0 {
 		return nil, kept()
 	}
-	if err := h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare)); err != nil {
+	if err := acquireAll(ctx, h.o.locks, chosen); err != nil {
 		return nil, err
 	}
 	h.loop.Takes = func(seen pod.Observed) bool { return chosen[seen.Key] }
