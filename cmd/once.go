@@ -123,7 +123,7 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 		return err
 	}
 	if err := f.report.begin(); err != nil {
-		return err
+		return notStarted(err)
 	}
 	lines := newProgress(a.errOut, agent.Done)
 	a.errOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.hurry
@@ -175,13 +175,25 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 	case err != nil && c.Context().Err() != nil:
 		return &failure{code: a.interrupted(), err: errors.New("interrupted; nothing was started")}
 	case err != nil:
-		return a.agentError(c, err)
+		return notStarted(a.agentError(c, err))
 	}
 	a.warnOfLeft(result.Left)
 	if reportError != nil {
 		return reportError
 	}
 	return a.onceResult(result, f)
+}
+
+// notStarted gives an error that kept everything from being started its exit code: that of failed pods says that they ran.
+func notStarted(err error) error {
+	var f *failure
+	if !errors.As(err, &f) {
+		f = &failure{code: exitFailed, err: err}
+	}
+	if f.code == exitFailed {
+		f.code = exitUsage
+	}
+	return f
 }
 
 // untilInterrupted returns when f does, or when ctx ends meanwhile: nobody may be reading what f prints. If ctx has
