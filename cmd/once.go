@@ -125,7 +125,7 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 		return err
 	}
 	if err := f.report.begin(); err != nil {
-		return err
+		return notStarted(err)
 	}
 	lines := newProgress(a.errOut, agent.Done)
 	a.errOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.hurry
@@ -174,7 +174,7 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 	case err != nil && c.Context().Err() != nil:
 		return &failure{code: a.interrupted(), err: errors.New("interrupted; nothing was started")}
 	case err != nil:
-		return a.agentError(c, err)
+		return notStarted(a.agentError(c, err))
 	}
 	a.warnOfLeft(result.Left)
 	if reportError != nil {
@@ -189,6 +189,18 @@ func onInterrupt(stops bool) string {
 		return "interrupted: stopping the pods; interrupt again to kill them at once"
 	}
 	return "interrupted: not waiting for the clean-up"
+}
+
+// notStarted gives an error that kept everything from being started its exit code: that of failed pods says that they ran.
+func notStarted(err error) error {
+	var f *failure
+	if !errors.As(err, &f) {
+		f = &failure{code: exitFailed, err: err}
+	}
+	if f.code == exitFailed {
+		f.code = exitUsage
+	}
+	return f
 }
 
 // untilInterrupted returns when f does, or when ctx ends meanwhile: nobody may be reading what f prints. If ctx has

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 )
@@ -55,6 +56,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	if code, is := embedded.Dispatch(ctx, os.Args); is {
 		return code
 	}
+	defer agent.End()
 	a := &app{in: in, out: out, errOut: errOut, hurry: make(chan struct{}), caught: new(atomic.Int32)}
 	ctx, stop := a.heed(ctx)
 	defer stop()

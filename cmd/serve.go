@@ -211,6 +211,7 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 	var bad *agent.ManifestError
 	var elsewhere *agent.ElsewhereError
 	var owned *agent.OwnedError
+	var locked *agent.LockError
 	switch {
 	case errors.Is(err, agent.ErrUsage):
 		return usage(c, err)
@@ -218,6 +219,8 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
 	case errors.As(err, &owned):
 		return &failure{code: exitUsage, err: err, hint: ownedHint(c.Name(), owned)}
+	case errors.As(err, &locked):
+		return &failure{code: exitUsage, err: err, hint: "nothing was done to any pod"}
 	case errors.As(err, &elsewhere):
 		return &failure{code: exitFailed, err: err, hint: elsewhere.Hint()}
 	case errors.Is(err, agent.ErrEnding):

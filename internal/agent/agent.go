@@ -211,6 +211,9 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	return h, nil
 }
 
+// End ends what may still go on though nobody waits for it, last of all in a process.
+func End() { host.EndPrograms() }
+
 // warnOfMachine tells what of this machine keeps pods from what they are used to.
 func warnOfMachine(log *slog.Logger) {
 	if host.EnforcesSELinux("/") {

@@ -194,3 +194,64 @@ func TestServeTakesAndRemoves(t *testing.T) {
 		stop()
 	})
 }
+
+// TestPodWithoutUsableLock: what is no lock in a lock's place keeps only its own pod from running under serve, which
+// shows it; once, down and a signal are not kept by it.
+func TestPodWithoutUsableLock(t *testing.T) {
+	rt := fake.New("boot-1")
+	rt.AddImage("web:1", fake.Script{})
+	o := simulated(t, rt)
+	for _, name := range []string{"web", "other"} {
+		text := strings.ReplaceAll(besideManifest, "name: web}", "name: "+name+"}")
+		if err := os.WriteFile(filepath.Join(o.Sources.Manifests[0], name+".yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	web := pod.Key{Namespace: "default", Name: "web-n"}
+	if err := errors.Join(os.MkdirAll(o.Dirs.PodLocks(), 0o700), os.Symlink(t.TempDir(), o.Dirs.PodLock(web))); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		failed := (*LockError)(nil)
+		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &failed) || len(rt.Calls()) > 0 {
+			t.Errorf("once: %v, it called %v", err, rt.Calls())
+		}
+		stop := serveUntil(t, o, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if note, err := os.ReadFile(o.Dirs.NotOwned(web)); err != nil || !strings.Contains(string(note), "FailedLock") {
+			t.Errorf("it shows %s, %v", note, err)
+		}
+		if len(rt.Ran()) != 1 {
+			t.Errorf("ran %v", rt.Ran())
+		}
+		stop()
+		all := func(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil }
+		if gone, err := Down(t.Context(), o, DownOptions{Pick: all}); err != nil || len(gone) != 1 {
+			t.Errorf("down: %v, %v", gone, err)
+		}
+	})
+}
+
+// TestLostPodOfOnce: a pod whose lock somebody else has got while once runs it is let alone, and said to be left.
+func TestLostPodOfOnce(t *testing.T) {
+	onFake(t, func(r *onceTest) {
+		key := pod.Key{Namespace: "default", Name: "slow-n"}
+		other := newPodLocks(r.o.Dirs, ownerOnce)
+		r.once.Timeout = 10 * time.Second
+		time.AfterFunc(5*time.Second, func() {
+			if err := os.Remove(r.o.Dirs.PodLock(key)); err != nil {
+				t.Error(err)
+			}
+			wantLock(t, other, key, "", true)
+		})
+		result, err := r.run(onceManifest("slow", "Never", "slow:1"))
+		if err != nil || !result.TimedOut || len(result.Left) != 1 || result.Left[0].Why == nil || !strings.Contains(result.Left[0].Why.Error(), "run by podrun once") {
+			t.Errorf("%+v, %v", result, err)
+		}
+		if got, err := r.runtime.Inspect(t.Context(), key); err != nil || len(got.Containers) != 1 || got.Containers[0].State != pod.Running {
+			t.Errorf("%+v, %v", got, err)
+		}
+		wantLock(t, other, key, "", false)
+	})
+}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/status"
@@ -62,8 +63,8 @@ func (b *board) Leaving(key pod.Key, now time.Time, ready map[string]bool) error
 	return b.files.Leaving(key, now, ready)
 }
 
-// NotOwned does nothing: who needs a pod's lock has it before anything is begun.
-func (b *board) NotOwned(pod.Key, *v1.Pod, string) error { return nil }
+// NotOwned does nothing: who needs a pod's lock has it before anything is begun. Why it is lost later, troubled hears.
+func (b *board) NotOwned(pod.Key, *v1.Pod, *plan.Waiting) error { return nil }
 
 // Gone notes that a pod was removed. That may be heard twice: a late event of a pod that is gone makes the
 // loop look for it once more.

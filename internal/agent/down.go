@@ -62,7 +62,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	if len(chosen) == 0 {
 		return nil, kept()
 	}
-	err = h.o.locks.AcquireAll(slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare))
+	err = acquireAll(ctx, h.o.locks, chosen)
 	if err == nil && serving != nil {
 		err = h.notServes(ctx, chosen)
 	}

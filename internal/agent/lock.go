@@ -35,7 +35,7 @@ func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
 	if err := os.MkdirAll(dirs.Run, layout.ModePassable); err != nil {
 		return nil, fmt.Errorf("making the run directory: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openLock(path, os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("locking the run directory: %w", err)
 	}
@@ -55,6 +55,30 @@ func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
 		_, _ = f.WriteString(who) // where it cannot be said, as on a full disk, it is taken for a serve's
 	}
 	return &runLock{file: f, path: path}, nil
+}
+
+var errNoLock = errors.New("in the place of a lock's file is something else; remove it")
+
+// openLock opens a file that is locked by others too. Through a link it would be another file than the one that the
+// path names, and somebody else's would be written to.
+func openLock(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|flag, 0o600)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
+		return nil, &os.PathError{Op: "open", Path: path, Err: errNoLock}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var is unix.Stat_t
+	switch err := unix.Fstat(int(f.Fd()), &is); {
+	case err != nil:
+		f.Close()
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	case is.Mode&unix.S_IFMT != unix.S_IFREG || is.Nlink > 1:
+		f.Close()
+		return nil, &os.PathError{Op: "open", Path: path, Err: errNoLock}
+	}
+	return f, nil
 }
 
 // runLock is the lock of a run directory.

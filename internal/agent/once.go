@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -127,8 +126,8 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	if o.locks == nil {
 		o.locks = newPodLocks(o.Dirs, ownerOnce)
 	}
-	if err := o.locks.AcquireAll(slices.SortedFunc(maps.Keys(want.Pods), pod.Key.Compare)); err != nil {
-		return Result{}, err
+	if err := acquireAll(prepare, o.locks, want.Pods); err != nil {
+		return Result{}, late("locking the pods", err)
 	}
 	board := newBoard(status.NewFiles(o.Dirs), want, once.Progress)
 	h, err := promptly(prepare, func() (*house, error) { return o.openOnce(prepare, board) })

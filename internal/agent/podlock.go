@@ -1,13 +1,17 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
 )
 
 // podLocks implement reconcile.Owners among all processes of a run directory, by a file for each pod that is locked
@@ -26,7 +31,9 @@ type podLocks struct {
 	fresh func() error
 
 	mu    sync.Mutex
-	files map[pod.Key]*os.File
+	files map[pod.Key]*os.File // locked
+	busy  map[pod.Key]bool     // those that a call works on
+	idle  *sync.Cond           // one of busy is so no longer
 }
 
 // holder is what a pod's lock file says of the process that has the pod.
@@ -44,10 +51,12 @@ func (h holder) String() string {
 }
 
 func newPodLocks(dirs layout.Dirs, command string) *podLocks {
-	return &podLocks{
+	l := &podLocks{
 		dirs: dirs, self: holder{Command: command, PID: os.Getpid()}, fresh: func() error { return nil },
-		files: map[pod.Key]*os.File{},
+		files: map[pod.Key]*os.File{}, busy: map[pod.Key]bool{},
 	}
+	l.idle = sync.NewCond(&l.mu)
+	return l
 }
 
 // OwnedError says that another process has a pod that this one was asked to run or to end.
@@ -61,7 +70,11 @@ type OwnedError struct {
 
 func (e *OwnedError) Error() string { return fmt.Sprintf("pod %s is run by %s", e.Key, e.Holder) }
 
-// Acquire implements reconcile.Owners.
+// LockError says that nobody can have a pod, as its lock is.
+type LockError = reconcile.LockError
+
+// Acquire implements reconcile.Owners. A pod whose file is not in its place any more, so that another process may have
+// locked a new one, must be acquired anew.
 func (l *podLocks) Acquire(key pod.Key) (other string, fresh bool, err error) {
 	holder, fresh, err := l.acquire(key)
 	if holder != nil {
@@ -72,24 +85,61 @@ func (l *podLocks) Acquire(key pod.Key) (other string, fresh bool, err error) {
 
 // acquire is Acquire, with what is known of the other process; nil: none has the pod.
 func (l *podLocks) acquire(key pod.Key) (other *holder, fresh bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.files[key] != nil {
-		return nil, false, nil
+	file := l.begin(key)
+	defer l.end(key)
+	if file != nil {
+		here, err := sameFile(file, l.dirs.PodLock(key))
+		if err != nil { // it may still be there
+			return nil, false, fmt.Errorf("checking the lock of pod %s: %w", key, err)
+		}
+		if here {
+			return nil, false, nil
+		}
+		l.drop(key)
 	}
-	file, other, err := l.lock(key)
+	file, other, err = l.lock(key)
 	if err != nil {
-		return nil, false, fmt.Errorf("locking pod %s: %w", key, err)
+		return nil, false, &LockError{Key: key, Err: err}
 	}
 	if file == nil {
 		return other, false, nil
 	}
+	l.mu.Lock()
+	l.files[key] = file
+	l.mu.Unlock()
 	if err := l.fresh(); err != nil {
-		file.Close()
+		l.drop(key)
 		return nil, false, err
 	}
-	l.files[key] = file
 	return nil, true, nil
+}
+
+// begin waits until no other call works on the pod's lock and returns its file, if this process has the pod. No call
+// works on files with mu, which those for other pods need.
+func (l *podLocks) begin(key pod.Key) *os.File {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.busy[key] {
+		l.idle.Wait()
+	}
+	l.busy[key] = true
+	return l.files[key]
+}
+
+func (l *podLocks) end(key pod.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.busy, key)
+	l.idle.Broadcast()
+}
+
+// drop lets the pod go. The file stays.
+func (l *podLocks) drop(key pod.Key) {
+	l.mu.Lock()
+	file := l.files[key]
+	delete(l.files, key)
+	l.mu.Unlock()
+	unlockFile(file)
 }
 
 // AcquireAll has this process own all of the pods, or none that it has not yet: then the error is an *OwnedError.
@@ -113,20 +163,23 @@ func (l *podLocks) AcquireAll(keys []pod.Key) error {
 	return nil
 }
 
+// acquireAll is AcquireAll for the keys of a map. It returns soon after ctx has ended, whatever hangs.
+func acquireAll[T any](ctx context.Context, l *podLocks, pods map[pod.Key]T) error {
+	keys := slices.SortedFunc(maps.Keys(pods), pod.Key.Compare)
+	_, err := promptly(ctx, func() (struct{}, error) { return struct{}{}, l.AcquireAll(keys) })
+	return err
+}
+
 // Release implements reconcile.Owners.
 func (l *podLocks) Release(key pod.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	file := l.files[key]
+	file := l.begin(key)
+	defer l.end(key)
 	if file == nil {
 		return
 	}
-	delete(l.files, key)
 	// While it is locked: whoever opened it meanwhile sees that it is not there any more, and makes a new one.
-	if here, err := sameFile(file, l.dirs.PodLock(key)); err == nil && here {
-		_ = os.Remove(l.dirs.PodLock(key))
-	}
-	unlockFile(file)
+	removeLock(file, l.dirs.PodLock(key))
+	l.drop(key)
 }
 
 // Sweep removes the files of pods that no process has, which killed processes left.
@@ -138,36 +191,59 @@ func (l *podLocks) Sweep() error {
 	if err != nil {
 		return fmt.Errorf("listing the pods' locks: %w", err)
 	}
-	l.mu.Lock() // this process makes none meanwhile
-	defer l.mu.Unlock()
+	var errs []error
 	for _, e := range entries {
-		path := filepath.Join(l.dirs.PodLocks(), e.Name())
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		namespace, name, _ := strings.Cut(e.Name(), "_")
+		if err := l.sweep(pod.Key{Namespace: namespace, Name: name}, filepath.Join(l.dirs.PodLocks(), e.Name())); err != nil {
+			errs = append(errs, fmt.Errorf("opening a pod's lock: %w", err))
 		}
-		if err != nil {
-			return fmt.Errorf("opening a pod's lock: %w", err)
-		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else a process has the pod
-			if here, err := sameFile(f, path); err == nil && here {
-				_ = os.Remove(path)
-			}
-		}
-		unlockFile(f)
 	}
+	return errors.Join(errs...)
+}
+
+func (l *podLocks) sweep(key pod.Key, path string) error {
+	mine := l.begin(key)
+	defer l.end(key)
+	if mine != nil {
+		return nil
+	}
+	f, err := openLock(path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else a process has the pod
+		removeLock(f, path)
+	}
+	unlockFile(f)
 	return nil
 }
+
+// removeLock removes a locked file, unless another one is in its place.
+func removeLock(f *os.File, path string) {
+	if here, err := sameFile(f, path); err == nil && here {
+		_ = os.Remove(path)
+	}
+}
+
+// lockTries is how often a file that was removed or replaced while it was being locked is tried again: a podrun that
+// lets the pod go just then removes it once.
+const lockTries = 100
+
+var errUnsteady = errors.New("the file is replaced again and again")
 
 // lock locks the pod's file and says in it who has it. file is nil when another process has it.
 func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 	path := l.dirs.PodLock(key)
-	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-				continue
+	for range lockTries {
+		f, err := openLock(path, os.O_CREATE)
+		if errors.Is(err, fs.ErrNotExist) { // the directory is not there, or the file is gone again
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return nil, nil, err
 			}
+			continue
 		}
 		if err != nil {
 			return nil, nil, err
@@ -185,17 +261,18 @@ func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 			return nil, nil, &os.PathError{Op: "flock", Path: path, Err: err}
 		}
 		here, err := sameFile(f, path)
-		if err != nil || !here {
-			unlockFile(f)
-			if err != nil {
-				return nil, nil, err
-			}
-			continue // its last owner has just removed it
+		if err == nil && here {
+			showKept(f)
+			l.write(f)
+			return f, nil, nil
 		}
-		showKept(f)
-		l.write(f)
-		return f, nil, nil
+		unlockFile(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		// Its last owner has just removed it.
 	}
+	return nil, nil, &os.PathError{Op: "lock", Path: path, Err: errUnsteady}
 }
 
 // showKept has Kept see that the file's process has the pod, by a second lock beside the one that gives it the pod:
@@ -208,7 +285,7 @@ func showKept(f *os.File) {
 // Kept reports whether a process has the pod. known is false where that cannot be told, as in a run directory where
 // no process has had a pod yet. Between the hands of two processes, as while serve restarts, nobody has it.
 func Kept(dirs layout.Dirs, key pod.Key) (kept, known bool) {
-	f, err := os.Open(dirs.PodLock(key))
+	f, err := openLock(dirs.PodLock(key), 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat(dirs.PodLocks())
 		return false, err == nil

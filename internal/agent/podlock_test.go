@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -194,6 +196,146 @@ func TestPodLockOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLock(t, b, lockedPod, "another podrun", false)
+}
+
+// promptAcquire is Acquire, which must return soon.
+func promptAcquire(t *testing.T, l *podLocks, key pod.Key) (other string, fresh bool, err error) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		other, fresh, err = l.Acquire(key)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("Acquire does not return")
+	}
+	return other, fresh, err
+}
+
+// TestPodLockThatIsNoFile: what is no regular file of its own in the place of a pod's lock is an error of that pod, is
+// not written to, and keeps nobody from another pod.
+func TestPodLockThatIsNoFile(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(path, victim string) error{
+		"symbolic link": func(path, victim string) error { return os.Symlink(victim, path) },
+		"dangling link": func(path, victim string) error { return os.Symlink(victim+".missing", path) },
+		"hard link":     func(path, victim string) error { return os.Link(victim, path) },
+		"directory":     func(path, _ string) error { return os.Mkdir(path, 0o700) },
+		"FIFO":          func(path, _ string) error { return unix.Mkfifo(path, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, _ := twoProcesses(t)
+			if err := os.MkdirAll(a.dirs.PodLocks(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			path, victim := a.dirs.PodLock(lockedPod), filepath.Join(a.dirs.Run, "victim")
+			if err := errors.Join(os.WriteFile(victim, []byte("keep"), 0o600), put(path, victim)); err != nil {
+				t.Fatal(err)
+			}
+			failed := (*LockError)(nil)
+			if other, fresh, err := promptAcquire(t, a, lockedPod); !errors.As(err, &failed) || other != "" || fresh || failed.Key != lockedPod {
+				t.Errorf("got %q, fresh %t, %v", other, fresh, err)
+			}
+			if text, err := os.ReadFile(victim); err != nil || string(text) != "keep" {
+				t.Errorf("the victim is %q, %v", text, err)
+			}
+			if _, err := os.Lstat(victim + ".missing"); err == nil {
+				t.Error("the link's target was made")
+			}
+			wantLock(t, a, pod.Key{Namespace: "default", Name: "other"}, "", true)
+			if err := a.Sweep(); err == nil {
+				t.Error("swept as if it were a lock")
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			wantLock(t, a, lockedPod, "", true)
+		})
+	}
+}
+
+// TestPodLockThatHangs: who waits for one pod keeps nobody from another one.
+func TestPodLockThatHangs(t *testing.T) {
+	t.Parallel()
+	a, _ := twoProcesses(t)
+	hang, hangs := make(chan struct{}), make(chan struct{})
+	a.fresh = sync.OnceValue(func() error { // the first one's
+		close(hangs)
+		<-hang
+		return nil
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wantLock(t, a, lockedPod, "", true)
+	}()
+	<-hangs
+	a.fresh = func() error { return nil }
+	other := pod.Key{Namespace: "default", Name: "other"}
+	if holder, _, err := promptAcquire(t, a, other); holder != "" || err != nil {
+		t.Errorf("got %q, %v", holder, err)
+	}
+	a.Release(other)
+	close(hang)
+	<-done
+}
+
+// TestPodLockThatWasTakenAway: an owner whose file is not there any more has the pod only if it can have it anew, and
+// must look at the pod then.
+func TestPodLockThatWasTakenAway(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(path string) error{
+		"file":      os.Remove,
+		"directory": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"replaced": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := twoProcesses(t)
+			for _, taken := range []bool{false, true} {
+				wantLock(t, a, lockedPod, "", true)
+				if err := remove(a.dirs.PodLock(lockedPod)); err != nil {
+					t.Fatal(err)
+				}
+				if taken {
+					wantLock(t, b, lockedPod, "", true)
+					wantLock(t, a, lockedPod, "podrun once", false)
+					a.Release(lockedPod) // it has not got it
+					wantLock(t, b, lockedPod, "", false)
+					b.Release(lockedPod)
+				}
+				wantLock(t, a, lockedPod, "", true)
+				wantLock(t, b, lockedPod, "podrun serve", false)
+				a.Release(lockedPod)
+			}
+		})
+	}
+}
+
+// TestLostPodLock: an owner whose file is taken away for something that is none has not got the pod any more.
+func TestLostPodLock(t *testing.T) {
+	t.Parallel()
+	a, b := twoProcesses(t)
+	wantLock(t, a, lockedPod, "", true)
+	path := a.dirs.PodLock(lockedPod)
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, _, err := a.Acquire(lockedPod); err == nil {
+			t.Error("it has it still")
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	wantLock(t, b, lockedPod, "", true)
+	wantLock(t, a, lockedPod, "podrun once", false)
 }
 
 // killedLocks are those of the process that TestPodLockOfKilledProcess kills. Not a local variable: the garbage

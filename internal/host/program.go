@@ -97,8 +97,12 @@ func (p Program) args() []string {
 }
 
 // Run runs the program to its end, for at most limit. When the time is over or ctx ends it is killed with its process
-// group, and so it is when podrun ends, so that no other podrun runs it for the same thing beside it.
+// group, and so it is when podrun ends (EndPrograms), so that no other podrun runs it for the same thing beside it.
 func (p Program) Run(ctx context.Context, limit time.Duration) (Output, error) {
+	return p.run(ctx, limit, ofProcess)
+}
+
+func (p Program) run(ctx context.Context, limit time.Duration, all *groups) (Output, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 	defer cancel()
 	var stdout, stderr beginning
@@ -116,7 +120,7 @@ func (p Program) Run(ctx context.Context, limit time.Duration) (Output, error) {
 		return err
 	}
 	c.WaitDelay = outputDelay
-	err := c.Run()
+	err := all.run(c)
 	out := Output{Stdout: stdout.kept, Stderr: stderr.kept, Started: c.ProcessState != nil}
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestOperands: none can be an option, and each comes after "--".
@@ -86,4 +88,38 @@ func TestProgramIsBounded(t *testing.T) {
 func runs(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+// TestEndPrograms: at the end of the process a program that hangs is killed with its children though nobody has ended its
+// context, and none is run any more.
+func TestEndPrograms(t *testing.T) {
+	file, all := filepath.Join(t.TempDir(), "child"), &groups{}
+	run := func(line string) error {
+		_, err := Program{Name: "sh", Options: []string{"-c", line}}.run(t.Context(), time.Minute, all)
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- run("sleep 1000 & echo $! >" + file + "; wait") }()
+	child := 0
+	for end := time.Now().Add(10 * time.Second); child == 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		text, _ := os.ReadFile(file)
+		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	all.end()
+	if err := <-done; err == nil {
+		t.Error("it is said to have gone well")
+	}
+	runs := func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
+		return err == nil && !strings.Contains(string(stat), ") Z ") // whoever is init here may not reap it
+	}
+	for end := time.Now().Add(5 * time.Second); child != 0 && runs(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = unix.Kill(child, unix.SIGKILL)
+			t.Fatal("its child is left")
+		}
+	}
+	if err := run("exit 0"); child == 0 || !errors.Is(err, errEnding) {
+		t.Errorf("child %d; run after the end: %v", child, err)
+	}
 }

@@ -108,14 +108,14 @@ func (b *board) Gone(key pod.Key) error {
 }
 
 // NotOwned shows that another process has the pod.
-func (b *board) NotOwned(key pod.Key, p *v1.Pod, holder string) error {
+func (b *board) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p != nil && holder != "" {
+	if p != nil && why != nil {
 		p = p.DeepCopy()
-		p.Status.Reason, p.Status.Message = "OwnedByOther", holder
+		p.Status.Reason, p.Status.Message = why.Reason, why.Message
 		b.pods[key] = p
-	} else if shown := b.pods[key]; shown != nil && shown.Status.Reason == "OwnedByOther" {
+	} else if shown := b.pods[key]; shown != nil && slices.Contains([]string{"OwnedByOther", "FailedLock"}, shown.Status.Reason) {
 		delete(b.pods, key)
 	}
 	return b.deaf

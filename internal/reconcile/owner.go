@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"podrun.io/podrun/internal/plan"
@@ -14,54 +15,97 @@ import (
 type Owners interface {
 	// Acquire makes this process the pod's owner, for as long as it lives or until Release. holder says, for people,
 	// which process has the pod; "": this one. fresh says that this process has just come to have it, so that what is
-	// known of the pod may be out of date.
+	// known of the pod may be out of date. A *LockError is shown on the pod.
 	Acquire(key pod.Key) (holder string, fresh bool, err error)
 	// Release lets another process have the pod.
 	Release(key pod.Key)
 }
 
+// LockError says that nobody can have a pod, as its lock is.
+type LockError struct {
+	Key pod.Key
+	Err error
+}
+
+func (e *LockError) Error() string { return fmt.Sprintf("locking pod %s: %v", e.Key, e.Err) }
+func (e *LockError) Unwrap() error { return e.Err }
+
 // ownerPoll is how often it is tried to have a pod that another process has.
 const ownerPoll = 500 * time.Millisecond
 
-// reasonOwned is why a pod is not this process's to touch.
-const reasonOwned = "OwnedByOther"
+// The reasons why a pod is not this process's to touch.
+const (
+	reasonOwned = "OwnedByOther"
+	reasonLock  = "FailedLock"
+)
 
-// acquire makes this process the pod's owner. Without it nothing is done to the pod, not even recorded.
-func (w *worker) acquire() (acquired, fresh bool, err error) {
+// acquire makes this process the pod's owner, or sees that it still is. Without it nothing is done to the pod, not even
+// recorded.
+func (w *worker) acquire() (acquired bool, err error) {
 	if w.o.Owners == nil {
-		return true, false, nil
+		return true, nil
 	}
 	holder, fresh, err := w.o.Owners.Acquire(w.key)
-	if err != nil {
-		return false, false, err
+	switch {
+	case errors.As(err, new(*LockError)):
+		w.notAcquired(plan.Waiting{Reason: reasonLock, Message: err.Error()})
+		return false, err
+	case err != nil:
+		return false, err
+	case holder != "":
+		w.notAcquired(plan.Waiting{Reason: reasonOwned, Message: "The pod is run by " + holder})
+		return false, nil
 	}
-	if holder == "" {
-		if w.holder != "" {
-			w.holder = ""
-			w.log.Info("this process has the pod now")
-			w.notOwned(nil)
-		}
-		return true, fresh, nil
+	if fresh && w.owns { // another process may have had it meanwhile
+		w.lose()
 	}
-	if holder != w.holder && w.named() {
-		w.holder = holder
-		w.log.Warn("another process has the pod; waiting for it", "holder", holder)
-		w.tell("", warning, reasonOwned, "The pod is run by "+holder)
+	w.owns, w.outdated = true, w.outdated || fresh
+	if w.barred != nil {
+		w.barred = nil
+		w.log.Info("this process has the pod now")
+		w.notOwned(nil)
 	}
-	w.notOwned(&plan.Waiting{Reason: reasonOwned, Message: "The pod is run by " + holder})
-	return false, false, nil
+	return true, nil
 }
 
-// notOwned publishes that another process has the pod, if a manifest names it; nil: none has.
+// notAcquired makes known why this process has not got the pod.
+func (w *worker) notAcquired(why plan.Waiting) {
+	if w.owns {
+		w.lose()
+	}
+	if (w.barred == nil || *w.barred != why) && w.named() {
+		w.barred = &why
+		w.log.Warn("this process has not got the pod; waiting for it", "reason", why.Reason, "message", why.Message)
+		w.tell("", warning, why.Reason, why.Message)
+	}
+	if w.o.Troubled != nil {
+		w.o.Troubled(w.key, errors.New(why.Message))
+	}
+	w.notOwned(&why)
+}
+
+// lose ends what this process does for a pod that it has no longer, and forgets what it knew of it.
+func (w *worker) lose() {
+	w.owns = false
+	w.targets = nil
+	w.o.Prober.Set(w.key, nil)
+	w.measure.cancel()
+	w.measure = measure{done: w.measure.done, cancel: func() {}}
+	w.hooks.keep(nil)
+	w.stopPulls()
+	w.shown, w.before, w.saved = nil, nil, nil
+	w.took = -1 // what runs may be another revision
+}
+
+// notOwned publishes why this process has not got the pod, if a manifest names it; nil: it has it.
 func (w *worker) notOwned(why *plan.Waiting) {
 	w.mu.Lock()
 	want := w.want
 	w.mu.Unlock()
-	reason := ""
-	if why != nil && want != nil {
-		reason = why.Message
+	if want == nil {
+		why = nil
 	}
-	if err := w.o.Publisher.NotOwned(w.key, want, reason); err != nil {
+	if err := w.o.Publisher.NotOwned(w.key, want, why); err != nil {
 		w.log.Warn("get cannot show whether another process has the pod", "err", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/runtime"
@@ -79,8 +80,8 @@ type Publisher interface {
 	Leaving(key pod.Key, now time.Time, ready map[string]bool) error
 	// Gone hears that nothing is left of a pod.
 	Gone(key pod.Key) error
-	// NotOwned hears that another process runs the pod whose manifest is p, and which; holder "": none does.
-	NotOwned(key pod.Key, p *v1.Pod, holder string) error
+	// NotOwned hears why this process has not got the pod whose manifest is p, as another one has it; nil: it has.
+	NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error
 }
 
 // Recorder keeps what happened. It does not block.

@@ -72,7 +72,8 @@ type worker struct {
 	said      string         // the last trouble that was logged
 	told      told           // what the last events of their kind were
 	unheard   bool           // how the pod is could not be published
-	holder    string         // the other process that has the pod; "": none
+	owns      bool           // this process had the pod when it was asked last
+	barred    *plan.Waiting  // why it has not got the pod; nil: it has, or was not asked
 	withheld  bool           // it is shown that the pod is another's, who keeps its checkpoint
 	outdated  bool           // the pod has not been inspected since something was done, or since this process has it
 }
@@ -190,17 +191,16 @@ func (w *worker) retire() bool {
 // round plans, does, looks again, until the plan has nothing to do.
 func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone bool) {
 	seen := w.o.Looker.Seen(w.key)
-	acquired, fresh, err := w.acquire()
-	if err != nil {
-		return w.troubled(err), false
-	}
-	if !acquired {
-		return ownerPoll, w.unwantedByAll()
-	}
-	w.outdated = w.outdated || look || fresh
+	w.outdated = w.outdated || look
 	for looked := false; ctx.Err() == nil; {
+		acquired, err := w.acquire()
+		if err != nil {
+			return w.troubled(err), false
+		}
+		if !acquired {
+			return ownerPoll, w.unwantedByAll()
+		}
 		if w.outdated {
-			var err error
 			if seen, err = w.look(ctx); err != nil {
 				return w.troubled(err), w.leave(err)
 			}
@@ -242,7 +242,6 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			}
 			return p.Wake, p.Gone && !w.unheard
 		}
-		var err error
 		look, err = w.perform(ctx, seen, p.Actions)
 		w.outdated = look // until then nothing else is done: not everything that wakes a worker has inspected the pod
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -93,15 +94,12 @@ func (f *Files) write(p *v1.Pod) error {
 	return nil
 }
 
-// ReasonOwnedByOther is the reason of a pod that another process runs.
-const ReasonOwnedByOther = "OwnedByOther"
-
-// NotOwned shows that another process runs the pod whose manifest is p; holder "": none does. The pod's status file
-// is that process's to write.
-func (f *Files) NotOwned(key pod.Key, p *v1.Pod, holder string) error {
+// NotOwned shows why this process has not got the pod whose manifest is p, as another one has it; nil: it has. The
+// pod's status file is the other process's to write.
+func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if holder == "" {
+	if why == nil {
 		delete(f.others, key)
 		if err := os.Remove(f.dirs.NotOwned(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing the note that another process has %s: %w", key, err)
@@ -110,7 +108,7 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, holder string) error {
 	}
 	out := p.DeepCopy()
 	out.APIVersion, out.Kind = "v1", "Pod"
-	out.Status = v1.PodStatus{Phase: v1.PodPending, Reason: ReasonOwnedByOther, Message: holder}
+	out.Status = v1.PodStatus{Phase: v1.PodPending, Reason: why.Reason, Message: why.Message}
 	data, err := json.Marshal(out)
 	if err != nil {
 		return fmt.Errorf("encoding status of %s: %w", key, err)
