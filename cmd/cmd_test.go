@@ -114,8 +114,8 @@ func TestWatch(t *testing.T) {
 func TestLogsFollow(t *testing.T) {
 	t.Parallel()
 	a, out, errOut := newApp(t, nil)
-	inst := pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app"}
-	raw := a.dirs().RawLog(inst.UID, inst.Container, 0)
+	inst := pod.Instance{ID: "id", Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app"}
+	raw := a.dirs().RawLog(inst.UID, inst.Container, inst.ID)
 	must(t, os.MkdirAll(raw, 0o755))
 	shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	must(t, err)

@@ -211,7 +211,7 @@ func (a *app) readLogs(ctx context.Context, s logStream, o logs.ReadOptions, out
 // successor waits for the instance that follows one that has ended; false when none will.
 func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, more bool, err error) {
 	next = s.inst
-	next.Attempt++
+	next.ID, next.Attempt = "", next.Attempt+1
 	err = a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
 		p, err := readPod(a.dirs().Status(s.inst.Key))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && p.UID != s.inst.UID {
@@ -227,6 +227,9 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 		r := glance.Roles(p)[i]
 		if r.Status != nil && int(r.Status.RestartCount) >= next.Attempt {
 			more = true
+			if int(r.Status.RestartCount) == next.Attempt {
+				next.ID = r.InstanceID()
+			}
 			return true, nil
 		}
 		_, alive := agent.LastSeen(a.dirs())

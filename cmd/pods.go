@@ -243,14 +243,14 @@ func instance(p *v1.Pod, r glance.Role, previous bool) (pod.Instance, error) {
 		return i, fmt.Errorf("container %q in pod %q is waiting to start", name, p.Name)
 	}
 	// While it waits to be started again, the newest run is the last one.
-	i.Attempt = int(r.Status.RestartCount)
+	i.ID, i.Attempt = r.InstanceID(), int(r.Status.RestartCount)
 	waiting := r.Status.State.Running == nil && r.Status.State.Terminated == nil
 	last := r.Status.LastTerminationState.Terminated
 	switch {
 	case previous && last == nil:
 		return i, fmt.Errorf("previous terminated container %q in pod %q not found", name, p.Name)
 	case previous && !waiting:
-		i.Attempt--
+		i.ID, i.Attempt = pod.IDOf(last.ContainerID), i.Attempt-1
 	case waiting && last == nil:
 		why := ""
 		if w := r.Status.State.Waiting; w != nil && w.Reason != "" {

@@ -74,6 +74,7 @@ func startReal(t *testing.T, line string) real {
 	must(t, err)
 	must(t, conn.Runtime.StartContainer(ctx, runtime.Start{Pod: r.pod, Container: &r.pod.Spec.Containers[0],
 		Sandbox: r.observed().Sandboxes[0], Image: image}))
+	r.inst.ID = r.container().ID
 	r.pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "app", ContainerID: "containerd://" + r.container().ID,
 		State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 	text, err := json.Marshal(r.pod)
@@ -185,7 +186,7 @@ func TestRealLogs(t *testing.T) {
 	if out.String() != want.String()+"no end" {
 		t.Errorf("%d bytes, want %d", len(out.String()), want.Len()+6)
 	}
-	if _, err := os.Stat(filepath.Join(r.app.dirs().RawLog(r.inst.UID, "app", 0), "stdout.raw")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(r.app.dirs().RawLog(r.inst.UID, r.inst.Container, r.inst.ID), "stdout.raw")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the raw file is left: %v", err)
 	}
 }

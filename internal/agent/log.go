@@ -62,13 +62,15 @@ func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
 	}
 	s := all[i]
 	// While it waits to be started again, the newest run is the last one.
-	inst := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: container, Attempt: int(s.RestartCount)}
+	inst := pod.Instance{
+		ID: pod.IDOf(s.ContainerID), Key: pod.KeyOf(p), UID: p.UID, Container: container, Attempt: int(s.RestartCount),
+	}
 	waiting, last := s.State.Waiting != nil, s.LastTerminationState.Terminated != nil
 	switch {
 	case previous && !last:
 		return inst, fmt.Errorf("a previous run of container %q in pod %s: %w", container, p.Name, api.ErrNotFound)
 	case previous && !waiting:
-		inst.Attempt--
+		inst.ID, inst.Attempt = pod.IDOf(s.LastTerminationState.Terminated.ContainerID), inst.Attempt-1
 	case waiting && !last:
 		return inst, fmt.Errorf("container %q in pod %s is %w: %s", container, p.Name, api.ErrNotYet, s.State.Waiting.Reason)
 	}

@@ -58,7 +58,7 @@ func TestMeasure(t *testing.T) {
 	v := dirs.EmptyDir("u1", "v")
 	outside := filepath.Join(t.TempDir(), "large")
 	for _, path := range []string{outside, v + "/one", v + "/deep/two", dirs.EmptyDir("u1", "free") + "/any", dirs.EmptyDir("u1", "memory") + "/any",
-		dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 0), dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 1), dirs.RawLog("u1", "a", 1) + "/stdout.raw",
+		dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 0), dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 1), dirs.RawLog("u1", "a", "id") + "/stdout.raw",
 		dirs.ContainerLog(pod.KeyOf(p), "u1", "b", 0)} {
 		write(t, path, 100*kb)
 	}

@@ -1,8 +1,6 @@
 package glance
 
 import (
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
@@ -20,8 +18,7 @@ func (r Role) InstanceID() string {
 	if r.Status == nil {
 		return ""
 	}
-	_, id, _ := strings.Cut(r.Status.ContainerID, "://")
-	return id
+	return pod.IDOf(r.Status.ContainerID)
 }
 
 // Roles lists a pod's containers, the main ones first.

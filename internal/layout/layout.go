@@ -113,27 +113,27 @@ func (d Dirs) Etcs() string { return filepath.Join(d.Run, "etc") }
 // Etc is the directory of the files that podrun provides in a pod's containers, such as hosts.
 func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Etcs(), string(uid)) }
 
-// RawLog is the directory that holds what one instance wrote: stdout.raw, stderr.raw and how far both
-// have been turned into CRI format.
-func (d Dirs) RawLog(uid pod.UID, container string, attempt int) string {
-	return filepath.Join(d.Pod(uid), "log."+container+"."+strconv.Itoa(attempt))
+// RawLog is the directory that holds what the instance of that ID wrote: stdout.raw, stderr.raw and how far both
+// have been turned into CRI format. An ID is used once, so no other instance has it.
+func (d Dirs) RawLog(uid pod.UID, container, id string) string {
+	return filepath.Join(d.Pod(uid), "log."+container+"."+id)
 }
 
-// RawLogs are the files that an instance's output goes to as it comes.
-func (d Dirs) RawLogs(uid pod.UID, container string, attempt int) []string {
-	dir := d.RawLog(uid, container, attempt)
-	return []string{filepath.Join(dir, "stdout.raw"), filepath.Join(dir, "stderr.raw")}
+// RawLogs are the directories that may be an instance's RawLog: its own or, if there is none, the one that the former
+// version gave it by its attempt.
+func (d Dirs) RawLogs(i pod.Instance) []string {
+	legacy := d.RawLog(i.UID, i.Container, strconv.Itoa(i.Attempt))
+	if i.ID == "" {
+		return []string{legacy}
+	}
+	return []string{d.RawLog(i.UID, i.Container, i.ID), legacy}
 }
 
-// Stdin is the pipe that an instance's standard input is read from, if it has one.
-func (d Dirs) Stdin(uid pod.UID, container string, attempt int) string {
-	return filepath.Join(d.RawLog(uid, container, attempt), "stdin")
-}
+// Stdin is the pipe that an instance's standard input is read from, if it has one, in its RawLog.
+func Stdin(rawLog string) string { return filepath.Join(rawLog, "stdin") }
 
-// TerminationLog is the file that an instance writes its last words to.
-func (d Dirs) TerminationLog(uid pod.UID, container string, attempt int) string {
-	return filepath.Join(d.RawLog(uid, container, attempt), "termination-log")
-}
+// TerminationLog is the file that an instance writes its last words to, in its RawLog.
+func TerminationLog(rawLog string) string { return filepath.Join(rawLog, "termination-log") }
 
 // PodLogs is the directory of a revision's logs in CRI format.
 func (d Dirs) PodLogs(key pod.Key, uid pod.UID) string {

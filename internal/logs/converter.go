@@ -39,11 +39,11 @@ type converter struct {
 	disk     disk
 	root     string // podrun's root directory, whose pods' logs these are
 	rawDir   string
-	logPath  string
+	logPath  string // where new lines are looked for
 	rotation Rotation
 
 	lock    *os.File // also the checkpoint
-	log     *os.File
+	log     *os.File // at logPath, or where another instance has put it away
 	raw     [2]*os.File
 	state   checkpoint
 	punched [2]int64
@@ -55,10 +55,16 @@ func newConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) *conve
 	return &converter{
 		disk:     realDisk{},
 		root:     dirs.Root,
-		rawDir:   dirs.RawLog(inst.UID, inst.Container, inst.Attempt),
+		rawDir:   rawDirOf(dirs, inst),
 		logPath:  dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
 		rotation: rotation,
 	}
+}
+
+// rawDirOf is where the instance's raw files are. One that the former version started has a directory by its
+// attempt; any other has its own until its exit is recorded, so that it never takes that one for its own.
+func rawDirOf(dirs layout.Dirs, inst pod.Instance) string {
+	return host.FirstPresent(dirs.RawLogs(inst)...)
 }
 
 // openConverter fails with errGone when the instance has no raw log directory.
@@ -212,13 +218,13 @@ func condition(is bool, err error) error {
 // person; conversion goes on at its end.
 func (c *converter) cut() error {
 	if c.log == nil {
-		f, err := os.OpenFile(c.logPath, os.O_RDWR, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			c.state.size = 0
-			return nil
-		}
+		f, err := c.openOwn()
 		if err != nil {
 			return fmt.Errorf("opening log: %w", err)
+		}
+		if f == nil {
+			c.state.size, c.state.file = 0, 0
+			return nil
 		}
 		c.log = f
 	}
@@ -228,9 +234,10 @@ func (c *converter) cut() error {
 	}
 	if st.Nlink == 0 {
 		c.log.Close()
-		c.log, c.state.size = nil, 0
+		c.log, c.state.size, c.state.file = nil, 0, 0
 		return nil
 	}
+	c.state.file = st.Ino
 	if st.Size > c.state.size {
 		if err := c.disk.Truncate(c.log, c.state.size); err != nil {
 			return fmt.Errorf("cutting log: %w", err)
@@ -240,7 +247,9 @@ func (c *converter) cut() error {
 	return nil
 }
 
-// openLog makes the log where there is none, with the modes that Kubernetes gives it.
+// openLog makes the log where there is none, with the modes that Kubernetes gives it. One that is there is another
+// instance's of the same attempt, of which no checkpoint was left: it is put away, and whoever writes to it goes on
+// where it is then. The checkpoint says which log it is before there is a line in it.
 func (c *converter) openLog() error {
 	if c.log != nil {
 		return nil
@@ -249,8 +258,23 @@ func (c *converter) openLog() error {
 		return fmt.Errorf("making log directory: %w", err)
 	}
 	claim(filepath.Dir(filepath.Dir(c.logPath)), c.root)
+	if info, err := os.Lstat(c.logPath); err == nil && info.Size() > 0 {
+		if err := c.putAway(); err != nil {
+			return err
+		}
+	}
 	f, err := os.OpenFile(c.logPath, os.O_CREATE|os.O_RDWR, 0o640)
 	if err != nil {
+		return fmt.Errorf("making log: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil {
+		next := c.state
+		next.size, next.file = 0, host.Inode(info)
+		err = c.save(next)
+	}
+	if err != nil {
+		f.Close()
 		return fmt.Errorf("making log: %w", err)
 	}
 	c.log = f
@@ -265,6 +289,7 @@ func (c *converter) recover() error {
 	if c.state.size, err = wholeLines(c.logPath); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading log: %w", err)
 	}
+	c.state.file = 0
 	return c.cut()
 }
 
@@ -378,7 +403,8 @@ func (c *converter) punch() {
 	}
 }
 
-// remove deletes the raw files; the checkpoint last, so that a raw file never is without one.
+// remove deletes the raw files; the checkpoint last, so that a raw file never is without one. Their directory goes
+// once the exit is recorded.
 func (c *converter) remove() error {
 	if err := tryLock(c.lock); err != nil {
 		return err
@@ -389,7 +415,5 @@ func (c *converter) remove() error {
 			return fmt.Errorf("removing raw log: %w", err)
 		}
 	}
-	// What others keep there goes with the pod's data.
-	_ = c.disk.Remove(c.rawDir)
 	return nil
 }

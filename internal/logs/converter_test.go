@@ -18,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-var web = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app", Attempt: 2}
+var web = pod.Instance{ID: "i1", Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app", Attempt: 2}
 
 // room is an instance's files in a temporary place.
 type room struct {
@@ -46,7 +46,7 @@ func must(t testing.TB, err error) {
 }
 
 func (r room) rawDir() string {
-	return r.dirs.RawLog(r.inst.UID, r.inst.Container, r.inst.Attempt)
+	return r.dirs.RawLog(r.inst.UID, r.inst.Container, r.inst.ID)
 }
 
 func (r room) log() string {
@@ -269,7 +269,7 @@ func killAnywhere(t *testing.T, rotation Rotation) {
 			if gotOut, gotErr := r.read(ReadOptions{}); gotOut != first+then || gotErr != errOut {
 				t.Fatalf("rotated at %d, cut %d times after %d steps: %q, %q", rotation.Size, cuts, n, gotOut, gotErr)
 			}
-			if left, _ := os.ReadDir(r.rawDir()); len(left) > 0 {
+			if left, err := os.ReadDir(r.rawDir()); err != nil || len(left) > 0 {
 				t.Fatalf("cut after %d steps: %v left", n, left)
 			}
 		}
@@ -452,7 +452,7 @@ func TestUnfinishedIsCut(t *testing.T) {
 	c, err := openConverter(r.dirs, r.inst, Rotation{})
 	must(t, err)
 	defer c.close()
-	c.disk = &cutDisk{left: len("2026-01-02T15:04:05.000000000Z stdout F one\n2026-01-02T15:04:05.000000000Z stdout P tw\n")}
+	c.disk = &cutDisk{left: slotSize + len("2026-01-02T15:04:05.000000000Z stdout F one\n2026-01-02T15:04:05.000000000Z stdout P tw\n")}
 	if _, err := c.batch(newBuffers(), true); !errors.Is(err, errCut) {
 		t.Fatalf("got %v", err)
 	}

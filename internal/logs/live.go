@@ -34,7 +34,7 @@ type liveStream struct {
 
 // OpenLive begins with what the instance writes from now on. One that has ended has nothing to say.
 func OpenLive(dirs layout.Dirs, inst pod.Instance) (*Live, error) {
-	l := &Live{rawDir: dirs.RawLog(inst.UID, inst.Container, inst.Attempt)}
+	l := &Live{rawDir: rawDirOf(dirs, inst)}
 	for _, s := range []stream{stdout, stderr} {
 		raw, err := host.OpenRegularAt(rawPath(l.rawDir, s))
 		if errors.Is(err, os.ErrNotExist) {

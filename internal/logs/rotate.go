@@ -38,18 +38,69 @@ func (c *converter) rotate() error {
 	if c.log == nil || c.rotation.room(c.state.size) > 0 || !c.pending() {
 		return nil
 	}
+	if c.isAt(c.logPath) { // else another instance has put it away
+		if err := c.putAway(); err != nil {
+			return err
+		}
+	}
+	c.log.Close()
+	c.log = nil
+	next := c.state
+	next.size, next.file = 0, 0
+	return c.save(next)
+}
+
+// putAway makes a part of the log that is there.
+func (c *converter) putAway() error {
 	put, err := partsOf(c.logPath)
 	if err != nil {
 		return err
 	}
 	if err := c.disk.Rename(c.logPath, partName(c.logPath, nextNumber(put), time.Now())); err != nil {
-		return fmt.Errorf("putting a full log away: %w", err)
+		return fmt.Errorf("putting a log away: %w", err)
 	}
-	c.log.Close()
-	c.log, c.rotated = nil, true
-	next := c.state
-	next.size = 0
-	return c.save(next)
+	c.rotated = true
+	return nil
+}
+
+// isAt reports that the log that is written to is there.
+func (c *converter) isAt(path string) bool {
+	there, err := os.Lstat(path)
+	own, failed := c.log.Stat()
+	return err == nil && failed == nil && os.SameFile(there, own)
+}
+
+// openOwn opens the log that the checkpoint tells of, wherever it is; nil if it is gone. An instance without one
+// never takes what another one has written for its own.
+func (c *converter) openOwn() (*os.File, error) {
+	if c.state.file == 0 && c.state.size == 0 {
+		return nil, nil
+	}
+	paths := []string{c.logPath}
+	if c.state.file != 0 {
+		put, err := partsOf(c.logPath)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range put {
+			paths = append(paths, p.path)
+		}
+	}
+	for _, path := range paths {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err == nil && (c.state.file == 0 || host.Inode(info) == c.state.file) {
+			return f, nil
+		}
+		f.Close()
+	}
+	return nil, nil
 }
 
 // pending reports that there is something that was not converted yet.
@@ -90,13 +141,17 @@ func groom(log string, keep int) error {
 	return nil
 }
 
-// pack compresses a file. It goes only when the compressed one is whole and on the disk.
+// pack compresses a file. It goes only when the compressed one is whole and on the disk. One that an instance still
+// writes to is left for the next time.
 func pack(path string) error {
 	in, err := host.OpenRegularAt(path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	if hasWriter(path) {
+		return nil
+	}
 	st, err := in.Stat()
 	if err != nil {
 		return err

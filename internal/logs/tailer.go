@@ -178,7 +178,7 @@ func CatchUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance) error {
 
 // Ended reports that an instance that did run will write no more.
 func Ended(dirs layout.Dirs, inst pod.Instance) bool {
-	return ended(dirs.RawLog(inst.UID, inst.Container, inst.Attempt))
+	return ended(rawDirOf(dirs, inst))
 }
 
 func ended(rawDir string) bool {

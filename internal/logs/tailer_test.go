@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -61,8 +62,8 @@ func TestFollowAndFinish(t *testing.T) {
 	if got := r.entries(); got != "stdout F before\nstderr F live\nstderr P unended\n" {
 		t.Errorf("got %q", got)
 	}
-	if _, err := os.Stat(r.rawDir()); !os.IsNotExist(err) {
-		t.Errorf("raw files are left: %v", err)
+	if left, err := os.ReadDir(r.rawDir()); err != nil || len(left) > 0 {
+		t.Errorf("raw files are left: %v, %v", left, err)
 	}
 	eventually(t, "stopped following", func() bool { return tailer.follows() == 0 })
 	st, err := os.Stat(r.log())
@@ -78,7 +79,7 @@ func TestFinishedStaysFinished(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
 	r.append(stdout, "one\n")
-	must(t, os.WriteFile(r.dirs.TerminationLog(r.inst.UID, r.inst.Container, r.inst.Attempt), nil, 0o600))
+	must(t, os.WriteFile(layout.TerminationLog(r.rawDir()), nil, 0o600))
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	for range 2 {
 		must(t, tailer.Finish(context.Background(), r.inst))
@@ -121,12 +122,12 @@ func TestFollowOfNothing(t *testing.T) {
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})
 	run(t, tailer)
 	other := r.inst
-	other.Attempt++
+	other.ID, other.Attempt = "i2", other.Attempt+1
 	tailer.Follow(other, 0)
 	eventually(t, "dropped", func() bool { return tailer.follows() == 0 })
 	must(t, tailer.Finish(context.Background(), other))
 	must(t, CatchUp(context.Background(), r.dirs, other))
-	if _, err := os.Stat(r.dirs.RawLog(other.UID, other.Container, other.Attempt)); !os.IsNotExist(err) {
+	if _, err := os.Stat(r.dirs.RawLog(other.UID, other.Container, other.ID)); !os.IsNotExist(err) {
 		t.Errorf("made a directory: %v", err)
 	}
 }
@@ -139,7 +140,7 @@ func TestManyAtOnce(t *testing.T) {
 	flood.append(stdout, strings.Repeat("flood\n", 1<<20))
 	tailer.Follow(flood.inst, 0)
 	small := flood
-	small.inst.Container = "small"
+	small.inst.ID, small.inst.Container = "i2", "small"
 	must(t, os.MkdirAll(small.rawDir(), 0o755))
 	tailer.Follow(small.inst, 0)
 	small.append(stdout, "quick\n")

@@ -23,7 +23,7 @@ func paths(d layout.Dirs, p *v1.Pod) []string {
 	key := pod.KeyOf(p)
 	all := []string{d.Pod(p.UID), d.Manifest(p.UID), d.Etc(p.UID), d.PodLogs(key, p.UID), d.Status(key)}
 	for _, c := range p.Spec.Containers {
-		all = append(all, d.RawLog(p.UID, c.Name, 0), d.ContainerLog(key, p.UID, c.Name, 0))
+		all = append(all, d.RawLog(p.UID, c.Name, "id"), d.ContainerLog(key, p.UID, c.Name, 0))
 	}
 	for _, v := range p.Spec.Volumes {
 		all = append(all, d.EmptyDir(p.UID, v.Name))

@@ -5,6 +5,7 @@ package pod
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -253,8 +254,16 @@ type Event struct {
 	Reason, Message string
 }
 
+// IDOf is the instance's ID in a status' containerID.
+func IDOf(containerID string) string {
+	_, id, _ := strings.Cut(containerID, "://")
+	return id
+}
+
 // Instance names one run of a container: what its logs are kept under.
 type Instance struct {
+	// ID tells it from another one of the same attempt, as when what was kept of the pod is lost; "": not known.
+	ID        string
 	Key       Key
 	UID       UID
 	Container string

@@ -241,7 +241,6 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 		if err == nil {
 			w.tell(c.Name, normal, "Created", "Created container "+c.Name)
 			w.tell(c.Name, normal, "Started", "Started container "+c.Name)
-			w.o.Logs.Follow(pod.Instance{Key: w.key, UID: w.pod.UID, Container: c.Name, Attempt: a.Attempt}, 0)
 		}
 		return err
 	})

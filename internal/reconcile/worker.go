@@ -375,5 +375,5 @@ func (w *worker) followLogs(seen pod.Observed) {
 }
 
 func instance(key pod.Key, c pod.Container) pod.Instance {
-	return pod.Instance{Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
+	return pod.Instance{ID: c.ID, Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
 }

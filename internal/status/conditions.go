@@ -152,7 +152,7 @@ func SetReady(p *v1.Pod, ready map[string]bool, now time.Time) {
 	changed := false
 	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range all {
-			_, id, _ := strings.Cut(all[i].ContainerID, "://")
+			id := pod.IDOf(all[i].ContainerID)
 			if is, known := ready[id]; known && all[i].State.Running != nil && all[i].Ready != is {
 				all[i].Ready, changed = is, true
 			}

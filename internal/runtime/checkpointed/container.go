@@ -249,6 +249,7 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	if err := r.recordExit(c.UID(), id, e); err != nil {
 		return err
 	}
+	r.noticed.Delete(id)
 	return r.driver.ReapContainer(ctx, id)
 }
 

@@ -212,6 +212,7 @@ func (r *Runtime) instance(kept, seen pod.Container, there bool) (c pod.Containe
 	case !there:
 		return c, false, kept.State == pod.Exited
 	case seen.State == pod.Running || seen.State == pod.Unknown:
+		r.noticed.Delete(c.ID) // the engine had not told of it, as while it started
 		c.State, c.PID, c.Reaped = seen.State, seen.PID, false
 		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
 		return c, true, true
@@ -243,6 +244,6 @@ const (
 
 func (r *Runtime) lost(c pod.Container) pod.Container {
 	c.State, c.ExitCode, c.Reason, c.Message = pod.Exited, exitLost, pod.ReasonLost, messageLost
-	c.FinishedAt, c.Reaped = r.lastSign(c), false
+	c.FinishedAt, c.Reaped = r.lostAt(c), false
 	return c
 }

@@ -10,7 +10,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-	"os"
+	"sync"
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
@@ -56,6 +56,8 @@ type Runtime struct {
 	driver runtime.Driver
 	store  *checkpoint.Store
 	o      Options
+	// noticed is when it was first seen of an instance, by its ID, that its exit is lost, until that is recorded.
+	noticed sync.Map
 }
 
 var (
@@ -89,14 +91,12 @@ func randomID() string {
 // now is the time to record.
 func (r *Runtime) now() time.Time { return r.o.Wall().UTC().Round(0) }
 
-// lastSign is the last time at which something is known of an instance whose exit was not seen: when it wrote last,
-// or was started.
-func (r *Runtime) lastSign(c pod.Container) time.Time {
-	last := c.StartedAt
-	for _, path := range r.o.Dirs.RawLogs(c.UID, c.Name, c.Attempt) {
-		if info, err := os.Stat(path); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
-		}
+// lostAt is when it was noticed that the instance's exit is lost, as the CRI has it; not before its start, should the
+// clock have been set back.
+func (r *Runtime) lostAt(c pod.Container) time.Time {
+	at, _ := r.noticed.LoadOrStore(c.ID, r.now())
+	if at := at.(time.Time); at.After(c.StartedAt) {
+		return at
 	}
-	return last
+	return c.StartedAt
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
@@ -27,7 +28,7 @@ const stdinTime = 500 * time.Millisecond
 // stdinOf is the pipe of the container's standard input, "" if it has none. The end of a terminal's input would hang the
 // terminal up, so there is none, as the CRI has it.
 func (r *Runtime) stdinOf(s runtime.Start) string {
-	path := r.Dirs.Stdin(s.Pod.UID, s.Container.Name, s.Attempt)
+	path := layout.Stdin(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID))
 	switch {
 	case !s.Container.Stdin:
 		return ""
@@ -92,7 +93,7 @@ func (r *Runtime) dropStdin(ctx context.Context, c pod.Container, t *task.Proces
 			r.Log.Debug("an ended container's standard input was not closed", "container", c.ID, "why", err)
 		}
 	}
-	path := r.Dirs.Stdin(c.UID, c.Name, c.Attempt)
+	path := layout.Stdin(r.rawLog(c))
 	return errors.Join(stdin.Remove(path), stdin.Remove(path+onceSuffix))
 }
 

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -115,8 +116,8 @@ func (r *rig) leftOf(t *testing.T, c pod.Container) (left []string) {
 			left = append(left, line)
 		}
 	}
-	paths := []string{filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, c.ID), r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt)}
-	stdin, _ := filepath.Glob(r.Dirs.Stdin(c.UID, c.Name, c.Attempt) + "*")
+	paths := []string{filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, c.ID), layout.TerminationLog(r.Dirs.RawLog(c.UID, c.Name, c.ID))}
+	stdin, _ := filepath.Glob(layout.Stdin(r.Dirs.RawLog(c.UID, c.Name, c.ID)) + "*")
 	for _, path := range append(paths, stdin...) {
 		if exists(path) {
 			left = append(left, path)

@@ -22,10 +22,6 @@ const (
 	labelImageID      = images.LabelImageID
 )
 
-func instanceOf(s runtime.Start) pod.Instance {
-	return pod.Instance{Key: pod.KeyOf(s.Pod), UID: s.Pod.UID, Container: s.Container.Name, Attempt: s.Attempt}
-}
-
 // labelsOf are those of the instance that a start makes.
 func labelsOf(s runtime.Start) map[string]string {
 	labels := map[string]string{

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -25,7 +26,7 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 	if s.Container.TerminationMessagePath == "" {
 		return s.Mounts, nil
 	}
-	file := r.Dirs.TerminationLog(s.Pod.UID, s.Container.Name, s.Attempt)
+	file := layout.TerminationLog(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID))
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("making the termination log: %w", err)
@@ -39,9 +40,15 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 	}), nil
 }
 
+// rawLog is the directory of what the instance wrote.
+func (r *Runtime) rawLog(c pod.Container) string {
+	i := pod.Instance{ID: c.ID, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
+	return host.FirstPresent(r.Dirs.RawLogs(i)...)
+}
+
 // terminationMessage is the message that an ended instance has left, "" if it left none.
 func (r *Runtime) terminationMessage(c pod.Container) string {
-	f, err := host.OpenRegularAt(r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt))
+	f, err := host.OpenRegularAt(layout.TerminationLog(r.rawLog(c)))
 	if err != nil {
 		return ""
 	}
@@ -63,7 +70,7 @@ func (r *Runtime) terminationMessage(c pod.Container) string {
 // dropTerminationLog removes the file of an instance whose exit is recorded, and its directory if nothing
 // else is in it: one that crashes for ever must not fill the disk.
 func (r *Runtime) dropTerminationLog(c pod.Container) error {
-	file := r.Dirs.TerminationLog(c.UID, c.Name, c.Attempt)
+	file := layout.TerminationLog(r.rawLog(c))
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a termination log: %w", err)
 	}

@@ -63,6 +63,16 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	}
 	ctx, done := lingering(r.client.Context(ctx))
 	defer done()
+	err := r.start(ctx, s)
+	started := (*runtime.StartError)(nil)
+	if err != nil && !errors.As(err, &started) && !errors.Is(err, runtime.ErrCutOff) {
+		// Nothing is left of the instance, and no other one has its ID.
+		err = errors.Join(err, os.RemoveAll(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID)))
+	}
+	return err
+}
+
+func (r *Runtime) start(ctx context.Context, s runtime.Start) error {
 	l, err := r.prepare(ctx, s)
 	if err != nil {
 		return err
@@ -127,7 +137,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	if err := r.fitPod(s.Pod, driver); err != nil {
 		return nil, err
 	}
-	if err := r.makeLogs(instanceOf(s)); err != nil {
+	if err := r.makeLogs(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID)); err != nil {
 		return nil, err
 	}
 	mounts, err := r.withTerminationLog(s)
@@ -211,8 +221,7 @@ func (r *Runtime) hostname(p *v1.Pod) (string, error) {
 }
 
 // makeLogs makes the files that the shim will append to.
-func (r *Runtime) makeLogs(i pod.Instance) error {
-	dir := r.Dirs.RawLog(i.UID, i.Container, i.Attempt)
+func (r *Runtime) makeLogs(dir string) error {
 	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
 		return fmt.Errorf("making the log directory: %w", err)
 	}
@@ -317,7 +326,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return err
 	}
-	dir := r.Dirs.RawLog(l.Pod.UID, l.Container.Name, l.Attempt)
+	dir := r.Dirs.RawLog(l.Pod.UID, l.Container.Name, l.ID)
 	request := &tasks.CreateTaskRequest{
 		ContainerID: l.ID, Terminal: l.Container.TTY,
 		Stdout: filepath.Join(dir, stdoutFile), Stderr: filepath.Join(dir, stderrFile),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -161,9 +162,23 @@ func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 			return err
 		}
 	} else if !there {
-		return nil
+		return r.dropRawLog(c)
 	}
-	return r.removeInstance(ctx, c)
+	if err := r.removeInstance(ctx, c); err != nil {
+		return err
+	}
+	return r.dropRawLog(c)
+}
+
+// dropRawLog removes what the instance wrote: it is in its log, or there is no more use for it.
+func (r *Runtime) dropRawLog(c pod.Container) error {
+	if c.UID == "" {
+		return nil // nothing of it was there, nor does anybody know whose it was
+	}
+	if err := os.RemoveAll(r.Dirs.RawLog(c.UID, c.Name, c.ID)); err != nil {
+		return fmt.Errorf("removing the output of %s: %w", c.ID, err)
+	}
+	return nil
 }
 
 // removeInstance removes task, root filesystem and record of an instance that does not run.

@@ -1,0 +1,173 @@
+package logs
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"podrun.io/podrun/internal/layout"
+)
+
+// successor is another instance of the same attempt, as there is when what was kept of a pod is lost.
+func (r room) successor() room {
+	next := r
+	next.inst.ID = "i2"
+	must(r.t, os.MkdirAll(next.rawDir(), 0o755))
+	for _, s := range []stream{stdout, stderr} {
+		next.append(s, "")
+	}
+	return next
+}
+
+// everything is what the log's files have.
+func (r room) everything() string {
+	r.t.Helper()
+	out, _ := r.read(ReadOptions{})
+	return out
+}
+
+// Two instances of one attempt, the one that ends and the one that takes its place, write at the same time: nothing of
+// either is lost, and what one leaves is not the other's.
+func TestTwoInstancesOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]bool{"one process": true, "a process for each batch": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old := newRoom(t)
+			tailer := New(Options{Dirs: old.dirs, Log: quiet})
+			var kept []*converter
+			batch := func(r room) {
+				t.Helper()
+				if !open {
+					must(t, CatchUp(context.Background(), r.dirs, r.inst))
+					return
+				}
+				for _, c := range kept {
+					if c.rawDir == r.rawDir() {
+						_, err := c.batch(newBuffers(), false)
+						must(t, err)
+						return
+					}
+				}
+				c, err := openConverter(r.dirs, r.inst, Rotation{})
+				must(t, err)
+				t.Cleanup(c.close)
+				kept = append(kept, c)
+				_, err = c.batch(newBuffers(), false)
+				must(t, err)
+			}
+			old.append(stdout, "old 1\n")
+			batch(old)
+			next := old.successor()
+			for _, n := range []string{"1\n", "2\n", "3\n"} {
+				next.append(stdout, "new "+n)
+				batch(next)
+				old.append(stdout, "late "+n)
+				batch(old)
+			}
+			must(t, tailer.Finish(context.Background(), old.inst))
+			next.append(stdout, "new 4\n")
+			must(t, tailer.Finish(context.Background(), next.inst))
+			got := next.everything()
+			if want := "old 1\nlate 1\nlate 2\nlate 3\nnew 1\nnew 2\nnew 3\nnew 4\n"; got != want {
+				t.Errorf("got %q", got)
+			}
+			text, err := os.ReadFile(next.log())
+			must(t, err)
+			if strings.Contains(string(text), "late") || !strings.Contains(string(text), "new 4") {
+				t.Errorf("the log that is written to has %q", text)
+			}
+		})
+	}
+}
+
+// What is put away is not compressed while an instance writes to it.
+func TestPartThatIsWrittenTo(t *testing.T) {
+	t.Parallel()
+	old := newRoom(t)
+	old.append(stdout, "old 1\n")
+	c, err := openConverter(old.dirs, old.inst, Rotation{})
+	must(t, err)
+	defer c.close()
+	_, err = c.batch(newBuffers(), false)
+	must(t, err)
+	next := old.successor()
+	rotation := Rotation{Size: 50, Files: 9}
+	next.fill(rotation, 0, 8)
+	must(t, groom(old.log(), rotation.Files))
+	old.append(stdout, "old 2\n")
+	_, err = c.batch(newBuffers(), false)
+	must(t, err)
+	if got := next.everything(); !strings.HasPrefix(got, "old 1\nold 2\nline 0\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// An instance that a former version started has its raw files by its attempt, and a checkpoint without its log.
+func TestLegacyInstance(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	r.append(stdout, "one\n")
+	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	legacy := r.dirs.RawLogs(r.inst)[1]
+	must(t, os.Rename(r.rawDir(), legacy))
+	if filepath.Base(legacy) != "log.app.2" {
+		t.Errorf("the former version's directory is %s", legacy)
+	}
+	file, err := os.ReadFile(filepath.Join(legacy, "checkpoint"))
+	must(t, err)
+	state, ok := decode(file)
+	if !ok {
+		t.Fatal("no checkpoint")
+	}
+	for _, slot := range []checkpoint{state, {seq: state.seq - 1}} {
+		copy(file[slot.slot():], slot.encodeLegacy())
+	}
+	must(t, os.WriteFile(filepath.Join(legacy, "checkpoint"), file, 0o600))
+	f, err := os.OpenFile(rawPath(legacy, stdout), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteString("two\n")
+	must(t, err)
+	must(t, f.Close())
+	must(t, New(Options{Dirs: r.dirs, Log: quiet}).Finish(context.Background(), r.inst))
+	if got := r.everything(); got != "one\ntwo\n" {
+		t.Errorf("got %q", got)
+	}
+	if left, err := os.ReadDir(legacy); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// An instance that has been finished takes nothing of one of its attempt that a former version started.
+func TestFinishedBesideLegacy(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	legacy := r.dirs.RawLogs(r.inst)[1]
+	must(t, os.MkdirAll(legacy, 0o755))
+	must(t, os.WriteFile(rawPath(legacy, stdout), []byte("theirs\n"), 0o600))
+	must(t, os.WriteFile(layout.TerminationLog(legacy), nil, 0o600))
+	r.append(stdout, "one\n")
+	tailer := New(Options{Dirs: r.dirs, Log: quiet})
+	for range 2 {
+		must(t, tailer.Finish(context.Background(), r.inst))
+	}
+	if left, err := os.ReadDir(legacy); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if got := r.everything(); got != "one\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// encodeLegacy is what the former version wrote.
+func (c checkpoint) encodeLegacy() []byte {
+	b := make([]byte, 0, slotSize)
+	for _, v := range []uint64{legacyMagic, c.seq, uint64(c.raw[stdout]), uint64(c.raw[stderr]), uint64(c.size)} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))[:slotSize]
+}
