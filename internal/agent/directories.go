@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/layout"
 )
 
@@ -25,8 +27,10 @@ func makeDirs(modes []layout.Mode) error {
 }
 
 func makeDir(m layout.Mode) error {
-	_, err := os.Stat(m.Path)
+	info, err := os.Stat(m.Path)
 	switch {
+	case err == nil && !info.IsDir():
+		return &fs.PathError{Op: "mkdir", Path: m.Path, Err: unix.ENOTDIR}
 	case err == nil && m.Shared, m.Lazy && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case m.Lazy:
