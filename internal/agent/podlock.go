@@ -232,12 +232,18 @@ func removeLock(f *os.File, path string) {
 // lets the pod go just then removes it once.
 const lockTries = 100
 
+// sayTries and sayDelay bound the wait for a process that has just locked a pod's file and not said in it yet who it is.
+const (
+	sayTries = 20
+	sayDelay = 5 * time.Millisecond
+)
+
 var errUnsteady = errors.New("the file is replaced again and again")
 
 // lock locks the pod's file and says in it who has it. file is nil when another process has it.
 func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 	path := l.dirs.PodLock(key)
-	for range lockTries {
+	for try := range lockTries {
 		f, err := openLock(path, os.O_CREATE)
 		if errors.Is(err, fs.ErrNotExist) { // the directory is not there, or the file is gone again
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -254,8 +260,13 @@ func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 			f.Close()
 			continue
 		case errors.Is(err, unix.EWOULDBLOCK):
-			defer f.Close()
-			return nil, new(readHolder(f)), nil
+			other := readHolder(f)
+			f.Close()
+			if other.Command == "" && try < sayTries { // it may be about to say who it is
+				time.Sleep(sayDelay)
+				continue
+			}
+			return nil, &other, nil
 		case err != nil:
 			f.Close()
 			return nil, nil, &os.PathError{Op: "flock", Path: path, Err: err}
@@ -306,7 +317,7 @@ func (l *podLocks) write(f *os.File) {
 	self := l.self
 	self.Since = time.Now().UTC().Truncate(time.Second)
 	text, err := json.Marshal(self)
-	if err == nil && f.Truncate(0) == nil {
+	if err == nil && f.Truncate(0) == nil { // a killed process may have left a longer text
 		_, _ = f.WriteAt(text, 0)
 	}
 }
