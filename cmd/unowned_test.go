@@ -45,8 +45,14 @@ func TestPodBetweenOwners(t *testing.T) {
 		if err != nil || len(pods) != 1 || !status.IsUnowned(pods[0]) {
 			t.Errorf("%+v, %v", pods, err)
 		}
-		time.AfterFunc(betweenOwners/2, func() { hold(t, a.dirs().PodLock(webPod)) })
+		taken := make(chan struct{})
+		go func() {
+			defer close(taken)
+			time.Sleep(betweenOwners / 2)
+			hold(t, a.dirs().PodLock(webPod))
+		}()
 		pods, err = settledPods(a.dirs())
+		<-taken
 		if err != nil || len(pods) != 1 || status.IsUnowned(pods[0]) {
 			t.Errorf("taken meanwhile: %+v, %v", pods, err)
 		}

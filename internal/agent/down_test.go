@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,13 +45,20 @@ func TestDownSaysWhatItWaitsFor(t *testing.T) {
 				if c.interrupt > 0 {
 					r.after(c.interrupt, r.interrupt)
 				}
+				var mu sync.Mutex // what hangs goes on beside Down's end
 				var said []string
 				began := time.Now()
 				_, err := Down(r.ctx, r.o, DownOptions{
-					Pick:    func(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil },
-					Waiting: func(key pod.Key, what string) { said = append(said, key.Name+": "+what) },
+					Pick: func(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil },
+					Waiting: func(key pod.Key, what string) {
+						mu.Lock()
+						defer mu.Unlock()
+						said = append(said, key.Name+": "+what)
+					},
 				})
 				r.wantTook(time.Since(began), c.least, c.most)
+				mu.Lock()
+				defer mu.Unlock()
 				if errors.Is(err, context.Canceled) != (c.interrupt > 0) || !slices.Equal(said, c.said) {
 					t.Errorf("said %q, want %q; %v", said, c.said, err)
 				}

@@ -38,10 +38,13 @@ func PathOperand(path string) (Operand, error) {
 	return Operand{path}, nil
 }
 
+// plain are the characters of a word.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
 // WordOperand is a name of letters, digits, '.', '_' and '-', which does not begin with '-'.
 func WordOperand(word string) (Operand, error) {
 	wrong := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
+		return !strings.ContainsRune(plain, r)
 	}
 	if word == "" || word[0] == '-' || strings.ContainsFunc(word, wrong) {
 		return Operand{}, fmt.Errorf("%q is no plain name", word)

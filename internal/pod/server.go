@@ -37,9 +37,12 @@ func ServerName(text string) (string, error) {
 
 var errServerName = errors.New("must be a host name, as nfs.example.com, an IPv4 or an IPv6 address")
 
+// plain are the characters of a zone.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
 // isZone reports that a zone of an IPv6 address, if there is any, can be the name of a network interface.
 func isZone(zone string) bool {
 	return len(zone) < 16 && strings.IndexFunc(zone, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
+		return !strings.ContainsRune(plain, r)
 	}) < 0
 }
