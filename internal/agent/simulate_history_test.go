@@ -47,6 +47,8 @@ type offer struct {
 	byURL bool
 	bad   bool      // it cannot be read
 	since time.Time // when it changed last
+	// anew says that the machine was restarted since: what had completed runs again, as its checkpoint has it.
+	anew bool
 }
 
 // done reports that what the manifest says is done, and was read long ago.
@@ -174,7 +176,7 @@ func (s *simulation) next() int { s.versions++; return s.versions }
 
 // put offers what the manifests of a pod say now.
 func (s *simulation) put(i int) {
-	s.pods[i].since = time.Now()
+	s.pods[i].since, s.pods[i].anew = time.Now(), false
 	of := s.pods[i]
 	path := filepath.Join(s.o.Sources.Manifests[0], fmt.Sprintf("p%d.yaml", i))
 	var text []byte
@@ -248,7 +250,7 @@ func (s *simulation) move() {
 func (s *simulation) protect() {
 	now := map[pod.UID]bool{}
 	for _, of := range s.pods {
-		if of.pod != nil && (of.bad || of.byURL && s.webDown) {
+		if of.pod != nil && !of.anew && (of.bad || of.byURL && s.webDown) {
 			now[of.pod.UID] = true
 		}
 	}
@@ -296,6 +298,9 @@ func (s *simulation) reboot() {
 		s.w.disk.Sync()
 	}
 	s.w.powerOff(lose)
+	for i := range s.pods {
+		s.pods[i].anew = true
+	}
 	_ = os.RemoveAll(s.o.Dirs.Run)
 	s.w.set(func() {
 		for uid := range s.w.uids {
