@@ -48,20 +48,7 @@ func onManyPods(b *testing.B, n int) *checkpointed.Runtime {
 	})
 	for i := range n {
 		p := benchPod(i)
-		if err := r.SavePod(p, "serve"); err != nil {
-			b.Fatal(err)
-		}
-		if err := r.CreateSandbox(b.Context(), p, 0); err != nil {
-			b.Fatal(err)
-		}
-		c, err := r.Store().Get(p.UID)
-		if err != nil {
-			b.Fatal(err)
-		}
-		start := runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: c.Sandboxes[0], Image: pod.Image{Name: "web:1"}}
-		if err := r.StartContainer(b.Context(), start); err != nil {
-			b.Fatal(err)
-		}
+		startPod(b, r, p)
 	}
 	all, err := e.Driver().ListContainers(b.Context())
 	if err != nil {
@@ -161,5 +148,24 @@ func BenchmarkFind(b *testing.B) {
 		if s.OfInstance(fmt.Sprint("c", i%n)) == nil {
 			b.Fatal("not found")
 		}
+	}
+}
+
+// startPod makes a pod's sandbox and starts its container.
+func startPod(t testing.TB, r *checkpointed.Runtime, p *v1.Pod) {
+	t.Helper()
+	if err := r.SavePod(p, "serve"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CreateSandbox(t.Context(), p, 0); err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.Store().Get(p.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: c.Sandboxes[0], Image: pod.Image{Name: "web:1"}}
+	if err := r.StartContainer(t.Context(), start); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/fake"
 )
@@ -34,20 +33,7 @@ func lostExit(t *testing.T, step time.Duration) {
 		Boot: e.Boot, Dirs: layout.Dirs{}, Wall: wall, Log: quiet,
 	})
 	p := benchPod(0)
-	if err := r.SavePod(p, "serve"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.CreateSandbox(t.Context(), p, 0); err != nil {
-		t.Fatal(err)
-	}
-	c, err := r.Store().Get(p.UID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: c.Sandboxes[0], Image: pod.Image{Name: "web:1"}}
-	if err := r.StartContainer(t.Context(), start); err != nil {
-		t.Fatal(err)
-	}
+	startPod(t, r, p)
 	started := wall()
 	offset = step
 	want := started

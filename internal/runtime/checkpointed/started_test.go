@@ -35,20 +35,7 @@ func TestStartedAtIsTheProcess(t *testing.T) {
 			Boot: e.Boot, Dirs: layout.Dirs{}, Log: slog.New(slog.DiscardHandler),
 		})
 		p, begun := benchPod(0), time.Now()
-		if err := r.SavePod(p, "serve"); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.CreateSandbox(t.Context(), p, 0); err != nil {
-			t.Fatal(err)
-		}
-		c, err := r.Store().Get(p.UID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: c.Sandboxes[0], Image: pod.Image{Name: "web:1"}}
-		if err := r.StartContainer(t.Context(), start); err != nil {
-			t.Fatal(err)
-		}
+		startPod(t, r, p)
 		o, err := r.Inspect(t.Context(), pod.KeyOf(p))
 		if err != nil || len(o.Containers) != 1 || !o.Containers[0].StartedAt.Equal(begun.Add(time.Minute)) {
 			t.Errorf("begun %s: %+v, %v", begun, o.Containers, err)
