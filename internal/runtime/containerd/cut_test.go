@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -153,5 +155,47 @@ func TestStartThatIsRefused(t *testing.T) {
 	}
 	if left := r.leftOf(t, c); len(left) > 0 {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// TestEndedBeforeItRan: what ended between its preparation and its program has not run, whatever its exit code.
+func TestEndedBeforeItRan(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, start(t), "sleep 1000", withFiles)
+			ctx, raw := r.daemon.Client(t)
+			first, begun := dialOnly(t, r.daemon).Driver, time.Now()
+			s := r.start
+			s.ID = newID()
+			s.Started = func() error {
+				created, err := raw.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: s.ID})
+				if err != nil {
+					return err
+				}
+				if err := syscall.Kill(int(created.Process.Pid), syscall.SIGKILL); err != nil {
+					return err
+				}
+				if _, err := raw.TaskService().Wait(ctx, &tasks.WaitRequest{ContainerID: s.ID}); err != nil {
+					return err
+				}
+				first.Close()
+				return nil
+			}
+			if err := first.StartContainer(t.Context(), s); err == nil {
+				t.Fatal("it was started")
+			}
+			found, err := r.Driver.InspectContainers(t.Context(), r.key, []string{s.ID})
+			if err != nil || len(found) != 1 || found[0].State != pod.Created || found[0].Reaped {
+				t.Errorf("%+v, %v", found, err)
+			}
+			c := pod.Container{ID: s.ID, Name: "main", UID: s.Pod.UID}
+			if err := r.Driver.RemoveContainer(t.Context(), c, begun); err != nil {
+				t.Error(err)
+			}
+			if left := r.leftOf(t, c); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
 	}
 }

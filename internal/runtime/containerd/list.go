@@ -2,6 +2,8 @@ package containerd
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -133,6 +135,10 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 			out.State, out.PID = pod.Running, int(t.Pid)
 		}
 	case task.Status_STOPPED:
+		if r.neverBegan(c.ID) {
+			out.State = pod.Created
+			break
+		}
 		out.State, out.ExitCode, out.FinishedAt = pod.Exited, int(t.ExitStatus), t.ExitedAt.AsTime()
 		out.Reason = pod.ExitReason(out.ExitCode, r.known.oom(c.ID) || oomKilled(c))
 		out.Message = r.terminationMessage(out)
@@ -140,4 +146,12 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 		out.State = pod.Unknown
 	}
 	return out
+}
+
+// neverBegan reports a container that ended before its own program ran: when containerd dies over a start, the command
+// that lets the program run may die too, and runc's init ends with an exit code of its own. Until the program runs there
+// is a FIFO at which init waits for that; runc, and crun as well, removes it then.
+func (r *Runtime) neverBegan(id string) bool {
+	_, err := os.Lstat(filepath.Join(r.Dirs.Runc(), r.Namespace, id, "exec.fifo"))
+	return err == nil
 }
