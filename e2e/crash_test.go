@@ -30,7 +30,7 @@ const lanes = 4
 // TestCrashMatrix runs PODRUN_CRASH_ROUNDS rounds (20). In each, pods are started, one fault strikes in one
 // phase, and in the end exactly what is wanted runs, nothing has been restarted that had not died, no count
 // has gone back, no completed job has run again, and `down` leaves nothing. Beside serve a once runs a pod of its own. PODRUN_E2E_SEED repeats a run's
-// choices, PODRUN_CRASH_ROUND=N only its round N.
+// choices, PODRUN_CRASH_ROUND=N only its round N, PODRUN_CRASH_FAULT=F makes F the fault of all rounds.
 func TestCrashMatrix(t *testing.T) {
 	if !wanted() {
 		t.Skip("end-to-end tests run as root by make e2e or make crash (PODRUN_E2E=1)")
@@ -99,6 +99,9 @@ func newRound(l *lane, seed uint64, n int) *round {
 	// Shuffled, but each fault in its turn, so that few rounds see much of the matrix.
 	turn := n / len(faults)
 	fault := rand.New(rand.NewPCG(seed, uint64(turn))).Perm(len(faults))[n%len(faults)]
+	if only := slices.Index(faults, os.Getenv("PODRUN_CRASH_FAULT")); only >= 0 {
+		turn, fault = n, only
+	}
 	phase := rand.New(rand.NewPCG(seed, ^uint64(fault))).Perm(len(phases))[turn%len(phases)]
 	r := &round{
 		lane: l, phase: phases[phase], fault: faults[fault], dice: rand.New(rand.NewPCG(seed, uint64(n)+1)),

@@ -52,13 +52,11 @@ func (r *round) strike() {
 		must(r.t, r.inside(fmt.Sprintf("cd /; for i in $(seq 20); do umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/* && exit; done; exit 1",
 			r.path("run", "sandboxes"))))
 	case "run directory removed":
-		r.killOnce() // else it might make a bridge meanwhile of which no record stays
+		r.killOnce()
 		if r.dice.IntN(2) == 0 {
 			r.killPodrun()
 		}
 		r.strikeAll()
-		// The bridge's record goes too, and nobody could tell it from another podrun's.
-		must(r.t, r.inside("for link in $(ip -o link show type bridge | cut -d: -f2); do ip link delete $link; done"))
 		must(r.t, r.inside(fmt.Sprintf("cd /; for i in $(seq 20); do awk '$2 ~ \"^%[1]s/\" {print $2}' /proc/mounts | sort -r | xargs -r -n1 umount -l; rm -rf %[1]s && exit; done; exit 1",
 			r.path("run"))))
 	case "reboot":

@@ -39,6 +39,7 @@ type Options struct {
 type Bridge struct {
 	dir  string // of the records
 	run  string // names the network
+	root string // podrun's root directory
 	log  *slog.Logger
 	boot func() (string, error)
 	keep bool
@@ -52,6 +53,7 @@ func NewBridge(o Options) *Bridge {
 	return &Bridge{
 		dir:  o.Dirs.Network(),
 		run:  filepath.Clean(o.Dirs.Run),
+		root: o.Dirs.Root,
 		log:  o.Log,
 		boot: sync.OnceValues(host.BootID),
 		keep: o.Keep,
@@ -227,6 +229,9 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 			return rec, index, err
 		}
 	}
+	if err := b.removeStrays(outside, rec.Bridge); err != nil {
+		return rec, 0, err
+	}
 	rec, err := b.choose(outside, rec)
 	if err != nil {
 		return rec, 0, err
@@ -242,6 +247,11 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 	link := &netlink.Bridge{LinkAttrs: attrs}
 	if err := outside.LinkAdd(link); err != nil {
 		return rec, 0, fmt.Errorf("adding link %s: %w", rec.Bridge, err)
+	}
+	if alias := b.alias(); alias != "" {
+		if err := outside.LinkSetAlias(link, alias); err != nil {
+			return rec, 0, fmt.Errorf("giving link %s its alias: %w", rec.Bridge, err)
+		}
 	}
 	index, err := b.complete(outside, rec, link)
 	return rec, index, err
@@ -342,17 +352,60 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 	}
 	// After a reboot the names in the record may be somebody else's.
 	if rec.Bridge != "" && rec.Boot == boot {
-		if err := removeLink(outside, rec.Bridge); err != nil {
+		if err := b.remove(outside, rec.Bridge); err != nil {
 			return err
 		}
-		if err := removeTables(rec.Bridge); err != nil {
-			b.log.Debug("nftables tables not removed", "bridge", rec.Bridge, "why", err)
-		}
-		if err := removePassage(rec.Bridge); err != nil {
-			b.log.Debug("rules in the machine's firewall not removed", "bridge", rec.Bridge, "why", err)
-		}
+	}
+	if err := b.removeStrays(outside, ""); err != nil {
+		return err
 	}
 	return b.removeRecords()
+}
+
+// remove removes a bridge and all rules for it.
+func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
+	if err := removeLink(outside, bridge); err != nil {
+		return err
+	}
+	if err := removeTables(bridge); err != nil {
+		b.log.Debug("nftables tables not removed", "bridge", bridge, "why", err)
+	}
+	if err := removePassage(bridge); err != nil {
+		b.log.Debug("rules in the machine's firewall not removed", "bridge", bridge, "why", err)
+	}
+	return nil
+}
+
+// alias is what a bridge of this network has as its link's alias: it tells whose it is when the run directory with its
+// record was deleted. The root directory's identity is part of it, because a podrun in a container with the host's
+// network may have directories of the same names. Empty where there is no root directory.
+func (b *Bridge) alias() string {
+	var root unix.Stat_t
+	if err := unix.Stat(b.root, &root); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("podrun %s %d:%d", b.run, root.Dev, root.Ino)
+}
+
+// removeStrays removes bridges of this network of which no record tells, all but the one named.
+func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
+	mine := b.alias()
+	if mine == "" {
+		return nil
+	}
+	links, err := outside.LinkList()
+	if err != nil {
+		return fmt.Errorf("listing links: %w", err)
+	}
+	for _, l := range links {
+		if attrs := l.Attrs(); l.Type() == "bridge" && attrs.Alias == mine && attrs.Name != but {
+			b.log.Info("removing a bridge that no record tells of", "bridge", attrs.Name)
+			if err := b.remove(outside, attrs.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // hint adds what to do to an error that says that this machine does not let podrun make a bridge.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
 )
 
 const childEnv = "PODRUN_TEST_NETWORK_RUN"
@@ -62,6 +65,49 @@ func TestSecondProcessAgrees(t *testing.T) {
 	teardown(t, host, br, "child")
 	teardown(t, host, br, "parent")
 	bare(t, host, run)
+}
+
+// TestRunDirectoryDeleted: a bridge whose record was deleted with the run directory goes when the next one comes, and
+// no other podrun's goes.
+func TestRunDirectoryDeleted(t *testing.T) {
+	host, a, b, c := newNS(t), newNS(t), newNS(t), newNS(t)
+	run := t.TempDir()
+	of := func(root string) *Bridge {
+		return NewBridge(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	}
+	root, others := t.TempDir(), t.TempDir()
+	mustSetup(t, host, of(root), "before", a)
+	forget := func() {
+		if err := errors.Join(os.RemoveAll(run), os.Mkdir(run, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bridges := func() (names []string) {
+		in(t, host, func() error {
+			links, err := netlink.LinkList()
+			for _, l := range links {
+				if l.Type() == "bridge" {
+					names = append(names, l.Attrs().Name)
+				}
+			}
+			return err
+		})
+		return names
+	}
+	forget()
+	mustSetup(t, host, of(root), "after", b)
+	if got := bridges(); len(got) != 1 {
+		t.Errorf("bridges %q, want one", got)
+	}
+	forget()
+	mustSetup(t, host, of(others), "other", c)
+	if got := bridges(); len(got) != 2 {
+		t.Errorf("bridges %q, want one of each podrun", got)
+	}
+	teardown(t, host, of(others), "other")
+	if got := bridges(); len(got) != 1 {
+		t.Errorf("bridges %q, want the first podrun's", got)
+	}
 }
 
 // TestSideBySide: podruns of several run directories do not touch each other's, even with the same id.
