@@ -221,6 +221,7 @@ func (r *round) settle(when string) {
 		var now string
 		if now, err = r.look(); err != nil {
 			stable, before = 0, ""
+			time.Sleep(200 * time.Millisecond) // each look is a process, and rounds go on beside this one
 			continue
 		}
 		if stable++; now != before {
