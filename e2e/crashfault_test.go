@@ -48,17 +48,15 @@ func (r *round) strike() {
 		r.unmount()
 	case "sandboxes removed":
 		r.strikeAll()
-		// The pins are mounts within a mount. podrun goes on meanwhile and may pin anew: again until all are gone.
-		must(r.t, r.inside(fmt.Sprintf("cd /; for i in $(seq 20); do umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/* && exit; done; exit 1",
-			r.path("run", "sandboxes"))))
+		// The pins are mounts within a mount.
+		r.untilGone(fmt.Sprintf("umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/*", r.path("run", "sandboxes")))
 	case "run directory removed":
 		r.killOnce()
 		if r.dice.IntN(2) == 0 {
 			r.killPodrun()
 		}
 		r.strikeAll()
-		must(r.t, r.inside(fmt.Sprintf("cd /; for i in $(seq 20); do awk '$2 ~ \"^%[1]s/\" {print $2}' /proc/mounts | sort -r | xargs -r -n1 umount -l; rm -rf %[1]s && exit; done; exit 1",
-			r.path("run"))))
+		r.untilGone(fmt.Sprintf("awk '$2 ~ \"^%[1]s/\" {print $2}' /proc/mounts | sort -r | xargs -r -n1 umount -l; rm -rf %[1]s", r.path("run")))
 	case "reboot":
 		r.strikeAll()
 		r.powerOff()
@@ -68,6 +66,21 @@ func (r *round) strike() {
 		}
 		r.start()
 	}
+}
+
+// untilGone runs a removal until it has removed everything. podrun goes on meanwhile and starts anew what it loses, so
+// that each try after the first, which the caller has counted, strikes again.
+func (r *round) untilGone(removal string) {
+	var err error
+	for try := range 20 {
+		if try > 0 {
+			r.strikeAll()
+		}
+		if err = r.inside("cd /; " + removal); err == nil {
+			return
+		}
+	}
+	r.failf("it cannot be removed: %v", err)
 }
 
 // then adds to what mends the fault.
