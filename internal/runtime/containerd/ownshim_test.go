@@ -2,6 +2,8 @@ package containerd_test
 
 import (
 	"errors"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
+	shims "podrun.io/podrun/internal/shim"
 )
 
 func named(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Name = name } }
@@ -93,6 +96,44 @@ func TestOwnShimIsKilled(t *testing.T) {
 	}
 	if reasons[0] != reasons[1] {
 		t.Errorf("ended with %q", reasons)
+	}
+}
+
+// TestSharedShimThatFails: a shim that answers and serves nobody, as one that is just ending, is done without, and the
+// container has all its files.
+func TestSharedShimThatFails(t *testing.T) {
+	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
+	first.run(t)
+	r := rigOn(t, first.daemon, first.Runtime, "[ -e /dev/termination-log ] && sleep 1000", withFiles, named("api-node"))
+	c := r.run(t)
+	shim := parent(t, c.PID)
+	socket := shims.SocketOf(r.Dirs.ShimHome(r.start.Sandbox.ID))
+	if socket == "" {
+		t.Fatal("its shim has no socket")
+	}
+	if err := syscall.Kill(shim, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.ended(t, 0)
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer l.Close()
+		for range 2 { // podrun looks whether it answers, and containerd asks it
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	if c := r.run(t); c.State != pod.Running {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -92,6 +92,10 @@ func (r *Runtime) start(ctx context.Context, s runtime.Start) error {
 	if l.begun {
 		return err
 	}
+	// Anew, because what was made for the first try went with it.
+	if l, err = r.prepare(ctx, s); err != nil {
+		return err
+	}
 	l.shim = shim{}
 	return r.launch(ctx, l)
 }
