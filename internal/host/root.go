@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -12,28 +11,15 @@ import (
 // runc's exec does, comes out at the namespace's. So it is below a chroot, and in containers that were started there;
 // after pivot_root the two are one.
 func RootHides(pid int) (bool, error) {
-	type answer struct {
-		is  bool
-		err error
+	hides := false
+	err := OnOwnThread(func() (err error) {
+		hides, err = rootHides("/proc/" + strconv.Itoa(pid))
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("looking for the root of process %d: %w", pid, err)
 	}
-	told := make(chan answer)
-	go func() {
-		runtime.LockOSThread() // the thread has a root of its own from here on, and ends with the goroutine
-		var a answer
-		if unix.Gettid() == unix.Getpid() {
-			// The main thread cannot end. While it is held here, another goroutine is sure to get another one.
-			defer runtime.UnlockOSThread()
-			a.is, a.err = RootHides(pid)
-		} else {
-			a.is, a.err = rootHides("/proc/" + strconv.Itoa(pid))
-		}
-		told <- a
-	}()
-	a := <-told
-	if a.err != nil {
-		return false, fmt.Errorf("looking for the root of process %d: %w", pid, a.err)
-	}
-	return a.is, nil
+	return hides, nil
 }
 
 // rootHides takes the thread into the mount namespace.

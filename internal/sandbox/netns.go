@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host"
 )
 
 // The pins' file names, which are also the kernel's names below /proc/<pid>/ns.
@@ -21,7 +22,7 @@ var allPins = [...]string{pinNet, pinIPC, pinUTS}
 
 // pin makes new namespaces and a mount of each in dir. The hostname is set where uts is among them.
 func pin(dir string, names []string, hostname string, step func(string)) error {
-	return onThrowawayThread(func() error {
+	return host.OnOwnThread(func() error {
 		flags := map[string]int{pinNet: unix.CLONE_NEWNET, pinIPC: unix.CLONE_NEWIPC, pinUTS: unix.CLONE_NEWUTS}
 		want := 0
 		for _, name := range names {
@@ -64,24 +65,6 @@ func pinNamespace(path, source, name string, step func(string)) error {
 	}
 	step(name + " pin")
 	return nil
-}
-
-// onThrowawayThread runs f on a thread that ends with it, so that nothing else of the process ever runs
-// in the namespaces that f entered, and waits.
-func onThrowawayThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// The main thread cannot end: it would hold the namespaces for ever, and show them as the
-			// process's own. While it is held here, another goroutine is sure to get another thread.
-			defer runtime.UnlockOSThread()
-			done <- onThrowawayThread(f)
-			return
-		}
-		done <- f() // never unlocked: the thread ends
-	}()
-	return <-done
 }
 
 // pinned reports that a namespace is mounted at path.

@@ -53,7 +53,7 @@ func (s *Store) startPause(b *pod.Sandbox) error {
 	}
 	s.step("pause directory")
 	pid := 0
-	err = onThrowawayThread(func() error {
+	err = host.OnOwnThread(func() error {
 		born, err := tree.Enter(path)
 		if err != nil {
 			return err

@@ -243,7 +243,7 @@ func checkNamespaces(t *testing.T, dir, hostname string) {
 		}
 	}
 	var got string
-	if err := onThrowawayThread(func() error {
+	if err := host.OnOwnThread(func() error {
 		f, err := os.Open(filepath.Join(dir, pinUTS))
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -32,7 +33,7 @@ func (s *Store) setSysctls(id string, p *v1.Pod, users uint32) error {
 		return nil
 	}
 	sysctls := p.Spec.SecurityContext.Sysctls
-	return onThrowawayThread(func() error {
+	return host.OnOwnThread(func() error {
 		entered := map[string]string{"Net": pinNet, "IPC": pinIPC}
 		for _, sysctl := range sysctls {
 			// What is not of a namespace would change the machine.

@@ -94,7 +94,7 @@ func (s *Store) takenUsers() (map[uint32]bool, error) {
 // number. A process of podrun's makes the namespaces, since a user namespace cannot be made by a thread, and
 // ends when they are pinned.
 func pinWithUsers(dir string, names []string, hostname string, users uint32, step func(string)) error {
-	return onThrowawayThread(func() error {
+	return host.OnOwnThread(func() error {
 		pid, err := forkUsers(users)
 		if err != nil {
 			return fmt.Errorf("making namespaces with users of the pod's own: %w", err)
