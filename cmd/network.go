@@ -17,17 +17,19 @@ type networkFlags struct {
 	clusterDomain string
 	cniConfDir    string
 	cniBinDirs    []string
+	routeToPods   bool
 }
 
 func (n *networkFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&n.clusterDNS, "cluster-dns", nil, "DNS servers of pods with dnsPolicy ClusterFirst, by address (default: the host's)")
 	f.StringVar(&n.cniConfDir, "cni-conf-dir", "/etc/cni/net.d", "directory of CNI's configuration; empty, or without any but podman's and nerdctl's: podrun's own bridge")
 	f.StringArrayVar(&n.cniBinDirs, "cni-bin-dir", []string{"/opt/cni/bin", "/usr/lib/cni"}, "directory of CNI's plugins; repeatable")
+	f.BoolVar(&n.routeToPods, "route-to-pods", false, "let other machines, and other networks of this one, reach all ports of pods at the pods' own addresses, not only published ones (podrun's own bridge)")
 	f.StringVar(&n.clusterDomain, "cluster-domain", "cluster.local", "domain of pods' full names")
 }
 
 func (n *networkFlags) options(o *agent.Options) error {
-	o.CNIConfDir, o.CNIBinDirs = n.cniConfDir, n.cniBinDirs
+	o.CNIConfDir, o.CNIBinDirs, o.RouteToPods = n.cniConfDir, n.cniBinDirs, n.routeToPods
 	for _, text := range n.clusterDNS {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {

@@ -59,6 +59,8 @@ type Options struct {
 	// bridge connects pods.
 	CNIConfDir string
 	CNIBinDirs []string
+	// RouteToPods lets packets of other links reach any port of pods on podrun's own bridge.
+	RouteToPods bool
 	// PreferLocal starts pods from images that are present when those that are always pulled cannot be.
 	PreferLocal bool
 	// ImageDir has archives of images that are loaded at the start; empty: the root directory's.
@@ -173,6 +175,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	}
 	pods := network.New(network.Options{
 		Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
+		Open: o.RouteToPods,
 	})
 	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain, CgroupDriver: o.Connect.CgroupDriver})
 	r, conn, leave, err := o.connect(ctx, m.boot, store)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -30,6 +31,8 @@ type Options struct {
 	// Keep leaves the bridge when its last pod goes, so that the next one need not wait for it. Close
 	// takes it away.
 	Keep bool
+	// Open lets other links' packets through to any port of pods on podrun's own bridge.
+	Open bool
 	// ConfDir has a user's CNI configuration; "" means none. BinDirs have the plugins.
 	ConfDir string
 	BinDirs []string
@@ -43,9 +46,13 @@ type Bridge struct {
 	log  *slog.Logger
 	boot func() (string, error)
 	keep bool
+	open bool
 	// unmasked says once that pods cannot be masqueraded, unrouted that host ports are not on the loopback,
-	// blocked that a firewall is in the way, foreign that a file among the addresses is none.
-	unmasked, unrouted, blocked, foreign sync.Once
+	// blocked that a firewall is in the way, unfenced that pods cannot be kept apart, foreign that a file among the
+	// addresses is none.
+	unmasked, unrouted, blocked, unfenced, foreign sync.Once
+	// stale counts ports that are gone and still in the fence.
+	stale atomic.Int32
 }
 
 // NewBridge returns the network; it touches nothing yet.
@@ -57,6 +64,7 @@ func NewBridge(o Options) *Bridge {
 		log:  o.Log,
 		boot: sync.OnceValues(host.BootID),
 		keep: o.Keep,
+		open: o.Open,
 	}
 }
 
@@ -211,6 +219,7 @@ func (b *Bridge) take(ctx context.Context, outside *netlink.Handle, id string, c
 	if err := b.hold(id, c); err != nil {
 		return port{}, err
 	}
+	b.fenceIn(outside, rec, b.fencedOf(rec, c.Addr, id))
 	return port{name: b.portName(id), bridge: index, mtu: rec.MTU, addr: c.Addr, subnet: rec.Subnet, addr6: c.Addr6, subnet6: rec.Subnet6}, nil
 }
 
@@ -257,7 +266,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 	return rec, index, err
 }
 
-// complete gives the bridge its address and turns forwarding and masquerading on.
+// complete gives the bridge its address, turns forwarding and masquerading on and sees to who may send what.
 func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link) (int, error) {
 	for _, subnet := range rec.subnets() {
 		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDetection(subnet.Addr())}
@@ -267,11 +276,18 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 		if err := forward(outside, subnet.Addr()); err != nil {
 			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine", "subnet", subnet, "why", err)
 		}
-		if err := masquerade(rec.Bridge, subnet); err != nil {
+		if err := guard(rec.Bridge, subnet, b.open); err != nil {
 			b.unmasked.Do(func() {
-				b.log.Warn("cannot masquerade with nftables: pods reach only each other and this machine", "why", err)
+				b.log.Warn("cannot masquerade and guard with nftables: pods reach only each other and this machine", "why", err)
 			})
 		}
+	}
+	if err := b.refence(outside, rec); err != nil {
+		b.sayUnfenced(err)
+	}
+	// A pod must not become the machine's router.
+	if err := refuseRouters(rec.Bridge); err != nil {
+		return 0, err
 	}
 	if err := letThrough(rec.Bridge); err != nil {
 		b.blocked.Do(func() { b.log.Warn("a firewall may keep pods from reaching more than this machine", "why", err) })
@@ -331,7 +347,10 @@ func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
 	if err := b.letGo(id); err != nil {
 		return err
 	}
-	if err := b.release(id); err != nil || b.keep {
+	if err := b.release(id); err != nil {
+		return err
+	}
+	if err := b.fenceOut(outside); err != nil || b.keep {
 		return err
 	}
 	if idle, err := b.idle(); err != nil || !idle {

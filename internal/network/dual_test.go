@@ -118,7 +118,7 @@ func TestDualStack(t *testing.T) {
 		return nil
 	})
 	in(t, host, func() error {
-		for path, want := range map[string]string{"all/forwarding": "1", "up0/accept_ra": "2", rec.Bridge + "/accept_ra": "1"} {
+		for path, want := range map[string]string{"all/forwarding": "1", "up0/accept_ra": "2", rec.Bridge + "/accept_ra": "0"} {
 			if b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + path); err != nil || strings.TrimSpace(string(b)) != want {
 				t.Errorf("%s is %s, %v; want %s", path, b, err, want)
 			}

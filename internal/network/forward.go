@@ -172,7 +172,6 @@ func (m portMap) addForwarding(c *nftables.Conn) error {
 
 // addReturnWays sees to it that answers come back through this machine, where what was forwarded is undone:
 // those to other pods and to the pod itself, which would go straight, and those to the machine's loopback.
-// It also keeps pods from that loopback, which the bridge would otherwise route to.
 func addReturnWays(c *nftables.Conn, t *nftables.Table, bridge string, subnet netip.Prefix) {
 	chain := c.AddChain(&nftables.Chain{
 		Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
@@ -180,28 +179,29 @@ func addReturnWays(c *nftables.Conn, t *nftables.Table, bridge string, subnet ne
 	})
 	f := familyOf(subnet.Addr())
 	within := append(matchSubnet(f.source, expr.CmpOpEq, subnet), matchSubnet(f.destination, expr.CmpOpEq, subnet)...)
-	translated := []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
-		&expr.Bitwise{
-			SourceRegister: 1, DestRegister: 1, Len: 4,
-			Mask: binary.NativeEndian.AppendUint32(nil, destinationChanged), Xor: make([]byte, 4),
-		},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
-	}
-	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(append(within, translated...), &expr.Masq{})})
+	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(append(within, translated()...), &expr.Masq{})})
 	if !subnet.Addr().Is4() {
 		return // nothing is forwarded from ::1
 	}
-	loopback4 := netip.MustParsePrefix("127.0.0.0/8")
 	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(
 		append(matchLink(expr.MetaKeyOIFNAME, bridge), matchSubnet(f.source, expr.CmpOpEq, loopback4)...), &expr.Masq{})})
-	guard := c.AddChain(&nftables.Chain{
-		Name: "guard", Table: t, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
-	})
-	c.AddRule(&nftables.Rule{Table: t, Chain: guard, Exprs: append(
-		append(matchLink(expr.MetaKeyIIFNAME, bridge), matchSubnet(f.destination, expr.CmpOpEq, loopback4)...),
-		&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})})
+}
+
+// loopback4 is what the kernel keeps to the machine unless a link's route_localnet is set.
+var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
+
+// translated matches packets of connections whose destination was changed, as by host ports.
+func translated() []expr.Any {
+	return anyBit(expr.CtKeySTATUS, destinationChanged)
+}
+
+// anyBit matches packets of connections of which one of these bits is set.
+func anyBit(key expr.CtKey, bits uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: key, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, bits), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
 }
 
 // forgetFlows lets UDP packets that have had an answer go where their port leads now: the kernel remembers
@@ -250,23 +250,36 @@ func lookup(in *nftables.Set) *expr.Lookup {
 
 // matchLink compares the name of the link that a packet comes in or goes out by.
 func matchLink(key expr.MetaKey, name string) []expr.Any {
+	return compareLink(key, expr.CmpOpEq, name)
+}
+
+func compareLink(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: ifname(name)}}
+}
+
+// ifname is a link's name as the kernel compares it.
+func ifname(name string) []byte {
 	padded := make([]byte, unix.IFNAMSIZ)
 	copy(padded, name)
-	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: padded}}
+	return padded
 }
 
 // word is a port as nftables keeps it beside others: in the network's byte order, filled up to 4 bytes.
 func word(port uint16) []byte { return append(binary.BigEndian.AppendUint16(nil, port), 0, 0) }
 
-// routeLocal lets packets from the machine's loopback go out to pods by the bridge, and their answers in.
-func routeLocal(bridge string) error {
+// routeLocal lets packets from the machine's loopback go out to pods by the bridge, and their answers in; or not.
+func routeLocal(bridge string, on bool) error {
+	value := []byte{'0'}
+	if on {
+		value[0] = '1'
+	}
 	path := "/proc/sys/net/ipv4/conf/" + bridge + "/route_localnet"
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if len(b) > 0 && b[0] == '1' {
+	if len(b) > 0 && b[0] == value[0] {
 		return nil
 	}
-	return os.WriteFile(path, []byte("1"), 0)
+	return os.WriteFile(path, value, 0)
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -199,12 +200,16 @@ func (b *Bridge) publish(held map[string]claim, id string) error {
 	if err := forgetFlows(fresh); err != nil {
 		return err
 	}
-	if len(fresh) > 0 {
-		if err := routeLocal(rec.Bridge); err != nil {
-			b.unrouted.Do(func() { b.log.Warn("host ports do not answer on 127.0.0.1", "why", err) })
-		}
+	local := slices.ContainsFunc(all, forwarding.isLocal)
+	if err := routeLocal(rec.Bridge, local); err != nil && local {
+		b.unrouted.Do(func() { b.log.Warn("host ports do not answer on 127.0.0.1", "why", err) })
 	}
 	return nil
+}
+
+// isLocal reports a port that the machine's loopback has.
+func (f forwarding) isLocal() bool {
+	return f.at == netip.IPv4Unspecified() || f.at.Is4() && f.at.IsLoopback()
 }
 
 // forwardings are the rules for a claim; none with host networking.

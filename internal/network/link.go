@@ -68,6 +68,9 @@ func connect(outside *netlink.Handle, p port, path string) error {
 	if err := addPort(outside, p, ns); err != nil {
 		return fmt.Errorf("making link %s: %w", p.name, hint(err))
 	}
+	if err := inNamespace(path, func() error { return refuseRouters(podLink) }); err != nil {
+		return err
+	}
 	if err := configure(inside, p); err != nil {
 		return fmt.Errorf("configuring %s: %w", podLink, err)
 	}
@@ -80,6 +83,7 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	attrs.Name, attrs.MTU, attrs.MasterIndex, attrs.Flags = p.name, p.mtu, p.bridge, net.FlagUp
 	veth := netlink.NewVeth(attrs)
 	veth.PeerName, veth.PeerNamespace, veth.PeerMTU = podLink, netlink.NsFd(int(ns)), uint32(p.mtu)
+	veth.HardwareAddr, veth.PeerHardwareAddr = macOf(portPrefix, p.addr), macOf(podPrefix, p.addr)
 	err := outside.LinkAdd(veth)
 	if errors.Is(err, unix.EEXIST) {
 		if err := removeLink(outside, p.name); err != nil {
@@ -92,6 +96,9 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	}
 	if err := slow(outside, veth, p.limits.Ingress); err != nil {
 		return fmt.Errorf("limiting what comes to the pod: %w", err)
+	}
+	if err := refuseRouters(p.name); err != nil {
+		return err
 	}
 	// A pod may reach itself by an address that is translated to its own.
 	return outside.LinkSetHairpin(veth, true)
@@ -192,6 +199,16 @@ func goOnAccepting(outside *netlink.Handle) error {
 		return err
 	}
 	return os.WriteFile(path, []byte("2"), 0)
+}
+
+// refuseRouters lets a link have no addresses and routes from a router's advertisements, which a pod could send. Without
+// IPv6, or where the machine's parameters are read-only and are another's matter, there is nothing to do.
+func refuseRouters(link string) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+link+"/accept_ra", []byte("0"), 0)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return err
 }
 
 func hardwareAddr(run string) net.HardwareAddr {

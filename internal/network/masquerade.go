@@ -31,25 +31,44 @@ func families() []family {
 	return []family{familyOf(netip.IPv4Unspecified()), familyOf(netip.IPv6Unspecified())}
 }
 
-// masquerade lets packets that leave the subnet carry the host's address, by a table of its own: other
-// tables are neither read nor changed. Repeating it replaces the table.
-func masquerade(table string, subnet netip.Prefix) error {
+// guard makes the bridge's table of one family, which stays as long as the bridge: other tables are neither read nor
+// changed, and repeating it replaces the table. It lets packets that leave the subnet carry the host's address, keeps
+// pods from the machine's loopback, which host ports may have the bridge route to, and, unless the pods' network is open,
+// lets other links' packets through to pods only if they belong to a connection of a pod's or to a published port's.
+func guard(bridge string, subnet netip.Prefix, open bool) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
 	f := familyOf(subnet.Addr())
-	t := &nftables.Table{Family: f.table, Name: table}
+	t := &nftables.Table{Family: f.table, Name: bridge}
 	// Added first, so that removing never fails; all three in one transaction.
 	c.AddTable(t)
 	c.DelTable(t)
 	c.AddTable(t)
-	chain := c.AddChain(&nftables.Chain{
-		Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
-	})
-	exprs := append(matchSubnet(f.source, expr.CmpOpEq, subnet), matchSubnet(f.destination, expr.CmpOpNeq, subnet)...)
-	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(exprs, &expr.Counter{}, &expr.Masq{})})
+	chain := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority, rules ...[]expr.Any) {
+		chain := c.AddChain(&nftables.Chain{Name: name, Table: t, Type: kind, Hooknum: hook, Priority: priority})
+		for _, exprs := range rules {
+			c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs})
+		}
+	}
+	leaving := append(matchSubnet(f.source, expr.CmpOpEq, subnet), matchSubnet(f.destination, expr.CmpOpNeq, subnet)...)
+	chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
+		append(leaving, &expr.Counter{}, &expr.Masq{}))
+	if subnet.Addr().Is4() {
+		from := matchLink(expr.MetaKeyIIFNAME, bridge)
+		chain("loopback", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw,
+			rule(expr.VerdictDrop, from, matchSubnet(f.destination, expr.CmpOpEq, loopback4)),
+			rule(expr.VerdictDrop, from, matchSubnet(f.source, expr.CmpOpEq, loopback4)))
+	}
+	if !open {
+		to := matchLink(expr.MetaKeyOIFNAME, bridge)
+		others := append(to, compareLink(expr.MetaKeyIIFNAME, expr.CmpOpNeq, bridge)...)
+		chain("to-pods", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter,
+			rule(expr.VerdictAccept, others, anyBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)),
+			rule(expr.VerdictAccept, others, translated()),
+			rule(expr.VerdictDrop, others))
+	}
 	return c.Flush()
 }
 
@@ -59,15 +78,20 @@ func removeTables(bridge string) error {
 	if err != nil {
 		return err
 	}
+	tables := []*nftables.Table{{Family: nftables.TableFamilyBridge, Name: bridge}}
 	for _, f := range families() {
 		for _, name := range []string{bridge, portTable(bridge)} {
-			c.DelTable(&nftables.Table{Family: f.table, Name: name})
-			if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-				return err
-			}
+			tables = append(tables, &nftables.Table{Family: f.table, Name: name})
 		}
 	}
-	return nil
+	var all []error
+	for _, t := range tables {
+		c.DelTable(t)
+		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
 }
 
 // matchSubnet compares the network part of the address at offset with the subnet's.
