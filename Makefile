@@ -14,7 +14,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race simulate simulate-check lint update verify e2e crash bench fuzz oracle soak deb image
+.PHONY: help demo build test race simulate simulate-check lint update verify e2e security crash bench fuzz oracle soak deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ verify: update ## check that what is generated is up to date
 e2e: build ## run podrun end to end on the embedded, a stock and Debian's containerd, and in a container (root)
 	@scripts/deps.sh runc busybox docker-registry prometheus dbus-daemon chromium
 	@scripts/e2e.sh
+
+security: build ## run every attack that docs/security.md names, on real containers (root)
+	@scripts/deps.sh runc busybox dbus-daemon
+	@scripts/security.sh
 
 crash: build ## run ROUNDS (200) random rounds of the crash matrix on each containerd in KINDS (root)
 	@scripts/deps.sh runc busybox
