@@ -69,7 +69,7 @@ var rooms = map[string]room{
 	"internal/image":                {imports: "pod"},
 	"internal/names":                {imports: "pod checkpoint"},
 	"internal/embedded":             {imports: "layout host withheld"},
-	"internal/withheld":             {imports: "layout"},
+	"internal/withheld":             {imports: "layout host"},
 	"internal/stdin":                {},
 	"internal/pipes":                {imports: "host"},
 	"internal/shim":                 {imports: "host"},

@@ -73,13 +73,33 @@ func openBeneath(root, name string, links Follow) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(dir)
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: uint64(links)}
+	at, err := openat2(dir, name, unix.O_PATH, links)
+	if errors.Is(err, unix.ELOOP) && links == NoLinks {
+		err = ErrNotRegular
+	}
+	return at, err
+}
+
+// OpenBeneath opens what is at a path below a directory, following no links but those that are told. It is for what
+// is known to be podrun's own; OpenRegular is for what may be anything. A file that flags have it create is its owner's alone.
+func OpenBeneath(dir *os.File, name string, links Follow, flags int) (*os.File, error) {
+	path := filepath.Join(dir.Name(), name)
+	fd, err := openat2(int(dir.Fd()), name, flags, links)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func openat2(dir int, name string, flags int, links Follow) (int, error) {
+	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: uint64(links)}
+	if flags&unix.O_CREAT != 0 {
+		how.Mode = 0o600
+	}
 	for tries := 0; ; tries++ {
 		at, err := retried(func() (int, error) { return unix.Openat2(dir, name, how) })
 		switch {
 		case errors.Is(err, unix.EAGAIN) && tries < moreTries:
-		case errors.Is(err, unix.ELOOP) && links == NoLinks:
-			return -1, ErrNotRegular
 		case errors.Is(err, unix.ENOSYS):
 			return -1, errors.New("needs a kernel with openat2 (Linux 5.6)")
 		default:

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 )
 
@@ -133,7 +134,7 @@ func find(root, id string) (*kept, error) {
 
 // load reads the container's file in a directory.
 func load(pods *os.File, within, id string) (*kept, error) {
-	dir, err := beneath(pods, within, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := host.OpenBeneath(pods, within, host.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func load(pods *os.File, within, id string) (*kept, error) {
 
 // readOwn reads a file as replace makes them, and no other.
 func readOwn(dir *os.File, name string) ([]byte, error) {
-	f, err := beneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+	f, err := host.OpenBeneath(dir, name, host.NoLinks, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (k *kept) bundle(config []byte) (string, error) {
 	if err := unix.Mkdirat(int(k.dir.Fd()), name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	dir, err := beneath(k.dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := host.OpenBeneath(k.dir, name, host.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return "", err
 	}
@@ -190,7 +191,7 @@ func replace(dir *os.File, name string, text []byte) error {
 	if err := unix.Unlinkat(parent, other, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", other, err)
 	}
-	f, err := beneath(dir, other, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
+	f, err := host.OpenBeneath(dir, other, host.NoLinks, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}
@@ -199,27 +200,4 @@ func replace(dir *os.File, name string, text []byte) error {
 		return err
 	}
 	return unix.Renameat(parent, other, parent, name)
-}
-
-// beneath opens what is at a path below a directory. No link leads elsewhere.
-func beneath(dir *os.File, path string, flags int) (*os.File, error) {
-	how := unix.OpenHow{
-		Flags:   uint64(flags | unix.O_CLOEXEC),
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	}
-	if flags&unix.O_CREAT != 0 {
-		how.Mode = 0o600
-	}
-	for {
-		fd, err := unix.Openat2(int(dir.Fd()), path, &how)
-		switch {
-		case err == nil:
-			return os.NewFile(uintptr(fd), path), nil
-		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
-		case errors.Is(err, unix.ENOSYS):
-			return nil, fmt.Errorf("opening %s: needs a kernel with openat2 (Linux 5.6)", path)
-		default:
-			return nil, fmt.Errorf("opening %s: %w", path, err)
-		}
-	}
 }
