@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "end-to-end tests need root: sudo make e2e" >&2; exit 1; }
 [ $# -gt 0 ] || set -- embedded stock debian container
 
-export PODRUN_E2E=1
+# The tests' own program runs in containers too.
+export PODRUN_E2E=1 CGO_ENABLED=${CGO_ENABLED:-0}
 for kind in "$@"; do
 	echo "== end to end: $kind"
 	case $kind in
