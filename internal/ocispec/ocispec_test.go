@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -288,5 +290,24 @@ func TestCgroupParent(t *testing.T) {
 				t.Errorf("%s is not among %q", got, CgroupsOf("U"))
 			}
 		})
+	}
+}
+
+// An image has as many variables as it likes; making its containers takes no longer than reading them.
+func TestManyVariablesOfAnImage(t *testing.T) {
+	t.Parallel()
+	const many = 300_000
+	in := input(func(in *Input) {
+		for i := range many {
+			in.Image.Env = append(in.Image.Env, "V"+strconv.Itoa(i)+"=x")
+		}
+	})
+	begun := time.Now()
+	spec, err := Build(in)
+	if err != nil || len(spec.Process.Env) < many {
+		t.Fatal(len(spec.Process.Env), err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

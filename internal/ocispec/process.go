@@ -59,11 +59,7 @@ func environment(in Input) []string {
 	for _, v := range in.Env {
 		all.set(v.Name, v.Value)
 	}
-	out := make([]string, len(all))
-	for i, e := range all {
-		out[i] = e.name + "=" + e.value
-	}
-	return out
+	return all.text
 }
 
 func workingDir(in Input) string {
@@ -75,18 +71,22 @@ func workingDir(in Input) string {
 }
 
 // list is variables in the order in which they were first set.
-type list []variable
+type list struct {
+	text []string // NAME=value
+	at   map[string]int
+}
 
-type variable struct{ name, value string }
-
+// set takes as long however many there are: an image has as many as it likes.
 func (l *list) set(name, value string) {
-	for i := range *l {
-		if (*l)[i].name == name {
-			(*l)[i].value = value
-			return
+	i, there := l.at[name]
+	if !there {
+		if l.at == nil {
+			l.at = map[string]int{}
 		}
+		i = len(l.text)
+		l.at[name], l.text = i, append(l.text, "")
 	}
-	*l = append(*l, variable{name, value})
+	l.text[i] = name + "=" + value
 }
 
 func expandAll(in []string, vars []pod.Variable) []string {
