@@ -73,5 +73,8 @@ func decodeSlot(b []byte) (c checkpoint, ok bool) {
 	if size == slotData {
 		c.file = word(5)
 	}
-	return c, true
+	return c, c.sane()
 }
+
+// sane reports offsets that files can have.
+func (c checkpoint) sane() bool { return min(c.raw[stdout], c.raw[stderr], c.size) >= 0 }

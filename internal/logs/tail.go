@@ -20,7 +20,8 @@ func lastLines(log string, n int) ([2]place, error) {
 		if err != nil {
 			return t.first, err
 		}
-		more, err := t.addAll(o)
+		var more bool
+		more, err = t.addAll(o)
 		o.close()
 		if err != nil || !more {
 			return t.first, err
