@@ -24,7 +24,7 @@ require (
 	github.com/google/nftables v0.3.0
 	github.com/moby/sys/mountinfo v0.7.2
 	github.com/moby/sys/signal v0.7.1
-	github.com/moby/sys/user v0.4.1
+	github.com/moby/sys/user v0.4.1 // indirect
 	github.com/moby/term v0.5.2
 	github.com/opencontainers/image-spec v1.1.1
 	github.com/opencontainers/runtime-spec v1.3.0

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moby/sys/user"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"podrun.io/podrun/internal/host"
@@ -35,6 +35,12 @@ func (a accounts) read(name string) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
+// account is what /etc/passwd says of a user; without a name it says nothing.
+type account struct {
+	name     string
+	uid, gid uint32
+}
+
 // find returns who name, a user or user:group of names or numbers, stands for. What is a number need not be among the
 // accounts; a user without a group has the one of its account, else root's; it is among the groups too.
 func (a accounts) find(name string) (specs.User, error) {
@@ -43,13 +49,13 @@ func (a accounts) find(name string) (specs.User, error) {
 	if err != nil {
 		return specs.User{}, err
 	}
-	out := specs.User{UID: uint32(found.Uid), GID: uint32(found.Gid)}
+	out := specs.User{UID: found.uid, GID: found.gid}
 	if grouped {
 		if out.GID, err = a.group(group); err != nil {
 			return specs.User{}, err
 		}
 	}
-	more, err := a.groupsOf(found.Name)
+	more, err := a.groupsOf(found.name)
 	if !slices.Contains(more, out.GID) {
 		more = append([]uint32{out.GID}, more...)
 	}
@@ -57,28 +63,32 @@ func (a accounts) find(name string) (specs.User, error) {
 	return out, err
 }
 
-// user finds a user by its name or number.
-func (a accounts) user(name string) (user.User, error) {
+// user finds a user by its name or number. An account without a group's number has root's group.
+func (a accounts) user(name string) (account, error) {
 	uid, numeric, err := number(name)
 	if err != nil {
-		return user.User{}, fmt.Errorf("user %w", err)
+		return account{}, fmt.Errorf("user %w", err)
 	}
-	passwd, err := a.read("etc/passwd")
-	if err != nil {
-		return user.User{}, err
-	}
-	found, err := user.ParsePasswdFilter(passwd, func(u user.User) bool {
-		return numeric && u.Uid == uid || !numeric && u.Name == name
+	var found *account
+	err = a.each("etc/passwd", func(fields []string) {
+		id, known := idIn(fields, 2)
+		group, grouped := idIn(fields, 3)
+		if !grouped && len(fields) > 3 && fields[3] != "" {
+			return
+		}
+		if found == nil && known && (numeric && id == uid || !numeric && fields[0] == name) {
+			found = &account{name: fields[0], uid: id, gid: group}
+		}
 	})
 	switch {
 	case err != nil:
-		return user.User{}, fmt.Errorf("reading /etc/passwd of the image: %w", err)
-	case len(found) > 0:
-		return found[0], nil
+		return account{}, err
+	case found != nil:
+		return *found, nil
 	case numeric:
-		return user.User{Uid: uid}, nil
+		return account{uid: uid}, nil
 	}
-	return user.User{}, fmt.Errorf("no user %q in /etc/passwd of the image", name)
+	return account{}, fmt.Errorf("no user %q with a number between 0 and %d in /etc/passwd of the image", name, math.MaxInt32)
 }
 
 // group finds a group by its name or number.
@@ -88,11 +98,11 @@ func (a accounts) group(name string) (uint32, error) {
 		return 0, fmt.Errorf("group %w", err)
 	}
 	if numeric {
-		return uint32(gid), nil
+		return gid, nil
 	}
-	found, err := a.groups(func(g user.Group) bool { return g.Name == name })
+	found, err := a.groups(func(fields []string) bool { return fields[0] == name })
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("no group %q in /etc/group of the image", name)
+		err = fmt.Errorf("no group %q with a number between 0 and %d in /etc/group of the image", name, math.MaxInt32)
 	}
 	if err != nil {
 		return 0, err
@@ -105,30 +115,54 @@ func (a accounts) groupsOf(name string) ([]uint32, error) {
 	if name == "" {
 		return nil, nil
 	}
-	return a.groups(func(g user.Group) bool { return g.Name != name && slices.Contains(g.List, name) })
+	return a.groups(func(fields []string) bool {
+		return fields[0] != name && len(fields) > 3 && slices.Contains(strings.Split(fields[3], ","), name)
+	})
 }
 
-func (a accounts) groups(wanted func(user.Group) bool) ([]uint32, error) {
-	text, err := a.read("etc/group")
-	if err != nil {
-		return nil, err
-	}
-	found, err := user.ParseGroupFilter(text, wanted)
-	if err != nil {
-		return nil, fmt.Errorf("reading /etc/group of the image: %w", err)
-	}
+func (a accounts) groups(wanted func(fields []string) bool) ([]uint32, error) {
 	var gids []uint32
-	for _, g := range found {
-		gids = append(gids, uint32(g.Gid))
+	err := a.each("etc/group", func(fields []string) {
+		if gid, known := idIn(fields, 2); known && wanted(fields) {
+			gids = append(gids, gid)
+		}
+	})
+	return gids, err
+}
+
+// each calls f with the fields of each line of one of the image's files that is not empty. A package that reads such
+// files takes what is no number for 0, root's, and a number that is too large for another.
+func (a accounts) each(file string, f func(fields []string)) error {
+	text, err := a.read(file)
+	if err != nil {
+		return err
 	}
-	return gids, nil
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" {
+			f(strings.Split(line, ":"))
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("reading /%s of the image: %w", file, err)
+	}
+	return nil
+}
+
+// idIn reads the number of a field; false when there is none that a user or a group can have.
+func idIn(fields []string, i int) (uint32, bool) {
+	if len(fields) <= i {
+		return 0, false
+	}
+	id, numeric, err := number(fields[i])
+	return id, numeric && err == nil
 }
 
 // number reads a user's or a group's number. runc has none beyond 31 bits.
-func number(text string) (n int, numeric bool, err error) {
-	n, err = strconv.Atoi(text)
+func number(text string) (id uint32, numeric bool, err error) {
+	n, err := strconv.Atoi(text)
 	if err == nil && n >= 0 && n <= math.MaxInt32 {
-		return n, true, nil
+		return uint32(n), true, nil
 	}
 	if err == nil || errors.Is(err, strconv.ErrRange) {
 		return 0, false, fmt.Errorf("%s is not between 0 and %d", text, math.MaxInt32)

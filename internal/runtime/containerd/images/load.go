@@ -33,7 +33,7 @@ func (s *Store) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 		return nil, err
 	}
 	defer fetching.end(ctx, true)
-	found, err := s.unpackArchive(ctx, plain)
+	found, err := readArchive(ctx, s.client.ContentStore(), plain)
 	if err != nil {
 		return nil, daemon.Mapped("loading the archive", err)
 	}
@@ -53,10 +53,9 @@ func (s *Store) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 	return slices.Compact(names), errors.Join(errs...)
 }
 
-// unpackArchive gives containerd the contents of an archive, and returns the images that it names, by their full names.
+// readArchive gives the store the contents of an archive, and returns the images that it names, by their full names.
 // Nothing refers to them yet but the lease.
-func (s *Store) unpackArchive(ctx context.Context, archive io.Reader) ([]images.Image, error) {
-	store := s.client.ContentStore()
+func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([]images.Image, error) {
 	list, err := imagearchive.ImportIndex(ctx, store, archive)
 	if err != nil {
 		return nil, err
