@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -61,11 +62,27 @@ func (e *pluginExec) execute(ctx context.Context, path string, stdin []byte, env
 	}
 	switch {
 	case err == nil:
-		return out.Stdout, nil
+		return out.Stdout, checkOutput(out.Stdout)
 	case ctx.Err() != nil, !out.Started:
 		return nil, fmt.Errorf("plugin %w", err)
 	}
 	return nil, pluginError(err, out.Stdout, out.Stderr)
+}
+
+// checkOutput refuses lists with nothing in the place of an entry: CNI's library takes each for one, and would end
+// podrun. What is no JSON at all the library refuses itself.
+func checkOutput(stdout []byte) error {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(stdout, &fields) != nil {
+		return nil
+	}
+	for name, field := range fields {
+		var entries []*json.RawMessage
+		if json.Unmarshal(field, &entries) == nil && slices.Contains(entries, nil) {
+			return fmt.Errorf("plugin wrote a result whose %q has an entry that is null", name)
+		}
+	}
+	return nil
 }
 
 // pluginError is what a plugin that failed says about it, on its standard output as CNI's specification has it.
