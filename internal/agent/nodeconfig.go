@@ -32,21 +32,30 @@ type NodeConfig struct {
 
 // ReadNodeConfig reads a file in YAML. A field that it does not know is an error.
 func ReadNodeConfig(path string) (NodeConfig, error) {
-	var out NodeConfig
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return out, err
+		return NodeConfig{}, err
 	}
-	if err := yaml.UnmarshalStrict(text, &out); err != nil {
+	out, err := parseNodeConfig(text)
+	if err != nil {
 		return out, fmt.Errorf("%s: %w", path, err)
+	}
+	return out, nil
+}
+
+// parseNodeConfig is ReadNodeConfig of the file's text.
+func parseNodeConfig(text []byte) (NodeConfig, error) {
+	var out NodeConfig
+	if err := yaml.UnmarshalStrict(text, &out); err != nil {
+		return out, err
 	}
 	for name, class := range out.RuntimeClasses {
 		if class.Runtime == "" && class.BinaryName == "" {
-			return out, fmt.Errorf("%s: runtimeClasses.%s: names neither runtime nor binaryName", path, name)
+			return out, fmt.Errorf("runtimeClasses.%s: names neither runtime nor binaryName", name)
 		}
 	}
 	if err := verifyDevices(out.Devices); err != nil {
-		return out, fmt.Errorf("%s: devices.%w", path, err)
+		return out, fmt.Errorf("devices.%w", err)
 	}
 	return out, nil
 }

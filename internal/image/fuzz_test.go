@@ -1,0 +1,72 @@
+package image
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzCredentials looks for who podrun is to a registry in whatever text a Secret or a config.json has. A registry is
+// told only what an entry for it, or for a path of the repository there, says.
+func FuzzCredentials(f *testing.F) {
+	const auth = "bWU6d29yZA==" // me:word
+	for _, text := range []string{
+		`{"auths":{"a.example":{"auth":"` + auth + `"},"a.example/team":{"username":"you","password":"secret"}}}`,
+		`{"https://a.example/v1/":{"auth":"` + auth + `"}}`, `{"auths":{"https://index.docker.io/v1/":{"identitytoken":"t"}}}`,
+		`{"auths":{"a.example":{"auth":"%"}}}`, `{"auths":{"a.example":null},"credsStore":"x"}`, `{"auths":"hunter2"}`, "no JSON", `{"":{"username":"u"}}`,
+	} {
+		f.Add([]byte(text), "a.example", "team/image")
+		f.Add([]byte(text), "registry-1.docker.io", "library/busybox")
+		f.Add([]byte(text), "b.example", "")
+	}
+	f.Fuzz(func(t *testing.T, text []byte, host, repository string) {
+		user, secret, found := Logins{text}.For(host, repository)
+		again, secret2, found2 := Logins{text}.For(host, repository)
+		if user != again || secret != secret2 || found != found2 {
+			t.Fatal("another answer to the same question")
+		}
+		if !found {
+			if user+secret != "" {
+				t.Errorf("%q, %q, though nothing is found", user, secret)
+			}
+			return
+		}
+		var known config
+		if err := json.Unmarshal(text, &known); err != nil {
+			t.Fatalf("found in what is no JSON object: %v", err)
+		}
+		if known.Auths == nil && json.Unmarshal(text, &known.Auths) != nil {
+			t.Fatal("found where there are no entries")
+		}
+		for key, e := range known.Auths {
+			u, s, err := e.credentials(key)
+			if err == nil && u == user && s == secret && isFor(key, host, repository) {
+				return
+			}
+		}
+		t.Errorf("%s/%s is told %q, %q, which no entry for it says", host, repository, user, secret)
+	})
+}
+
+// isFor reports that an entry under key is meant for a repository at a registry's host.
+func isFor(key, host, repository string) bool {
+	hosts := []string{host}
+	if host == "registry-1.docker.io" || host == "docker.io" {
+		hosts = append(hosts, "index.docker.io", "docker.io")
+	}
+	for _, scheme := range []string{"", "https://", "http://"} {
+		plain, ok := strings.CutPrefix(key, scheme)
+		if !ok {
+			continue
+		}
+		for _, h := range hosts {
+			whole := h + "/" + strings.Trim(repository, "/") + "/"
+			if slices.Contains([]string{h, h + "/v1/", h + "/v2/"}, plain) || strings.HasPrefix(whole, plain+"/") ||
+				strings.HasPrefix(whole, strings.TrimSuffix(strings.TrimSuffix(plain, "v1/"), "v2/")) {
+				return true
+			}
+		}
+	}
+	return false
+}
