@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,9 +53,8 @@ func OpenRegular(root, name string, links Follow, flags int) (*os.File, error) {
 		return fail(ErrNotRegular)
 	}
 	// By the descriptor, so that it is the file that was looked at, whatever has its name now.
-	self := "/proc/self/fd/" + strconv.Itoa(at)
 	fd, err := retried(func() (int, error) {
-		return unix.Open(self, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		return unix.Open(FDPath(at), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
 		return fail(err)
