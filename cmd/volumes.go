@@ -37,7 +37,7 @@ func (a *app) volumesCommand() *cobra.Command {
 			store := volume.New(volume.Options{Dirs: a.dirs(), Log: a.log})
 			var errs []error
 			for _, name := range names {
-				err := store.RemoveClaim(namespace, name)
+				err := store.RemoveClaim(c.Context(), namespace, name)
 				if err == nil {
 					_, err = fmt.Fprintf(a.out, "volume %s/%s removed\n", namespace, name)
 				}

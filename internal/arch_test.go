@@ -40,6 +40,7 @@ var rooms = map[string]room{
 	"internal/env":                  {pure: true, imports: "pod"},
 	"internal/ocispec":              {pure: true, imports: "pod env"},
 	"internal/host":                 {},
+	"internal/host/treetest":        {},
 	"internal/memo":                 {},
 	"internal/cgroup":               {},
 	"internal/watch":                {},
@@ -119,14 +120,21 @@ var only = map[string]string{
 var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net/http", "sync", "sync/atomic", "math/rand", "math/rand/v2"}
 
 // exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
-// open files by internal/host, which opens nothing but regular files, or say beside the call why nobody else can write
-// there: "// trusted: ...".
+// open files and walk trees by internal/host, or say beside the call why nobody else can write there: "// trusted: ...".
 var exposed = []string{
 	"internal/volume", "internal/disk", "internal/logs", "internal/runtime/containerd", "internal/runtime/containerd/images",
 }
 
 // opening are the calls that wait for a FIFO, start a device or read without end, and the one that looks before them.
 var opening = []string{"os.Open", "os.ReadFile", "os.Stat"}
+
+// walking are the calls that a tree of many directories in each other makes take a descriptor for each, or the square
+// of their number in time, and those that another process can lead astray. host.WalkTree and host.RemoveTree are for what
+// containers make.
+var walking = []string{"os.RemoveAll", "root.RemoveAll", "fs.WalkDir", "filepath.WalkDir", "filepath.Walk", "os.CopyFS", "os.DirFS"}
+
+// removers are the rooms that remove what containers made, beside the exposed ones.
+var removers = []string{"internal/checkpoint", "internal/runtime/checkpointed"}
 
 // source is one file of the house.
 type source struct {
@@ -280,7 +288,14 @@ func TestModesOfDirectories(t *testing.T) {
 
 func TestExposedPathsAreOpenedInOneWay(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.test || !slices.Contains(exposed, s.dir) {
+		var refused []string
+		if slices.Contains(exposed, s.dir) {
+			refused = slices.Concat(opening, walking)
+		}
+		if slices.Contains(removers, s.dir) {
+			refused = walking
+		}
+		if s.test || len(refused) == 0 {
 			continue
 		}
 		trusted := map[int]bool{}
@@ -297,8 +312,8 @@ func TestExposedPathsAreOpenedInOneWay(t *testing.T) {
 				return true
 			}
 			x, ok := call.X.(*ast.Ident)
-			if ok && slices.Contains(opening, x.Name+"."+call.Sel.Name) && !trusted[s.fset.Position(n.Pos()).Line] {
-				s.errorf(t, n.Pos(), "%s.%s of what others may write; use host.OpenRegular or host.ReadRegular", x.Name, call.Sel.Name)
+			if ok && slices.Contains(refused, x.Name+"."+call.Sel.Name) && !trusted[s.fset.Position(n.Pos()).Line] {
+				s.errorf(t, n.Pos(), "%s.%s of what others may write; use host.OpenRegular, ReadRegular, WalkTree or RemoveTree", x.Name, call.Sel.Name)
 			}
 			return true
 		})

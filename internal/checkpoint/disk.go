@@ -36,7 +36,7 @@ type Disk interface {
 	// Remove removes the revision's directory, the checkpoint last, so that what is cut off is found again.
 	Remove(ctx context.Context, uid pod.UID) error
 	// Sweep removes directories whose making or removal was cut off.
-	Sweep() error
+	Sweep(ctx context.Context) error
 }
 
 // Stamp identifies one content of a file.
@@ -140,7 +140,7 @@ func (d osDisk) moveAside(path string) error {
 		return nil
 	}
 	aside := path + ".directory"
-	if err := d.removeBeside(aside); err != nil {
+	if err := d.removeBeside(context.Background(), aside); err != nil { // root put it there
 		return err
 	}
 	return os.Rename(path, aside)
@@ -154,7 +154,7 @@ func (d osDisk) Create(uid pod.UID, data []byte) (Stamp, error) {
 		if err = d.create(uid, data); err == nil {
 			return d.Stat(uid)
 		}
-		_ = os.RemoveAll(d.beside(coming, uid))
+		_ = os.RemoveAll(d.beside(coming, uid)) // trusted: no container has had it
 		return Stamp{}, err
 	case err != nil:
 		return Stamp{}, err
@@ -170,7 +170,7 @@ func (d osDisk) create(uid pod.UID, data []byte) error {
 		return err
 	}
 	fresh := d.beside(coming, uid)
-	if err := os.RemoveAll(fresh); err != nil { // what was cut off
+	if err := os.RemoveAll(fresh); err != nil { // trusted: what was cut off; no container has had it
 		return err
 	}
 	if err := os.Mkdir(fresh, layout.ModePrivate); err != nil {
@@ -200,13 +200,13 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := d.removeBeside(d.beside(going, uid)); err != nil { // what an earlier removal left is in the way
+	if err := d.removeBeside(ctx, d.beside(going, uid)); err != nil { // what an earlier removal left is in the way
 		return err
 	}
 	if err := os.Rename(dir, d.beside(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(d.beside(going, uid))
+	return host.RemoveTree(ctx, d.beside(going, uid))
 }
 
 // removeContents removes all but the checkpoint.
@@ -219,10 +219,7 @@ func (d osDisk) removeContents(ctx context.Context, uid pod.UID) error {
 		if e.Name() == filepath.Base(d.dirs.Checkpoint(uid)) {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(filepath.Join(d.dirs.Pod(uid), e.Name())); err != nil {
+		if err := host.RemoveTree(ctx, filepath.Join(d.dirs.Pod(uid), e.Name())); err != nil {
 			return err
 		}
 	}
@@ -230,14 +227,14 @@ func (d osDisk) removeContents(ctx context.Context, uid pod.UID) error {
 }
 
 // Sweep implements Disk.
-func (d osDisk) Sweep() error {
+func (d osDisk) Sweep(ctx context.Context) error {
 	for _, kind := range []string{coming, going} {
 		left, err := filepath.Glob(filepath.Join(d.dirs.Pods(), kind+"*"))
 		if err != nil {
 			return err
 		}
 		for _, dir := range left {
-			if err := d.removeBeside(dir); err != nil {
+			if err := d.removeBeside(ctx, dir); err != nil {
 				return fmt.Errorf("removing what is left of a pod: %w", err)
 			}
 		}
@@ -246,12 +243,12 @@ func (d osDisk) Sweep() error {
 }
 
 // removeBeside removes a directory that is no revision's any more.
-func (d osDisk) removeBeside(dir string) error {
+func (d osDisk) removeBeside(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err := host.NotMounted(dir); err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	return host.RemoveTree(ctx, dir)
 }

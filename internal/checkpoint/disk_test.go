@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host/treetest"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -57,8 +58,25 @@ func TestLeftovers(t *testing.T) {
 		t.Error("it is still there")
 	}
 	write(t, d.beside(going, "u1")+"/deep/file")
-	if err := s.Sweep(); err != nil || there(d.beside(going, "u1")) {
+	if err := s.Sweep(t.Context()); err != nil || there(d.beside(going, "u1")) {
 		t.Error("not swept", err)
+	}
+}
+
+// TestDeepVolume: a container has made thousands of directories in each other in an emptyDir.
+func TestDeepVolume(t *testing.T) {
+	s, d := onOS(t)
+	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
+		t.Fatal(err)
+	}
+	dir := d.dirs.EmptyDir("u1", "v")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	treetest.Deep(t, dir, 5000)
+	treetest.FewDescriptors(t)
+	if err := s.Remove(treetest.Timely(t), "u1"); err != nil || there(d.dirs.Pod("u1")) || there(d.beside(going, "u1")) {
+		t.Error("not removed", err)
 	}
 }
 

@@ -102,7 +102,7 @@ func (m *Memory) Remove(ctx context.Context, uid pod.UID) error {
 }
 
 // Sweep implements Disk.
-func (m *Memory) Sweep() error { return nil }
+func (m *Memory) Sweep(context.Context) error { return nil }
 
 // Corrupt replaces what a file has, as a bad sector or a person does.
 func (m *Memory) Corrupt(uid pod.UID, data []byte) {

@@ -481,4 +481,4 @@ func (s *Store) Remove(ctx context.Context, uid pod.UID) error {
 }
 
 // Sweep removes what was cut off while a revision's directory was made or removed.
-func (s *Store) Sweep() error { return s.disk.Sweep() }
+func (s *Store) Sweep(ctx context.Context) error { return s.disk.Sweep(ctx) }

@@ -293,7 +293,7 @@ func TestUnreadable(t *testing.T) {
 				if err := s.store.Update("u1", evict("x")); err == nil {
 					t.Error("it was updated")
 				}
-				s.must(s.store.Sweep())
+				s.must(s.store.Sweep(t.Context()))
 				if _, err := s.disk.Stat("u1"); err != nil {
 					t.Errorf("it is not kept: %v", err)
 				}

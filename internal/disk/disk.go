@@ -4,16 +4,13 @@ package disk
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -86,52 +83,8 @@ func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, er
 	return total, nil
 }
 
-// size is how much of the disk the files below dir take, each once however many names it has. Links are not
-// followed, and what is mounted there is not counted. A directory that is not there takes nothing.
+// size is how much of the disk a directory takes; nothing if it is not there.
 func size(ctx context.Context, dir string) (pod.Space, error) {
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return pod.Space{}, nil
-	}
-	if err != nil {
-		return pod.Space{}, err
-	}
-	defer root.Close()
-	var total pod.Space
-	var dev uint64
-	seen := map[uint64]bool{}
-	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		var info fs.FileInfo
-		if err == nil {
-			info, err = d.Info()
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went away meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return nil
-		}
-		if dev == 0 {
-			dev = st.Dev
-		}
-		switch {
-		case st.Dev != dev && d.IsDir():
-			return fs.SkipDir
-		case st.Dev != dev || st.Nlink > 1 && !d.IsDir() && seen[st.Ino]:
-			return nil
-		}
-		if st.Nlink > 1 {
-			seen[st.Ino] = true
-		}
-		total = total.Add(pod.Space{Bytes: st.Blocks * 512, Files: 1})
-		return nil
-	})
-	return total, err
+	bytes, files, err := host.TreeSize(ctx, dir)
+	return pod.Space{Bytes: bytes, Files: files}, err
 }

@@ -9,79 +9,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host/treetest"
 )
-
-// deep makes a directory of that many in each other, with a file beside each, as a container may.
-func deep(t testing.TB, depth int) string {
-	t.Helper()
-	top := t.TempDir()
-	at, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // testing's own removal has a descriptor for each
-		if err := RemoveTree(context.Background(), top); err != nil {
-			t.Error(err)
-		}
-	})
-	for range depth {
-		for _, name := range []string{"a", "z"} {
-			fd, err := unix.Openat(at, name, unix.O_CREAT|unix.O_WRONLY, 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
-			unix.Close(fd)
-		}
-		err := unix.Mkdirat(at, "d", 0o700)
-		next, oerr := unix.Openat(at, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err := errors.Join(err, oerr); err != nil {
-			t.Fatal(err)
-		}
-		unix.Close(at)
-		at = next
-	}
-	unix.Close(at)
-	return top
-}
-
-// fewDescriptors lets the process have only some more than it has.
-func fewDescriptors(t testing.TB) {
-	t.Helper()
-	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	highest := 0
-	for _, e := range open {
-		n, _ := strconv.Atoi(e.Name())
-		highest = max(highest, n)
-	}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) })
-	few := unix.Rlimit{Cur: uint64(highest + 2*maxOpenDirs), Max: limit.Max}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// timely ends with the test, or when a walk takes far longer than the tree is large.
-func timely(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func TestDeepTree(t *testing.T) {
 	const depth = 5000
-	top := deep(t, depth)
-	fewDescriptors(t)
-	if _, files, err := TreeSize(timely(t), top); err != nil || files != 3*depth+1 {
+	top := t.TempDir()
+	treetest.Deep(t, top, depth)
+	treetest.FewDescriptors(t)
+	if _, files, err := TreeSize(treetest.Timely(t), top); err != nil || files != 3*depth+1 {
 		t.Errorf("measured %d files, %v", files, err)
 	}
 	ended, end := context.WithCancel(t.Context())
@@ -103,7 +42,7 @@ func TestDeepTree(t *testing.T) {
 	if err := RemoveTree(ended, top); !errors.Is(err, context.Canceled) {
 		t.Errorf("removed after its end: %v", err)
 	}
-	if err := RemoveTree(timely(t), top); err != nil {
+	if err := RemoveTree(treetest.Timely(t), top); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(top); !errors.Is(err, os.ErrNotExist) {
@@ -166,7 +105,8 @@ func TestTreeThatMoves(t *testing.T) {
 		"two, the higher first": {moved: []int{maxOpenDirs / 2, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			parent := deep(t, depth+1)
+			parent := t.TempDir()
+			treetest.Deep(t, parent, depth+1)
 			top, outside := filepath.Join(parent, "d"), filepath.Join(parent, "outside")
 			root, err := OpenTree(top)
 			if err != nil {
@@ -211,27 +151,6 @@ func TestTreeThatMoves(t *testing.T) {
 	}
 }
 
-// swap swaps two names as fast as it can, until the test calls what it returns.
-func swap(t testing.TB, a, b string) (end func()) {
-	t.Helper()
-	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
-		t.Fatal(err)
-	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
-			}
-		}
-	}()
-	return func() { close(stop); <-done }
-}
-
 // TestTreeRace: a directory is swapped for a link that leads outside, while the tree is measured and removed.
 func TestTreeRace(t *testing.T) {
 	outside := t.TempDir()
@@ -246,7 +165,7 @@ func TestTreeRace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end := swap(t, at+"/dir", at+"/link")
+		end := treetest.Swap(t, at+"/dir", at+"/link")
 		for range 5 {
 			if size, _, err := TreeSize(t.Context(), top); err != nil || size > 1<<20 {
 				t.Errorf("measured %d bytes, %v", size, err)

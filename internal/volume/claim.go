@@ -2,6 +2,7 @@ package volume
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,48 +40,59 @@ type Claim struct {
 }
 
 // readyClaim makes the directory unless it is there.
-func (v *Volumes) readyClaim(p *v1.Pod, claim string) (string, error) {
+func (v *Volumes) readyClaim(ctx context.Context, p *v1.Pod, claim string) (string, error) {
 	if !isComponent(p.Namespace) || !isComponent(claim) || strings.HasPrefix(claim, ".") {
 		return "", fmt.Errorf("the claim %q cannot be a directory's name", claim)
 	}
+	if err := v.makeClaim(p.Namespace, claim); err != nil {
+		return "", err
+	}
+	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(ctx, p, claim)
+}
+
+func (v *Volumes) makeClaim(namespace, claim string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := os.MkdirAll(v.dirs.Claims(), layout.ModePrivate); err != nil {
-		return "", err
+		return err
 	}
 	root, err := os.OpenRoot(v.dirs.Claims())
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer root.Close()
-	within := filepath.Join(p.Namespace, claim)
+	within := filepath.Join(namespace, claim)
 	switch info, err := root.Lstat(within); {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := makeShared(root, within); err != nil {
-			return "", err
-		}
+		return makeShared(root, within)
 	case err != nil:
-		return "", err
+		return err
 	case !info.IsDir():
-		return "", fmt.Errorf("%s is not a directory", v.dirs.Claim(p.Namespace, claim))
+		return fmt.Errorf("%s is not a directory", v.dirs.Claim(namespace, claim))
 	}
-	return v.dirs.Claim(p.Namespace, claim), v.ownOnce(p, within, root)
+	return nil
 }
 
-// ownOnce gives a claim to the pod's group, once in a pod's life as far as this process knows.
-func (v *Volumes) ownOnce(p *v1.Pod, within string, root *os.Root) error {
-	key := ownKey{p.UID, within}
-	if fsGroup(p) == nil || v.owned[key] {
+// ownOnce gives a claim to the pod's group, once in a pod's life as far as this process knows. No other pod waits for
+// it: it takes time as the claim is large.
+func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
+	key := ownKey{p.UID, filepath.Join(p.Namespace, claim)}
+	v.mu.Lock()
+	owned := v.owned[key]
+	v.mu.Unlock()
+	if fsGroup(p) == nil || owned {
 		return nil
 	}
-	claim, err := root.OpenRoot(within)
+	dir, err := host.OpenTree(v.dirs.Claim(p.Namespace, claim))
 	if err != nil {
 		return err
 	}
-	defer claim.Close()
-	if err := giveTo(claim, p); err != nil {
+	defer dir.Close()
+	if err := giveTo(ctx, dir, p); err != nil {
 		return fmt.Errorf("giving it to the group %d: %w", *fsGroup(p), err)
 	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.owned[key] = true
 	return nil
 }
@@ -171,7 +183,7 @@ func readKept(path string) ([]byte, error) {
 }
 
 // RemoveClaim removes a volume with all that is in it. ErrInUse: a pod has it; ErrNoVolume: it is not there.
-func (v *Volumes) RemoveClaim(namespace, name string) error {
+func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error {
 	dir := v.dirs.Claim(namespace, name)
 	fail := func(err error) error { return fmt.Errorf("removing volume %s/%s: %w", namespace, name, err) }
 	if !isComponent(namespace) || !isComponent(name) || strings.HasPrefix(name, ".") {
@@ -191,7 +203,7 @@ func (v *Volumes) RemoveClaim(namespace, name string) error {
 		return fail(err)
 	}
 	going := filepath.Join(filepath.Dir(dir), ".going-"+name)
-	if err := removeTree(going); err != nil {
+	if err := removeTree(ctx, going); err != nil {
 		return fail(err)
 	}
 	if err := os.Rename(dir, going); err != nil {
@@ -201,7 +213,7 @@ func (v *Volumes) RemoveClaim(namespace, name string) error {
 	if err := free(); err != nil {
 		return fail(errors.Join(err, os.Rename(going, dir)))
 	}
-	if err := removeTree(going); err != nil {
+	if err := removeTree(ctx, going); err != nil {
 		return fail(err)
 	}
 	if err := os.Remove(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) && !isNotEmpty(err) {
@@ -211,9 +223,9 @@ func (v *Volumes) RemoveClaim(namespace, name string) error {
 }
 
 // removeTree removes a directory that nothing is mounted in. Links in it are removed, not followed.
-func removeTree(dir string) error {
+func removeTree(ctx context.Context, dir string) error {
 	if err := host.NotMounted(dir); err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	return host.RemoveTree(ctx, dir)
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/host/treetest"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -54,11 +57,11 @@ func TestClaims(t *testing.T) {
 		if err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
 			t.Errorf("%s: %+v, %v", file, all, err)
 		}
-		if err := f.RemoveClaim("default", "data"); !errors.Is(err, ErrInUse) {
+		if err := f.RemoveClaim(t.Context(), "default", "data"); !errors.Is(err, ErrInUse) {
 			t.Errorf("%s: a volume in use: %v", file, err)
 		}
 		write(t, manifest, "{")
-		if err := f.RemoveClaim("default", "data"); err == nil {
+		if err := f.RemoveClaim(t.Context(), "default", "data"); err == nil {
 			t.Errorf("%s: removed though it is not known whether it is in use", file)
 		}
 		if err := os.Remove(manifest); err != nil {
@@ -68,7 +71,7 @@ func TestClaims(t *testing.T) {
 	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "kept" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if err := f.RemoveClaim("default", "data"); err != nil {
+	if err := f.RemoveClaim(t.Context(), "default", "data"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
@@ -78,7 +81,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("outside: %q, %v", b, err)
 	}
 	for _, name := range []string{"data", "..", ".", "../default", "", ".going-data"} {
-		if err := f.RemoveClaim("default", name); !errors.Is(err, ErrNoVolume) {
+		if err := f.RemoveClaim(t.Context(), "default", name); !errors.Is(err, ErrNoVolume) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -95,7 +98,7 @@ func TestMountedClaimStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0)
-	if err := f.RemoveClaim("default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
+	if err := f.RemoveClaim(t.Context(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "mine" {
@@ -186,5 +189,107 @@ func TestClaimsGroup(t *testing.T) {
 	setup()
 	if group(dir+"/sub/file") != 4242 {
 		t.Error("not given to the group though the root is wrong")
+	}
+}
+
+// TestDeepClaim: a container has made thousands of directories in each other.
+func TestDeepClaim(t *testing.T) {
+	needRoot(t)
+	const depth, group = 5000, 4242
+	f := newFixture(t)
+	dir := f.root + "/claims/default/data"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	treetest.Deep(t, dir, depth)
+	treetest.FewDescriptors(t)
+	p := podWith(claimed("data"))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(group))}
+	if _, err := f.Volumes.Setup(treetest.Timely(t), pod.Inside{Pod: p, Container: mounting(mountV)}); err != nil {
+		t.Fatal(err)
+	}
+	given := 0
+	root, err := host.OpenTree(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	count := func(at int, name string, flags int) error {
+		var st unix.Stat_t
+		err := unix.Fstatat(at, name, &st, flags|unix.AT_SYMLINK_NOFOLLOW)
+		if st.Gid == group {
+			given++
+		}
+		return err
+	}
+	if err := host.WalkTree(t.Context(), root, host.TreeVisitor{
+		Enter: func(at int) error { return count(at, "", unix.AT_EMPTY_PATH) },
+		File:  func(at int, name string) error { return count(at, name, 0) },
+	}); err != nil || given != 3*depth {
+		t.Errorf("given: %d files, %v", given, err)
+	}
+	if err := f.RemoveClaim(treetest.Timely(t), "default", "data"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("not removed: %v", err)
+	}
+}
+
+// TestClaimsGroupEnds: whoever does not want the pod any more does not wait for a large claim, nor do other pods.
+func TestClaimsGroupEnds(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	treetest.Deep(t, mkdir(t, f.root+"/claims/default/data"), 1)
+	p := podWith(claimed("data"))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	claim, err := host.OpenTree(f.root + "/claims/default/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer claim.Close()
+	if err := giveTo(ended, claim, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("given: %v", err)
+	}
+}
+
+func mkdir(t *testing.T, dir string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestClaimsGroupRace: a container swaps a directory for a link to what is not the volume's, while it is given.
+func TestClaimsGroupRace(t *testing.T) {
+	needRoot(t)
+	f := newFixture(t)
+	dir, outside := mkdir(t, f.root+"/claims/default/data/sub"), t.TempDir()
+	write(t, outside+"/precious", "")
+	write(t, dir+"/dir/precious", "")
+	if err := errors.Join(os.Chmod(outside+"/precious", 0o600), os.Symlink(outside, dir+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	p := podWith(claimed("data"))
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
+	defer treetest.Swap(t, dir+"/dir", dir+"/link")()
+	for range 2000 {
+		claim, err := host.OpenTree(filepath.Dir(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(giveTo(t.Context(), claim, p), claim.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{outside, outside + "/precious"} {
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil || st.Gid == 4242 || st.Mode&0o020 != 0 {
+			t.Errorf("%s: group %d, mode %o, %v", path, st.Gid, st.Mode, err)
+		}
 	}
 }

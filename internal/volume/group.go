@@ -1,12 +1,16 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/host"
 )
 
 // fsGroup is the group that the pod's volumes belong to; nil: none.
@@ -24,14 +28,16 @@ const (
 )
 
 // giveTo gives a volume to the pod's group, as the kubelet does: all in it, or, with the policy
-// OnRootMismatch, nothing where its own directory is right. Nothing outside is reached by links.
-func giveTo(root *os.Root, p *v1.Pod) error {
+// OnRootMismatch, nothing where its own directory is right. Nothing outside is reached by links, and what is mounted
+// in it is not the volume's.
+func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
 	group := fsGroup(p)
 	if group == nil {
 		return nil
 	}
+	own := int(volume.Fd())
 	if policy := p.Spec.SecurityContext.FSGroupChangePolicy; policy != nil && *policy == v1.FSGroupChangeOnRootMismatch {
-		info, err := root.Stat(".")
+		info, err := volume.Stat()
 		if err != nil {
 			return err
 		}
@@ -39,36 +45,47 @@ func giveTo(root *os.Root, p *v1.Pod) error {
 			return nil
 		}
 	}
-	err := fs.WalkDir(root.FS(), ".", func(at string, d fs.DirEntry, err error) error {
-		if err == nil && at == "." {
-			return nil // last, so that it tells whether all is done
-		}
-		return giveOne(root, at, int(*group), err)
+	err := host.WalkTree(ctx, volume, host.TreeVisitor{
+		Enter: func(dir int) error { return giveInode(dir, int(*group)) },
+		File: func(dir int, name string) error {
+			file, err := host.OpenInode(dir, name)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // it went away meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			defer unix.Close(file)
+			return giveInode(file, int(*group))
+		},
+		Unopened: func(_ string, err error) error {
+			if errors.Is(err, unix.EXDEV) {
+				return nil
+			}
+			return err
+		},
 	})
 	if err != nil {
 		return err
 	}
-	return giveOne(root, ".", int(*group), nil)
+	return giveInode(own, int(*group)) // last, so that it tells whether all is done
 }
 
-// giveOne gives one file to the group. One that went away meanwhile needs nothing.
-func giveOne(root *os.Root, at string, group int, err error) error {
-	var info fs.FileInfo
-	if err == nil {
-		info, err = root.Lstat(at)
+// giveInode gives what a descriptor is of to the group.
+func giveInode(fd, group int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
 	}
-	if err == nil {
-		err = root.Lchown(at, -1, group)
+	if err := unix.Fchownat(fd, "", -1, group, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
 	}
-	if err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		mode := groupFile
-		if info.IsDir() {
-			mode = groupDir
-		}
-		err = root.Chmod(at, info.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)|mode)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+	mode := uint32(groupFile)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK: // it has no mode
 		return nil
+	case unix.S_IFDIR:
+		mode = uint32(groupDir.Perm()) | unix.S_ISGID
 	}
-	return err
+	return unix.Chmod(host.FDPath(fd), st.Mode&0o7777|mode)
 }

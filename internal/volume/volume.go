@@ -176,7 +176,7 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 		path, err := v.readyEmptyDir(in.Pod, name, from.EmptyDir)
 		return source{path: path}, err
 	case from.PersistentVolumeClaim != nil:
-		path, err := v.readyClaim(in.Pod, from.PersistentVolumeClaim.ClaimName)
+		path, err := v.readyClaim(ctx, in.Pod, from.PersistentVolumeClaim.ClaimName)
 		return source{path: path, readOnly: from.PersistentVolumeClaim.ReadOnly}, err
 	case from.NFS != nil:
 		path, err := v.readyNFS(ctx, in.Pod, name, from.NFS)

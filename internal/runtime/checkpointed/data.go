@@ -91,19 +91,19 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 			return err
 		}
 	}
-	if err := r.retireLogs(r.o.Dirs.PodLogs(key, uid)); err != nil {
+	if err := r.retireLogs(ctx, r.o.Dirs.PodLogs(key, uid)); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(r.o.Dirs.Etc(uid)); err != nil {
+	if err := host.RemoveTree(ctx, r.o.Dirs.Etc(uid)); err != nil {
 		return fmt.Errorf("removing what a pod has in the run directory: %w", err)
 	}
 	return r.store.Remove(ctx, uid)
 }
 
 // retireLogs removes a revision's logs or, where they are to stay for a time, has that time begin.
-func (r *Runtime) retireLogs(dir string) error {
+func (r *Runtime) retireLogs(ctx context.Context, dir string) error {
 	if !r.o.KeepLogs {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := host.RemoveTree(ctx, dir); err != nil {
 			return fmt.Errorf("removing a pod's logs: %w", err)
 		}
 		return nil
@@ -120,9 +120,9 @@ func (r *Runtime) retireLogs(dir string) error {
 func (r *Runtime) Sweep(ctx context.Context) error {
 	known, err := r.Known(ctx)
 	if err != nil {
-		return errors.Join(r.store.Sweep(), err)
+		return errors.Join(r.store.Sweep(ctx), err)
 	}
-	return errors.Join(r.store.Sweep(), r.driver.Sweep(ctx, known))
+	return errors.Join(r.store.Sweep(ctx), r.driver.Sweep(ctx, known))
 }
 
 // Known returns what reports that a sandbox is to be left alone: because a checkpoint names it, or may, or because the

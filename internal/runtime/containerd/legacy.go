@@ -129,7 +129,7 @@ func (r *Runtime) ForgetLegacy(uid pod.UID) error {
 	}
 	// The manifest last: as long as it is there, the rest is looked for.
 	for _, path := range []string{r.Dirs.StartedOf(uid), r.legacyEvictedFile(uid), r.Dirs.Instances(uid), r.Dirs.Manifest(uid)} {
-		if err := os.RemoveAll(path); err != nil {
+		if err := os.RemoveAll(path); err != nil { // trusted: podrun's alone
 			return fmt.Errorf("removing what a former version kept of revision %s: %w", uid, err)
 		}
 	}

@@ -194,7 +194,7 @@ func (r *Runtime) removeShimHome(sandboxID string) error {
 			return fmt.Errorf("removing the socket of the shim of sandbox %s: %w", sandboxID, err)
 		}
 	}
-	if err := os.RemoveAll(home); err != nil {
+	if err := os.RemoveAll(home); err != nil { // trusted: podrun's and the shim's
 		return fmt.Errorf("removing the shim's directory of sandbox %s: %w", sandboxID, err)
 	}
 	r.nursery.Reap()

@@ -67,7 +67,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	started := (*runtime.StartError)(nil)
 	if err != nil && !errors.As(err, &started) && !errors.Is(err, runtime.ErrCutOff) {
 		// Nothing is left of the instance, and no other one has its ID.
-		err = errors.Join(err, os.RemoveAll(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID)))
+		err = errors.Join(err, os.RemoveAll(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID))) // trusted: files in it, which podrun made
 	}
 	return err
 }

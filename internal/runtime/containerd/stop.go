@@ -175,7 +175,7 @@ func (r *Runtime) dropRawLog(c pod.Container) error {
 	if c.UID == "" {
 		return nil // nothing of it was there, nor does anybody know whose it was
 	}
-	if err := os.RemoveAll(r.Dirs.RawLog(c.UID, c.Name, c.ID)); err != nil {
+	if err := os.RemoveAll(r.Dirs.RawLog(c.UID, c.Name, c.ID)); err != nil { // trusted: files in it, which podrun made
 		return fmt.Errorf("removing the output of %s: %w", c.ID, err)
 	}
 	return nil
