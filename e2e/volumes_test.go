@@ -279,7 +279,7 @@ func TestOnceNeedsAll(t *testing.T) {
 }
 
 // TestSizeLimit: a pod that outgrows a limit of its disk fails, and stays so: by what is in an emptyDir, in
-// its root filesystem, in its logs, or in all together. One within its limits runs on.
+// its root filesystem, in the files that podrun provides, in its logs, or in all together. One within its limits runs on.
 func TestSizeLimit(t *testing.T) {
 	n := newNode(t)
 	with := func(name, script string) string {
@@ -292,6 +292,7 @@ func TestSizeLimit(t *testing.T) {
 	}
 	limited("root", "dd if=/dev/zero of=/x bs=1M count=2; "+forever)
 	limited("log", "dd if=/dev/zero bs=1M count=2 | tr '\\0' '\\n'; "+forever)
+	limited("etc", "dd if=/dev/zero of=/etc/hosts bs=1M count=1; dd if=/dev/zero of=/etc/resolv.conf bs=1M count=1; "+forever)
 	limited("sum", "dd if=/dev/zero of=/v/x bs=1k count=600; dd if=/dev/zero of=/x bs=1k count=600; "+forever)
 	limited("less", "dd if=/dev/zero of=/v/x bs=1k count=300; dd if=/dev/zero of=/x bs=1k count=300; "+forever)
 	n.serve()
@@ -299,7 +300,7 @@ func TestSizeLimit(t *testing.T) {
 	evicted := func() {
 		for name, why := range map[string]string{
 			"a-n": `EmptyDir volume "v" exceeds the limit "1Mi"`, "root-n": "exceeds the total limit of containers 1Mi",
-			"log-n": "exceeds the total limit of containers 1Mi", "sum-n": "exceeds the total limit of containers 1Mi",
+			"etc-n": "exceeds the total limit of containers 1Mi", "log-n": "exceeds the total limit of containers 1Mi", "sum-n": "exceeds the total limit of containers 1Mi",
 		} {
 			n.awaitPod(name, "to be evicted", func(p *v1.Pod) error {
 				if p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, why) {

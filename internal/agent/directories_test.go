@@ -15,7 +15,7 @@ func TestMakeDirs(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	top := t.TempDir()
 	dirs := layout.Dirs{Root: top + "/root", Run: top + "/run", Log: top + "/log"}
-	old := []string{dirs.Claim("default", "data"), dirs.Pod("u"), dirs.Etc("u"), dirs.SandboxUsers("s"), dirs.Statuses()}
+	old := []string{dirs.Claim("default", "data"), dirs.Pod("u"), dirs.LegacyEtc("u"), dirs.SandboxUsers("s"), dirs.Statuses()}
 	for _, dir := range old {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestMakeDirs(t *testing.T) {
 		for dir, want := range map[string]fs.FileMode{
 			dirs.Root: 0o700, dirs.Pods(): 0o700, dirs.Pod("u"): 0o700, dirs.Claims(): 0o700, filepath.Dir(claim): 0o700,
 			claim:    0o777 | fs.ModeSetgid, // its users'
-			dirs.Run: 0o711, dirs.Statuses(): 0o700, dirs.Etcs(): 0o700, dirs.Etc("u"): 0o700, dirs.Sandboxes(): 0o700, dirs.Log: 0o755,
+			dirs.Run: 0o711, dirs.Statuses(): 0o700, dirs.LegacyEtcs(): 0o700, dirs.LegacyEtc("u"): 0o700, dirs.Sandboxes(): 0o700, dirs.Log: 0o755,
 		} {
 			info, err := os.Stat(dir)
 			if err != nil {

@@ -51,7 +51,22 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 		}
 		out.Containers[c.Name] = used.Bytes
 	}
+	etc, err := m.etc(ctx, p)
+	if err != nil {
+		return pod.Usage{}, fmt.Errorf("measuring the files under /etc: %w", err)
+	}
+	out.Etc = etc.Bytes
 	return out, nil
+}
+
+// etc is what the files take that podrun provides in the pod's containers. They can be written as volumes can.
+func (m *Meter) etc(ctx context.Context, p *v1.Pod) (pod.Space, error) {
+	now, err := size(ctx, m.dirs.Etc(p.UID))
+	if err != nil {
+		return pod.Space{}, err
+	}
+	legacy, err := size(ctx, m.dirs.LegacyEtc(p.UID))
+	return now.Add(legacy), err
 }
 
 // container is what the logs of all instances of a container take, and the root filesystem of its newest.

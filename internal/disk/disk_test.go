@@ -6,12 +6,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -24,6 +26,36 @@ func (l layers) LayerSize(_ context.Context, id string) (pod.Space, error) {
 		return pod.Space{}, errors.New("asked about " + id)
 	}
 	return pod.Space{Bytes: size, Files: 1}, nil
+}
+
+// TestEtcOutgrowsItsPod: a container writes to what podrun provides, and its pod ends by its limit.
+func TestEtcOutgrowsItsPod(t *testing.T) {
+	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
+	p := limited("1Mi")
+	m := New(dirs, layers{"a0": 0})
+	exceeded := func(path string) string {
+		t.Helper()
+		if err := os.Truncate(path, 1<<40); err != nil {
+			t.Fatal(err)
+		}
+		sparse, err := m.Measure(t.Context(), p, []pod.Container{{ID: "a0", Name: "a"}})
+		if why := plan.Exceeded(p, sparse); err != nil || why != "" {
+			t.Errorf("sparse: %q, %v", why, err)
+		}
+		write(t, path, 2<<20)
+		used, err := m.Measure(t.Context(), p, []pod.Container{{ID: "a0", Name: "a"}})
+		if err := errors.Join(err, os.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+		return plan.Exceeded(p, used)
+	}
+	for _, path := range []string{dirs.Etc("u1") + "/hosts", dirs.Etc("u1") + "/resolv.conf", dirs.LegacyEtc("u1") + "/hosts",
+		layout.TerminationLog(dirs.RawLog("u1", "a", "a0"))} {
+		write(t, path, 0)
+		if why := exceeded(path); !strings.Contains(why, "exceeds the total limit of containers 1Mi") {
+			t.Errorf("%s: %q", path, why)
+		}
+	}
 }
 
 func write(t *testing.T, path string, size int) {
@@ -53,7 +85,7 @@ func limited(storage string) *v1.Pod {
 
 func TestMeasure(t *testing.T) {
 	const kb, slack = 1 << 10, 24 << 10 // directories take some, too
-	dirs := layout.Dirs{Root: t.TempDir(), Log: t.TempDir()}
+	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
 	p := limited("1Mi")
 	v := dirs.EmptyDir("u1", "v")
 	outside := filepath.Join(t.TempDir(), "large")
@@ -68,12 +100,20 @@ func TestMeasure(t *testing.T) {
 	}
 	m := New(dirs, layers{"a1": 50 * kb, "b0": 0})
 	instances := []pod.Container{{ID: "a1", Name: "a"}, {ID: "b0", Name: "b"}}
+	// A container has written to one file, and made another as long as no disk is.
+	write(t, dirs.Etc("u1")+"/hosts", 100*kb)
+	write(t, dirs.LegacyEtc("u1")+"/hosts", 100*kb)
+	write(t, dirs.Etc("u1")+"/resolv.conf", 0)
+	if err := os.Truncate(dirs.Etc("u1")+"/resolv.conf", 1<<40); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		pod                 *v1.Pod
 		volumes, containers map[string]int64
+		etc                 int64
 	}{
-		"a volume's limit only": {limited(""), map[string]int64{"v": 200}, nil},
-		"a container's too":     {p, map[string]int64{"v": 200, "free": 100}, map[string]int64{"a": 350, "b": 100}},
+		"a volume's limit only": {limited(""), map[string]int64{"v": 200}, nil, 0},
+		"a container's too":     {p, map[string]int64{"v": 200, "free": 100}, map[string]int64{"a": 350, "b": 100}, 200},
 	} {
 		used, err := m.Measure(t.Context(), c.pod, instances)
 		if err != nil {
@@ -87,6 +127,7 @@ func TestMeasure(t *testing.T) {
 		}
 		about(used.Volumes, c.volumes)
 		about(used.Containers, c.containers)
+		about(map[string]int64{"etc": used.Etc}, map[string]int64{"etc": c.etc})
 	}
 	if _, err := m.Measure(t.Context(), p, []pod.Container{{ID: "gone", Name: "a"}}); err == nil {
 		t.Error("what cannot be measured counts as nothing")

@@ -18,6 +18,8 @@ type Taken struct {
 	Roots, Logs map[string]pod.Space
 	// Volumes are those that podrun keeps, by name.
 	Volumes map[string]pod.Space
+	// Etc are the files that podrun provides in the containers, such as /etc/hosts.
+	Etc pod.Space
 }
 
 // Taken measures all of p that is podrun's: not what is on the host or on other machines. Where a part cannot
@@ -43,6 +45,10 @@ func (m *Meter) Taken(ctx context.Context, p *v1.Pod) (Taken, error) {
 			used, err = m.logs(ctx, p, c.Name)
 			note(out.Logs, c.Name, used, err)
 		}
+	}
+	var err error
+	if out.Etc, err = m.etc(ctx, p); err != nil {
+		failed = append(failed, err)
 	}
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]

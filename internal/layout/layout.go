@@ -107,11 +107,15 @@ func (d Dirs) Claims() string { return filepath.Join(d.Root, "claims") }
 // Claim is the directory of the volume that a PersistentVolumeClaim of that name stands for.
 func (d Dirs) Claim(namespace, name string) string { return filepath.Join(d.Claims(), namespace, name) }
 
-// Etcs is the directory of those of all pods.
-func (d Dirs) Etcs() string { return filepath.Join(d.Run, "etc") }
+// Etc is the directory of the files that podrun provides in a pod's containers, such as hosts. Containers write to
+// them, so they are where volumes are, and not in the run directory, whose memory is everybody's.
+func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Pod(uid), "etc") }
 
-// Etc is the directory of the files that podrun provides in a pod's containers, such as hosts.
-func (d Dirs) Etc(uid pod.UID) string { return filepath.Join(d.Etcs(), string(uid)) }
+// LegacyEtcs is the directory of those of all pods of the former version.
+func (d Dirs) LegacyEtcs() string { return filepath.Join(d.Run, "etc") }
+
+// LegacyEtc is the Etc that the former version gave a pod. Containers that it started go on with it.
+func (d Dirs) LegacyEtc(uid pod.UID) string { return filepath.Join(d.LegacyEtcs(), string(uid)) }
 
 // RawLog is the directory that holds what the instance of that ID wrote: stdout.raw, stderr.raw and how far both
 // have been turned into CRI format. An ID is used once, so no other instance has it.

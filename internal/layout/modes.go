@@ -38,7 +38,7 @@ func (d Dirs) Modes() []Mode {
 		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Run, Mode: ModePassable},
 		{Path: d.Sandboxes(), Mode: ModePrivate, Lazy: true, Entries: true},
-		{Path: d.Etcs(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: d.LegacyEtcs(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Network(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.ImageViews(), Mode: ModePrivate, Lazy: true},
 		{Path: d.Statuses(), Mode: ModePrivate, Lazy: true},

@@ -35,7 +35,7 @@ func paths(d layout.Dirs, p *v1.Pod) []string {
 func TestNoNameLeadsOutside(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Root: "/root-dir", Run: "/run-dir", Log: "/log-dir"}
-	above := []string{dirs.Pods(), dirs.Statuses(), filepath.Dir(dirs.Etc("u")), dirs.Log}
+	above := []string{dirs.Pods(), dirs.Statuses(), dirs.LegacyEtcs(), dirs.Log}
 	set := map[string]func(p *v1.Pod, s string){
 		"name":      func(p *v1.Pod, s string) { p.Name = s },
 		"namespace": func(p *v1.Pod, s string) { p.Namespace = s },

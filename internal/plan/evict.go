@@ -19,7 +19,7 @@ func Exceeded(p *v1.Pod, used pod.Usage) string {
 		}
 	}
 	if whole := limits.Whole; whole != nil {
-		var sum int64
+		sum := used.Etc
 		for _, of := range []map[string]int64{used.Volumes, used.Containers} {
 			for _, bytes := range of {
 				sum += bytes

@@ -61,17 +61,19 @@ func TestExceeded(t *testing.T) {
 		name                string
 		pod                 *v1.Pod
 		volumes, containers map[string]int64
+		etc                 int64
 		want                string
 	}{
-		{"no limits", none, map[string]int64{"v": 1 << 40}, map[string]int64{"a": 1 << 40}, ""},
-		{"at its limit", volumes, map[string]int64{"v": 10, "memory": 11}, nil, ""},
-		{"a volume beyond it", volumes, map[string]int64{"v": 11}, nil, `Usage of EmptyDir volume "v" exceeds the limit "10".`},
-		{"a container at its limit", p, map[string]int64{"v": 10, "free": 14}, map[string]int64{"a": 1000}, ""},
-		{"all together beyond it", p, map[string]int64{"v": 10, "free": 14}, map[string]int64{"a": 1000, "b": 1}, "Pod ephemeral local storage usage exceeds the total limit of containers 1Ki."},
-		{"one container of two", both, nil, map[string]int64{"a": 1025, "b": 1}, `Container a exceeded its local ephemeral storage limit "1Ki".`},
-		{"two containers together", both, map[string]int64{"free": 1025}, map[string]int64{"a": 1024, "b": 1024}, "Pod ephemeral local storage usage exceeds the total limit of containers 3Ki."},
+		{"no limits", none, map[string]int64{"v": 1 << 40}, map[string]int64{"a": 1 << 40}, 1 << 40, ""},
+		{"at its limit", volumes, map[string]int64{"v": 10, "memory": 11}, nil, 0, ""},
+		{"a volume beyond it", volumes, map[string]int64{"v": 11}, nil, 0, `Usage of EmptyDir volume "v" exceeds the limit "10".`},
+		{"a container at its limit", p, map[string]int64{"v": 10, "free": 14}, map[string]int64{"a": 1000}, 0, ""},
+		{"/etc/hosts beyond it", p, nil, map[string]int64{"a": 1000}, 25, "Pod ephemeral local storage usage exceeds the total limit of containers 1Ki."},
+		{"all together beyond it", p, map[string]int64{"v": 10, "free": 14}, map[string]int64{"a": 1000, "b": 1}, 0, "Pod ephemeral local storage usage exceeds the total limit of containers 1Ki."},
+		{"one container of two", both, nil, map[string]int64{"a": 1025, "b": 1}, 0, `Container a exceeded its local ephemeral storage limit "1Ki".`},
+		{"two containers together", both, map[string]int64{"free": 1025}, map[string]int64{"a": 1024, "b": 1024}, 0, "Pod ephemeral local storage usage exceeds the total limit of containers 3Ki."},
 	} {
-		if got := Exceeded(c.pod, pod.Usage{Volumes: c.volumes, Containers: c.containers}); got != c.want {
+		if got := Exceeded(c.pod, pod.Usage{Volumes: c.volumes, Containers: c.containers, Etc: c.etc}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -12,7 +12,8 @@ type StorageLimits struct {
 	Volumes map[string]resource.Quantity
 	// Containers are for each one's layer of its root filesystem and its logs.
 	Containers map[string]resource.Quantity
-	// Whole is for all of that together, emptyDirs without a limit of their own too; nil: there is none.
+	// Whole is for all of that together, emptyDirs without a limit of their own and the files that podrun provides
+	// under /etc too; nil: there is none.
 	Whole *resource.Quantity
 }
 
@@ -65,4 +66,6 @@ func (s Space) Add(o Space) Space { return Space{s.Bytes + o.Bytes, s.Files + o.
 type Usage struct {
 	// Volumes are emptyDirs, Containers the layers of root filesystems and the logs, by name.
 	Volumes, Containers map[string]int64
+	// Etc is of the files that podrun provides in all of the pod's containers, such as /etc/hosts.
+	Etc int64
 }

@@ -98,7 +98,7 @@ func (s *storage) add(ctx context.Context, pods []v1.Pod, out *kubelet.Summary) 
 	for i := range out.Pods {
 		p := &out.Pods[i]
 		m := s.pods[pod.UID(p.PodRef.UID)]
-		total := pod.Space{}
+		total := m.taken.Etc
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			used := m.taken.Roots[c.Name]

@@ -35,7 +35,7 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]po
 	defer root.Close()
 	var mounts []pod.Mount
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
-		if err := refresh(root, name, contents[name]); err != nil {
+		if err := refresh(root, v.dirs.Etc(p.UID), name, contents[name]); err != nil {
 			return nil, fmt.Errorf("writing the pod's /etc/%s: %w", name, err)
 		}
 		mounts = append(mounts, pod.Mount{
@@ -48,17 +48,18 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]po
 	return mounts, nil
 }
 
-// openEtc opens the directory of the files, making it if need be. It is on the run directory's file system,
-// because the files are made anew after a boot.
+// openEtc opens the directory of the files, making it if need be.
 func (v *Volumes) openEtc(uid pod.UID) (*os.Root, error) {
-	if !isComponent(string(uid)) {
-		return nil, fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
-	}
-	dir := v.dirs.Etc(uid)
-	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
+	root, err := v.openPod(uid)
+	if err != nil {
 		return nil, err
 	}
-	return os.OpenRoot(dir)
+	defer root.Close()
+	name := filepath.Base(v.dirs.Etc(uid))
+	if err := root.MkdirAll(name, layout.ModePrivate); err != nil {
+		return nil, err
+	}
+	return root.OpenRoot(name)
 }
 
 func readOnlyRoot(c *v1.Container) bool {
@@ -101,10 +102,13 @@ func (v *Volumes) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err = rewrite(v.dirs.Etc(p.UID), "hosts", hosts); errors.Is(err, os.ErrNotExist) {
-		return nil
+	var errs []error
+	for _, dir := range []string{v.dirs.Etc(p.UID), v.dirs.LegacyEtc(p.UID)} {
+		if err := rewrite(dir, "hosts", hosts); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // hosts is the pod's /etc/hosts. With host networking it begins as the host's.
@@ -182,8 +186,8 @@ func (v *Volumes) hostFile(name string) ([]byte, error) {
 }
 
 // refresh gives the file its content. One that differs is rewritten in place, because running containers have it mounted and would keep the old one.
-func refresh(root *os.Root, name string, want []byte) error {
-	err := rewrite(root.Name(), name, want)
+func refresh(root *os.Root, dir, name string, want []byte) error {
+	err := rewrite(dir, name, want)
 	if errors.Is(err, os.ErrNotExist) {
 		return create(root, name, want)
 	}

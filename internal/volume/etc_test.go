@@ -187,3 +187,43 @@ func TestEtcReadOnlyWithItsRoot(t *testing.T) {
 		}
 	}
 }
+
+// TestEtcIsNotInMemory: what containers write to is on the root directory's disk, as their volumes are. The run
+// directory is in memory that the whole machine needs.
+func TestEtcIsNotInMemory(t *testing.T) {
+	f := newFixture(t)
+	for _, c := range []*v1.Container{mounting(), {SecurityContext: &v1.SecurityContext{ReadOnlyRootFilesystem: new(true)}}} {
+		mounts, err := f.Setup(t.Context(), podWith(), c, pod.Sandbox{})
+		if err != nil || len(mounts) != 3 {
+			t.Fatal(mounts, err)
+		}
+		for _, m := range mounts {
+			if !strings.HasPrefix(m.HostPath, f.dirs().Pod("u1")+"/") {
+				t.Errorf("%s is at %s", m.ContainerPath, m.HostPath)
+			}
+		}
+	}
+	if _, err := os.Lstat(f.dirs().Run); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something is in the run directory: %v", err)
+	}
+}
+
+// TestEtcOfTheFormerVersion: containers that it started have another file, which is brought up to date like this one's.
+func TestEtcOfTheFormerVersion(t *testing.T) {
+	f := newFixture(t)
+	p := podWith()
+	legacy := filepath.Join(f.dirs().LegacyEtc("u1"), "hosts")
+	write(t, legacy, "old")
+	for range 2 {
+		if err := f.RefreshHosts(p, pod.Sandbox{IPs: []string{"10.64.0.3"}}); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(legacy); err != nil || !strings.Contains(string(b), "10.64.0.3") {
+			t.Errorf("%q, %v", b, err)
+		}
+		want := f.etc(t, p, []string{"10.64.0.2"}, "hosts") // another container is started
+		if !strings.Contains(want, "10.64.0.2") {
+			t.Errorf("%q", want)
+		}
+	}
+}

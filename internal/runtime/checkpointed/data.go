@@ -86,7 +86,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := r.driver.RemovePod(ctx, key, uid); err != nil {
 		return err
 	}
-	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.Etc(uid), r.o.Dirs.Pod(uid)} {
+	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.LegacyEtc(uid), r.o.Dirs.Pod(uid)} {
 		if err := host.NotMounted(dir); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := r.retireLogs(ctx, r.o.Dirs.PodLogs(key, uid)); err != nil {
 		return err
 	}
-	if err := host.RemoveTree(ctx, r.o.Dirs.Etc(uid)); err != nil {
+	if err := host.RemoveTree(ctx, r.o.Dirs.LegacyEtc(uid)); err != nil {
 		return fmt.Errorf("removing what a pod has in the run directory: %w", err)
 	}
 	return r.store.Remove(ctx, uid)
