@@ -111,8 +111,11 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 		}
 	}
 	for i := range c.Env {
-		if c.Env[i].ValueFrom != nil {
-			defaultFieldRef(c.Env[i].ValueFrom.FieldRef)
+		if from := c.Env[i].ValueFrom; from != nil {
+			defaultFieldRef(from.FieldRef)
+			if from.FileKeyRef != nil {
+				orElseNew(&from.FileKeyRef.Optional, false)
+			}
 		}
 	}
 	roundUp(c.Resources.Limits)

@@ -44,6 +44,19 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func TestDefaultOfAFileKey(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"volumes":[{"name":"e","emptyDir":{}}],
+		"containers":[{"name":"c","image":"i","env":[{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"e","path":"f","key":"k"}}}]}]}}`),
+		options("/a.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if optional := loaded.Pods[0].Spec.Containers[0].Env[0].ValueFrom.FileKeyRef.Optional; optional == nil || *optional {
+		t.Errorf("optional: %v", optional)
+	}
+}
+
 func TestPullPolicy(t *testing.T) {
 	t.Parallel()
 	digest := "sha256:" + strings.Repeat("0", 64)
