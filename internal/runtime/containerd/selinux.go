@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/selinux/go-selinux/label"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -64,7 +65,7 @@ func (r *Runtime) relabel(mounts []pod.Mount, files string) error {
 		if !strings.HasPrefix(m.HostPath, r.Dirs.Root+"/") && !strings.HasPrefix(m.HostPath, r.Dirs.Run+"/") {
 			continue
 		}
-		if err := label.Relabel(m.HostPath, files, false); err != nil {
+		if err := host.LabelTree(m.HostPath, files); err != nil {
 			return fmt.Errorf("labelling %s: %w", m.HostPath, err)
 		}
 	}
