@@ -14,7 +14,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race simulate simulate-check lint update verify e2e security crash bench fuzz oracle soak deb image
+.PHONY: help demo build test race simulate simulate-check lint update verify e2e security crash bench fuzz oracle soak sbom reproducible deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +23,9 @@ demo: build ## run a job and a web pod here, kill the pod, watch it come back, c
 	@scripts/deps.sh runc busybox
 	@scripts/demo.sh
 
+# Go stamps no commit where .git is a file, as in a worktree; there git is asked.
 build: ## build bin/podrun
-	go build -buildvcs=auto -ldflags '-s -w' -o bin/podrun .
+	go build -buildvcs=auto -ldflags "-s -w$$([ ! -f .git ] || git describe --always --dirty --abbrev=40 --exclude '*' | sed 's/^/ -X podrun.io\/podrun\/cmd.commit=/')" -o bin/podrun .
 
 test: ## run all tests; as root also those with real containers
 	@scripts/deps.sh runc busybox dbus-daemon
@@ -83,8 +84,14 @@ fuzz: ## fuzz each fuzz target for FUZZTIME
 oracle: ## compare podrun's verdict on thousands of manifests with Kubernetes' own code; writes docs/oracle.md
 	@scripts/oracle.sh
 
-deb: build ## build the Debian package of bin/podrun, with man pages, completions and the systemd unit
+sbom: build ## write bin/podrun.cdx.json, the CycloneDX SBOM of bin/podrun
+	@scripts/sbom.sh
+
+reproducible: ## build the commit in two directories and check that binary, SBOM and package are the same bytes
+	@scripts/reproducible.sh
+
+deb: sbom ## build the Debian package of bin/podrun, with man pages, completions, the systemd unit and the SBOM
 	@scripts/deb.sh
 
-image: build ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
+image: sbom ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
 	@scripts/image.sh $(IMAGE) $(BASE)

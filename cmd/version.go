@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,8 +16,11 @@ import (
 
 // versions is what version prints.
 type versions struct {
-	Version          string `json:"version"`
-	Commit           string `json:"commit,omitempty"`
+	Version string `json:"version"`
+	// Commit is empty when the build knew of none.
+	Commit string `json:"commit,omitempty"`
+	// Modified says that files differed from the commit's.
+	Modified         bool   `json:"modified"`
 	Go               string `json:"go"`
 	Platform         string `json:"platform"`
 	ContainerdClient string `json:"containerdClient"`
@@ -72,10 +76,24 @@ func (a *app) version(ctx context.Context, output string) error {
 	if v.ContainerdServer != "" {
 		server = v.ContainerdServer + " at " + v.ContainerdAddress
 	}
-	return (&table{out: a.out}).print([]string{"podrun:", v.Version}, []string{"commit:", orNone(v.Commit)},
+	return (&table{out: a.out}).print([]string{"podrun:", v.Version}, []string{"commit:", v.commitText()},
 		[]string{"go:", v.Go + " " + v.Platform}, []string{"containerd client:", v.ContainerdClient},
 		[]string{"containerd server:", server})
 }
+
+// commitText is the commit for people.
+func (v versions) commitText() string {
+	if v.Modified {
+		return v.Commit + " (modified)"
+	}
+	return orNone(v.Commit)
+}
+
+// commit is set by the linker where Go itself stamps none, as in a git worktree: the hash, with dirtySuffix if files
+// differ from the commit's.
+var commit string
+
+const dirtySuffix = "-dirty"
 
 // built reads what the build left in the binary.
 func built() versions {
@@ -84,16 +102,9 @@ func built() versions {
 	if !ok {
 		return v
 	}
+	v.stamp(info.Settings, commit)
 	if info.Main.Version != "" {
 		v.Version = info.Main.Version
-	}
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			v.Commit = s.Value + v.Commit
-		case s.Key == "vcs.modified" && s.Value == "true":
-			v.Commit += "-dirty"
-		}
 	}
 	for _, d := range info.Deps {
 		if d.Path == "github.com/containerd/containerd/v2" {
@@ -101,4 +112,17 @@ func built() versions {
 		}
 	}
 	return v
+}
+
+// stamp takes the commit from what Go stamped, else from the linker's text.
+func (v *versions) stamp(settings []debug.BuildSetting, linked string) {
+	v.Commit, v.Modified = strings.CutSuffix(linked, dirtySuffix)
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
 }
