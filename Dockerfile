@@ -9,6 +9,7 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates runc \
  && rm -rf /var/lib/apt/lists/*
 COPY bin/podrun /usr/local/bin/podrun
+COPY bin/podrun.cdx.json /usr/share/doc/podrun/podrun.cdx.json
 # Snapshots are overlay mounts, and those cannot lie on the container's own overlay.
 VOLUME /var/lib/podrun
 ENTRYPOINT ["podrun"]

@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# Builds the container image from bin/podrun with whatever builder is there.
+# Builds the container image from bin/podrun and its SBOM with whatever builder is there.
 # Usage: scripts/image.sh IMAGE [BASE]    ENGINE="podman --root …" chooses and tunes the builder
 set -euo pipefail
 cd "$(dirname "$0")/.."
-args=(-t "$1" -f Dockerfile)
+# The layer of podrun's files is the same bytes for a commit; what is below it is the base's and Debian's.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+chmod 755 bin/podrun
+chmod 644 bin/podrun.cdx.json
+touch -d "@$SOURCE_DATE_EPOCH" bin/podrun bin/podrun.cdx.json
+args=(-t "$1" -f Dockerfile --label "org.opencontainers.image.revision=$(git rev-parse HEAD)")
 [ -z "${2-}" ] || args+=(--build-arg "BASE=$2")
 
 engine=${ENGINE-}
@@ -20,6 +26,9 @@ if [ -z "$engine" ]; then
 	fi
 fi
 # Podman and buildah in a chroot need no cgroups and no runtime for the build.
-[ "${engine%% *}" = docker ] || args+=(--isolation chroot --network host)
+case ${engine%% *} in
+docker) args+=(--build-arg "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH") ;;
+*) args+=(--isolation chroot --network host --timestamp "$SOURCE_DATE_EPOCH") ;;
+esac
 # shellcheck disable=SC2086 # $ENGINE may carry flags
 $engine build "${args[@]}" .
