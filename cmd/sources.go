@@ -33,7 +33,7 @@ func (s *sourceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.nodeName, "node-name", "", "suffix of the pods' names (default: the hostname, in lower case)")
 	addNoNodeSuffix(f, &s.noNodeSuffix)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second, "how often manifests are read again though nothing was notified")
-	f.BoolVar(&s.strictPermissions, "strict-permissions", false, "refuse manifests that others than root and their owner can write, instead of warning")
+	f.BoolVar(&s.strictPermissions, "strict-permissions", false, "refuse manifests that others than root and podrun's user own or can write, or can replace by way of a directory up to / or a link, instead of warning")
 	addPodSecurity(f, &s.podSecurity)
 	f.StringVar(&s.url, "manifest-url", "", "http or https URL that serves manifests")
 	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil, "header 'Name: value' to send with each request to the URL; never shown; repeatable")

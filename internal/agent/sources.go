@@ -26,7 +26,7 @@ type SourceOptions struct {
 	// come to be there.
 	Default            bool
 	FileCheckFrequency time.Duration
-	// StrictPermissions refuses files that others than root and their owner can write.
+	// StrictPermissions refuses files that others than root and podrun's user can write or replace.
 	StrictPermissions bool
 	// NoSuffix leaves the pods' names as their manifests give them.
 	NoSuffix bool

@@ -28,7 +28,7 @@ type scanner struct {
 	optional bool
 	// strict: what others can write is not read.
 	strict bool
-	// loose are the directories that others can write.
+	// loose are the directories and links that others can change.
 	loose []error
 	// begun: the directory was read once.
 	begun bool
@@ -89,7 +89,7 @@ func (s *scanner) scan(now time.Time) found {
 		s.err = err
 		return found{changed: changed}
 	}
-	loose := s.looseDirs()
+	loose := s.looseDirs(paths)
 	if s.strict && len(loose) > 0 {
 		changed := s.err == nil || s.err.Error() != loose[0].Error()
 		s.err = loose[0]
@@ -189,22 +189,6 @@ func linkTargets(to []string, path string) []string {
 		return to
 	}
 	return append(to, dir)
-}
-
-// looseDirs are the directories, of those that manifests are in, that others can write.
-func (s *scanner) looseDirs() []error {
-	info, err := os.Stat(s.path)
-	switch {
-	case err != nil: // optional, or just gone
-		return nil
-	case !info.IsDir():
-		return looseDirs(append([]string{filepath.Dir(s.path)}, s.links...))
-	}
-	all := looseDirs(s.links)
-	if err := loose(s.path, info, true); err != nil {
-		all = append([]error{err}, all...)
-	}
-	return all
 }
 
 // look reads one file if it changed.

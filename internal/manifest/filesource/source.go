@@ -41,7 +41,7 @@ type Options struct {
 	Policy *validate.Policy
 	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
 	Optional bool
-	// StrictPermissions refuses what others than root and its owner can write, instead of warning.
+	// StrictPermissions refuses what others than root and podrun's user can write or replace, instead of warning.
 	StrictPermissions bool
 	// Runs: a pod that is there came from Path, so that an empty directory which is another one than before is
 	// an error.

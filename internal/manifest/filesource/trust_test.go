@@ -1,10 +1,16 @@
 package filesource
 
 import (
+	"cmp"
+	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/manifest"
 )
@@ -114,6 +120,142 @@ func TestWhatOthersCanWrite(t *testing.T) {
 				t.Errorf("refused: %v, want %s", refused, c.want)
 			}
 		})
+	}
+}
+
+// step prepares something below a directory.
+type step func(top string) error
+
+const otherUser = 1234
+
+func owned(path string) step {
+	return func(top string) error { return os.Lchown(top+path, otherUser, otherUser) }
+}
+
+func grouped(path string) step {
+	return func(top string) error { return os.Lchown(top+path, 0, otherUser) }
+}
+
+func moded(path string, mode os.FileMode) step {
+	return func(top string) error { return os.Chmod(top+path, mode) }
+}
+
+func linked(path, target string) step {
+	return func(top string) error {
+		return os.Symlink(strings.Replace(target, "TOP", top, 1), top+path)
+	}
+}
+
+func moved(from, to string) step {
+	return func(top string) error { return os.Rename(top+from, top+to) }
+}
+
+// listedIn gives a directory an access control list by which a user (2) or a group (8) may write it.
+func listedIn(path string, tag, id uint16) step {
+	const none, all = 0xffff, 7
+	entries := [][4]uint16{{1, all, none, none}, {4, all, none, none}, {16, all, none, none}, {32, 5, none, none}}
+	entries = append(entries, [4]uint16{tag, all, id, 0})
+	slices.SortFunc(entries, func(a, b [4]uint16) int { return int(a[0]) - int(b[0]) })
+	text := []byte{2, 0, 0, 0}
+	for _, e := range entries {
+		for _, n := range e {
+			text = binary.LittleEndian.AppendUint16(text, n)
+		}
+	}
+	return func(top string) error { return unix.Setxattr(top+path, "system.posix_acl_access", text, 0) }
+}
+
+// TestWhoElseLeadsToManifests: who may change what is on the way to a manifest may write the manifest. What is read is
+// /up/pods, with a.yaml in it, or what path names; there is /far/pods/a.yaml, too.
+func TestWhoElseLeadsToManifests(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files to others")
+	}
+	const sticky = 0o777 | os.ModeSticky
+	aside := []step{moved("/up/pods/a.yaml", "/far/pods/c.yaml"), linked("/up/pods/a.yaml", "../../far/pods/c.yaml")}
+	for name, c := range map[string]struct {
+		steps []step
+		path  string
+		want  string // how the warning begins; "": none
+	}{
+		"root":                         {},
+		"a file is another's":          {[]step{owned("/up/pods/a.yaml")}, "", "/up/pods/a.yaml: is owned by user 1234; chown root"},
+		"a directory is another's":     {[]step{owned("/up/pods")}, "", "/up/pods: is owned by user 1234"},
+		"a parent is another's":        {[]step{owned("/up")}, "", "/up: is owned by user 1234"},
+		"a file's parent is":           {[]step{owned("/up")}, "/up/pods/a.yaml", "/up: is owned by user 1234"},
+		"a parent can be written":      {[]step{moded("/up", 0o777)}, "", "/up: can be written by every user (mode 0777)"},
+		"a file's parent can":          {[]step{moded("/up", 0o777)}, "/up/pods/a.yaml", "/up: can be written by every user"},
+		"by a group":                   {[]step{grouped("/up"), moded("/up", 0o775)}, "", "/up: can be written by group 1234"},
+		"by root's group":              {[]step{moded("/up", 0o775)}, "", ""},
+		"by a list's user":             {[]step{listedIn("/up", 2, otherUser)}, "", "/up: can be written by user 1234 by its"},
+		"by a list's group":            {[]step{listedIn("/up", 8, otherUser)}, "", "/up: can be written by group 1234 by its"},
+		"by a list's root":             {[]step{listedIn("/up", 2, 0)}, "", ""},
+		"a sticky parent":              {[]step{moded("/up", sticky)}, "", ""},
+		"another's in a sticky parent": {[]step{moded("/up", sticky), owned("/up/pods")}, "", "/up/pods: is owned by user 1234"},
+		"another's sticky parent":      {[]step{moded("/up", sticky), owned("/up")}, "", "/up: is owned by user 1234"},
+		"where a link leads":           {[]step{linked("/near/link", "../far/pods"), owned("/far")}, "/near/link", "/far: is"},
+		"the place of a link": {[]step{linked("/near/link", "TOP/far/pods"), moded("/near", 0o777)}, "/near/link",
+			"/near: can be written by every user"},
+		"a link": {[]step{linked("/near/link", "TOP/far/pods"), moded("/near", sticky), owned("/near/link")}, "/near/link",
+			"/near/link: is owned by user 1234"},
+		"a link on the way": {[]step{linked("/near/link", "../far"), moded("/far", 0o777)}, "/near/link/pods",
+			"/far: can be written by every user"},
+		"links that all are root's":              {[]step{linked("/near/a", "../far/../far"), linked("/near/b", "TOP/near/a/pods")}, "/near/b", ""},
+		"where a manifest that is a link leads":  {append(aside, moded("/far", 0o777)), "", "/far: can be written by every user"},
+		"a manifest that is another's link":      {append(aside, owned("/up/pods/a.yaml")), "", "/up/pods/a.yaml: is owned"},
+		"a manifest that is a link to another's": {append(aside, owned("/far/pods/c.yaml")), "", "/up/pods/a.yaml: is owned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top := t.TempDir()
+			err := os.Chmod(top, 0o755)
+			for _, dir := range []string{"/up/pods", "/far/pods", "/near"} {
+				err = errors.Join(err, os.MkdirAll(top+dir, 0o755))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, top+"/up/pods/a.yaml", podText("a", "i:1"))
+			put(t, top+"/far/pods/a.yaml", podText("a", "i:1"))
+			for _, do := range c.steps {
+				if err := do(top); errors.Is(err, unix.ENOTSUP) {
+					t.Skip("no access control lists here")
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := top + cmp.Or(c.path, "/up/pods")
+			s := startFileWith(t, Options{Path: path})
+			got := warnings(s.until("a=i:1"), top)
+			if (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") {
+				t.Errorf("warned: %q, want %q", got, c.want)
+			}
+			strict := <-startFileWith(t, Options{Path: path, StrictPermissions: true}).out
+			refused := strict.Err
+			if len(strict.Problems) > 0 {
+				refused = strict.Problems[0].Err
+			}
+			switch {
+			case c.want == "" && (refused != nil || len(strict.Pods) != 1):
+				t.Errorf("refused: %v", refused)
+			case c.want != "" && (refused == nil || len(strict.Pods) != 0 ||
+				!strings.HasPrefix(strings.TrimPrefix(refused.Error(), top), c.want)):
+				t.Errorf("refused: %v, want %s", refused, c.want)
+			}
+		})
+	}
+}
+
+// TestLooseOnWay: a path of links without end is none.
+func TestLooseOnWay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := errors.Join(os.Symlink("b", dir+"/a"), os.Symlink("a", dir+"/b")); err != nil {
+		t.Fatal(err)
+	}
+	if all := looseOnWay(dir + "/a/x"); len(all) != 0 {
+		t.Errorf("%v", all)
 	}
 }
 
