@@ -50,7 +50,7 @@ var rooms = map[string]room{
 	"internal/manifest/httpsource":  {imports: "manifest manifest/document manifest/validate", pureFiles: "judge.go mask.go"},
 	"internal/manifest/document":    {},
 	"internal/manifest/compat":      {imports: "manifest/document"},
-	"internal/manifest/verdict":     {imports: "manifest manifest/compat"},
+	"internal/manifest/verdict":     {imports: "manifest manifest/compat manifest/validate ocispec"},
 	"internal/relist":               {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/metrics":              {imports: "pod manifest relist gc runtime"},
 	"internal/glance":               {pure: true, imports: "pod manifest"},

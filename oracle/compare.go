@@ -100,7 +100,7 @@ func asKubernetes(field string) string {
 // covered reports that a finding lies in a field that podrun refuses.
 func covered(e finding, refused []finding) bool {
 	return slices.ContainsFunc(refused, func(r finding) bool {
-		return within(e.Field, r.Field) || strings.HasPrefix(e.Field, anyField)
+		return within(e.Field, r.Field) || within(e.Field, asKubernetes(r.Field)) || strings.HasPrefix(e.Field, anyField)
 	})
 }
 

@@ -53,7 +53,10 @@ func TestCompare(t *testing.T) {
 // Kubernetes' side says what is known of it.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
-	k := newKubernetes()
+	k, err := newKubernetes()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for text, want := range map[string][]string{
 		minimal: nil,
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"A"},"spec":{"contaners":[],"restartPolicy":"x"}}`: {
@@ -75,7 +78,7 @@ func TestKubernetes(t *testing.T) {
 // A corpus that lost its cases would agree too.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
-	for name, part := range map[string]func() []manifest{"oddities": oddities, "spellings": spellings, "edges": edges, "combinations": combinations} {
+	for name, part := range map[string]func() []manifest{"oddities": oddities, "spellings": spellings, "edges": edges, "combinations": combinations, "restrictions": restrictions} {
 		if n := len(part()); n < 100 {
 			t.Errorf("%s: %d", name, n)
 		}

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -22,6 +24,9 @@ import (
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/capabilities"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 )
 
 const nodeName = "node1"
@@ -43,25 +48,42 @@ type verdict struct {
 	Name   string            `json:"name"`
 	Errors []finding         `json:"errors"`
 	Pods   []json.RawMessage `json:"pods"`
+	// Levels has what the judge has against the manifest at each level of the Pod Security Standards: podrun all that
+	// is wrong with it, Kubernetes what its policy does not allow.
+	Levels map[string][]finding `json:"levels"`
+	// Escapes are podrun's alone: what of the specs of the containers is not restricted, though the level is.
+	Escapes []string `json:"escapes"`
 }
 
 // kubernetes judges as the API server and the kubelet do: documents cut as kubectl cuts them, decoded
 // strictly, defaulted, given a static pod's identity, and validated.
-type kubernetes struct{ yaml, json runtime.Decoder }
+type kubernetes struct {
+	yaml, json runtime.Decoder
+	policy     policy.Evaluator
+}
 
-func newKubernetes() kubernetes {
+func newKubernetes() (kubernetes, error) {
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
+	// An API server of 1.37 completes a pod's own requests and limits when it stores it, and for a static pod nobody
+	// does. podrun completes requests as 1.36 did.
+	if err := utilfeature.DefaultMutableFeatureGate.Set(string(features.PodLevelResourcesFixDefaulting) + "=false"); err != nil {
+		return kubernetes{}, err
+	}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		return kubernetes{}, err
+	}
 	scheme := legacyscheme.Scheme
 	decoder := func(yaml bool) runtime.Decoder {
 		serializer := kubejson.NewSerializerWithOptions(kubejson.DefaultMetaFactory, scheme, scheme,
 			kubejson.SerializerOptions{Yaml: yaml, Strict: true})
 		return legacyscheme.Codecs.DecoderToVersion(serializer, runtime.InternalGroupVersioner)
 	}
-	return kubernetes{yaml: decoder(true), json: decoder(false)}
+	return kubernetes{yaml: decoder(true), json: decoder(false), policy: evaluator}, nil
 }
 
 func (k kubernetes) judge(c manifest) verdict {
-	v := verdict{Name: c.Name}
+	v := verdict{Name: c.Name, Levels: map[string][]finding{}}
 	docs, err := documents(c.Data)
 	if err != nil {
 		v.Errors = append(v.Errors, finding{Message: err.Error(), Stop: true})
@@ -122,10 +144,10 @@ func (k kubernetes) document(v *verdict, doc []byte) {
 	}
 	switch o := object.(type) {
 	case *core.Pod:
-		v.pod(o)
+		k.pod(v, o)
 	case *core.PodList:
 		for i := range o.Items {
-			v.pod(&o.Items[i])
+			k.pod(v, &o.Items[i])
 		}
 	case *core.List:
 		for _, item := range o.Items {
@@ -137,7 +159,7 @@ func (k kubernetes) document(v *verdict, doc []byte) {
 			if pod, ok := k.decode(v, raw.Raw); !ok {
 				continue
 			} else if pod, ok := pod.(*core.Pod); ok {
-				v.pod(pod)
+				k.pod(v, pod)
 			} else {
 				v.Errors = append(v.Errors, finding{Field: "kind", Message: "not a Pod", Stop: true})
 			}
@@ -197,7 +219,7 @@ func stopFinding(message string) finding {
 }
 
 // pod gives a pod a static pod's identity, and validates it.
-func (v *verdict) pod(p *core.Pod) {
+func (k kubernetes) pod(v *verdict, p *core.Pod) {
 	if p.Name == "" {
 		v.Errors = append(v.Errors, finding{Field: "metadata.name", Message: "name is needed for the pod"})
 	} else {
@@ -220,9 +242,34 @@ func (v *verdict) pod(p *core.Pod) {
 		v.Errors = append(v.Errors, finding{Message: err.Error(), Stop: true})
 		return
 	}
+	k.restrict(v, &out)
 	text, err := json.Marshal(out)
 	if err != nil {
 		v.Errors = append(v.Errors, finding{Message: err.Error(), Stop: true})
 	}
 	v.Pods = append(v.Pods, text)
 }
+
+// levels are those of the Pod Security Standards that refuse something.
+var levels = []api.Level{api.LevelBaseline, api.LevelRestricted}
+
+// restrict adds what the newest version of each level does not allow the pod, once.
+func (k kubernetes) restrict(v *verdict, p *v1.Pod) {
+	for _, level := range levels {
+		for _, r := range k.policy.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &p.ObjectMeta, &p.Spec) {
+			if r.Allowed {
+				continue
+			}
+			f := finding{Field: levelField(level), Message: r.ForbiddenReason}
+			if r.ForbiddenDetail != "" {
+				f.Message += " (" + r.ForbiddenDetail + ")"
+			}
+			if !slices.Contains(v.Levels[string(level)], f) {
+				v.Levels[string(level)] = append(v.Levels[string(level)], f)
+			}
+		}
+	}
+}
+
+// levelField stands for the field of what a level does not allow.
+func levelField(level api.Level) string { return "--pod-security " + string(level) }

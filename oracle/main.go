@@ -47,13 +47,23 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	judge, r := newKubernetes(), newReport()
+	judge, err := newKubernetes()
+	if err != nil {
+		return err
+	}
+	r := newReport()
 	for i, m := range corpus {
 		if theirs[i].Name != m.Name {
 			return fmt.Errorf("podrun's verdict on %s is missing", m.Name)
 		}
 		k := judge.judge(m)
-		if !r.add(m, theirs[i], k, compare(theirs[i], k)) && *write != "" {
+		found := compare(theirs[i], k)
+		// Its policy is asked of podrun's pods too: of a manifest that Kubernetes cannot read, it has none.
+		if err := judge.restrictAll(&k, theirs[i].Pods); err != nil {
+			return err
+		}
+		found = append(found, compareLevels(theirs[i], k)...)
+		if !r.add(m, theirs[i], k, found) && *write != "" {
 			if err := os.WriteFile(filepath.Join(*write, fileName(m.Name)), m.Data, 0o644); err != nil {
 				return err
 			}
@@ -87,6 +97,7 @@ func all(pattern string) ([]manifest, error) {
 	corpus = append(corpus, spellings()...)
 	corpus = append(corpus, edges()...)
 	corpus = append(corpus, combinations()...)
+	corpus = append(corpus, restrictions()...)
 	seen := map[string]bool{}
 	for _, m := range corpus {
 		if seen[m.Name] {

@@ -15,11 +15,16 @@ type report struct {
 	used    []int
 	example []string
 	rest    []string
-	lines   int
+	// levels are the verdicts at each.
+	levels map[string]*tally
 }
 
 func newReport() *report {
-	return &report{used: make([]int, len(meant)), example: make([]string, len(meant))}
+	r := &report{used: make([]int, len(meant)), example: make([]string, len(meant)), levels: map[string]*tally{}}
+	for _, level := range levels {
+		r.levels[string(level)] = &tally{}
+	}
+	return r
 }
 
 // excuse returns the place in the table of what explains a difference in podrun's verdict, or -1.
@@ -41,6 +46,11 @@ func (r *report) add(m manifest, podrun, kube verdict, found []difference) bool 
 		r.bothRefuse++
 	case refused:
 		r.unsupported++
+	}
+	if len(podrun.Pods)+len(kube.Pods) > 0 {
+		for level, t := range r.levels {
+			t.add(podrun, level, kube.Levels[level])
+		}
 	}
 	good := true
 	for _, d := range found {
@@ -78,6 +88,9 @@ func (r *report) print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "%6d  manifests\n%6d  taken by both, and the same pod\n%6d  refused by both, for the same fields\n%6d  refused by podrun alone, as not supported\n",
 		r.manifests, r.bothTake, r.bothRefuse, r.unsupported)
+	for _, level := range levels {
+		fmt.Fprintf(out, "%s:\n%s", levelField(level), r.levels[string(level)])
+	}
 	fmt.Fprintf(out, "%6d  differences that are not meant\n", len(r.rest))
 }
 
@@ -110,22 +123,29 @@ func cell(name string) string {
 
 const docHead = `# podrun's verdict and Kubernetes'
 
-Written by ` + "`make oracle`" + `, which feeds some fourteen thousand manifests to podrun and to Kubernetes 1.36.3's own code, and fails when
+Written by ` + "`make oracle`" + `, which feeds some twenty-seven thousand manifests to podrun and to Kubernetes 1.37.2's own code, and fails when
 anything differs that is not in the table below.
 
 - **What is fed.** The project's fixtures (` + "`testdata/manifests`" + `); odd texts written by hand (` + "`oracle/oddities.go`" + `); a hundred spellings of a
   YAML scalar in each kind of field; edge values in every field of a Pod, found by reflection over Kubernetes' types, both in a full pod
-  and in a minimal one; rules between fields (` + "`oracle/values.go`" + `); and 400 combinations of edge values drawn with a fixed seed. They are
-  made in the run, from tables, and so are the same in every run.
+  and in a minimal one; rules between fields (` + "`oracle/values.go`" + `); 400 combinations of edge values drawn with a fixed seed; and what the Pod
+  Security Standards have an opinion of (` + "`oracle/restrictions.go`" + `), in each kind of container, with and without users of the pod's own, in a
+  pod that restricted allows and in one that baseline allows. They are made in the run, from tables, and so are the same in every run.
 - **Kubernetes' side.** Documents cut as kubectl cuts them; the API server's strict decoder; its defaults; a static pod's name, namespace,
   node and toleration; ` + "`ValidatePodCreate`" + ` with the options and capabilities of the kubelet. Beyond the decoder's errors, those of the
-  validation are compared too, although the API server would stop. That static pods may not refer to API objects is not asked.
+  validation are compared too, although the API server would stop. That static pods may not refer to API objects is not asked. The
+  defaults of a pod's own resources are 1.36's: since then an API server fills them in when it stores the pod, for static pods never.
 - **podrun's side.** ` + "`manifest.Load`" + `, which validate, serve and once use.
 - **What is compared.** For a manifest that both take: the whole pod, without its status, its annotations by podrun and a UID that was
   made. For one that is refused: the set of field paths. Where Kubernetes cannot decode a document it names one field or none, and that
   one only must be among podrun's.
 - **What is no difference.** That podrun refuses a field as not supported ([compat.md](compat.md)); Kubernetes' word on what is in that
   field is then passed over. And that podrun, having found a typo, is silent about what follows from it.
+- **` + "`--pod-security`" + `.** Each manifest is also judged at baseline and restricted, by podrun and by Kubernetes' policy
+  (k8s.io/pod-security-admission, its latest version) for the pods that each of the two makes of it. What the policy does not allow and
+  podrun takes, for any one of the policy's reasons, is never a difference on purpose. And of each pod that podrun takes at restricted the
+  containers' OCI specs are made, of images with users of all kinds: in none may a process have a capability but NET_BIND_SERVICE, be
+  the machine's root, gain privileges, be without seccomp or in a namespace of the machine's, or have devices, hooks or annotations.
 
 ## Differences on purpose
 

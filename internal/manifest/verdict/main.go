@@ -15,6 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/compat"
+	"podrun.io/podrun/internal/manifest/validate"
 )
 
 // input is a manifest to judge.
@@ -28,6 +29,10 @@ type verdict struct {
 	Name   string    `json:"name"`
 	Errors []finding `json:"errors,omitempty"`
 	Pods   []*v1.Pod `json:"pods,omitempty"`
+	// Levels has for each level of --pod-security what is wrong with the manifest at it.
+	Levels map[string][]finding `json:"levels"`
+	// Escapes say what of the restricted pods' containers is not restricted.
+	Escapes []string `json:"escapes,omitempty"`
 }
 
 type finding struct {
@@ -44,7 +49,18 @@ func main() {
 	}
 }
 
+// levels are those of --pod-security that refuse something.
+var levels = []string{"baseline", "restricted"}
+
 func run(in io.Reader, out io.Writer) error {
+	policies := map[string]*validate.Policy{}
+	for _, level := range levels {
+		policy, err := validate.NewPolicy(level)
+		if err != nil {
+			return err
+		}
+		policies[level] = policy
+	}
 	refusals := map[string]bool{}
 	for _, e := range compat.Entries() {
 		if e.Support == compat.Refused {
@@ -54,14 +70,24 @@ func run(in io.Reader, out io.Writer) error {
 	decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var one input
-		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
+		err := decoder.Decode(&one)
+		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("reading: %w", err)
 		}
-		v, err := judge(one, refusals)
-		if err != nil {
+		v := verdict{Name: one.Name, Levels: map[string][]finding{}}
+		if v.Pods, v.Errors, err = judge(one, nil, refusals); err != nil {
 			return err
+		}
+		for _, level := range levels {
+			var pods []*v1.Pod
+			if pods, v.Levels[level], err = judge(one, policies[level], refusals); err != nil {
+				return err
+			}
+			if level == "restricted" {
+				v.Escapes = escapes(pods)
+			}
 		}
 		if err := encoder.Encode(v); err != nil {
 			return fmt.Errorf("writing: %w", err)
@@ -69,23 +95,23 @@ func run(in io.Reader, out io.Writer) error {
 	}
 }
 
-func judge(one input, refusals map[string]bool) (verdict, error) {
-	v := verdict{Name: one.Name}
+// judge returns the manifest's pods, or what is wrong with it.
+func judge(one input, policy *validate.Policy, refusals map[string]bool) ([]*v1.Pod, []finding, error) {
 	loaded, err := manifest.Load(one.Data, manifest.LoadOptions{
-		Origin: manifest.Origin{Source: manifest.SourceFile, Path: "/" + one.Name}, NodeName: "node1",
+		Origin: manifest.Origin{Source: manifest.SourceFile, Path: "/" + one.Name}, NodeName: "node1", Policy: policy,
 	})
-	var invalid *manifest.InvalidError
-	if err != nil && !errors.As(err, &invalid) {
-		return v, fmt.Errorf("loading %s: %w", one.Name, err)
-	}
 	if err == nil {
-		v.Pods = loaded.Pods
-		return v, nil
+		return loaded.Pods, nil, nil
 	}
+	var invalid *manifest.InvalidError
+	if !errors.As(err, &invalid) {
+		return nil, nil, fmt.Errorf("loading %s: %w", one.Name, err)
+	}
+	var found []finding
 	for _, e := range invalid.Errors {
 		refused := refusals[e.Message] || strings.HasPrefix(e.Message, "Forbidden: ") &&
 			(strings.Contains(e.Message, "supported yet") || strings.HasPrefix(e.Field, "metadata.annotations["))
-		v.Errors = append(v.Errors, finding{Field: e.Field, Message: e.Message, Refused: refused})
+		found = append(found, finding{Field: e.Field, Message: e.Message, Refused: refused})
 	}
-	return v, nil
+	return nil, found, nil
 }

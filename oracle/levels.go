@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// The judges of a level. Nothing explains what they say: what Kubernetes' policy does not allow, podrun refuses.
+const (
+	ofPolicy  = "Kubernetes' policy"
+	ofEscapes = "the containers' specs"
+)
+
+// restrictAll adds what the levels do not allow the pods that podrun makes of the manifest.
+func (k kubernetes) restrictAll(v *verdict, pods []json.RawMessage) error {
+	for _, text := range pods {
+		var p v1.Pod
+		if err := json.Unmarshal(text, &p); err != nil {
+			return fmt.Errorf("reading podrun's pod of %s: %w", v.Name, err)
+		}
+		k.restrict(v, &p)
+	}
+	return nil
+}
+
+// compareLevels returns where podrun refuses at a level what Kubernetes' policy allows, or takes what it does not
+// allow.
+func compareLevels(podrun, kube verdict) []difference {
+	var found []difference
+	for _, level := range levels {
+		at, asks, field := podrun.Levels[string(level)], kube.Levels[string(level)], levelField(level)
+		if len(podrun.Errors) > 0 {
+			if len(at) == 0 {
+				found = append(found, difference{ofPolicy, field, "podrun takes what it refuses without a level"})
+			}
+			continue
+		}
+		for _, e := range asks {
+			if !slices.ContainsFunc(at, func(f finding) bool { return strings.HasSuffix(f.Message, ": "+e.Message) }) {
+				found = append(found, difference{ofPolicy, field, e.Message})
+			}
+		}
+		for _, f := range at {
+			if !slices.ContainsFunc(asks, func(e finding) bool { return strings.HasSuffix(f.Message, ": "+e.Message) }) {
+				found = append(found, difference{ofPodrun, field, f.Field + ": " + f.Message})
+			}
+		}
+	}
+	for _, what := range podrun.Escapes {
+		found = append(found, difference{ofEscapes, "", what})
+	}
+	return found
+}
+
+// tally counts the verdicts at a level.
+type tally struct {
+	// Of manifests with pods: those that both take, that both refuse, that podrun refuses at any level, and those
+	// that one alone refuses because of the level.
+	bothTake, bothRefuse, anyLevel, podrunAlone, policyAlone int
+}
+
+func (t *tally) add(podrun verdict, level string, asks []finding) {
+	refuses := len(podrun.Levels[level]) > 0
+	switch {
+	case len(podrun.Errors) > 0:
+		t.anyLevel++
+	case refuses && len(asks) > 0:
+		t.bothRefuse++
+	case refuses:
+		t.podrunAlone++
+	case len(asks) > 0:
+		t.policyAlone++
+	default:
+		t.bothTake++
+	}
+}
+
+func (t *tally) String() string {
+	all := t.bothTake + t.bothRefuse + t.anyLevel + t.podrunAlone + t.policyAlone
+	return fmt.Sprintf("%6d  manifests with pods\n%6d  taken by both\n%6d  refused by both because of the level\n"+
+		"%6d  refused by podrun whatever the level\n%6d  refused by podrun alone because of the level\n"+
+		"%6d  refused by Kubernetes' policy alone\n",
+		all, t.bothTake, t.bothRefuse, t.anyLevel, t.podrunAlone, t.policyAlone)
+}
