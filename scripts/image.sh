@@ -3,7 +3,7 @@
 # Usage: scripts/image.sh IMAGE [BASE]    ENGINE="podman --root …" chooses and tunes the builder
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The layer of podrun's files is the same bytes for a commit; what is below it is the base's and Debian's.
+# podrun's files have the commit's time; what is below them is the base's and Debian's.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 chmod 755 bin/podrun

@@ -158,10 +158,11 @@ func idIn(fields []string, i int) (uint32, bool) {
 	return id, numeric && err == nil
 }
 
-// number reads a user's or a group's number. runc has none beyond 31 bits.
+// number reads a user's or a group's number. runc has none beyond 31 bits. One with a sign is refused: others read "-0"
+// as a name.
 func number(text string) (id uint32, numeric bool, err error) {
 	n, err := strconv.Atoi(text)
-	if err == nil && n >= 0 && n <= math.MaxInt32 {
+	if err == nil && n >= 0 && n <= math.MaxInt32 && !strings.ContainsAny(text, "+-") {
 		return uint32(n), true, nil
 	}
 	if err == nil || errors.Is(err, strconv.ErrRange) {
