@@ -58,7 +58,7 @@ func isTrusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 // listed is who may write a file by its access control list, apart from its owner and its group; "": nobody.
 func listed(path string) string {
 	const header, size, write, user, group = 4, 8, 2, 0x02, 0x08 // struct posix_acl_xattr_entry: tag, permissions, ID
-	acl := make([]byte, 64<<10)                                   // as much as any attribute has
+	acl := make([]byte, 64<<10)                                  // as much as any attribute has
 	n, err := unix.Getxattr(path, "system.posix_acl_access", acl)
 	if err != nil {
 		return "" // there is none
