@@ -67,7 +67,8 @@ func TestWideTree(t *testing.T) {
 	// The way back leads over directories that were closed in the middle of reading.
 	for i, dir := 0, top; i < maxOpenDirs+5; i, dir = i+1, dir+"/d" {
 		for _, name := range []string{"0", "zz"} {
-			if err := os.MkdirAll(filepath.Join(dir, "more"+name, "deep", strings.Repeat("e/", 2*maxOpenDirs)), 0o700); err != nil {
+			more := filepath.Join(dir, "more"+name, "deep", strings.Repeat("e/", 2*maxOpenDirs))
+			if err := os.MkdirAll(more, 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,7 +162,8 @@ func TestTreeRace(t *testing.T) {
 	for range 200 {
 		top := t.TempDir()
 		at := filepath.Join(top, strings.Repeat("d/", 10))
-		err := errors.Join(os.MkdirAll(at+"/dir", 0o700), os.WriteFile(at+"/dir/precious", nil, 0o600), os.Symlink(outside, at+"/link"))
+		err := errors.Join(os.MkdirAll(at+"/dir", 0o700), os.WriteFile(at+"/dir/precious", nil, 0o600),
+			os.Symlink(outside, at+"/link"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,8 +2,15 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
@@ -16,7 +23,7 @@ func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 		return pod.Space{}, err
 	}
 	layers := r.client.SnapshotService(c.Snapshotter)
-	used, err := layers.Usage(ctx, c.SnapshotKey)
+	used, err := layerUsage(ctx, layers, c.SnapshotKey)
 	if daemon.IsNotFound(err) {
 		return pod.Space{}, nil
 	}
@@ -24,7 +31,7 @@ func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 		return pod.Space{}, daemon.Mapped(fmt.Sprintf("measuring the root filesystem of %s", id), err)
 	}
 	if c.Snapshotter != daemon.NativeSnapshotter {
-		return pod.Space{Bytes: used.Size, Files: used.Inodes}, nil
+		return used, nil
 	}
 	info, err := layers.Stat(ctx, c.SnapshotKey)
 	if err != nil {
@@ -34,5 +41,41 @@ func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	if err != nil {
 		return pod.Space{}, daemon.Mapped(fmt.Sprintf("measuring the image of %s", id), err)
 	}
-	return pod.Space{Bytes: max(used.Size-image.Size, 0), Files: max(used.Inodes-image.Inodes, 0)}, nil
+	return pod.Space{Bytes: max(used.Bytes-image.Size, 0), Files: max(used.Files-image.Inodes, 0)}, nil
+}
+
+// layerUsage is what a container's snapshot takes. Where its files are in a directory podrun measures that: containerd
+// walks by paths, and a container that makes directories so deep that no path leads there would never be measured.
+func layerUsage(ctx context.Context, layers snapshots.Snapshotter, key string) (pod.Space, error) {
+	mounts, err := layers.Mounts(ctx, key)
+	if err != nil {
+		return pod.Space{}, err
+	}
+	if dir := writtenDir(mounts); dir != "" {
+		bytes, files, err := host.TreeSize(ctx, dir)
+		// A containerd of another mount namespace has it elsewhere, and one that is gone has nothing.
+		if files > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return pod.Space{Bytes: bytes, Files: files}, err
+		}
+	}
+	used, err := layers.Usage(ctx, key)
+	return pod.Space{Bytes: used.Size, Files: used.Inodes}, err
+}
+
+// writtenDir is the directory that has what is written to a snapshot; "": it is in none.
+func writtenDir(mounts []mount.Mount) string {
+	if len(mounts) != 1 {
+		return ""
+	}
+	switch mounts[0].Type {
+	case "bind":
+		return mounts[0].Source
+	case "overlay":
+		for _, option := range mounts[0].Options {
+			if dir, ok := strings.CutPrefix(option, "upperdir="); ok {
+				return dir
+			}
+		}
+	}
+	return ""
 }

@@ -33,6 +33,16 @@ func testLayer(t *testing.T, s subject) {
 		if grown := size(c.ID) - before; grown < written || grown > written+1<<18 {
 			t.Errorf("it grew by %d bytes, want %d", grown, written)
 		}
+		// So deep that no path leads to the last ones.
+		const deep = "name=$(printf %0200d 0); for i in $(seq 50); do mkdir $name && cd -P $name || exit 1; done; " +
+			"dd if=/dev/zero of=x bs=1M count=3; sync"
+		code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", deep}, runtime.ExecIO{})
+		if err != nil || code != 0 {
+			t.Fatal(code, err)
+		}
+		if grown := size(c.ID) - before; grown < 2*written || grown > 2*written+1<<19 {
+			t.Errorf("it grew by %d bytes, want %d", grown, 2*written)
+		}
 	}
 	if got := size("missing"); got != 0 {
 		t.Errorf("one that is gone takes %d bytes", got)
