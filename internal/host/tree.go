@@ -270,7 +270,7 @@ func (d *treeDir) resume(fd int) error {
 func identityOf(fd int) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
-	return uint64(st.Dev), st.Ino, err
+	return st.Dev, st.Ino, err
 }
 
 // openChild opens a directory that is in another, on the same mount.

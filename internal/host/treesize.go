@@ -23,7 +23,7 @@ func TreeSize(ctx context.Context, dir string) (bytes, files int64, err error) {
 	seen := map[inode]struct{}{}
 	add := func(st *unix.Stat_t) {
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
-			id := inode{uint64(st.Dev), st.Ino}
+			id := inode{st.Dev, st.Ino}
 			if _, counted := seen[id]; counted {
 				return
 			}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,12 +92,13 @@ func arp(op byte, ether net.HardwareAddr, ip netip.Addr) []byte {
 
 // icmp6 is an ICMPv6 packet; before are further headers, of which the first's number is next.
 func icmp6(from netip.Addr, next byte, before, message []byte) []byte {
-	header := make([]byte, 8)
-	header[0], header[6], header[7] = 0x60, next, 255
-	binary.BigEndian.PutUint16(header[4:], uint16(len(before)+len(message)+markBytes))
+	packet := make([]byte, 40)
+	packet[0], packet[6], packet[7] = 0x60, next, 255
+	binary.BigEndian.PutUint16(packet[4:], uint16(len(before)+len(message)+markBytes))
 	to := netip.MustParseAddr("ff02::1")
-	packet := append(append(header, from.AsSlice()...), to.AsSlice()...)
-	return append(append(packet, before...), message...)
+	copy(packet[8:], from.AsSlice())
+	copy(packet[24:], to.AsSlice())
+	return slices.Concat(packet, before, message)
 }
 
 func about(kind byte, target netip.Addr) []byte {
