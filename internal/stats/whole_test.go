@@ -75,6 +75,7 @@ func TestWhole(t *testing.T) {
 		w := &world{pids: []int{5, 6}, links: []host.Link{{Name: "eth0", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4}, {Name: "net1", RxBytes: 99}}, taken: disk.Taken{
 			Roots: map[string]pod.Space{"a": {Bytes: 10, Files: 1}}, Logs: map[string]pod.Space{"a": {Bytes: 20, Files: 2}},
 			Volumes: map[string]pod.Space{"e": {Bytes: 40, Files: 4}, "c": {Bytes: 80, Files: 8}},
+			Etc: pod.Space{Bytes: 5, Files: 3},
 		}}
 		s := New(w.options())
 		pods := []v1.Pod{stored()}
@@ -99,7 +100,7 @@ func TestWhole(t *testing.T) {
 		is("containers", got.Node.Runtime.ContainerFs, 3000, 10, 1)
 		is("root", p.Containers[0].Rootfs, 3000, 10, 1)
 		is("logs", p.Containers[0].Logs, 2000, 20, 2)
-		is("pod", p.EphemeralStorage, 1000, 70, 7) // the claim is no part of it
+		is("pod", p.EphemeralStorage, 1000, 75, 10) // the claim is no part of it
 		if len(p.VolumeStats) != 2 || p.VolumeStats[0].PVCRef != nil || *p.VolumeStats[1].PVCRef != (kubelet.PVCReference{Name: "data", Namespace: "default"}) {
 			t.Fatalf("volumes %+v", p.VolumeStats)
 		}
