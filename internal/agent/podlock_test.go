@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,10 @@ import (
 // twoProcesses are the locks of two processes on one run directory.
 func twoProcesses(t *testing.T) (a, b *podLocks) {
 	dirs := layout.Dirs{Run: t.TempDir()}
-	return newPodLocks(dirs, ownerServe), newPodLocks(dirs, ownerOnce)
+	a, b = newPodLocks(dirs, ownerServe), newPodLocks(dirs, ownerOnce)
+	// A process that nobody asks any more lives on: a file that nothing refers to is closed, and its lock free.
+	t.Cleanup(func() { runtime.KeepAlive(a); runtime.KeepAlive(b) })
+	return a, b
 }
 
 // wantLock tries to have the pod. holder is what the other's text must contain; "": it must be had.
