@@ -412,7 +412,7 @@ func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
 	if mine == "" {
 		return nil
 	}
-	links, err := outside.LinkList()
+	links, err := dump(outside.LinkList)
 	if err != nil {
 		return fmt.Errorf("listing links: %w", err)
 	}

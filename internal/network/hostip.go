@@ -44,7 +44,7 @@ func HostIP() (netip.Addr, error) {
 // defaultRoute returns the link of the best default route of the main table, and the source address that
 // the route names, if any. There may be none.
 func defaultRoute(h *netlink.Handle, family int) (netlink.Link, netip.Addr, error) {
-	routes, err := h.RouteList(nil, family)
+	routes, err := dump(func() ([]netlink.Route, error) { return h.RouteList(nil, family) })
 	if err != nil {
 		return nil, netip.Addr{}, fmt.Errorf("listing routes: %w", err)
 	}
@@ -76,7 +76,7 @@ func defaultRoute(h *netlink.Handle, family int) (netlink.Link, netip.Addr, erro
 
 // firstAddress returns the first global address of link, or of any link but podrun's own bridges.
 func firstAddress(h *netlink.Handle, link netlink.Link, family int) (netip.Addr, error) {
-	addrs, err := h.AddrList(link, family)
+	addrs, err := dump(func() ([]netlink.Addr, error) { return h.AddrList(link, family) })
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("listing addresses: %w", err)
 	}

@@ -67,6 +67,33 @@ func TestSecondProcessAgrees(t *testing.T) {
 	bare(t, host, run)
 }
 
+// TestDump: a list that the kernel could not give in one piece is asked for again, but not for ever; and so is that of
+// no other error.
+func TestDump(t *testing.T) {
+	other := errors.New("another")
+	for _, c := range []struct {
+		interrupted int
+		then, want  error
+		asked       int
+	}{
+		{0, nil, nil, 1},
+		{2, nil, nil, 3},
+		{2, other, other, 3},
+		{mostDumps + 5, other, nil, mostDumps},
+	} {
+		asked := 0
+		got, err := dump(func() ([]int, error) {
+			if asked++; asked <= c.interrupted {
+				return []int{asked}, fmt.Errorf("listing: %w", netlink.ErrDumpInterrupted)
+			}
+			return []int{asked}, c.then
+		})
+		if err != c.want || asked != c.asked || got[0] != c.asked {
+			t.Errorf("interrupted %d times: %v, %v, asked %d times", c.interrupted, got, err, asked)
+		}
+	}
+}
+
 // TestRunDirectoryDeleted: a bridge whose record was deleted with the run directory goes when the next one comes, and
 // no other podrun's goes.
 func TestRunDirectoryDeleted(t *testing.T) {

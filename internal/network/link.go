@@ -159,6 +159,23 @@ func removeLink(outside *netlink.Handle, name string) error {
 	return nil
 }
 
+// mostDumps is how often the kernel is asked again for a list that changed while it gave it.
+const mostDumps = 20
+
+// dump returns what is on a list of the kernel's. On a machine where links and addresses come and go all the time the
+// last try counts, in which one may be missing.
+func dump[T any](list func() ([]T, error)) ([]T, error) {
+	for try := 1; ; try++ {
+		all, err := list()
+		switch {
+		case !errors.Is(err, netlink.ErrDumpInterrupted):
+			return all, err
+		case try == mostDumps:
+			return all, nil
+		}
+	}
+}
+
 func isNotFound(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing)

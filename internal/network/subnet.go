@@ -141,12 +141,14 @@ func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 // takenPrefixes are the host's addresses with their networks and its routes, of all tables; not the
 // default route.
 func takenPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
-	addrs, err := outside.AddrList(nil, netlink.FAMILY_V4)
+	addrs, err := dump(func() ([]netlink.Addr, error) { return outside.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("listing addresses: %w", err)
 	}
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	routes, err := outside.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
+	routes, err := dump(func() ([]netlink.Route, error) {
+		return outside.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
