@@ -36,6 +36,7 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 
 func serve(ctx context.Context, o Options, stopPods bool) error {
 	cache := cacheOptions{dir: o.Dirs.Manifests()}
+	o.Sources.Lasting = true
 	if _, err := o.sources(cache, nil); err != nil { // before anything is started
 		return err
 	}

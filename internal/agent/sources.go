@@ -28,6 +28,8 @@ type SourceOptions struct {
 	FileCheckFrequency time.Duration
 	// StrictPermissions refuses files that others than root and podrun's user can write or replace.
 	StrictPermissions bool
+	// Lasting is filesource.Options'.
+	Lasting bool
 	// NoSuffix leaves the pods' names as their manifests give them.
 	NoSuffix bool
 	// Policy refuses pods that ask for more; nil: none.
@@ -69,7 +71,7 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		}
 		all = append(all, filesource.New(filesource.Options{
 			Path: path, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
-			StrictPermissions: s.StrictPermissions, Optional: s.Default && s.URL != "" && !from(running, path),
+			StrictPermissions: s.StrictPermissions, Lasting: s.Lasting, Optional: s.Default && s.URL != "" && !from(running, path),
 			Runs: from(running, path), PlaceDir: cache.dir, PlaceReadOnly: cache.readOnly, Unwatched: o.machine != nil,
 		}))
 	}

@@ -75,7 +75,7 @@ func TestWhole(t *testing.T) {
 		w := &world{pids: []int{5, 6}, links: []host.Link{{Name: "eth0", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4}, {Name: "net1", RxBytes: 99}}, taken: disk.Taken{
 			Roots: map[string]pod.Space{"a": {Bytes: 10, Files: 1}}, Logs: map[string]pod.Space{"a": {Bytes: 20, Files: 2}},
 			Volumes: map[string]pod.Space{"e": {Bytes: 40, Files: 4}, "c": {Bytes: 80, Files: 8}},
-			Etc: pod.Space{Bytes: 5, Files: 3},
+			Etc:     pod.Space{Bytes: 5, Files: 3},
 		}}
 		s := New(w.options())
 		pods := []v1.Pod{stored()}

@@ -28,6 +28,8 @@ type scanner struct {
 	optional bool
 	// strict: what others can write is not read.
 	strict bool
+	// lasting: who owns what is read is warned of.
+	lasting bool
 	// loose are the directories and links that others can change.
 	loose []error
 	// begun: the directory was read once.
@@ -291,6 +293,9 @@ func (s *scanner) snapshot() manifest.Snapshot {
 	}
 	slices.Sort(paths)
 	for _, err := range s.loose {
+		if !s.warns(err) {
+			continue
+		}
 		snap.Warnings = append(snap.Warnings, manifest.Problem{Origin: manifest.Origin{Source: manifest.SourceFile, Path: s.path}, Err: err})
 	}
 	there := s.there()
@@ -299,7 +304,7 @@ func (s *scanner) snapshot() manifest.Snapshot {
 		pods, objects := e.offers(there)
 		snap.Pods = append(snap.Pods, pods...)
 		snap.Objects = append(snap.Objects, objects...)
-		if e.loose != nil && !s.strict {
+		if s.warns(e.loose) {
 			snap.Warnings = append(snap.Warnings, manifest.Problem{Origin: manifest.Origin{Source: manifest.SourceFile, Path: path}, Err: e.loose})
 		}
 		err := e.err

@@ -43,6 +43,8 @@ type Options struct {
 	Optional bool
 	// StrictPermissions refuses what others than root and podrun's user can write or replace, instead of warning.
 	StrictPermissions bool
+	// Lasting: manifests are taken from Path from now on, whoever changes them, so that it is warned of who owns them.
+	Lasting bool
 	// Runs: a pod that is there came from Path, so that an empty directory which is another one than before is
 	// an error.
 	Runs bool
@@ -82,7 +84,7 @@ func New(o Options) *Source {
 	}
 	s := newScanner(path, o.NodeName)
 	s.policy, s.noSuffix = o.Policy, o.NoSuffix
-	s.optional, s.strict = o.Optional, o.StrictPermissions
+	s.optional, s.strict, s.lasting = o.Optional, o.StrictPermissions, o.Lasting
 	return &Source{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, place: newPlace(o, path), runs: o.Runs, unwatched: o.Unwatched}
 }
 

@@ -20,6 +20,8 @@ type LooseError struct {
 	Path string
 	// Why is what others may do, and how that ends.
 	Why string
+	// Owned says that it is another's, who may do everything.
+	Owned bool
 }
 
 func (e *LooseError) Error() string { return e.Path + ": " + e.Why }
@@ -29,7 +31,7 @@ func (e *LooseError) Error() string { return e.Path + ": " + e.Why }
 func loose(path string, info fs.FileInfo, newFilesMatter bool) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && !isTrusted(st.Uid) {
-		return &LooseError{Path: path, Why: fmt.Sprintf("is owned by user %d; chown root it", st.Uid)}
+		return &LooseError{Path: path, Why: fmt.Sprintf("is owned by user %d; chown root it", st.Uid), Owned: true}
 	}
 	mode := info.Mode()
 	if mode&fs.ModeSymlink != 0 || info.IsDir() && mode&fs.ModeSticky != 0 && !newFilesMatter {
@@ -167,6 +169,13 @@ func distinct(errs []error) []error {
 		said[l.Path] = true
 		return before
 	})
+}
+
+// warns reports what is to be said of a manifest that is used all the same. What is not lasting was named by who runs it
+// now, out of a working copy of somebody's, as a rule: that it has an owner is no news.
+func (s *scanner) warns(err error) bool {
+	var l *LooseError
+	return err != nil && !s.strict && (s.lasting || !errors.As(err, &l) || !l.Owned)
 }
 
 // sameErrors reports that two lists of errors say the same.

@@ -103,7 +103,7 @@ func TestWhatOthersCanWrite(t *testing.T) {
 			t.Parallel()
 			dir, file := make(t)
 			path := c.prepare(t, dir, file)
-			s := startFileWith(t, Options{Path: path})
+			s := startFileWith(t, Options{Path: path, Lasting: true})
 			if got := warnings(s.until("a=i:1"), dir); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
 				t.Errorf("warned: %s, want %s", got, c.want)
 			}
@@ -226,7 +226,7 @@ func TestWhoElseLeadsToManifests(t *testing.T) {
 				}
 			}
 			path := top + cmp.Or(c.path, "/up/pods")
-			s := startFileWith(t, Options{Path: path})
+			s := startFileWith(t, Options{Path: path, Lasting: true})
 			got := warnings(s.until("a=i:1"), top)
 			if (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") {
 				t.Errorf("warned: %q, want %q", got, c.want)
@@ -274,4 +274,45 @@ func TestStrictPermissionsKeepWhatRuns(t *testing.T) {
 	s.until("error")
 	chmod(t, dir, 0o755)
 	s.until("a=i:2")
+}
+
+// TestOwnersOfWhatIsRunOnce: a working copy that is somebody else's is warned of by who takes manifests from it for good,
+// and is used without a word by who names it once; what anybody can write is warned of by both, and strictly both refuse.
+func TestOwnersOfWhatIsRunOnce(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to give files away")
+	}
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"owned.yaml": 0o644, "open.yaml": 0o666} {
+		path := filepath.Join(dir, name)
+		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + strings.TrimSuffix(name, ".yaml") + "}\nspec: {containers: [{name: c, image: i}]}\n"
+		if err := errors.Join(os.WriteFile(path, []byte(pod), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(filepath.Join(dir, "owned.yaml"), 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		o    Options
+		want []string // of whom it is warned
+	}{
+		{Options{Lasting: true}, []string{"open.yaml", "owned.yaml"}},
+		{Options{}, []string{"open.yaml"}},
+	} {
+		c.o.Path, c.o.NodeName = dir, "n"
+		var got []string
+		snap := Read(t.Context(), c.o)
+		for _, w := range snap.Warnings {
+			if filepath.Dir(w.Origin.Path) == dir {
+				got = append(got, filepath.Base(w.Origin.Path))
+			}
+		}
+		if !slices.Equal(got, c.want) || len(snap.Pods) != 2 {
+			t.Errorf("lasting %t: warned of %q, %d pods", c.o.Lasting, got, len(snap.Pods))
+		}
+	}
+	if snap := Read(t.Context(), Options{Path: dir, NodeName: "n", StrictPermissions: true}); len(snap.Pods) != 0 {
+		t.Errorf("strictly: %d pods", len(snap.Pods))
+	}
 }
