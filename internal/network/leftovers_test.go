@@ -88,7 +88,7 @@ func TestDump(t *testing.T) {
 			}
 			return []int{asked}, c.then
 		})
-		if err != c.want || asked != c.asked || got[0] != c.asked {
+		if !errors.Is(err, c.want) || asked != c.asked || got[0] != c.asked {
 			t.Errorf("interrupted %d times: %v, %v, asked %d times", c.interrupted, got, err, asked)
 		}
 	}
