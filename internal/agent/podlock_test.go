@@ -355,7 +355,7 @@ func TestPodLockOfKilledProcess(t *testing.T) {
 		child := exec.Command("sleep", "60")
 		fmt.Printf("has it: %t %v\n", other == "" && err == nil && child.Start() == nil, err)
 		fmt.Println(child.Process.Pid)
-		select {}
+		time.Sleep(time.Hour) // where nothing is awaited the runtime ends the process as hung
 	}
 	t.Parallel()
 	l := newPodLocks(layout.Dirs{Run: t.TempDir()}, ownerServe)
