@@ -93,5 +93,5 @@ reproducible: ## build the commit in two directories and check that binary, SBOM
 deb: sbom ## build the Debian package of bin/podrun, with man pages, completions, the systemd unit and the SBOM
 	@scripts/deb.sh
 
-image: sbom ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
+image: build ## build the container image IMAGE with docker, podman or buildah; BASE=… for another base
 	@scripts/image.sh $(IMAGE) $(BASE)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the container image from bin/podrun and its SBOM with whatever builder is there.
+# Builds the container image from bin/podrun and its SBOM, which it makes, with whatever builder is there.
 # Usage: scripts/image.sh IMAGE [BASE]    ENGINE="podman --root …" chooses and tunes the builder
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/sbom.sh
 # podrun's files have the commit's time; what is below them is the base's and Debian's.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
