@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/host/treetest"
 )
 
 const someLabel = "system_u:object_r:container_file_t:s0:c1,c2"
@@ -75,19 +77,7 @@ func TestLabelTree(t *testing.T) {
 func TestLabelTreeIsNotLedAstray(t *testing.T) {
 	t.Parallel()
 	volume, outside := volumeBeside(t)
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(volume, "real"), unix.AT_FDCWD, filepath.Join(volume, "link"), unix.RENAME_EXCHANGE)
-			}
-		}
-	}()
-	defer func() { close(stop); <-done }()
+	defer treetest.Swap(t, filepath.Join(volume, "real"), filepath.Join(volume, "link"))()
 	for range 5000 {
 		if err := LabelTree(volume, someLabel); err != nil {
 			t.Fatal(err)

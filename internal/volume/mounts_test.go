@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podrun.io/podrun/internal/host/treetest"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -198,18 +199,7 @@ func TestSubPathRace(t *testing.T) {
 	if err := os.Symlink(outside, dir+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, dir+"/real", unix.AT_FDCWD, dir+"/link", unix.RENAME_EXCHANGE)
-			}
-		}
-	}()
+	end := treetest.Swap(t, dir+"/real", dir+"/link")
 	t.Cleanup(func() { _ = f.Teardown(context.Background(), p.UID) })
 	in, refused := 0, 0
 	for i := 0; i < 3000 && (in < 20 || refused < 20 || i < 300); i++ {
@@ -228,8 +218,7 @@ func TestSubPathRace(t *testing.T) {
 			}
 		}
 	}
-	close(stop)
-	<-done
+	end()
 	if in == 0 || refused == 0 {
 		t.Logf("%d went in, %d were refused: no race was met", in, refused)
 	}
