@@ -189,6 +189,34 @@ func TestConditionsAreTheRevisions(t *testing.T) {
 	})
 }
 
+// TestConditionsOfAPodMadeAgain: what was shown of a pod whose manifest went and came back before it had ended says nothing
+// of the pod that is made then, under the same UID.
+func TestConditionsOfAPodMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		defer h.stop()
+		h.want(web())
+		after(time.Minute)
+		first := h.board.get("web").Status.StartTime.Time
+		h.want()
+		after(time.Second)
+		h.want(web())
+		after(time.Minute)
+		again := h.board.get("web")
+		began := again.Status.StartTime.Time
+		if !began.After(first.Add(time.Minute)) {
+			t.Fatalf("it began at %s, and again at %s", first, began)
+		}
+		for _, c := range again.Status.Conditions {
+			if c.LastTransitionTime.Time.Before(began) {
+				t.Errorf("%s since %s, the pod since %s", c.Type, c.LastTransitionTime, began)
+			}
+		}
+	})
+}
+
 func execs(rt *fake.Runtime) []string { return callsOf(rt, "Exec ") }
 
 // callsOf are the calls of one kind.

@@ -225,6 +225,9 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 		w.measureDisk(ctx, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
+			if w.replaced {
+				w.before = nil // what was published is not this pod's
+			}
 			w.earlier, w.replaced = false, false
 		}
 		w.tellPlan(seen, p)
