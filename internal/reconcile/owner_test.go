@@ -1,15 +1,22 @@
 package reconcile_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // oneOwner is Owners of which another process has every pod as long as other is not "", and of which nobody can have
@@ -18,6 +25,7 @@ type oneOwner struct {
 	mu     sync.Mutex
 	other  string
 	has    map[pod.Key]bool
+	let    map[string]int // how often each was released, by the pods' names
 	broken map[string]error // by the pods' names
 }
 
@@ -38,7 +46,20 @@ func (o *oneOwner) Acquire(key pod.Key) (holder string, fresh bool, err error) {
 	return o.other, o.has[key] && !had, o.broken[key.Name]
 }
 
-func (o *oneOwner) Release(pod.Key) {}
+func (o *oneOwner) Release(key pod.Key) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.let == nil {
+		o.let = map[string]int{}
+	}
+	o.let[key.Name]++
+}
+
+func (o *oneOwner) released(name string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.let[name]
+}
 
 // TestLockThatNobodyCanHave: it is shown on its pod, and other pods run.
 func TestLockThatNobodyCanHave(t *testing.T) {
@@ -112,5 +133,71 @@ func TestNotOwnedAnyLonger(t *testing.T) {
 		after(time.Second)
 		shows(false)
 		h.wantLiving("u1-a-0")
+	})
+}
+
+// withholder is a Looker that tells of one pod that it is another version's, as long as it is to.
+type withholder struct {
+	reconcile.Looker
+	name atomic.Pointer[string]
+}
+
+func (w *withholder) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
+	if name := w.name.Load(); name != nil && key.Name == *name {
+		return pod.Observed{}, fmt.Errorf("inspecting: %w",
+			&runtime.WithheldError{Owner: "a later version", Err: errors.New("version 2")})
+	}
+	return w.Looker.Look(ctx, key)
+}
+
+// TestPodOfALaterVersion: it is shown whose the pod is, nothing is done to it, and others may have it; neither other pods
+// nor itself, once it can be inspected, are kept from running.
+func TestPodOfALaterVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looker, owners := &withholder{}, &oneOwner{}
+		looker.name.Store(new("web"))
+		h := start(t, forever(), func(o *reconcile.Options) {
+			looker.Looker = o.Looker
+			o.Looker, o.Owners = looker, owners
+		})
+		defer h.stop()
+		shows := func(want string) {
+			t.Helper()
+			p := h.board.get("web")
+			if p == nil {
+				p = &v1.Pod{}
+			}
+			if p.Status.Reason != want || want != "" && p.Status.Message != "The pod is run by a later version: version 2" {
+				t.Errorf("it shows %q, %q", p.Status.Reason, p.Status.Message)
+			}
+		}
+		other := web()
+		other.Name, other.UID = "other", "u2"
+		h.want(web(), other)
+		after(time.Minute)
+		h.wantLiving("u2-a-0")
+		shows("OwnedByOther")
+		if owners.released("web") == 0 {
+			t.Error("nobody else may have it")
+		}
+		looker.name.Store(nil)
+		after(5 * time.Minute)
+		h.wantLiving("u1-a-0 u2-a-0")
+		shows("")
+		// A later version had it meanwhile.
+		owners.set("podrun serve")
+		h.rt.Exit("u1-a-0", 1)
+		after(time.Minute)
+		looker.name.Store(new("web"))
+		owners.set("")
+		after(time.Minute)
+		shows("OwnedByOther")
+		before := h.rt.SandboxIDs()
+		h.want(other)
+		after(time.Minute)
+		h.wantLiving("u2-a-0")
+		if now := h.rt.SandboxIDs(); !slices.Equal(now, before) {
+			t.Errorf("sandboxes were %v, now %v", before, now)
+		}
 	})
 }
