@@ -17,7 +17,7 @@ import (
 func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
 	store := checkpoint.NewStore(o.Dirs, o.Log)
 	kept, err := store.List()
-	if err = errors.Join(err, store.Errors()); err != nil {
+	if err = errors.Join(err, errors.Join(store.Errors()...)); err != nil {
 		return nil, manifest.Desired{}, err
 	}
 	there, origins := map[pod.Key]*v1.Pod{}, map[pod.Key]manifest.Origin{}

@@ -236,8 +236,14 @@ func (h *house) choose(
 	}
 	stay := h.withheld(all, chosen)
 	return chosen, func() error {
-		if unread := h.runtime.Store().Errors(); len(picked) == len(pods) && unread != nil {
-			stay = append(stay, fmt.Errorf("what checkpoints that cannot be read belong to stays: %w", unread))
+		if len(picked) < len(pods) {
+			return errors.Join(stay...)
+		}
+		named := errors.Join(stay...)
+		for _, err := range h.runtime.Store().Errors() {
+			if !errors.Is(named, err) {
+				stay = append(stay, fmt.Errorf("what belongs to a checkpoint that cannot be read stays: %w", err))
+			}
 		}
 		return errors.Join(stay...)
 	}, nil

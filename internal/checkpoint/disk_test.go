@@ -139,7 +139,7 @@ func TestOddFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			all, err := s.List()
-			if err != nil || len(all) != 1 || s.Errors() == nil {
+			if err != nil || len(all) != 1 || len(s.Errors()) == 0 {
 				t.Errorf("%v, %v", all, err)
 			}
 		})
@@ -199,7 +199,7 @@ func TestDirectoryInPlace(t *testing.T) {
 		if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
 			t.Error(err)
 		}
-		if all, err := s.List(); err != nil || len(all) != 1 || s.Errors() != nil {
+		if all, err := s.List(); err != nil || len(all) != 1 || len(s.Errors()) > 0 {
 			t.Errorf("%v, %v", all, err)
 		}
 	}

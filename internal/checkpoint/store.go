@@ -218,15 +218,17 @@ func (s *Store) naming(id string, names func(*Checkpoint) bool) *Checkpoint {
 	return f.checkpoint
 }
 
-// Errors returns why checkpoints that have been seen cannot be read; nil: all can.
-func (s *Store) Errors() error {
+// Errors returns why checkpoints that have been seen cannot be read, one error for each.
+func (s *Store) Errors() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []error
 	for _, f := range s.files {
-		all = append(all, f.err)
+		if f.err != nil {
+			all = append(all, f.err)
+		}
 	}
-	return errors.Join(all...)
+	return all
 }
 
 // refresh reads the file if it is not the one that was read last. The error is the file's; nil also when there is
