@@ -133,6 +133,14 @@ var opening = []string{"os.Open", "os.ReadFile", "os.Stat"}
 // containers make.
 var walking = []string{"os.RemoveAll", "root.RemoveAll", "fs.WalkDir", "filepath.WalkDir", "filepath.Walk", "os.CopyFS", "os.DirFS"}
 
+// mounting are the calls that change what is mounted: internal/host has them, with nosuid, nodev and noexec unless its
+// caller allows more.
+var mounting = []string{
+	"unix.Mount", "unix.Unmount", "unix.MoveMount", "unix.OpenTree", "unix.MountSetattr", "unix.Fsopen", "unix.Fsmount",
+	"unix.PivotRoot", "syscall.Mount", "syscall.Unmount", "syscall.PivotRoot", "mount.All", "mount.UnmountAll",
+	"mount.Unmount", "mount.WithTempMount",
+}
+
 // removers are the rooms that remove what containers made, beside the exposed ones.
 var removers = []string{"internal/checkpoint", "internal/runtime/checkpointed"}
 
@@ -314,6 +322,27 @@ func TestExposedPathsAreOpenedInOneWay(t *testing.T) {
 			x, ok := call.X.(*ast.Ident)
 			if ok && slices.Contains(refused, x.Name+"."+call.Sel.Name) && !trusted[s.fset.Position(n.Pos()).Line] {
 				s.errorf(t, n.Pos(), "%s.%s of what others may write; use host.OpenRegular, ReadRegular, WalkTree or RemoveTree", x.Name, call.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestOnePlaceMounts(t *testing.T) {
+	// The second one has containerd's library mount what its snapshotters give.
+	places := []string{"internal/host/mount.go", "internal/runtime/containerd/images/mount.go"}
+	for _, s := range sources(t) {
+		product := !s.test && !strings.Contains(s.dir, "test") && (s.dir == "cmd" || strings.HasPrefix(s.dir, "internal/"))
+		if !product || slices.Contains(places, filepath.Join(s.dir, s.name)) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := call.X.(*ast.Ident); ok && slices.Contains(mounting, x.Name+"."+call.Sel.Name) {
+				s.errorf(t, n.Pos(), "%s.%s: use what internal/host/mount.go has", x.Name, call.Sel.Name)
 			}
 			return true
 		})

@@ -218,7 +218,7 @@ func unmountLeftovers(o Options) {
 			if left[i].Mountpoint == dir {
 				continue // whoever made this a file system of its own still wants it
 			}
-			if err := mount.UnmountAll(left[i].Mountpoint, unix.MNT_DETACH); err != nil {
+			if err := host.Detach(left[i].Mountpoint); err != nil && !errors.Is(err, host.ErrNotMounted) {
 				o.Log.Warn("unmounting", "dir", left[i].Mountpoint, "why", err)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
@@ -76,13 +75,13 @@ func (s *Store) mountDir() error {
 		return fmt.Errorf("finding the mount of %s: %w", s.dir, err)
 	}
 	if !mounted {
-		if err := unix.Mount(s.dir, s.dir, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mounting %s onto itself: %w", s.dir, err)
+		if err := host.BindOne(s.dir, s.dir); err != nil {
+			return fmt.Errorf("binding it to itself: %w", err)
 		}
 	}
 	// Every time: whoever mounted it may have died before this.
-	if err := unix.Mount("", s.dir, "", unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making %s private: %w", s.dir, err)
+	if err := host.SetPropagation(s.dir, host.Private); err != nil {
+		return fmt.Errorf("making it private: %w", err)
 	}
 	return nil
 }
@@ -132,8 +131,8 @@ func (s *Store) unmountDir() error {
 		if !mounted {
 			return nil
 		}
-		if err := unix.Unmount(s.dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return fmt.Errorf("unmounting %s: %w", s.dir, err)
+		if err := host.Detach(s.dir); err != nil {
+			return err
 		}
 	}
 }

@@ -60,8 +60,8 @@ func pinNamespace(path, source, name string, step func(string)) error {
 	}
 	f.Close()
 	step(name + " file")
-	if err := unix.Mount(source, path, "", unix.MS_BIND, ""); err != nil {
-		return &os.PathError{Op: "mount", Path: path, Err: err}
+	if err := host.BindOne(source, path); err != nil {
+		return err
 	}
 	step(name + " pin")
 	return nil
@@ -86,8 +86,8 @@ func unpin(path string) error {
 		return fmt.Errorf("%s is not a pin but a %s: not touched", path, info.Mode().Type())
 	}
 	for pinned(path) {
-		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return &os.PathError{Op: "unmount", Path: path, Err: err}
+		if err := host.Detach(path); err != nil {
+			return err
 		}
 	}
 	return removeFile(path)

@@ -91,18 +91,16 @@ func shutIn(root string, program []byte) error {
 		do   func() error
 	}{
 		{"a mount namespace", func() error { return unix.Unshare(unix.CLONE_NEWNS) }},
-		{"private mounts", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
+		{"private mounts", func() error { return host.SetPropagation("/", host.PrivateTree) }},
 		{"a file system", func() error {
-			return unix.Mount("pause", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=16k,mode=555")
+			return host.MountFS("tmpfs", "pause", root, "size=16k,mode=555", host.AllowExec)
 		}},
 		{"the program", func() error { return os.WriteFile(filepath.Join(root, pauseName), program, 0o111) }},
 		{"its directory", func() error { return unix.Chdir(root) }},
-		{"its root", func() error { return unix.PivotRoot(".", ".") }},
-		{"nothing else", func() error { return unix.Unmount(".", unix.MNT_DETACH) }},
+		{"its root", func() error { return host.PivotRoot(".") }},
+		{"nothing else", func() error { return host.Detach(".") }},
 		{"its root's directory", func() error { return unix.Chdir("/") }},
-		{"a read-only file system", func() error {
-			return unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
-		}},
+		{"a read-only file system", func() error { return host.RemountReadOnly("/", host.AllowExec) }},
 		{"no new privileges", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		{"a process namespace", func() error { return unix.Unshare(unix.CLONE_NEWPID) }},
 		{"no capabilities", dropBounding},

@@ -102,10 +102,7 @@ func mountShm(path string, owner uint32) error {
 		return err
 	}
 	options := fmt.Sprintf("mode=1777,size=65536k,uid=%d,gid=%d", owner, owner)
-	if err := unix.Mount("shm", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
-		return &os.PathError{Op: "mount", Path: path, Err: err}
-	}
-	return nil
+	return host.MountFS("tmpfs", "shm", path, options, host.AllowNothing)
 }
 
 // unmountShm removes it; one that is not there is success.
@@ -119,10 +116,10 @@ func unmountShm(path string) error {
 		if err != nil {
 			return &os.PathError{Op: "statfs", Path: path, Err: err}
 		}
-		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); errors.Is(err, unix.EINVAL) {
-			return removeFile(path) // not a mount, or not any more
+		if err := host.Detach(path); errors.Is(err, host.ErrNotMounted) {
+			return removeFile(path)
 		} else if err != nil {
-			return &os.PathError{Op: "unmount", Path: path, Err: err}
+			return err
 		}
 	}
 }

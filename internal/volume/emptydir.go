@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -125,7 +126,7 @@ func (v *Volumes) mountMemory(uid pod.UID, dir, kind, options string) error {
 		return err
 	}
 	defer target.Close()
-	if err := unix.Mount(mountSource, descriptor(target), kind, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err := host.MountFS(kind, mountSource, descriptor(target), options, host.AllowExec); err != nil {
 		return fmt.Errorf("mounting %s on %s: %w", kind, dir, err)
 	}
 	return nil

@@ -264,7 +264,7 @@ func TestTeardownLeavesForeignMounts(t *testing.T) {
 	bind(nested)
 	bind(beside)
 	err := f.Teardown(t.Context(), p.UID)
-	if err == nil || !strings.Contains(err.Error(), "unmounting "+dir) {
+	if err == nil || !strings.Contains(err.Error(), "unmount "+dir) {
 		t.Errorf("a busy mount: %v", err)
 	}
 	if left := fmt.Sprint(f.left(t)); !strings.Contains(left, nested) || !strings.Contains(left, beside) || strings.Contains(left, "volume-subpaths") {

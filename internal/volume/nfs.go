@@ -48,10 +48,11 @@ func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NF
 
 // exportMount is the command that mounts the export on dir.
 func exportMount(n *v1.NFSVolumeSource, dir string) (host.Program, error) {
-	mount := host.Program{Name: "mount", Options: []string{"-t", "nfs"}}
+	options := "nodev" // programs of an export may change their user, in a container
 	if n.ReadOnly {
-		mount.Options = append(mount.Options, "-o", "ro")
+		options += ",ro"
 	}
+	mount := host.Program{Name: "mount", Options: []string{"-t", "nfs", "-o", options}}
 	server, err := pod.ServerName(n.Server)
 	if err != nil {
 		return mount, fmt.Errorf("server %q: %w", n.Server, err)

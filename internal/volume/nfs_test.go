@@ -53,10 +53,10 @@ func TestNFS(t *testing.T) {
 		readOnly bool
 		want     string
 	}{
-		{"files.example", false, "-t nfs -- files.example:/srv DIR"},
-		{"192.0.2.1", true, "-t nfs -o ro -- 192.0.2.1:/srv DIR"},
-		{"2001:db8::1", false, "-t nfs -- [2001:db8::1]:/srv DIR"},
-		{"[2001:db8::1]", false, "-t nfs -- [2001:db8::1]:/srv DIR"},
+		{"files.example", false, "-t nfs -o nodev -- files.example:/srv DIR"},
+		{"192.0.2.1", true, "-t nfs -o nodev,ro -- 192.0.2.1:/srv DIR"},
+		{"2001:db8::1", false, "-t nfs -o nodev -- [2001:db8::1]:/srv DIR"},
+		{"[2001:db8::1]", false, "-t nfs -o nodev -- [2001:db8::1]:/srv DIR"},
 	} {
 		asked := mountCommand(t, "")
 		f := newNFSFixture(t, asked, "nfs4")
@@ -78,7 +78,7 @@ func TestNFS(t *testing.T) {
 func TestNFSFails(t *testing.T) {
 	mountCommand(t, "echo no route to host >&2; exit 32")
 	_, err := newFixture(t).Setup(t.Context(), exported("files.example", false), mounting(mountV), pod.Sandbox{})
-	if err == nil || !strings.Contains(err.Error(), "mount -t nfs -- files.example:/srv") || !strings.HasSuffix(err.Error(), "exit status 32: no route to host") {
+	if err == nil || !strings.Contains(err.Error(), "mount -t nfs -o nodev -- files.example:/srv") || !strings.HasSuffix(err.Error(), "exit status 32: no route to host") {
 		t.Error(err)
 	}
 	t.Setenv("PATH", t.TempDir())

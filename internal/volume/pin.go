@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -58,7 +58,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	if hasUsers(in) {
 		err = bindMapped(file, target, v.dirs.SandboxUsers(in.Sandbox.ID))
 	} else {
-		err = unix.Mount(descriptor(file), descriptor(target), "", unix.MS_BIND|unix.MS_REC, "")
+		err = host.Bind(descriptor(file), descriptor(target))
 	}
 	if err != nil {
 		return "", fmt.Errorf("binding it: %w", err)
@@ -88,7 +88,7 @@ func enslave(at string, m v1.VolumeMount) error {
 	if m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationBidirectional {
 		return nil
 	}
-	return unix.Mount("", at, "", unix.MS_SLAVE|unix.MS_REC, "")
+	return host.SetPropagation(at, host.SlaveTree)
 }
 
 // unpin undoes what an earlier start bound to the place, or clears away what it had made for it.

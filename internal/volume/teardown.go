@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -62,9 +62,8 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 
 // unmount unmounts what is on a path now, if anything is; never by force.
 func unmount(path string) error {
-	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
-	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmounting %s: %w", path, err)
+	if err := host.Unmount(path); !errors.Is(err, host.ErrNotMounted) {
+		return err
 	}
 	return nil
 }
@@ -78,7 +77,7 @@ func unmountTree(path string) error {
 	if len(mounts) == 0 {
 		return nil
 	}
-	if err := unix.Mount("", path, "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := host.SetPropagation(path, host.SlaveTree); err != nil && !errors.Is(err, host.ErrNotMounted) {
 		return fmt.Errorf("parting %s from its source: %w", path, err)
 	}
 	for _, m := range slices.Backward(mounts) {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -31,18 +32,8 @@ func bindMapped(file, target *os.File, users string) error {
 		return err
 	}
 	defer ns.Close()
-	tree, err := unix.OpenTree(int(file.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
-	if err != nil {
-		return os.NewSyscallError("open_tree", err)
+	if err = host.BindMapped(file, target, ns); errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("hostUsers: false: its file system cannot be shown with other owners here (%w)", err)
 	}
-	defer unix.Close(tree)
-	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())})
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("hostUsers: false: its file system cannot be shown with other owners here (mount_setattr: %w)", err)
-	}
-	if err != nil {
-		return os.NewSyscallError("mount_setattr", err)
-	}
-	err = unix.MoveMount(tree, "", int(target.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-	return os.NewSyscallError("move_mount", err)
+	return err
 }

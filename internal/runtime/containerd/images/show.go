@@ -7,16 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
@@ -66,12 +64,7 @@ func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume strin
 	if err != nil {
 		return "", daemon.Mapped("showing image "+i.Name, err)
 	}
-	for i := range mounts {
-		if !slices.Contains(mounts[i].Options, "ro") {
-			mounts[i].Options = append(slices.Clone(mounts[i].Options), "ro")
-		}
-	}
-	if err := mount.All(mounts, dir); err != nil {
+	if err := mountFiles(mounts, dir, host.AllowExec); err != nil {
 		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
 	return dir, nil
@@ -106,7 +99,7 @@ func (s *Store) Hide(ctx context.Context, uid pod.UID) error {
 		dir := filepath.Join(parent, e.Name())
 		mounted, err := mountinfo.Mounted(dir)
 		if err == nil && mounted {
-			err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+			err = host.Unmount(dir)
 		}
 		if err != nil {
 			return fmt.Errorf("unmounting %s: %w", dir, err)

@@ -3,15 +3,11 @@ package images
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/containerd/containerd/v2/core/mount"
-	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
@@ -39,23 +35,11 @@ func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error
 	if err := os.Mkdir(root, layout.ModePrivate); err != nil {
 		return err
 	}
-	err = mount.All(harmless(mounts), root)
+	err = mountFiles(mounts, root, host.AllowNothing)
 	if err == nil {
 		err = f(root)
 	}
 	return errors.Join(err, removeView(lock.Path()))
-}
-
-// harmless are the mounts without anything that could have an effect on the machine.
-func harmless(mounts []mount.Mount) []mount.Mount {
-	out := slices.Clone(mount.RemoveIDMapOption(mount.RemoveVolatileOption(mounts)))
-	for i := range out {
-		options := slices.DeleteFunc(slices.Clone(out[i].Options), func(o string) bool {
-			return slices.Contains([]string{"rw", "ro", "suid", "dev", "exec"}, o) || strings.HasPrefix(o, "workdir=")
-		})
-		out[i].Options = append(options, "ro", "nosuid", "nodev", "noexec")
-	}
-	return out
 }
 
 // SweepViews removes the views of podruns that were killed, and no others.
@@ -87,12 +71,12 @@ func (s *Store) SweepViews() error {
 func removeView(dir string) error {
 	root := filepath.Join(dir, viewName)
 	for {
-		err := unix.Unmount(root, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			break // no mount, or not any more
+		err := host.Detach(root)
+		if errors.Is(err, host.ErrNotMounted) {
+			break
 		}
 		if err != nil {
-			return fmt.Errorf("unmounting %s: %w", root, err)
+			return err
 		}
 	}
 	// Not with what is in them, whatever that is.
