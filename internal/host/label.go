@@ -1,10 +1,9 @@
 package host
 
 import (
+	"context"
 	"errors"
-	"io"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,57 +13,55 @@ const labelName = "security.selinux"
 
 // LabelTree gives a file, or a directory with all in it, an SELinux label. Others may change what is in it meanwhile:
 // each file is labelled by a descriptor of its own, so no link leads out, in whatever moment it is put there. What goes
-// away meanwhile needs no label.
-func LabelTree(path, label string) error {
+// away meanwhile needs no label, and what is mounted below keeps its own.
+func LabelTree(ctx context.Context, path, label string) error {
 	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	if err := labelAt(fd, []byte(label)); err != nil {
+	root := os.NewFile(uintptr(fd), path)
+	defer root.Close()
+	if err := labelAll(ctx, root, []byte(label)); err != nil {
 		return &os.PathError{Op: "label", Path: path, Err: err}
 	}
 	return nil
 }
 
-// labelAt is LabelTree of what the descriptor stands for, which it closes.
-func labelAt(fd int, label []byte) error {
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
+func labelAll(ctx context.Context, root *os.File, label []byte) error {
 	// A descriptor to look by takes no attributes; its name does, of the file itself even if that is a link.
-	err := unix.Setxattr("/proc/self/fd/"+strconv.Itoa(fd), labelName, label, 0)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	set := func(fd int) error {
+		err := unix.Setxattr(FDPath(fd), labelName, label, 0)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			return nil // as on NFS: its files have the label that the mount gives them
+		}
 		return err
 	}
-	listed, err := retried(func() (int, error) {
-		return unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	})
-	if err != nil {
+	if err := set(int(root.Fd())); err != nil {
 		return err
 	}
-	dir := os.NewFile(uintptr(listed), "")
-	defer dir.Close()
-	for {
-		const some = 256 // a directory may have more than fit into memory
-		names, err := dir.Readdirnames(some)
-		for _, name := range names {
-			entry, err := retried(func() (int, error) {
-				return unix.Openat(fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if info, err := root.Stat(); err != nil || !info.IsDir() {
+		return err
+	}
+	return WalkTree(ctx, root, TreeVisitor{
+		File: func(dir int, name string) error {
+			fd, err := retried(func() (int, error) {
+				return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 			})
-			if err == nil {
-				err = labelAt(entry, label)
+			if errors.Is(err, unix.ENOENT) {
+				return nil
 			}
-			if err != nil && !errors.Is(err, unix.ENOENT) {
+			if err != nil {
 				return err
 			}
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		if err != nil {
+			defer unix.Close(fd)
+			return set(fd)
+		},
+		Enter: set,
+		Unopened: func(_ string, err error) error {
+			if errors.Is(err, unix.EXDEV) {
+				return nil
+			}
 			return err
-		}
-	}
+		},
+	})
 }

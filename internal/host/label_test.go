@@ -55,7 +55,7 @@ func TestLabelTree(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(volume, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := LabelTree(volume, someLabel); err != nil {
+	if err := LabelTree(t.Context(), volume, someLabel); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"", "real", "real/file", "link", "fifo"} {
@@ -68,7 +68,7 @@ func TestLabelTree(t *testing.T) {
 			t.Errorf("%s is labelled", path)
 		}
 	}
-	if err := LabelTree(filepath.Join(volume, "none"), someLabel); !errors.Is(err, os.ErrNotExist) {
+	if err := LabelTree(t.Context(), filepath.Join(volume, "none"), someLabel); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what is not there: %v", err)
 	}
 }
@@ -79,11 +79,40 @@ func TestLabelTreeIsNotLedAstray(t *testing.T) {
 	volume, outside := volumeBeside(t)
 	defer treetest.Swap(t, filepath.Join(volume, "real"), filepath.Join(volume, "link"))()
 	for range 5000 {
-		if err := LabelTree(volume, someLabel); err != nil {
+		if err := LabelTree(t.Context(), volume, someLabel); err != nil {
 			t.Fatal(err)
 		}
 		if labelOf(t, filepath.Join(outside, "file")) != "" {
 			t.Fatal("a file outside is labelled")
 		}
+	}
+}
+
+// TestLabelDeepTree: a tree of more directories in each other than a process may have open is labelled to its end.
+func TestLabelDeepTree(t *testing.T) {
+	volume, _ := volumeBeside(t)
+	const depth = 3000
+	treetest.Deep(t, volume, depth)
+	treetest.FewDescriptors(t)
+	if err := LabelTree(treetest.Timely(t), volume, someLabel); err != nil {
+		t.Fatal(err)
+	}
+	labelled := 0
+	root, err := OpenTree(volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	err = WalkTree(t.Context(), root, TreeVisitor{File: func(dir int, name string) error {
+		if labelOf(t, FDPath(dir)+"/"+name) == someLabel {
+			labelled++
+		}
+		return nil
+	}})
+	if err != nil || labelled < 2*depth {
+		t.Errorf("labelled %d files, %v", labelled, err)
+	}
+	if err := RemoveTree(t.Context(), volume); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -57,7 +58,7 @@ func labelOptions(uid pod.UID, o *v1.SELinuxOptions) []string {
 
 // relabel gives what is podrun's of the mounts the label of the container's files. What is the machine's is
 // left alone, as the kubelet leaves it.
-func (r *Runtime) relabel(mounts []pod.Mount, files string) error {
+func (r *Runtime) relabel(ctx context.Context, mounts []pod.Mount, files string) error {
 	if files == "" {
 		return nil
 	}
@@ -65,7 +66,7 @@ func (r *Runtime) relabel(mounts []pod.Mount, files string) error {
 		if !strings.HasPrefix(m.HostPath, r.Dirs.Root+"/") && !strings.HasPrefix(m.HostPath, r.Dirs.Run+"/") {
 			continue
 		}
-		if err := host.LabelTree(m.HostPath, files); err != nil {
+		if err := host.LabelTree(ctx, m.HostPath, files); err != nil {
 			return fmt.Errorf("labelling %s: %w", m.HostPath, err)
 		}
 	}

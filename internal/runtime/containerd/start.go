@@ -152,7 +152,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	if err != nil {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
 	}
-	if err := errors.Join(r.relabel(mounts, machine.FileLabel), giveFiles(mounts, users)); err != nil {
+	if err := errors.Join(r.relabel(ctx, mounts, machine.FileLabel), giveFiles(mounts, users)); err != nil {
 		return nil, err
 	}
 	user, err := l.image.User(ctx, ocispec.UserName(s.Pod, s.Container, l.image.Config.User))
