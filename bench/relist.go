@@ -236,7 +236,7 @@ func (*stopwatch) Inspected(time.Duration, error) {}
 func (*stopwatch) Stream(bool, error) {}
 
 // Rang implements relist.Observer.
-func (*stopwatch) Rang(time.Duration) {}
+func (*stopwatch) Notified(time.Duration) {}
 
 // Happened implements relist.Observer.
 func (*stopwatch) Happened(relist.Kind) {}

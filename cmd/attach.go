@@ -35,7 +35,7 @@ func (a *app) attachCommand() *cobra.Command {
 			"container that says tty: true, keys and the terminal's size go to the container; the detach keys leave it.\n\n" +
 			"To run a shell beside what a container runs use podrun exec -it.",
 		Example: "  podrun attach web\n  podrun attach -it console -c app\n  podrun attach -i load < data.sql",
-		Args:    takes(1, 1),
+		Args:    argCount(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := detachKeys(f.detachKeys)
 			if err != nil {
@@ -148,7 +148,7 @@ func (s *session) run(ctx context.Context) error {
 	defer to.Close()
 	in := s.app.in
 	if terminal := terminalOf(in); terminal != nil && s.container.TTY {
-		giveBack, err := s.takeTerminal(ctx, terminal)
+		giveBack, err := s.acquireTerminal(ctx, terminal)
 		if err != nil {
 			return err
 		}
@@ -191,9 +191,9 @@ func (s *session) input(to io.WriteCloser, in io.Reader) error {
 	return io.EOF
 }
 
-// takeTerminal gives the person's terminal to the container, which draws anew when the size changes: so
+// acquireTerminal gives the person's terminal to the container, which draws anew when the size changes: so
 // first it is told another one.
-func (s *session) takeTerminal(ctx context.Context, terminal *os.File) (giveBack func(), err error) {
+func (s *session) acquireTerminal(ctx context.Context, terminal *os.File) (giveBack func(), err error) {
 	if size := sizeOf(terminal); size != (runtime.TermSize{}) {
 		other := size
 		other.Height++

@@ -14,7 +14,7 @@ func (a *app) completionCommand() *cobra.Command {
 		Example: "  # bash, for all users; it needs the package bash-completion\n  podrun completion bash >/usr/share/bash-completion/completions/podrun\n\n" +
 			"  # zsh\n  podrun completion zsh >/usr/share/zsh/vendor-completions/_podrun\n\n" +
 			"  # fish\n  podrun completion fish >/usr/share/fish/vendor_completions.d/podrun.fish",
-		Args:      arguments(cobra.MatchAll(takes(1, 1), cobra.OnlyValidArgs)),
+		Args:      arguments(cobra.MatchAll(argCount(1, 1), cobra.OnlyValidArgs)),
 		ValidArgs: shells,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch root := c.Root(); args[0] {

@@ -18,7 +18,7 @@ func (a *app) containerdCommand() *cobra.Command {
 		Long:    "containerd runs the containerd that is built into podrun, until nothing needs it any more.",
 		Example: "  podrun containerd --root-dir /var/lib/podrun --run-dir /run/podrun",
 		Hidden:  true,
-		Args:    takes(0, 0),
+		Args:    argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := embedded.Serve(c.Context(), embedded.Options{Dirs: a.dirs(), Log: a.log, NoSync: noSync, IdleGrace: grace})
 			if err != nil && c.Context().Err() == nil {

@@ -25,7 +25,7 @@ func (a *app) describeCommand() *cobra.Command {
 			"before, the pod's conditions, the last lines of what is not well and what happened last. It also works\n" +
 			"while serve is down.",
 		Example: "  podrun describe pod web",
-		Args:    takes(1, many),
+		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
 			names, err := podNames(args)
 			if err == nil && len(names) == 0 {

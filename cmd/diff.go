@@ -25,7 +25,7 @@ func (a *app) diffCommand() *cobra.Command {
 			"Exit code: 0 serve would change nothing; 1 it would; 2 something could not be read or used.",
 		Example: "  # what a new set of manifests would do to this machine\n  podrun diff --manifests new/\n\n" +
 			"  podrun diff --manifest-url https://pods.example/node1.yaml -o json",
-		Args: takes(0, 0),
+		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))

@@ -37,7 +37,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		Long: "events tells what happened to pods, and which manifests could not be used, newest last. The last 50 of a\n" +
 			"pod are kept, and the last 1000 of all, also of pods that are gone.",
 		Example: "  podrun events\n  podrun events web -w\n  podrun events -A --types Warning\n  podrun events web -o json",
-		Args:    takes(0, 1),
+		Args:    argCount(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := bareName(f.of)
 			if len(args) > 0 {

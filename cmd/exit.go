@@ -57,8 +57,8 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 // many is for takes: as many arguments as one likes.
 const many = math.MaxInt
 
-// takes checks how many arguments a command is given.
-func takes(least, most int) cobra.PositionalArgs {
+// argCount checks how many arguments a command is given.
+func argCount(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		synopsis := strings.TrimSuffix(c.CommandPath(), c.Name()) + c.Use
 		switch {

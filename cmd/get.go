@@ -50,7 +50,7 @@ func (a *app) getCommand() *cobra.Command {
 		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n" +
 			"  podrun get pods -l app=web -w\n  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +
 			"  podrun get pods -o custom-columns=POD:.metadata.name,IP:.status.podIP",
-		Args: takes(1, many),
+		Args: argCount(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
 			if isVolumes(args[0]) {
 				return a.getVolumes(c, f, args[1:])

@@ -22,7 +22,7 @@ func (a *app) listImagesCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List images",
 		Example: "  podrun images list",
-		Args:    takes(0, 0),
+		Args:    argCount(0, 0),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			return a.listImages(ctx, s)
 		}),
@@ -37,7 +37,7 @@ func (a *app) pullCommand() *cobra.Command {
 		Long: "pull fetches images whether or not they are present, and prints each with its digest. What an interrupted\n" +
 			"pull has fetched is not fetched again.",
 		Example: "  podrun images pull docker.io/library/nginx:1.29",
-		Args:    takes(1, many),
+		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, refs []string) error {
 			if err := needRoot(c); err != nil {
 				return err
@@ -75,7 +75,7 @@ func (a *app) saveCommand() *cobra.Command {
 		Short:   "Save images to an archive",
 		Long:    "save writes images, for this machine's platform, to an archive that load, docker and others can read.",
 		Example: "  podrun images save -o web.tar web:1",
-		Args:    takes(1, many),
+		Args:    argCount(1, many),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
 			if file == "" || file == "-" {
 				return imageError(s.Save(ctx, refs, a.out))
@@ -132,7 +132,7 @@ func (a *app) removeImagesCommand() *cobra.Command {
 		Use:     "rm IMAGE...",
 		Short:   "Remove images",
 		Example: "  podrun images rm web:1",
-		Args:    takes(1, many),
+		Args:    argCount(1, many),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
 			var all error
 			for _, ref := range refs {

@@ -20,7 +20,7 @@ func (a *app) imagesCommand() *cobra.Command {
 		Short:   "List, pull, load, save and remove images",
 		Long:    "images lists the images in podrun's containerd namespace.",
 		Example: "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n  podrun images load web.tar\n  podrun images prune",
-		Args:    takes(0, 0),
+		Args:    argCount(0, 0),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			return a.listImages(ctx, s)
 		}),
@@ -30,7 +30,7 @@ func (a *app) imagesCommand() *cobra.Command {
 		Short:   "Load images from archives",
 		Long:    "load loads the images of OCI or Docker archives, compressed or not; - is standard input.",
 		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
-		Args:    takes(1, many),
+		Args:    argCount(1, many),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, files []string) error {
 			var all error
 			for _, file := range files {
@@ -44,7 +44,7 @@ func (a *app) imagesCommand() *cobra.Command {
 		Short:   "Remove images that no container uses",
 		Long:    "prune removes the images that no container, running or not, and no volume of a pod is made of, unless they are pinned, and what interrupted pulls have fetched.",
 		Example: "  podrun images prune",
-		Args:    takes(0, 0),
+		Args:    argCount(0, 0),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			names, err := s.PruneImages(ctx)
 			for _, name := range names {

@@ -93,7 +93,7 @@ func (f logsFlags) check(c *cobra.Command, args []string) error {
 		}
 		return nil
 	}
-	return takes(1, 1)(c, args)
+	return argCount(1, 1)(c, args)
 }
 
 // logStream is the log of one container.

@@ -60,7 +60,7 @@ func (a *app) onceCommand() *cobra.Command {
 			"restartPolicy Always, are ready. Should one of them fail, it is not started.",
 		Example: "  # a job from standard input, with its whole output\n  podrun once --manifests - --logs all <job.yaml\n\n" +
 			"  # in CI: at most ten minutes, a JUnit report, nothing left behind\n  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
-		Args: takes(0, 0),
+		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, &f) },
 	}
 	f.run.add(c.Flags())
@@ -158,7 +158,7 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 	defer finish()
 	var reportError error
 	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
-		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.tell,
+		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.report,
 		Begun:       lines.watch,
 		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
 		Finished: func(r agent.Result) {

@@ -33,7 +33,7 @@ func (a *app) portForwardCommand() *cobra.Command {
 			"interrupted. Only TCP is forwarded.",
 		Example: "  podrun port-forward web 8080:80\n  podrun port-forward web :http\n" +
 			"  podrun port-forward db 5432 --address 192.0.2.1",
-		Args:              takes(2, many),
+		Args:              argCount(2, many),
 		ValidArgsFunction: a.completePods,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := needRoot(c); err != nil {

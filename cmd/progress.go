@@ -31,16 +31,16 @@ type progress struct {
 	order []pod.Key
 	lines map[pod.Key]*progressLine
 	// pulling tells how far the pull of an image is; nil: nobody knows yet.
-	pulling func(image string) (pod.Progress, bool)
-	said    time.Time // when it was told last in lines
-	drawn   int       // lines on the screen that are to be drawn over
+	pulling  func(image string) (pod.Progress, bool)
+	reported time.Time // when it was told last in lines
+	drawn    int       // lines on the screen that are to be drawn over
 }
 
 type progressLine struct {
 	state string
-	// took is until the state came about; over says that the pod has come to its result.
-	took time.Duration
-	over bool
+	// elapsed is until the state came about; over says that the pod has come to its result.
+	elapsed time.Duration
+	over    bool
 	// images are those that the pod may be waiting for.
 	images []string
 }
@@ -69,8 +69,8 @@ func stateOf(p *v1.Pod) string {
 	return glance.Of(p).Text
 }
 
-// tell takes note of a pod's status.
-func (l *progress) tell(p *v1.Pod) {
+// report takes note of a pod's status.
+func (l *progress) report(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key, state := pod.KeyOf(p), stateOf(p)
@@ -85,12 +85,12 @@ func (l *progress) tell(p *v1.Pod) {
 		return
 	}
 	said := line.state
-	line.state, line.took, line.over = state, time.Since(l.began), over
+	line.state, line.elapsed, line.over = state, time.Since(l.began), over
 	switch {
 	case l.size != nil:
 		l.draw()
 	case said != state:
-		fmt.Fprintf(l.out, "%6.1fs %s %s\n", line.took.Seconds(), key, state)
+		fmt.Fprintf(l.out, "%6.1fs %s %s\n", line.elapsed.Seconds(), key, state)
 	}
 }
 
@@ -126,7 +126,7 @@ func (l *progress) draw() {
 	}
 	for _, key := range keys {
 		line := l.lines[key]
-		took := line.took
+		took := line.elapsed
 		if !line.over {
 			took = time.Since(l.began)
 		}

@@ -28,11 +28,11 @@ func TestProgressInLines(t *testing.T) {
 		waiting := podIn("a", v1.PodPending)
 		waiting.Status.Reason = "WaitingForPods"
 		waiting.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
-		l.tell(waiting)
-		l.tell(podIn("a", v1.PodPending))
-		l.tell(podIn("a", v1.PodPending))
+		l.report(waiting)
+		l.report(podIn("a", v1.PodPending))
+		l.report(podIn("a", v1.PodPending))
 		time.Sleep(1500 * time.Millisecond)
-		l.tell(podIn("a", v1.PodSucceeded))
+		l.report(podIn("a", v1.PodSucceeded))
 		_, _ = l.Write([]byte("a word\n"))
 		l.finish()
 		if got, want := out.String(), "   0.0s default/a WaitingForPods\n   0.0s default/a Pending\n   1.5s default/a Succeeded\na word\n"; got != want {
@@ -80,12 +80,12 @@ func TestProgressOnATerminal(t *testing.T) {
 				t.Errorf("shows\n%swant\n%s", got, want)
 			}
 		}
-		l.tell(podIn("a", v1.PodPending))
-		l.tell(podIn("b", v1.PodRunning))
+		l.report(podIn("a", v1.PodPending))
+		l.report(podIn("b", v1.PodRunning))
 		shows("   0.0s default/a Pending"[:24] + "\n   0.0s default/b Running"[:25] + "\n")
 		resize(80, 24)
 		time.Sleep(1100 * time.Millisecond)
-		l.tell(podIn("a", v1.PodSucceeded))
+		l.report(podIn("a", v1.PodSucceeded))
 		_, _ = l.Write([]byte("a word\n"))
 		time.Sleep(900 * time.Millisecond)
 		shows("a word\n   1.1s default/a Succeeded\n   2.0s default/b Running\n")
@@ -121,7 +121,7 @@ func TestProgressOfPulls(t *testing.T) {
 			})
 			stop := make(chan struct{})
 			go l.tick(stop)
-			l.tell(pullingPod())
+			l.report(pullingPod())
 			time.Sleep(10_100 * time.Millisecond)
 			synctest.Wait()
 			close(stop)

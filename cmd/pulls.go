@@ -22,7 +22,7 @@ const (
 
 // bar draws how far a pull is.
 func bar(p pod.Progress) string {
-	if !p.Known() {
+	if !p.HasTotal() {
 		return "…"
 	}
 	full := int(p.Fetched * barWidth / p.Total)
@@ -47,7 +47,7 @@ func awaited(p *v1.Pod) []string {
 func (l *progress) watch(pulling func(image string) (pod.Progress, bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pulling, l.said = pulling, time.Now()
+	l.pulling, l.reported = pulling, time.Now()
 }
 
 // pull is the first pull that a line waits for; false: none.
@@ -65,12 +65,12 @@ func (l *progress) pull(line *progressLine) (image string, p pod.Progress, ok bo
 
 // sayPulls says in lines how far pulls are, now and then. The caller holds the lock.
 func (l *progress) sayPulls() {
-	if l.pulling == nil || time.Since(l.said) < sayPullsEvery {
+	if l.pulling == nil || time.Since(l.reported) < sayPullsEvery {
 		return
 	}
-	l.said = time.Now()
+	l.reported = time.Now()
 	for _, key := range l.order {
-		if image, p, ok := l.pull(l.lines[key]); ok && p.Known() {
+		if image, p, ok := l.pull(l.lines[key]); ok && p.HasTotal() {
 			fmt.Fprintf(l.out, "%6.1fs %s pulling %s: %s\n", time.Since(l.began).Seconds(), key, image, p)
 		}
 	}
@@ -89,12 +89,12 @@ func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) fu
 		case !l.plain:
 			width, _ := l.size()
 			fmt.Fprintf(l.out, "\r\x1b[K%s", cutTo(fmt.Sprintf("%6.1fs %s %s", time.Since(l.began).Seconds(), ref, bar(last)), width-1))
-		case time.Since(l.said) >= sayPullsEvery && last.Known():
-			l.said = time.Now()
+		case time.Since(l.reported) >= sayPullsEvery && last.HasTotal():
+			l.reported = time.Now()
 			fmt.Fprintf(l.out, "%6.1fs %s: %s\n", time.Since(l.began).Seconds(), ref, last)
 		}
 	}
-	l.said = time.Now()
+	l.reported = time.Now()
 	stop := make(chan struct{})
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
@@ -115,7 +115,7 @@ func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) fu
 		if !l.plain {
 			fmt.Fprint(l.out, "\r\x1b[K")
 		}
-		if err == nil && last.Known() {
+		if err == nil && last.HasTotal() {
 			fmt.Fprintf(l.out, "%6.1fs %s: %s in %d layers\n", time.Since(l.began).Seconds(), ref, pod.Bytes(last.Total), last.Layers)
 		}
 	}

@@ -134,9 +134,9 @@ func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 const (
-	groupRun   = "run"
-	groupLook  = "look"
-	groupOther = "other"
+	groupRun     = "run"
+	groupInspect = "look"
+	groupOther   = "other"
 )
 
 func (a *app) root() *cobra.Command {
@@ -148,7 +148,7 @@ func (a *app) root() *cobra.Command {
 		Example: "  # keep a machine's pods running\n  podrun serve --manifests /etc/pods\n\n" +
 			"  # run a job and exit with its result\n  podrun once --manifests job.yaml\n\n" +
 			"  # see them\n  podrun get pods",
-		Args:              takes(0, 0),
+		Args:              argCount(0, 0),
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -162,7 +162,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, err) })
 	a.globalFlags(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run pods:"},
-		&cobra.Group{ID: groupLook, Title: "See and reach them:"},
+		&cobra.Group{ID: groupInspect, Title: "See and reach them:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"})
 	root.SetHelpCommandGroupID(groupOther)
 	a.commands(root)
@@ -178,7 +178,7 @@ func (a *app) commands(root *cobra.Command) {
 		}
 	}
 	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
-	add(groupLook, a.getCommand(), a.psCommand(), a.describeCommand(), a.eventsCommand(), a.logsCommand(), a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.topCommand(), a.waitCommand())
+	add(groupInspect, a.getCommand(), a.psCommand(), a.describeCommand(), a.eventsCommand(), a.logsCommand(), a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.topCommand(), a.waitCommand())
 	add(groupOther, a.validateCommand(), a.diffCommand(), a.imagesCommand(), a.volumesCommand(), a.versionCommand(), a.completionCommand(), a.containerdCommand())
 }
 

@@ -161,7 +161,7 @@ func (a *app) serveCommand() *cobra.Command {
 			"  # two sources, own directories, JSON logs\n  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml --root-dir /data/podrun --log-format json\n\n" +
 			"  # the pods that a server names; in the environment a secret is not seen by ps\n" +
 			"  PODRUN_MANIFEST_URL_HEADER='Authorization: Bearer s3cret' podrun serve --manifest-url https://pods.example/node1.yaml",
-		Args: takes(0, 0),
+		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := r.options(a, c)
 			if err != nil {

@@ -127,7 +127,7 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	}
 	row := []string{p.Name, fmt.Sprintf("%d/%d", s.Ready, s.Containers), s.Text, restarts, age(created, now)}
 	if c.wide {
-		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), place(p))
+		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), cell(p))
 	}
 	row = append(row, glance.Why(p, now))
 	if c.namespace {
@@ -136,8 +136,8 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	return row
 }
 
-// place is where a pod was read, and in brief what is wrong there now.
-func place(p *v1.Pod) string {
+// cell is where a pod was read, and in brief what is wrong there now.
+func cell(p *v1.Pod) string {
 	path, wrong := manifest.OriginOf(p).Path, p.Annotations[manifest.AnnotationError]
 	if wrong == "" {
 		return orNone(path)

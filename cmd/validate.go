@@ -26,7 +26,7 @@ func (a *app) validateCommand() *cobra.Command {
 		Long: "validate reads manifests as serve does and prints every error with file, line and field. Exit code:\n" +
 			"0 all can be used, 1 some cannot, 2 some could not be read. Manifests that others than root and their owner can write get a warning.",
 		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n  podrun validate - < web.yaml",
-		Args:    takes(1, many),
+		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, paths []string) error {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))

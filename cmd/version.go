@@ -37,7 +37,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Long: "version prints podrun's version, and that of the containerd that it would use if that runs; it\n" +
 			"starts none.",
 		Example: "  podrun version\n  podrun version -o json",
-		Args:    takes(0, 0),
+		Args:    argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be json", output))

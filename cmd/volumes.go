@@ -20,7 +20,7 @@ func (a *app) volumesCommand() *cobra.Command {
 		Long: "volumes are what a pod's persistentVolumeClaims stand for: directories that outlive the pod.\n" +
 			"podrun get volumes lists them.",
 		Example: "  podrun get volumes -A\n  podrun volumes rm data",
-		Args:    takes(0, 0),
+		Args:    argCount(0, 0),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var namespace string
@@ -29,7 +29,7 @@ func (a *app) volumesCommand() *cobra.Command {
 		Short:   "Remove volumes with all that is in them",
 		Long:    "rm removes volumes with all that is in them. One that a pod has is not removed.",
 		Example: "  podrun volumes rm data -n default",
-		Args:    takes(1, many),
+		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, names []string) error {
 			if err := needRoot(c); err != nil {
 				return err

@@ -31,7 +31,7 @@ func (a *app) waitCommand() *cobra.Command {
 			"  delete                       the pod is gone",
 		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
 			"  podrun wait web db --for=delete",
-		Args: takes(1, many),
+		Args: argCount(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
 			is, err := waitedFor(what)
 			switch {

@@ -47,7 +47,7 @@ var rooms = map[string]room{
 	"internal/manifest":             {pure: true, touches: "desired.go mux.go reader.go", imports: "pod manifest/document manifest/compat manifest/validate"},
 	"internal/manifest/validate":    {pure: true, imports: "pod env"},
 	"internal/manifest/filesource":  {imports: "pod watch manifest manifest/document manifest/validate"},
-	"internal/manifest/httpsource":  {imports: "manifest manifest/document manifest/validate", pureFiles: "judge.go mask.go"},
+	"internal/manifest/httpsource":  {imports: "manifest manifest/document manifest/validate", pureFiles: "check.go redact.go"},
 	"internal/manifest/document":    {},
 	"internal/manifest/compat":      {imports: "manifest/document"},
 	"internal/manifest/verdict":     {imports: "manifest manifest/compat manifest/validate ocispec"},

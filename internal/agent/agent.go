@@ -121,7 +121,7 @@ func (o Options) readMachine() (machine, error) {
 // backend is a runtime in all the roles of the port that the house needs.
 type backend interface {
 	runtime.Lister
-	runtime.Doorbell
+	runtime.Notifier
 	runtime.Sandboxes
 	runtime.Containers
 	runtime.Images
@@ -144,16 +144,16 @@ type house struct {
 	leave   func()      // lets others settle elsewhere
 	network *network.Network
 	// sandboxes are beneath runtime.
-	sandboxes *sandbox.Store
-	relister  *relist.Relister
-	tailer    *logs.Tailer
-	volumes   *volume.Volumes
-	names     *names.Names
-	prober    *probe.Prober
-	events    *events.Recorder
-	found     chan pod.Key // from the prober to the loop
-	loop      reconcile.Options
-	halt      chan reconcile.Halt // to the loop
+	sandboxes    *sandbox.Store
+	relister     *relist.Relister
+	tailer       *logs.Tailer
+	volumes      *volume.Volumes
+	names        *names.Names
+	prober       *probe.Prober
+	events       *events.Recorder
+	probeChanges chan pod.Key // from the prober to the loop
+	loop         reconcile.Options
+	halt         chan reconcile.Halt // to the loop
 }
 
 // neighbours are the other pods as p may call them. One that starts after others has to know them at once.
@@ -192,22 +192,22 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		o.locks = newPodLocks(o.Dirs, cmp.Or(owner, commandDown))
 	}
 	o.locks.fresh = r.Store().Scan
-	listing := relist.Options{Lister: r, Bell: r, Period: o.RelistPeriod, Observer: o.observer, Log: o.Log}
+	listing := relist.Options{Lister: r, Notifier: r, Period: o.RelistPeriod, Observer: o.observer, Log: o.Log}
 	if o.Events == "off" {
-		listing.Bell = nil
+		listing.Notifier = nil
 	}
 	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
 	h.events = events.New(o.Dirs, o.NodeName, o.Log)
-	h.prober, h.found = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
+	h.prober, h.probeChanges = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.neighbours, Log: o.Log,
 	})
 	h.halt = make(chan reconcile.Halt)
 	h.loop = reconcile.Options{
-		Halt:   h.halt,
-		Looker: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: o.locks,
-		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Found: h.found, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names, m.published}, Events: h.events,
+		Halt:      h.halt,
+		Inspector: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: o.locks,
+		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Results: h.probeChanges, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names, m.published}, Events: h.events,
 		Troubled: troubled(publisher),
 		Owner:    owner, Boot: m.boot, HostIP: m.hostIP, Node: m.node, Wall: m.wall, NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}
@@ -239,7 +239,7 @@ func (o Options) connect(ctx context.Context, boot string, store *sandbox.Store)
 	connect.Store = checkpoint.NewStore(o.Dirs, o.Log)
 	connect.Sandboxes, connect.ClusterDomain, connect.KeepLogs = store, o.ClusterDomain, o.Garbage.LogAge > 0
 	connect.Address = Locate(connect)
-	leave, err = settle(o.Dirs, place{connect.Address, connect.Namespace, boot}, func() (bool, error) {
+	leave, err = settle(o.Dirs, binding{connect.Address, connect.Namespace, boot}, func() (bool, error) {
 		present, err := presentSandboxes(connect.Store)
 		return len(present) == 0, err
 	})
@@ -315,7 +315,7 @@ func (h *house) sweepNetwork(ctx context.Context) {
 }
 
 func (h *house) sweepLost(ctx context.Context) error {
-	known, err := h.conn.Runtime.Known(ctx)
+	known, err := h.conn.Runtime.Retained(ctx)
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	events := make(chan relist.Event)
 	desired := make(chan manifest.Desired)
 	running.Go(func() { h.ended("relist", h.relister.Run(beneath, events)) })
-	running.Go(func() { h.ended("probe", h.prober.Run(beneath, h.found)) })
+	running.Go(func() { h.ended("probe", h.prober.Run(beneath, h.probeChanges)) })
 	running.Go(func() { h.ended("events", h.events.Run(beneath)) })
 	running.Go(func() { h.ended("logs", h.tailer.Run(beneath)) })
 	running.Go(func() { h.ended("names", h.names.Run(beneath, h.volumes)) })

@@ -69,7 +69,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	if err != nil {
 		return nil, besideServe(serving, err)
 	}
-	h.loop.Takes = func(seen pod.Observed) bool { return chosen[seen.Key] }
+	h.loop.Adopts = func(seen pod.Observed) bool { return chosen[seen.Key] }
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var left []Left
@@ -93,7 +93,7 @@ func (h *house) awaitRemoval(ctx context.Context, b *board, keys map[pod.Key]boo
 		var telling sync.WaitGroup
 		defer telling.Wait()
 		defer enough()
-		telling.Go(func() { h.tellAwaited(waiting, b, keys, d.Waiting) })
+		telling.Go(func() { h.reportAwaited(waiting, b, keys, d.Waiting) })
 	}
 	return b.awaitRemoval(ctx, keys, d.Grace, h.o.Log)
 }
@@ -148,8 +148,8 @@ func removed(chosen map[pod.Key]bool, left []Left) ([]pod.Key, error) {
 // awaitedPoll is after what time, and how often, it is told what down waits for.
 const awaitedPoll = 2 * time.Second
 
-// tellAwaited tells what the pods that are not gone wait for, and again when that changes, until ctx ends.
-func (h *house) tellAwaited(ctx context.Context, b *board, keys map[pod.Key]bool, tell func(pod.Key, string)) {
+// reportAwaited tells what the pods that are not gone wait for, and again when that changes, until ctx ends.
+func (h *house) reportAwaited(ctx context.Context, b *board, keys map[pod.Key]bool, tell func(pod.Key, string)) {
 	told := map[pod.Key]string{}
 	tick := time.NewTicker(awaitedPoll)
 	defer tick.Stop()

@@ -122,7 +122,7 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	if err != nil {
 		return Result{}, late("reading manifests", err)
 	}
-	new(teller).tell(o.Log, want)
+	new(problemLog).report(o.Log, want)
 	if o.locks == nil {
 		o.locks = newPodLocks(o.Dirs, ownerOnce)
 	}

@@ -81,7 +81,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
 	h.loop.StopAll = func() bool { return stopPods && !removed() }
-	h.loop.Takes = func(seen pod.Observed) bool { return seen.Owner == ownerServe || len(seen.Data) == 0 }
+	h.loop.Adopts = func(seen pod.Observed) bool { return seen.Owner == ownerServe || len(seen.Data) == 0 }
 	h.o.Log.Info("serving", "manifests", sourceNames(all), "node", o.NodeName)
 	tell := notifier{o.Notify, o.Log}
 	defer context.AfterFunc(ctx, func() { tell.say("STOPPING=1") })()
@@ -90,7 +90,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		var reading sync.WaitGroup
 		defer reading.Wait()
 		reading.Go(func() { read(ctx, all, running, in, h.ended) })
-		reading.Go(func() { tell.keep(ctx, h.found) })
+		reading.Go(func() { tell.keep(ctx, h.probeChanges) })
 		reading.Go(func() { lock.watch(ctx, func() { end(errRunRemoved) }) })
 		h.beside(ctx, d, &reading)
 		h.pass(ctx, d, tell, in, out)
@@ -104,7 +104,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 // pass hands on what the sources want, and tells of it, until ctx ends.
 func (h *house) pass(ctx context.Context, d *desk, tell notifier, in <-chan manifest.Desired, out chan<- manifest.Desired) {
 	ready := false
-	told := teller{events: h.events}
+	told := problemLog{events: h.events}
 	shown := problemFile{path: h.o.Dirs.ManifestProblems()}
 	for {
 		select {
@@ -112,7 +112,7 @@ func (h *house) pass(ctx context.Context, d *desk, tell notifier, in <-chan mani
 			return
 		case want := <-in:
 			d.want(want)
-			told.tell(h.o.Log, want)
+			told.report(h.o.Log, want)
 			if err := shown.write(want.Problems); err != nil {
 				h.o.Log.Warn("get cannot show what is wrong with manifests", "why", err)
 			}

@@ -199,21 +199,21 @@ func (p *process) use(id string, key pod.Key) {
 	p.w.ids[id] = true
 }
 
-func (p *process) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
+func (p *process) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	if _, err := p.enter(ctx, "Rings", ""); err != nil {
 		return nil, err
 	}
-	in, err := p.Driver.Rings(ctx)
+	in, err := p.Driver.Wakeups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan runtime.Ring, 1000)
+	out := make(chan runtime.Wakeup, 1000)
 	go p.pass(ctx, in, out)
 	return out, nil
 }
 
 // pass hands on events: it loses some, doubles some and delays some.
-func (p *process) pass(ctx context.Context, in <-chan runtime.Ring, out chan<- runtime.Ring) {
+func (p *process) pass(ctx context.Context, in <-chan runtime.Wakeup, out chan<- runtime.Wakeup) {
 	defer close(out)
 	for r := range in {
 		what := fmt.Sprintf("%d event %s", p.number, r.Key)

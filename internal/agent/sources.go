@@ -72,7 +72,7 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		all = append(all, filesource.New(filesource.Options{
 			Path: path, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
 			StrictPermissions: s.StrictPermissions, Lasting: s.Lasting, Optional: s.Default && s.URL != "" && !from(running, path),
-			Runs: from(running, path), PlaceDir: cache.dir, PlaceReadOnly: cache.readOnly, Unwatched: o.machine != nil,
+			Runs: from(running, path), IdentityDir: cache.dir, IdentityReadOnly: cache.readOnly, Unwatched: o.machine != nil,
 		}))
 	}
 	if s.URL != "" {

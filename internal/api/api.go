@@ -55,7 +55,7 @@ type Options struct {
 // NewHandler answers at all paths. Other methods than GET and HEAD are refused at every one.
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	room := make(streamRoom, streams)
+	room := make(streamSlots, streams)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
 		checks(w, r, o.Node.Health(), http.StatusInternalServerError)
 	})

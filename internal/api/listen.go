@@ -92,10 +92,10 @@ type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu     sync.Mutex
-	stamps [2]stamp
-	loaded *tls.Certificate
-	said   string
+	mu          sync.Mutex
+	stamps      [2]stamp
+	loaded      *tls.Certificate
+	loggedError string
 }
 
 // stamp tells a file from what it was before.
@@ -123,15 +123,15 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if c.loaded != nil {
 			c.log.Info("the certificate has changed", "file", c.certFile)
 		}
-		c.loaded, c.stamps, c.said = &pair, now, ""
+		c.loaded, c.stamps, c.loggedError = &pair, now, ""
 		return c.loaded, nil
 	}
 	err = fmt.Errorf("reading certificate %s and key %s: %w", c.certFile, c.keyFile, err)
 	if c.loaded == nil {
 		return nil, err
 	}
-	if err.Error() != c.said {
-		c.said = err.Error()
+	if err.Error() != c.loggedError {
+		c.loggedError = err.Error()
 		c.log.Warn("the certificate that was read before stays", "why", err)
 	}
 	return c.loaded, nil

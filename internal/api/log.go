@@ -28,7 +28,7 @@ var (
 )
 
 // containerLog answers /containerLogs/NAMESPACE/POD/CONTAINER, with the kubelet's parameters.
-func containerLog(w http.ResponseWriter, r *http.Request, o Options, room streamRoom) {
+func containerLog(w http.ResponseWriter, r *http.Request, o Options, room streamSlots) {
 	want := LogRequest{Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: r.PathValue("container")}
 	limit, err := want.parse(r.URL.Query(), time.Now())
 	if err != nil {

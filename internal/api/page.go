@@ -32,19 +32,19 @@ type page struct {
 	text *template.Template
 	// policy is the Content-Security-Policy: a page has its own style and script, and none of another's.
 	policy string
-	room   streamRoom
+	slots  streamSlots
 }
 
 // newPage makes pages that come whole, in one answer: on the machine itself a browser gives up what it fetches whenever a
 // pod's network comes or goes (Chromium's ERR_NETWORK_CHANGED), and a page without its script would stand still.
-func newPage(o Options, room streamRoom) page {
+func newPage(o Options, room streamSlots) page {
 	style, script := pageFile("page.css"), pageFile("page.js")
 	text := template.New("").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
 	})
 	return page{
-		o: o, room: room, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
+		o: o, slots: room, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
 		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
 			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
@@ -89,7 +89,7 @@ func (p page) rows() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := p.taken()
+	taken := p.usage()
 	out := []row{}
 	for i := range pods {
 		out = append(out, rowOf(&pods[i], taken[string(pods[i].UID)], time.Now()))
@@ -97,8 +97,8 @@ func (p page) rows() ([]row, error) {
 	return out, nil
 }
 
-// taken is what pods take, by UID. Without, columns stay empty.
-func (p page) taken() map[string]kubelet.PodStats {
+// usage is what pods take, by UID. Without, columns stay empty.
+func (p page) usage() map[string]kubelet.PodStats {
 	out := map[string]kubelet.PodStats{}
 	if all, _ := p.o.Node.Summary(context.Background(), false); all != nil {
 		for _, one := range all.Pods {
@@ -177,7 +177,7 @@ func (p page) listParts() (map[string]string, error) {
 
 // live answers with the parts of a page whenever they change, as server-sent events.
 func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[string]string, error)) {
-	end, ok := p.room.begin(w, r)
+	end, ok := p.slots.begin(w, r)
 	if !ok {
 		return
 	}

@@ -95,7 +95,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 	if i < 0 {
 		return podData{}, fmt.Errorf("pod %s/%s: %w", namespace, name, ErrNotFound)
 	}
-	d := dataOf(&pods[i], p.taken()[string(pods[i].UID)], time.Now())
+	d := dataOf(&pods[i], p.usage()[string(pods[i].UID)], time.Now())
 	d.Events = p.eventsOf(&pods[i])
 	d.Previous = r.URL.Query().Get("previous") == "true"
 	if chosen := r.URL.Query().Get("container"); slices.Contains(d.Containers, chosen) {

@@ -15,12 +15,12 @@ const (
 	streamTime = 10 * time.Minute
 )
 
-// streamRoom counts answers without end.
-type streamRoom chan struct{}
+// streamSlots counts answers without end.
+type streamSlots chan struct{}
 
 // begin reports that there is room for one more, after refusing a client that there is none for; end gives the room
 // back. On the socket, which is root's, there is always room.
-func (s streamRoom) begin(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
+func (s streamSlots) begin(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	if local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && local.Network() == "unix" {
 		return func() {}, true
 	}

@@ -25,8 +25,8 @@ var (
 	ErrNotFound = errors.New("no checkpoint")
 	// ErrLater says that a checkpoint is a later podrun's. It is left alone.
 	ErrLater = errors.New("a later version of podrun wrote it")
-	// ErrTaken says that a revision with that UID is another pod's.
-	ErrTaken = errors.New("the UID is another pod's")
+	// ErrUIDInUse says that a revision with that UID is another pod's.
+	ErrUIDInUse = errors.New("the UID is another pod's")
 )
 
 // Store reads and writes checkpoints. Its methods may be used at the same time, and by several processes, as long as
@@ -415,7 +415,7 @@ func (s *Store) Create(p *v1.Pod, owner string) error {
 	switch {
 	case was == nil:
 	case was.checkpoint != nil && was.checkpoint.Key() != key:
-		return fmt.Errorf("saving %s with UID %s, which %s has: %w", key, p.UID, was.checkpoint.Key(), ErrTaken)
+		return fmt.Errorf("saving %s with UID %s, which %s has: %w", key, p.UID, was.checkpoint.Key(), ErrUIDInUse)
 	case was.checkpoint != nil:
 		next = was.checkpoint.Clone()
 	}

@@ -257,7 +257,7 @@ func TestUIDOfAnotherPod(t *testing.T) {
 	onBothDisks(t, func(s suite) {
 		s.create("web", "u1")
 		for _, store := range []*Store{s.store, s.other} {
-			if err := store.Create(manifest("db", "u1"), "serve"); !errors.Is(err, ErrTaken) {
+			if err := store.Create(manifest("db", "u1"), "serve"); !errors.Is(err, ErrUIDInUse) {
 				t.Errorf("got %v", err)
 			}
 		}

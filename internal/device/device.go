@@ -39,7 +39,7 @@ func (d *Devices) Of(id string, p *v1.Pod, container string) ([]string, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	has, err := d.take(id, wanted)
+	has, err := d.acquire(id, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("taking devices: %w", err)
 	}
@@ -56,8 +56,8 @@ func (d *Devices) Release(id string) error {
 	return err
 }
 
-// take returns what the sandbox has, after making sure that it is enough.
-func (d *Devices) take(id string, wanted map[v1.ResourceName]int) (map[v1.ResourceName][]string, error) {
+// acquire returns what the sandbox has, after making sure that it is enough.
+func (d *Devices) acquire(id string, wanted map[v1.ResourceName]int) (map[v1.ResourceName][]string, error) {
 	dir := d.o.Dirs.Devices()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

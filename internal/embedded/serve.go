@@ -96,7 +96,7 @@ func Serve(ctx context.Context, o Options) error {
 		return fmt.Errorf("starting containerd: %w", err)
 	}
 	defer stop()
-	tellReady(ready)
+	reportReady(ready)
 
 	var limit sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -127,8 +127,8 @@ func readyPipe() int {
 	return fd
 }
 
-// tellReady does not mind a starter that has gone.
-func tellReady(fd int) {
+// reportReady does not mind a starter that has gone.
+func reportReady(fd int) {
 	if fd < 0 {
 		return
 	}

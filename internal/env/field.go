@@ -89,7 +89,7 @@ func Resource(in pod.Inside, ref *v1.ResourceFieldSelector) (string, error) {
 	}
 	kind, name, _ := strings.Cut(ref.Resource, ".")
 	resource := v1.ResourceName(name)
-	if c == nil || !known(resource) {
+	if c == nil || !isResource(resource) {
 		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
 	}
 	switch kind {
@@ -105,7 +105,7 @@ func Resource(in pod.Inside, ref *v1.ResourceFieldSelector) (string, error) {
 	return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
 }
 
-func known(name v1.ResourceName) bool {
+func isResource(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage ||
 		strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }

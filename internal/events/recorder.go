@@ -20,10 +20,10 @@ const mostPending = 10000
 
 // Recorder writes events down while Run runs.
 type Recorder struct {
-	dirs layout.Dirs
-	node string
-	log  *slog.Logger
-	bell chan struct{}
+	dirs    layout.Dirs
+	node    string
+	log     *slog.Logger
+	changed chan struct{}
 
 	mu      sync.Mutex
 	pending []Record
@@ -31,7 +31,7 @@ type Recorder struct {
 
 // New makes a Recorder for what happens on a node.
 func New(dirs layout.Dirs, node string, log *slog.Logger) *Recorder {
-	return &Recorder{dirs: dirs, node: node, log: log, bell: make(chan struct{}, 1)}
+	return &Recorder{dirs: dirs, node: node, log: log, changed: make(chan struct{}, 1)}
 }
 
 // Record takes note of an event. It does not block, and may be called from any goroutine.
@@ -50,7 +50,7 @@ func (r *Recorder) Record(e pod.Event) {
 	}
 	r.mu.Unlock()
 	select {
-	case r.bell <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default:
 	}
 }
@@ -81,7 +81,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-r.bell:
+		case <-r.changed:
 		}
 		select {
 		case <-ctx.Done():

@@ -77,9 +77,9 @@ const (
 
 // Keeper keeps the images' disk from filling.
 type Keeper struct {
-	o    Options
-	stat func(path string) (usage, error)
-	bell chan struct{} // it may have become sure what is wanted
+	o       Options
+	stat    func(path string) (usage, error)
+	changed chan struct{} // it may have become sure what is wanted
 
 	mu       sync.Mutex
 	wanted   []string
@@ -91,7 +91,7 @@ type Keeper struct {
 
 	// Run's own.
 	lastUsed map[string]time.Time
-	looked   time.Time // at the images
+	checked  time.Time // at the images
 	full     bool      // it was said that there is nothing to remove, and there has been no space since
 	cleared  time.Time // when logs were looked at
 }
@@ -104,7 +104,7 @@ const (
 
 // New makes a Keeper; Run sets it to work.
 func New(o Options) *Keeper {
-	return &Keeper{o: o, stat: statfs, bell: make(chan struct{}, 1), needed: map[string]time.Time{}, disks: map[string]usage{}, pressure: map[string]string{},
+	return &Keeper{o: o, stat: statfs, changed: make(chan struct{}, 1), needed: map[string]time.Time{}, disks: map[string]usage{}, pressure: map[string]string{},
 		removed: map[string]int{ReasonAge: 0, ReasonSpace: 0}, lastUsed: map[string]time.Time{}}
 }
 
@@ -118,7 +118,7 @@ func (k *Keeper) Want(refs []string, sure bool) {
 	}
 	if k.wanted, k.sure = refs, sure; sure {
 		select {
-		case k.bell <- struct{}{}:
+		case k.changed <- struct{}{}:
 		default:
 		}
 	}
@@ -164,18 +164,18 @@ func (k *Keeper) Removed() map[string]int {
 // Run looks at disks and images until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.recall()
-	k.looked = time.Now() // first it has to be known what is wanted
+	k.checked = time.Now() // first it has to be known what is wanted
 	tick := time.NewTicker(diskPeriod)
 	defer tick.Stop()
 	for {
-		pressed := k.look()
+		pressed := k.check()
 		period := imagePeriod
 		if pressed {
 			period = pressedPeriod
 		}
 		crowded := pressed || k.over()
 		k.full = k.full && crowded
-		if crowded && !k.full || time.Since(k.looked) >= period {
+		if crowded && !k.full || time.Since(k.checked) >= period {
 			k.images(ctx, pressed)
 		}
 		k.logs(ctx)
@@ -183,13 +183,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-		case <-k.bell:
+		case <-k.changed:
 		}
 	}
 }
 
-// look looks at the disks and tells of what has changed. It reports pressure that images may be the cause of.
-func (k *Keeper) look() (pressed bool) {
+// check looks at the disks and tells of what has changed. It reports pressure that images may be the cause of.
+func (k *Keeper) check() (pressed bool) {
 	for _, d := range k.o.Disks {
 		now, err := k.stat(d.Path)
 		if err != nil {
@@ -224,7 +224,7 @@ func (k *Keeper) images(ctx context.Context, pressed bool) {
 		k.o.Log.Warn("images are not looked at", "why", err)
 		return
 	}
-	k.looked = s.now
+	k.checked = s.now
 	if !sure {
 		return
 	}
@@ -284,7 +284,7 @@ func (k *Keeper) used() (percent int, known bool) {
 }
 
 // see looks at the images and notes down which are used now.
-func (k *Keeper) see(ctx context.Context) (s sight, sure bool, err error) {
+func (k *Keeper) see(ctx context.Context) (s observation, sure bool, err error) {
 	k.mu.Lock()
 	s.wanted, sure = fullNames(k.wanted), k.sure
 	needed := k.needed

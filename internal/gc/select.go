@@ -12,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// sight is what is known of the images when it is judged which may go.
-type sight struct {
+// observation is what is known of the images when it is judged which may go.
+type observation struct {
 	images []pod.StoredImage
 	// wanted are those that manifests name, or that are kept for another reason, by full name.
 	wanted map[string]bool
@@ -24,7 +24,7 @@ type sight struct {
 
 // unused are the images that nobody uses, wants or has pinned and nobody has used for that long: the least
 // recently used first, and of those the oldest.
-func (s sight) unused(longer time.Duration) []pod.StoredImage {
+func (s observation) unused(longer time.Duration) []pod.StoredImage {
 	var out []pod.StoredImage
 	for _, i := range s.images {
 		if !i.Used && !i.Pinned && !s.wants(i) && s.now.Sub(s.since(i)) >= longer {
@@ -41,10 +41,10 @@ func (s sight) unused(longer time.Duration) []pod.StoredImage {
 }
 
 // wants reports that the image is wanted by its name, or by its digest under another.
-func (s sight) wants(i pod.StoredImage) bool { return s.wanted[i.Name] || s.wanted[i.ID] }
+func (s observation) wants(i pod.StoredImage) bool { return s.wanted[i.Name] || s.wanted[i.ID] }
 
 // since is from when on the image is not used.
-func (s sight) since(i pod.StoredImage) time.Time {
+func (s observation) since(i pod.StoredImage) time.Time {
 	at := i.CreatedAt
 	if used := s.lastUsed[i.Name]; used.After(at) {
 		at = used

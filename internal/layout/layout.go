@@ -191,8 +191,8 @@ func (d Dirs) CNI() string { return filepath.Join(d.Root, "cni") }
 // CNICache is where CNI's own library keeps what the plugins answered.
 func (d Dirs) CNICache() string { return filepath.Join(d.CNI(), "cache") }
 
-// Place is the file that says in which containerd, and which namespace of it, the run directory's pods are.
-func (d Dirs) Place() string { return filepath.Join(d.Run, "place") }
+// Binding is the file that says in which containerd, and which namespace of it, the run directory's pods are.
+func (d Dirs) Binding() string { return filepath.Join(d.Run, "place") }
 
 // PodLocks is the directory of the files by which pods have one owner process each.
 func (d Dirs) PodLocks() string { return filepath.Join(d.Run, "owners") }

@@ -375,9 +375,9 @@ func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (mo
 	if st, err := c.raw[s].Stat(); err == nil && st.ModTime().Before(at) {
 		at = st.ModTime()
 	}
-	room := c.rotation.room(c.state.size + int64(len(b.out)))
+	room := c.rotation.space(c.state.size + int64(len(b.out)))
 	full, before := n == len(b.in), len(b.out)
-	out, taken := appendEntries(b.out, b.in[:n], entries{stream: s, at: at, last: last && !full, room: room})
+	out, taken := appendEntries(b.out, b.in[:n], entries{stream: s, at: at, last: last && !full, space: room})
 	b.out = out
 	next.raw[s] += int64(taken)
 	return full || len(out)-before >= room, nil

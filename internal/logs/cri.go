@@ -29,7 +29,7 @@ type entries struct {
 	stream stream
 	at     time.Time
 	last   bool // nothing will follow
-	room   int  // no further entry is begun once so many bytes were appended
+	space  int  // no further entry is begun once so many bytes were appended
 }
 
 // appendEntries appends raw's lines to dst as entries and returns how much of raw they took. A line
@@ -38,7 +38,7 @@ type entries struct {
 func appendEntries(dst, raw []byte, e entries) ([]byte, int) {
 	head := e.at.UTC().AppendFormat(nil, stampLayout)
 	head = append(append(append(head, ' '), e.stream.String()...), ' ')
-	taken, limit := 0, len(dst)+e.room
+	taken, limit := 0, len(dst)+e.space
 	for len(dst) < limit {
 		rest := raw[taken:]
 		var message []byte

@@ -25,9 +25,9 @@ type ReadOptions struct {
 	Stop <-chan struct{}
 }
 
-// lookAgain is the time between two looks at a followed log: one fstat each, and no watch that a
+// recheck is the time between two looks at a followed log: one fstat each, and no watch that a
 // machine could run out of.
-const lookAgain = 40 * time.Millisecond
+const recheck = 40 * time.Millisecond
 
 // Read delivers the log in path, with all its parts: stdout's lines to out, stderr's to errOut, as the
 // container wrote them. A line's parts are delivered as they come, joined. It fails with fs.ErrNotExist when
@@ -50,7 +50,7 @@ func (r *reader) open(ctx context.Context) error {
 		if !errors.Is(err, os.ErrNotExist) || stopped {
 			return err
 		}
-		if err := sleep(ctx, lookAgain); err != nil {
+		if err := sleep(ctx, recheck); err != nil {
 			return err
 		}
 	}
@@ -110,13 +110,13 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// place is where an entry is: the number of the log's part, and its offset there.
-type place struct {
+// position is where an entry is: the number of the log's part, and its offset there.
+type position struct {
 	number int
 	offset int64
 }
 
-func (p place) before(q place) bool {
+func (p position) before(q position) bool {
 	return p.number < q.number || p.number == q.number && p.offset < q.offset
 }
 
@@ -128,7 +128,7 @@ type reader struct {
 	printer *printer
 	// at is the offset of buf's first byte; first is where each stream's delivery begins.
 	at    int64
-	first [2]place
+	first [2]position
 	buf   []byte
 }
 
@@ -152,7 +152,7 @@ func (r *reader) run(ctx context.Context) error {
 		if err := r.printer.flush(); err != nil {
 			return err
 		}
-		if again, err := r.turn(); err != nil || again {
+		if again, err := r.nextPart(); err != nil || again {
 			if err != nil {
 				return fmt.Errorf("reading log: %w", err)
 			}
@@ -161,7 +161,7 @@ func (r *reader) run(ctx context.Context) error {
 		if stopped {
 			return r.leftover()
 		}
-		if err := sleep(ctx, lookAgain); err != nil {
+		if err := sleep(ctx, recheck); err != nil {
 			return err
 		}
 	}
@@ -200,7 +200,7 @@ func (r *reader) deliver() error {
 
 func (r *reader) line(line []byte, at int64) error {
 	e, ok := parse(line)
-	if ok && (place{r.from.number, at}).before(r.first[e.stream]) {
+	if ok && (position{r.from.number, at}).before(r.first[e.stream]) {
 		return nil
 	}
 	if !ok {
@@ -221,10 +221,10 @@ func (r *reader) leftover() error {
 	return r.printer.flush()
 }
 
-// turn is for the end of a file, and reports whether there is more to read now. Nothing is added to what was
+// nextPart is for the end of a file, and reports whether there is more to read now. Nothing is added to what was
 // put away, so the next part follows; what is written to may have been put away since it was opened, and
 // then has an end yet to be read.
-func (r *reader) turn() (bool, error) {
+func (r *reader) nextPart() (bool, error) {
 	if r.from.written {
 		return r.replaced()
 	}
@@ -262,14 +262,14 @@ func (r *reader) replaced() (bool, error) {
 		r.from.written = false
 		put, err := partsOf(r.path)
 		if err == nil && nextNumber(put) <= r.from.number {
-			r.from.number, r.first = r.from.number-1, [2]place{} // somebody else moved it, and gave it no number
+			r.from.number, r.first = r.from.number-1, [2]position{} // somebody else moved it, and gave it no number
 		}
 		return true, err
 	}
 	if mine.Size() > 0 || r.at == 0 {
 		return false, nil
 	}
-	r.at, r.first, r.buf = 0, [2]place{}, r.buf[:0]
+	r.at, r.first, r.buf = 0, [2]position{}, r.buf[:0]
 	return true, nil
 }
 

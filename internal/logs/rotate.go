@@ -23,8 +23,8 @@ type Rotation struct {
 	Files int
 }
 
-// room is how much more may be appended to a log of size bytes before it is put away, outLimit at most.
-func (r Rotation) room(size int64) int {
+// space is how much more may be appended to a log of size bytes before it is put away, outLimit at most.
+func (r Rotation) space(size int64) int {
 	if r.Size == 0 {
 		return outLimit
 	}
@@ -35,7 +35,7 @@ func (r Rotation) room(size int64) int {
 // to what was put away. Cut off between the two steps, there is no log, and its conversion goes on in a new
 // one all the same.
 func (c *converter) rotate() error {
-	if c.log == nil || c.rotation.room(c.state.size) > 0 || !c.pending() {
+	if c.log == nil || c.rotation.space(c.state.size) > 0 || !c.pending() {
 		return nil
 	}
 	if c.isAt(c.logPath) { // else another instance has put it away

@@ -8,12 +8,12 @@ import (
 	"os"
 )
 
-// lookBack bounds the search for the beginning of a line whose parts are mixed with the other stream's.
-const lookBack = 1 << 20
+// searchBack bounds the search for the beginning of a line whose parts are mixed with the other stream's.
+const searchBack = 1 << 20
 
 // lastLines returns, per stream, where the log's last n lines begin. It reads backwards, and no more than
 // that needs.
-func lastLines(log string, n int) ([2]place, error) {
+func lastLines(log string, n int) ([2]position, error) {
 	t := tally{want: n}
 	o, err := openNewest(log)
 	for {
@@ -59,7 +59,7 @@ func openAt(log string, number int) (*opened, error) {
 type tally struct {
 	want  int
 	begun bool
-	first [2]place
+	first [2]position
 	// open: the line at first[s] may begin earlier.
 	open  [2]bool
 	apart int64 // bytes since the lowest of first
@@ -72,7 +72,7 @@ func (t *tally) addAll(o *opened) (more bool, err error) {
 		return false, err
 	}
 	if !t.begun {
-		t.begun, t.first = true, [2]place{{o.number, size}, {o.number, size}}
+		t.begun, t.first = true, [2]position{{o.number, size}, {o.number, size}}
 	}
 	b := &backward{file: file, at: size}
 	for {
@@ -83,14 +83,14 @@ func (t *tally) addAll(o *opened) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if !t.add(line, place{o.number, at}) {
+		if !t.add(line, position{o.number, at}) {
 			return false, nil
 		}
 	}
 }
 
 // add takes the entry before all those added until now; false when it and what precedes is not needed.
-func (t *tally) add(line []byte, at place) bool {
+func (t *tally) add(line []byte, at position) bool {
 	e, ok := parse(line)
 	if !ok {
 		e = entry{stream: stdout}
@@ -102,7 +102,7 @@ func (t *tally) add(line []byte, at place) bool {
 		t.open[s] = false
 		if t.want == 0 {
 			// Only parts of lines that are already counted are still of interest.
-			return (t.open[stdout] || t.open[stderr]) && t.apart < lookBack
+			return (t.open[stdout] || t.open[stderr]) && t.apart < searchBack
 		}
 		t.want--
 		t.open[s] = true

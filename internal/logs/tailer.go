@@ -41,7 +41,7 @@ type Tailer struct {
 	rotation  Rotation
 	unwatched bool
 	log       *slog.Logger
-	bell      chan struct{} // followed has changed
+	changed   chan struct{} // followed has changed
 	put       chan struct{} // there is something in full
 
 	mu       sync.Mutex
@@ -52,7 +52,7 @@ type Tailer struct {
 // New returns a Tailer that follows nothing.
 func New(o Options) *Tailer {
 	return &Tailer{
-		dirs: o.Dirs, rotation: o.Rotation, unwatched: o.Unwatched, log: o.Log, bell: make(chan struct{}, 1), put: make(chan struct{}, 1),
+		dirs: o.Dirs, rotation: o.Rotation, unwatched: o.Unwatched, log: o.Log, changed: make(chan struct{}, 1), put: make(chan struct{}, 1),
 		followed: map[pod.Instance]int{}, full: map[string]bool{},
 	}
 }
@@ -65,7 +65,7 @@ func (t *Tailer) Follow(inst pod.Instance, pid int) {
 	known, already := t.followed[inst]
 	t.followed[inst] = max(pid, known)
 	if !already {
-		t.ring()
+		t.notify()
 	}
 }
 
@@ -127,14 +127,14 @@ func (t *Tailer) drop(which func(pod.Instance) bool) {
 	for inst := range t.followed {
 		if which(inst) {
 			delete(t.followed, inst)
-			t.ring()
+			t.notify()
 		}
 	}
 }
 
-func (t *Tailer) ring() {
+func (t *Tailer) notify() {
 	select {
-	case t.bell <- struct{}{}:
+	case t.changed <- struct{}{}:
 	default:
 	}
 }
@@ -151,7 +151,7 @@ func (t *Tailer) Run(ctx context.Context) error {
 	defer cancel()
 	watching.Go(func() { _ = w.Run(ctx) })
 	watching.Go(func() { t.groomAll(ctx) })
-	r := &round{tailer: t, watch: w, buffers: newBuffers(), passing: &watching,
+	r := &batch{tailer: t, watch: w, buffers: newBuffers(), passing: &watching,
 		open: map[pod.Instance]*tail{}, byPath: map[string]*tail{}}
 	defer r.closeAll()
 	r.run(ctx)

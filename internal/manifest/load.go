@@ -241,7 +241,7 @@ func (l *loader) list(o object, kind string) {
 
 func (l *loader) pod(o object) {
 	written := document.Canonical(o.value)
-	errs := document.Check(o.value, reflect.TypeFor[v1.Pod](), "", places())
+	errs := document.Check(o.value, reflect.TypeFor[v1.Pod](), "", misplacedFields())
 	errs = append(errs, compat.Check(o.value)...)
 	p, err := decodePod(o.value)
 	if err != nil {
@@ -275,9 +275,9 @@ func (l *loader) pod(o object) {
 	l.loaded.Pods = append(l.loaded.Pods, p)
 }
 
-// places are where fields end up by mistake, the likely ones first.
-func places() []document.Place {
-	return []document.Place{
+// misplacedFields are where fields end up by mistake, the likely ones first.
+func misplacedFields() []document.Location {
+	return []document.Location{
 		{Path: "spec", Type: reflect.TypeFor[v1.PodSpec]()},
 		{Path: "metadata", Type: reflect.TypeFor[metav1.ObjectMeta]()},
 		{Path: "spec.containers[0]", Type: reflect.TypeFor[v1.Container]()},

@@ -187,15 +187,15 @@ func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) e
 				newest, ready = m.merge(), out
 			}
 		case s := <-in:
-			newest, ready = m.hear(s), out
+			newest, ready = m.apply(s), out
 		case ready <- newest:
 			ready = nil
 		}
 	}
 }
 
-// hear takes in a snapshot and merges anew.
-func (m *Mux) hear(s Snapshot) Desired {
+// apply takes in a snapshot and merges anew.
+func (m *Mux) apply(s Snapshot) Desired {
 	if s.Err != nil {
 		m.word.Failing[s.Source] = s.Err
 	} else {

@@ -85,7 +85,7 @@ func TestMux(t *testing.T) {
 			m := NewMux([]string{"/a", "/b"}, c.running)
 			d := Merge(m.word)
 			for _, s := range c.said {
-				d = m.hear(s)
+				d = m.apply(s)
 			}
 			if got := desired(d); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -102,12 +102,12 @@ func TestOneUIDForTwoPods(t *testing.T) {
 		return p
 	}
 	m := NewMux([]string{"/m"}, nil)
-	d := m.hear(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/b", "b", "u"), with("/m/c", "c", "v")}})
+	d := m.apply(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/b", "b", "u"), with("/m/c", "c", "v")}})
 	if got := desired(d); got != "b@/m/b c@/m/c" {
 		t.Error(got)
 	}
 	// A copy, with a name that comes first.
-	d = m.hear(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/a", "a", "u"), with("/m/b", "b", "u"), with("/m/c", "c", "v")}})
+	d = m.apply(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/a", "a", "u"), with("/m/b", "b", "u"), with("/m/c", "c", "v")}})
 	if got := desired(d); got != "b@/m/b c@/m/c bad /m/a" {
 		t.Error(got)
 	}
@@ -115,7 +115,7 @@ func TestOneUIDForTwoPods(t *testing.T) {
 	if got := d.Problems[0].Err.Error(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	d = m.hear(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/a", "a", "u")}})
+	d = m.apply(Snapshot{Source: "/m", Pods: []*v1.Pod{with("/m/a", "a", "u")}})
 	if got := desired(d); got != "a@/m/a" {
 		t.Error(got)
 	}

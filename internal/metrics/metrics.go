@@ -133,8 +133,8 @@ func (m *Metrics) Stream(up bool, _ error) {
 	m.streamUp.Set(0)
 }
 
-// Rang implements relist.Observer.
-func (m *Metrics) Rang(late time.Duration) { m.latency.Observe(max(late, 0).Seconds()) }
+// Notified implements relist.Observer.
+func (m *Metrics) Notified(late time.Duration) { m.latency.Observe(max(late, 0).Seconds()) }
 
 // Happened implements relist.Observer.
 func (m *Metrics) Happened(kind relist.Kind) { m.events.WithLabelValues(kind.String()).Inc() }

@@ -73,7 +73,7 @@ func TestWhatRelistTells(t *testing.T) {
 	m.Inspected(time.Second, errors.New("away"))
 	m.Stream(false, errors.New("refused"))
 	m.Stream(true, nil)
-	m.Rang(-time.Second) // the clock was set back
+	m.Notified(-time.Second) // the clock was set back
 	m.Happened(relist.Died)
 	m.Happened(relist.Died)
 	wantLines(t, scrape(t, m),

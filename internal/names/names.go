@@ -43,8 +43,8 @@ type Options struct {
 
 // Names knows the pods of one run directory.
 type Names struct {
-	o    Options
-	bell chan struct{}
+	o       Options
+	changed chan struct{}
 
 	mu    sync.Mutex
 	peers []peer // in order of their keys
@@ -58,7 +58,7 @@ type peer struct {
 }
 
 // New returns the names; nobody is known yet.
-func New(o Options) *Names { return &Names{o: o, bell: make(chan struct{}, 1)} }
+func New(o Options) *Names { return &Names{o: o, changed: make(chan struct{}, 1)} }
 
 // The files are written when nothing has changed for settle, or unsettled after the first change: many pods
 // that start together then cost one writing.
@@ -80,7 +80,7 @@ func (n *Names) Run(ctx context.Context, hosts Hosts) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-again:
-		case <-n.bell:
+		case <-n.changed:
 			if err := n.quiet(ctx); err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func (n *Names) quiet(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-n.bell:
+		case <-n.changed:
 		case <-enough:
 			return nil
 		case <-time.After(settle):
@@ -104,8 +104,8 @@ func (n *Names) quiet(ctx context.Context) error {
 	}
 }
 
-// Heard tells that a pod was seen with these addresses, none if it is gone.
-func (n *Names) Heard(key pod.Key, ips []v1.PodIP) {
+// SetIPs tells that a pod was seen with these addresses, none if it is gone.
+func (n *Names) SetIPs(key pod.Key, ips []v1.PodIP) {
 	var have []string
 	n.mu.Lock()
 	for _, p := range n.peers {
@@ -115,13 +115,13 @@ func (n *Names) Heard(key pod.Key, ips []v1.PodIP) {
 	}
 	n.mu.Unlock()
 	if !slices.EqualFunc(have, ips, func(a string, b v1.PodIP) bool { return a == b.IP }) {
-		n.ring()
+		n.notify()
 	}
 }
 
-func (n *Names) ring() {
+func (n *Names) notify() {
 	select {
-	case n.bell <- struct{}{}:
+	case n.changed <- struct{}{}:
 	default:
 	}
 }
@@ -152,7 +152,7 @@ func (n *Names) CatchUp() {
 }
 
 func (n *Names) catchUp() ([]peer, error) {
-	peers, err := n.look()
+	peers, err := n.listPeers()
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +192,8 @@ func fingerprint(entries []pod.HostEntry) string {
 	return b.String()
 }
 
-// look returns the pods that have an address, each by its newest sandbox.
-func (n *Names) look() ([]peer, error) {
+// peers returns the pods that have an address, each by its newest sandbox.
+func (n *Names) listPeers() ([]peer, error) {
 	all, err := n.o.Checkpoints.List()
 	if err != nil {
 		return nil, err

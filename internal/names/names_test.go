@@ -130,14 +130,14 @@ func TestRun(t *testing.T) {
 		}
 		for i := range 20 {
 			p := m.add(fmt.Sprintf("p%d", i), fmt.Sprintf("10.0.1.%d", i), v1.PodSpec{})
-			m.names.Heard(pod.KeyOf(p), []v1.PodIP{{IP: fmt.Sprintf("10.0.1.%d", i)}})
+			m.names.SetIPs(pod.KeyOf(p), []v1.PodIP{{IP: fmt.Sprintf("10.0.1.%d", i)}})
 		}
 		time.Sleep(2 * settle)
 		synctest.Wait()
 		if m.writes != 22 || strings.Count(m.files[a.UID], "\n") != 20 {
 			t.Errorf("%d files written; a's:\n%s", m.writes, m.files[a.UID])
 		}
-		m.names.Heard(pod.KeyOf(a), []v1.PodIP{{IP: "10.0.0.1"}}) // no news
+		m.names.SetIPs(pod.KeyOf(a), []v1.PodIP{{IP: "10.0.0.1"}}) // no news
 		time.Sleep(2 * settle)
 		synctest.Wait()
 		if m.writes != 22 {
@@ -149,7 +149,7 @@ func TestRun(t *testing.T) {
 		moved := pod.Key{Namespace: "default", Name: "p2-n"}
 		m.records[moved][0].Sandboxes[0].IPs = []string{"10.0.2.2"}
 		m.mu.Unlock()
-		m.names.Heard(moved, []v1.PodIP{{IP: "10.0.2.2"}})
+		m.names.SetIPs(moved, []v1.PodIP{{IP: "10.0.2.2"}})
 		time.Sleep(time.Minute)
 		m.mu.Lock()
 		m.fail = nil
@@ -162,7 +162,7 @@ func TestRun(t *testing.T) {
 		m.mu.Lock()
 		delete(m.records, moved)
 		m.mu.Unlock()
-		m.names.Heard(moved, nil)
+		m.names.SetIPs(moved, nil)
 		time.Sleep(2 * settle)
 		synctest.Wait()
 		if strings.Contains(m.files[a.UID], "p2-n") {

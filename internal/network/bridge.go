@@ -77,7 +77,7 @@ func (b *Bridge) Close() error {
 }
 
 func (b *Bridge) removeIdle() error {
-	return b.look(context.Background(), func(outside *netlink.Handle) error {
+	return b.inspect(context.Background(), func(outside *netlink.Handle) error {
 		if idle, err := b.idle(); err != nil || !idle {
 			return err
 		}
@@ -85,8 +85,8 @@ func (b *Bridge) removeIdle() error {
 	})
 }
 
-// look calls do with the lock held, unless there never was a network.
-func (b *Bridge) look(ctx context.Context, do func(outside *netlink.Handle) error) error {
+// inspect calls do with the lock held, unless there never was a network.
+func (b *Bridge) inspect(ctx context.Context, do func(outside *netlink.Handle) error) error {
 	lock, err := lockExisting(ctx, b.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -106,7 +106,7 @@ func (b *Bridge) look(ctx context.Context, do func(outside *netlink.Handle) erro
 // Mend makes rules anew that somebody may have removed or that a firewall that was started meanwhile needs.
 // Without a bridge there is nothing to mend.
 func (b *Bridge) Mend() error {
-	if err := b.look(context.Background(), b.mend); err != nil {
+	if err := b.inspect(context.Background(), b.mend); err != nil {
 		return fmt.Errorf("mending the pods' network: %w", err)
 	}
 	return nil
@@ -180,7 +180,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 		return nil, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	p, err := b.take(ctx, outside, id, claimOf(wanted))
+	p, err := b.acquire(ctx, outside, id, claimOf(wanted))
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +191,9 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 	return p.addresses(), nil
 }
 
-// take reserves an address and c's ports for id and sees to the bridge. Once an address is taken the bridge stays, so
+// acquire reserves an address and c's ports for id and sees to the bridge. Once an address is taken the bridge stays, so
 // the rest needs no lock.
-func (b *Bridge) take(ctx context.Context, outside *netlink.Handle, id string, c claim) (port, error) {
+func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c claim) (port, error) {
 	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
 		return port{}, err
 	}

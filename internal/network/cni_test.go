@@ -140,7 +140,7 @@ func TestPluginsHostPort(t *testing.T) {
 	if got, err := ask(p.host, "tcp", "127.0.0.1:8080"); !strings.HasPrefix(got, "web ") {
 		t.Errorf("%q, %v", got, err)
 	}
-	var taken *PortTakenError
+	var taken *PortInUseError
 	if _, err := p.setup("b", newNS(t), podWith(t, "other", "8080:80/TCP")); !errors.As(err, &taken) || taken.By != "default/web" {
 		t.Errorf("error %v", err)
 	}

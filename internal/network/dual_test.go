@@ -125,7 +125,7 @@ func TestDualStack(t *testing.T) {
 		}
 		return nil
 	})
-	var taken *PortTakenError
+	var taken *PortInUseError
 	in(t, host, func() error {
 		l, err := net.Listen("tcp6", "[::1]:7070")
 		if err != nil {

@@ -36,14 +36,14 @@ type claim struct {
 // claimOf is what p asks for, before it has an address.
 func claimOf(p *v1.Pod) claim { return claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)} }
 
-// PortTakenError says that a host port is somebody else's. It may be free when asked again.
-type PortTakenError struct {
+// PortInUseError says that a host port is somebody else's. It may be free when asked again.
+type PortInUseError struct {
 	Port pod.HostPort
 	// By is the pod that has it, as namespace/name; "" when it is a process of the machine.
 	By string
 }
 
-func (e *PortTakenError) Error() string {
+func (e *PortInUseError) Error() string {
 	if e.By == "" {
 		return fmt.Sprintf("host port %s is in use by a process of this machine", e.Port)
 	}
@@ -76,7 +76,7 @@ func (b *Bridge) hold(id string, c claim) error {
 			continue
 		}
 		if p, meets := meeting(c.Ports, h.Ports); meets {
-			return &PortTakenError{Port: p, By: h.Pod}
+			return &PortInUseError{Port: p, By: h.Pod}
 		}
 	}
 	if c.Addr.IsValid() {
@@ -313,7 +313,7 @@ func probeAt(p pod.HostPort, at netip.Addr) error {
 	}
 	err = unix.Bind(fd, address)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return &PortTakenError{Port: p}
+		return &PortInUseError{Port: p}
 	}
 	if err != nil {
 		return fmt.Errorf("host port %s: %w", p, err)

@@ -293,7 +293,7 @@ func TestHostPortTaken(t *testing.T) {
 		{"198.51.100.7:6060:1/TCP", ""}, // not this machine's, yet
 	} {
 		_, err := setupPod(host, br, "x", newNS(t), podWith(t, "x", c.port))
-		var taken *PortTakenError
+		var taken *PortInUseError
 		if errors.As(err, &taken) != (c.by != "") || c.by != "" && !strings.Contains(err.Error(), c.by) || c.by == "" && err != nil {
 			t.Errorf("%s: %v", c.port, err)
 		}
@@ -386,7 +386,7 @@ func TestHostPortWithoutBridge(t *testing.T) {
 	run := t.TempDir()
 	br := newBridge(t, run)
 	mustSetupPod(t, host, br, "1", netns.None(), podWith(t, "one", "80:80/TCP"))
-	var taken *PortTakenError
+	var taken *PortInUseError
 	if _, err := setupPod(host, br, "2", netns.None(), podWith(t, "two", "80:80/TCP")); !errors.As(err, &taken) {
 		t.Errorf("error %v", err)
 	}

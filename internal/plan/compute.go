@@ -25,7 +25,7 @@ func Compute(in Input) Plan {
 	if in.MaxGrace != nil {
 		in.Observed.Containers = limited(in.Observed.Containers, *in.MaxGrace)
 	}
-	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}, round: roundOf(in.Pod, in.Observed)}
+	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}, restartGeneration: restartGenerationOf(in.Pod, in.Observed)}
 	switch {
 	case in.Pod == nil:
 		if j.end(in.Observed, "not wanted") {
@@ -46,9 +46,9 @@ func Compute(in Input) Plan {
 
 // judge carries one judgement from its input to its plan.
 type judge struct {
-	in    Input
-	plan  Plan
-	round int
+	in                Input
+	plan              Plan
+	restartGeneration int
 }
 
 func (j *judge) do(a Action) { j.plan.Actions = append(j.plan.Actions, a) }
@@ -166,7 +166,7 @@ func (j *judge) run(o pod.Observed) {
 	if !ready {
 		return
 	}
-	if j.endRound(o) {
+	if j.endGeneration(o) {
 		j.plan.Restarting = true
 		j.waitAll(j.notYet())
 		return
@@ -352,7 +352,7 @@ func (j *judge) start(c *v1.Container, s StartContainer) {
 	case !image.Ready:
 		j.do(EnsureImage{Container: c.Name})
 	default:
-		s.Round = j.round
+		s.RestartGeneration = j.restartGeneration
 		j.do(s)
 	}
 }

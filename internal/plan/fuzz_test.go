@@ -62,7 +62,7 @@ func situation(dice *rand.Rand) Input {
 		if n > 2 {
 			c.Sidecar = n - 1
 		}
-		c.Round = dice.IntN(2) * dice.IntN(3)
+		c.RestartGeneration = dice.IntN(2) * dice.IntN(3)
 		c.PreStop = dice.IntN(4) == 0
 		c.UID = pod.UID(fmt.Sprint("u", dice.IntN(2)))
 		c.SandboxID = fmt.Sprint("s", dice.IntN(3))
@@ -115,9 +115,9 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 			id = a.ID
 		case Kill:
 			id = a.ID
-			s, all := in.Signalled[id], in.Pod != nil && byID[id].Round < roundOf(in.Pod, in.Observed)
+			s, all := in.Signalled[id], in.Pod != nil && byID[id].RestartGeneration < restartGenerationOf(in.Pod, in.Observed)
 			atOnce := in.MaxGrace != nil && *in.MaxGrace == 0 || all || !s.Killed.IsZero()
-			if !atOnce && (s.Told.IsZero() || in.Now.Sub(s.Told) < leastGrace) {
+			if !atOnce && (s.Signalled.IsZero() || in.Now.Sub(s.Signalled) < leastGrace) {
 				t.Fatalf("%s: it has not had its time: %+v", a, s)
 			}
 		case RemoveContainer:
@@ -132,9 +132,9 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 		c := byID[id]
 		over := false
 		if in.Pod != nil { // what lives on after all has ended is a sidecar, or one instance too many
-			j := judge{in: in, round: roundOf(in.Pod, in.Observed)}
+			j := judge{in: in, restartGeneration: restartGenerationOf(in.Pod, in.Observed)}
 			_, over = j.over(mine)
-			over = over || c.Round < j.round
+			over = over || c.RestartGeneration < j.restartGeneration
 		}
 		healthy := !over && in.Probed[c.ID].Failed == nil && in.Signalled[c.ID] == (pod.Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
 		if healthy {
@@ -167,7 +167,7 @@ func apply(in *Input, p Plan) {
 			}
 			mine, _ := o.Split(in.Pod.UID)
 			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))
-			c.Sidecar, c.Round = pod.SidecarOrder(in.Pod, a.Container), a.Round
+			c.Sidecar, c.RestartGeneration = pod.SidecarOrder(in.Pod, a.Container), a.RestartGeneration
 			if in.Pod.Spec.InitContainers != nil && c.Sidecar == 0 && (&judge{in: *in}).isInit(c.Name) {
 				c.State, c.FinishedAt = pod.Exited, in.Now // an init container succeeds at once
 			}
@@ -181,7 +181,7 @@ func apply(in *Input, p Plan) {
 				break
 			} // else it is deaf
 			s := in.Signalled[a.ID]
-			if s.Told = in.Now; s.Asked.IsZero() {
+			if s.Signalled = in.Now; s.Asked.IsZero() {
 				s.Asked = in.Now
 			}
 			in.Signalled[a.ID] = s

@@ -30,7 +30,7 @@ func startup(p *v1.Pod, init int) *v1.Pod {
 
 func sidecar(order int) func(*pod.Container) { return func(c *pod.Container) { c.Sidecar = order } }
 func asked(ago time.Duration) pod.Signals {
-	return pod.Signals{Asked: now.Add(-ago), Told: now.Add(-ago)}
+	return pod.Signals{Asked: now.Add(-ago), Signalled: now.Add(-ago)}
 }
 func succeeded(name string) pod.Container { return ctr(name, 0, pod.Exited, reaped) }
 func failed(name string, n int) pod.Container {

@@ -125,9 +125,9 @@ type (
 	StartContainer struct {
 		Container        string
 		Attempt, Backoff int
-		// Round counts how often all containers of the pod have been restarted together.
-		Round int
-		Why   string
+		// RestartGeneration counts how often all containers of the pod have been restarted together.
+		RestartGeneration int
+		Why               string
 	}
 	// RunPreStop begins an instance's preStop hook, and its grace period with it.
 	RunPreStop struct {

@@ -214,7 +214,7 @@ wake 2s`},
 		{"whatever its manifest asks for", Input{Observed: observed(ctr("a", 0, pod.Running, grace(time.Second))), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour)}}}, `
 terminate a a0 grace 2s (not wanted)
 wake 2s`},
-		{"and which pass", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour), Told: now.Add(-time.Second)}}}, `
+		{"and which pass", Input{Observed: observed(ctr("a", 0, pod.Running)), Signalled: map[string]pod.Signals{"a0": {Asked: now.Add(-time.Hour), Signalled: now.Add(-time.Second)}}}, `
 wake 1s`},
 		{"and then killed", Input{Pod: wanted(always, "a"), Observed: observed(ctr("a", 0, pod.Running, uid("u0"))), Signalled: map[string]pod.Signals{"a0": asked(30 * time.Second)}}, `
 kill a a0 (grace period over)

@@ -62,7 +62,7 @@ wake 20s`},
 		{"run anew by who did not begin it, in what is left", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(10)})}, `
 run preStop hook of a a0 grace 20s (not wanted)
 wake 20s`},
-		{"a clock that was set back gives no more", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(-100), Told: ago(-100)})}, `
+		{"a clock that was set back gives no more", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(-100), Signalled: ago(-100)})}, `
 wake 30s`},
 		{"a sidecar's too", Input{Observed: observed(box, ctr("a", 0, pod.Running), ctr("s", 0, pod.Running, sidecar(1), preStop)),
 			Signalled: map[string]pod.Signals{"a0": asked(10 * time.Second), "s0": {Asked: ago(10)}}}, `
@@ -77,11 +77,11 @@ wake 2s`},
 		{"also when the hook takes too long", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(30), Hooking: true})}, `
 terminate a a0 grace 2s (not wanted)
 wake 2s`},
-		{"which pass", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(31), Told: ago(1)})}, `
+		{"which pass", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(31), Signalled: ago(1)})}, `
 wake 1s`},
-		{"and then it is killed", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(32), Told: ago(2)})}, `
+		{"and then it is killed", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(32), Signalled: ago(2)})}, `
 kill a a0 (grace period over)`},
-		{"not before the grace period is over", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(20), Hooked: ago(15), Told: ago(15)})}, `
+		{"not before the grace period is over", Input{Observed: observed(box, a), Signalled: signals(pod.Signals{Asked: ago(20), Hooked: ago(15), Signalled: ago(15)})}, `
 wake 10s`},
 		{"a manifest's grace of 0 leaves it a second", Input{Observed: observed(box, ctr("a", 0, pod.Running, preStop, grace(0)))}, `
 run preStop hook of a a0 grace 1s (not wanted)

@@ -57,7 +57,7 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 // holdsOn reports that a sidecar has to go on for those that need it, though everything is to end.
 func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
 	s := j.in.Signalled[c.ID]
-	if c.Sidecar == 0 || !s.Told.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
+	if c.Sidecar == 0 || !s.Signalled.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
 		return false
 	}
 	if begun.IsZero() {
@@ -73,7 +73,7 @@ func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
 // hookDue reports that the instance's preStop hook is to be run: nobody has run it yet, or who did was podrun
 // before it was killed. It has what is left of the grace period then.
 func hookDue(c pod.Container, s pod.Signals) bool {
-	return c.PreStop && !s.Hooking && s.Hooked.IsZero() && s.Told.IsZero()
+	return c.PreStop && !s.Hooking && s.Hooked.IsZero() && s.Signalled.IsZero()
 }
 
 // left is what is left of a grace period that began then; all of it when it has not begun. A clock that was
@@ -161,7 +161,7 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		grace = max(grace, leastGrace)
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
 		j.wakeIn(grace)
-	case s.Told.IsZero():
+	case s.Signalled.IsZero():
 		// Its hook runs, or podrun was killed as it told it: perhaps it was told, perhaps not.
 		left := j.left(grace, s.Asked)
 		if c.PreStop && s.Hooked.IsZero() && left > 0 {
@@ -172,7 +172,7 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
 		j.wakeIn(left)
 	default:
-		left := max(j.left(grace, s.Asked), j.left(leastGrace, s.Told))
+		left := max(j.left(grace, s.Asked), j.left(leastGrace, s.Signalled))
 		if left > 0 {
 			j.wakeIn(left)
 			return

@@ -39,12 +39,12 @@ type Progress struct {
 	Rate int64
 }
 
-// Known says that the registry has said what the image is made of.
-func (p Progress) Known() bool { return p.Total > 0 }
+// HasTotal says that the registry has said what the image is made of.
+func (p Progress) HasTotal() bool { return p.Total > 0 }
 
 // String is p for people, as "12.3MB of 64.0MB, 8.1MB/s, 3 of 8 layers".
 func (p Progress) String() string {
-	if !p.Known() {
+	if !p.HasTotal() {
 		return ""
 	}
 	if p.Done == p.Layers {

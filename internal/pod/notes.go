@@ -12,9 +12,9 @@ type Signals struct {
 	Asked time.Time `json:",omitzero"`
 	// Hooked is when its preStop hook ended.
 	Hooked time.Time `json:",omitzero"`
-	// Told is when it was sent its stop signal, Killed when it was sent KILL.
-	Told   time.Time `json:",omitzero"`
-	Killed time.Time `json:",omitzero"`
+	// Signalled is when it was sent its stop signal, Killed when it was sent KILL.
+	Signalled time.Time `json:"Told,omitzero"`
+	Killed    time.Time `json:",omitzero"`
 	// Hooking says that this podrun runs its preStop hook. Another podrun's ended with it.
 	Hooking bool `json:"-"`
 }

@@ -70,8 +70,8 @@ type Container struct {
 	Attempt int
 	// Backoff is the step of the crash back-off that this instance was started at; 0 means none.
 	Backoff int
-	// Round is how often all containers of the pod had been restarted together when this instance was started.
-	Round int `json:",omitzero"`
+	// RestartGeneration is how often all containers of the pod had been restarted together when this instance was started.
+	RestartGeneration int `json:"Round,omitzero"`
 	// Boot is the kernel's boot id under which the instance was made.
 	Boot  string
 	State State

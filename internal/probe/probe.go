@@ -39,9 +39,9 @@ type Target struct {
 	Address   string
 	StartedAt time.Time
 	Extent    Extent
-	// Known is what this very instance was found to be before, by an earlier podrun: what has started up is not
+	// Saved is what this very instance was found to be before, by an earlier podrun: what has started up is not
 	// asked that again, and what was ready is until something else is heard of it.
-	Known pod.Probed
+	Saved pod.Probed
 }
 
 // Options make a Prober.
@@ -59,10 +59,10 @@ type Recorder interface{ Record(e pod.Event) }
 // block.
 type Prober struct {
 	asker
-	events Recorder
-	log    *slog.Logger
-	began  time.Time
-	bell   chan struct{} // there are fresh instances
+	events  Recorder
+	log     *slog.Logger
+	began   time.Time
+	changed chan struct{} // there are fresh instances
 
 	mu    sync.Mutex
 	pods  map[pod.Key]map[string]*instance
@@ -77,14 +77,14 @@ type instance struct {
 	// What follows is guarded by the Prober's mu. stop ends what is asked: its startup and liveness, and
 	// its readiness.
 	stop, stopReadiness context.CancelFunc
-	found               pod.Probed
+	results             pod.Probed
 }
 
 // New returns a Prober that asks nobody.
 func New(o Options) *Prober {
 	return &Prober{
 		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), events: o.Events, log: o.Log, began: time.Now(),
-		bell: make(chan struct{}, 1), pods: map[pod.Key]map[string]*instance{},
+		changed: make(chan struct{}, 1), pods: map[pod.Key]map[string]*instance{},
 	}
 }
 
@@ -110,7 +110,7 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 		case t.Extent != Nothing:
 			i = newInstance(key, t)
 			p.fresh = append(p.fresh, i)
-			p.ring()
+			p.notify()
 		}
 		if i != nil {
 			now[t.ID] = i
@@ -128,8 +128,8 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 }
 
 func newInstance(key pod.Key, t Target) *instance {
-	i := &instance{Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}, found: t.Known}
-	if t.Known.IsStarted(t.Container) {
+	i := &instance{Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}, results: t.Saved}
+	if t.Saved.IsStarted(t.Container) {
 		close(i.started)
 	}
 	return i
@@ -156,15 +156,15 @@ func (p *Prober) begin(ctx context.Context, i *instance) (all, ready context.Con
 	return all, ready
 }
 
-func (p *Prober) ring() {
+func (p *Prober) notify() {
 	select {
-	case p.bell <- struct{}{}:
+	case p.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Found returns what was found of a pod's instances, by their IDs.
-func (p *Prober) Found(key pod.Key) map[string]pod.Probed {
+// Results returns what was found of a pod's instances, by their IDs.
+func (p *Prober) Results(key pod.Key) map[string]pod.Probed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.pods[key]) == 0 {
@@ -172,7 +172,7 @@ func (p *Prober) Found(key pod.Key) map[string]pod.Probed {
 	}
 	found := map[string]pod.Probed{}
 	for id, i := range p.pods[key] {
-		found[id] = i.found
+		found[id] = i.results
 	}
 	return found
 }
@@ -185,7 +185,7 @@ func (p *Prober) Run(ctx context.Context, out chan<- pod.Key) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.bell:
+		case <-p.changed:
 		}
 		p.mu.Lock()
 		fresh := p.fresh
@@ -194,7 +194,7 @@ func (p *Prober) Run(ctx context.Context, out chan<- pod.Key) error {
 		for _, i := range fresh {
 			all, ready := p.begin(ctx, i)
 			for kind, spec := range probesOf(i.Container) {
-				if kind == startup && i.Known.IsStarted(i.Container) {
+				if kind == startup && i.Saved.IsStarted(i.Container) {
 					continue
 				}
 				under := all

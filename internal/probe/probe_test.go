@@ -367,7 +367,7 @@ func TestExtent(t *testing.T) {
 		expect(2900*time.Millisecond, 0, 0)
 		expect(200*time.Millisecond, 1, 1)
 		expect(5*time.Second, 6, 6)
-		if f := p.Found(key)["i"]; f.Ready == nil || !*f.Ready || f.Failed != nil || len(out) != 1 {
+		if f := p.Results(key)["i"]; f.Ready == nil || !*f.Ready || f.Failed != nil || len(out) != 1 {
 			t.Errorf("found %+v, told %d times", f, len(out))
 		}
 		target.Extent = Readiness
@@ -376,11 +376,11 @@ func TestExtent(t *testing.T) {
 		target.Extent = Nothing
 		p.Set(key, []Target{target})
 		expect(5*time.Second, 6, 11)
-		if f := p.Found(key)["i"]; f.Ready == nil {
+		if f := p.Results(key)["i"]; f.Ready == nil {
 			t.Errorf("forgotten: %+v", f)
 		}
 		p.Set(key, nil)
-		if f := p.Found(key); f != nil {
+		if f := p.Results(key); f != nil {
 			t.Errorf("remembered: %+v", f)
 		}
 		cancel()
@@ -404,7 +404,7 @@ func TestWarned(t *testing.T) {
 	target.Container.ReadinessProbe.PeriodSeconds, target.Container.ReadinessProbe.SuccessThreshold = 1, 1
 	p.Set(key, []Target{target})
 	<-out
-	if f := p.Found(key)["i"]; f.Ready == nil || !*f.Ready {
+	if f := p.Results(key)["i"]; f.Ready == nil || !*f.Ready {
 		t.Errorf("found %+v", f)
 	}
 	cancel()
@@ -433,7 +433,7 @@ func TestKnown(t *testing.T) {
 		}
 		old := Target{Pod: &v1.Pod{}, ID: "old", Container: c, StartedAt: time.Now().Add(-time.Minute), Extent: Everything}
 		p := New(Options{Exec: f, Log: quiet, Events: &noted{}})
-		old.Known = pod.Probed{Started: new(true), Ready: new(true)}
+		old.Saved = pod.Probed{Started: new(true), Ready: new(true)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = p.Run(ctx, make(chan pod.Key, 100)) })
@@ -441,27 +441,27 @@ func TestKnown(t *testing.T) {
 		ready = 1
 		mu.Unlock()
 		p.Set(key, []Target{old})
-		if f := p.Found(key)["old"]; !f.IsReady(c) {
+		if f := p.Results(key)["old"]; !f.IsReady(c) {
 			t.Errorf("before anything is heard: %+v", f)
 		}
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
-		if f := p.Found(key)["old"]; !f.IsReady(c) {
+		if f := p.Results(key)["old"]; !f.IsReady(c) {
 			t.Errorf("after one failure: %+v", f)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if f := p.Found(key)["old"]; f.IsReady(c) || !f.IsStarted(c) || f.Failed != nil {
+		if f := p.Results(key)["old"]; f.IsReady(c) || !f.IsStarted(c) || f.Failed != nil {
 			t.Errorf("after two: %+v", f)
 		}
 		if got := strings.Join(asked, " "); got != "ready ready" {
 			t.Errorf("asked %s", got)
 		}
-		old.ID, old.Known = "new", pod.Probed{Started: new(false)}
+		old.ID, old.Saved = "new", pod.Probed{Started: new(false)}
 		p.Set(key, []Target{old})
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
-		if f := p.Found(key)["new"]; f.Failed == nil {
+		if f := p.Results(key)["new"]; f.Failed == nil {
 			t.Errorf("one that had not started up: %+v", f)
 		}
 		cancel()

@@ -114,7 +114,7 @@ var notWell = map[outcome]string{failed: "failed", unknown: "could not be asked"
 func (p *Prober) note(i *instance, kind string, a answer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	good, f := a.outcome == succeeded, &i.found
+	good, f := a.outcome == succeeded, &i.results
 	switch {
 	case kind == readiness:
 		if f.Ready != nil && *f.Ready == good {

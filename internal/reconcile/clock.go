@@ -11,11 +11,11 @@ import (
 // What seems not to have been yet has just been.
 type clock struct {
 	wall func() time.Time
-	seen map[noted]time.Time
+	seen map[wallTime]time.Time
 }
 
-// noted is a time that was noted down of something.
-type noted struct {
+// wallTime is a time that was noted down of something.
+type wallTime struct {
 	of string
 	at int64 // by the wall's clock
 }
@@ -24,15 +24,15 @@ func newClock(wall func() time.Time) clock {
 	if wall == nil {
 		wall = time.Now
 	}
-	return clock{wall: wall, seen: map[noted]time.Time{}}
+	return clock{wall: wall, seen: map[wallTime]time.Time{}}
 }
 
-// place returns at as this process measures time. Of the zero time it is that.
-func (c clock) place(of string, at time.Time) time.Time {
+// monotonic returns at as this process measures time. Of the zero time it is that.
+func (c clock) monotonic(of string, at time.Time) time.Time {
 	if at.IsZero() {
 		return at
 	}
-	key := noted{of, at.UnixNano()}
+	key := wallTime{of, at.UnixNano()}
 	placed, known := c.seen[key]
 	if !known {
 		age := max(c.wall().Round(0).Sub(at.Round(0)), 0)
@@ -56,7 +56,7 @@ func (w *worker) steady(seen pod.Observed) pod.Observed {
 	for _, all := range []*[]pod.Container{&seen.Containers, &seen.Remembered} {
 		placed := make([]pod.Container, len(*all))
 		for i, c := range *all {
-			c.StartedAt, c.FinishedAt = w.clock.place(c.ID, c.StartedAt), w.clock.place(c.ID, c.FinishedAt)
+			c.StartedAt, c.FinishedAt = w.clock.monotonic(c.ID, c.StartedAt), w.clock.monotonic(c.ID, c.FinishedAt)
 			placed[i] = c
 		}
 		*all = placed

@@ -119,8 +119,8 @@ func (w *worker) leftover(seen pod.Observed, now []probe.Target) (left []probe.T
 }
 
 func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
-	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: w.clock.place(c.ID, c.StartedAt), Extent: probe.Everything,
-		Known: pod.Probed{Started: c.Notes.Started, Ready: c.Notes.Ready, Since: w.clock.place(c.ID, c.Notes.Since)}}
+	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: w.clock.monotonic(c.ID, c.StartedAt), Extent: probe.Everything,
+		Saved: pod.Probed{Started: c.Notes.Started, Ready: c.Notes.Ready, Since: w.clock.monotonic(c.ID, c.Notes.Since)}}
 	switch {
 	case c.State == pod.Exited:
 		t.Extent = probe.Nothing
@@ -140,7 +140,7 @@ func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod
 
 // probed is what hooks and probes have come to, by instance ID.
 func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
-	found := w.o.Prober.Found(w.key)
+	found := w.o.Prober.Results(w.key)
 	if found == nil && len(w.hooks.post) > 0 {
 		found = map[string]pod.Probed{}
 	}
@@ -183,7 +183,7 @@ func (w *worker) endedByItself(c pod.Container) bool {
 	if c.State != pod.Exited {
 		return false
 	}
-	ended, s := w.clock.place(c.ID, c.FinishedAt), w.signalled[c.ID]
+	ended, s := w.clock.monotonic(c.ID, c.FinishedAt), w.signalled[c.ID]
 	for _, at := range []time.Time{s.Asked, s.Killed} {
 		if !at.IsZero() && !ended.Before(at) {
 			return false
@@ -231,7 +231,7 @@ func (w *worker) keepHook(r hookResult) {
 	if h.pre {
 		reason = "FailedPreStopHook"
 	}
-	w.tell(h.container, warning, reason, r.err.Error())
+	w.record(h.container, warning, reason, r.err.Error())
 	w.log.Warn("hook failed", "container", h.container, "reason", reason, "why", r.err)
 	if !h.pre {
 		h.failed = &pod.Failed{Why: reason, Message: r.err.Error()}

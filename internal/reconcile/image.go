@@ -26,7 +26,7 @@ const pullPeriod = time.Second
 type pullResult struct {
 	container string
 	ref       string
-	took      time.Duration
+	elapsed   time.Duration
 	of        *image
 	ready     pod.Image
 	// instead is why the image is one that was present, and not what was to be pulled.
@@ -45,7 +45,7 @@ func (w *worker) ensureImage(ctx context.Context, container string) error {
 		ready, err := w.o.Images.Resolve(ctx, c.Image)
 		if err == nil {
 			w.images[container] = &image{ready: ready}
-			w.tell(container, normal, "Pulled", fmt.Sprintf("Image %q is present on this machine already", c.Image))
+			w.record(container, normal, "Pulled", fmt.Sprintf("Image %q is present on this machine already", c.Image))
 			return nil
 		}
 		if !errors.Is(err, runtime.ErrNotFound) {
@@ -66,7 +66,7 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 	w.images[container] = i
 	logins := w.logins()
 	w.log.Info("pulling image", "container", container, "image", ref)
-	w.tell(container, normal, "Pulling", fmt.Sprintf("Pulling image %q", ref))
+	w.record(container, normal, "Pulling", fmt.Sprintf("Pulling image %q", ref))
 	began := time.Now()
 	w.beside.Go(func() {
 		defer cancel()
@@ -79,7 +79,7 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 			}
 		}
 		select {
-		case w.pulled <- pullResult{container: container, of: i, ref: ref, took: time.Since(began), ready: ready, instead: instead, err: err}:
+		case w.pulled <- pullResult{container: container, of: i, ref: ref, elapsed: time.Since(began), ready: ready, instead: instead, err: err}:
 		case <-pctx.Done():
 		}
 	})
@@ -95,9 +95,9 @@ func (w *worker) keepPull(r pullResult) {
 	if r.err == nil {
 		w.images[r.container] = &image{ready: r.ready}
 		if r.instead != nil {
-			w.tell(r.container, warning, "Failed", fmt.Sprintf("Failed to pull image %q, starting from the one that is present: %v", r.ref, r.instead))
+			w.record(r.container, warning, "Failed", fmt.Sprintf("Failed to pull image %q, starting from the one that is present: %v", r.ref, r.instead))
 		} else {
-			w.tell(r.container, normal, "Pulled", fmt.Sprintf("Pulled image %q in %s", r.ref, r.took.Round(time.Millisecond)))
+			w.record(r.container, normal, "Pulled", fmt.Sprintf("Pulled image %q in %s", r.ref, r.elapsed.Round(time.Millisecond)))
 		}
 	}
 	if errors.Is(r.err, runtime.ErrUnavailable) {

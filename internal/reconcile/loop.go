@@ -18,11 +18,11 @@ import (
 
 // Loop owns the workers. Its maps belong to the goroutine in Run.
 type Loop struct {
-	o       Options
-	slots   slots
-	order   *order
-	room    *room
-	workers map[pod.Key]*worker
+	o         Options
+	slots     slots
+	order     *order
+	admission *admission
+	workers   map[pod.Key]*worker
 	// strays are pods that were seen and have no worker. An event that may not be acted on now must be
 	// remembered: no second one comes.
 	strays map[pod.Key]bool
@@ -41,7 +41,7 @@ func NewLoop(o Options) *Loop {
 		o.Parallel = 4
 	}
 	l := &Loop{
-		o: o, slots: newSlots(o.Parallel), order: newOrder(), room: newRoom(o.Node), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
+		o: o, slots: newSlots(o.Parallel), order: newOrder(), admission: newAdmission(o.Node), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
 		finished: make(chan *worker),
 	}
 	for _, key := range o.Strays {
@@ -55,7 +55,7 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer l.running.Wait()
 	hurry := l.o.Hurry
-	listed := l.o.Looker.Listed()
+	listed := l.o.Inspector.Listed()
 	defer stop()
 	for {
 		select {
@@ -68,15 +68,15 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 		case d := <-desired:
 			l.want(work, d)
 		case e := <-events:
-			l.hear(work, e)
-		case key := <-l.o.Found:
-			l.ring(key)
+			l.handle(work, e)
+		case key := <-l.o.Results:
+			l.notify(key)
 		case <-hurry:
 			hurry = nil
-			l.ringAll()
+			l.notifyAll()
 		case h := <-l.o.Halt:
 			l.halt.Store(&h)
-			l.ringAll()
+			l.notifyAll()
 		case w := <-l.finished:
 			l.retire(work, w)
 		}
@@ -89,7 +89,7 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 	for key, p := range d.Pods {
 		if l.workers[key] == nil {
 			// It may be there: until its worker has looked, nobody else gets its place.
-			l.room.hold(key, plan.Requests(p))
+			l.admission.hold(key, plan.Requests(p))
 		}
 	}
 	for key, p := range d.Pods {
@@ -104,22 +104,22 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 	l.settleStrays(ctx)
 }
 
-// ring has a pod judged again, if it has a worker.
-func (l *Loop) ring(key pod.Key) {
+// notify has a pod judged again, if it has a worker.
+func (l *Loop) notify(key pod.Key) {
 	if w := l.workers[key]; w != nil {
-		w.ring()
+		w.notify()
 	}
 }
 
-func (l *Loop) ringAll() {
+func (l *Loop) notifyAll() {
 	for _, w := range l.workers {
-		w.ring()
+		w.notify()
 	}
 }
 
-func (l *Loop) hear(ctx context.Context, e relist.Event) {
+func (l *Loop) handle(ctx context.Context, e relist.Event) {
 	if w := l.workers[e.Pod]; w != nil {
-		w.ring()
+		w.notify()
 		return
 	}
 	if e.Kind == relist.Vanished {
@@ -133,11 +133,11 @@ func (l *Loop) hear(ctx context.Context, e relist.Event) {
 // settleStrays gives a worker to pods that nobody wants: to end them once it is sure that nobody does, and
 // to keep them alive while a source of manifests that could tell is out of order.
 func (l *Loop) settleStrays(ctx context.Context) {
-	if l.o.Takes == nil || !l.listed || !l.last.Complete && len(l.last.Problems) == 0 {
+	if l.o.Adopts == nil || !l.listed || !l.last.Complete && len(l.last.Problems) == 0 {
 		return
 	}
 	for key := range l.strays {
-		if !l.o.Takes(l.o.Looker.Seen(key)) {
+		if !l.o.Adopts(l.o.Inspector.Seen(key)) {
 			continue
 		}
 		delete(l.strays, key)
@@ -148,7 +148,7 @@ func (l *Loop) settleStrays(ctx context.Context) {
 func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 	w := l.workers[key]
 	if w == nil {
-		w = newWorker(key, &l.o, l.slots, l.order, l.room)
+		w = newWorker(key, &l.o, l.slots, l.order, l.admission)
 		w.halt = &l.halt
 		l.workers[key] = w
 		l.running.Go(func() { w.run(ctx, l.finished) })
@@ -178,11 +178,11 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 		select {
 		case <-hurry:
 			hurry = nil
-			l.ringAll()
+			l.notifyAll()
 		case e := <-events:
-			l.ring(e.Pod)
-		case key := <-l.o.Found:
-			l.ring(key)
+			l.notify(e.Pod)
+		case key := <-l.o.Results:
+			l.notify(key)
 		case w := <-l.finished:
 			delete(l.workers, w.key)
 		}

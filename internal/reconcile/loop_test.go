@@ -149,13 +149,13 @@ func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) 
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h := &house{t: t, rt: rt, board: &board{pods: map[pod.Key]*v1.Pod{}}, desired: make(chan manifest.Desired)}
 	ctx, cancel := context.WithCancel(t.Context())
-	looker := relist.New(relist.Options{Lister: rt, Bell: rt, Log: log})
-	h.o = reconcile.Options{Looker: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
-		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Takes: func(pod.Observed) bool { return true }}
+	looker := relist.New(relist.Options{Lister: rt, Notifier: rt, Log: log})
+	h.o = reconcile.Options{Inspector: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
+		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Adopts: func(pod.Observed) bool { return true }}
 	found := make(chan pod.Key)
 	h.o.Events = &h.events
 	prober := probe.New(probe.Options{Exec: rt, Log: log, Events: &h.events})
-	h.o.Prober, h.o.Found = prober, found
+	h.o.Prober, h.o.Results = prober, found
 	for _, option := range options {
 		option(&h.o)
 	}
@@ -632,7 +632,7 @@ func TestOnceLeavesStrangersAlone(t *testing.T) {
 		h := start(t, rt)
 		h.want(web())
 		h.stop()
-		h = start(t, rt, func(o *reconcile.Options) { o.Owner, o.Rerun, o.Takes = "once", true, nil })
+		h = start(t, rt, func(o *reconcile.Options) { o.Owner, o.Rerun, o.Adopts = "once", true, nil })
 		defer h.stop()
 		h.want(newPod("job", "u2", v1.RestartPolicyNever, "b"))
 		after(time.Minute)

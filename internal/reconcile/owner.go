@@ -76,7 +76,7 @@ func (w *worker) notAcquired(why plan.Waiting) {
 	if (w.barred == nil || *w.barred != why) && w.named() {
 		w.barred = &why
 		w.log.Warn("this process has not got the pod; waiting for it", "reason", why.Reason, "message", why.Message)
-		w.tell("", warning, why.Reason, why.Message)
+		w.record("", warning, why.Reason, why.Message)
 	}
 	if w.o.Troubled != nil {
 		w.o.Troubled(w.key, errors.New(why.Message))
@@ -94,7 +94,7 @@ func (w *worker) lose() {
 	w.hooks.keep(nil)
 	w.stopPulls()
 	w.shown, w.before, w.saved = nil, nil, nil
-	w.took = -1 // what runs may be another revision
+	w.chosenVersion = -1 // what runs may be another revision
 }
 
 // notOwned publishes why this process has not got the pod, if a manifest names it; nil: it has it.
@@ -138,13 +138,13 @@ func (w *worker) unwantedByAll() bool {
 	if w.want != nil {
 		return false
 	}
-	w.took = w.turn
+	w.chosenVersion = w.version
 	return true
 }
 
 // foreign reports that no manifest names the pod and that it is not this process's to end: it is left as it is.
 func (w *worker) foreign(seen pod.Observed) bool {
-	return w.pod == nil && w.o.Takes != nil && !seen.Empty() && !w.o.Takes(seen)
+	return w.pod == nil && w.o.Adopts != nil && !seen.Empty() && !w.o.Adopts(seen)
 }
 
 // letGo lets another process have the pod.
@@ -154,5 +154,7 @@ func (w *worker) letGo() {
 	}
 }
 
-// look inspects the pod.
-func (w *worker) look(ctx context.Context) (pod.Observed, error) { return w.o.Looker.Look(ctx, w.key) }
+// inspect inspects the pod.
+func (w *worker) inspect(ctx context.Context) (pod.Observed, error) {
+	return w.o.Inspector.Inspect(ctx, w.key)
+}

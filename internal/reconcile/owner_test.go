@@ -25,7 +25,7 @@ type oneOwner struct {
 	mu     sync.Mutex
 	other  string
 	has    map[pod.Key]bool
-	let    map[string]int // how often each was released, by the pods' names
+	let    map[string]int   // how often each was released, by the pods' names
 	broken map[string]error // by the pods' names
 }
 
@@ -138,16 +138,16 @@ func TestNotOwnedAnyLonger(t *testing.T) {
 
 // withholder is a Looker that tells of one pod that it is another version's, as long as it is to.
 type withholder struct {
-	reconcile.Looker
+	reconcile.Inspector
 	name atomic.Pointer[string]
 }
 
-func (w *withholder) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
+func (w *withholder) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	if name := w.name.Load(); name != nil && key.Name == *name {
 		return pod.Observed{}, fmt.Errorf("inspecting: %w",
 			&runtime.WithheldError{Owner: "a later version", Err: errors.New("version 2")})
 	}
-	return w.Looker.Look(ctx, key)
+	return w.Inspector.Inspect(ctx, key)
 }
 
 // TestPodOfALaterVersion: it is shown whose the pod is, nothing is done to it, and others may have it; neither other pods
@@ -157,8 +157,8 @@ func TestPodOfALaterVersion(t *testing.T) {
 		looker, owners := &withholder{}, &oneOwner{}
 		looker.name.Store(new("web"))
 		h := start(t, forever(), func(o *reconcile.Options) {
-			looker.Looker = o.Looker
-			o.Looker, o.Owners = looker, owners
+			looker.Inspector = o.Inspector
+			o.Inspector, o.Owners = looker, owners
 		})
 		defer h.stop()
 		shows := func(want string) {

@@ -10,7 +10,7 @@ import (
 // recordProbes keeps what startup and readiness probes have come to say of the instances, so that the next podrun
 // neither asks what has started up to start up again nor shows what is ready as not ready.
 func (w *worker) recordProbes(seen pod.Observed) {
-	found := w.o.Prober.Found(w.key)
+	found := w.o.Prober.Results(w.key)
 	for _, c := range seen.Containers {
 		p, asked := found[c.ID]
 		if !asked || c.State != pod.Running || sameAnswer(p.Started, c.Notes.Started) && sameAnswer(p.Ready, c.Notes.Ready) {

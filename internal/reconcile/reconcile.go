@@ -16,10 +16,10 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Looker tells what is there; the relister is one.
-type Looker interface {
-	// Look inspects a pod now.
-	Look(ctx context.Context, key pod.Key) (pod.Observed, error)
+// Inspector tells what is there; the relister is one.
+type Inspector interface {
+	// Inspect inspects a pod now.
+	Inspect(ctx context.Context, key pod.Key) (pod.Observed, error)
 	// Seen returns the newest sight without looking.
 	Seen(key pod.Key) pod.Observed
 	// Listed is closed when everything that is there has been seen once.
@@ -65,8 +65,8 @@ type Logs interface {
 type Prober interface {
 	// Set says which instances of a pod there are to be asked, all of them; it does not block.
 	Set(key pod.Key, targets []probe.Target)
-	// Found returns what was found of them, by their IDs; the map is the caller's.
-	Found(key pod.Key) map[string]pod.Probed
+	// Results returns what was found of them, by their IDs; the map is the caller's.
+	Results(key pod.Key) map[string]pod.Probed
 	// Hook runs a hook and returns when it is done or ctx has ended.
 	Hook(ctx context.Context, t probe.Target, hook *v1.LifecycleHandler) error
 }
@@ -97,7 +97,7 @@ type Halt struct {
 
 // Options make a Loop.
 type Options struct {
-	Looker     Looker
+	Inspector  Inspector
 	Sandboxes  runtime.Sandboxes
 	Containers runtime.Containers
 	Images     runtime.Images
@@ -110,13 +110,13 @@ type Options struct {
 	Prober    Prober
 	Publisher Publisher
 	Events    Recorder
-	// Found tells of which pods something new was found by probes.
-	Found <-chan pod.Key
+	// Results tells of which pods something new was found by probes.
+	Results <-chan pod.Key
 	// Owner is the kind of run that is written down with each pod: "serve" or "once".
 	Owner string
-	// Takes says which pods that nobody wants are this loop's to end; nil: none. It is asked once everything has
+	// Adopts says which pods that nobody wants are this loop's to end; nil: none. It is asked once everything has
 	// been listed, of what was seen then.
-	Takes func(pod.Observed) bool
+	Adopts func(pod.Observed) bool
 	// Strays are pods of which something may be left that no list shows, as a status.
 	Strays []pod.Key
 	// Rerun makes pods that had completed before the loop began run again.

@@ -14,30 +14,30 @@ const reasonResize = "ResizeError"
 // judged that they are there. It is kept on disk before anything gets it: what is larger than what is kept
 // would be taken for less by the next podrun.
 func (w *worker) allocate(a plan.Allocate) {
-	if w.resized == nil || !a.Anew && !w.room.grow(w.key, w.pod, w.resized) {
+	if w.resized == nil || !a.Anew && !w.admission.grow(w.key, w.pod, w.resized) {
 		return
 	}
 	w.pod, w.resized = w.resized, nil
 	w.save(w.pod)
 	w.stale = true // volumes may show them
 	if !a.Anew {
-		w.told.resizing = true
-		w.tell("", normal, "ResizeStarted", "Pod resize started: "+pod.SizeOf(w.pod))
+		w.recorded.resizing = true
+		w.record("", normal, "ResizeStarted", "Pod resize started: "+pod.SizeOf(w.pod))
 	}
 }
 
-// tellResize records what becomes of another size of the pod, under the kubelet's reasons.
-func (w *worker) tellResize(p plan.Plan) {
+// recordResize records what becomes of another size of the pod, under the kubelet's reasons.
+func (w *worker) recordResize(p plan.Plan) {
 	pending := ""
 	if why := p.ResizePending; why != nil {
 		pending = why.Reason + why.Message
-		if pending != w.told.pending {
-			w.tell("", warning, "Resize"+why.Reason, fmt.Sprintf("Pod resize %s: %s", why.Reason, why.Message))
+		if pending != w.recorded.pending {
+			w.record("", warning, "Resize"+why.Reason, fmt.Sprintf("Pod resize %s: %s", why.Reason, why.Message))
 		}
 	}
-	w.told.pending = pending
-	if p.Resizing == nil && w.told.resizing {
-		w.tell("", normal, "ResizeCompleted", "Pod resize completed: "+pod.SizeOf(w.pod))
+	w.recorded.pending = pending
+	if p.Resizing == nil && w.recorded.resizing {
+		w.record("", normal, "ResizeCompleted", "Pod resize completed: "+pod.SizeOf(w.pod))
 	}
-	w.told.resizing = p.Resizing != nil
+	w.recorded.resizing = p.Resizing != nil
 }

@@ -23,59 +23,59 @@ import (
 // worker serves one pod name through all its revisions. All but the fields under mu belong to the
 // goroutine in run.
 type worker struct {
-	key   pod.Key
-	o     *Options
-	slots slots
-	order *order
-	room  *room
-	halt  *atomic.Pointer[Halt] // the loop's
-	log   *slog.Logger
-	bell  chan struct{}
+	key       pod.Key
+	o         *Options
+	slots     slots
+	order     *order
+	admission *admission
+	halt      *atomic.Pointer[Halt] // the loop's
+	log       *slog.Logger
+	changed   chan struct{}
 
 	mu      sync.Mutex
 	want    *v1.Pod
 	bad     string            // what is wrong with want's manifest now
-	turn    int               // counts what was set
+	version int               // counts what was set
 	desired *manifest.Desired // to be asked whether a pod without a manifest stays
-	known   pod.Objects       // what manifests have of ConfigMaps and Secrets
+	given   pod.Objects       // what manifests have of ConfigMaps and Secrets
 
-	took      int // the turn that pod came from
-	pod       *v1.Pod
-	resized   *v1.Pod         // pod with what its manifest says it has, until it is given that; nil: it is
-	shown     *v1.Pod         // what was published last came of it
-	completed bool            // it was published that the pod has completed
-	leaving   bool            // it was published that the pod is being ended for good
-	ready     map[string]bool // and, by instance ID, what is ready still
-	saved     *v1.Pod         // what was kept on disk last for a pod that ran already
-	maxGrace  *time.Duration  // the longest that ending it may take
-	problem   string          // what is wrong with its manifest
-	objects   pod.Objects     // what pod may refer to
-	measure   measure
-	clock     clock
-	stale     bool             // volumes may show what objects or pod were before
-	unsure    bool             // not known what to keep, nor that it may go
-	earlier   bool             // a completed pod is of an earlier run
-	replaced  bool             // what is there under pod's UID is of another manifest, or was being ended
-	unwanted  map[pod.UID]bool // revisions that were not wanted and of which something was ended since
-	signalled map[string]pod.Signals
-	late      map[string]bool // by instance ID: its last signal was not sent in time
-	failures  map[string]plan.Failure
-	renewed   map[string]*pod.Failed // by instance ID, what ends for its resources' sake
-	before    []v1.PodCondition      // as published last
-	images    map[string]*image
-	pulled    chan pullResult
-	hooks     hooks
-	targets   []probe.Target // what was asked how it is, last
-	hooked    chan hookResult
-	beside    sync.WaitGroup // pulls, hooks and measurements
-	trouble   int            // failed rounds in a row
-	said      string         // the last trouble that was logged
-	told      told           // what the last events of their kind were
-	unheard   bool           // how the pod is could not be published
-	owns      bool           // this process had the pod when it was asked last
-	barred    *plan.Waiting  // why it has not got the pod; nil: it has, or was not asked
-	withheld  bool           // it is shown that the pod is another's, who keeps its checkpoint
-	outdated  bool           // the pod has not been inspected since something was done, or since this process has it
+	chosenVersion int // the turn that pod came from
+	pod           *v1.Pod
+	resized       *v1.Pod         // pod with what its manifest says it has, until it is given that; nil: it is
+	shown         *v1.Pod         // what was published last came of it
+	completed     bool            // it was published that the pod has completed
+	leaving       bool            // it was published that the pod is being ended for good
+	ready         map[string]bool // and, by instance ID, what is ready still
+	saved         *v1.Pod         // what was kept on disk last for a pod that ran already
+	maxGrace      *time.Duration  // the longest that ending it may take
+	problem       string          // what is wrong with its manifest
+	objects       pod.Objects     // what pod may refer to
+	measure       measure
+	clock         clock
+	stale         bool             // volumes may show what objects or pod were before
+	unsure        bool             // not known what to keep, nor that it may go
+	earlier       bool             // a completed pod is of an earlier run
+	replaced      bool             // what is there under pod's UID is of another manifest, or was being ended
+	unwanted      map[pod.UID]bool // revisions that were not wanted and of which something was ended since
+	signalled     map[string]pod.Signals
+	late          map[string]bool // by instance ID: its last signal was not sent in time
+	failures      map[string]plan.Failure
+	renewed       map[string]*pod.Failed // by instance ID, what ends for its resources' sake
+	before        []v1.PodCondition      // as published last
+	images        map[string]*image
+	pulled        chan pullResult
+	hooks         hooks
+	targets       []probe.Target // what was asked how it is, last
+	hooked        chan hookResult
+	beside        sync.WaitGroup // pulls, hooks and measurements
+	trouble       int            // failed rounds in a row
+	loggedTrouble string         // the last trouble that was logged
+	recorded      recordedEvents // what the last events of their kind were
+	unpublished   bool           // how the pod is could not be published
+	owns          bool           // this process had the pod when it was asked last
+	barred        *plan.Waiting  // why it has not got the pod; nil: it has, or was not asked
+	withheld      bool           // it is shown that the pod is another's, who keeps its checkpoint
+	outdated      bool           // the pod has not been inspected since something was done, or since this process has it
 }
 
 const (
@@ -85,9 +85,9 @@ const (
 	refreshAgain = time.Second
 )
 
-func newWorker(key pod.Key, o *Options, s slots, turns *order, r *room) *worker {
+func newWorker(key pod.Key, o *Options, s slots, turns *order, r *admission) *worker {
 	return &worker{
-		key: key, o: o, slots: s, order: turns, room: r, log: o.Log.With("pod", key.String()), bell: make(chan struct{}, 1),
+		key: key, o: o, slots: s, order: turns, admission: r, log: o.Log.With("pod", key.String()), changed: make(chan struct{}, 1),
 		earlier: o.Rerun, unwanted: map[pod.UID]bool{}, signalled: map[string]pod.Signals{}, late: map[string]bool{}, failures: map[string]plan.Failure{},
 		renewed: map[string]*pod.Failed{}, images: map[string]*image{}, pulled: make(chan pullResult),
 		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
@@ -99,26 +99,26 @@ func newWorker(key pod.Key, o *Options, s slots, turns *order, r *room) *worker 
 // read. objects are what it may refer to.
 func (w *worker) set(p *v1.Pod, bad string, objects pod.Objects) {
 	w.mu.Lock()
-	w.want, w.bad, w.desired, w.known = p, bad, nil, objects
-	w.turn++
+	w.want, w.bad, w.desired, w.given = p, bad, nil, objects
+	w.version++
 	w.mu.Unlock()
-	w.ring()
+	w.notify()
 }
 
 // release says that no manifest names the pod any more. Whether it goes depends on what it runs: a pod
 // whose manifest only cannot be read stays.
 func (w *worker) release(d manifest.Desired) {
 	w.mu.Lock()
-	w.want, w.bad, w.desired, w.known = nil, "", &d, d.Objects
-	w.turn++
+	w.want, w.bad, w.desired, w.given = nil, "", &d, d.Objects
+	w.version++
 	w.mu.Unlock()
-	w.ring()
+	w.notify()
 }
 
-// ring asks for a new judgement.
-func (w *worker) ring() {
+// notify asks for a new judgement.
+func (w *worker) notify() {
 	select {
-	case w.bell <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default:
 	}
 }
@@ -135,7 +135,7 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 	w.wait(ctx, 0)
 	look := true
 	for ctx.Err() == nil {
-		wake, gone := w.round(ctx, look)
+		wake, gone := w.sync(ctx, look)
 		if gone && w.retire() {
 			end()
 			select {
@@ -154,7 +154,7 @@ func (w *worker) end() {
 	w.measure.cancel()
 	w.hooks.keep(nil)
 	w.stopPulls()
-	w.room.forget(w)
+	w.admission.forget(w)
 	w.order.forget(w)
 	w.letGo() // last: until then something may be done to the pod
 }
@@ -170,7 +170,7 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-timer:
 		return true
 	case <-w.pullTick(): // how far pulls are is worth a status, not a look
-	case <-w.bell:
+	case <-w.changed:
 	case r := <-w.pulled:
 		w.keepPull(r)
 	case r := <-w.hooked:
@@ -185,12 +185,12 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 func (w *worker) retire() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.took == w.turn
+	return w.chosenVersion == w.version
 }
 
-// round plans, does, looks again, until the plan has nothing to do.
-func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone bool) {
-	seen := w.o.Looker.Seen(w.key)
+// sync plans, does, looks again, until the plan has nothing to do.
+func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone bool) {
+	seen := w.o.Inspector.Seen(w.key)
 	w.outdated = w.outdated || look
 	for looked := false; ctx.Err() == nil; {
 		acquired, err := w.acquire()
@@ -201,7 +201,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			return ownerPoll, w.unwantedByAll()
 		}
 		if w.outdated {
-			if seen, err = w.look(ctx); err != nil {
+			if seen, err = w.inspect(ctx); err != nil {
 				return w.troubled(err), w.leave(err)
 			}
 			if w.outdated, looked = false, true; w.withheld {
@@ -209,7 +209,7 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 				w.notOwned(nil)
 			}
 		}
-		if w.take(seen); w.unsure {
+		if w.chooseRevision(seen); w.unsure {
 			return 0, false
 		}
 		if w.foreign(seen) {
@@ -230,20 +230,20 @@ func (w *worker) round(ctx context.Context, look bool) (wake time.Duration, gone
 			}
 			w.earlier, w.replaced = false, false
 		}
-		w.tellPlan(seen, p)
+		w.recordPlan(seen, p)
 		w.noteUnwanted(seen, p)
 		w.publish(seen, p, len(p.Actions) == 0)
 		w.recordProbes(seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
-			w.trouble, w.said = 0, ""
-			if w.stale || w.unheard {
+			w.trouble, w.loggedTrouble = 0, ""
+			if w.stale || w.unpublished {
 				p.Wake = sooner(p.Wake, refreshAgain)
 			}
 			if !p.Completed {
 				p.Wake = sooner(p.Wake, w.measureAgain())
 			}
-			return p.Wake, p.Gone && !w.unheard
+			return p.Wake, p.Gone && !w.unpublished
 		}
 		look, err = w.perform(ctx, seen, p.Actions)
 		w.outdated = look // until then nothing else is done: not everything that wakes a worker has inspected the pod
@@ -266,10 +266,10 @@ func (w *worker) troubled(err error) time.Duration {
 		w.o.Troubled(w.key, err)
 	}
 	level := slog.LevelWarn
-	if text := err.Error(); text == w.said || errors.Is(err, context.Canceled) {
+	if text := err.Error(); text == w.loggedTrouble || errors.Is(err, context.Canceled) {
 		level = slog.LevelDebug // said already
 	} else {
-		w.said = text
+		w.loggedTrouble = text
 	}
 	w.log.Log(context.Background(), level, "trying again later", "why", err)
 	if errors.Is(err, runtime.ErrUnavailable) {
@@ -296,7 +296,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	var since time.Time
 	if w.pod != nil && slices.Contains(seen.Data, w.pod.UID) {
 		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
-		since = w.clock.place(string(w.pod.UID), since)
+		since = w.clock.monotonic(string(w.pod.UID), since)
 	}
 	return w.halted(plan.Input{
 		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Resized: w.resized, Observed: w.steady(seen), Images: images, Signalled: w.signalled, Failures: w.failures,
@@ -344,10 +344,10 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
-	if w.unheard = err != nil; !w.unheard {
-		w.told.unheard = ""
-	} else if err.Error() != w.told.unheard { // it is tried again and again
-		w.told.unheard = err.Error()
+	if w.unpublished = err != nil; !w.unpublished {
+		w.recorded.unheard = ""
+	} else if err.Error() != w.recorded.unheard { // it is tried again and again
+		w.recorded.unheard = err.Error()
 		w.log.Error("status not written", "why", err)
 	}
 }

@@ -15,22 +15,22 @@ import (
 // witness is a Looker that is not to be asked, and a Prober without anybody to ask.
 type witness struct{ t *testing.T }
 
-func (w witness) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
+func (w witness) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	w.t.Error("it looks, and may act, before it knows what is wanted")
 	return pod.Observed{}, context.Canceled
 }
 func (w witness) Seen(key pod.Key) pod.Observed                                  { return pod.Observed{Key: key} }
 func (w witness) Listed() <-chan struct{}                                        { return nil }
 func (w witness) Set(pod.Key, []probe.Target)                                    {}
-func (w witness) Found(pod.Key) map[string]pod.Probed                            { return nil }
+func (w witness) Results(pod.Key) map[string]pod.Probed                          { return nil }
 func (w witness) Hook(context.Context, probe.Target, *v1.LifecycleHandler) error { return nil }
 
 // TestAWorkerWaitsToBeTold: one that does not know yet what is wanted ends nothing for that.
 func TestAWorkerWaitsToBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		o := &Options{Looker: witness{t}, Prober: witness{t}, Log: slog.New(slog.DiscardHandler)}
-		w := newWorker(pod.Key{Namespace: "default", Name: "web"}, o, newSlots(1), newOrder(), newRoom(nil))
+		o := &Options{Inspector: witness{t}, Prober: witness{t}, Log: slog.New(slog.DiscardHandler)}
+		w := newWorker(pod.Key{Namespace: "default", Name: "web"}, o, newSlots(1), newOrder(), newAdmission(nil))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -56,7 +56,7 @@ func (c *clock) Relisted(time.Time, time.Duration, error) {
 }
 func (*clock) Inspected(time.Duration, error) {}
 func (*clock) Stream(bool, error)             {}
-func (*clock) Rang(time.Duration)             {}
+func (*clock) Notified(time.Duration)         {}
 func (*clock) Happened(relist.Kind)           {}
 
 // BenchmarkRelist is relist's own part of a full list, after the first: compare and keep. It must be

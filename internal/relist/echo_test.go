@@ -21,7 +21,7 @@ func TestEchoes(t *testing.T) {
 		key := pod.Key{Namespace: "default", Name: "web"}
 		w := &world{now: map[pod.Key]pod.Observed{}}
 		heard := &ledger{}
-		r := New(Options{Lister: w, Bell: w, Observer: heard, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		r := New(Options{Lister: w, Notifier: w, Observer: heard, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		var actor sync.WaitGroup
 		actor.Go(func() { _ = r.Run(ctx, make(chan Event)) })
@@ -42,24 +42,24 @@ func TestEchoes(t *testing.T) {
 				t.Errorf("%s: %d looks, %d lists; want %d, %d", what, looks, lists, wantLooks, wantLists)
 			}
 		}
-		ring := func(ring runtime.Ring) {
+		ring := func(ring runtime.Wakeup) {
 			ring.Key = key
 			w.rings <- ring
 		}
 		time.Sleep(time.Second)
 		before := time.Now()
 		time.Sleep(time.Second)
-		if _, err := r.Look(ctx, key); err != nil {
+		if _, err := r.Inspect(ctx, key); err != nil {
 			t.Fatal(err)
 		}
-		check("an old echo", 0, 0, func() { ring(runtime.Ring{At: before, Echo: true}) })
-		check("an old event that is no echo", 1, 0, func() { ring(runtime.Ring{At: before}) })
-		check("a new echo", 1, 0, func() { ring(runtime.Ring{At: time.Now(), Echo: true}) })
+		check("an old echo", 0, 0, func() { ring(runtime.Wakeup{At: before, Echo: true}) })
+		check("an old event that is no echo", 1, 0, func() { ring(runtime.Wakeup{At: before}) })
+		check("a new echo", 1, 0, func() { ring(runtime.Wakeup{At: time.Now(), Echo: true}) })
 		check("a look that fails", 1, 1, func() {
 			w.mu.Lock()
 			w.fail = errors.New("down")
 			w.mu.Unlock()
-			if _, err := r.Look(ctx, key); err == nil {
+			if _, err := r.Inspect(ctx, key); err == nil {
 				t.Error("no error")
 			}
 			w.mu.Lock()

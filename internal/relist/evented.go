@@ -11,12 +11,12 @@ import (
 
 // stream keeps one subscription to the runtime's events open. It only passes rings on.
 type stream struct {
-	bell    runtime.Doorbell
-	watch   Observer
-	log     *slog.Logger
-	rings   chan runtime.Ring
-	changed chan struct{} // rung when the stream broke: the period must fall back now
-	up      atomic.Bool
+	notifier runtime.Notifier
+	watch    Observer
+	log      *slog.Logger
+	wakeups  chan runtime.Wakeup
+	changed  chan struct{} // rung when the stream broke: the period must fall back now
+	up       atomic.Bool
 }
 
 const (
@@ -26,15 +26,15 @@ const (
 	sayAfter = 5
 )
 
-func newStream(bell runtime.Doorbell, watch Observer, log *slog.Logger) *stream {
-	return &stream{bell: bell, watch: watch, log: log, rings: make(chan runtime.Ring, 64), changed: make(chan struct{}, 1)}
+func newStream(bell runtime.Notifier, watch Observer, log *slog.Logger) *stream {
+	return &stream{notifier: bell, watch: watch, log: log, wakeups: make(chan runtime.Wakeup, 64), changed: make(chan struct{}, 1)}
 }
 
 func (s *stream) healthy() bool { return s.up.Load() }
 
 // run subscribes, passes on, and subscribes again, until ctx ends.
 func (s *stream) run(ctx context.Context) {
-	if s.bell == nil {
+	if s.notifier == nil {
 		return
 	}
 	pause, failures := firstReconnect, 0
@@ -61,7 +61,7 @@ func (s *stream) run(ctx context.Context) {
 // once holds one subscription until it breaks, and returns how long it had it. A person who was told that there
 // was none is told when there is.
 func (s *stream) once(ctx context.Context, told bool) (lasted time.Duration, err error) {
-	rings, err := s.bell.Rings(ctx)
+	rings, err := s.notifier.Wakeups(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -80,10 +80,10 @@ func (s *stream) once(ctx context.Context, told bool) (lasted time.Duration, err
 		}
 	}()
 	// Events before the subscription were missed: look at everything once.
-	next := runtime.Ring{All: true}
+	next := runtime.Wakeup{All: true}
 	for ok := true; ok; {
 		select {
-		case s.rings <- next:
+		case s.wakeups <- next:
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}

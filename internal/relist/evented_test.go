@@ -40,8 +40,8 @@ func (s *said) times(text string) int {
 	return strings.Count(s.text.String(), text)
 }
 
-func (f *faulty) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
-	rings := make(chan runtime.Ring)
+func (f *faulty) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
+	rings := make(chan runtime.Wakeup)
 	switch {
 	case f.works.Load():
 		context.AfterFunc(ctx, func() { close(rings) })
@@ -72,7 +72,7 @@ func TestAStreamThatKeepsFailingIsToldOf(t *testing.T) {
 				go func() {
 					for {
 						select {
-						case <-s.rings:
+						case <-s.wakeups:
 						case <-ctx.Done():
 							return
 						}

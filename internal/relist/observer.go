@@ -18,20 +18,20 @@ type Observer interface {
 	Inspected(took time.Duration, err error)
 	// Stream hears that the event stream is there, or why it could not be had or broke.
 	Stream(up bool, err error)
-	// Rang hears how long after its event a ring came.
-	Rang(late time.Duration)
+	// Notified hears how long after its event a ring came.
+	Notified(late time.Duration)
 	// Happened hears of every difference that was told.
 	Happened(kind Kind)
 }
 
-// blind is the Observer of those who want none.
-type blind struct{}
+// noopObserver is the Observer of those who want none.
+type noopObserver struct{}
 
-func (blind) Relisted(time.Time, time.Duration, error) {}
-func (blind) Inspected(time.Duration, error)           {}
-func (blind) Stream(bool, error)                       {}
-func (blind) Rang(time.Duration)                       {}
-func (blind) Happened(Kind)                            {}
+func (noopObserver) Relisted(time.Time, time.Duration, error) {}
+func (noopObserver) Inspected(time.Duration, error)           {}
+func (noopObserver) Stream(bool, error)                       {}
+func (noopObserver) Notified(time.Duration)                   {}
+func (noopObserver) Happened(Kind)                            {}
 
 // Counts sum up what was seen.
 type Counts struct {

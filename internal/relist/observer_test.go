@@ -59,7 +59,7 @@ func (l *ledger) Stream(up bool, _ error) {
 	}
 }
 
-func (l *ledger) Rang(late time.Duration) {
+func (l *ledger) Notified(late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late = append(l.late, late)
@@ -82,7 +82,7 @@ func observed(t *testing.T, w *world, test func(r *Relister, l *ledger)) { obser
 func observedBy(t *testing.T, lister runtime.Lister, w *world, test func(r *Relister, l *ledger)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{heard: heard{kinds: map[Kind]int{}}}
-		r := New(Options{Lister: lister, Bell: w, Observer: l, Log: slog.New(slog.DiscardHandler)})
+		r := New(Options{Lister: lister, Notifier: w, Observer: l, Log: slog.New(slog.DiscardHandler)})
 		if err := r.Failing(); err == nil {
 			t.Error("all is well before the first list")
 		}
@@ -126,7 +126,7 @@ func TestObserver(t *testing.T) {
 		}
 		// A ring says when its event happened.
 		w.set(nil, seen(pod.Sandbox{ID: "s"}, c("1", pod.Exited), c("0", pod.Exited)))
-		w.rings <- runtime.Ring{Key: key, At: time.Now().Add(-3 * time.Millisecond)}
+		w.rings <- runtime.Wakeup{Key: key, At: time.Now().Add(-3 * time.Millisecond)}
 		synctest.Wait()
 		if got := l.take(); got.looks != 1 || len(got.late) != 1 || got.late[0] != 3*time.Millisecond || got.kinds[Died] != 1 || got.kinds[SandboxDied] != 1 {
 			t.Errorf("after a ring: %+v", got)

@@ -29,9 +29,9 @@ const (
 // Options make a Relister.
 type Options struct {
 	Lister runtime.Lister
-	// Bell may be nil: then polling alone finds what happened.
-	Bell   runtime.Doorbell
-	Period time.Duration
+	// Notifier may be nil: then polling alone finds what happened.
+	Notifier runtime.Notifier
+	Period   time.Duration
 	// Observer may be nil.
 	Observer Observer
 	Log      *slog.Logger
@@ -39,27 +39,27 @@ type Options struct {
 
 // Relister holds what was seen of every pod.
 type Relister struct {
-	o    Options
-	mu   sync.Mutex
-	turn uint64 // numbers every inspection at its beginning
-	pods map[pod.Key]record
-	good time.Time
-	err  error
+	o        Options
+	mu       sync.Mutex
+	sequence uint64 // numbers every inspection at its beginning
+	pods     map[pod.Key]record
+	good     time.Time
+	err      error
 	// listed is closed when a list has succeeded, and everything that it found is in found.
 	listed chan struct{}
-	// found are the differences that were found, until Run sends them.
-	found []Event
-	bell  chan struct{}
+	// events are the differences that were found, until Run sends them.
+	events  []Event
+	changed chan struct{}
 	// inspecting has the beginnings of the inspections that go on.
 	inspecting map[pod.Key][]moment
-	// owed says that a look failed that a ring had asked for, or been passed over for.
-	owed bool
+	// relistSoon says that a look failed that a ring had asked for, or been passed over for.
+	relistSoon bool
 }
 
 // moment is when looking began. Turns number all looks and lists, in the order in which they began.
 type moment struct {
-	turn uint64
-	at   time.Time
+	sequence uint64
+	at       time.Time
 }
 
 // record is the newest sight of a pod.
@@ -74,22 +74,22 @@ func New(o Options) *Relister {
 		o.Period = DefaultPeriod
 	}
 	if o.Observer == nil {
-		o.Observer = blind{}
+		o.Observer = noopObserver{}
 	}
 	return &Relister{
 		o: o, pods: map[pod.Key]record{}, inspecting: map[pod.Key][]moment{}, good: time.Now(),
-		bell: make(chan struct{}, 1), listed: make(chan struct{}),
+		changed: make(chan struct{}, 1), listed: make(chan struct{}),
 	}
 }
 
 // Run lists and listens until ctx ends, and sends every difference, in the order in which they were found. It blocks
 // when out is not read. A list that takes long, and a look at a pod that does, delay no other look.
 func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
-	stream := newStream(r.o.Bell, r.o.Observer, r.o.Log)
+	stream := newStream(r.o.Notifier, r.o.Observer, r.o.Log)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { stream.run(ctx) })
-	looks := newLooks(func(key pod.Key) { r.answer(ctx, key) })
+	looks := newInspections(func(key pod.Key) { r.answer(ctx, key) })
 	defer looks.wait()
 	lists := newSchedule()
 	defer lists.stop()
@@ -109,12 +109,12 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 			lists.end(r.period(stream))
 		case <-stream.changed:
 			lists.within(0)
-		case <-r.bell:
+		case <-r.changed:
 		case key := <-looks.done:
 			looks.end(key)
-		case ring := <-stream.rings:
+		case ring := <-stream.wakeups:
 			if !ring.At.IsZero() {
-				r.o.Observer.Rang(time.Since(ring.At))
+				r.o.Observer.Notified(time.Since(ring.At))
 			}
 			if ring.All {
 				lists.within(0)
@@ -122,7 +122,7 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 				looks.ask(ring.Key)
 			}
 		}
-		events, owed := r.takeFound()
+		events, owed := r.takeEvents()
 		if owed {
 			lists.within(r.o.Period)
 		}
@@ -149,7 +149,7 @@ func (r *Relister) period(s *stream) time.Duration {
 
 // knows reports an echo of something that a look shows that began since. Only of those: when the clock is set
 // back meanwhile, this errs.
-func (r *Relister) knows(ring runtime.Ring) bool {
+func (r *Relister) knows(ring runtime.Wakeup) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := func(m moment) bool { return m.at.After(ring.At) }
@@ -159,21 +159,21 @@ func (r *Relister) knows(ring runtime.Ring) bool {
 // answer inspects the pod that a ring names. A failed inspection keeps the old record; the full list
 // that follows within a period looks again.
 func (r *Relister) answer(ctx context.Context, key pod.Key) {
-	if _, err := r.Look(ctx, key); err != nil && ctx.Err() == nil {
+	if _, err := r.Inspect(ctx, key); err != nil && ctx.Err() == nil {
 		r.failed(err)
 	}
 }
 
-func (r *Relister) takeFound() (events []Event, owed bool) {
+func (r *Relister) takeEvents() (events []Event, owed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	events, owed = r.found, r.owed
-	r.found, r.owed = nil, false
+	events, owed = r.events, r.relistSoon
+	r.events, r.relistSoon = nil, false
 	return events, owed
 }
 
-// Look inspects one pod now and returns the newest that is known of it. What changed is told like any other change.
-func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) {
+// Inspect inspects one pod now and returns the newest that is known of it. What changed is told like any other change.
+func (r *Relister) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	began := r.begin(key)
 	seen, err := r.o.Lister.Inspect(ctx, key)
 	if ctx.Err() == nil {
@@ -184,21 +184,21 @@ func (r *Relister) Look(ctx context.Context, key pod.Key) (pod.Observed, error) 
 	// In one with keeping what it saw: no list may end in between, which would not know what it outdates.
 	r.inspected(key, began)
 	if err != nil {
-		r.owed = true
-		r.ring()
+		r.relistSoon = true
+		r.notify()
 		return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, err)
 	}
 	if events := r.keep(seen, began); len(events) > 0 {
-		r.found = append(r.found, events...)
-		r.ring()
+		r.events = append(r.events, events...)
+		r.notify()
 	}
 	return r.pods[key].seen, nil
 }
 
-// ring wakes Run.
-func (r *Relister) ring() {
+// notify wakes Run.
+func (r *Relister) notify() {
 	select {
-	case r.bell <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default:
 	}
 }
@@ -235,8 +235,8 @@ func (r *Relister) Healthy() error {
 func (r *Relister) begin(keys ...pod.Key) moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turn++
-	began := moment{turn: r.turn, at: time.Now()}
+	r.sequence++
+	began := moment{sequence: r.sequence, at: time.Now()}
 	for _, key := range keys {
 		r.inspecting[key] = append(r.inspecting[key], began)
 	}
@@ -245,7 +245,7 @@ func (r *Relister) begin(keys ...pod.Key) moment {
 
 // inspected forgets an inspection that has ended. The caller holds mu.
 func (r *Relister) inspected(key pod.Key, began moment) {
-	left := slices.DeleteFunc(r.inspecting[key], func(m moment) bool { return m.turn == began.turn })
+	left := slices.DeleteFunc(r.inspecting[key], func(m moment) bool { return m.sequence == began.sequence })
 	if r.inspecting[key] = left; len(left) == 0 {
 		delete(r.inspecting, key)
 	}
@@ -265,7 +265,7 @@ func (r *Relister) failed(err error) {
 // caller holds mu.
 func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	old, known := r.pods[seen.Key]
-	if known && old.turn > began.turn {
+	if known && old.sequence > began.sequence {
 		return nil
 	}
 	if !known {
@@ -304,7 +304,7 @@ func (r *Relister) list(ctx context.Context) {
 	}
 	r.err, r.good = err, time.Now()
 	for _, seen := range all {
-		r.found = append(r.found, r.keep(seen, began)...)
+		r.events = append(r.events, r.keep(seen, began)...)
 	}
 	for key := range r.inspecting {
 		if _, known := r.pods[key]; !known {
@@ -312,13 +312,13 @@ func (r *Relister) list(ctx context.Context) {
 		}
 	}
 	for key, rec := range r.pods {
-		if rec.turn >= began.turn { // listed now, or looked at since
+		if rec.sequence >= began.sequence { // listed now, or looked at since
 			continue
 		}
 		if slices.ContainsFunc(unknown, func(o pod.Observed) bool { return o.Key == key }) {
 			continue
 		}
-		r.found = append(r.found, r.keep(pod.Observed{Key: key}, began)...)
+		r.events = append(r.events, r.keep(pod.Observed{Key: key}, began)...)
 		if len(r.inspecting[key]) == 0 { // what began before the list must not bring the pod back
 			delete(r.pods, key)
 		}

@@ -116,7 +116,7 @@ type world struct {
 	now    map[pod.Key]pod.Observed
 	fail   error
 	lists  int
-	rings  chan runtime.Ring
+	rings  chan runtime.Wakeup
 	noBell bool
 	// slow is how long, at most, each answer takes before it is true, and after it was.
 	slow time.Duration
@@ -181,13 +181,13 @@ func (w *world) Inspect(_ context.Context, k pod.Key) (pod.Observed, error) {
 	return o, nil
 }
 
-func (w *world) Rings(context.Context) (<-chan runtime.Ring, error) {
+func (w *world) Wakeups(context.Context) (<-chan runtime.Wakeup, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.noBell {
 		return nil, errors.New("no stream")
 	}
-	w.rings = make(chan runtime.Ring, 1000)
+	w.rings = make(chan runtime.Wakeup, 1000)
 	return w.rings, nil
 }
 
@@ -209,7 +209,7 @@ func TestModel(t *testing.T) {
 
 func model(t *testing.T, dice *rand.Rand) {
 	w := &world{now: map[pod.Key]pod.Observed{}, mute: map[pod.Key]bool{}, slow: time.Duration(dice.IntN(3)) * time.Second}
-	r := New(Options{Lister: w, Bell: w, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	r := New(Options{Lister: w, Notifier: w, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan Event)
 	running, there := map[string]bool{}, map[string]bool{} // by what the events say
@@ -272,12 +272,12 @@ func model(t *testing.T, dice *rand.Rand) {
 			delete(w.now, k)
 		}
 		if w.rings != nil && dice.IntN(4) > 0 { // some rings get lost
-			w.rings <- runtime.Ring{Key: k}
+			w.rings <- runtime.Wakeup{Key: k}
 		}
 		w.mu.Unlock()
 		time.Sleep(time.Duration(dice.IntN(3000)) * time.Millisecond)
 		if dice.IntN(3) == 0 {
-			_, _ = r.Look(ctx, k)
+			_, _ = r.Inspect(ctx, k)
 		}
 	}
 	w.mu.Lock()
@@ -318,7 +318,7 @@ func model(t *testing.T, dice *rand.Rand) {
 func TestPeriodFollowsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{now: map[pod.Key]pod.Observed{}}
-		r := New(Options{Lister: w, Bell: w, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		r := New(Options{Lister: w, Notifier: w, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		var actor sync.WaitGroup
 		actor.Go(func() { _ = r.Run(ctx, make(chan Event)) })

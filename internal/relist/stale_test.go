@@ -32,8 +32,8 @@ func (l *lagging) Inspect(ctx context.Context, k pod.Key) (pod.Observed, error) 
 // TestAStaleInspectionBringsNoPodBack: what an inspection saw of a pod does not count when a list that began later did
 // not see the pod any more, however the inspection came about and however many lists have succeeded meanwhile.
 func TestAStaleInspectionBringsNoPodBack(t *testing.T) {
-	ring := func(r *Relister, w *world) { w.rings <- runtime.Ring{Key: key, At: time.Now()} }
-	ask := func(r *Relister, w *world) { _, _ = r.Look(context.Background(), key) }
+	ring := func(r *Relister, w *world) { w.rings <- runtime.Wakeup{Key: key, At: time.Now()} }
+	ask := func(r *Relister, w *world) { _, _ = r.Inspect(context.Background(), key) }
 	for _, tt := range []struct {
 		name string
 		// recorded says that a list had seen the pod before the inspection began.
@@ -62,7 +62,7 @@ func TestAStaleInspectionBringsNoPodBack(t *testing.T) {
 				<-l.began
 				w.mu.Lock()
 				delete(w.now, key)
-				w.rings <- runtime.Ring{All: true}
+				w.rings <- runtime.Wakeup{All: true}
 				w.mu.Unlock()
 				time.Sleep(tt.lists)
 				synctest.Wait()
@@ -100,11 +100,11 @@ func TestAnInspectionDuringAListThatCannotTell(t *testing.T) {
 		w.set(nil, seen(c("1", pod.Running)))
 		var got pod.Observed
 		var inspecting sync.WaitGroup
-		inspecting.Go(func() { got, _ = r.Look(context.Background(), key) })
+		inspecting.Go(func() { got, _ = r.Inspect(context.Background(), key) })
 		<-l.began
 		w.mu.Lock()
 		w.mute = map[pod.Key]bool{key: true}
-		w.rings <- runtime.Ring{All: true}
+		w.rings <- runtime.Wakeup{All: true}
 		w.mu.Unlock()
 		synctest.Wait()
 		close(l.through)
@@ -122,15 +122,15 @@ func TestANewPodAfterAStaleInspection(t *testing.T) {
 	observedBy(t, l, w, func(r *Relister, _ *ledger) {
 		l.open()
 		var inspecting sync.WaitGroup
-		inspecting.Go(func() { _, _ = r.Look(context.Background(), key) })
+		inspecting.Go(func() { _, _ = r.Inspect(context.Background(), key) })
 		<-l.began
 		w.mu.Lock()
 		delete(w.now, key)
-		w.rings <- runtime.Ring{All: true}
+		w.rings <- runtime.Wakeup{All: true}
 		w.mu.Unlock()
 		synctest.Wait()
 		w.set(nil, seen(c("2", pod.Running)))
-		w.rings <- runtime.Ring{All: true}
+		w.rings <- runtime.Wakeup{All: true}
 		synctest.Wait()
 		close(l.through)
 		inspecting.Wait()

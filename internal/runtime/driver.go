@@ -15,7 +15,7 @@ import (
 //
 // Every mutation may be repeated: what is already so, or already gone, is success.
 type Driver interface {
-	Doorbell
+	Notifier
 	Images
 	Execer
 	Attacher

@@ -24,8 +24,8 @@ type Lister interface {
 	Inspect(ctx context.Context, key pod.Key) (pod.Observed, error)
 }
 
-// Ring says that a pod may have changed. It carries no fact: whoever hears it looks.
-type Ring struct {
+// Wakeup says that a pod may have changed. It carries no fact: whoever hears it looks.
+type Wakeup struct {
 	Key pod.Key
 	// All means that any pod may have changed, as after a gap in the stream.
 	All bool
@@ -35,11 +35,11 @@ type Ring struct {
 	Echo bool
 }
 
-// Doorbell turns the runtime's event stream into rings.
-type Doorbell interface {
-	// Rings delivers until ctx ends or the stream breaks; then it closes the channel. The caller
+// Notifier turns the runtime's event stream into rings.
+type Notifier interface {
+	// Wakeups delivers until ctx ends or the stream breaks; then it closes the channel. The caller
 	// subscribes again. Rings may repeat and may be for pods that did not change.
-	Rings(ctx context.Context) (<-chan Ring, error)
+	Wakeups(ctx context.Context) (<-chan Wakeup, error)
 }
 
 // Sandboxes makes and removes what a pod's containers share.
@@ -54,12 +54,12 @@ type Sandboxes interface {
 
 // Start is what StartContainer needs beside the pod.
 type Start struct {
-	Pod       *v1.Pod
-	Container *v1.Container
-	Sandbox   pod.Sandbox
-	Attempt   int
-	Backoff   int
-	Round     int
+	Pod               *v1.Pod
+	Container         *v1.Container
+	Sandbox           pod.Sandbox
+	Attempt           int
+	Backoff           int
+	RestartGeneration int
 	// Image is the resolved image to run, as Images returned it.
 	Image pod.Image
 	// Env are the container's own variables, resolved; its command line may refer to them.

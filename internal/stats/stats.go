@@ -113,7 +113,7 @@ func (s *Stats) Summary(pods []v1.Pod, now time.Time) (*kubelet.Summary, error) 
 	whole, err := s.o.Machine()
 	if err == nil {
 		out.Node.StartTime = metav1.Time{Time: whole.Since}
-		out.Node.CPU, out.Node.Memory = s.taken(machine, cgroup.Usage{CPU: whole.CPU, Memory: whole.Memory, WorkingSet: whole.WorkingSet}, whole.Total, now)
+		out.Node.CPU, out.Node.Memory = s.usage(machine, cgroup.Usage{CPU: whole.CPU, Memory: whole.Memory, WorkingSet: whole.WorkingSet}, whole.Total, now)
 		out.Node.Memory.RSSBytes, out.Node.Memory.PageFaults, out.Node.Memory.MajorPageFaults = nil, nil, nil // the machine's are not known
 		out.Node.Swap = swap(whole.Swap, whole.SwapTotal, now)
 		if whole.Threads > 0 {
@@ -147,7 +147,7 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 			}
 			seen[own], parent = true, path.Dir(own)
 			one := kubelet.ContainerStats{Name: c.Name, StartTime: c.State.Running.StartedAt}
-			one.CPU, one.Memory = s.taken(own, usage, limitOf(p, c.Name), now)
+			one.CPU, one.Memory = s.usage(own, usage, limitOf(p, c.Name), now)
 			one.Swap = swap(usage.Swap, usage.SwapLimit, now)
 			out.Containers = append(out.Containers, one)
 		}
@@ -157,7 +157,7 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 	}
 	if usage, err := s.o.Usage(parent); err == nil {
 		seen[parent] = true
-		out.CPU, out.Memory = s.taken(parent, usage, 0, now)
+		out.CPU, out.Memory = s.usage(parent, usage, 0, now)
 		out.Swap = swap(usage.Swap, usage.SwapLimit, now)
 	}
 	return out, true
@@ -187,9 +187,9 @@ func limitOf(p *v1.Pod, container string) int64 {
 	return 0
 }
 
-// taken words a cgroup's usage; available is what there is of memory in bytes, 0 where that is not known. The caller
+// usage words a cgroup's usage; available is what there is of memory in bytes, 0 where that is not known. The caller
 // holds the lock.
-func (s *Stats) taken(path string, u cgroup.Usage, available int64, now time.Time) (*kubelet.CPUStats, *kubelet.MemoryStats) {
+func (s *Stats) usage(path string, u cgroup.Usage, available int64, now time.Time) (*kubelet.CPUStats, *kubelet.MemoryStats) {
 	at := metav1.Time{Time: now}
 	total, used, working := uint64(u.CPU), uint64(u.Memory), uint64(u.WorkingSet)
 	cpu := &kubelet.CPUStats{Time: at, UsageCoreNanoSeconds: &total}

@@ -17,8 +17,8 @@ import (
 
 // Disks are what is asked about disks.
 type Disks struct {
-	// Taken measures what is podrun's of a pod; what it could not measure is left out, beside an error.
-	Taken func(ctx context.Context, p *v1.Pod) (disk.Taken, error)
+	// Usage measures what is podrun's of a pod; what it could not measure is left out, beside an error.
+	Usage func(ctx context.Context, p *v1.Pod) (disk.Usage, error)
 	// Dir is where a volume is; "": podrun does not keep it.
 	Dir func(p *v1.Pod, v *v1.Volume) string
 	// Images measures the layers of images.
@@ -46,7 +46,7 @@ type storage struct {
 
 type measured struct {
 	at    time.Time
-	taken disk.Taken
+	usage disk.Usage
 	used  pod.Space
 }
 
@@ -60,12 +60,12 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
 		p := &pods[i]
 		m, known := s.pods[p.UID]
 		if !known || time.Since(m.at) >= measuredFor {
-			taken, err := s.Taken(ctx, p)
+			taken, err := s.Usage(ctx, p)
 			if err != nil {
 				failed = append(failed, err)
 			}
 			if ctx.Err() == nil || !known { // else it is less whole than what was measured before
-				m = measured{at: time.Now(), taken: taken}
+				m = measured{at: time.Now(), usage: taken}
 			}
 		}
 		now[p.UID] = m
@@ -98,15 +98,15 @@ func (s *storage) add(ctx context.Context, pods []v1.Pod, out *kubelet.Summary) 
 	for i := range out.Pods {
 		p := &out.Pods[i]
 		m := s.pods[pod.UID(p.PodRef.UID)]
-		total := m.taken.Etc
+		total := m.usage.Etc
 		for j := range p.Containers {
 			c := &p.Containers[j]
-			used := m.taken.Roots[c.Name]
+			used := m.usage.Roots[c.Name]
 			c.Rootfs = of(root, m.at, used)
 			*containers.UsedBytes += uint64(used.Bytes)
 			*containers.InodesUsed += uint64(used.Files)
-			c.Logs = of(logs, m.at, m.taken.Logs[c.Name])
-			total = total.Add(used).Add(m.taken.Logs[c.Name])
+			c.Logs = of(logs, m.at, m.usage.Logs[c.Name])
+			total = total.Add(used).Add(m.usage.Logs[c.Name])
 		}
 		for j := range pods {
 			if string(pods[j].UID) == p.PodRef.UID {
@@ -124,7 +124,7 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 	var ephemeral pod.Space
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
-		used, known := m.taken.Volumes[v.Name]
+		used, known := m.usage.Volumes[v.Name]
 		if !known {
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 // world is what Stats ask in the tests.
 type world struct {
 	measured int
-	taken    disk.Taken
+	usage    disk.Usage
 	err      error
 	pids     []int
 	links    []host.Link
@@ -41,7 +41,7 @@ func (w *world) options() Options {
 			return w.links, nil
 		},
 		Disks: &Disks{
-			Taken:  func(context.Context, *v1.Pod) (disk.Taken, error) { w.measured++; return w.taken, w.err },
+			Usage:  func(context.Context, *v1.Pod) (disk.Usage, error) { w.measured++; return w.usage, w.err },
 			Dir:    func(*v1.Pod, *v1.Volume) string { return "/v" },
 			Images: func(context.Context) (pod.Space, error) { return pod.Space{Bytes: 70, Files: 7}, nil },
 			FS: func(path string) (host.FS, error) {
@@ -72,7 +72,7 @@ func stored() v1.Pod {
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{pids: []int{5, 6}, links: []host.Link{{Name: "eth0", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4}, {Name: "net1", RxBytes: 99}}, taken: disk.Taken{
+		w := &world{pids: []int{5, 6}, links: []host.Link{{Name: "eth0", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4}, {Name: "net1", RxBytes: 99}}, usage: disk.Usage{
 			Roots: map[string]pod.Space{"a": {Bytes: 10, Files: 1}}, Logs: map[string]pod.Space{"a": {Bytes: 20, Files: 2}},
 			Volumes: map[string]pod.Space{"e": {Bytes: 40, Files: 4}, "c": {Bytes: 80, Files: 8}},
 			Etc:     pod.Space{Bytes: 5, Files: 3},
@@ -121,7 +121,7 @@ func TestWhole(t *testing.T) {
 			t.Errorf("measured %d times", w.measured)
 		}
 		time.Sleep(measuredFor)
-		w.taken.Roots["a"], w.err = pod.Space{Bytes: 11, Files: 1}, errors.New("a volume cannot be read")
+		w.usage.Roots["a"], w.err = pod.Space{Bytes: 11, Files: 1}, errors.New("a volume cannot be read")
 		got, err := s.Whole(t.Context(), pods, time.Now())
 		if !errors.Is(err, w.err) || w.measured != 2 {
 			t.Errorf("%v after %d measurements", err, w.measured)

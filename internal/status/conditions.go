@@ -27,7 +27,7 @@ func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 	}
 	done := s.Phase == v1.PodSucceeded || s.Phase == v1.PodFailed
 	ready, reason, message := readiness(p, s, done)
-	changed := lastFound(in.Probed, mine, lastChange(s, seen))
+	changed := lastProbeChange(in.Probed, mine, lastChange(s, seen))
 	all := []v1.PodCondition{
 		condition(v1.PodReadyToStartContainers, sandbox, sandboxAt, "", ""),
 		initialization(p, s, seen),
@@ -172,8 +172,8 @@ func SetReady(p *v1.Pod, ready map[string]bool, now time.Time) {
 	}
 }
 
-// lastFound is when hooks or probes changed something last.
-func lastFound(found map[string]pod.Probed, mine pod.Observed, at time.Time) time.Time {
+// lastProbeChange is when hooks or probes changed something last.
+func lastProbeChange(found map[string]pod.Probed, mine pod.Observed, at time.Time) time.Time {
 	for _, c := range mine.Containers {
 		if since := found[c.ID].Since; since.After(at) {
 			at = since

@@ -34,7 +34,7 @@ type Watcher struct {
 	// running and asked: paths added before Run are taken up by it.
 	running bool
 	asked   map[string]string // path as added -> path as watched, without symbolic links
-	told    bool              // that polling takes over
+	polling bool              // that polling takes over
 }
 
 // New returns a Watcher that hears nothing before Run.
@@ -82,13 +82,13 @@ func (w *Watcher) add(path string) error {
 		w.drop(before)
 	}
 	if kind := remote(real); kind != "" {
-		w.tell("files are looked at from time to time: changes on this file system are not notified",
+		w.report("files are looked at from time to time: changes on this file system are not notified",
 			"path", path, "filesystem", kind)
 		return fmt.Errorf("watching %s: %w", path, ErrPoll)
 	}
 	switch err := w.notify.Add(real); {
 	case errors.Is(err, unix.ENOSPC):
-		w.tell("files are looked at from time to time: out of inotify watches, raise fs.inotify.max_user_watches",
+		w.report("files are looked at from time to time: out of inotify watches, raise fs.inotify.max_user_watches",
 			"path", path)
 		return fmt.Errorf("watching %s: %w", path, ErrPoll)
 	case err != nil:
@@ -143,7 +143,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case out <- next:
 			pending = pending[1:]
 		case e := <-events:
-			pending = merge(pending, w.heard(e.Name))
+			pending = merge(pending, w.event(e.Name))
 		case err := <-failures:
 			w.log.Debug("watching files failed", "err", err)
 			pending = merge(pending, w.all()) // the queue overflowed: anything may have changed
@@ -158,7 +158,7 @@ func (w *Watcher) start() []string {
 	if !w.silent {
 		notify, err := fsnotify.NewWatcher()
 		if err != nil {
-			w.tell("files are looked at from time to time: no inotify, see fs.inotify.max_user_instances", "err", err)
+			w.report("files are looked at from time to time: no inotify, see fs.inotify.max_user_instances", "err", err)
 		} else {
 			w.notify = notify
 		}
@@ -192,8 +192,8 @@ func (w *Watcher) watcher() *fsnotify.Watcher {
 	return w.notify
 }
 
-// heard returns the added paths that an event at name concerns.
-func (w *Watcher) heard(name string) []string {
+// event returns the added paths that an event at name concerns.
+func (w *Watcher) event(name string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	dir := filepath.Dir(name)
@@ -216,13 +216,13 @@ func (w *Watcher) all() []string {
 	return paths
 }
 
-// tell warns the first time and is quiet afterwards: each path would say the same.
-func (w *Watcher) tell(message string, args ...any) {
-	if w.told {
+// report warns the first time and is quiet afterwards: each path would say the same.
+func (w *Watcher) report(message string, args ...any) {
+	if w.polling {
 		w.log.Debug(message, args...)
 		return
 	}
-	w.told = true
+	w.polling = true
 	w.log.Warn(message, args...)
 }
 

@@ -174,7 +174,7 @@ func TestCanonical(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	likely := []Place{{"spec", reflect.TypeFor[v1.PodSpec]()}, {"spec.containers[0]", reflect.TypeFor[v1.Container]()}}
+	likely := []Location{{"spec", reflect.TypeFor[v1.PodSpec]()}, {"spec.containers[0]", reflect.TypeFor[v1.Container]()}}
 	cases := []struct{ in, want, left string }{
 		{`{"spec":{"hostname":"x"}}`, "", `{"spec":{"hostname":"x"}}`},
 		{`{"spec":{"hostNmae":"x"}}`, `spec.hostNmae: unknown field, did you mean "hostname"?`, `{"spec":{}}`},

@@ -57,7 +57,7 @@ func (k *keys) walk(n *yamlv3.Node, path string) {
 		}
 		name, spelled := k.name(key)
 		at := member(path, name)
-		if before, twice := seen[name]; twice && before != spelled && len(k.errs) < MaxErrors && !found(before, spelled) {
+		if before, twice := seen[name]; twice && before != spelled && len(k.errs) < MaxErrors && !similar(before, spelled) {
 			k.errs = append(k.errs, Error{
 				Line: k.piece.line + key.Line - 1, Path: at, Message: fmt.Sprintf("duplicate key %q, which was spelled %s", name, before),
 			})
@@ -67,8 +67,8 @@ func (k *keys) walk(n *yamlv3.Node, path string) {
 	}
 }
 
-// found reports that the decoder finds by itself that two keys are the same.
-func found(a, b string) bool {
+// similar reports that the decoder finds by itself that two keys are the same.
+func similar(a, b string) bool {
 	_, err := yaml.YAMLToJSONStrict([]byte("{" + a + ": 0, " + b + ": 0}"))
 	return err != nil
 }

@@ -47,22 +47,22 @@ func Opaque(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// Place is where a field that was put in the wrong place may belong.
-type Place struct {
+// Location is where a field that was put in the wrong place may belong.
+type Location struct {
 	Path string
 	Type reflect.Type
 }
 
 // Check compares value with a Go type: unknown fields and wrong types are errors. It takes out of value
 // what is wrong, so that the rest decodes. likely are the places to look for misplaced fields.
-func Check(value any, t reflect.Type, path string, likely []Place) []Error {
+func Check(value any, t reflect.Type, path string, likely []Location) []Error {
 	c := checker{likely: likely, fields: map[reflect.Type][]Field{}}
 	c.check(value, t, path)
 	return c.errs
 }
 
 type checker struct {
-	likely []Place
+	likely []Location
 	fields map[reflect.Type][]Field
 	errs   []Error
 }

@@ -40,8 +40,8 @@ type scanner struct {
 	before uint64
 	// links are the directories that symbolic links among the manifests lead into.
 	links []string
-	// known are the places as places returned them last.
-	known []string
+	// listed are the places as places returned them last.
+	listed []string
 	// done is closed when nobody waits for a scan any more.
 	done <-chan struct{}
 }
@@ -61,14 +61,14 @@ type entry struct {
 	// came later was known to want nothing before.
 	first, good bool
 	// busy is since when the file was found open for writing; looks counts how often.
-	busy  time.Time
-	looks int
+	busy        time.Time
+	inspections int
 	// away is since when the file is not there; zero while it is.
 	away time.Time
 }
 
-// found is the outcome of a scan.
-type found struct {
+// scanResult is the outcome of a scan.
+type scanResult struct {
 	// changed: the snapshot says something new.
 	changed bool
 	// busy: a file is being written.
@@ -84,20 +84,20 @@ func newScanner(path, node string) *scanner {
 }
 
 // scan reads what changed since the last time.
-func (s *scanner) scan(now time.Time) found {
+func (s *scanner) scan(now time.Time) scanResult {
 	paths, err := s.list()
 	if err != nil {
 		changed := s.err == nil || s.err.Error() != err.Error()
 		s.err = err
-		return found{changed: changed}
+		return scanResult{changed: changed}
 	}
 	loose := s.looseDirs(paths)
 	if s.strict && len(loose) > 0 {
 		changed := s.err == nil || s.err.Error() != loose[0].Error()
 		s.err = loose[0]
-		return found{changed: changed}
+		return scanResult{changed: changed}
 	}
-	result := found{changed: s.err != nil || !sameErrors(s.loose, loose)}
+	result := scanResult{changed: s.err != nil || !sameErrors(s.loose, loose)}
 	s.err, s.loose = nil, loose
 	for path := range paths {
 		if s.files[path] == nil {
@@ -105,9 +105,9 @@ func (s *scanner) scan(now time.Time) found {
 		}
 	}
 	for path, e := range s.files {
-		one := found{gone: true}
+		one := scanResult{gone: true}
 		if _, there := paths[path]; there {
-			one = s.look(path, e, now)
+			one = s.inspect(path, e, now)
 		}
 		if one = e.stay(one, now); one.gone {
 			delete(s.files, path)
@@ -193,20 +193,20 @@ func linkTargets(to []string, path string) []string {
 	return append(to, dir)
 }
 
-// look reads one file if it changed.
-func (s *scanner) look(path string, e *entry, now time.Time) found {
+// inspect reads one file if it changed.
+func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && isGone(path):
-		return found{gone: true}
+		return scanResult{gone: true}
 	case err != nil:
 		return e.fail(fmt.Errorf("reading %s: %w", path, errors.Unwrap(err)))
 	case info.IsDir(): // behind a symbolic link
-		return found{gone: true}
+		return scanResult{gone: true}
 	case !info.Mode().IsRegular():
 		return e.fail(fmt.Errorf("reading %s: is not a regular file", path))
 	}
-	result := found{}
+	result := scanResult{}
 	before := e.loose
 	e.loose = loose(path, info, false)
 	if s.strict && e.loose != nil {
@@ -229,7 +229,7 @@ func (s *scanner) look(path string, e *entry, now time.Time) found {
 		result.again = freshness
 	}
 	same := manifest.Digest(data) == e.hash && !e.print.at.IsZero()
-	e.busy, e.looks, e.print = time.Time{}, 0, print
+	e.busy, e.inspections, e.print = time.Time{}, 0, print
 	if same {
 		return result
 	}
@@ -257,26 +257,26 @@ func isGone(path string) bool {
 }
 
 // fail notes an error other than of the content.
-func (e *entry) fail(err error) found {
+func (e *entry) fail(err error) scanResult {
 	changed := e.err == nil || e.err.Error() != err.Error()
 	e.err, e.print = err, print{}
-	e.busy, e.looks = time.Time{}, 0
-	return found{changed: changed}
+	e.busy, e.inspections = time.Time{}, 0
+	return scanResult{changed: changed}
 }
 
 // wait keeps what is known of a file that is being written, and says so when it takes long.
-func (e *entry) wait(path string, now time.Time) found {
+func (e *entry) wait(path string, now time.Time) scanResult {
 	if e.busy.IsZero() {
 		e.busy = now
 	}
-	again := min(20*time.Millisecond<<min(e.looks, 5), 500*time.Millisecond)
-	e.looks++
+	again := min(20*time.Millisecond<<min(e.inspections, 5), 500*time.Millisecond)
+	e.inspections++
 	if now.Sub(e.busy) < patience {
-		return found{busy: true, again: again}
+		return scanResult{busy: true, again: again}
 	}
-	since, looks := e.busy, e.looks
+	since, looks := e.busy, e.inspections
 	result := e.fail(fmt.Errorf("%s is open for writing; it is read when it is closed", path))
-	e.busy, e.looks = since, looks
+	e.busy, e.inspections = since, looks
 	result.again = again
 	return result
 }
@@ -317,9 +317,9 @@ func (s *scanner) snapshot() manifest.Snapshot {
 	return snap
 }
 
-// places are the directories to watch: where the manifests are, where links among them lead, and, for a
+// dirs are the directories to watch: where the manifests are, where links among them lead, and, for a
 // path that is not there or is a link itself, where it would come or change.
-func (s *scanner) places() []string {
+func (s *scanner) dirs() []string {
 	var places []string
 	info, err := os.Stat(s.path)
 	if err == nil && info.IsDir() {
@@ -341,12 +341,12 @@ func (s *scanner) places() []string {
 			places = append(places, dir)
 		}
 	}
-	s.known = places
+	s.listed = places
 	return places
 }
 
 // moved reports that the places are not those that places returned last.
 func (s *scanner) moved() bool {
-	before := s.known
-	return !slices.Equal(before, s.places())
+	before := s.listed
+	return !slices.Equal(before, s.dirs())
 }

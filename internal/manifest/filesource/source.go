@@ -48,10 +48,10 @@ type Options struct {
 	// Runs: a pod that is there came from Path, so that an empty directory which is another one than before is
 	// an error.
 	Runs bool
-	// PlaceDir is where it is kept which directory Path was; empty: nowhere.
-	PlaceDir string
-	// PlaceReadOnly: what is there is used, but not written.
-	PlaceReadOnly bool
+	// IdentityDir is where it is kept which directory Path was; empty: nowhere.
+	IdentityDir string
+	// IdentityReadOnly: what is there is used, but not written.
+	IdentityReadOnly bool
 	// CheckFrequency is DefaultCheckFrequency if it is 0.
 	CheckFrequency time.Duration
 	// Unwatched: the kernel is not asked to tell of changes; files are looked at every CheckFrequency.
@@ -65,7 +65,7 @@ type Source struct {
 	every   time.Duration
 	log     *slog.Logger
 	scanner *scanner
-	place   place
+	dirID   dirID
 	// runs: what place has kept is to be compared with what is there.
 	runs bool
 	// unwatched is that of Options.
@@ -85,16 +85,16 @@ func New(o Options) *Source {
 	s := newScanner(path, o.NodeName)
 	s.policy, s.noSuffix = o.Policy, o.NoSuffix
 	s.optional, s.strict, s.lasting = o.Optional, o.StrictPermissions, o.Lasting
-	return &Source{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, place: newPlace(o, path), runs: o.Runs, unwatched: o.Unwatched}
+	return &Source{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, dirID: newDirID(o, path), runs: o.Runs, unwatched: o.Unwatched}
 }
 
 // recall tells the scanner which directory what runs came from.
 func (f *Source) recall() {
-	if err := f.place.read(); err != nil {
+	if err := f.dirID.read(); err != nil {
 		f.log.Warn("an empty directory of manifests will be taken for one that was emptied", "manifests", f.path, "why", err)
 	}
 	if f.runs {
-		f.scanner.before = f.place.kept
+		f.scanner.before = f.dirID.kept
 	}
 }
 
@@ -104,7 +104,7 @@ func (f *Source) remember() {
 	if dir == nil {
 		return
 	}
-	if err := f.place.keep(dir); err != nil {
+	if err := f.dirID.keep(dir); err != nil {
 		f.log.Warn("an empty directory in its place will be taken for one that was emptied", "manifests", f.path, "why", err)
 	}
 }
@@ -132,7 +132,7 @@ func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	first := true
 	for {
 		start := time.Now()
-		polled := watched.follow(f.scanner.places())
+		polled := watched.follow(f.scanner.dirs())
 		found := f.scanner.scan(start)
 		changed = changed || found.changed
 		if f.scanner.moved() {

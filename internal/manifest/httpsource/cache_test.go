@@ -163,7 +163,7 @@ func TestNoSecretInTheCache(t *testing.T) {
 		"a Secret alone": secret,
 	} {
 		s := standing{url: "http://h/", shown: "http://h/", node: "node1"}
-		s.hear(answer{status: 200, body: []byte(body), marks: marks{ETag: "x"}}, time.Now())
+		s.record(answer{status: 200, body: []byte(body), marks: marks{ETag: "x"}}, time.Now())
 		if s.err != nil {
 			t.Fatalf("%s: %v", name, s.err)
 		}
@@ -172,7 +172,7 @@ func TestNoSecretInTheCache(t *testing.T) {
 			t.Errorf("%s: kept %s, %+v", name, k.Body, k.marks)
 		}
 		again := standing{url: s.url, shown: s.shown, node: s.node}
-		again.hear(answer{status: 200, body: k.Body}, time.Now())
+		again.record(answer{status: 200, body: k.Body}, time.Now())
 		if again.err != nil || len(again.good.Pods) != len(s.good.Pods) {
 			t.Fatalf("%s: %v", name, again.err)
 		}

@@ -42,7 +42,7 @@ func newSource(t *testing.T, o Options) *Source {
 
 // poll asks once.
 func poll(h *Source) manifest.Snapshot {
-	h.hear(h.ask(context.Background()), time.Now())
+	h.record(h.ask(context.Background()), time.Now())
 	return h.standing.snapshot()
 }
 

@@ -137,7 +137,7 @@ func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		h.hear(a, time.Now())
+		h.record(a, time.Now())
 		if word := h.standing.word(); word != said {
 			select {
 			case out <- h.standing.snapshot():
@@ -163,7 +163,7 @@ func (h *Source) recall() {
 		return
 	}
 	if err == nil {
-		h.standing.hear(answer{status: http.StatusOK, body: k.Body, marks: k.marks}, k.Read)
+		h.standing.record(answer{status: http.StatusOK, body: k.Body, marks: k.marks}, k.Read)
 		err = h.standing.err
 	}
 	h.standing.err, h.standing.bad, h.standing.answered = nil, "", false
@@ -177,7 +177,7 @@ func (h *Source) recall() {
 // ask gets an answer. One that may have been cut off without a trace must come twice.
 func (h *Source) ask(ctx context.Context) answer {
 	a := h.client.get(ctx, h.standing.marks())
-	if !a.unframed || a.refusal() != nil || a.body == nil || h.standing.known(a.body) {
+	if !a.unframed || a.refusal() != nil || a.body == nil || h.standing.isCurrent(a.body) {
 		return a
 	}
 	again := h.client.get(ctx, marks{})
@@ -187,10 +187,10 @@ func (h *Source) ask(ctx context.Context) answer {
 	return again
 }
 
-// hear takes in an answer, keeps it on disk if it is a new good one, and logs.
-func (h *Source) hear(a answer, now time.Time) {
+// record takes in an answer, keeps it on disk if it is a new good one, and logs.
+func (h *Source) record(a answer, now time.Time) {
 	before := h.standing.good
-	h.standing.hear(a, now)
+	h.standing.record(a, now)
 	if good := h.standing.good; good != before {
 		h.log.Info("manifests read", "url", h.Name(), "pods", len(good.Pods))
 		if err := h.cache.write(keep(good)); err != nil {

@@ -68,7 +68,7 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 	i := pod.Container{
 		ID:   r.o.NewID(ID{UID: p.UID, Container: c.Name, Attempt: s.Attempt}),
 		Name: c.Name, UID: p.UID, SandboxID: s.Sandbox.ID,
-		Attempt: s.Attempt, Backoff: s.Backoff, Round: s.Round, Boot: r.o.Boot(),
+		Attempt: s.Attempt, Backoff: s.Backoff, RestartGeneration: s.RestartGeneration, Boot: r.o.Boot(),
 		State: pod.Created, StartedAt: r.now(),
 		Image: c.Image, ImageID: s.Image.ID, StopSignal: s.Image.StopSignal,
 		Sidecar: pod.SidecarOrder(p, c.Name), Resources: pod.ResourcesOf(p, c), Notes: pod.NotesAtStart(c),

@@ -118,16 +118,16 @@ func (r *Runtime) retireLogs(ctx context.Context, dir string) error {
 // Sweep removes what was cut off while it was made or removed, and what no list shows. For the start of a run that
 // has the directories to itself, or nearly: a pod that another run is just making is made again.
 func (r *Runtime) Sweep(ctx context.Context) error {
-	known, err := r.Known(ctx)
+	known, err := r.Retained(ctx)
 	if err != nil {
 		return errors.Join(r.store.Sweep(ctx), err)
 	}
 	return errors.Join(r.store.Sweep(ctx), r.driver.Sweep(ctx, known))
 }
 
-// Known returns what reports that a sandbox is to be left alone: because a checkpoint names it, or may, or because the
+// Retained returns what reports that a sandbox is to be left alone: because a checkpoint names it, or may, or because the
 // engine has an instance in it. One that no checkpoint can tell of goes after its containers.
-func (r *Runtime) Known(ctx context.Context) (known func(sandboxID string) bool, err error) {
+func (r *Runtime) Retained(ctx context.Context) (known func(sandboxID string) bool, err error) {
 	if err := r.store.Scan(); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ type ID struct {
 // other.
 type Runtime struct {
 	// The engine's own roles.
-	runtime.Doorbell
+	runtime.Notifier
 	runtime.Images
 	runtime.Execer
 	runtime.Attacher
@@ -76,7 +76,7 @@ func New(o Options) *Runtime {
 		o.NewID = func(ID) string { return randomID() }
 	}
 	d := o.Driver
-	return &Runtime{Doorbell: d, Images: d, Execer: d, Attacher: d, Layers: d, driver: d, store: o.Store, o: o}
+	return &Runtime{Notifier: d, Images: d, Execer: d, Attacher: d, Layers: d, driver: d, store: o.Store, o: o}
 }
 
 // Store returns the checkpoints.

@@ -132,7 +132,7 @@ func TestDaemonKilled(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
 	c := r.run(t)
-	rings, err := r.Rings(t.Context())
+	rings, err := r.Wakeups(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		return 0, fmt.Errorf("exec in %s: %w", id, err)
 	}
 	if streams != (runtime.ExecIO{}) {
-		streams.Stdout, streams.Stderr = taken(streams.Stdout, cut), taken(streams.Stderr, cut)
+		streams.Stdout, streams.Stderr = failingWriter(streams.Stdout, cut), failingWriter(streams.Stderr, cut)
 	}
 	process.Args, process.Terminal = cmd, streams.TTY
 	ended, held := make(chan struct{}), make(chan struct{})
@@ -129,9 +129,9 @@ func (r *Runtime) abandon(p client.Process, id string, why error) {
 	}
 }
 
-// taken is w, and ends the command when it fails: what nobody takes would hold the command up for ever. A shim
+// failingWriter is w, and ends the command when it fails: what nobody takes would hold the command up for ever. A shim
 // takes all streams or none.
-func taken(w io.Writer, cut context.CancelCauseFunc) io.Writer {
+func failingWriter(w io.Writer, cut context.CancelCauseFunc) io.Writer {
 	if w == nil {
 		return io.Discard
 	}
@@ -289,15 +289,15 @@ func input(in io.Reader, ended chan<- struct{}) io.Reader {
 }
 
 type endTeller struct {
-	in    io.Reader
-	ended chan<- struct{}
-	told  bool
+	in       io.Reader
+	ended    chan<- struct{}
+	reported bool
 }
 
 func (e *endTeller) Read(p []byte) (int, error) {
 	n, err := e.in.Read(p)
-	if err != nil && !e.told {
-		e.told = true
+	if err != nil && !e.reported {
+		e.reported = true
 		close(e.ended)
 	}
 	return n, err

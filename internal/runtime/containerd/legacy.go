@@ -30,23 +30,23 @@ import (
 
 // The labels that the former version of podrun kept an instance's state in.
 const (
-	legacyBackoff     = "podrun.io/backoff"
-	legacyBoot        = "podrun.io/boot"
-	legacySandbox     = "podrun.io/sandbox"
-	legacyGrace       = "podrun.io/grace"
-	legacyImage       = "podrun.io/image"
-	legacyPreStop     = "podrun.io/pre-stop"
-	legacyResources   = "podrun.io/resources"
-	legacyRound       = "podrun.io/round"
-	legacySidecar     = "podrun.io/sidecar"
-	legacyStdin       = "podrun.io/stdin"
-	legacyStopSignal  = "podrun.io/stop-signal"
-	legacyGeneration  = "podrun.io/generation"
-	legacyExitCode    = "podrun.io/exit-code"
-	legacyFinishedAt  = "podrun.io/finished-at"
-	legacyReason      = "podrun.io/reason"
-	legacyMessage     = "podrun.io/message"
-	legacyMessageMore = "podrun.io/message-2"
+	legacyBackoff           = "podrun.io/backoff"
+	legacyBoot              = "podrun.io/boot"
+	legacySandbox           = "podrun.io/sandbox"
+	legacyGrace             = "podrun.io/grace"
+	legacyImage             = "podrun.io/image"
+	legacyPreStop           = "podrun.io/pre-stop"
+	legacyResources         = "podrun.io/resources"
+	legacyRestartGeneration = "podrun.io/round"
+	legacySidecar           = "podrun.io/sidecar"
+	legacyStdin             = "podrun.io/stdin"
+	legacyStopSignal        = "podrun.io/stop-signal"
+	legacyGeneration        = "podrun.io/generation"
+	legacyExitCode          = "podrun.io/exit-code"
+	legacyFinishedAt        = "podrun.io/finished-at"
+	legacyReason            = "podrun.io/reason"
+	legacyMessage           = "podrun.io/message"
+	legacyMessageMore       = "podrun.io/message-2"
 )
 
 // legacyStdinOnce is the value of legacyStdin for an input that ends when who was attached has gone.
@@ -228,12 +228,12 @@ func (r *Runtime) legacyRemembered(uid pod.UID) []pod.Container {
 // legacyInstance is the instance of a container of the former version's, in the state that a checkpoint gives it.
 func (r *Runtime) legacyInstance(c containers.Container, remembered []pod.Container, boot string) pod.Container {
 	l := c.Labels
-	backoff, _ := strconv.Atoi(l[legacyBackoff]) // absent: 0
-	sidecar, _ := strconv.Atoi(l[legacySidecar]) // absent: 0
-	round, _ := strconv.Atoi(l[legacyRound])     // absent: 0
+	backoff, _ := strconv.Atoi(l[legacyBackoff])         // absent: 0
+	sidecar, _ := strconv.Atoi(l[legacySidecar])         // absent: 0
+	round, _ := strconv.Atoi(l[legacyRestartGeneration]) // absent: 0
 	grace, _ := time.ParseDuration(l[legacyGrace])
 	out := identity(c)
-	out.SandboxID, out.Backoff, out.Round, out.Boot, out.Grace = l[legacySandbox], backoff, round, l[legacyBoot], grace
+	out.SandboxID, out.Backoff, out.RestartGeneration, out.Boot, out.Grace = l[legacySandbox], backoff, round, l[legacyBoot], grace
 	out.Image, out.ImageID, out.Sidecar, out.Resources = l[legacyImage], l[labelImageID], sidecar, l[legacyResources]
 	out.PreStop, out.StopSignal = l[legacyPreStop] != "", images.SignalName(l[legacyStopSignal])
 	out.State, out.StartedAt = pod.Created, c.CreatedAt

@@ -40,10 +40,10 @@ func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Contain
 			continue
 		}
 		key := keyOf(c.Labels)
-		r.known.saw(c.ID, key)
+		r.cache.saw(c.ID, key)
 		out[key] = append(out[key], r.observe(c, byID[c.ID]))
 	}
-	r.known.listed(time.Now())
+	r.cache.listed(time.Now())
 	return out, nil
 }
 
@@ -60,7 +60,7 @@ func (r *Runtime) InspectContainers(ctx context.Context, key pod.Key, ids []stri
 		if err != nil {
 			return nil, err
 		}
-		r.known.saw(c.ID, key)
+		r.cache.saw(c.ID, key)
 		out = append(out, r.observe(c, t))
 	}
 	return out, nil
@@ -70,7 +70,7 @@ func (r *Runtime) InspectContainers(ctx context.Context, key pod.Key, ids []stri
 // has been listed it asks for them by ID: for a list, containerd reads every container that it has.
 func (r *Runtime) containersOf(ctx context.Context, key pod.Key, ids []string) ([]containers.Container, error) {
 	service := r.client.ContainerService()
-	others, whole := r.known.of(key)
+	others, whole := r.cache.of(key)
 	if !whole {
 		found, err := service.List(ctx, keyFilter(key))
 		if err != nil {
@@ -140,7 +140,7 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 			break
 		}
 		out.State, out.ExitCode, out.FinishedAt = pod.Exited, int(t.ExitStatus), t.ExitedAt.AsTime()
-		out.Reason = pod.ExitReason(out.ExitCode, r.known.oom(c.ID) || oomKilled(c))
+		out.Reason = pod.ExitReason(out.ExitCode, r.cache.oom(c.ID) || oomKilled(c))
 		out.Message = r.terminationMessage(out)
 	default:
 		out.State = pod.Unknown

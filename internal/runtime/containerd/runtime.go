@@ -105,7 +105,7 @@ type Runtime struct {
 	// rooted says that exec comes out in containers; see confined.
 	rooted atomic.Bool
 
-	known *known
+	cache *cache
 	// shims has the addresses of shims by sandbox ID.
 	shims memo.Map[string, shim]
 	// models has how containerd starts shims; nil: so that podrun does not.
@@ -149,7 +149,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		client: c, runcOptions: options,
 		cgroups: cgroups, limits: machineLimits(cgroups),
 		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
-		known:   newKnown(),
+		cache:   newCache(),
 		nursery: shims.NewNursery(),
 		pipes:   pipes.New(o.Dirs.Fifos()),
 	}, nil
@@ -189,7 +189,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (
 	}
 	r.sizes.Put(p.UID, pod.SizeOf(p))
 	made, err := r.Sandboxes.Create(ctx, p, s)
-	if taken := (*network.PortTakenError)(nil); errors.As(err, &taken) {
+	if taken := (*network.PortInUseError)(nil); errors.As(err, &taken) {
 		return made, &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
 	}
 	return made, err

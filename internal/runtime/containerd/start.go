@@ -242,7 +242,7 @@ func (r *Runtime) makeLogs(dir string) error {
 // launch makes record, root filesystem and task, and starts it. The record comes first, because
 // containerd keeps a snapshot that a record names and collects one that none does.
 func (r *Runtime) launch(ctx context.Context, l *launch) error {
-	r.known.saw(l.ID, pod.KeyOf(l.Pod))
+	r.cache.saw(l.ID, pod.KeyOf(l.Pod))
 	if err := r.putWithheld(l); err != nil {
 		return err
 	}

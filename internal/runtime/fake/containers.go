@@ -82,12 +82,12 @@ func (r Driver) StartContainer(ctx context.Context, s runtime.Start) error {
 	script := r.scripts[s.Container.Image]
 	if script.StartError != nil {
 		c.State, c.Reaped = pod.Created, true
-		r.ring(c.key)
+		r.notify(c.key)
 		return &runtime.StartError{Err: script.StartError}
 	}
 	c.State, c.PID, c.Reaped = pod.Running, 1000+len(r.calls), false
 	r.ran = append(r.ran, s.ID)
-	r.ring(c.key)
+	r.notify(c.key)
 	if script.Run > 0 {
 		time.AfterFunc(script.Run, func() { r.Exit(s.ID, script.Exit) })
 	}
@@ -134,7 +134,7 @@ func (r *Engine) end(c *container, code int, reason, message string) {
 	}
 	c.State, c.PID, c.ExitCode, c.Reason, c.Message = pod.Exited, 0, code, reason, message
 	c.FinishedAt = r.wall().UTC().Round(0)
-	r.ring(c.key)
+	r.notify(c.key)
 }
 
 // ResizeContainer counts as a call only.
@@ -145,7 +145,7 @@ func (r Driver) ResizeContainer(ctx context.Context, id string, _ *v1.Pod, _ *v1
 		return err
 	}
 	if c := r.containers[id]; c != nil && c.State == pod.Running {
-		r.ring(c.key)
+		r.notify(c.key)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (r Driver) RemoveContainer(ctx context.Context, of pod.Container, _ time.Ti
 		return fmt.Errorf("removing %s: it runs", of.ID)
 	}
 	delete(r.containers, of.ID)
-	r.ring(c.key)
+	r.notify(c.key)
 	return nil
 }
 
@@ -330,7 +330,7 @@ func (r *Engine) LoseTask(id string) {
 	if c := r.containers[id]; c != nil {
 		c.State, c.PID, c.Reaped = pod.Created, 0, true
 		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
-		r.ring(c.key)
+		r.notify(c.key)
 	}
 }
 
@@ -340,7 +340,7 @@ func (r *Engine) Vanish(id string) {
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
 		delete(r.containers, id)
-		r.ring(c.key)
+		r.notify(c.key)
 	}
 }
 
@@ -353,9 +353,9 @@ func (r *Engine) Reboot(boot string) {
 	for _, c := range r.containers {
 		c.State, c.PID, c.Reaped = pod.Created, 0, true
 	}
-	for _, ch := range r.rings {
+	for _, ch := range r.wakeups {
 		select {
-		case ch <- runtime.Ring{All: true}:
+		case ch <- runtime.Wakeup{All: true}:
 		default:
 		}
 	}

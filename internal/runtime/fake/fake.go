@@ -57,7 +57,7 @@ type Engine struct {
 	containers map[string]*container
 	sandboxes  map[string]*sandbox
 	images     map[string]pod.Image
-	rings      []chan runtime.Ring
+	wakeups    []chan runtime.Wakeup
 	calls      []string
 	ran        []string
 	fail       map[string]error
@@ -164,15 +164,15 @@ func (r *Engine) Left() int {
 	return r.left
 }
 
-// Rings delivers a ring for every change until ctx ends or BreakStream is called.
-func (r Driver) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
+// Wakeups delivers a ring for every change until ctx ends or BreakStream is called.
+func (r Driver) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.enter(ctx, "Rings", ""); err != nil {
 		return nil, err
 	}
-	ch := make(chan runtime.Ring, 1024)
-	r.rings = append(r.rings, ch)
+	ch := make(chan runtime.Wakeup, 1024)
+	r.wakeups = append(r.wakeups, ch)
 	context.AfterFunc(ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -181,17 +181,17 @@ func (r Driver) Rings(ctx context.Context) (<-chan runtime.Ring, error) {
 	return ch, nil
 }
 
-func (r *Engine) hangUp(ch chan runtime.Ring) {
-	if i := slices.Index(r.rings, ch); i >= 0 {
-		r.rings = slices.Delete(r.rings, i, i+1)
+func (r *Engine) hangUp(ch chan runtime.Wakeup) {
+	if i := slices.Index(r.wakeups, ch); i >= 0 {
+		r.wakeups = slices.Delete(r.wakeups, i, i+1)
 		close(ch)
 	}
 }
 
-func (r *Engine) ring(key pod.Key) {
-	for _, ch := range r.rings {
+func (r *Engine) notify(key pod.Key) {
+	for _, ch := range r.wakeups {
 		select {
-		case ch <- runtime.Ring{Key: key, At: time.Now()}:
+		case ch <- runtime.Wakeup{Key: key, At: time.Now()}:
 		default:
 		}
 	}
@@ -231,7 +231,7 @@ func (r *Engine) wall() time.Time { return time.Now().Add(r.ahead) }
 func (r *Engine) BreakStream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ch := range slices.Clone(r.rings) {
+	for _, ch := range slices.Clone(r.wakeups) {
 		r.hangUp(ch)
 	}
 }

@@ -31,7 +31,7 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 		r.nextIP++
 		s.IPs = []string{fmt.Sprintf("10.0.%d.%d", r.nextIP/256, r.nextIP%256)}
 	}
-	r.ring(pod.KeyOf(p))
+	r.notify(pod.KeyOf(p))
 	return s, nil
 }
 
@@ -68,7 +68,7 @@ func (r Driver) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) e
 		return err
 	}
 	delete(r.sandboxes, s.ID)
-	r.ring(key)
+	r.notify(key)
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (r Driver) RemovePod(ctx context.Context, key pod.Key, uid pod.UID) error {
 	if err := r.enter(ctx, "RemovePod", string(uid)); err != nil {
 		return err
 	}
-	r.ring(key)
+	r.notify(key)
 	return nil
 }
 
@@ -116,6 +116,6 @@ func (r *Engine) LoseSandbox(id string) {
 	defer r.mu.Unlock()
 	if s := r.sandboxes[id]; s != nil {
 		s.whole = false
-		r.ring(s.key)
+		r.notify(s.key)
 	}
 }

@@ -21,7 +21,7 @@ func testNotes(t *testing.T, s subject) {
 	now := time.Now().UTC().Round(0)
 	e := pod.Notes{PostStartDue: true, Failed: &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)}, Unwanted: true}
 	must(t, s.Note(p.UID, c.ID, e))
-	e.Asked, e.Told, e.Hooked = now, now.Add(time.Second), now.Add(time.Millisecond)
+	e.Asked, e.Signalled, e.Hooked = now, now.Add(time.Second), now.Add(time.Millisecond)
 	e.Hooking = true // this podrun's own
 	must(t, s.Note(p.UID, c.ID, e))
 	e.Hooking = false

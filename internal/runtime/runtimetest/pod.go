@@ -101,7 +101,7 @@ func testRings(t *testing.T, s subject) {
 	start := s.ready(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	rings, err := s.Rings(ctx)
+	rings, err := s.Wakeups(ctx)
 	must(t, err)
 	heard := func(when string) {
 		t.Helper()
@@ -410,9 +410,9 @@ func testSidecar(t *testing.T, s subject) {
 	start := s.ready(t, p)
 	for place, c := range map[int]*v1.Container{0: &p.Spec.Containers[0], 2: &p.Spec.InitContainers[1]} {
 		start.Container = c
-		start.Round = 3 * place
-		if got := s.start(t, start); got.Sidecar != place || got.Round != start.Round {
-			t.Errorf("%s: sidecar %d, want %d, of round %d", c.Name, got.Sidecar, place, got.Round)
+		start.RestartGeneration = 3 * place
+		if got := s.start(t, start); got.Sidecar != place || got.RestartGeneration != start.RestartGeneration {
+			t.Errorf("%s: sidecar %d, want %d, of round %d", c.Name, got.Sidecar, place, got.RestartGeneration)
 		}
 	}
 	start.Container = &p.Spec.InitContainers[0]

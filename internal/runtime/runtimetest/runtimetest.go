@@ -18,7 +18,7 @@ import (
 // Runtime is the whole port.
 type Runtime interface {
 	runtime.Lister
-	runtime.Doorbell
+	runtime.Notifier
 	runtime.Sandboxes
 	runtime.Containers
 	runtime.Images

@@ -116,7 +116,7 @@ func (s *Store) FindImage(ctx context.Context, i pod.Image) (*Image, error) {
 
 func (s *Store) find(ctx context.Context, i pod.Image) (*Image, error) {
 	if _, digest, ok := strings.Cut(i.ID, "@"); ok {
-		if known, ok := s.known.Get(digest); ok {
+		if known, ok := s.cache.Get(digest); ok {
 			return known, nil
 		}
 	}
@@ -135,7 +135,7 @@ func (s *Store) ready(ctx context.Context, i images.Image) (*Image, error) {
 		return nil, err
 	}
 	defer unlock()
-	if known, ok := s.known.Get(digest); ok {
+	if known, ok := s.cache.Get(digest); ok {
 		return known, nil
 	}
 	full := client.NewImage(s.client.Client, i)
@@ -154,6 +154,6 @@ func (s *Store) ready(ctx context.Context, i images.Image) (*Image, error) {
 	if out.user, err = s.userOf(ctx, i, out); err != nil {
 		return nil, err
 	}
-	s.known.Put(digest, out)
+	s.cache.Put(digest, out)
 	return out, nil
 }

@@ -42,7 +42,7 @@ func (s *Store) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Ima
 		for dropped := map[string]bool{}; err != nil && s.dropSpoilt(ctx, err, dropped); {
 			pulled, err = s.pull(ctx, named, logins, meter)
 		}
-		fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).Known())
+		fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).HasTotal())
 		return pulled, err
 	})
 }

@@ -38,8 +38,8 @@ type Store struct {
 	o       Options
 	client  *daemon.Client
 	flights registry.Flights
-	// known has what is known of images by the digest of their target.
-	known memo.Map[string, *Image]
+	// cache has what is known of images by the digest of their target.
+	cache memo.Map[string, *Image]
 	// users has whom users' names stand for, by layers and name.
 	users memo.Map[string, specs.User]
 	locks sync.Map // of string and chan struct{}

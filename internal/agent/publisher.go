@@ -1,0 +1,31 @@
+package agent
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/names"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
+)
+
+// overhearing tells the pods' names of every pod that is published.
+type overhearing struct {
+	reconcile.Publisher
+	names *names.Names
+	also  func(p *v1.Pod) // may be nil
+}
+
+func (o overhearing) Publish(p *v1.Pod, settled bool) error {
+	if o.also != nil {
+		o.also(p)
+	}
+	if settled {
+		o.names.SetIPs(pod.KeyOf(p), p.Status.PodIPs)
+	}
+	return o.Publisher.Publish(p, settled)
+}
+
+func (o overhearing) Gone(key pod.Key) error {
+	o.names.SetIPs(key, nil)
+	return o.Publisher.Gone(key)
+}

@@ -1,0 +1,108 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the shim has given up is passed on: the test is the shim, which still holds the pipe and does not read it.
+func TestGivenUpStreamIsPassedOn(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	in, out, err := os.Pipe()
+	must(t, err)
+	defer in.Close()
+	// More than a pipe holds.
+	child := exec.Command("sh", "-c", `i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; exec sleep 1000`)
+	child.Stdout = out
+	must(t, child.Start())
+	must(t, out.Close())
+	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+
+	// As long as the shim has the file open it is not interfered with.
+	shim, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	if o, err := orphaned(r.rawDir(), stdout, child.Process.Pid); o != nil || err != nil {
+		t.Fatalf("%v, %v", o, err)
+	}
+	must(t, shim.Close())
+	if o, err := orphaned(r.rawDir(), stderr, child.Process.Pid); o != nil || err != nil {
+		t.Fatalf("a stream that is no pipe: %v, %v", o, err)
+	}
+	o, err := orphaned(r.rawDir(), stdout, child.Process.Pid)
+	if err != nil || o == nil {
+		t.Fatalf("%v, %v", o, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	passed := make(chan error, 1)
+	go func() { passed <- o.pass(ctx, quiet) }()
+	eventually(t, "the last line", func() bool {
+		raw, _ := os.ReadFile(rawPath(r.rawDir(), stdout))
+		return strings.HasSuffix(string(raw), "line 19999\n")
+	})
+	if again, err := orphaned(r.rawDir(), stdout, child.Process.Pid); again != nil || err != nil {
+		t.Errorf("passed on twice: %v, %v", again, err)
+	}
+	// Podrun ends, and another goes on where it was.
+	cancel()
+	if err := <-passed; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if o, err = orphaned(r.rawDir(), stdout, child.Process.Pid); err != nil || o == nil {
+		t.Fatalf("%v, %v", o, err)
+	}
+	go func() { passed <- o.pass(context.Background(), quiet) }()
+	must(t, child.Process.Kill())
+	select {
+	case err := <-passed:
+		must(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("the end of a stream is not noticed")
+	}
+	var want strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&want, "line %d\n", i)
+	}
+	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	if got, _ := r.read(ReadOptions{}); got != want.String() {
+		t.Errorf("%d bytes of %d", len(got), want.Len())
+	}
+}
+
+// On a full disk nothing is taken from the pipe, and the log says so once, and when it goes on.
+func TestPassingOnWaitsForSpace(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	raw, err := os.OpenFile(rawPath(r.rawDir(), stdout), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	in, out, err := os.Pipe()
+	must(t, err)
+	_, err = out.WriteString("a line\n")
+	must(t, errors.Join(err, out.Close()))
+	var said bytes.Buffer
+	looks := 0
+	o := &orphan{pipe: in, raw: raw, space: func(*os.File) bool {
+		looks++
+		if text, _ := os.ReadFile(raw.Name()); looks <= 3 && len(text) > 0 {
+			t.Errorf("%q was taken from the pipe", text)
+		}
+		return looks > 3
+	}}
+	must(t, o.pass(context.Background(), slog.New(slog.NewTextHandler(&said, nil))))
+	if text, _ := os.ReadFile(raw.Name()); string(text) != "a line\n" {
+		t.Errorf("passed on: %q", text)
+	}
+	for _, once := range []string{"level=WARN msg=\"a container's output waits for space", "level=INFO msg=\"there is space for a container's output"} {
+		if strings.Count(said.String(), once) != 1 {
+			t.Errorf("said:\n%s", said.String())
+		}
+	}
+}

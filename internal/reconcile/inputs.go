@@ -1,0 +1,118 @@
+package reconcile
+
+import (
+	"context"
+	"reflect"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/env"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// reasonConfig is how a status shows that what a container is to find inside cannot be had.
+const reasonConfig = "CreateContainerConfigError"
+
+// inside gathers what the container finds inside and resolves its environment.
+func (w *worker) inside(c *v1.Container, s pod.Sandbox) (pod.Inside, error) {
+	in := w.shared(s)
+	in.Container = c
+	fail := func(err error) (pod.Inside, error) {
+		return in, &runtime.ReasonError{Reason: reasonConfig, Err: err}
+	}
+	var err error
+	if keys := fileKeys(c); len(keys) > 0 {
+		if in.Files, err = w.o.Volumes.Files(w.pod, keys); err != nil {
+			return fail(err)
+		}
+	}
+	if in.Env, err = env.Resolve(in); err != nil {
+		return fail(err)
+	}
+	return in, nil
+}
+
+// shared is what all of the pod's containers have in common.
+func (w *worker) shared(s pod.Sandbox) pod.Inside {
+	in := pod.Inside{Pod: w.pod, Sandbox: s, Objects: w.objects, Node: w.o.Node}
+	if w.o.HostIP != "" {
+		in.HostIPs = []string{w.o.HostIP}
+	}
+	return in
+}
+
+func (w *worker) pullSecrets() []v1.LocalObjectReference {
+	if w.pod == nil {
+		return nil
+	}
+	return w.pod.Spec.ImagePullSecrets
+}
+
+// logins are what the pod's imagePullSecrets say. One that is missing is left out, as the kubelet does: the
+// image may be had without.
+func (w *worker) logins() [][]byte {
+	var texts [][]byte
+	for _, ref := range w.pod.Spec.ImagePullSecrets {
+		s := w.objects.Secrets[pod.Key{Namespace: w.pod.Namespace, Name: ref.Name}]
+		if s == nil {
+			w.log.Warn("a pull secret is missing", "secret", ref.Name)
+			continue
+		}
+		for _, key := range []string{v1.DockerConfigJsonKey, v1.DockerConfigKey} {
+			if text, found := s.Data[key]; found {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts
+}
+
+func fileKeys(c *v1.Container) []pod.FileKey {
+	var keys []pod.FileKey
+	for _, e := range c.Env {
+		if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
+			keys = append(keys, pod.FileKey{Volume: e.ValueFrom.FileKeyRef.VolumeName, Path: e.ValueFrom.FileKeyRef.Path})
+		}
+	}
+	return keys
+}
+
+// learn takes in the objects as they are now. What failed for want of one is tried again at once.
+func (w *worker) learn(now pod.Objects) {
+	if reflect.DeepEqual(w.objects, now) {
+		return
+	}
+	w.objects = now
+	for name, f := range w.failures {
+		pull := len(w.pullSecrets()) > 0 && f.Reason == plan.ReasonErrImagePull
+		if pull || f.Reason == reasonConfig || f.Reason == runtime.ReasonFailedMount {
+			delete(w.failures, name)
+		}
+	}
+	w.stale = true
+}
+
+// refresh brings the volumes of what runs up to date with the manifest and the objects.
+func (w *worker) refresh(ctx context.Context, seen pod.Observed) {
+	if !w.stale || w.pod == nil {
+		return
+	}
+	mine, _ := seen.Split(w.pod.UID)
+	if len(mine.Sandboxes) == 0 {
+		w.stale = false // nothing is there yet; a start readies what it needs
+		return
+	}
+	err := w.o.Volumes.Refresh(ctx, w.shared(mine.Sandboxes[0]))
+	w.recordOutdated(err)
+	w.stale = err != nil
+}
+
+// removeData removes what was kept for a revision, after what was mounted for it.
+func (w *worker) removeData(ctx context.Context, uid pod.UID) error {
+	if err := w.o.Volumes.Teardown(ctx, uid); err != nil {
+		return err
+	}
+	return w.o.Data.RemoveData(ctx, w.key, uid)
+}

@@ -1,0 +1,122 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// recordedEvents is what a worker has made events of or logged, and does not say again while it is so.
+type recordedEvents struct {
+	problem, failure, pending, outdated, unheard string
+	// resizing: what runs is being brought to another size.
+	resizing bool
+	// waiting has, by container, the attempt that waits.
+	waiting map[string]string
+}
+
+const (
+	normal  = false
+	warning = true
+)
+
+// record records what happened to a container; "" is the pod as a whole, whose the images of volumes are too.
+func (w *worker) record(container string, warning bool, reason, message string) {
+	if strings.HasPrefix(container, imageOf("")) {
+		container = ""
+	}
+	e := pod.Event{Key: w.key, Container: container, Warning: warning, Reason: reason, Message: message}
+	if w.pod != nil {
+		e.UID = w.pod.UID
+	}
+	w.o.Events.Record(e)
+}
+
+// recordFailure records an attempt that made nothing, under the kubelet's reason.
+func (w *worker) recordFailure(container, reason string, err error) {
+	switch reason {
+	case plan.ReasonErrImagePull:
+		if of := volumeError(""); errors.As(err, &of) {
+			w.record(container, warning, "Failed", "Error: "+err.Error())
+		} else if c := w.container(container); c != nil {
+			w.record(container, warning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
+		}
+	case reasonConfig, "CreateContainerError":
+		w.record(container, warning, "Failed", "Error: "+err.Error())
+	case runtime.ReasonFailedMount:
+		w.record("", warning, reason, err.Error())
+	case reasonResize:
+		if w.failures[container].Count == 1 { // it is tried again and again
+			w.record("", warning, reason, "Pod resize error: "+err.Error())
+		}
+	default:
+		if w.container(container) == nil {
+			container = "" // the sandbox
+		}
+		w.record(container, warning, reason, err.Error())
+	}
+}
+
+func (w *worker) recordStop(container, why string) {
+	w.record(container, normal, "Killing", fmt.Sprintf("Stopping container %s: %s", container, why))
+}
+
+// recordOutdated records why volumes of what runs show what was before; nil: they do not. It is tried every second.
+func (w *worker) recordOutdated(err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != "" && why != w.recorded.outdated {
+		w.log.Warn("a running pod's volumes are not up to date", "why", why)
+		w.record("", warning, runtime.ReasonFailedMount, "not up to date: "+why)
+	}
+	w.recorded.outdated = why
+}
+
+// recordManifest records that the pod's manifest has turned bad.
+func (w *worker) recordManifest() {
+	if w.pod != nil && w.problem != "" && w.problem != w.recorded.problem {
+		w.record("", warning, "FailedValidation", w.problem)
+	}
+	w.recorded.problem = w.problem
+}
+
+// recordPlan records what the pod comes to wait for: each back-off, and what keeps or ends it as a whole.
+func (w *worker) recordPlan(seen pod.Observed, p plan.Plan) {
+	if w.pod == nil {
+		return
+	}
+	failure := ""
+	if f := p.Failure; f != nil {
+		failure = f.Reason + f.Message
+		if failure != w.recorded.failure {
+			w.record("", f.Reason != plan.ReasonWaitingForPods, f.Reason, f.Message)
+		}
+	}
+	w.recorded.failure = failure
+	w.recordResize(p)
+	for name, waiting := range p.Waiting {
+		if waiting.Reason != "CrashLoopBackOff" && waiting.Reason != plan.ReasonImagePullBackOff {
+			continue
+		}
+		last, _, _ := seen.Last(w.pod.UID, name)
+		attempt := fmt.Sprint(last.ID, w.failures[name].Count)
+		if w.recorded.waiting[name] == attempt {
+			continue
+		}
+		if w.recorded.waiting == nil {
+			w.recorded.waiting = map[string]string{}
+		}
+		w.recorded.waiting[name] = attempt
+		message := "Back-off restarting failed container " + name
+		if waiting.Reason == plan.ReasonImagePullBackOff {
+			message = fmt.Sprintf("Back-off pulling image %q", w.container(name).Image)
+		}
+		w.record(name, warning, "BackOff", message)
+	}
+}

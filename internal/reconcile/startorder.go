@@ -1,0 +1,86 @@
+package reconcile
+
+import (
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// order tells workers which pods have come to their result, and rings those that wait for one that has. It
+// does not judge: who may start is the planner's to say.
+type order struct {
+	mu      sync.Mutex
+	arrived map[pod.Key]bool
+	waiting map[pod.Key]map[*worker]bool
+}
+
+func newOrder() *order {
+	return &order{arrived: map[pod.Key]bool{}, waiting: map[pod.Key]map[*worker]bool{}}
+}
+
+// report takes down whether a pod has come to its result.
+func (o *order) report(key pod.Key, arrived bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !arrived {
+		delete(o.arrived, key)
+		return
+	}
+	o.arrived[key] = true
+	for w := range o.waiting[key] {
+		w.notify()
+	}
+	delete(o.waiting, key)
+}
+
+// missing returns those of keys that have not come to their result. w is rung when one does.
+func (o *order) missing(w *worker, keys []pod.Key) []pod.Key {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []pod.Key
+	for _, key := range keys {
+		if o.arrived[key] {
+			continue
+		}
+		out = append(out, key)
+		if o.waiting[key] == nil {
+			o.waiting[key] = map[*worker]bool{}
+		}
+		o.waiting[key][w] = true
+	}
+	return out
+}
+
+// forget lets go of a worker that has ended.
+func (o *order) forget(w *worker) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, all := range o.waiting {
+		delete(all, w)
+	}
+}
+
+// after are the pods that the worker's has to wait for.
+func (w *worker) after() []pod.Key {
+	if w.pod == nil {
+		return nil
+	}
+	keys := pod.After(w.pod)
+	if len(keys) == 0 {
+		return nil
+	}
+	return w.order.missing(w, keys)
+}
+
+// Arrived reports that a pod has come to a good result: a job has succeeded, a service is ready.
+func Arrived(p *v1.Pod) bool {
+	if p.Status.Phase == v1.PodSucceeded {
+		return true
+	}
+	return p.Spec.RestartPolicy == v1.RestartPolicyAlways && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
+}

@@ -1,0 +1,133 @@
+package containerd
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	eventtypes "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/typeurl/v2"
+
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
+)
+
+// topicProbe is podrun's own: it shows that a subscription has begun.
+const topicProbe = "/podrun/subscribed"
+
+// Wakeups implements runtime.Doorbell. When it returns, the subscription has begun: what happens from then
+// on rings.
+func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
+	ctx, cancel := context.WithCancel(r.client.Context(ctx))
+	var filters []string
+	for _, topic := range []string{"/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/delete", topicProbe} {
+		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", r.Namespace, topic))
+	}
+	stream, broken := r.client.EventService().Subscribe(ctx, filters...)
+	if err := r.awaitProbe(ctx, stream, broken); err != nil {
+		cancel()
+		return nil, daemon.Mapped("subscribing to containerd's events", err)
+	}
+	rings := make(chan runtime.Wakeup)
+	go func() {
+		defer cancel()
+		defer close(rings)
+		for {
+			select {
+			case e := <-stream:
+				ring, ok := r.wakeup(e)
+				if !ok {
+					continue
+				}
+				select {
+				case rings <- ring:
+				case <-ctx.Done():
+					return
+				}
+			case err := <-broken:
+				if ctx.Err() == nil {
+					r.Log.Debug("event stream ended", "why", err)
+				}
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return rings, nil
+}
+
+// awaitProbe publishes an event until the stream delivers it. A subscription gives no other sign of
+// having begun, and what happens before it has is never told.
+func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope, broken <-chan error) error {
+	nonce := rand.Text()
+	publish := func() error {
+		return r.client.EventService().Publish(ctx, topicProbe, &eventtypes.ContainerDelete{ID: nonce})
+	}
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	if err := publish(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case e := <-stream:
+			// What comes before the probe needs no ring: the caller looks after this returns.
+			if e.Topic == topicProbe && eventID(e) == nonce {
+				return nil
+			}
+			r.wakeup(e) // may be an OOM to remember
+		case err := <-broken:
+			return err
+		case <-again.C:
+			if err := publish(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// wakeup turns an event into a ring; not every one is worth it.
+func (r *Runtime) wakeup(e *events.Envelope) (runtime.Wakeup, bool) {
+	id := eventID(e)
+	if id == "" || e.Topic == topicProbe {
+		return runtime.Wakeup{}, false
+	}
+	if e.Topic == "/tasks/oom" {
+		r.cache.sawOOM(id)
+	}
+	key, ok := r.cache.key(id)
+	own := e.Topic == "/tasks/start" || e.Topic == "/tasks/delete" || e.Topic == "/containers/delete"
+	return runtime.Wakeup{Key: key, All: !ok, At: e.Timestamp, Echo: own}, true
+}
+
+// eventID is the container that the event is about; "" for one about an exec'd process.
+func eventID(e *events.Envelope) string {
+	if e == nil || e.Event == nil {
+		return ""
+	}
+	v, err := typeurl.UnmarshalAny(e.Event)
+	if err != nil {
+		return ""
+	}
+	switch e := v.(type) {
+	case *eventtypes.TaskStart:
+		return e.ContainerID
+	case *eventtypes.TaskExit:
+		if e.ID != e.ContainerID {
+			return ""
+		}
+		return e.ContainerID
+	case *eventtypes.TaskOOM:
+		return e.ContainerID
+	case *eventtypes.TaskDelete:
+		return e.ContainerID
+	case *eventtypes.ContainerDelete:
+		return e.ID
+	}
+	return ""
+}

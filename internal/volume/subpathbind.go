@@ -1,0 +1,104 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// pin binds the part of a volume that file is to a place of podrun's own and returns that. What the
+// container's runtime mounts from there is what was opened, whatever is put in its place meanwhile.
+func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
+	m := in.Container.VolumeMounts[i]
+	if !isComponent(in.Container.Name) {
+		return "", fmt.Errorf("%q cannot be a directory's name", in.Container.Name)
+	}
+	at := v.dirs.SubPath(in.Pod.UID, m.Name, in.Container.Name, i)
+	root, err := v.openPod(in.Pod.UID)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	within, err := filepath.Rel(v.dirs.Pod(in.Pod.UID), at)
+	if err != nil {
+		return "", err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	for {
+		have, err := root.Lstat(within)
+		if err == nil && os.SameFile(have, info) && !hasUsers(in) { // a new sandbox has other users
+			return at, enslave(at, m) // as an earlier start left it
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		if err := unpin(root, at, within); err != nil {
+			return "", err
+		}
+	}
+	target, err := pinTarget(root, within, info.IsDir())
+	if err != nil {
+		return "", err
+	}
+	defer target.Close()
+	if hasUsers(in) {
+		err = bindMapped(file, target, v.dirs.SandboxUsers(in.Sandbox.ID))
+	} else {
+		err = host.Bind(descriptor(file), descriptor(target))
+	}
+	if err != nil {
+		return "", fmt.Errorf("binding it: %w", err)
+	}
+	return at, enslave(at, m)
+}
+
+func descriptor(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// pinTarget makes what a directory or a file is bound to.
+func pinTarget(root *os.Root, within string, dir bool) (*os.File, error) {
+	if err := root.MkdirAll(filepath.Dir(within), layout.ModePrivate); err != nil {
+		return nil, err
+	}
+	if !dir {
+		return root.OpenFile(within, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o640)
+	}
+	if err := root.Mkdir(within, layout.ModePrivate); err != nil {
+		return nil, err
+	}
+	return root.Open(within)
+}
+
+// enslave keeps what is mounted or unmounted at the pin from the volume itself, but for a mount that is
+// to work both ways.
+func enslave(at string, m v1.VolumeMount) error {
+	if m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationBidirectional {
+		return nil
+	}
+	return host.SetPropagation(at, host.SlaveTree)
+}
+
+// unpin undoes what an earlier start bound to the place, or clears away what it had made for it.
+func unpin(root *os.Root, at, within string) error {
+	err := unmountTree(at)
+	if err != nil {
+		return err
+	}
+	if err := root.Remove(within); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
