@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A directory that is empty when podrun starts: is it the one that pods came from?
@@ -51,7 +53,7 @@ func TestEmptyDirectoryAtStart(t *testing.T) {
 }
 
 // What is kept may be what a loss of power left.
-func TestPlaceThatCannotBeRead(t *testing.T) {
+func TestDirIDThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	o := Options{IdentityDir: t.TempDir()}
 	p := newDirID(o, "/m")
@@ -71,5 +73,75 @@ func TestPlaceThatCannotBeRead(t *testing.T) {
 	}
 	if err := p.read(); err == nil {
 		t.Error("a directory was read")
+	}
+}
+
+// TestPathOfAnotherKind: a file in a directory's place, or a directory in a file's, is what manifests are in only when
+// one is there that can be used, while podrun runs and when it starts.
+func TestPathOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	file := func(text string) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) { put(t, path, text) }
+	}
+	dir := func(name, text string) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if name != "" {
+				put(t, filepath.Join(path, name), text)
+			}
+		}
+	}
+	const none = "apiVersion: v1\nkind: List\nitems: []\n"
+	cases := map[string]struct {
+		before, after   func(*testing.T, string)
+		want, atRestart string
+	}{
+		"junk for a directory":     {dir("a.yaml", podText("a", "i:1")), file("x"), "error", "blind pods"},
+		"nothing for a directory":  {dir("a.yaml", podText("a", "i:1")), file(""), "error", "blind pods"},
+		"FIFO for a directory":     {dir("a.yaml", podText("a", "i:1")), fifo, "error", "blind pods"},
+		"a file for a directory":   {dir("a.yaml", podText("a", "i:1")), file(podText("a", "i:2")), "a=i:2", "a=i:2"},
+		"none for a directory":     {dir("a.yaml", podText("a", "i:1")), file(none), "", ""},
+		"empty for a file":         {file(podText("a", "i:1")), dir("", ""), "error", "error"},
+		"other files for a file":   {file(podText("a", "i:1")), dir("README", "x"), "error", "error"},
+		"junk for a file":          {file(podText("a", "i:1")), dir("a.yaml", "x"), "error", "blind a.yaml"},
+		"a directory for a file":   {file(podText("a", "i:1")), dir("a.yaml", podText("b", "i:1")), "b=i:1", "b=i:1"},
+		"no manifest's for a file": {file(podText("a", "i:1")), dir("a.yaml", none), "", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, restart := range []bool{false, true} {
+				top := t.TempDir()
+				o := Options{Path: filepath.Join(top, "pods"), IdentityDir: filepath.Join(top, "kept"), Runs: true}
+				swap := func() {
+					move(t, o.Path, o.Path+".away")
+					c.after(t, o.Path)
+				}
+				want := c.want
+				c.before(t, o.Path)
+				if restart {
+					t.Run("first", func(t *testing.T) { startFileWith(t, o).until("a=i:1") }) // until it has ended
+					swap()
+					want = c.atRestart
+				}
+				s := startFileWith(t, o)
+				if !restart {
+					s.until("a=i:1")
+					swap()
+				}
+				s.until(want)
+				remove(t, o.Path)
+				move(t, o.Path+".away", o.Path)
+				s.until("a=i:1")
+			}
+		})
+	}
+}
+
+func fifo(t *testing.T, path string) {
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -34,6 +34,8 @@ type scanner struct {
 	loose []error
 	// begun: the directory was read once.
 	begun bool
+	// kind is what path was when it was last read with success: a directory or a file; "" before.
+	kind pathKind
 	// dir is the directory as it was when it was last read with success; nil before.
 	dir fs.FileInfo
 	// before is the inode of the directory that what runs came from; 0: not known.
@@ -85,7 +87,7 @@ func newScanner(path, node string) *scanner {
 
 // scan reads what changed since the last time.
 func (s *scanner) scan(now time.Time) scanResult {
-	paths, err := s.list()
+	paths, err := s.list(now)
 	if err != nil {
 		changed := s.err == nil || s.err.Error() != err.Error()
 		s.err = err
@@ -123,7 +125,7 @@ func (s *scanner) scan(now time.Time) scanResult {
 }
 
 // list returns the paths that may be manifests. A failure never means that there are none.
-func (s *scanner) list() (map[string]fs.DirEntry, error) {
+func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	info, err := os.Stat(s.path)
 	if s.optional && isGone(s.path) {
 		return nil, nil
@@ -132,7 +134,11 @@ func (s *scanner) list() (map[string]fs.DirEntry, error) {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
 	s.optional = false
+	if err := s.sameKind(info, now); err != nil {
+		return nil, fmt.Errorf("reading manifests: %w", err)
+	}
 	if !info.IsDir() {
+		s.kind, s.dir = kindFile, nil
 		s.links = linkTargets(nil, s.path)
 		return map[string]fs.DirEntry{s.path: nil}, nil
 	}
@@ -153,7 +159,7 @@ func (s *scanner) list() (map[string]fs.DirEntry, error) {
 	if len(paths) == 0 && s.another(info) {
 		return nil, fmt.Errorf("reading manifests: %s is empty and another directory than before, as when it is not mounted", s.path)
 	}
-	s.dir, s.links = info, nil
+	s.kind, s.dir, s.links = kindDir, info, nil
 	for path, e := range paths {
 		if e.Type()&fs.ModeSymlink != 0 {
 			s.links = linkTargets(s.links, path)

@@ -100,11 +100,11 @@ func (f *Source) recall() {
 
 // remember keeps which directory the manifests are in, before anybody hears of them.
 func (f *Source) remember() {
-	dir := f.scanner.used()
-	if dir == nil {
+	used := f.scanner.used()
+	if used == 0 {
 		return
 	}
-	if err := f.dirID.keep(dir); err != nil {
+	if err := f.dirID.keep(used); err != nil {
 		f.log.Warn("an empty directory in its place will be taken for one that was emptied", "manifests", f.path, "why", err)
 	}
 }
