@@ -44,6 +44,15 @@ func Compute(in Input) Plan {
 	return j.plan
 }
 
+// Final reports that the wanted revision has come to its end, even if something of it is still being ended, and that
+// it is not run anew: its result stays.
+func Final(in Input) bool {
+	j := judge{in: in}
+	mine, _ := in.Observed.Split(in.Pod.UID)
+	_, over := j.over(mine)
+	return over && !j.again()
+}
+
 // judge carries one judgement from its input to its plan.
 type judge struct {
 	in                Input

@@ -108,7 +108,7 @@ func (j *judge) late(o pod.Observed) bool {
 	}
 	for _, c := range pod.AllContainers(j.in.Pod) {
 		last, _, found := o.Last(j.in.Pod.UID, c.Name)
-		if found && pod.SidecarOrder(j.in.Pod, c.Name) == 0 && last.FinishedAt.After(deadline) {
+		if found && pod.SidecarOrder(j.in.Pod, c.Name) == 0 && !last.FinishedAt.Before(deadline) {
 			return true
 		}
 	}

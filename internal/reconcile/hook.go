@@ -183,7 +183,7 @@ func (w *worker) endedByItself(c pod.Container) bool {
 	if c.State != pod.Exited {
 		return false
 	}
-	ended, s := w.clock.monotonic(c.ID, c.FinishedAt), w.signalled[c.ID]
+	ended, s := w.clock.monotonic(c.ID, c.FinishedAt), w.signals(c)
 	for _, at := range []time.Time{s.Asked, s.Killed} {
 		if !at.IsZero() && !ended.Before(at) {
 			return false

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -209,6 +210,61 @@ func TestDeadlineIsNotStretchedByARestartOfPodrun(t *testing.T) {
 		failed()
 		h.wantLiving("")
 	})
+}
+
+// TestResultsAreFinal: another deadline, in place, changes no result, also when podrun is started again.
+func TestResultsAreFinal(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy        v1.RestartPolicy
+		run           time.Duration
+		before, after *int64
+		phase         v1.PodPhase
+		reason        string
+	}{
+		"more for one that was late":       {v1.RestartPolicyNever, 0, new(int64(3)), new(int64(600)), v1.PodFailed, "DeadlineExceeded"},
+		"none for one that was late":       {v1.RestartPolicyNever, 0, new(int64(3)), nil, v1.PodFailed, "DeadlineExceeded"},
+		"more for one that always runs":    {v1.RestartPolicyAlways, 0, new(int64(3)), new(int64(600)), v1.PodFailed, "DeadlineExceeded"},
+		"more for one that retries":        {v1.RestartPolicyOnFailure, 0, new(int64(3)), new(int64(600)), v1.PodFailed, "DeadlineExceeded"},
+		"one for what had succeeded":       {v1.RestartPolicyNever, 5 * time.Second, nil, new(int64(2)), v1.PodSucceeded, ""},
+		"less for what had been in time":   {v1.RestartPolicyOnFailure, 5 * time.Second, new(int64(60)), new(int64(2)), v1.PodSucceeded, ""},
+		"labels only of one that was late": {v1.RestartPolicyNever, 0, new(int64(3)), new(int64(3)), v1.PodFailed, "DeadlineExceeded"},
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					rt := runtimeWith(map[string]fake.Script{"a:1": {Run: c.run}})
+					rt.ExitOnTerm("a", 0)
+					job := func(deadline *int64) *v1.Pod {
+						p := newPod("web", "u1", c.policy, "a")
+						p.Spec.ActiveDeadlineSeconds = deadline
+						return p
+					}
+					h := start(t, rt)
+					defer func() { h.stop() }()
+					h.want(job(c.before))
+					after(time.Minute)
+					edited := job(c.after)
+					edited.UID, edited.Labels = "u2", map[string]string{"edit": "1"}
+					edited.Annotations[manifest.AnnotationManifestHash], edited.Annotations[manifest.AnnotationHash] = "h2", "u2"
+					if restarted {
+						h.stop()
+						h = start(t, rt)
+					}
+					h.want(edited)
+					after(time.Hour)
+					if s := h.board.get("web").Status; s.Phase != c.phase || s.Reason != c.reason {
+						t.Errorf("%s %s, want %s %s", s.Phase, s.Reason, c.phase, c.reason)
+					}
+					if ran := rt.Ran(); len(ran) != 1 {
+						t.Errorf("ran: %v", ran)
+					}
+					if p := h.board.get("web"); p.Labels["edit"] != "1" {
+						t.Errorf("labels: %v", p.Labels)
+					}
+				})
+			})
+		}
+	}
 }
 
 func TestADeadlineThatComesLater(t *testing.T) {

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,48 @@ func TestLivenessRestarts(t *testing.T) {
 			t.Errorf("after the second time: %+v", s.State)
 		}
 	})
+}
+
+// TestFailureIsNoCompletion: what had to be ended has not completed, whatever code it makes of that, and however long its
+// restart waits; a podrun that is started meanwhile knows it too.
+func TestFailureIsNoCompletion(t *testing.T) {
+	for name, spoil := range map[string]func(c *v1.Container){
+		"liveness":  func(c *v1.Container) { c.LivenessProbe = execProbe("bad") },
+		"startup":   func(c *v1.Container) { c.StartupProbe = execProbe("bad") },
+		"postStart": func(c *v1.Container) { c.Lifecycle = &v1.Lifecycle{PostStart: execHook("bad")} },
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					rt := forever()
+					rt.ExitOnTerm("a", 0)
+					rt.OnExec(commands(map[string]func() int{"bad": func() int { return 1 }}))
+					job := func() *v1.Pod {
+						p := newPod("web", "u1", v1.RestartPolicyOnFailure, "a")
+						spoil(&p.Spec.Containers[0])
+						return p
+					}
+					h := start(t, rt)
+					defer func() { h.stop() }()
+					h.want(job())
+					for range 120 { // through several back-offs
+						after(time.Second)
+						if p := h.board.get("web"); p != nil && p.Status.Phase == v1.PodSucceeded {
+							t.Fatalf("after %d runs it has succeeded", len(rt.Ran()))
+						}
+						if restarted {
+							h.stop()
+							h = start(t, rt)
+							h.want(job())
+						}
+					}
+					if n := len(rt.Ran()); n < 4 {
+						t.Errorf("%d runs", n)
+					}
+				})
+			})
+		}
+	}
 }
 
 // TestReadinessWhileEnding: what is being ended is asked whether it is ready, and no more whether it lives.

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -58,7 +59,7 @@ func (w *worker) choose(want *v1.Pod, desired *manifest.Desired, seen pod.Observ
 		if seen.Owner != "" && seen.Owner != w.o.Owner {
 			w.log.Info("keeping a pod that another podrun left", "command", seen.Owner)
 		}
-		return w.adopt(want, running)
+		return w.adopt(want, running, seen)
 	case want != nil:
 		return want
 	case desired != nil && running != nil && desired.Keeps(running) && !w.unwanted[running.UID]:
@@ -112,6 +113,20 @@ func (w *worker) running(seen pod.Observed) *v1.Pod {
 	return manifest.Upgraded(p)
 }
 
+// final reports that p, which is there, has come to its end and is not run anew.
+func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
+	return plan.Final(plan.Input{
+		Pod: p, Since: w.since(p), Observed: w.steady(seen), Probed: w.probed(seen), Evicted: w.measure.why,
+		Boot: w.o.Boot, Earlier: w.earlier, Now: time.Now(),
+	})
+}
+
+// since is when p's revision began, as this process measures time.
+func (w *worker) since(p *v1.Pod) time.Time {
+	since, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
+	return w.clock.monotonic(string(p.UID), since)
+}
+
 // newest is the newest revision that is there.
 func newest(seen pod.Observed) (pod.UID, bool) {
 	if len(seen.Data) == 0 {
@@ -121,12 +136,16 @@ func newest(seen pod.Observed) (pod.UID, bool) {
 }
 
 // adopt returns want under the UID that it shall run with.
-func (w *worker) adopt(want, running *v1.Pod) *v1.Pod {
+func (w *worker) adopt(want, running *v1.Pod, seen pod.Observed) *v1.Pod {
 	if !manifest.SameRun(running, want) {
 		w.replaced = running.UID == want.UID
 		return want
 	}
 	kept := want.DeepCopy()
+	if w.final(running, seen) {
+		// Its result is judged by the deadline that it had: Kubernetes' terminal phases are final.
+		kept.Spec.ActiveDeadlineSeconds = running.Spec.ActiveDeadlineSeconds
+	}
 	manifest.SetUID(kept, running.UID)
 	manifest.KeepConfig(kept, running)
 	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {

@@ -80,14 +80,22 @@ func (w *worker) unwants(c pod.Container) bool {
 	return w.pod == nil || c.UID != w.pod.UID || w.replaced
 }
 
+// signals are what an instance was sent: by this process, or as the checkpoint has it.
+func (w *worker) signals(c pod.Container) pod.Signals {
+	if s, known := w.signalled[c.ID]; known {
+		return s
+	}
+	s := c.Notes.Signals
+	for _, at := range []*time.Time{&s.Asked, &s.Hooked, &s.Signalled, &s.Killed} {
+		*at = w.clock.monotonic(c.ID, *at)
+	}
+	return s
+}
+
 // resume takes over what an earlier podrun had begun to end.
 func (w *worker) resume(seen pod.Observed) {
 	for _, c := range seen.Containers {
-		if _, known := w.signalled[c.ID]; !known && !c.Reaped && c.Notes.Signals != (pod.Signals{}) {
-			s := c.Notes.Signals
-			for _, at := range []*time.Time{&s.Asked, &s.Hooked, &s.Signalled, &s.Killed} {
-				*at = w.clock.monotonic(c.ID, *at)
-			}
+		if s := w.signals(c); !c.Reaped && s != (pod.Signals{}) {
 			w.signalled[c.ID] = s
 		}
 	}

@@ -295,8 +295,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	}
 	var since time.Time
 	if w.pod != nil && slices.Contains(seen.Data, w.pod.UID) {
-		since, _ = time.Parse(time.RFC3339Nano, w.pod.Annotations[manifest.AnnotationSeen])
-		since = w.clock.monotonic(string(w.pod.UID), since)
+		since = w.since(w.pod)
 	}
 	return w.halted(plan.Input{
 		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Resized: w.resized, Observed: w.steady(seen), Images: images, Signalled: w.signalled, Failures: w.failures,

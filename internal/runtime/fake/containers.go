@@ -163,7 +163,11 @@ func (r Driver) SignalContainer(ctx context.Context, id, signal string) error {
 	case signal == "SIGKILL" || signal == "KILL":
 		r.end(c, killed, "", "")
 	case !r.ignoreTerm[c.Name]:
-		r.end(c, terminated, "", "")
+		code, has := r.termCodes[c.Name]
+		if !has {
+			code = terminated
+		}
+		r.end(c, code, "", "")
 	}
 	return nil
 }
@@ -302,6 +306,13 @@ func (r *Engine) IgnoreTerm(container string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ignoreTerm[container] = true
+}
+
+// ExitOnTerm makes the named container end with a code of its own on all signals but SIGKILL.
+func (r *Engine) ExitOnTerm(container string, code int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.termCodes[container] = code
 }
 
 // Exit ends a running instance with the given code, as if by itself.

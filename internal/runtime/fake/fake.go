@@ -67,6 +67,8 @@ type Engine struct {
 	left int
 	// ignoreTerm are containers, by name, that do not end on a signal but SIGKILL.
 	ignoreTerm map[string]bool
+	// termCodes are the exit codes of containers, by name, that end on a signal with another than 143.
+	termCodes map[string]int
 	// scripts say how containers behave once started, by image.
 	scripts map[string]Script
 	onExec  Command
@@ -112,7 +114,7 @@ type sandbox struct {
 func NewEngine(boot string) *Engine {
 	return &Engine{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
-		fail: map[string]error{}, ignoreTerm: map[string]bool{},
+		fail: map[string]error{}, ignoreTerm: map[string]bool{}, termCodes: map[string]int{},
 		scripts: map[string]Script{}, slow: map[string]*slowPull{}, layers: map[string]int64{}, boot: boot, left: -1,
 	}
 }
