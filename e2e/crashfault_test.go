@@ -47,16 +47,16 @@ func (r *round) strike() {
 	case "namespace unmounted":
 		r.unmount()
 	case "sandboxes removed":
-		r.strikeAll()
+		dir := r.path("run", "sandboxes")
 		// The pins are mounts within a mount.
-		r.untilGone(fmt.Sprintf("umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null; rm -rf %[1]s/*", r.path("run", "sandboxes")))
+		r.untilGone(fmt.Sprintf("umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null", dir), fmt.Sprintf("rm -rf %s/*", dir))
 	case "run directory removed":
 		r.killOnce()
 		if r.dice.IntN(2) == 0 {
 			r.killPodrun()
 		}
-		r.strikeAll()
-		r.untilGone(fmt.Sprintf("awk '$2 ~ \"^%[1]s/\" {print $2}' /proc/mounts | sort -r | xargs -r -n1 umount -l; rm -rf %[1]s", r.path("run")))
+		dir := r.path("run")
+		r.untilGone(fmt.Sprintf("awk '$2 ~ \"^%s/\" {print $2}' /proc/mounts | sort -r | xargs -r -n1 umount -l", dir), "rm -rf "+dir)
 	case "reboot":
 		r.strikeAll()
 		r.powerOff()
@@ -68,15 +68,15 @@ func (r *round) strike() {
 	}
 }
 
-// untilGone runs a removal until it has removed everything. podrun goes on meanwhile and starts anew what it loses, so
-// that each try after the first, which the caller has counted, strikes again.
-func (r *round) untilGone(removal string) {
+// untilGone unmounts and removes until everything is removed. podrun goes on meanwhile and starts anew what it loses, so
+// that each step strikes anew.
+func (r *round) untilGone(unmount, remove string) {
 	var err error
-	for try := range 20 {
-		if try > 0 {
-			r.strikeAll()
-		}
-		if err = r.inside("cd /; " + removal); err == nil {
+	for range 20 {
+		r.strikeAll()
+		_ = r.inside("cd /; " + unmount) // what cannot be unmounted cannot be removed
+		r.strikeAll()
+		if err = r.inside("cd /; " + remove); err == nil {
 			return
 		}
 	}
