@@ -185,7 +185,7 @@ func (h *house) awaited(l Left) string {
 
 // besideServe says of a pod that cannot be had that serve runs, if it does.
 func besideServe(serving, err error) error {
-	if owned := (*OwnedError)(nil); serving != nil && errors.As(err, &owned) {
+	if owned := (*OwnedError)(nil); serving != nil && errors.As(err, &owned) && owned.Serve {
 		return fmt.Errorf("%w: %w", serving, err)
 	}
 	return err

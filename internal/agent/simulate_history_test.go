@@ -16,6 +16,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -246,11 +248,16 @@ func (s *simulation) move() {
 }
 
 // protect says which revisions must stay because their manifests cannot be read, now that time has gone by in which
-// what they said last was done.
+// what they said last was done. Where a manifest is may not have been noted down in that time, if a call hung.
 func (s *simulation) protect() {
 	now := map[pod.UID]bool{}
+	store := checkpoint.NewStoreOn(s.w.disk, slog.New(slog.DiscardHandler))
 	for _, of := range s.pods {
-		if of.pod != nil && !of.anew && (of.bad || of.byURL && s.webDown) {
+		if of.pod == nil || of.anew || !of.bad && !(of.byURL && s.webDown) {
+			continue
+		}
+		c, err := store.Get(of.pod.UID)
+		if err == nil && (manifest.OriginOf(c.Pod).Source == manifest.SourceHTTP) == of.byURL {
 			now[of.pod.UID] = true
 		}
 	}

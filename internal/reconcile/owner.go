@@ -33,6 +33,9 @@ func (e *LockError) Unwrap() error { return e.Err }
 // ownerPoll is how often it is tried to have a pod that another process has.
 const ownerPoll = 500 * time.Millisecond
 
+// unwantedPoll is the same of a pod that no manifest names.
+const unwantedPoll = 10 * time.Second
+
 // The reasons why a pod is not this process's to touch.
 const (
 	reasonOwned = "OwnedByOther"

@@ -201,3 +201,61 @@ func TestPodOfALaterVersion(t *testing.T) {
 		}
 	})
 }
+
+// TestUnwantedPodThatIsLetGo: a pod that no manifest names any more, while another process has it, is ended when that lets
+// it go.
+func TestUnwantedPodThatIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owners := &oneOwner{}
+		h := start(t, forever(), func(o *reconcile.Options) { o.Owners = owners })
+		defer h.stop()
+		h.want(web())
+		h.wantLiving("u1-a-0")
+		owners.set("podrun once")
+		h.rt.Exit("u1-a-0", 1)
+		after(time.Second)
+		h.want()
+		after(time.Minute)
+		if len(h.rt.SandboxIDs()) != 1 {
+			t.Errorf("what another process has: %v", h.rt.SandboxIDs())
+		}
+		owners.set("")
+		after(15 * time.Second)
+		if left := h.rt.SandboxIDs(); len(left) > 0 || h.board.get("web") != nil {
+			t.Errorf("left: %v, shown: %t", left, h.board.get("web") != nil)
+		}
+	})
+}
+
+// TestTakenOverPodThatGoes: whose a pod is is asked anew when its manifest goes, also if much was done since it was taken
+// over and a call hung meanwhile.
+func TestTakenOverPodThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		h := start(t, rt, func(o *reconcile.Options) { o.Owner = "once" })
+		h.want(web())
+		h.stop()
+		slow := &slowImages{Images: rt}
+		h = start(t, rt, func(o *reconcile.Options) {
+			o.Images = slow
+			o.Adopts = func(seen pod.Observed) bool { return seen.Owner == "serve" }
+		})
+		defer h.stop()
+		rt.Exit("u1-a-0", 1)
+		h.want(web())
+		after(time.Second)
+		h.want()
+		after(10 * time.Minute)
+		if left := rt.SandboxIDs(); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// slowImages are found after five minutes.
+type slowImages struct{ runtime.Images }
+
+func (s *slowImages) Resolve(ctx context.Context, ref string) (pod.Image, error) {
+	time.Sleep(5 * time.Minute)
+	return s.Images.Resolve(ctx, ref)
+}

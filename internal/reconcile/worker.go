@@ -192,13 +192,20 @@ func (w *worker) retire() bool {
 func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone bool) {
 	seen := w.o.Inspector.Seen(w.key)
 	w.outdated = w.outdated || look
-	for looked := false; ctx.Err() == nil; {
+	for ctx.Err() == nil {
+		looked := false
 		acquired, err := w.acquire()
 		if err != nil {
 			return w.troubled(err), false
 		}
 		if !acquired {
-			return ownerPoll, w.unwantedByAll()
+			switch {
+			case w.named():
+				return ownerPoll, false
+			case !seen.Empty():
+				return unwantedPoll, false // it may be this process's to end when the other one lets it go
+			}
+			return 0, w.unwantedByAll()
 		}
 		if w.outdated {
 			if seen, err = w.inspect(ctx); err != nil {
