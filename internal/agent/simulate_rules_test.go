@@ -108,8 +108,10 @@ func backoffKept(w *world, i *instance) string {
 		return ""
 	}
 	last := all[len(all)-1]
-	if last.lost || w.clockSet.After(last.began.Add(-time.Minute)) {
-		return "" // when it ended is not known, or not by the clock that counts
+	if last.lost || w.clockSet.After(all[0].began.Add(-time.Minute)) {
+		// When it ended is not known, or not by the clock that counts; or a podrun that was started since took a run
+		// during which the clock was set for a long one, after which the back-off begins anew.
+		return ""
 	}
 	least := min(10*time.Second<<min(len(all)-2, 4), simulatedBackoff)
 	if pause := i.began.Sub(last.ended); pause < least-slack {
