@@ -60,7 +60,7 @@ func (a *app) downCommand() *cobra.Command {
 			if c.Context().Err() != nil && errors.Is(err, context.Canceled) {
 				return &failure{code: a.interrupted(), err: errors.New("interrupted; call it again to remove what is left")}
 			}
-			if errors.Is(err, agent.ErrServing) {
+			if owned := (*agent.OwnedError)(nil); errors.Is(err, agent.ErrServing) && (!errors.As(err, &owned) || owned.Serve) {
 				return &failure{code: exitFailed, err: err, hint: "remove the pod's manifest and serve stops it, or end the process that has the pod first"}
 			}
 			return a.agentError(c, err)

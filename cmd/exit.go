@@ -86,10 +86,17 @@ func needRoot(c *cobra.Command) error {
 
 // interrupted is the exit code of what was interrupted, by the signal as a shell counts.
 func (a *app) interrupted() int {
-	if a.caught != nil && syscall.Signal(a.caught.Load()) == syscall.SIGTERM {
-		return exitTerminated
+	if a.caught == nil {
+		return exitInterrupted
 	}
-	return exitInterrupted
+	switch syscall.Signal(a.caught.Load()) {
+	case syscall.SIGTERM:
+		return exitTerminated
+	case syscall.SIGPIPE:
+		return exitBrokenPipe
+	default:
+		return exitInterrupted
+	}
 }
 
 // exit says what went wrong, if anything did, and returns the exit code.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,10 +34,12 @@ type onceFlags struct {
 	cleanupTimeout time.Duration
 	logs           string
 	remove         bool
+	// known says that the results are known.
+	known atomic.Bool
 }
 
 func (a *app) onceCommand() *cobra.Command {
-	f := onceFlags{report: report{began: time.Now()}}
+	f := &onceFlags{report: report{began: time.Now()}}
 	c := &cobra.Command{
 		Use:         "once",
 		Annotations: map[string]string{annotationQuiet: "yes"},
@@ -49,7 +52,7 @@ func (a *app) onceCommand() *cobra.Command {
 			"that have completed run again. What it leaves running stays until serve, by a manifest, or down takes it.\n\n" +
 			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage, a manifest that cannot be used\n" +
 			"or a pod that another process has (nothing was started); 3 containerd out of reach; 124 --timeout\n" +
-			"passed; 130 interrupted, 143 by SIGTERM.\n\n" +
+			"passed; 130 interrupted, 143 by SIGTERM, 141 when nobody reads its output any more.\n\n" +
 			"At --timeout the pods that are not done are stopped and removed, with their logs, at an interrupt all of\n" +
 			"them; each has its grace period. At a second interrupt they are killed and once ends at once. An interrupt\n" +
 			"when the results are known ends the wait for cleaning up within a second, also with 130 or 143.\n\n" +
@@ -61,7 +64,7 @@ func (a *app) onceCommand() *cobra.Command {
 		Example: "  # a job from standard input, with its whole output\n  podrun once --manifests - --logs all <job.yaml\n\n" +
 			"  # in CI: at most ten minutes, a JUnit report, nothing left behind\n  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
 		Args: argCount(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, &f) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, f) },
 	}
 	f.run.add(c.Flags())
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for the results (default: for ever)")
@@ -127,10 +130,17 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	if err := f.report.begin(); err != nil {
 		return notStarted(err)
 	}
+	out := a.untilNobodyReads(&f.known)
 	lines := newProgress(a.errOut, agent.Done)
 	a.errOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.hurry
 	done := make(chan error, 1)
-	go func() { done <- a.runOnce(c, f, o, lines) }()
+	go func() {
+		err := a.runOnce(c, f, o, lines)
+		if lost := out.failed(); err == nil && lost != nil {
+			err = fmt.Errorf("writing the pods' output: %w", lost)
+		}
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -145,7 +155,7 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 }
 
 // hurryTime is in what time once ends when it is interrupted for the second time.
-const hurryTime = 1500 * time.Millisecond
+const hurryTime = 900 * time.Millisecond
 
 func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *progress) error {
 	ticking, stop := sync.WaitGroup{}, make(chan struct{})
@@ -162,7 +172,8 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 		Begun:       lines.watch,
 		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
 		Finished: func(r agent.Result) {
-			reportError = f.report.results(r)
+			f.known.Store(true)
+			reportError = a.writeReport(c.Context(), f, r)
 			finish()
 			a.untilInterrupted(c.Context(), func() { a.printLogs(r, f.logs) })
 		},
@@ -203,13 +214,32 @@ func notStarted(err error) error {
 	return f
 }
 
-// untilInterrupted returns when f does, or when ctx ends meanwhile: nobody may be reading what f prints. If ctx has
-// ended before, only a second interrupt ends that.
-func (a *app) untilInterrupted(ctx context.Context, f func()) {
-	interrupted := ctx.Done()
-	if ctx.Err() != nil {
-		interrupted = a.hurry
+// writeReport gives up when it is interrupted, or takes as long as cleaning up may: it may be a FIFO that nobody reads.
+func (a *app) writeReport(ctx context.Context, f *onceFlags, r agent.Result) error {
+	written := make(chan error, 1)
+	go func() { written <- f.report.results(r) }()
+	late := time.NewTimer(f.cleanupTimeout)
+	defer late.Stop()
+	select {
+	case err := <-written:
+		return err
+	case <-late.C:
+	case <-a.nextInterrupt(ctx):
 	}
+	return fmt.Errorf("the report is not written: nobody reads %s", f.report.path)
+}
+
+// nextInterrupt is closed when ctx ends or, if it has ended, at a second interrupt.
+func (a *app) nextInterrupt(ctx context.Context) <-chan struct{} {
+	if ctx.Err() != nil {
+		return a.hurry
+	}
+	return ctx.Done()
+}
+
+// untilInterrupted returns when f does, or at the next interrupt: nobody may be reading what f prints.
+func (a *app) untilInterrupted(ctx context.Context, f func()) {
+	interrupted := a.nextInterrupt(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

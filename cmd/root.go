@@ -33,6 +33,8 @@ type app struct {
 	hurry chan struct{}
 	// caught is the first signal that asked for the end; 0: none has. Nil outside Main.
 	caught *atomic.Int32
+	// cancel ends the context of the command that runs.
+	cancel context.CancelFunc
 	// unreported writes a command's report of its own failure, if it is to write one and has not; nil: none is.
 	unreported func(err error)
 	globals
@@ -99,6 +101,7 @@ func Tree() *cobra.Command {
 // nohup; at the second one hurry is closed, and the third one ends the process.
 func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
+	a.cancel = cancel
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -179,6 +179,7 @@ func (a *app) serveCommand() *cobra.Command {
 			if err := needRoot(c); err != nil {
 				return err
 			}
+			outlastReaders() // its pods need it more than its log
 			o.Hurry, o.Notify = a.hurry, agent.NotifyFrom(os.Getenv)
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},

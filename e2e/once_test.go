@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -487,6 +488,67 @@ func TestOnceInterruptedWhileNobodyReads(t *testing.T) {
 	_ = cmd.Wait() // the code is what counts
 	if code := cmd.ProcessState.ExitCode(); code != 130 {
 		t.Errorf("exit %d, want 130", code)
+	}
+	n.gone("job-n")
+}
+
+// TestOnceOutlivesItsReader: when nobody reads its output any more, once ends its pods as at an interrupt; when their results
+// are known, it goes on as if it were read.
+func TestOnceOutlivesItsReader(t *testing.T) {
+	for name, c := range map[string]struct {
+		job    string
+		stdout bool // who reads standard output goes, else standard error's reader
+		want   int
+	}{
+		"before the results": {forever, false, 141},
+		"afterwards":         {"head -c 1000000 /dev/zero | tr '\\0' '\\n'; exit 3", true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			read, write, err := os.Pipe()
+			must(t, err)
+			cmd := n.command(context.Background(), "once", "--manifests=-", "--node-name=n", "--logs=all", "--rm")
+			cmd.Stdin = strings.NewReader(manifest("web", "Always", forever) + "---\n" + manifest("job", "Never", c.job))
+			cmd.Stdout, cmd.Stderr = n.log, write
+			if c.stdout {
+				cmd.Stdout, cmd.Stderr = write, n.log
+			}
+			must(t, cmd.Start())
+			must(t, write.Close())
+			one := make([]byte, 1)
+			_, err = read.Read(one)
+			must(t, err)
+			must(t, read.Close())
+			_ = cmd.Wait() // the code is what counts
+			if code := cmd.ProcessState.ExitCode(); code != c.want {
+				t.Errorf("exit %d, want %d", code, c.want)
+			}
+			n.gone("job-n")
+			n.gone("web-n")
+		})
+	}
+}
+
+// TestOnceCannotWrite: output that is lost is no success, and a report that nobody reads keeps nobody for ever.
+func TestOnceCannotWrite(t *testing.T) {
+	n := newNode(t)
+	job := manifest("job", "Never", "echo x")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	cmd := n.command(context.Background(), "once", "--manifests=-", "--node-name=n", "--logs=all", "--rm")
+	var said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(job), full, &said
+	_ = cmd.Run() // the code is what counts
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(said.String(), "no space left on device") {
+		t.Errorf("exit %d, want 1: %s", code, said.String())
+	}
+	fifo := n.path("fifo")
+	must(t, syscall.Mkfifo(fifo, 0o600))
+	began := time.Now()
+	r := n.once(job, "--rm", "--cleanup-timeout=2s", "--report="+fifo)
+	if r.code != 1 || !strings.Contains(r.stderr, "nobody reads "+fifo) || time.Since(began) > patience/2 {
+		t.Errorf("after %s: %v", time.Since(began), r)
 	}
 	n.gone("job-n")
 }

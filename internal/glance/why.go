@@ -87,7 +87,10 @@ func notReady(r Role) string {
 		}
 		return "not started up"
 	}
-	return "its readiness probe does not succeed"
+	if r.Container.ReadinessProbe != nil {
+		return "its readiness probe does not succeed"
+	}
+	return "it is being ended"
 }
 
 // crash words a container that waits to be started again.
