@@ -26,7 +26,7 @@ func (a *app) downCommand() *cobra.Command {
 			"everything that was made for them. It says what it waits for if that takes long. An interrupt ends it within\n" +
 			"a second, with exit code 130, or 143 by SIGTERM: call it again, with a shorter --grace-period where pods take\n" +
 			"too long to end. It refuses pods that serve keeps, since serve would start them again, and those that a once\n" +
-			"has; beside both it removes what no process keeps.",
+			"has; with --all it names them and removes the others.",
 		Example: "  # remove what once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
@@ -43,7 +43,7 @@ func (a *app) downCommand() *cobra.Command {
 				grace = new(time.Duration(seconds) * time.Second)
 			}
 			removed, err := agent.Down(c.Context(), a.agentOptions(), agent.DownOptions{
-				Grace: grace,
+				Grace: grace, Unkept: all,
 				Pick: func(pods []*v1.Pod) ([]*v1.Pod, error) {
 					if all {
 						return pods, nil

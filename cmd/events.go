@@ -136,10 +136,14 @@ func (a *app) chosenEvents(f eventsFlags, name string) ([]v1.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := []v1.Event{}
+	chosen, nodes := []v1.Event{}, map[string]bool{}
+	for _, r := range records {
+		nodes[strings.ToLower(r.Node)] = true // down does not know it
+	}
 	for _, r := range records {
 		e := r.Event()
-		named := name == "" || r.Namespace != "" && (r.Name == name || r.Name == name+"-"+strings.ToLower(r.Node))
+		node, suffixed := strings.CutPrefix(r.Name, name+"-")
+		named := name == "" || r.Namespace != "" && (r.Name == name || suffixed && node != "" && nodes[node])
 		if named && (f.allNamespaces || e.Namespace == f.namespace) && (len(f.types) == 0 || slices.Contains(f.types, e.Type)) {
 			chosen = append(chosen, e)
 		}

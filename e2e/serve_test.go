@@ -215,16 +215,28 @@ func TestStopIsGraceful(t *testing.T) {
 	}
 }
 
-func TestDownRefusesBesideServe(t *testing.T) {
+// TestDownBesideServe: what serve has stays, and is named; with --all, what nobody has goes all the same.
+func TestDownBesideServe(t *testing.T) {
 	n := newNode(t)
+	if r := n.once(manifest("left", "Always", forever)); r.code != 0 {
+		t.Fatal(r)
+	}
 	n.write("a.yaml", manifest("a", "Always", forever))
 	n.serve()
 	n.ready("a-n")
-	if r := n.run("down", "--all"); r.code == 0 {
+	if r := n.run("down", "a", "left"); r.code != 1 || !strings.Contains(r.stderr, "pod default/a-n is run by podrun serve") || strings.Contains(r.stdout, "removed") {
 		t.Error(r)
 	}
+	r := n.run("down", "--all")
+	if r.code != 1 || !strings.Contains(r.stderr, "pod default/a-n is run by podrun serve") || !strings.Contains(r.stdout, `"left-n" removed`) {
+		t.Error(r)
+	}
+	n.gone("left-n")
 	if err := isReady(n.pod("a-n")); err != nil {
 		t.Error(err)
+	}
+	if r := n.run("events", "left"); !strings.Contains(r.stdout, "Killing") {
+		t.Errorf("its end is no event: %v", r)
 	}
 }
 

@@ -21,6 +21,9 @@ import (
 type DownOptions struct {
 	// Pick chooses among the pods that are there.
 	Pick func([]*v1.Pod) ([]*v1.Pod, error)
+	// Unkept: of the chosen pods those go that no other process has; the error names the others. Else none goes if
+	// another process has one.
+	Unkept bool
 	// Grace is the longest that a pod is given to end; nil: what its manifest says.
 	Grace *time.Duration
 	// Waiting hears what a pod is waited for that takes long, again when that changes. May be nil.
@@ -62,12 +65,19 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	if len(chosen) == 0 {
 		return nil, kept()
 	}
-	err = acquireAll(ctx, h.o.locks, chosen)
-	if err == nil && serving != nil {
-		err = h.notServes(ctx, chosen)
+	refused, err := h.acquire(ctx, chosen, serving != nil)
+	if err == nil && !d.Unkept {
+		err = errors.Join(refused...)
 	}
 	if err != nil {
+		for key := range chosen {
+			h.o.locks.Release(key)
+		}
 		return nil, besideServe(serving, err)
+	}
+	others := besideServe(serving, errors.Join(refused...))
+	if len(chosen) == 0 {
+		return nil, errors.Join(others, kept())
 	}
 	h.loop.Adopts = func(seen pod.Observed) bool { return chosen[seen.Key] }
 	work, stop := context.WithCancel(ctx)
@@ -83,7 +93,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	}
 	sweep(h)
 	gone, err := removed(chosen, left)
-	return gone, errors.Join(err, kept())
+	return gone, errors.Join(err, others, kept())
 }
 
 // awaitRemoval is the board's, and tells what takes long.
@@ -191,18 +201,34 @@ func besideServe(serving, err error) error {
 	return err
 }
 
-// notServes refuses pods that a serve runs that has just begun and not come to have them yet.
-func (h *house) notServes(ctx context.Context, chosen map[pod.Key]bool) error {
+// acquire makes this process the owner of those of the chosen pods that no other process has. The others are not chosen any
+// more; refused names them, each by an *OwnedError. serves says that a serve runs: it may just have begun and not come
+// to have its pods yet.
+func (h *house) acquire(ctx context.Context, chosen map[pod.Key]bool, serves bool) (refused []error, err error) {
+	refuse := func(err error, key pod.Key) {
+		delete(chosen, key)
+		refused = append(refused, err)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare) {
+		err := acquireAll(ctx, h.o.locks, map[pod.Key]bool{key: true})
+		switch {
+		case errors.As(err, new(*OwnedError)):
+			refuse(err, key)
+		case err != nil:
+			return refused, err
+		}
+	}
+	if !serves {
+		return refused, nil
+	}
 	all, err := h.there(ctx)
 	for _, o := range all {
 		if chosen[o.Key] && o.Owner == ownerServe {
-			for key := range chosen {
-				h.o.locks.Release(key)
-			}
-			return &OwnedError{Key: o.Key, Holder: "podrun serve", Serve: true}
+			h.o.locks.Release(o.Key)
+			refuse(&OwnedError{Key: o.Key, Holder: "podrun serve", Serve: true}, o.Key)
 		}
 	}
-	return err
+	return refused, err
 }
 
 // choose lets pick choose among the pods that are there. kept then names those of them to which nothing may be done and,
