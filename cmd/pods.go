@@ -25,18 +25,26 @@ import (
 // started to keep.
 const betweenOwners = time.Second
 
-// settledPods are the pods as readPods has them. Those that nobody keeps are looked at twice while a podrun runs, so
-// that one that goes from hand to hand is not shown as nobody's.
+// settledPods are the pods as readPods has them. Those that nobody keeps, and of which something was heard just now, are
+// looked at twice while a podrun runs, so that one that goes from hand to hand is not shown as nobody's.
 func settledPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	pods, err := readPods(dirs)
-	if err != nil || !slices.ContainsFunc(pods, status.IsUnowned) {
+	if err != nil || !slices.ContainsFunc(pods, justLetGo) && !agent.JustBegun(dirs, 3*betweenOwners) {
 		return pods, err
+	}
+	if !slices.ContainsFunc(pods, status.IsUnowned) {
+		return pods, nil
 	}
 	if _, alive := agent.LastSeen(dirs); !alive {
 		return pods, nil
 	}
 	time.Sleep(betweenOwners)
 	return readPods(dirs)
+}
+
+// justLetGo reports that no process keeps the pod, and that one did a moment ago.
+func justLetGo(p *v1.Pod) bool {
+	return status.IsUnowned(p) && time.Since(status.UnownedSince(p)) < 3*betweenOwners
 }
 
 // readPods returns the pods of all status files, by namespace and name. There are none where podrun
@@ -104,8 +112,9 @@ func withoutOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
 		if kept, known := agent.Kept(dirs, key); !kept && known && !status.Ended(p) {
 			var err error
 			// Anew: what was read may be older than what its owner wrote last.
-			if p, err = readUnowned(dirs.Status(key)); errors.Is(err, fs.ErrNotExist) {
-				p, err = readUnowned(dirs.NotOwned(key))
+			last := agent.LastKept(dirs, key)
+			if p, err = readUnowned(dirs.Status(key), last); errors.Is(err, fs.ErrNotExist) {
+				p, err = readUnowned(dirs.NotOwned(key), last)
 			}
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // gone since
@@ -119,8 +128,9 @@ func withoutOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
 	return all, nil
 }
 
-// readUnowned reads the status of a pod that no process keeps.
-func readUnowned(path string) (*v1.Pod, error) {
+// readUnowned reads the status of a pod that no process keeps. It was kept until last, if that is known; else until it
+// was written.
+func readUnowned(path string, last time.Time) (*v1.Pod, error) {
 	p, err := readPod(path)
 	if err != nil {
 		return nil, err
@@ -129,7 +139,10 @@ func readUnowned(path string) (*v1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading status file: %w", err)
 	}
-	status.SetUnowned(p, info.ModTime())
+	if last.Before(info.ModTime()) {
+		last = info.ModTime()
+	}
+	status.SetUnowned(p, last)
 	return p, nil
 }
 

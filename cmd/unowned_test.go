@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,50 @@ func TestPodBetweenOwners(t *testing.T) {
 			t.Errorf("taken meanwhile: %+v, %v", pods, err)
 		}
 	})
+}
+
+// TestUnownedForLong: a pod that nobody has had for long keeps nobody waiting, unless a serve has just begun.
+func TestUnownedForLong(t *testing.T) {
+	t.Parallel()
+	a := unownedApp(t)
+	synctest.Test(t, func(t *testing.T) {
+		long := time.Now().Add(-time.Hour)
+		must(t, os.Chtimes(a.dirs().Status(webPod), long, long))
+		waits := func(want bool) {
+			t.Helper()
+			began := time.Now()
+			pods, err := settledPods(a.dirs())
+			if err != nil || len(pods) != 1 || !status.IsUnowned(pods[0]) || time.Now().After(began) != want {
+				t.Errorf("after %s: %+v, %v", time.Since(began), pods, err)
+			}
+		}
+		waits(false)
+		lock := filepath.Join(a.dirs().Run, "serve.lock")
+		must(t, os.WriteFile(lock, nil, 0o600))
+		must(t, os.Chtimes(lock, time.Now(), time.Now()))
+		waits(true)
+	})
+}
+
+// TestUnownedSince: what a serve kept until it ended was known until then, however long ago it changed last; what a once
+// left is known as it was left.
+func TestUnownedSince(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]time.Duration{"serve": time.Minute, "once": time.Hour} {
+		a, _, _ := newApp(t, nil)
+		must(t, os.Mkdir(a.dirs().PodLocks(), 0o700))
+		must(t, os.WriteFile(a.dirs().Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default"}, "status": {"phase": "Running"}}`), 0o600))
+		must(t, os.WriteFile(a.dirs().PodLock(webPod), []byte(`{"command": "`+command+`"}`), 0o600))
+		must(t, os.WriteFile(a.dirs().Seen(), nil, 0o600))
+		now := time.Now().Truncate(time.Second)
+		changed, seen := now.Add(-time.Hour), now.Add(-time.Minute)
+		must(t, os.Chtimes(a.dirs().Status(webPod), changed, changed))
+		must(t, os.Chtimes(a.dirs().Seen(), seen, seen))
+		pods, err := settledPods(a.dirs())
+		if err != nil || len(pods) != 1 || !status.UnownedSince(pods[0]).Equal(now.Add(-want)) {
+			t.Errorf("%s: %+v, %v", command, pods, err)
+		}
+	}
 }
 
 // TestLogsOfUnownedPod: nobody starts the next instance of a pod that no process keeps, so its log is not followed for

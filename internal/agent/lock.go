@@ -114,3 +114,9 @@ func lockHolder(lock io.ReaderAt) error {
 	}
 	return ErrServing
 }
+
+// JustBegun reports that a serve began less than that long ago, so that it may not have come to have its pods yet.
+func JustBegun(dirs layout.Dirs, ago time.Duration) bool {
+	info, err := os.Stat(serveLock(dirs))
+	return err == nil && time.Since(info.ModTime()) < ago
+}

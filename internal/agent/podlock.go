@@ -312,6 +312,21 @@ func Kept(dirs layout.Dirs, key pod.Key) (kept, known bool) {
 	return lock.Type != unix.F_UNLCK, true
 }
 
+// LastKept returns until when a serve that runs no more kept the pod, which no process keeps; the zero time if it was not a
+// serve that had it last, or is not known.
+func LastKept(dirs layout.Dirs, key pod.Key) time.Time {
+	f, err := openLock(dirs.PodLock(key), 0)
+	if err != nil {
+		return time.Time{}
+	}
+	defer f.Close()
+	at, alive := LastSeen(dirs)
+	if alive || readHolder(f).Command != ownerServe {
+		return time.Time{}
+	}
+	return at
+}
+
 // write says who has the pod. Where that cannot be written, as on a full disk, the lock holds all the same.
 func (l *podLocks) write(f *os.File) {
 	self := l.self

@@ -98,6 +98,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if removed() {
 		return errRunRemoved
 	}
+	d.files.Touch()
 	return nil
 }
 

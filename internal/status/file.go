@@ -138,6 +138,18 @@ func (f *Files) Gone(key pod.Key) error {
 	return nil
 }
 
+// Touch has the files say that what was published was so until now.
+func (f *Files) Touch() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for key := range f.last {
+		if f.others[key] == nil {
+			_ = os.Chtimes(f.dirs.Status(key), now, now) // it says less, then
+		}
+	}
+}
+
 // Pods returns what has been published of the pods that are not gone, in order of namespace and name.
 func (f *Files) Pods() ([]v1.Pod, error) {
 	f.mu.Lock()

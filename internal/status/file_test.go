@@ -1,6 +1,8 @@
 package status
 
 import (
+	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -64,4 +67,35 @@ func TestLeaving(t *testing.T) {
 	publish(later)
 	leave(later, asked.Add(time.Hour))
 	want(later, asked.Add(time.Hour+5*time.Second))
+}
+
+// TestTouch: who ends says until when what it published was so, of its own pods only.
+func TestTouch(t *testing.T) {
+	dirs := layout.Dirs{Run: t.TempDir()}
+	files := NewFiles(dirs)
+	long := time.Now().Add(-time.Hour)
+	for _, name := range []string{"mine", "others", "gone"} {
+		p := &v1.Pod{}
+		p.Namespace, p.Name = "default", name
+		if err := errors.Join(files.Publish(p, true), os.Chtimes(dirs.Status(pod.KeyOf(p)), long, long)); err != nil {
+			t.Fatal(err)
+		}
+		if name == "others" {
+			if err := files.NotOwned(pod.KeyOf(p), p, &plan.Waiting{Reason: "OwnedByOther"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if name == "gone" {
+			if err := files.Gone(pod.KeyOf(p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	files.Touch()
+	for name, fresh := range map[string]bool{"mine": true, "others": false} {
+		info, err := os.Stat(dirs.Status(pod.Key{Namespace: "default", Name: name}))
+		if err != nil || info.ModTime().After(long.Add(time.Minute)) != fresh {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
 }

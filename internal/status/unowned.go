@@ -41,6 +41,16 @@ func SetUnowned(p *v1.Pod, at time.Time) {
 	}
 }
 
+// UnownedSince is that time of a pod that SetUnowned has changed.
+func UnownedSince(p *v1.Pod) time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
 // Ended reports that the pod has come to its end: nobody needs to keep it.
 func Ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
