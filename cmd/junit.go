@@ -146,12 +146,16 @@ func whyNotDone(r agent.Result) string {
 	return ""
 }
 
-// lastState is how p is, in a word, with how the first of its containers that has failed did so last.
+// lastState is how p is, in a word, with how the first of its containers that has failed did so last, else with why it is
+// not well.
 func lastState(p *v1.Pod) string {
 	for _, s := range allStatuses(p) {
 		if t := lastEnd(s); t != nil && t.ExitCode != 0 {
 			return stateOf(p) + " (" + exitOf(t) + ")"
 		}
+	}
+	if why := glance.Why(p, time.Now()); why != "" && why != stateOf(p) {
+		return stateOf(p) + " (" + why + ")"
 	}
 	return stateOf(p)
 }

@@ -44,7 +44,7 @@ func notDone() agent.Result {
 		notDonePod("killed", v1.ContainerStatus{
 			State: waiting("CrashLoopBackOff", ""), RestartCount: 1, LastTerminationState: failed(137, "OOMKilled")}),
 		notDonePod("pulls", v1.ContainerStatus{State: waiting("ImagePullBackOff", "no such image")}),
-		notDonePod("runs", v1.ContainerStatus{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}),
+		notDonePod("runs", v1.ContainerStatus{Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}),
 	}}
 }
 
@@ -57,7 +57,7 @@ func TestReportOfWhatIsNotDone(t *testing.T) {
 	suite := junitOf(r, time.Minute).Suites[0]
 	want := []string{
 		"timed out, not done: CrashLoopBackOff (exit code 5)", "", "timed out, not done: CrashLoopBackOff (OOMKilled, exit code 137)",
-		"timed out, not done: ImagePullBackOff", "timed out, not done: Running",
+		"timed out, not done: ImagePullBackOff (c: no such image)", "timed out, not done: Running",
 	}
 	for i, c := range suite.Cases {
 		if c.Error == nil && want[i] != "" || c.Error != nil && c.Error.Message != want[i] {
@@ -79,7 +79,7 @@ func TestReportOfWhatIsNotDone(t *testing.T) {
 func TestOnceSaysWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	const states = "default/crashes CrashLoopBackOff (exit code 5), default/killed CrashLoopBackOff (OOMKilled, exit code 137), " +
-		"default/pulls ImagePullBackOff, default/runs Running"
+		"default/pulls ImagePullBackOff (c: no such image), default/runs Running"
 	late, stopped, left, known := notDone(), notDone(), notDone(), agent.Result{Interrupted: true}
 	late.TimedOut, stopped.Interrupted, stopped.Removed, left.Interrupted = true, true, true, true
 	for _, c := range []struct {
@@ -142,5 +142,16 @@ func TestHintsOfOwnedPods(t *testing.T) {
 		if !errors.As(err, &f) || f.code != exitUsage || f.hint != c.want {
 			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
 		}
+	}
+}
+
+// TestWhyAServiceIsNotReady: what is not done says which probe has yet to succeed.
+func TestWhyAServiceIsNotReady(t *testing.T) {
+	t.Parallel()
+	p := notDonePod("db", v1.ContainerStatus{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}})
+	p.Spec.RestartPolicy = v1.RestartPolicyAlways
+	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{}
+	if got := lastState(p); got != "Running (c: its readiness probe does not succeed)" {
+		t.Error(got)
 	}
 }
