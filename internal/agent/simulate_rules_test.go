@@ -195,12 +195,27 @@ func (w *world) removing(id string) {
 func (w *world) removingPod(uid pod.UID, from *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.protected[uid] && from.locks.self.Command == ownerServe {
+	if w.protected[uid] && !w.fromEarlierBoot(uid) && from.locks.self.Command == ownerServe {
 		w.report("nothing is removed while its source is unreadable", "%s of %s", uid, w.uids[uid])
 	}
 	if w.left[uid] && from.locks.self.Command == ownerServe {
 		w.report("what a once left stays until somebody takes it", "%s of %s", uid, w.uids[uid])
 	}
+}
+
+// fromEarlierBoot reports that all that ran of a revision did so before the machine was restarted: what is removed then is
+// so because it begins anew. The caller holds mu.
+func (w *world) fromEarlierBoot(uid pod.UID) bool {
+	ran := false
+	for _, i := range w.instances {
+		if i.pod.UID != uid {
+			continue
+		}
+		if ran = true; i.boot == w.boot {
+			return false
+		}
+	}
+	return ran
 }
 
 // statusRules hold for each status that is published.
