@@ -253,7 +253,8 @@ func (s *simulation) protect() {
 	now := map[pod.UID]bool{}
 	store := checkpoint.NewStoreOn(s.w.disk, slog.New(slog.DiscardHandler))
 	for _, of := range s.pods {
-		if of.pod == nil || of.anew || !of.bad && !(of.byURL && s.webDown) {
+		unreadable := of.bad || of.byURL && s.webDown
+		if of.pod == nil || of.anew || !unreadable {
 			continue
 		}
 		c, err := store.Get(of.pod.UID)
