@@ -34,8 +34,8 @@ type onceFlags struct {
 	cleanupTimeout time.Duration
 	logs           string
 	remove         bool
-	// known says that the results are known.
-	known atomic.Bool
+	// hasResults says that the results are known.
+	hasResults atomic.Bool
 }
 
 func (a *app) onceCommand() *cobra.Command {
@@ -130,7 +130,7 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	if err := f.report.begin(); err != nil {
 		return notStarted(err)
 	}
-	out := a.untilNobodyReads(&f.known)
+	out := a.untilNobodyReads(&f.hasResults)
 	lines := newProgress(a.errOut, agent.Done)
 	a.errOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.hurry
 	done := make(chan error, 1)
@@ -172,7 +172,7 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 		Begun:       lines.watch,
 		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
 		Finished: func(r agent.Result) {
-			f.known.Store(true)
+			f.hasResults.Store(true)
 			reportError = a.writeReport(c.Context(), f, r)
 			finish()
 			a.untilInterrupted(c.Context(), func() { a.printLogs(r, f.logs) })

@@ -54,8 +54,8 @@ type cleanup struct {
 	runs func() bool
 	// interrupted is closed when somebody does not want to wait, but for the grace periods; nil: that is so already.
 	interrupted <-chan struct{}
-	// heard is called when interrupted is closed.
-	heard func()
+	// onInterrupt is called when interrupted is closed.
+	onInterrupt func()
 	// hurry is closed when everything is killed at once.
 	hurry <-chan struct{}
 }
@@ -91,7 +91,7 @@ func (c cleanup) wait(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.interrupted:
-			c.heard()
+			c.onInterrupt()
 			c.interrupted, since, most = nil, time.Now(), promptness
 		case <-c.hurry:
 			c.interrupted, c.hurry, c.grace, since, most = nil, nil, 0, time.Now(), killTime

@@ -203,7 +203,7 @@ func (h *house) once(ctx context.Context, once OnceOptions, want manifest.Desire
 	}
 	bound := cleanup{
 		begun: time.Now(), grace: grace, most: once.CleanupTimeout - result.settling,
-		runs: runs, heard: heard, hurry: h.o.Hurry,
+		runs: runs, onInterrupt: heard, hurry: h.o.Hurry,
 	}
 	if !result.stopped() {
 		bound.interrupted = ctx.Done()

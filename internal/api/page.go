@@ -23,8 +23,8 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// lookEvery is how often it is looked for a page whether its pods have changed.
-const lookEvery = time.Second
+// refreshEvery is how often it is looked for a page whether its pods have changed.
+const refreshEvery = time.Second
 
 // page is the page that shows the pods, and one for each of them; they go on showing them.
 type page struct {
@@ -210,7 +210,7 @@ func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[str
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookEvery):
+		case <-time.After(refreshEvery):
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (b *Bridge) choose(outside *netlink.Handle, rec record) (record, error) {
 	if err != nil {
 		return rec, err
 	}
-	taken, err := takenPrefixes(outside)
+	taken, err := usedPrefixes(outside)
 	if err != nil {
 		return rec, err
 	}
@@ -138,9 +138,9 @@ func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 	return slices.ContainsFunc(taken, p.Overlaps)
 }
 
-// takenPrefixes are the host's addresses with their networks and its routes, of all tables; not the
+// usedPrefixes are the host's addresses with their networks and its routes, of all tables; not the
 // default route.
-func takenPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
+func usedPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
 	addrs, err := dump(func() ([]netlink.Addr, error) { return outside.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("listing addresses: %w", err)

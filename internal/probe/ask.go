@@ -22,8 +22,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// heard is how much of an answer is kept, in bytes, as by the kubelet.
-const heard = 10 << 10
+// mostAnswer is how much of an answer is kept, in bytes, as by the kubelet.
+const mostAnswer = 10 << 10
 
 // asker puts single questions.
 type asker struct {
@@ -62,7 +62,7 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 	defer leave()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out := limitedBuffer{left: heard}
+	out := limitedBuffer{left: mostAnswer}
 	code, err := k.exec.Exec(limited, t.ID, expand(action.Command, t.Container.Env), runtime.ExecIO{Stdout: &out, Stderr: &out})
 	switch {
 	case ctx.Err() != nil:

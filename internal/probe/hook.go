@@ -38,7 +38,7 @@ const askAgain = time.Second
 // hookExec tries again while the runtime is away: that is no failure of the hook's.
 func (p *Prober) hookExec(ctx context.Context, t *Target, action *v1.ExecAction) error {
 	for {
-		out := limitedBuffer{left: heard}
+		out := limitedBuffer{left: mostAnswer}
 		code, err := p.exec.Exec(ctx, t.ID, action.Command, runtime.ExecIO{Stdout: &out, Stderr: &out})
 		if errors.Is(err, runtime.ErrUnavailable) && pause(ctx, askAgain) {
 			continue
@@ -75,6 +75,6 @@ func (p *Prober) fetch(request *http.Request) error {
 		return err
 	}
 	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, heard))
+	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, mostAnswer))
 	return err
 }

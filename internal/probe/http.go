@@ -36,7 +36,7 @@ func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction
 		return answer{failed, err.Error()}
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, heard))
+	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
 	switch {
 	case err != nil:
 		return answer{failed, err.Error()}

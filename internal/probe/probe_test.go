@@ -192,7 +192,7 @@ func TestExec(t *testing.T) {
 				<-ctx.Done()
 				return 0, errors.Join(ctx.Err(), runtime.ErrUnavailable)
 			}
-			fmt.Fprint(out, strings.Join(cmd[1:], " "), strings.Repeat("x", 2*heard))
+			fmt.Fprint(out, strings.Join(cmd[1:], " "), strings.Repeat("x", 2*mostAnswer))
 			return strconv.Atoi(cmd[0])
 		})
 		target := Target{Container: &v1.Container{Env: []v1.EnvVar{{Name: "CODE", Value: "7"}, {Name: "MORE", Value: "$(CODE)"}}}}
@@ -210,7 +210,7 @@ func TestExec(t *testing.T) {
 			spec := &v1.Probe{TimeoutSeconds: 2}
 			spec.Exec = &v1.ExecAction{Command: strings.Fields(tt.command)}
 			a := p.ask(t.Context(), &target, spec)
-			if a.outcome != tt.want || !strings.Contains(a.message, tt.heard) || len(a.message) > heard+100 {
+			if a.outcome != tt.want || !strings.Contains(a.message, tt.heard) || len(a.message) > mostAnswer+100 {
 				t.Errorf("%s: %s %.200q", tt.command, a.outcome, a.message)
 			}
 		}

@@ -16,12 +16,12 @@ import (
 // hook is one of an instance's hooks, running or done. It runs beside the worker, so that the pod's other
 // containers are served meanwhile and a grace period that runs out is noticed.
 type hook struct {
-	id, container string
-	pre           bool
-	cancel        context.CancelFunc
-	done, noted   bool
-	at            time.Time // when it was done
-	failed        *pod.Failed
+	id, container  string
+	pre            bool
+	cancel         context.CancelFunc
+	done, recorded bool
+	at             time.Time // when it was done
+	failed         *pod.Failed
 }
 
 type hookResult struct {
@@ -75,8 +75,8 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 			switch h := w.hooks.post[c.ID]; {
 			case h == nil && w.postStartDue(spec, c):
 				w.runHook(ctx, &hook{id: c.ID, container: c.Name}, w.target(w.pod, spec, seen, c), spec.Lifecycle.PostStart)
-			case h != nil && h.done && !h.noted:
-				h.noted = true
+			case h != nil && h.done && !h.recorded:
+				h.recorded = true
 				w.note(seen, c.ID)
 			}
 			probed := spec.StartupProbe != nil || spec.LivenessProbe != nil || spec.ReadinessProbe != nil

@@ -122,7 +122,7 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 				looks.ask(ring.Key)
 			}
 		}
-		events, owed := r.takeEvents()
+		events, owed := r.drainEvents()
 		if owed {
 			lists.within(r.o.Period)
 		}
@@ -164,7 +164,7 @@ func (r *Relister) answer(ctx context.Context, key pod.Key) {
 	}
 }
 
-func (r *Relister) takeEvents() (events []Event, owed bool) {
+func (r *Relister) drainEvents() (events []Event, owed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	events, owed = r.events, r.relistSoon

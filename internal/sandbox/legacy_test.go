@@ -95,7 +95,7 @@ func TestLegacy(t *testing.T) {
 			if l := list[half.ID]; s.Ready(l.Sandbox) || l.Sandbox.Details.Complete || l.Key.Name != "half" {
 				t.Errorf("%+v", l)
 			}
-			if taken, err := s.takenUsers(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
+			if taken, err := s.usersInUse(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
 				t.Errorf("before: %v, %v", taken, err)
 			}
 			for range 2 {
@@ -106,7 +106,7 @@ func TestLegacy(t *testing.T) {
 			if list := listLegacy(t, s); len(list) != 1 {
 				t.Errorf("%+v", list)
 			}
-			if taken, err := s.takenUsers(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
+			if taken, err := s.usersInUse(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
 				t.Errorf("after: %v, %v", taken, err)
 			}
 			adopted := want.Sandbox

@@ -60,7 +60,7 @@ func TestRemoveHindered(t *testing.T) {
 	if err != nil || len(left) != 2 {
 		t.Errorf("left %q, %v", left, err)
 	}
-	if taken, err := s.takenUsers(); err != nil || !taken[made.Details.FirstUser] {
+	if taken, err := s.usersInUse(); err != nil || !taken[made.Details.FirstUser] {
 		t.Errorf("%v, %v", taken, err)
 	}
 	if err := os.Remove(pin); err != nil {

@@ -56,7 +56,7 @@ func (s *Store) allocateUsers(id string) (uint32, error) {
 		return 0, err
 	}
 	defer all.Unlock()
-	taken, err := s.takenUsers()
+	taken, err := s.usersInUse()
 	if err != nil {
 		return 0, err
 	}
@@ -67,9 +67,9 @@ func (s *Store) allocateUsers(id string) (uint32, error) {
 	return users, os.Symlink(strconv.FormatUint(uint64(users), 10), s.file(id, firstUserName))
 }
 
-// takenUsers are the first users of all sandboxes, those of the former version too. What is no such file, or cannot be
+// usersInUse are the first users of all sandboxes, those of the former version too. What is no such file, or cannot be
 // read, keeps no users.
-func (s *Store) takenUsers() (map[uint32]bool, error) {
+func (s *Store) usersInUse() (map[uint32]bool, error) {
 	found, err := names(s.dir)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func TestOwnUsers(t *testing.T) {
 		t.Errorf("both have %d", first.Details.FirstUser)
 	}
 	remove(t, s, first)
-	if taken, err := s.takenUsers(); err != nil || len(taken) != 1 || !taken[second.Details.FirstUser] {
+	if taken, err := s.usersInUse(); err != nil || len(taken) != 1 || !taken[second.Details.FirstUser] {
 		t.Errorf("taken %v, %v", taken, err)
 	}
 	remove(t, s, second)

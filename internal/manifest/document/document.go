@@ -132,7 +132,7 @@ func parse(p piece) ([]*Document, []Error) {
 			return docs, errs
 		}
 		docs, errs = parseYAML(p) // braces are YAML too
-		if len(errs) > 0 && looksJSON(p.text) {
+		if len(errs) > 0 && isJSON(p.text) {
 			return nil, []Error{*err}
 		}
 		return docs, errs
@@ -140,8 +140,8 @@ func parse(p piece) ([]*Document, []Error) {
 	return parseYAML(p)
 }
 
-// looksJSON reports that an object's first key is quoted, so that JSON's complaints fit better.
-func looksJSON(text []byte) bool {
+// isJSON reports that an object's first key is quoted, so that JSON's complaints fit better.
+func isJSON(text []byte) bool {
 	inner := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(text), []byte("{")))
 	return len(inner) > 0 && inner[0] == '"'
 }

@@ -147,7 +147,7 @@ const lowestOOMScoreAdj = -1000
 
 // machineLimits looks at the machine; what cannot be told is taken as not there.
 func machineLimits(cgroups *cgroup.Tree) limits {
-	out := limits{lowestOOMScoreAdj: lowestOOMScoreAdj, swap: swapLimits(), pageSizes: knownPageSizes(cgroups)}
+	out := limits{lowestOOMScoreAdj: lowestOOMScoreAdj, swap: swapLimits(), pageSizes: supportedPageSizes(cgroups)}
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) == nil {
 		out.memory = int64(info.Totalram) * int64(info.Unit)

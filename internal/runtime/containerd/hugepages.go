@@ -13,9 +13,9 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 )
 
-// knownPageSizes are the sizes of huge pages that the machine had at podrun's start, if their use can be
+// supportedPageSizes are the sizes of huge pages that the machine had at podrun's start, if their use can be
 // limited: no container uses what it did not ask for.
-func knownPageSizes(t *cgroup.Tree) []int64 {
+func supportedPageSizes(t *cgroup.Tree) []int64 {
 	if !t.LimitsHugePages() {
 		return nil
 	}

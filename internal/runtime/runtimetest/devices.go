@@ -34,7 +34,7 @@ func testDevices(t *testing.T, s subject) {
 		if err := s.StartContainer(t.Context(), waits); !errors.As(err, &reason) || reason.Reason != "CreateContainerConfigError" {
 			t.Errorf("attempt %d: another pod asks for what is taken: %v", attempt, err)
 		}
-		if o := s.look(t, b); len(o.Containers) > 0 {
+		if o := s.inspect(t, b); len(o.Containers) > 0 {
 			t.Errorf("left: %+v", o.Containers)
 		}
 		s.Exit(t, c.ID, 1)

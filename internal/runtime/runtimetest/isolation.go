@@ -44,7 +44,7 @@ func testSecurity(t *testing.T, s subject) {
 	if err := s.StartContainer(t.Context(), start); !errors.As(err, &reason) || reason.Reason != "CreateContainerConfigError" {
 		t.Errorf("root where nobody may be: %v", err)
 	}
-	if o := s.look(t, p); len(o.Containers) != 1 {
+	if o := s.inspect(t, p); len(o.Containers) != 1 {
 		t.Errorf("it left something: %+v", o.Containers)
 	}
 	s.remove(t, p)
@@ -64,7 +64,7 @@ func testHostNamespaces(t *testing.T, s subject) {
 			t.Errorf("%s: %s, the host's is %s", ns, got, own)
 		}
 	}
-	if !s.look(t, p).Sandboxes[0].Ready {
+	if !s.inspect(t, p).Sandboxes[0].Ready {
 		t.Error("the sandbox is not ready")
 	}
 	s.remove(t, p)
@@ -102,8 +102,8 @@ func testSysctls(t *testing.T, s subject) {
 	}
 	p.Spec.SecurityContext.Sysctls[1] = v1.Sysctl{Name: "net.ipv4.tcp_syncookies", Value: "x"}
 	must(t, s.SavePod(p, "serve"))
-	if err := s.CreateSandbox(t.Context(), p, 0); err == nil || len(s.look(t, p).Sandboxes) > 0 {
-		t.Errorf("a bad value: %v, %+v", err, s.look(t, p).Sandboxes)
+	if err := s.CreateSandbox(t.Context(), p, 0); err == nil || len(s.inspect(t, p).Sandboxes) > 0 {
+		t.Errorf("a bad value: %v, %+v", err, s.inspect(t, p).Sandboxes)
 	}
 	s.remove(t, p)
 }
@@ -142,14 +142,14 @@ func testSharedProcesses(t *testing.T, s subject) {
 		eventually(t, "its processes are gone", func() bool { return s.exec(t, one.ID, "! ps | grep -q '[s]leep 1234'") == 0 })
 	}
 	start.Attempt = 0
-	if c := s.look(t, p); !c.Sandboxes[0].Ready {
+	if c := s.inspect(t, p); !c.Sandboxes[0].Ready {
 		t.Error("the sandbox is not ready")
 	}
 	// With the first process all others go, and the sandbox is no longer ready.
 	s.killPause(t, p)
 	start.Container = &p.Spec.Containers[0]
 	s.ended(t, start)
-	if c := s.look(t, p); c.Sandboxes[0].Ready {
+	if c := s.inspect(t, p); c.Sandboxes[0].Ready {
 		t.Error("a sandbox without its first process is ready")
 	}
 	s.remove(t, p)

@@ -57,7 +57,7 @@ func testLife(t *testing.T, s subject) {
 	for range 2 {
 		must(t, s.RemoveContainer(t.Context(), c.ID))
 	}
-	if o := s.look(t, p); len(o.Containers) != 0 {
+	if o := s.inspect(t, p); len(o.Containers) != 0 {
 		t.Errorf("removed: %+v", o.Containers)
 	}
 	s.remove(t, p)
@@ -113,7 +113,7 @@ func testNextAttempt(t *testing.T, s subject) {
 	if second.ID == first.ID || second.State != pod.Running || second.Attempt != 1 {
 		t.Errorf("%+v after %+v", second, first)
 	}
-	if o := s.look(t, p); len(o.Containers) != 2 || o.Containers[0].Attempt != 1 {
+	if o := s.inspect(t, p); len(o.Containers) != 2 || o.Containers[0].Attempt != 1 {
 		t.Errorf("newest first: %+v", o.Containers)
 	}
 	if s.Runs {
@@ -246,7 +246,7 @@ func testInterruptedStart(t *testing.T, s subject) {
 	if started := (*runtime.StartError)(nil); err == nil || errors.As(err, &started) {
 		t.Fatalf("error %v", err)
 	}
-	for _, c := range s.look(t, p).Containers {
+	for _, c := range s.inspect(t, p).Containers {
 		if c.State != pod.Created {
 			t.Errorf("cut off before it ran: %+v", c)
 		}

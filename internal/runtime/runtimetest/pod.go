@@ -67,7 +67,7 @@ func testInspectIsList(t *testing.T, s subject) {
 		t.Helper()
 		for _, p := range []*v1.Pod{a, b} {
 			key := pod.KeyOf(p)
-			if diff := cmp.Diff(s.listed(t, key), s.look(t, p)); diff != "" {
+			if diff := cmp.Diff(s.listed(t, key), s.inspect(t, p)); diff != "" {
 				t.Errorf("%s: %s differs, list - inspect +:\n%s", when, key, diff)
 			}
 		}
@@ -88,7 +88,7 @@ func testInspectIsList(t *testing.T, s subject) {
 	one.Attempt = 1
 	s.start(t, one)
 	same("one restarted")
-	if o := s.look(t, a); len(o.Containers) != 3 || len(o.Sandboxes) != 1 || !slices.Equal(o.Data, []pod.UID{a.UID}) || o.Owner != "serve" {
+	if o := s.inspect(t, a); len(o.Containers) != 3 || len(o.Sandboxes) != 1 || !slices.Equal(o.Data, []pod.UID{a.UID}) || o.Owner != "serve" {
 		t.Errorf("%+v", o)
 	}
 	s.remove(t, a)
@@ -96,7 +96,7 @@ func testInspectIsList(t *testing.T, s subject) {
 	s.remove(t, b)
 }
 
-func testRings(t *testing.T, s subject) {
+func testWakeups(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-ring", "main")
 	start := s.ready(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -149,20 +149,20 @@ func testSandboxes(t *testing.T, s subject) {
 	must(t, s.SavePod(p, "serve"))
 	for range 2 {
 		must(t, s.CreateSandbox(t.Context(), p, 0))
-		o := s.look(t, p)
+		o := s.inspect(t, p)
 		if len(o.Sandboxes) != 1 || !o.Sandboxes[0].Ready || o.Sandboxes[0].UID != p.UID || o.Sandboxes[0].CreatedAt.IsZero() {
 			t.Fatalf("%+v", o.Sandboxes)
 		}
 	}
 	must(t, s.CreateSandbox(t.Context(), p, 1))
-	o := s.look(t, p)
+	o := s.inspect(t, p)
 	if len(o.Sandboxes) != 2 || o.Sandboxes[0].Attempt != 1 || o.Sandboxes[1].Attempt != 0 || o.Sandboxes[0].ID == o.Sandboxes[1].ID {
 		t.Fatalf("newest first: %+v", o.Sandboxes)
 	}
 	for range 2 {
 		must(t, s.RemoveSandbox(t.Context(), o.Sandboxes[1].ID))
 	}
-	if now := s.look(t, p); len(now.Sandboxes) != 1 || now.Sandboxes[0].ID != o.Sandboxes[0].ID {
+	if now := s.inspect(t, p); len(now.Sandboxes) != 1 || now.Sandboxes[0].ID != o.Sandboxes[0].ID {
 		t.Errorf("%+v", now.Sandboxes)
 	}
 	s.remove(t, p)
@@ -189,12 +189,12 @@ func testHostPorts(t *testing.T, s subject) {
 		if err := s.CreateSandbox(t.Context(), b, 0); !errors.As(err, &told) || told.Reason != runtime.ReasonHostPortConflict || !strings.Contains(err.Error(), "default/a-node") {
 			t.Errorf("a port of another pod: %v", err)
 		}
-		if o := s.look(t, b); len(o.Sandboxes) > 0 {
+		if o := s.inspect(t, b); len(o.Sandboxes) > 0 {
 			t.Errorf("left: %+v", o)
 		}
 	}
 	taken()
-	old := s.look(t, a).Sandboxes[0].ID
+	old := s.inspect(t, a).Sandboxes[0].ID
 	must(t, s.CreateSandbox(t.Context(), edited, 0)) // before the old revision is cleared away
 	must(t, s.RemoveSandbox(t.Context(), old))
 	taken()
@@ -208,13 +208,13 @@ func testData(t *testing.T, s subject) {
 	p.Annotations = map[string]string{"a": "b"}
 	p.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
 	must(t, s.SavePod(p, "once"))
-	o := s.look(t, p)
+	o := s.inspect(t, p)
 	if !slices.Equal(o.Data, []pod.UID{p.UID}) || o.Owner != "once" || o.Empty() {
 		t.Errorf("saved: %+v", o)
 	}
 	p.Annotations["a"] = "c"
 	must(t, s.SavePod(p, "serve"))
-	if o := s.look(t, p); o.Owner != "serve" {
+	if o := s.inspect(t, p); o.Owner != "serve" {
 		t.Errorf("saved by another: %+v", o)
 	}
 	must(t, s.Evict(p.UID, "it took too much"))
@@ -241,14 +241,14 @@ func testData(t *testing.T, s subject) {
 	}
 	other := s.newPod("web-node", "uid-more", "main")
 	must(t, s.SavePod(other, "serve"))
-	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{other.UID, p.UID}) {
+	if o := s.inspect(t, p); !slices.Equal(o.Data, []pod.UID{other.UID, p.UID}) {
 		t.Errorf("two revisions, the newest first: %+v", o.Data)
 	}
 	must(t, s.RemoveData(t.Context(), pod.KeyOf(p), p.UID))
 	if _, err := s.LoadPod(p.UID); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("load: %v", err)
 	}
-	if o := s.look(t, p); !slices.Equal(o.Data, []pod.UID{other.UID}) {
+	if o := s.inspect(t, p); !slices.Equal(o.Data, []pod.UID{other.UID}) {
 		t.Errorf("one removed: %+v", o.Data)
 	}
 	s.remove(t, other)
@@ -274,8 +274,8 @@ func testOddNames(t *testing.T, s subject) {
 	b.Namespace = "other"
 	s.start(t, s.ready(t, a))
 	s.start(t, s.ready(t, b))
-	if len(s.look(t, a).Containers) != 1 || len(s.look(t, b).Containers) != 1 {
-		t.Errorf("%+v %+v", s.look(t, a), s.look(t, b))
+	if len(s.inspect(t, a).Containers) != 1 || len(s.inspect(t, b).Containers) != 1 {
+		t.Errorf("%+v %+v", s.inspect(t, a), s.inspect(t, b))
 	}
 	s.remove(t, a)
 	s.remove(t, b)
@@ -427,29 +427,29 @@ func testSidecar(t *testing.T, s subject) {
 func testRemembered(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-remembered", "main")
 	start := s.ready(t, p)
-	if o := s.look(t, p); len(o.Remembered) > 0 {
+	if o := s.inspect(t, p); len(o.Remembered) > 0 {
 		t.Errorf("before a start: %+v", o.Remembered)
 	}
 	c := s.start(t, start)
-	if o := s.look(t, p); len(o.Remembered) != 1 || o.Remembered[0].ID != c.ID || o.Remembered[0].State != pod.Running {
+	if o := s.inspect(t, p); len(o.Remembered) != 1 || o.Remembered[0].ID != c.ID || o.Remembered[0].State != pod.Running {
 		t.Errorf("running: %+v", o.Remembered)
 	}
 	s.Exit(t, c.ID, 5)
 	s.ended(t, start)
 	must(t, s.ReapContainer(t.Context(), c.ID, "its words"))
 	must(t, s.RemoveContainer(t.Context(), c.ID))
-	o := s.look(t, p)
+	o := s.inspect(t, p)
 	last, lost, found := o.Last(p.UID, "main")
 	if !lost || !found || last.State != pod.Exited || last.ExitCode != 5 || last.Message != "its words" || len(o.Containers) > 0 {
 		t.Errorf("removed: %+v", o)
 	}
 	start.Attempt = 1
 	s.start(t, start)
-	if o := s.look(t, p); len(o.Remembered) != 1 || o.Remembered[0].Attempt != 1 {
+	if o := s.inspect(t, p); len(o.Remembered) != 1 || o.Remembered[0].Attempt != 1 {
 		t.Errorf("the next: %+v", o.Remembered)
 	}
 	s.remove(t, p)
-	if o := s.look(t, p); len(o.Remembered) > 0 {
+	if o := s.inspect(t, p); len(o.Remembered) > 0 {
 		t.Errorf("removed, but remembered: %+v", o.Remembered)
 	}
 }

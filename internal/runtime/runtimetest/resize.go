@@ -111,7 +111,7 @@ func testMemory(t *testing.T, s subject) {
 	if got := s.ended(t, start); got.ExitCode != 137 || got.Reason != "OOMKilled" {
 		t.Errorf("beyond its limit: %+v", got)
 	}
-	if got := s.look(t, p); len(got.Containers) != 2 || !got.Sandboxes[0].Ready {
+	if got := s.inspect(t, p); len(got.Containers) != 2 || !got.Sandboxes[0].Ready {
 		t.Errorf("%+v", got)
 	}
 	s.remove(t, p)

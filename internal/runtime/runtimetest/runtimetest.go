@@ -73,7 +73,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"signals", testSignals},
 		{"a running instance is not removed", testRemoveRunning},
 		{"inspect shows what list shows", testInspectIsList},
-		{"rings", testRings},
+		{"rings", testWakeups},
 		{"an interrupted start", testInterruptedStart},
 		{"sandboxes", testSandboxes},
 		{"host ports", testHostPorts},
@@ -137,7 +137,7 @@ func (s subject) ready(t *testing.T, p *v1.Pod) runtime.Start {
 	t.Helper()
 	must(t, s.SavePod(p, "serve"))
 	must(t, s.CreateSandbox(t.Context(), p, 0))
-	o := s.look(t, p)
+	o := s.inspect(t, p)
 	if len(o.Sandboxes) != 1 {
 		t.Fatalf("sandboxes: %+v", o.Sandboxes)
 	}
@@ -153,7 +153,7 @@ func (s subject) start(t *testing.T, start runtime.Start) pod.Container {
 	return s.instance(t, start)
 }
 
-func (s subject) look(t *testing.T, p *v1.Pod) pod.Observed {
+func (s subject) inspect(t *testing.T, p *v1.Pod) pod.Observed {
 	t.Helper()
 	o, err := s.Inspect(t.Context(), pod.KeyOf(p))
 	must(t, err)
@@ -163,7 +163,7 @@ func (s subject) look(t *testing.T, p *v1.Pod) pod.Observed {
 // instance is the one that the start is about.
 func (s subject) instance(t *testing.T, start runtime.Start) pod.Container {
 	t.Helper()
-	for _, c := range s.look(t, start.Pod).Containers {
+	for _, c := range s.inspect(t, start.Pod).Containers {
 		if c.UID == start.Pod.UID && c.Name == start.Container.Name && c.Attempt == start.Attempt {
 			return c
 		}
@@ -186,19 +186,19 @@ func (s subject) ended(t *testing.T, start runtime.Start) pod.Container {
 // remove ends and removes all that is left of the pod.
 func (s subject) remove(t *testing.T, p *v1.Pod) {
 	t.Helper()
-	for _, c := range s.look(t, p).Containers {
+	for _, c := range s.inspect(t, p).Containers {
 		must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
 		eventually(t, "the instance can be reaped", func() bool { return s.ReapContainer(t.Context(), c.ID, "") == nil })
 		must(t, s.RemoveContainer(t.Context(), c.ID))
 	}
-	o := s.look(t, p)
+	o := s.inspect(t, p)
 	for _, sandbox := range o.Sandboxes {
 		must(t, s.RemoveSandbox(t.Context(), sandbox.ID))
 	}
 	for _, uid := range o.Data {
 		must(t, s.RemoveData(t.Context(), o.Key, uid))
 	}
-	if o := s.look(t, p); !o.Empty() {
+	if o := s.inspect(t, p); !o.Empty() {
 		t.Errorf("left of %s: %+v", o.Key, o)
 	}
 }

@@ -30,7 +30,7 @@ func testOwnUsers(t *testing.T, s subject) {
 		if err := s.CreateSandbox(t.Context(), a, 0); !errors.As(err, &reason) || reason.Reason != "FailedCreatePodSandBox" {
 			t.Errorf("users that it cannot have: %v", err)
 		}
-		if o := s.look(t, a); len(o.Sandboxes) > 0 {
+		if o := s.inspect(t, a); len(o.Sandboxes) > 0 {
 			t.Errorf("left: %+v", o.Sandboxes)
 		}
 		s.remove(t, a)
