@@ -107,7 +107,7 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 			t.Error("get does not show that once has the pod")
 		}
 		owned := (*OwnedError)(nil)
-		if _, err := Down(t.Context(), o, DownOptions{Pick: all}); !errors.Is(err, ErrServing) || !errors.As(err, &owned) ||
+		if _, err := Down(t.Context(), o, DownOptions{Pick: all}); errors.Is(err, ErrServing) || !errors.As(err, &owned) || owned.Serve ||
 			!strings.Contains(owned.Holder, "podrun once (process") {
 			t.Errorf("down beside serve: %v", err)
 		}
