@@ -29,11 +29,10 @@ const betweenOwners = time.Second
 // looked at twice while a podrun runs, so that one that goes from hand to hand is not shown as nobody's.
 func settledPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	pods, err := readPods(dirs)
-	if err != nil || !slices.ContainsFunc(pods, justLetGo) && !agent.JustBegun(dirs, 3*betweenOwners) {
+	begun := agent.JustBegun(dirs, 3*betweenOwners)
+	passing := func(p *v1.Pod) bool { return status.IsUnowned(p) && (begun || justLetGo(p)) }
+	if err != nil || !slices.ContainsFunc(pods, passing) {
 		return pods, err
-	}
-	if !slices.ContainsFunc(pods, status.IsUnowned) {
-		return pods, nil
 	}
 	if _, alive := agent.LastSeen(dirs); !alive {
 		return pods, nil
@@ -42,9 +41,9 @@ func settledPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	return readPods(dirs)
 }
 
-// justLetGo reports that no process keeps the pod, and that one did a moment ago.
+// justLetGo reports that a process kept the pod, which none keeps now, a moment ago.
 func justLetGo(p *v1.Pod) bool {
-	return status.IsUnowned(p) && time.Since(status.UnownedSince(p)) < 3*betweenOwners
+	return time.Since(status.UnownedSince(p)) < 3*betweenOwners
 }
 
 // readPods returns the pods of all status files, by namespace and name. There are none where podrun

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -66,7 +65,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	return at, enslave(at, m)
 }
 
-func descriptor(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+func descriptor(f *os.File) string { return host.FDPath(int(f.Fd())) }
 
 // pinTarget makes what a directory or a file is bound to.
 func pinTarget(root *os.Root, within string, dir bool) (*os.File, error) {
