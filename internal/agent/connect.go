@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
@@ -188,14 +189,32 @@ func Locate(o ConnectOptions) string {
 // Connect connects to the containerd that Locate names, and starts podrun's own if it is that one. When
 // that fails the error is an *UnreachableError.
 func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
-	address := Locate(o)
-	address = strings.TrimPrefix(address, "unix://")
-	c := &Connection{Address: address, Embedded: address == Embedded}
+	// Chosen once: when podrun's own dies meanwhile, the machine's is not to take its place.
+	o.Address = strings.TrimPrefix(Locate(o), "unix://")
+	return retried(ctx, func() (*Connection, error) { return connect(ctx, o) })
+}
+
+// retried connects, up to three times when podrun's own containerd dies meanwhile: nobody else keeps that one.
+func retried(ctx context.Context, connect func() (*Connection, error)) (*Connection, error) {
+	for left := 2; ; left-- {
+		c, err := connect()
+		var u *UnreachableError
+		own := errors.As(err, &u) && u.Address == Embedded
+		died := errors.Is(err, runtime.ErrUnavailable) || errors.Is(err, embedded.ErrKilled)
+		if !own || !died || left == 0 || ctx.Err() != nil {
+			return c, err
+		}
+	}
+}
+
+// connect tries once, with the containerd at o.Address.
+func connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
+	c := &Connection{Address: o.Address, Embedded: o.Address == Embedded}
 	fail := func(err error) (*Connection, error) {
 		if c.lease != nil {
 			_ = c.lease.Close()
 		}
-		return nil, &UnreachableError{Address: address, Err: err}
+		return nil, &UnreachableError{Address: o.Address, Err: err}
 	}
 	if c.Embedded {
 		if o.Running && !embedded.Running(o.Dirs) {

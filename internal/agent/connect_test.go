@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"testing"
 
+	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -41,5 +43,37 @@ func TestUnreachable(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dirs.Run, "*")); len(left) > 0 || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("made %v", left)
+	}
+}
+
+// TestContainerdDiesMeanwhile: podrun's own containerd is connected to again when it dies meanwhile, no other is.
+func TestContainerdDiesMeanwhile(t *testing.T) {
+	t.Parallel()
+	lost := fmt.Errorf("asking for plugins: %w", runtime.ErrUnavailable)
+	killed := fmt.Errorf("the embedded containerd: %w", embedded.ErrKilled)
+	for _, c := range []struct {
+		address string
+		errs    []error
+		tries   int
+		fails   bool
+	}{
+		{address: Embedded, errs: []error{lost}, tries: 2},
+		{address: Embedded, errs: []error{killed, lost}, tries: 3},
+		{address: Embedded, errs: []error{lost, lost, lost}, tries: 3, fails: true},
+		{address: Embedded, errs: []error{embedded.ErrNoRunc}, tries: 1, fails: true},
+		{address: Embedded, errs: []error{ErrNotRunning}, tries: 1, fails: true},
+		{address: "/a.sock", errs: []error{lost}, tries: 1, fails: true},
+	} {
+		tries := 0
+		_, err := retried(t.Context(), func() (*Connection, error) {
+			tries++
+			if tries <= len(c.errs) {
+				return nil, &UnreachableError{Address: c.address, Err: c.errs[tries-1]}
+			}
+			return &Connection{}, nil
+		})
+		if tries != c.tries || (err != nil) != c.fails {
+			t.Errorf("%s after %v: %d tries, %v", c.address, c.errs, tries, err)
+		}
 	}
 }

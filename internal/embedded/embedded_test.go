@@ -121,6 +121,15 @@ func TestEnsureAfterKill(t *testing.T) {
 	eventually(t, "the killed daemon is reaped", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 }
 
+// TestKilledWhileItStarts: who started it learns that it was killed, and not that something is wrong with it.
+func TestKilledWhileItStarts(t *testing.T) {
+	o := options(t)
+	o.Args = []string{"killed"}
+	if _, err := embedded.Ensure(t.Context(), o); !errors.Is(err, embedded.ErrKilled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestRemovedDirectories: a daemon that no client can find any more ends, and leaves the root to another.
 func TestRemovedDirectories(t *testing.T) {
 	o := options(t)

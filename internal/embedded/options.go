@@ -15,6 +15,9 @@ import (
 // ErrNoRunc says that runc is not on PATH, so that no container could be started.
 var ErrNoRunc = errors.New("runc not found in PATH; on Debian: apt-get install runc")
 
+// ErrKilled says that a signal ended the daemon before it was ready.
+var ErrKilled = errors.New("killed while it started")
+
 // ErrNotRoot says that the embedded containerd was asked for by another user than root.
 var ErrNotRoot = errors.New("the embedded containerd needs root")
 

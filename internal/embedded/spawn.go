@@ -63,12 +63,13 @@ func spawn(ctx context.Context, o Options) error {
 		return fmt.Errorf("starting the embedded containerd: %w", err)
 	}
 	// It outlives this call on purpose: a daemon that dies before this process must not stay a zombie.
-	go func() { _ = cmd.Wait() }()
-	return awaitReady(ctx, ready, func() string { return logTail(path, offset, 10) })
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return awaitReady(ctx, ready, ended, func() string { return logTail(path, offset, 10) })
 }
 
-// awaitReady reads the daemon's word on the pipe. The pipe's end without it is the daemon's death.
-func awaitReady(ctx context.Context, ready *os.File, tail func() string) error {
+// awaitReady reads the daemon's word on the pipe. The pipe's end without it is the daemon's death, of which ended tells.
+func awaitReady(ctx context.Context, ready *os.File, ended <-chan error, tail func() string) error {
 	undo := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer undo()
 	_, err := ready.Read(make([]byte, 16))
@@ -76,6 +77,10 @@ func awaitReady(ctx context.Context, ready *os.File, tail func() string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.EOF):
+		var exit *exec.ExitError
+		if errors.As(<-ended, &exit) && exit.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			return fmt.Errorf("the embedded containerd: %w (%w); its last words:\n%s", ErrKilled, exit, tail())
+		}
 		return fmt.Errorf("the embedded containerd ended before it was ready; its last words:\n%s", tail())
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("waiting for the embedded containerd to be ready: %w; its last words:\n%s", context.Cause(ctx), tail())
