@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 )
 
@@ -18,6 +19,9 @@ func makeDirs(modes []layout.Mode) error {
 		err := makeDir(m)
 		if err == nil && m.Entries {
 			err = repairEntries(m)
+		}
+		if err == nil && m.Unrelated {
+			err = host.Spread(m.Path)
 		}
 		if err != nil {
 			return err

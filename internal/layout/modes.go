@@ -28,13 +28,15 @@ type Mode struct {
 	Lazy bool
 	// Entries: the directories in it have the same mode.
 	Entries bool
+	// Unrelated: the directories in it have nothing to do with each other, and the file system may spread them.
+	Unrelated bool
 }
 
 // Modes are podrun's directories on the way to what pods have, the outer ones first.
 func (d Dirs) Modes() []Mode {
 	return []Mode{
 		{Path: d.Root, Mode: ModePrivate},
-		{Path: d.Pods(), Mode: ModePrivate, Entries: true},
+		{Path: d.Pods(), Mode: ModePrivate, Entries: true, Unrelated: true},
 		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Run, Mode: ModePassable},
 		{Path: d.Sandboxes(), Mode: ModePrivate, Lazy: true, Entries: true},

@@ -187,8 +187,12 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 		return nil // others were faster: it is judged again
 	}
 	if mine, _ := seen.Split(w.pod.UID); len(mine.Data) == 0 {
-		w.pod = w.pod.DeepCopy()
-		metaAnnotation(w.pod, manifest.AnnotationSeen, w.clock.wall().UTC().Format(time.RFC3339Nano))
+		again := w.pod.DeepCopy()
+		metaAnnotation(again, manifest.AnnotationSeen, w.clock.wall().UTC().Format(time.RFC3339Nano))
+		if w.shown == w.pod {
+			w.shown = again // nobody need be shown this one apart
+		}
+		w.pod = again
 	}
 	return within(ctx, w.slots.make, func(ctx context.Context) error {
 		// First the manifest: whatever is left of a pod, it can be told which one it was.
