@@ -14,8 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/events"
-	"podrun.io/podrun/internal/glance"
 )
 
 type eventsFlags struct {
@@ -212,7 +212,7 @@ func (a *app) eventRow(e *v1.Event, f eventsFlags, now time.Time) []string {
 	}
 	message := e.Message
 	if f.output != "wide" {
-		message = glance.OneLine(message)
+		message = cli.OneLine(message)
 	}
 	row := []string{seen, e.Type, e.Reason, strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, strings.ReplaceAll(message, "\n", "; ")}
 	if f.allNamespaces {

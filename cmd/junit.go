@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 )
 
 // The report is JUnit's XML: a suite of all pods, a case for each.
@@ -125,7 +125,7 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 		switch {
 		case p.Status.Phase == v1.PodFailed:
 			suite.Failures++
-			one.Failure = &junitMessage{Message: glance.Of(p).Text, Text: endings(p)}
+			one.Failure = &junitMessage{Message: cli.Of(p).Text, Text: endings(p)}
 		case !agent.Done(p):
 			suite.Errors++
 			one.Error = &junitMessage{Message: whyNotDone(r) + "not done: " + lastState(p), Text: notDoneText(p)}
@@ -154,7 +154,7 @@ func lastState(p *v1.Pod) string {
 			return stateOf(p) + " (" + exitOf(t) + ")"
 		}
 	}
-	if why := glance.Why(p, time.Now()); why != "" && why != stateOf(p) {
+	if why := cli.Why(p, time.Now()); why != "" && why != stateOf(p) {
 		return stateOf(p) + " (" + why + ")"
 	}
 	return stateOf(p)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/plan"
@@ -98,7 +98,7 @@ func (f logsFlags) check(c *cobra.Command, args []string) error {
 
 // logStream is the log of one container.
 type logStream struct {
-	role  glance.Role
+	role  cli.Role
 	inst  pod.Instance
 	label string
 }
@@ -132,13 +132,13 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 	var streams []logStream
 	for _, p := range pods {
-		chosen := glance.InitialFirst(glance.Roles(p))
+		chosen := cli.InitialFirst(cli.Roles(p))
 		if !f.all {
 			r, err := a.choose(p, f.container)
 			if err != nil {
 				return nil, err
 			}
-			chosen = []glance.Role{r}
+			chosen = []cli.Role{r}
 		}
 		for _, r := range chosen {
 			inst, err := instance(p, r, f.previous)
@@ -220,11 +220,11 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 		if err != nil {
 			return false, err
 		}
-		i := slices.IndexFunc(glance.Roles(p), func(r glance.Role) bool { return r.Container.Name == s.inst.Container })
+		i := slices.IndexFunc(cli.Roles(p), func(r cli.Role) bool { return r.Container.Name == s.inst.Container })
 		if i < 0 {
 			return true, nil
 		}
-		r := glance.Roles(p)[i]
+		r := cli.Roles(p)[i]
 		if r.Status != nil && int(r.Status.RestartCount) >= next.Attempt {
 			more = true
 			if int(r.Status.RestartCount) == next.Attempt {
@@ -240,7 +240,7 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 }
 
 // overForGood reports that a container will not run again.
-func overForGood(p *v1.Pod, r glance.Role) bool {
+func overForGood(p *v1.Pod, r cli.Role) bool {
 	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return true
 	}

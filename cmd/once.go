@@ -18,7 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 )
@@ -301,7 +301,7 @@ func (a *app) printLogs(r agent.Result, which string) {
 		return
 	}
 	for _, p := range r.Pods {
-		for _, role := range glance.Roles(p) {
+		for _, role := range cli.Roles(p) {
 			if role.Status == nil {
 				continue
 			}
@@ -317,12 +317,12 @@ func (a *app) printLogs(r agent.Result, which string) {
 }
 
 // problemOf says how a container failed, or how it is when the pod has no result; empty: neither, or it never ran.
-func problemOf(p *v1.Pod, r glance.Role) string {
+func problemOf(p *v1.Pod, r cli.Role) string {
 	s, t := r.Status, r.Status.State.Terminated
 	switch {
 	// A sidecar was told to end; how it did so is no result.
 	case t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container)):
-		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, glance.Plain(detail(t.Message)))
+		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, cli.Plain(detail(t.Message)))
 	case agent.Done(p) || t != nil || s.State.Running == nil && lastEnd(*s) == nil:
 		return ""
 	}

@@ -4,7 +4,7 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 )
 
 // plainWriter passes text on so that it does nothing to the terminal that it is for.
@@ -39,7 +39,7 @@ func (w *plainWriter) Write(b []byte) (int, error) {
 		}
 	}
 	w.rest = append([]byte(nil), text[whole:]...)
-	if _, err := io.WriteString(w.out, glance.Plain(string(text[:whole]))); err != nil {
+	if _, err := io.WriteString(w.out, cli.Plain(string(text[:whole]))); err != nil {
 		return 0, err
 	}
 	return len(b), nil

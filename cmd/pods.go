@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
@@ -212,14 +212,14 @@ const defaultContainer = "kubectl.kubernetes.io/default-container"
 
 // choose returns the named container of p; without a name the default one, and says so where there are
 // several.
-func (a *app) choose(p *v1.Pod, name string) (glance.Role, error) {
-	all := glance.Roles(p)
+func (a *app) choose(p *v1.Pod, name string) (cli.Role, error) {
+	all := cli.Roles(p)
 	if len(all) == 0 {
-		return glance.Role{}, fmt.Errorf("pod %s has no containers", p.Name)
+		return cli.Role{}, fmt.Errorf("pod %s has no containers", p.Name)
 	}
 	if name == "" {
 		r := all[0]
-		if i := slices.IndexFunc(all, func(r glance.Role) bool { return r.Container.Name == p.Annotations[defaultContainer] }); i >= 0 {
+		if i := slices.IndexFunc(all, func(r cli.Role) bool { return r.Container.Name == p.Annotations[defaultContainer] }); i >= 0 {
 			r = all[i]
 		} else if len(all) > 1 {
 			fmt.Fprintf(a.errOut, "Defaulted container %q out of: %s\n", r.Container.Name, listed(all))
@@ -231,11 +231,11 @@ func (a *app) choose(p *v1.Pod, name string) (glance.Role, error) {
 			return r, nil
 		}
 	}
-	return glance.Role{}, &failure{code: exitFailed, err: fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
+	return cli.Role{}, &failure{code: exitFailed, err: fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
 		hint: "it has: " + listed(all)}
 }
 
-func listed(all []glance.Role) string {
+func listed(all []cli.Role) string {
 	var names []string
 	for _, r := range all {
 		name := r.Container.Name
@@ -248,7 +248,7 @@ func listed(all []glance.Role) string {
 }
 
 // instance names the run of a container whose log is wanted: the current or last one, or the one before.
-func instance(p *v1.Pod, r glance.Role, previous bool) (pod.Instance, error) {
+func instance(p *v1.Pod, r cli.Role, previous bool) (pod.Instance, error) {
 	name := r.Container.Name
 	i := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: name}
 	if r.Status == nil {

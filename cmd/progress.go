@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -66,7 +66,7 @@ func stateOf(p *v1.Pod) string {
 	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
 		return p.Status.Reason // why it does not start
 	}
-	return glance.Of(p).Text
+	return cli.Of(p).Text
 }
 
 // report takes note of a pod's status.

@@ -10,8 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/events"
-	"podrun.io/podrun/internal/glance"
 	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 )
@@ -21,7 +21,7 @@ const lastLines = 10
 
 // describeLogs shows the last lines of the containers that are not well.
 func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
-	for _, r := range glance.InitialFirst(glance.Roles(p)) {
+	for _, r := range cli.InitialFirst(cli.Roles(p)) {
 		if r.Status == nil || !unwell(p, r) {
 			continue
 		}
@@ -35,13 +35,13 @@ func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
 		}
 		fmt.Fprintf(d.out, "Last Log of %s:\n", r.Container.Name)
 		for line := range strings.Lines(text) {
-			fmt.Fprintf(d.out, "  %s\n", glance.Plain(strings.TrimRight(line, "\r\n")))
+			fmt.Fprintf(d.out, "  %s\n", cli.Plain(strings.TrimRight(line, "\r\n")))
 		}
 	}
 }
 
 // unwell reports that a container failed, or did so before it was restarted and is not ready since.
-func unwell(p *v1.Pod, r glance.Role) bool {
+func unwell(p *v1.Pod, r cli.Role) bool {
 	if t := r.Status.State.Terminated; t != nil {
 		return t.ExitCode != 0
 	}

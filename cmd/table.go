@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -42,7 +42,7 @@ func (a *app) newTable() table {
 func (t *table) print(rows ...[]string) error {
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = glance.Plain(cell)
+			row[i] = cli.Plain(cell)
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
 			}
@@ -116,7 +116,7 @@ func (c columns) header() []string {
 }
 
 func (c columns) row(p *v1.Pod, now time.Time) []string {
-	s := glance.Of(p)
+	s := cli.Of(p)
 	restarts := strconv.Itoa(s.Restarts)
 	if s.Restarts > 0 && !s.LastRestart.IsZero() {
 		restarts += " (" + age(s.LastRestart, now) + " ago)"
@@ -129,7 +129,7 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	if c.wide {
 		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), cell(p))
 	}
-	row = append(row, glance.Why(p, now))
+	row = append(row, cli.Why(p, now))
 	if c.namespace {
 		row = append([]string{p.Namespace}, row...)
 	}

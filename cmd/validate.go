@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/filesource"
 	"podrun.io/podrun/internal/manifest/validate"
@@ -172,7 +172,7 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 		}
 	} else {
 		for _, e := range f.Errors {
-			if _, err := fmt.Fprintln(a.out, glance.Plain(e.Error())); err != nil {
+			if _, err := fmt.Fprintln(a.out, cli.Plain(e.Error())); err != nil {
 				return err
 			}
 		}

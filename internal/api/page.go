@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 )
 
 //go:embed page
@@ -109,13 +109,13 @@ func (p page) usage() map[string]kubelet.PodStats {
 }
 
 func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
-	s := glance.Of(p)
+	s := cli.Of(p)
 	r := row{
-		Namespace: p.Namespace, Name: p.Name, State: s.Text, Reason: glance.Plain(glance.Why(p, now)), IP: p.Status.PodIP,
-		Manifest: glance.Plain(p.Annotations["podrun.io/manifest"]), Ready: fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
+		Namespace: p.Namespace, Name: p.Name, State: s.Text, Reason: cli.Plain(cli.Why(p, now)), IP: p.Status.PodIP,
+		Manifest: cli.Plain(p.Annotations["podrun.io/manifest"]), Ready: fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
 		Well: p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers, CPU: cores(taken.CPU), Memory: mebibytes(taken.Memory),
 	}
-	for _, c := range glance.Roles(p) {
+	for _, c := range cli.Roles(p) {
 		r.Containers = append(r.Containers, c.Container.Name)
 	}
 	return r

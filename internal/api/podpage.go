@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/glance"
+	"podrun.io/podrun/internal/cli"
 )
 
 const (
@@ -105,7 +105,7 @@ func (p page) podOf(r *http.Request) (podData, error) {
 }
 
 func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
-	d := podData{row: rowOf(p, taken, now), UID: string(p.UID), Node: p.Spec.NodeName, Message: glance.Plain(p.Annotations["podrun.io/manifest-error"])}
+	d := podData{row: rowOf(p, taken, now), UID: string(p.UID), Node: p.Spec.NodeName, Message: cli.Plain(p.Annotations["podrun.io/manifest-error"])}
 	if p.Status.StartTime != nil {
 		d.Started = when(p.Status.StartTime.Time)
 	}
@@ -113,9 +113,9 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 		if c.Status == v1.ConditionTrue {
 			continue
 		}
-		d.Conditions = append(d.Conditions, conditionRow{string(c.Type), string(c.Status), glance.Plain(reasonAnd(c.Reason, c.Message))})
+		d.Conditions = append(d.Conditions, conditionRow{string(c.Type), string(c.Status), cli.Plain(reasonAnd(c.Reason, c.Message))})
 	}
-	for _, r := range glance.InitialFirst(glance.Roles(p)) {
+	for _, r := range cli.InitialFirst(cli.Roles(p)) {
 		one := containerOf(r)
 		for _, c := range taken.Containers {
 			if c.Name == one.Name {
@@ -130,8 +130,8 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 	return d
 }
 
-func containerOf(r glance.Role) containerRow {
-	c := containerRow{Name: r.Container.Name, Kind: r.Kind(), Image: glance.Plain(r.Container.Image)}
+func containerOf(r cli.Role) containerRow {
+	c := containerRow{Name: r.Container.Name, Kind: r.Kind(), Image: cli.Plain(r.Container.Image)}
 	s := r.Status
 	if s == nil {
 		return c
@@ -151,14 +151,14 @@ func stateOf(s v1.ContainerState) (state, detail string) {
 	case s.Running != nil:
 		return "Running", "since " + when(s.Running.StartedAt.Time)
 	case s.Waiting != nil:
-		return "Waiting", glance.Plain(reasonAnd(s.Waiting.Reason, s.Waiting.Message))
+		return "Waiting", cli.Plain(reasonAnd(s.Waiting.Reason, s.Waiting.Message))
 	case s.Terminated != nil:
 		t := s.Terminated
 		text := fmt.Sprintf("exit code %d at %s", t.ExitCode, when(t.FinishedAt.Time))
 		if t.Reason != "" {
 			text = t.Reason + ", " + text
 		}
-		return "Terminated", glance.Plain(reasonAnd(text, strings.TrimSpace(t.Message)))
+		return "Terminated", cli.Plain(reasonAnd(text, strings.TrimSpace(t.Message)))
 	}
 	return "", ""
 }
@@ -178,7 +178,7 @@ func (p page) eventsOf(of *v1.Pod) []eventRow {
 		if o.Kind != "Pod" || o.Namespace != of.Namespace || o.Name != of.Name || o.UID != of.UID && o.UID != "" {
 			continue
 		}
-		out = append(out, eventRow{When: when(e.LastTimestamp.Time), Type: e.Type, Reason: e.Reason, Message: glance.Plain(e.Message), Count: e.Count})
+		out = append(out, eventRow{When: when(e.LastTimestamp.Time), Type: e.Type, Reason: e.Reason, Message: cli.Plain(e.Message), Count: e.Count})
 	}
 	return out
 }
@@ -209,5 +209,5 @@ func (e *ending) Write(text []byte) (int, error) {
 // readable is a log's text without what would colour a terminal; other control characters are spelled out.
 func readable(text string) string {
 	sequences := regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\a\x1b]*(\a|\x1b\\\\)|\r")
-	return glance.Plain(sequences.ReplaceAllString(text, ""))
+	return cli.Plain(sequences.ReplaceAllString(text, ""))
 }

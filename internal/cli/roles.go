@@ -1,4 +1,4 @@
-package glance
+package cli
 
 import (
 	v1 "k8s.io/api/core/v1"

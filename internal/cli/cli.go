@@ -1,7 +1,7 @@
-// Package glance tells of a pod in a line what there is to see at a glance: its state in a word, as kubectl has
+// Package cli tells of a pod in a line what there is to see at a glance: its state in a word, as kubectl has
 // it, and why it is not well. It is pure, reads nothing but the pod, and shows nothing: that is for those who
 // ask it.
-package glance
+package cli
 
 import (
 	"fmt"

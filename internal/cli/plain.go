@@ -1,4 +1,4 @@
-package glance
+package cli
 
 import (
 	"fmt"
