@@ -69,8 +69,8 @@ var rooms = map[string]room{
 	"internal/logind":               {},
 	"internal/image":                {imports: "pod"},
 	"internal/names":                {imports: "pod checkpoint"},
-	"internal/embedded":             {imports: "layout host withheld"},
-	"internal/withheld":             {imports: "layout host"},
+	"internal/embedded":             {imports: "layout host secretenv"},
+	"internal/secretenv":            {imports: "layout host"},
 	"internal/stdin":                {},
 	"internal/pipes":                {imports: "host"},
 	"internal/shim":                 {imports: "host"},
@@ -80,7 +80,7 @@ var rooms = map[string]room{
 	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime testimage"},
 
-	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout host memo cgroup ocispec sandbox network image withheld device stdin pipes shim"},
+	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout host memo cgroup ocispec sandbox network image secretenv device stdin pipes shim"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
 	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout host memo ocispec image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded layout testcontainerd testimage"},
@@ -101,7 +101,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
 	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
 	// host.Program runs what is not podrun's own; the others run this program, or look for runc.
-	"os/exec": "internal/host internal/embedded internal/withheld internal/testlogind internal/testimage internal/testcontainerd bench",
+	"os/exec": "internal/host internal/embedded internal/secretenv internal/testlogind internal/testimage internal/testcontainerd bench",
 
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",

@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 
-	"podrun.io/podrun/internal/withheld"
+	"podrun.io/podrun/internal/secretenv"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // first in main and in every TestMain whose test binary starts an embedded containerd. The shim reads the
 // process's own arguments and standard streams; on an error it ends the process itself.
 func Dispatch(ctx context.Context, args []string) (exit int, handled bool) {
-	if exit, handled = withheld.Dispatch(args); handled {
+	if exit, handled = secretenv.Dispatch(args); handled {
 		return exit, true
 	}
 	if len(args) == 0 || !strings.HasPrefix(filepath.Base(args[0]), shimPrefix) {

@@ -19,7 +19,7 @@ import (
 	"podrun.io/podrun/internal/ocispec"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/withheld"
+	"podrun.io/podrun/internal/secretenv"
 )
 
 // withhold keeps the values of Secrets out of the spec, which containerd has on disk: they wait in the
@@ -57,7 +57,7 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 	if err := r.standIn(&l.handler); err != nil {
 		return nil, fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
-	l.withheld = &withheld.Process{Args: full.Process.Args, Env: full.Process.Env}
+	l.withheld = &secretenv.Process{Args: full.Process.Args, Env: full.Process.Env}
 	return public, nil
 }
 
@@ -66,7 +66,7 @@ func (r *Runtime) putWithheld(l *launch) error {
 	if l.withheld == nil {
 		return nil
 	}
-	if err := withheld.Write(r.Dirs.Withheld(l.Pod.UID), l.ID, *l.withheld); err != nil {
+	if err := secretenv.Write(r.Dirs.Withheld(l.Pod.UID), l.ID, *l.withheld); err != nil {
 		return fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
 	return nil
@@ -77,7 +77,7 @@ func (r *Runtime) dropWithheld(uid pod.UID, id string) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
-	if err := withheld.Remove(r.Dirs.Withheld(uid), id); err != nil {
+	if err := secretenv.Remove(r.Dirs.Withheld(uid), id); err != nil {
 		return fmt.Errorf("removing what was withheld from container %s: %w", id, err)
 	}
 	return nil
@@ -87,7 +87,7 @@ func (r *Runtime) dropWithheld(uid pod.UID, id string) error {
 func (r *Runtime) standIn(h *handler) error {
 	path := r.Dirs.StandIn(h.binary)
 	if h.binary != "" {
-		if err := withheld.StandFor(path, h.binary); err != nil {
+		if err := secretenv.StandFor(path, h.binary); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (r *Runtime) legacyWithheld(c containers.Container, process *specs.Process)
 		return nil // a variable as any other: nothing is withheld
 	}
 	// The former version's stand-in knows the variable only.
-	err := withheld.Adopt(dir, i.Name, c.ID, func() error { return host.LinkSelf(options.BinaryName) })
+	err := secretenv.Adopt(dir, i.Name, c.ID, func() error { return host.LinkSelf(options.BinaryName) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is this version's container
 	}

@@ -23,8 +23,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/secretenv"
 	"podrun.io/podrun/internal/stdin"
-	"podrun.io/podrun/internal/withheld"
 )
 
 // The files that a container's output goes to, as it comes. containerd's shim appends to them, so a
@@ -46,7 +46,7 @@ type launch struct {
 	// secrets are values that nobody may be told.
 	secrets []string
 	// withheld is what containerd is not told and the process gets all the same; nil: nothing.
-	withheld *withheld.Process
+	withheld *secretenv.Process
 	// group is what containerd tells by which containers have the same shim.
 	group string
 	// shim serves the sandbox already, or is to be started; without an address the task gets one through its group.
@@ -264,7 +264,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	defer cancel()
 	if fromRuntime(err) && l.refused == nil {
 		// It is the container's own failure: the record stays, for who asks what became of it.
-		err = withheld.Hush(err, l.secrets)
+		err = secretenv.Hush(err, l.secrets)
 		if left := r.destroyTask(clean, l.ID); left != nil {
 			r.Log.Warn("a failed start left its task", "container", l.ID, "why", left)
 		}

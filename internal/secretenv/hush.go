@@ -1,4 +1,4 @@
-package withheld
+package secretenv
 
 import (
 	"cmp"

@@ -1,10 +1,10 @@
-// Package withheld gives processes what no disk may have: the values of Secrets in their environment and
+// Package secretenv gives processes what no disk may have: the values of Secrets in their environment and
 // on their command line. containerd and its shim write a container's spec to their directories. So it is
 // without them, and runc is run by way of podrun's own binary, which puts them in, in memory. That binary
 // is root on the machine: it believes the container's ID, which is an argument of runc's, and its own path,
 // and nothing that a manifest or an image says, as variables. It does not own the memory that they wait in,
 // which goes with the pod.
-package withheld
+package secretenv
 
 import (
 	"errors"
