@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -93,7 +93,7 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r cli.Role, f attachFlags, 
 	if err != nil {
 		return err
 	}
-	live, err := logs.OpenLive(a.dirs(), inst)
+	live, err := containerlog.OpenLive(a.dirs(), inst)
 	if err != nil {
 		return err
 	}

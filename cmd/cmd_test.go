@@ -20,8 +20,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -120,7 +120,9 @@ func TestLogsFollow(t *testing.T) {
 	shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	must(t, err)
 	done := make(chan error)
-	go func() { done <- a.readLog(context.Background(), inst, logs.ReadOptions{Follow: true}, a.out, a.errOut) }()
+	go func() {
+		done <- a.readLog(context.Background(), inst, containerlog.ReadOptions{Follow: true}, a.out, a.errOut)
+	}()
 	for _, text := range []string{"one\n", "two\n"} {
 		_, err := shim.WriteString(text)
 		must(t, err)

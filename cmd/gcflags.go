@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
-	"podrun.io/podrun/internal/logs"
 )
 
 // logFlags say how much of containers' logs is kept. Their names and defaults are the kubelet's.
@@ -35,7 +35,7 @@ func (l *logFlags) options(o *agent.Options) error {
 	if l.maxFiles < 2 {
 		return fmt.Errorf("--container-log-max-files %d: must be at least 2", l.maxFiles)
 	}
-	o.LogRotation = logs.Rotation{Size: size.Value(), Files: l.maxFiles}
+	o.LogRotation = containerlog.Rotation{Size: size.Value(), Files: l.maxFiles}
 	return nil
 }
 

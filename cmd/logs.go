@@ -17,8 +17,8 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
@@ -115,7 +115,7 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 	if !c.Flags().Changed("prefix") {
 		f.prefix = len(streams) > 1
 	}
-	o := logs.ReadOptions{Follow: f.follow, Timestamps: f.timestamps}
+	o := containerlog.ReadOptions{Follow: f.follow, Timestamps: f.timestamps}
 	if f.tail >= 0 {
 		o.Tail = &f.tail
 	}
@@ -159,7 +159,7 @@ func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 }
 
 // printStreams prints logs one after the other, or all at once if they are followed.
-func (a *app) printStreams(ctx context.Context, streams []logStream, o logs.ReadOptions, prefix bool) error {
+func (a *app) printStreams(ctx context.Context, streams []logStream, o containerlog.ReadOptions, prefix bool) error {
 	var mu sync.Mutex
 	errs := make([]error, len(streams))
 	var reading sync.WaitGroup
@@ -193,7 +193,7 @@ func (a *app) printStreams(ctx context.Context, streams []logStream, o logs.Read
 }
 
 // readLogs prints the log of an instance and, if it is followed, of those that come after it.
-func (a *app) readLogs(ctx context.Context, s logStream, o logs.ReadOptions, out, errOut io.Writer) error {
+func (a *app) readLogs(ctx context.Context, s logStream, o containerlog.ReadOptions, out, errOut io.Writer) error {
 	for first := true; ; first = false {
 		err := a.readLog(ctx, s.inst, o, out, errOut)
 		// The log of one that was soon followed by others may be gone already.
@@ -293,9 +293,9 @@ func (p *prefixer) end() error {
 }
 
 // readLog prints an instance's log, and converts what nobody has converted yet.
-func (a *app) readLog(ctx context.Context, inst pod.Instance, o logs.ReadOptions, out, errOut io.Writer) error {
+func (a *app) readLog(ctx context.Context, inst pod.Instance, o containerlog.ReadOptions, out, errOut io.Writer) error {
 	dirs := a.dirs()
-	if err := logs.CatchUp(ctx, dirs, inst); err != nil {
+	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
@@ -310,7 +310,7 @@ func (a *app) readLog(ctx context.Context, inst pod.Instance, o logs.ReadOptions
 		o.Stop = stop
 		watching.Go(func() { keepUp(ctx, dirs, inst, stop) })
 	}
-	err := logs.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, errOut)
+	err := containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, errOut)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &failure{code: exitFailed, err: fmt.Errorf("container %q in pod %q has %w of run %d any more",
 			inst.Container, inst.Key.Name, errNoLog, inst.Attempt)}
@@ -329,9 +329,9 @@ func keepUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<
 	defer ticker.Stop()
 	for {
 		// Asked first: what an ended instance wrote is then all there.
-		ended := logs.Ended(dirs, inst)
+		ended := containerlog.Ended(dirs, inst)
 		// A failure, such as a full disk, is tried again; the log's owner says it.
-		if err := logs.CatchUp(ctx, dirs, inst); err == nil && ended {
+		if err := containerlog.CatchUp(ctx, dirs, inst); err == nil && ended {
 			close(stop)
 			return
 		}

@@ -19,7 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/logs"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -347,12 +347,12 @@ func detail(message string) string {
 const failedTail = 20
 
 func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
-	var o logs.ReadOptions
+	var o containerlog.ReadOptions
 	if tail := failedTail; !whole {
 		o.Tail = &tail
 	}
 	path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
-	if err := logs.Read(context.Background(), path, o, forTerminal(a.out), forTerminal(a.errOut)); err != nil {
+	if err := containerlog.Read(context.Background(), path, o, forTerminal(a.out), forTerminal(a.errOut)); err != nil {
 		a.log.Debug("log not readable", "pod", p.Name, "container", s.Name, "why", err)
 	}
 }

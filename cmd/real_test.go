@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
@@ -168,7 +168,7 @@ func TestRealLogs(t *testing.T) {
 		want.WriteString(strconv.Itoa(i))
 		want.WriteByte('\n')
 	}
-	tailer := logs.New(logs.Options{Dirs: r.app.dirs(), Log: r.app.log})
+	tailer := containerlog.New(containerlog.Options{Dirs: r.app.dirs(), Log: r.app.log})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- tailer.Run(ctx) }()
@@ -195,7 +195,7 @@ func TestRealLogs(t *testing.T) {
 func TestRealLastWords(t *testing.T) {
 	r := startReal(t, "sleep 0.2; seq 1 3000; seq 1 3000 >&2; exit 3")
 	eventually(t, "the end", func() bool { return r.container().State == pod.Exited })
-	must(t, logs.New(logs.Options{Dirs: r.app.dirs(), Log: r.app.log}).Finish(context.Background(), r.inst))
+	must(t, containerlog.New(containerlog.Options{Dirs: r.app.dirs(), Log: r.app.log}).Finish(context.Background(), r.inst))
 	out, errOut := &safeBuffer{}, &safeBuffer{}
 	r.app.out, r.app.errOut = out, errOut
 	start := time.Now()

@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/events"
-	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -51,13 +51,13 @@ func unwell(p *v1.Pod, r cli.Role) bool {
 
 // lastLines are the last lines that an instance wrote, of both its streams; "" if there are none any more.
 func (a *app) lastLines(ctx context.Context, inst pod.Instance) string {
-	if err := logs.CatchUp(ctx, a.dirs(), inst); err != nil {
+	if err := containerlog.CatchUp(ctx, a.dirs(), inst); err != nil {
 		a.log.Debug("the newest lines of a log may be missing", "why", err)
 	}
 	tail := lastLines
 	var out bytes.Buffer
 	w := io.Writer(&out)
-	err := logs.Read(ctx, a.dirs().ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), logs.ReadOptions{Tail: &tail}, w, w)
+	err := containerlog.Read(ctx, a.dirs().ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), containerlog.ReadOptions{Tail: &tail}, w, w)
 	if err != nil {
 		return ""
 	}

@@ -59,7 +59,7 @@ var rooms = map[string]room{
 	"internal/events":               {imports: "pod layout host", pureFiles: "record.go"},
 	"internal/probe":                {imports: "pod env runtime", pureFiles: "tally.go"},
 	"internal/reconcile":            {imports: "pod env plan manifest relist runtime status probe"},
-	"internal/logs":                 {imports: "pod layout watch runtime host"},
+	"internal/containerlog":         {imports: "pod layout watch runtime host"},
 	"internal/network":              {imports: "layout host pod"},
 	"internal/sandbox":              {imports: "pod layout host cgroup ocispec"},
 	"internal/volume":               {imports: "pod env layout host runtime"},
@@ -122,7 +122,7 @@ var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net
 // exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
 // open files and walk trees by internal/host, or say beside the call why nobody else can write there: "// trusted: ...".
 var exposed = []string{
-	"internal/volume", "internal/disk", "internal/logs", "internal/runtime/containerd", "internal/runtime/containerd/images",
+	"internal/volume", "internal/disk", "internal/containerlog", "internal/runtime/containerd", "internal/runtime/containerd/images",
 }
 
 // opening are the calls that wait for a FIFO, start a device or read without end, and the one that looks before them.

@@ -19,12 +19,12 @@ import (
 
 	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/events"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/names"
 	"podrun.io/podrun/internal/network"
@@ -66,7 +66,7 @@ type Options struct {
 	// ImageDir has archives of images that are loaded at the start; empty: the root directory's.
 	ImageDir string
 	// LogRotation says when containers' logs are put away, and how many are kept.
-	LogRotation logs.Rotation
+	LogRotation containerlog.Rotation
 	// Halt says how pods end when the machine shuts down.
 	Halt HaltOptions
 	// Garbage says which images that nobody uses are removed, and when a disk is too full.
@@ -146,7 +146,7 @@ type house struct {
 	// sandboxes are beneath runtime.
 	sandboxes    *sandbox.Store
 	relister     *relist.Relister
-	tailer       *logs.Tailer
+	tailer       *containerlog.Tailer
 	volumes      *volume.Volumes
 	names        *names.Names
 	prober       *probe.Prober
@@ -196,7 +196,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if o.Events == "off" {
 		listing.Notifier = nil
 	}
-	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing), tailer: logs.New(logs.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
+	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing), tailer: containerlog.New(containerlog.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
 	h.events = events.New(o.Dirs, o.NodeName, o.Log)
 	h.prober, h.probeChanges = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})

@@ -5,8 +5,8 @@ import (
 	"os"
 	"slices"
 
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
-	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
 )
@@ -21,7 +21,7 @@ func (h *house) newKeeper() *gc.Keeper {
 		disks = append(disks, gc.Disk{Name: "imagefs", Path: root, Images: true})
 	}
 	return gc.New(gc.Options{
-		Images: h.conn.Driver, Logs: logs.Retired{Dirs: h.o.Dirs, Pods: h.runtime},
+		Images: h.conn.Driver, Logs: containerlog.Retired{Dirs: h.o.Dirs, Pods: h.runtime},
 		Disks: disks, Policy: h.o.Garbage, Record: h.o.Dirs.UsedImages(), Log: h.o.Log,
 	})
 }

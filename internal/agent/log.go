@@ -13,8 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/api"
+	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/logs"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -33,20 +33,20 @@ func (n node) Log(ctx context.Context, want api.LogRequest, out io.Writer) error
 		return err
 	}
 	dirs := n.desk.o.Dirs
-	if err := logs.CatchUp(ctx, dirs, inst); err != nil {
+	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
 		n.desk.o.Log.Debug("the newest lines of a log may be missing", "pod", inst.Key, "container", inst.Container, "why", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	o := logs.ReadOptions{Follow: want.Follow, Timestamps: want.Timestamps, Tail: want.Tail, Since: want.Since}
+	o := containerlog.ReadOptions{Follow: want.Follow, Timestamps: want.Timestamps, Tail: want.Tail, Since: want.Since}
 	if want.Follow {
 		stop := make(chan struct{})
 		o.Stop = stop
 		watching.Go(func() { awaitEnd(ctx, dirs, inst, stop) })
 	}
-	err = logs.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, out)
+	err = containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, out)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the log of run %d of container %q: %w", inst.Attempt, inst.Container, api.ErrNotFound)
 	}
@@ -84,7 +84,7 @@ func awaitEnd(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop cha
 	for {
 		// Asked first: what an ended instance wrote is then all there. A log that cannot be caught up with, as
 		// on a full disk, is tried again; its owner says so.
-		if logs.Ended(dirs, inst) && logs.CatchUp(ctx, dirs, inst) == nil {
+		if containerlog.Ended(dirs, inst) && containerlog.CatchUp(ctx, dirs, inst) == nil {
 			close(stop)
 			return
 		}

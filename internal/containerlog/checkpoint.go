@@ -1,4 +1,4 @@
-package logs
+package containerlog
 
 import (
 	"encoding/binary"

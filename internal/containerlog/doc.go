@@ -1,4 +1,4 @@
-// Package logs turns what containers wrote into logs in CRI format, and reads those.
+// Package containerlog turns what containers wrote into logs in CRI format, and reads those.
 //
 // The runtime shim appends each container's output to plain files and needs nobody to read them, so a
 // container never blocks and loses nothing while podrun is down. Whoever converts takes the instance's
@@ -9,4 +9,4 @@
 // neither the container nor the shim notices, because only the converter writes to logs.
 //
 // It does not make the raw files (the runtime does), and decides nothing about pods.
-package logs
+package containerlog
