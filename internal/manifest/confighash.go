@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -133,7 +133,7 @@ func (w Word) markConfig(d *Desired) {
 			}
 			all = append(all, one)
 		}
-		hash := Digest(document.Canonical(all))
+		hash := Digest(decode.Canonical(all))
 		marked.Annotations[AnnotationConfig] = hash
 		if p.Annotations[AnnotationConfig] != fixedUID {
 			SetUID(marked, pod.UID(Digest([]byte(p.UID), "\nconfig:", hash)))

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 )
 
 const podHead = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n"
@@ -61,7 +61,7 @@ func TestLoadIsLinear(t *testing.T) {
 			took[i] = after.Mallocs - before.Mallocs
 			bytes[i] = after.TotalAlloc - before.TotalAlloc
 			var invalid *InvalidError
-			if !errors.As(err, &invalid) || len(invalid.Errors) > document.MaxErrors+1 || len(err.Error()) > 100<<10 {
+			if !errors.As(err, &invalid) || len(invalid.Errors) > decode.MaxErrors+1 || len(err.Error()) > 100<<10 {
 				t.Errorf("%s: %d bytes of errors", name, len(err.Error()))
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"podrun.io/podrun/internal/manifest/compat"
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
@@ -80,7 +80,7 @@ func (e *InvalidError) Error() string {
 func Load(data []byte, o LoadOptions) (Loaded, error) {
 	l := loader{LoadOptions: o, seen: map[pod.Key]int{}, objects: map[Name]bool{}}
 	l.NodeName = strings.ToLower(l.NodeName)
-	docs, errs := document.Parse(data)
+	docs, errs := decode.Parse(data)
 	for _, e := range errs {
 		l.fail(FieldError{Line: e.Line, Field: e.Path, Message: e.Message})
 	}
@@ -132,13 +132,13 @@ func (l *loader) fail(e FieldError) {
 
 // full reports that no more errors are kept, and notes that there are more.
 func (l *loader) full() bool {
-	l.more = l.more || len(l.errs) >= document.MaxErrors
+	l.more = l.more || len(l.errs) >= decode.MaxErrors
 	return l.more
 }
 
 // object is a decoded object and where it is in its document.
 type object struct {
-	doc   *document.Document
+	doc   *decode.Document
 	path  string
 	value map[string]any
 }
@@ -156,7 +156,7 @@ func (l *loader) failAt(o object, field, message string, key pod.Key) {
 	l.fail(FieldError{Line: o.doc.LineOf(path), Field: path, Message: message, Key: key})
 }
 
-func (l *loader) document(d *document.Document) {
+func (l *loader) document(d *decode.Document) {
 	value, ok := d.Value.(map[string]any)
 	o := object{doc: d, value: value}
 	if !ok {
@@ -188,14 +188,14 @@ func (l *loader) kind(o object, kinds ...string) (string, bool) {
 		fail("kind", "Required value: one of %s", strings.Join(kinds, ", "))
 	case !slices.Contains(kinds, kind):
 		fail("kind", "Unsupported value: %s: supported values: %s",
-			document.Canonical(o.value["kind"]), strings.Join(kinds, ", "))
+			decode.Canonical(o.value["kind"]), strings.Join(kinds, ", "))
 		return "", false
 	}
 	switch {
 	case o.value["apiVersion"] == nil || o.value["apiVersion"] == "":
 		fail("apiVersion", "Required value: v1")
 	case version != "v1":
-		fail("apiVersion", "Unsupported value: %s: supported values: v1", document.Canonical(o.value["apiVersion"]))
+		fail("apiVersion", "Unsupported value: %s: supported values: v1", decode.Canonical(o.value["apiVersion"]))
 	}
 	return kind, good
 }
@@ -208,7 +208,7 @@ type listType struct {
 }
 
 func (l *loader) list(o object, kind string) {
-	for _, e := range document.Check(o.value, reflect.TypeFor[listType](), o.path, nil) {
+	for _, e := range decode.Check(o.value, reflect.TypeFor[listType](), o.path, nil) {
 		l.failAt(o, e.Path, e.Message, pod.Key{})
 	}
 	items, _ := o.value["items"].([]any)
@@ -240,12 +240,12 @@ func (l *loader) list(o object, kind string) {
 }
 
 func (l *loader) pod(o object) {
-	written := document.Canonical(o.value)
-	errs := document.Check(o.value, reflect.TypeFor[v1.Pod](), "", misplacedFields())
+	written := decode.Canonical(o.value)
+	errs := decode.Check(o.value, reflect.TypeFor[v1.Pod](), "", misplacedFields())
 	errs = append(errs, compat.Check(o.value)...)
 	p, err := decodePod(o.value)
 	if err != nil {
-		errs = append(errs, document.Error{Message: err.Error()})
+		errs = append(errs, decode.Error{Message: err.Error()})
 	}
 	setDefaults(p)
 	errs = withUnexplained(errs, validate.Pod(p, l.NodeName, l.fullName(p.Name)))
@@ -276,8 +276,8 @@ func (l *loader) pod(o object) {
 }
 
 // misplacedFields are where fields end up by mistake, the likely ones first.
-func misplacedFields() []document.Location {
-	return []document.Location{
+func misplacedFields() []decode.Location {
+	return []decode.Location{
 		{Path: "spec", Type: reflect.TypeFor[v1.PodSpec]()},
 		{Path: "metadata", Type: reflect.TypeFor[metav1.ObjectMeta]()},
 		{Path: "spec.containers[0]", Type: reflect.TypeFor[v1.Container]()},
@@ -293,20 +293,20 @@ func decodePod(value map[string]any) (*v1.Pod, error) {
 }
 
 // withUnexplained adds the errors that no other is the reason for, until there are more than are kept.
-func withUnexplained(errs []document.Error, more field.ErrorList) []document.Error {
+func withUnexplained(errs []decode.Error, more field.ErrorList) []decode.Error {
 	for _, e := range more {
-		if len(errs) > document.MaxErrors {
+		if len(errs) > decode.MaxErrors {
 			break
 		}
 		if !explained(errs, e.Field) {
-			errs = append(errs, document.Error{Path: e.Field, Message: e.ErrorBody()})
+			errs = append(errs, decode.Error{Path: e.Field, Message: e.ErrorBody()})
 		}
 	}
 	return errs
 }
 
 // explained reports that one of the errors is the reason for whatever else is wrong at path.
-func explained(errs []document.Error, path string) bool {
+func explained(errs []decode.Error, path string) bool {
 	for _, e := range errs {
 		if e.Path != "" && within(path, e.Path) || e.Meant != "" && within(path, e.Meant) {
 			return true

@@ -12,7 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"podrun.io/podrun/internal/manifest/compat"
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
@@ -51,7 +51,7 @@ func (l *loader) object(o object, kind string) {
 	if secret {
 		t = reflect.TypeFor[v1.Secret]()
 	}
-	errs := document.Check(o.value, t, "", nil)
+	errs := decode.Check(o.value, t, "", nil)
 	errs = append(errs, compat.CheckMeta(o.value)...)
 	read := Object{Origin: l.Origin}
 	var more field.ErrorList
@@ -68,7 +68,7 @@ func (l *loader) object(o object, kind string) {
 		more = validate.ConfigMap(read.ConfigMap)
 	}
 	if err != nil && len(errs) == 0 {
-		errs = append(errs, document.Error{Message: err.Error()})
+		errs = append(errs, decode.Error{Message: err.Error()})
 	}
 	errs = withUnexplained(errs, more)
 	for _, e := range errs {
@@ -86,7 +86,7 @@ func (l *loader) object(o object, kind string) {
 }
 
 // discreet is an error's message without a Secret's content.
-func discreet(e document.Error, secret bool) string {
+func discreet(e decode.Error, secret bool) string {
 	if what, _, shown := strings.Cut(e.Message, ", not "); secret && shown && (within(e.Path, "data") || within(e.Path, "stringData")) {
 		return what
 	}

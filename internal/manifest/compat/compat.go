@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 )
 
 // Support is how far podrun supports a field.
@@ -81,7 +81,7 @@ func Entries() []Entry {
 }
 
 func walkType(t reflect.Type, path string, visit func(Entry)) {
-	t = document.Element(t)
+	t = decode.Element(t)
 	switch {
 	case t.Kind() == reflect.Slice:
 		walkType(t.Elem(), path+"[]", visit)
@@ -92,7 +92,7 @@ func walkType(t reflect.Type, path string, visit func(Entry)) {
 			visit(Entry{Field: path + "[" + key + "]", Support: r.support, Note: r.text()})
 		}
 	default:
-		for _, f := range document.Fields(t) {
+		for _, f := range decode.Fields(t) {
 			r, _ := ruleOf(t, f.Name)
 			at := strings.TrimPrefix(path+"."+f.Name, ".")
 			visit(Entry{Field: at, Support: r.support, Note: r.text()})
@@ -113,7 +113,7 @@ func (r rule) text() string {
 
 // Check refuses what podrun does not support of a Pod that is given as a decoded document. It takes
 // nothing out.
-func Check(value any) []document.Error {
+func Check(value any) []decode.Error {
 	c := checker{}
 	c.walk(value, reflect.TypeFor[v1.Pod](), "")
 	c.annotations(value)
@@ -121,7 +121,7 @@ func Check(value any) []document.Error {
 }
 
 // CheckMeta refuses what podrun does not support of the metadata of a ConfigMap or Secret.
-func CheckMeta(value any) []document.Error {
+func CheckMeta(value any) []decode.Error {
 	c := checker{}
 	if object, ok := value.(map[string]any); ok {
 		c.walk(object["metadata"], reflect.TypeFor[metav1.ObjectMeta](), "metadata")
@@ -129,16 +129,16 @@ func CheckMeta(value any) []document.Error {
 	return c.errs
 }
 
-type checker struct{ errs []document.Error }
+type checker struct{ errs []decode.Error }
 
 func (c *checker) fail(path, message string) {
-	if len(c.errs) < document.MaxErrors {
-		c.errs = append(c.errs, document.Error{Path: path, Message: message})
+	if len(c.errs) < decode.MaxErrors {
+		c.errs = append(c.errs, decode.Error{Path: path, Message: message})
 	}
 }
 
 func (c *checker) walk(value any, t reflect.Type, path string) {
-	t = document.Element(t)
+	t = decode.Element(t)
 	switch v := value.(type) {
 	case []any:
 		if t.Kind() == reflect.Slice {
@@ -152,7 +152,7 @@ func (c *checker) walk(value any, t reflect.Type, path string) {
 		}
 		types := map[string]reflect.Type{}
 		if t.Kind() == reflect.Struct {
-			for _, f := range document.Fields(t) {
+			for _, f := range decode.Fields(t) {
 				types[f.Name] = f.Type
 			}
 		}
@@ -223,7 +223,7 @@ func meantAnnotation(key string, listed bool) string {
 			supported = append(supported, name)
 		}
 	}
-	if near, _ := document.Nearest(key, slices.Sorted(slices.Values(supported))); near != "" {
+	if near, _ := decode.Nearest(key, slices.Sorted(slices.Values(supported))); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
 	return ""
@@ -253,6 +253,6 @@ func spell(value any) (string, bool) {
 	case map[string]any, []any:
 		return "", false
 	default:
-		return string(document.Canonical(v)), true
+		return string(decode.Canonical(v)), true
 	}
 }

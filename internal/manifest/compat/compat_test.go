@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 )
 
 // Every field of Kubernetes' types has its line in the table, and the table has no others.
@@ -19,7 +19,7 @@ func TestTableIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	var walk func(reflect.Type)
 	walk = func(typ reflect.Type) {
-		typ = document.Element(typ)
+		typ = decode.Element(typ)
 		if typ.Kind() == reflect.Slice {
 			walk(typ.Elem())
 			return
@@ -28,7 +28,7 @@ func TestTableIsComplete(t *testing.T) {
 			seen[typ.Name()] = true
 			return
 		}
-		if typ.Kind() != reflect.Struct || document.Opaque(typ) || seen[typ.Name()] {
+		if typ.Kind() != reflect.Struct || decode.Opaque(typ) || seen[typ.Name()] {
 			return
 		}
 		seen[typ.Name()] = true
@@ -37,7 +37,7 @@ func TestTableIsComplete(t *testing.T) {
 			return
 		}
 		left := maps.Clone(table[typ.Name()])
-		for _, f := range document.Fields(typ) {
+		for _, f := range decode.Fields(typ) {
 			r, ok := left[f.Name]
 			if !ok {
 				t.Errorf("field %s of %s is not in the table", f.Name, typ)
@@ -73,7 +73,7 @@ func TestEachRefusedFieldIsRefused(t *testing.T) {
 			}
 		case r.only != nil:
 			bad := any("Other")
-			if document.Element(typ).Kind() == reflect.Bool {
+			if decode.Element(typ).Kind() == reflect.Bool {
 				bad = r.only[0] != "true"
 			}
 			if got := errorsOf(path, bad); len(got) != 1 || !strings.HasPrefix(got[0], path+": Forbidden: only ") {
@@ -81,7 +81,7 @@ func TestEachRefusedFieldIsRefused(t *testing.T) {
 			}
 			for _, value := range r.only {
 				good := any(value)
-				if document.Element(typ).Kind() == reflect.Bool {
+				if decode.Element(typ).Kind() == reflect.Bool {
 					good = value == "true"
 				}
 				if got := errorsOf(path, good); len(got) > 0 {
@@ -97,7 +97,7 @@ func TestEachRefusedFieldIsRefused(t *testing.T) {
 
 // each visits the table's fields with the paths of a first element.
 func each(typ reflect.Type, path string, visit func(string, reflect.Type, rule)) {
-	typ = document.Element(typ)
+	typ = decode.Element(typ)
 	switch {
 	case typ.Kind() == reflect.Slice:
 		each(typ.Elem(), path+"[0]", visit)
@@ -107,7 +107,7 @@ func each(typ reflect.Type, path string, visit func(string, reflect.Type, rule))
 			visit(path+"["+key+"]", typ.Elem(), r)
 		}
 	default:
-		for _, f := range document.Fields(typ) {
+		for _, f := range decode.Fields(typ) {
 			r, _ := ruleOf(typ, f.Name)
 			at := strings.TrimPrefix(path+"."+f.Name, ".")
 			visit(at, f.Type, r)
@@ -120,8 +120,8 @@ func each(typ reflect.Type, path string, visit func(string, reflect.Type, rule))
 
 // something is a value of a type that says something.
 func something(typ reflect.Type) any {
-	element := document.Element(typ)
-	if document.Opaque(element) {
+	element := decode.Element(typ)
+	if decode.Opaque(element) {
 		return "something"
 	}
 	switch element.Kind() {

@@ -11,14 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 )
 
 // errBusy says that a file is being written.
 var errBusy = errors.New("is being written")
 
 // maxRead is one byte more than a manifest may have, so that a longer one shows.
-const maxRead = document.MaxSize + 1
+const maxRead = decode.MaxSize + 1
 
 // readFile returns a file's content as of one moment, as far as can be told: where the file system has
 // leases, a file that somebody has open for writing is errBusy.

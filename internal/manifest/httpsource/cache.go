@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 )
 
 // cache keeps a URL's last good answer on disk, but for its Secrets, which no disk may have. Only its owner
@@ -47,7 +47,7 @@ func withoutSecrets(body []byte) []byte {
 		object, _ := value.(map[string]any)
 		return object["kind"] == manifest.KindSecret
 	}
-	docs, _ := document.Parse(body)
+	docs, _ := decode.Parse(body)
 	var out []byte
 	for _, d := range docs {
 		if isSecret(d.Value) {
@@ -57,7 +57,7 @@ func withoutSecrets(body []byte) []byte {
 			items, _ := object["items"].([]any)
 			object["items"] = slices.DeleteFunc(items, isSecret)
 		}
-		out = append(append(out, document.Canonical(d.Value)...), '\n')
+		out = append(append(out, decode.Canonical(d.Value)...), '\n')
 	}
 	if len(out) == 0 {
 		return []byte(`{"apiVersion":"v1","kind":"List","items":[]}`)

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -181,7 +181,7 @@ func (s *standing) load(body []byte) (manifest.Loaded, error) {
 		}
 		return loaded, nil
 	}
-	if docs, errs := document.Parse(body); len(docs) == 0 && len(errs) == 0 {
+	if docs, errs := decode.Parse(body); len(docs) == 0 && len(errs) == 0 {
 		return manifest.Loaded{}, &manifest.InvalidError{Errors: []manifest.FieldError{{File: s.shown,
 			Message: "the answer is empty; to stop all pods, serve a List without items"}}}
 	}

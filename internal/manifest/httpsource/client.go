@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/document"
+	"podrun.io/podrun/internal/manifest/decode"
 )
 
 const (
@@ -149,16 +149,16 @@ func (c *client) read(resp *http.Response) answer {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDiscarded)
 		return a
 	}
-	tooLong := fmt.Errorf("the answer has more than %d MiB", document.MaxSize>>20)
-	if resp.ContentLength > document.MaxSize {
+	tooLong := fmt.Errorf("the answer has more than %d MiB", decode.MaxSize>>20)
+	if resp.ContentLength > decode.MaxSize {
 		a.err = tooLong
 		return a
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, document.MaxSize+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, decode.MaxSize+1))
 	switch {
 	case err != nil:
 		a.err = c.reason(err)
-	case len(body) > document.MaxSize:
+	case len(body) > decode.MaxSize:
 		a.err = tooLong
 	default:
 		a.body = body

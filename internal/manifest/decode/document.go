@@ -1,6 +1,6 @@
-// Package document cuts bytes into YAML and JSON documents, checks them against Go types as strictly as
+// Package decode cuts bytes into YAML and JSON documents, checks them against Go types as strictly as
 // can be, and knows at which line a field stands. It does not know what the documents mean.
-package document
+package decode
 
 import (
 	"bytes"
