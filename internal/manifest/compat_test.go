@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"podrun.io/podrun/internal/manifest/compat"
+	"podrun.io/podrun/internal/manifest/support"
 )
 
 const compatDoc = "../../docs/compat.md"
@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write docs/compat.md")
 // The document says what the table says.
 func TestCompatDocument(t *testing.T) {
 	t.Parallel()
-	want := compat.Document()
+	want := support.Document()
 	if *update {
 		if err := os.WriteFile(compatDoc, want, 0o644); err != nil {
 			t.Fatal(err)

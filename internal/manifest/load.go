@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"podrun.io/podrun/internal/manifest/compat"
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
@@ -242,7 +242,7 @@ func (l *loader) list(o object, kind string) {
 func (l *loader) pod(o object) {
 	written := decode.Canonical(o.value)
 	errs := decode.Check(o.value, reflect.TypeFor[v1.Pod](), "", misplacedFields())
-	errs = append(errs, compat.Check(o.value)...)
+	errs = append(errs, support.Check(o.value)...)
 	p, err := decodePod(o.value)
 	if err != nil {
 		errs = append(errs, decode.Error{Message: err.Error()})

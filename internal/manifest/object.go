@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"podrun.io/podrun/internal/manifest/compat"
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
@@ -52,7 +52,7 @@ func (l *loader) object(o object, kind string) {
 		t = reflect.TypeFor[v1.Secret]()
 	}
 	errs := decode.Check(o.value, t, "", nil)
-	errs = append(errs, compat.CheckMeta(o.value)...)
+	errs = append(errs, support.CheckMeta(o.value)...)
 	read := Object{Origin: l.Origin}
 	var more field.ErrorList
 	var err error

@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/compat"
+	"podrun.io/podrun/internal/manifest/support"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -62,8 +62,8 @@ func run(in io.Reader, out io.Writer) error {
 		policies[level] = policy
 	}
 	refusals := map[string]bool{}
-	for _, e := range compat.Entries() {
-		if e.Support == compat.Refused {
+	for _, e := range support.Entries() {
+		if e.Support == support.Refused {
 			refusals["Forbidden: "+e.Note] = true
 		}
 	}

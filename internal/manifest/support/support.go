@@ -1,6 +1,6 @@
-// Package compat knows which of a Pod's fields podrun supports, and refuses the others by name. It does
+// Package support knows which of a Pod's fields podrun supports, and refuses the others by name. It does
 // not judge values beyond that: that is validation's.
-package compat
+package support
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package compat
+package support
 
 // table says what podrun supports, by the Go type's name and the field's JSON name. Every field of a
 // type that is listed must be there; a type that is not listed is taken whole. For maps the keys are

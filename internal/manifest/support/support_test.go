@@ -1,4 +1,4 @@
-package compat
+package support
 
 import (
 	"encoding/json"
