@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/event"
 )
 
 type eventsFlags struct {
@@ -132,7 +132,7 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 
 // chosenEvents are the events that the flags and the name ask for.
 func (a *app) chosenEvents(f eventsFlags, name string) ([]v1.Event, error) {
-	records, err := events.Read(a.dirs())
+	records, err := event.Read(a.dirs())
 	if err != nil {
 		return nil, err
 	}

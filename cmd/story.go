@@ -12,7 +12,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/containerlog"
-	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -66,7 +66,7 @@ func (a *app) lastLines(ctx context.Context, inst pod.Instance) string {
 
 // describeEvents shows what happened to the revision.
 func (a *app) describeEvents(d description, p *v1.Pod) error {
-	records, err := events.Read(a.dirs())
+	records, err := event.Read(a.dirs())
 	if err != nil {
 		return err
 	}

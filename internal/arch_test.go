@@ -56,7 +56,7 @@ var rooms = map[string]room{
 	"internal/cli":                  {pure: true, imports: "pod manifest"},
 	"internal/api":                  {imports: "cli"},
 	"internal/stats":                {imports: "cgroup host ocispec disk pod"},
-	"internal/events":               {imports: "pod layout host", pureFiles: "record.go"},
+	"internal/event":                {imports: "pod layout host", pureFiles: "record.go"},
 	"internal/probe":                {imports: "pod env runtime", pureFiles: "tally.go"},
 	"internal/reconcile":            {imports: "pod env plan manifest relist runtime status probe"},
 	"internal/containerlog":         {imports: "pod layout watch runtime host"},

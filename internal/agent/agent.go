@@ -21,7 +21,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/disk"
-	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
@@ -150,7 +150,7 @@ type house struct {
 	volumes      *volume.Volumes
 	names        *names.Names
 	prober       *probe.Prober
-	events       *events.Recorder
+	events       *event.Recorder
 	probeChanges chan pod.Key // from the prober to the loop
 	loop         reconcile.Options
 	halt         chan reconcile.Halt // to the loop
@@ -197,7 +197,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		listing.Notifier = nil
 	}
 	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing), tailer: containerlog.New(containerlog.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
-	h.events = events.New(o.Dirs, o.NodeName, o.Log)
+	h.events = event.New(o.Dirs, o.NodeName, o.Log)
 	h.prober, h.probeChanges = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
 	h.names = names.New(names.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{

@@ -16,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/disk"
-	"podrun.io/podrun/internal/events"
+	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/manifest"
@@ -109,7 +109,7 @@ func (n node) Pods() ([]v1.Pod, error) { return n.desk.files.Pods() }
 
 // Events are what is kept of what happened to pods, the newest last.
 func (n node) Events() ([]v1.Event, error) {
-	records, err := events.Read(n.desk.o.Dirs)
+	records, err := event.Read(n.desk.o.Dirs)
 	var out []v1.Event
 	for _, r := range records {
 		out = append(out, r.Event())

@@ -1,7 +1,7 @@
-// Package events keeps what happened to pods on disk, for people to read later: one file of lines that are
+// Package event keeps what happened to pods on disk, for people to read later: one file of lines that are
 // only appended to, folded when it is read and when it has grown too large. It owns the file. It decides
 // nothing, and nothing that podrun decides rests on it: a line that a power cut took is no harm.
-package events
+package event
 
 import (
 	"bytes"
