@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"podrun.io/podrun/internal/logind"
+	"podrun.io/podrun/internal/nodeshutdown"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 )
@@ -32,7 +32,7 @@ func (h *house) awaitShutdown(ctx context.Context, running *sync.WaitGroup) {
 	if h.o.Halt.Grace <= 0 {
 		return
 	}
-	w := logind.New(logind.Options{Address: h.o.Halt.Bus, Most: h.o.Halt.Grace, Shutdown: halting{h, h.halt}, Log: h.o.Log})
+	w := nodeshutdown.New(nodeshutdown.Options{Address: h.o.Halt.Bus, Most: h.o.Halt.Grace, Shutdown: halting{h, h.halt}, Log: h.o.Log})
 	running.Go(func() { h.ended("logind", w.Run(ctx)) })
 }
 

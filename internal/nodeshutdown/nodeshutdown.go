@@ -1,6 +1,6 @@
-// Package logind holds the machine's shutdown up, as systemd lets services do, for as long as pods need to end.
+// Package nodeshutdown holds the machine's shutdown up, as systemd lets services do, for as long as pods need to end.
 // It knows no pods; no other room speaks D-Bus to it.
-package logind
+package nodeshutdown
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package logind
+package nodeshutdown
 
 import (
 	"context"
