@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -54,7 +54,7 @@ func (r *runFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"}, "directories of CDI's specifications, for devices that pods name by annotations cdi.k8s.io/…")
 	f.StringVar(&r.nodeConfig, "node-config", "", "file of what this node has for pods: runtime classes and devices")
 	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
-	f.StringVar(&r.cgroupDriver, "cgroup-driver", string(ocispec.Cgroupfs), "who makes pods' cgroups: cgroupfs, or systemd as slices and scopes")
+	f.StringVar(&r.cgroupDriver, "cgroup-driver", string(oci.Cgroupfs), "who makes pods' cgroups: cgroupfs, or systemd as slices and scopes")
 	r.network.add(f)
 	r.registry.add(f)
 	r.logs.add(f)
@@ -110,11 +110,11 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 }
 
 // cgroupDriver takes the driver of that name; systemd says whether it runs here.
-func cgroupDriver(name string, systemd bool) (ocispec.Driver, error) {
-	switch d := ocispec.Driver(name); {
-	case d == ocispec.Cgroupfs, d == ocispec.Systemd && systemd:
+func cgroupDriver(name string, systemd bool) (oci.Driver, error) {
+	switch d := oci.Driver(name); {
+	case d == oci.Cgroupfs, d == oci.Systemd && systemd:
 		return d, nil
-	case d == ocispec.Systemd:
+	case d == oci.Systemd:
 		return "", errors.New("--cgroup-driver systemd: systemd does not run here (there is no /run/systemd/system); cgroupfs works without it")
 	default:
 		return "", fmt.Errorf("--cgroup-driver %q: must be cgroupfs or systemd", name)

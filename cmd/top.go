@@ -17,7 +17,7 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 )
 
 type topFlags struct {
@@ -106,7 +106,7 @@ func takers(pods []*v1.Pod) []taker {
 			if r.Status == nil || r.Status.State.Running == nil {
 				continue
 			}
-			all = append(all, taker{pod: p, name: r.Container.Name, cgroups: ocispec.CgroupsOfContainer(p, r.InstanceID())})
+			all = append(all, taker{pod: p, name: r.Container.Name, cgroups: oci.CgroupsOfContainer(p, r.InstanceID())})
 		}
 	}
 	return all

@@ -18,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd"
@@ -79,7 +79,7 @@ type ConnectOptions struct {
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
 	// CgroupDriver is that of new pods.
-	CgroupDriver ocispec.Driver
+	CgroupDriver oci.Driver
 	// CDIDirs have the specifications of devices that pods may ask for.
 	CDIDirs []string
 	// Devices are what pods may ask for by limits, with the devices by CDI's names.

@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -139,7 +139,7 @@ func sharingPod(run string) *v1.Pod {
 func endCgroup(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
-		left, err := filepath.Glob(pattern + ocispec.Cgroupfs.OfPod(p) + "/*/cgroup.procs")
+		left, err := filepath.Glob(pattern + oci.Cgroupfs.OfPod(p) + "/*/cgroup.procs")
 		if err != nil || len(left) > 0 {
 			t.Errorf("left of the first process: %v, %v", left, err)
 		}
@@ -148,7 +148,7 @@ func endCgroup(t *testing.T, p *v1.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.Remove(ocispec.Cgroupfs.OfPod(p)); err != nil {
+	if err := tree.Remove(oci.Cgroupfs.OfPod(p)); err != nil {
 		t.Error(err)
 	}
 }

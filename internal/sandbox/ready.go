@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -23,14 +23,14 @@ type Paths struct {
 	User      string
 	FirstUser uint32
 	// CgroupDriver is that of the pod's cgroups.
-	CgroupDriver ocispec.Driver
+	CgroupDriver oci.Driver
 }
 
 // Paths returns where the namespaces of the complete sandbox b are.
 func (s *Store) Paths(b pod.Sandbox) Paths {
 	var out Paths
 	if b.Details.Systemd {
-		out.CgroupDriver = ocispec.Systemd
+		out.CgroupDriver = oci.Systemd
 	}
 	if !b.Details.HostNetwork {
 		out.Net, out.UTS = s.file(b.ID, pinNet), s.file(b.ID, pinUTS)

@@ -32,7 +32,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -53,7 +53,7 @@ type Options struct {
 	// ClusterDomain ends pods' full names.
 	ClusterDomain string
 	// CgroupDriver is that of new sandboxes.
-	CgroupDriver ocispec.Driver
+	CgroupDriver oci.Driver
 	Log          *slog.Logger
 }
 
@@ -63,7 +63,7 @@ type Store struct {
 	dir     string
 	network Network
 	cluster string
-	driver  ocispec.Driver
+	driver  oci.Driver
 	log     *slog.Logger
 	machine func() (machine, error)
 	// step is called with each step of Create and Remove after it, for the tests that cut them short.
@@ -89,7 +89,7 @@ func (s *Store) Prepare(p *v1.Pod) (pod.SandboxDetails, error) {
 		HostNetwork: p.Spec.HostNetwork,
 		HostIPC:     p.Spec.HostIPC,
 		Shm:         sharesMemory(p),
-		Systemd:     s.driver == ocispec.Systemd,
+		Systemd:     s.driver == oci.Systemd,
 	}
 	if _, err := pod.KernelName(p, s.cluster); err != nil {
 		return pod.SandboxDetails{}, err

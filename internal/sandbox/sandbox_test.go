@@ -24,7 +24,7 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -195,12 +195,12 @@ func TestCreateReadyRemove(t *testing.T) {
 // TestPrepare: what is decided depends on the pod and on podrun's flags.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
-	s := New(Options{Dirs: layout.Dirs{Run: "/r"}, CgroupDriver: ocispec.Systemd, ClusterDomain: "cluster.local"})
+	s := New(Options{Dirs: layout.Dirs{Run: "/r"}, CgroupDriver: oci.Systemd, ClusterDomain: "cluster.local"})
 	p := testPod("web")
 	p.Spec.HostUsers, p.Spec.ShareProcessNamespace = new(false), new(true)
 	p.Spec.Containers = make([]v1.Container, 2)
 	got, err := s.Prepare(p)
-	want := pod.SandboxDetails{Shm: true, Systemd: true, PauseParent: ocispec.Systemd.OfPod(p)}
+	want := pod.SandboxDetails{Shm: true, Systemd: true, PauseParent: oci.Systemd.OfPod(p)}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
@@ -208,7 +208,7 @@ func TestPrepare(t *testing.T) {
 	b.Details.FirstUser = 1 << 20
 	wantPaths := Paths{
 		Net: "/r/sandboxes/x/net", IPC: "/r/sandboxes/x/ipc", UTS: "/r/sandboxes/x/uts", PID: "/r/sandboxes/x/pid",
-		Shm: "/r/sandboxes/x/shm", User: "/r/sandboxes/x/user", FirstUser: 1 << 20, CgroupDriver: ocispec.Systemd,
+		Shm: "/r/sandboxes/x/shm", User: "/r/sandboxes/x/user", FirstUser: 1 << 20, CgroupDriver: oci.Systemd,
 	}
 	if diff := cmp.Diff(wantPaths, s.Paths(b)); diff != "" {
 		t.Error(diff)
@@ -220,7 +220,7 @@ func TestPrepare(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
-	wantPaths = Paths{Shm: "/dev/shm", CgroupDriver: ocispec.Systemd}
+	wantPaths = Paths{Shm: "/dev/shm", CgroupDriver: oci.Systemd}
 	if diff := cmp.Diff(wantPaths, s.Paths(pod.Sandbox{ID: "x", Details: got})); diff != "" {
 		t.Error(diff)
 	}

@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 )
 
 // A pod with hostUsers: false has users of its own: a user namespace that owns its other ones, where its
@@ -32,13 +32,13 @@ func hasUsers(p *v1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostU
 // are another's. It begins to look where the id says, so that podruns that know nothing of each other
 // hardly ever give the same.
 func chooseUsers(id string, taken map[uint32]bool) (uint32, error) {
-	const ranges = (endOfUsers - firstUsers) / ocispec.Users
+	const ranges = (endOfUsers - firstUsers) / oci.Users
 	start, err := strconv.ParseUint(id[:8], 16, 32)
 	if err != nil {
 		return 0, err
 	}
 	for i := range uint64(ranges) {
-		users := uint32(firstUsers + (start+i)%ranges*ocispec.Users)
+		users := uint32(firstUsers + (start+i)%ranges*oci.Users)
 		if !taken[users] {
 			return users, nil
 		}
@@ -138,7 +138,7 @@ func forkUsers(users uint32) (pid int, err error) {
 	if _, err := f.Write(program); err != nil {
 		return 0, err
 	}
-	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(users), Size: ocispec.Users}}
+	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(users), Size: oci.Users}}
 	return syscall.ForkExec("/proc/self/fd/"+strconv.Itoa(fd), []string{pauseName}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{},
 		Sys: &syscall.SysProcAttr{

@@ -18,7 +18,7 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -96,7 +96,7 @@ func running(p *v1.Pod) [][]string {
 		for _, c := range all {
 			if c.State.Running != nil {
 				_, id, _ := strings.Cut(c.ContainerID, "://")
-				out = append(out, ocispec.CgroupsOfContainer(p, id))
+				out = append(out, oci.CgroupsOfContainer(p, id))
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 				continue
 			}
 			_, id, _ := strings.Cut(c.ContainerID, "://")
-			own, usage, err := cgroup.First(s.o.Usage, ocispec.CgroupsOfContainer(p, id))
+			own, usage, err := cgroup.First(s.o.Usage, oci.CgroupsOfContainer(p, id))
 			if err != nil {
 				continue // it has just ended
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 )
 
 // What the machine of the specs has. Whatever of it a container gets shows.
@@ -40,14 +40,14 @@ func escapes(pods []*v1.Pod) []string {
 // escapesOf is escapes of one container, of an image with that user.
 func escapesOf(p *v1.Pod, c *v1.Container, imageUser string) []string {
 	// A name of the image's is root: the image says what it stands for.
-	owner, _, _ := strings.Cut(ocispec.UserName(p, c, imageUser), ":")
+	owner, _, _ := strings.Cut(oci.UserName(p, c, imageUser), ":")
 	uid, _ := strconv.ParseUint(owner, 10, 32)
 	filter := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno}
-	in := ocispec.Input{
+	in := oci.Input{
 		Pod: p, Container: c, ID: "id", CgroupV2: true, User: specs.User{UID: uint32(uid)},
 		Image:      imagespec.ImageConfig{User: imageUser, Entrypoint: []string{"/entry"}},
-		Namespaces: ocispec.Namespaces{Network: pins + "net", IPC: pins + "ipc", UTS: pins + "uts", PID: pins + "pid"},
-		Machine: ocispec.Machine{
+		Namespaces: oci.Namespaces{Network: pins + "net", IPC: pins + "ipc", UTS: pins + "uts", PID: pins + "pid"},
+		Machine: oci.Machine{
 			Capabilities: []string{"CAP_SYS_ADMIN"}, Devices: []specs.LinuxDevice{{Path: "/dev/sda"}}, Memory: 1 << 30,
 			DefaultSeccomp:   func(*specs.Spec) *specs.LinuxSeccomp { return filter },
 			LocalhostSeccomp: filter,
@@ -56,7 +56,7 @@ func escapesOf(p *v1.Pod, c *v1.Container, imageUser string) []string {
 	if p.Spec.HostUsers != nil && !*p.Spec.HostUsers {
 		in.Namespaces.User, in.Namespaces.FirstUser = pins+"user", firstUser
 	}
-	spec, err := ocispec.Build(in)
+	spec, err := oci.Build(in)
 	if err != nil {
 		return nil // it does not start
 	}
@@ -147,7 +147,7 @@ func machine(spec *specs.Spec) []string {
 	if len(spec.Linux.Sysctl) > 0 {
 		found = append(found, "has the runtime set sysctls")
 	}
-	if at := path.Clean(spec.Linux.CgroupsPath); !strings.HasPrefix(at, ocispec.Cgroupfs.Root()+"/") {
+	if at := path.Clean(spec.Linux.CgroupsPath); !strings.HasPrefix(at, oci.Cgroupfs.Root()+"/") {
 		found = append(found, "is in the cgroup "+at)
 	}
 	return found

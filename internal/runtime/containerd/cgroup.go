@@ -21,7 +21,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -31,7 +31,7 @@ func hierarchies() ([]*mountinfo.Info, error) {
 }
 
 // cgroupOf is the path of a container's cgroup, in each hierarchy; "" if its record does not say.
-func cgroupOf(c containers.Container) string { return ocispec.CgroupDir(cgroupsPathOf(c)) }
+func cgroupOf(c containers.Container) string { return oci.CgroupDir(cgroupsPathOf(c)) }
 
 // cgroupsPathOf is what the container's spec says of its cgroup.
 func cgroupsPathOf(c containers.Container) string {
@@ -93,18 +93,18 @@ func oomKills(text string) bool {
 }
 
 // limitPod makes the cgroup of a pod that asks for something, above its containers'.
-func (r *Runtime) limitPod(p *v1.Pod, driver ocispec.Driver) error {
+func (r *Runtime) limitPod(p *v1.Pod, driver oci.Driver) error {
 	if !r.classed.Load() {
 		if r.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
 			r.Log.Info("without CAP_SYS_RESOURCE no container gets a lower oom_score_adj than podrun's own",
 				"lowest", r.limits.lowestOOMScoreAdj)
 		}
-		if err := r.cgroups.Set(driver.Class(v1.PodQOSBestEffort), ocispec.ClassResources()); err != nil {
+		if err := r.cgroups.Set(driver.Class(v1.PodQOSBestEffort), oci.ClassResources()); err != nil {
 			r.Log.Warn("best-effort pods get as much CPU time as others", "why", err)
 		}
 		r.classed.Store(true)
 	}
-	resources := ocispec.PodResources(p, r.PodMaxPids)
+	resources := oci.PodResources(p, r.PodMaxPids)
 	if resources == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (r *Runtime) limitPod(p *v1.Pod, driver ocispec.Driver) error {
 }
 
 // setPod gives the pod's own cgroup these resources.
-func (r *Runtime) setPod(p *v1.Pod, driver ocispec.Driver, resources *specs.LinuxResources) error {
+func (r *Runtime) setPod(p *v1.Pod, driver oci.Driver, resources *specs.LinuxResources) error {
 	if err := r.cgroups.Set(driver.OfPod(p), resources); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (r *Runtime) setPod(p *v1.Pod, driver ocispec.Driver, resources *specs.Linu
 // weighBurstable gives all burstable pods together the weight that they ask for, when the cgroup of one of
 // them has come or gone.
 func (r *Runtime) weighBurstable(path string) {
-	for _, driver := range []ocispec.Driver{ocispec.Cgroupfs, ocispec.Systemd} {
+	for _, driver := range []oci.Driver{oci.Cgroupfs, oci.Systemd} {
 		class := driver.Class(v1.PodQOSBurstable)
 		if filepath.Dir(path) != class {
 			continue
@@ -191,7 +191,7 @@ func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 	var all []error
 	removed := map[string]bool{}
 	for _, m := range mounts {
-		for _, path := range ocispec.CgroupsOf(string(uid)) {
+		for _, path := range oci.CgroupsOf(string(uid)) {
 			dir := filepath.Join(m.Mountpoint, path)
 			if _, err := os.Lstat(dir); err != nil {
 				continue

@@ -18,7 +18,7 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd"
@@ -125,7 +125,7 @@ func (r *rig) leftOf(t *testing.T, c pod.Container) (left []string) {
 			left = append(left, path)
 		}
 	}
-	for _, dir := range ocispec.CgroupsOfInstance(string(c.UID), c.ID) {
+	for _, dir := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
 		hierarchies := []string{"/sys/fs/cgroup"}
 		if !cgroup.Unified() {
 			hierarchies, _ = filepath.Glob("/sys/fs/cgroup/*")

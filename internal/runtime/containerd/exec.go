@@ -17,7 +17,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/stdin"
@@ -66,7 +66,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	opts := []cio.Opt{cio.WithFIFODir(dir), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
 	if streams.TTY {
 		opts = append(opts, cio.WithTerminal)
-		process.Env = ocispec.WithTerm(process.Env)
+		process.Env = oci.WithTerm(process.Env)
 		if size := streams.Size; size != (runtime.TermSize{}) {
 			process.ConsoleSize = &specs.Box{Width: uint(size.Width), Height: uint(size.Height)}
 		}

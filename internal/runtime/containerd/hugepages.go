@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 )
 
 // supportedPageSizes are the sizes of huge pages that the machine had at podrun's start, if their use can be
@@ -28,7 +28,7 @@ func supportedPageSizes(t *cgroup.Tree) []int64 {
 
 // pageSizes are those that a container's use is limited of. An error says that it cannot have what it asks for.
 func (r *Runtime) pageSizes(p *v1.Pod, c *v1.Container) ([]int64, error) {
-	wanted := ocispec.HugePages(p, c)
+	wanted := oci.HugePages(p, c)
 	if len(wanted) == 0 {
 		return r.limits.pageSizes, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
 
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	shims "podrun.io/podrun/internal/shim"
@@ -55,7 +55,7 @@ func (r *Runtime) endCutOff(ctx context.Context, c pod.Container, until time.Tim
 // containerd itself has forgotten them. Others of the pod may share that shim: while one of them lives it goes only if
 // it serves nobody, and not while one has just ended, of which it tells.
 func (r *Runtime) endStray(ctx context.Context, c pod.Container) error {
-	for _, path := range ocispec.CgroupsOfInstance(string(c.UID), c.ID) {
+	for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
 		if _, err := r.endProcesses(ctx, c.ID, path); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 		if !e.IsDir() {
 			continue
 		}
-		id := ocispec.InstanceOf(e.Name())
+		id := oci.InstanceOf(e.Name())
 		t, err := r.task(ctx, id)
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ func (r *Runtime) idle(ctx context.Context, key pod.Key, group string) (bool, er
 		return false, err
 	}
 	for _, c := range found {
-		if group != "" && specOf(c).Annotations[ocispec.AnnotationGroup] != group {
+		if group != "" && specOf(c).Annotations[oci.AnnotationGroup] != group {
 			continue
 		}
 		if t, err := r.task(ctx, c.ID); err != nil || t != nil {

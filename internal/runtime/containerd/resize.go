@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
@@ -30,14 +30,14 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	if err != nil || !there {
 		return err
 	}
-	driver := ocispec.DriverOf(cgroupsPathOf(record))
+	driver := oci.DriverOf(cgroupsPathOf(record))
 	machine, err := r.machineFor(p, c)
 	if err != nil {
 		return err
 	}
-	update := ocispec.Update(ocispec.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
+	update := oci.Update(oci.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
 	own := cgroupOf(record)
-	if err := errors.Join(r.fits(own, update), r.fits(path.Dir(own), ocispec.PodUpdate(p, r.PodMaxPids))); err != nil {
+	if err := errors.Join(r.fits(own, update), r.fits(path.Dir(own), oci.PodUpdate(p, r.PodMaxPids))); err != nil {
 		if r.over(ctx, id) {
 			return nil
 		}
@@ -92,8 +92,8 @@ func (r *Runtime) fits(dir string, to *specs.LinuxResources) error {
 }
 
 // resizePod gives the pod's own cgroup what its containers have together now.
-func (r *Runtime) resizePod(p *v1.Pod, driver ocispec.Driver) error {
-	resources := ocispec.PodUpdate(p, r.PodMaxPids)
+func (r *Runtime) resizePod(p *v1.Pod, driver oci.Driver) error {
+	resources := oci.PodUpdate(p, r.PodMaxPids)
 	if resources == nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (r *Runtime) resizePod(p *v1.Pod, driver ocispec.Driver) error {
 
 // fitPod resizes the pod's cgroup if its manifest has another size than it was made with: the container
 // that is to start may be why.
-func (r *Runtime) fitPod(p *v1.Pod, driver ocispec.Driver) error {
+func (r *Runtime) fitPod(p *v1.Pod, driver oci.Driver) error {
 	size := pod.SizeOf(p)
 	if had, known := r.sizes.Get(p.UID); known && had == size || size == "" {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/memo"
 	"podrun.io/podrun/internal/network"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pipes"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -78,7 +78,7 @@ type Options struct {
 	// PodMaxPids is the most processes that a pod may have; 0: any number.
 	PodMaxPids int64
 	// CgroupDriver is that of new pods; see cgroup.HasSystemd.
-	CgroupDriver ocispec.Driver
+	CgroupDriver oci.Driver
 	// CDIDirs have the specifications of devices that pods may ask for, the last ones before the first.
 	CDIDirs []string
 	// Devices are what pods may ask for by limits, with the devices by CDI's names.

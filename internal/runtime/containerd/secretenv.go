@@ -16,7 +16,7 @@ import (
 
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/secretenv"
@@ -24,7 +24,7 @@ import (
 
 // withhold keeps the values of Secrets out of the spec, which containerd has on disk: they wait in the
 // pod's memory until the process is made. A container without them is left alone.
-func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*specs.Spec, error) {
+func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Spec, error) {
 	isSecret := func(v pod.Variable) bool { return v.Secret }
 	first := slices.IndexFunc(in.Env, isSecret)
 	if first < 0 {
@@ -46,7 +46,7 @@ func (r *Runtime) withhold(l *launch, in ocispec.Input, full *specs.Spec) (*spec
 	}
 	all := in.Env
 	in.Env = slices.DeleteFunc(slices.Clone(all), isSecret)
-	public, err := ocispec.Build(in)
+	public, err := oci.Build(in)
 	if err != nil {
 		return nil, err
 	}

@@ -14,18 +14,18 @@ import (
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/pkg/apparmor"
 	"github.com/containerd/containerd/v2/pkg/cap"
-	"github.com/containerd/containerd/v2/pkg/oci"
+	containerdoci "github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
 // machineFor looks up what the container asks of the machine. An error says that it cannot have it.
-func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (ocispec.Machine, error) {
-	m := ocispec.Machine{
+func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
+	m := oci.Machine{
 		SeccompByDefault: r.SeccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
 		Memory: r.limits.memory, LowestOOMScoreAdj: r.limits.lowestOOMScoreAdj, SwapLimits: r.limits.swap,
 	}
@@ -43,7 +43,7 @@ func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (ocispec.Machine, error
 		}
 	}
 	if pod.Privileged(c) {
-		if m.Devices, err = oci.HostDevices(); err != nil {
+		if m.Devices, err = containerdoci.HostDevices(); err != nil {
 			return m, fmt.Errorf("looking for the devices of this machine: %w", err)
 		}
 		m.AppArmorProfile, err = appArmor(unconfined(), apparmor.HostSupports())

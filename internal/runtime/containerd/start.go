@@ -18,7 +18,7 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
@@ -113,11 +113,11 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // driverOf returns who makes the cgroups of the sandbox's pod.
-func driverOf(s pod.Sandbox) ocispec.Driver {
+func driverOf(s pod.Sandbox) oci.Driver {
 	if s.Details.Systemd {
-		return ocispec.Systemd
+		return oci.Systemd
 	}
-	return ocispec.Cgroupfs
+	return oci.Cgroupfs
 }
 
 // prepare does all that needs nothing of containerd's, as a rule.
@@ -155,11 +155,11 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	if err := errors.Join(r.relabel(ctx, mounts, machine.FileLabel), giveFiles(mounts, users)); err != nil {
 		return nil, err
 	}
-	user, err := l.image.User(ctx, ocispec.UserName(s.Pod, s.Container, l.image.Config.User))
+	user, err := l.image.User(ctx, oci.UserName(s.Pod, s.Container, l.image.Config.User))
 	if err != nil {
 		return nil, err
 	}
-	input := ocispec.Input{
+	input := oci.Input{
 		Pod: s.Pod, Container: s.Container, Image: l.image.Config, ID: l.ID,
 		Group:      l.group,
 		Namespaces: r.namespaces(s.Sandbox),
@@ -174,17 +174,17 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 }
 
 // namespaces are those that the sandbox's containers share.
-func (r *Runtime) namespaces(s pod.Sandbox) ocispec.Namespaces {
+func (r *Runtime) namespaces(s pod.Sandbox) oci.Namespaces {
 	at := r.Sandboxes.Paths(s)
-	return ocispec.Namespaces{
+	return oci.Namespaces{
 		Network: at.Net, IPC: at.IPC, UTS: at.UTS, PID: at.PID, Shm: at.Shm,
 		User: at.User, FirstUser: s.Details.FirstUser,
 	}
 }
 
 // specify makes the spec that containerd is given.
-func (r *Runtime) specify(l *launch, input ocispec.Input) error {
-	spec, err := ocispec.Build(input)
+func (r *Runtime) specify(l *launch, input oci.Input) error {
+	spec, err := oci.Build(input)
 	if err != nil {
 		return &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", l.Container.Name, err)}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	signals "github.com/moby/sys/signal"
 
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
@@ -51,7 +51,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 	}
 	request := &tasks.KillRequest{ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL}
 	_, err = r.client.TaskService().Kill(ctx, request)
-	if err == nil && request.All && ocispec.DriverOf(cgroupsPathOf(c)) == ocispec.Systemd {
+	if err == nil && request.All && oci.DriverOf(cgroupsPathOf(c)) == oci.Systemd {
 		// All are those in one of its cgroups, and on version 1 systemd may have moved them to another: see
 		// https://github.com/systemd/systemd/issues/37044.
 		request.All = false

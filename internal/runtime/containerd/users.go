@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
@@ -44,8 +44,8 @@ func (h *handler) giveUsers(first uint32) error {
 }
 
 // driveBy has runc leave the container's cgroup to who makes the pod's.
-func (h *handler) driveBy(driver ocispec.Driver) error {
-	if driver != ocispec.Systemd {
+func (h *handler) driveBy(driver oci.Driver) error {
+	if driver != oci.Systemd {
 		return nil
 	}
 	if h.options == nil {
@@ -109,7 +109,7 @@ func owned(first uint32) []snapshots.Opt {
 	if first == 0 {
 		return nil
 	}
-	mapping := fmt.Sprintf("0:%d:%d", first, ocispec.Users)
+	mapping := fmt.Sprintf("0:%d:%d", first, oci.Users)
 	return []snapshots.Opt{snapshots.WithLabels(map[string]string{
 		snapshots.LabelSnapshotUIDMapping: mapping, snapshots.LabelSnapshotGIDMapping: mapping,
 	})}

@@ -12,7 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/ocispec"
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
@@ -63,7 +63,7 @@ func (s *Store) userOf(ctx context.Context, i images.Image, known *Image) (specs
 
 // User is who name, in the form of an image's USER, stands for in the image.
 func (i *Image) User(ctx context.Context, name string) (specs.User, error) {
-	if name == ocispec.UserName(&v1.Pod{}, &v1.Container{}, i.Config.User) {
+	if name == oci.UserName(&v1.Pod{}, &v1.Container{}, i.Config.User) {
 		return i.user, nil
 	}
 	user, err := i.store.user(i.store.client.Context(ctx), i, name)

@@ -1,7 +1,7 @@
-// Package ocispec turns a pod's container into the OCI runtime spec that runs it, with Kubernetes'
+// Package oci turns a pod's container into the OCI runtime spec that runs it, with Kubernetes'
 // defaults. It is pure: it looks up no user name, reads no file, and checks no mount source; the runtime
 // adapter does.
-package ocispec
+package oci
 
 import (
 	"fmt"
