@@ -68,7 +68,7 @@ var rooms = map[string]room{
 	"internal/gc":                   {imports: "pod runtime host", pureFiles: "select.go"},
 	"internal/nodeshutdown":         {},
 	"internal/image":                {imports: "pod"},
-	"internal/names":                {imports: "pod checkpoint"},
+	"internal/network/dns":          {imports: "pod checkpoint"},
 	"internal/embedded":             {imports: "layout host secretenv"},
 	"internal/secretenv":            {imports: "layout host"},
 	"internal/stdin":                {},

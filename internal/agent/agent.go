@@ -26,8 +26,8 @@ import (
 	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/names"
 	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/network/dns"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/reconcile"
@@ -148,7 +148,7 @@ type house struct {
 	relister     *relist.Relister
 	tailer       *containerlog.Tailer
 	volumes      *volume.Volumes
-	names        *names.Names
+	names        *dns.Names
 	prober       *probe.Prober
 	events       *event.Recorder
 	probeChanges chan pod.Key // from the prober to the loop
@@ -199,7 +199,7 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing), tailer: containerlog.New(containerlog.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
 	h.events = event.New(o.Dirs, o.NodeName, o.Log)
 	h.prober, h.probeChanges = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
-	h.names = names.New(names.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})
+	h.names = dns.New(dns.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.neighbours, Log: o.Log,
 	})

@@ -3,7 +3,7 @@ package agent
 import (
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/names"
+	"podrun.io/podrun/internal/network/dns"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
 )
@@ -11,7 +11,7 @@ import (
 // overhearing tells the pods' names of every pod that is published.
 type overhearing struct {
 	reconcile.Publisher
-	names *names.Names
+	names *dns.Names
 	also  func(p *v1.Pod) // may be nil
 }
 

@@ -1,6 +1,6 @@
-// Package names lets the pods of a machine find each other by name: it keeps their /etc/hosts up to date, so
+// Package dns lets the pods of a machine find each other by name: it keeps their /etc/hosts up to date, so
 // that names go on working while nothing of podrun runs. It makes no files, and knows no DNS.
-package names
+package dns
 
 import (
 	"cmp"
