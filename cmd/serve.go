@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/server"
 )
 
 // The longest crash back-off is in these bounds, as the kubelet's crashLoopBackOff.maxContainerRestartPeriod
@@ -145,7 +145,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var r runFlags
 	var stopPods bool
 	var garbage garbageFlags
-	var listen api.ListenOptions
+	var listen server.ListenOptions
 	var halt haltFlags
 	c := &cobra.Command{
 		Use:   "serve",

@@ -54,7 +54,7 @@ var rooms = map[string]room{
 	"internal/relist":               {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/metrics":              {imports: "pod manifest relist gc runtime"},
 	"internal/cli":                  {pure: true, imports: "pod manifest"},
-	"internal/api":                  {imports: "cli"},
+	"internal/server":               {imports: "cli"},
 	"internal/stats":                {imports: "cgroup host oci disk pod"},
 	"internal/event":                {imports: "pod layout host", pureFiles: "record.go"},
 	"internal/probe":                {imports: "pod env runtime", pureFiles: "tally.go"},

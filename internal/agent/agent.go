@@ -17,7 +17,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/disk"
@@ -34,6 +33,7 @@ import (
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/volume"
 )
@@ -72,7 +72,7 @@ type Options struct {
 	// Garbage says which images that nobody uses are removed, and when a disk is too full.
 	Garbage gc.Policy
 	// Listen is where serve answers HTTP beside its socket.
-	Listen api.ListenOptions
+	Listen server.ListenOptions
 	// Notify is how serve tells a service manager how it is.
 	Notify NotifyOptions
 	// Hurry, once closed, has all that ends killed at once; may be nil.

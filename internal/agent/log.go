@@ -12,21 +12,21 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/server"
 )
 
 // Log implements api.Node: what a container wrote, its standard error among its standard output.
-func (n node) Log(ctx context.Context, want api.LogRequest, out io.Writer) error {
+func (n node) Log(ctx context.Context, want server.LogRequest, out io.Writer) error {
 	pods, err := n.Pods()
 	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(pods, func(p v1.Pod) bool { return p.Namespace == want.Namespace && p.Name == want.Pod })
 	if i < 0 {
-		return fmt.Errorf("pod %s/%s: %w", want.Namespace, want.Pod, api.ErrNotFound)
+		return fmt.Errorf("pod %s/%s: %w", want.Namespace, want.Pod, server.ErrNotFound)
 	}
 	inst, err := runOf(&pods[i], want.Container, want.Previous)
 	if err != nil {
@@ -48,7 +48,7 @@ func (n node) Log(ctx context.Context, want api.LogRequest, out io.Writer) error
 	}
 	err = containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, out)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the log of run %d of container %q: %w", inst.Attempt, inst.Container, api.ErrNotFound)
+		return fmt.Errorf("the log of run %d of container %q: %w", inst.Attempt, inst.Container, server.ErrNotFound)
 	}
 	return err
 }
@@ -58,7 +58,7 @@ func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
 	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 	i := slices.IndexFunc(all, func(s v1.ContainerStatus) bool { return s.Name == container })
 	if i < 0 {
-		return pod.Instance{}, fmt.Errorf("container %q in pod %s: %w", container, p.Name, api.ErrNotFound)
+		return pod.Instance{}, fmt.Errorf("container %q in pod %s: %w", container, p.Name, server.ErrNotFound)
 	}
 	s := all[i]
 	// While it waits to be started again, the newest run is the last one.
@@ -68,11 +68,11 @@ func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
 	waiting, last := s.State.Waiting != nil, s.LastTerminationState.Terminated != nil
 	switch {
 	case previous && !last:
-		return inst, fmt.Errorf("a previous run of container %q in pod %s: %w", container, p.Name, api.ErrNotFound)
+		return inst, fmt.Errorf("a previous run of container %q in pod %s: %w", container, p.Name, server.ErrNotFound)
 	case previous && !waiting:
 		inst.ID, inst.Attempt = pod.IDOf(s.LastTerminationState.Terminated.ContainerID), inst.Attempt-1
 	case waiting && !last:
-		return inst, fmt.Errorf("container %q in pod %s is %w: %s", container, p.Name, api.ErrNotYet, s.State.Waiting.Reason)
+		return inst, fmt.Errorf("container %q in pod %s is %w: %s", container, p.Name, server.ErrNotYet, s.State.Waiting.Reason)
 	}
 	return inst, nil
 }

@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/api"
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/event"
@@ -23,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/metrics"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/stats"
 	"podrun.io/podrun/internal/status"
 )
@@ -32,9 +32,9 @@ type desk struct {
 	o       *Options
 	files   *status.Files
 	metrics *metrics.Metrics
-	server  *api.Server  // nil: nobody is answered
-	keeper  *gc.Keeper   // nil where the runtime was given
-	disks   *stats.Disks // likewise
+	server  *server.Server // nil: nobody is answered
+	keeper  *gc.Keeper     // nil where the runtime was given
+	disks   *stats.Disks   // likewise
 
 	mu      sync.Mutex
 	desired manifest.Desired
@@ -48,14 +48,14 @@ func newDesk(o *Options) (*desk, error) {
 	if o.machine != nil {
 		return d, nil
 	}
-	server, err := api.Listen(o.Dirs.Socket(), o.Listen, o.Log)
-	if errors.Is(err, api.ErrAddress) {
+	listening, err := server.Listen(o.Dirs.Socket(), o.Listen, o.Log)
+	if errors.Is(err, server.ErrAddress) {
 		return nil, fmt.Errorf("%w: --listen: %w", ErrUsage, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.server = server
+	d.server = listening
 	return d, nil
 }
 
@@ -85,7 +85,7 @@ func (d *desk) run(ctx context.Context, r *relist.Relister) error {
 		address = a.String()
 	}
 	d.o.Log.Info("answering HTTP", "socket", d.o.Dirs.Socket(), "listen", address)
-	return d.server.Run(ctx, api.NewHandler(api.Options{
+	return d.server.Run(ctx, server.NewHandler(server.Options{
 		Node: n, Metrics: d.metrics.Handler(), Resource: metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, d.o.Log), Events: n.Events, Log: d.o.Log,
 	}))
 }
@@ -148,23 +148,23 @@ func (h *house) disks() *stats.Disks {
 }
 
 // Health implements api.Node: podrun does its work, and reaches containerd.
-func (n node) Health() []api.Check {
+func (n node) Health() []server.Check {
 	var away error
 	if err := n.Failing(); errors.Is(err, runtime.ErrUnavailable) {
 		away = err
 	}
-	return []api.Check{{Name: "relist", Err: n.Healthy()}, {Name: "containerd", Err: away}}
+	return []server.Check{{Name: "relist", Err: n.Healthy()}, {Name: "containerd", Err: away}}
 }
 
 // Ready implements api.Node: all sources have spoken, all that they said can be used, and what is there
 // is known.
-func (n node) Ready() []api.Check {
+func (n node) Ready() []server.Check {
 	desired := n.Desired()
 	var waiting error
 	if !desired.Complete {
 		waiting = errors.New("not every source of manifests has been read yet")
 	}
-	return []api.Check{
+	return []server.Check{
 		{Name: "sources", Err: waiting},
 		{Name: "relist", Err: n.Failing()},
 		{Name: "manifests", Err: problems(desired.Problems)},

@@ -1,6 +1,6 @@
-// Package api is the read-only HTTP server of a running podrun: health, the pods with their statuses,
+// Package server is the read-only HTTP server of a running podrun: health, the pods with their statuses,
 // metrics, at the kubelet's paths, and the page. It changes nothing and knows nobody: what it answers it asks a Node.
-package api
+package server
 
 import (
 	"cmp"
