@@ -18,7 +18,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/test/testcontainerd"
 	"podrun.io/podrun/internal/testimage"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/test/testcontainerd"
 )
 
 // clean stops all that the node runs and complains about whatever stays. When the test has failed it shows

@@ -15,7 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/test/testcontainerd"
 )
 
 // strike does the round's fault.

@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
-	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/test/testcontainerd"
 )
 
 // lane is a node on a machine of its own: process, mount and network namespaces and a boot id, so that it can

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/test/testcontainerd"
 )
 
 // A log that grows over many files is read as one, while it grows and after, whatever becomes of podrun.

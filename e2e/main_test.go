@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/test/testcontainerd"
 	"podrun.io/podrun/internal/testimage"
 )
 

@@ -23,7 +23,7 @@ import (
 
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/testcontainerd"
+	"podrun.io/podrun/internal/test/testcontainerd"
 	"podrun.io/podrun/internal/testimage"
 )
 
