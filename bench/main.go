@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/test/testcontainerd"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 const imageRef = "podrun.example/bench:1"

@@ -24,7 +24,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // real is a container that really runs, on podrun's own containerd.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"podrun.io/podrun/internal/test/testcontainerd"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 const (

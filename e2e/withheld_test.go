@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // forged is a pod with a Secret in a variable, and with a variable by which it means to lead podrun's stand-in for runc to

@@ -78,20 +78,20 @@ var rooms = map[string]room{
 	"internal/runtime":              {imports: "pod"},
 	"internal/runtime/checkpointed": {imports: "pod layout host checkpoint runtime"},
 	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
-	"internal/runtime/runtimetest":  {imports: "pod runtime testimage"},
+	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 
 	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout host memo cgroup oci sandbox network image secretenv device stdin pipes shim"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
 	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout host memo oci image"},
-	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd testimage"},
+	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd test/testimage"},
 
-	"internal/testimage":           {},
-	"internal/testimage/mkimage":   {imports: "testimage"},
-	"internal/test/testcontainerd": {},
-	"packaging/pages":              {},
-	"internal/testlogind":          {},
-	"bench":                        {imports: "*"},
-	"e2e":                          {imports: "testimage test/testcontainerd testlogind"},
+	"internal/test/testimage":         {},
+	"internal/test/testimage/mkimage": {imports: "test/testimage"},
+	"internal/test/testcontainerd":    {},
+	"packaging/pages":                 {},
+	"internal/testlogind":             {},
+	"bench":                           {imports: "*"},
+	"e2e":                             {imports: "test/testimage test/testcontainerd testlogind"},
 }
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
@@ -101,7 +101,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
 	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
 	// host.Program runs what is not podrun's own; the others run this program, or look for runc.
-	"os/exec": "internal/host internal/embedded internal/secretenv internal/testlogind internal/testimage internal/test/testcontainerd bench",
+	"os/exec": "internal/host internal/embedded internal/secretenv internal/testlogind internal/test/testimage internal/test/testcontainerd bench",
 
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",
@@ -112,7 +112,7 @@ var only = map[string]string{
 	"github.com/vishvananda/":                          "internal/network",
 	"github.com/containernetworking/":                  "internal/network",
 	"github.com/google/nftables":                       "internal/network",
-	"github.com/google/go-containerregistry/":          "internal/testimage bench",
+	"github.com/google/go-containerregistry/":          "internal/test/testimage bench",
 	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images internal/image",
 }
 

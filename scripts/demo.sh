@@ -59,7 +59,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 say "Build an image of busybox, without a registry, and load it"
-go run ./internal/testimage/mkimage -o "$dir/box.tar" -ref podrun.example/box:1
+go run ./internal/test/testimage/mkimage -o "$dir/box.tar" -ref podrun.example/box:1
 podrun images load "$dir/box.tar"
 
 say "podrun once: run a job, print its output, exit with its result"

@@ -12,7 +12,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/sandbox"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 const imageRef = "registry.example/test/busybox:1"

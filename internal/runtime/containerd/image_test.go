@@ -21,7 +21,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/containerd/images"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 func TestPruneImages(t *testing.T) {

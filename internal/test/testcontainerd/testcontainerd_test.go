@@ -15,7 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/moby/sys/mountinfo"
 
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // Each kind starts, runs a container with its own shim, comes back after a kill, and leaves nothing.

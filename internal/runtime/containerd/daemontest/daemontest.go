@@ -24,7 +24,7 @@ import (
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/test/testcontainerd"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // Namespace is the one of containerd's that tests are in.

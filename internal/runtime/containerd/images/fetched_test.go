@@ -15,7 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/containerd/images"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // incomplete begins a pull that has some of its layer and waits for more, until cut.

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/containerd/images"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 func TestMain(m *testing.M) { os.Exit(daemontest.Main(m)) }

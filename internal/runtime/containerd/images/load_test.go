@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // rewritten copies an archive, each of its files as change leaves it; nil: not at all.

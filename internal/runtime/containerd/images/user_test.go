@@ -14,7 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/containerd/images"
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // TestManyFindTheUsersOfAnImage: many starts at once, of several podruns, find the users of an image that none of them

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"podrun.io/podrun/internal/testimage"
+	"podrun.io/podrun/internal/test/testimage"
 )
 
 // list is a flag that may be given several times.
