@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"podrun.io/podrun/internal/testlogind"
+	"podrun.io/podrun/internal/test/testlogind"
 )
 
 // A shutdown of the machine waits until pods have ended, those of critical priority last.

@@ -89,9 +89,9 @@ var rooms = map[string]room{
 	"internal/test/testimage/mkimage": {imports: "test/testimage"},
 	"internal/test/testcontainerd":    {},
 	"packaging/pages":                 {},
-	"internal/testlogind":             {},
+	"internal/test/testlogind":        {},
 	"bench":                           {imports: "*"},
-	"e2e":                             {imports: "test/testimage test/testcontainerd testlogind"},
+	"e2e":                             {imports: "test/testimage test/testcontainerd test/testlogind"},
 }
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
@@ -101,12 +101,12 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
 	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
 	// host.Program runs what is not podrun's own; the others run this program, or look for runc.
-	"os/exec": "internal/host internal/embedded internal/secretenv internal/testlogind internal/test/testimage internal/test/testcontainerd bench",
+	"os/exec": "internal/host internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd bench",
 
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",
 	"github.com/prometheus/procfs":                     "internal/host",
-	"github.com/godbus/dbus":                           "internal/cgroup internal/nodeshutdown internal/testlogind",
+	"github.com/godbus/dbus":                           "internal/cgroup internal/nodeshutdown internal/test/testlogind",
 	"github.com/coreos/go-systemd/":                    "internal/cgroup",
 	"github.com/fsnotify/fsnotify":                     "internal/watch",
 	"github.com/vishvananda/":                          "internal/network",

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"podrun.io/podrun/internal/testlogind"
+	"podrun.io/podrun/internal/test/testlogind"
 )
 
 // pods is a Shutdown that tells what it hears.
