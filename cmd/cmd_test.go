@@ -21,9 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/containerlog"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys"
 )
 
 // safeBuffer can be looked at while a command writes to it.
@@ -76,7 +76,7 @@ func TestWatch(t *testing.T) {
 	a, out, _ := newApp(t, nil)
 	status := a.dirs().Status(pod.Key{Namespace: "default", Name: "web-node1"})
 	write := func(phase string) {
-		must(t, host.WriteFile(status, []byte(`{"metadata": {"name": "web-node1", "namespace": "default"},
+		must(t, sys.WriteFile(status, []byte(`{"metadata": {"name": "web-node1", "namespace": "default"},
 			"spec": {"containers": [{"name": "app"}]}, "status": {"phase": "`+phase+`"}}`), 0o600))
 	}
 	write("Pending")

@@ -20,10 +20,10 @@ import (
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/embedded"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/test/testimage"
 )
 
@@ -80,7 +80,7 @@ func startReal(t *testing.T, line string) real {
 	text, err := json.Marshal(r.pod)
 	must(t, err)
 	must(t, os.MkdirAll(a.dirs().Statuses(), 0o755))
-	must(t, host.WriteFile(a.dirs().Status(r.inst.Key), text, 0o600))
+	must(t, sys.WriteFile(a.dirs().Status(r.inst.Key), text, 0o600))
 	a.out.(*safeBuffer).b.Reset()
 	return r
 }

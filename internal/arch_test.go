@@ -36,11 +36,11 @@ var rooms = map[string]room{
 	"internal/pod":                  {pure: true},
 	"internal/layout":               {pure: true, imports: "pod"},
 	"internal/plan":                 {pure: true, imports: "pod"},
-	"internal/status":               {pure: true, touches: "file.go", imports: "pod plan manifest layout host"},
+	"internal/status":               {pure: true, touches: "file.go", imports: "pod plan manifest layout sys"},
 	"internal/env":                  {pure: true, imports: "pod"},
 	"internal/oci":                  {pure: true, imports: "pod env"},
-	"internal/host":                 {},
-	"internal/host/treetest":        {},
+	"internal/sys":                  {},
+	"internal/sys/treetest":         {},
 	"internal/memo":                 {},
 	"internal/cgroup":               {},
 	"internal/watch":                {},
@@ -55,34 +55,34 @@ var rooms = map[string]room{
 	"internal/metrics":              {imports: "pod manifest relist gc runtime"},
 	"internal/cli":                  {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "cli"},
-	"internal/stats":                {imports: "cgroup host oci disk pod"},
-	"internal/event":                {imports: "pod layout host", pureFiles: "record.go"},
+	"internal/stats":                {imports: "cgroup sys oci disk pod"},
+	"internal/event":                {imports: "pod layout sys", pureFiles: "record.go"},
 	"internal/probe":                {imports: "pod env runtime", pureFiles: "tally.go"},
 	"internal/reconcile":            {imports: "pod env plan manifest relist runtime status probe"},
-	"internal/containerlog":         {imports: "pod layout watch runtime host"},
-	"internal/network":              {imports: "layout host pod"},
-	"internal/sandbox":              {imports: "pod layout host cgroup oci"},
-	"internal/volume":               {imports: "pod env layout host runtime"},
-	"internal/device":               {imports: "pod layout host", pureFiles: "share.go"},
-	"internal/disk":                 {imports: "pod layout host runtime"},
-	"internal/gc":                   {imports: "pod runtime host", pureFiles: "select.go"},
+	"internal/containerlog":         {imports: "pod layout watch runtime sys"},
+	"internal/network":              {imports: "layout sys pod"},
+	"internal/sandbox":              {imports: "pod layout sys cgroup oci"},
+	"internal/volume":               {imports: "pod env layout sys runtime"},
+	"internal/device":               {imports: "pod layout sys", pureFiles: "share.go"},
+	"internal/disk":                 {imports: "pod layout sys runtime"},
+	"internal/gc":                   {imports: "pod runtime sys", pureFiles: "select.go"},
 	"internal/nodeshutdown":         {},
 	"internal/image":                {imports: "pod"},
 	"internal/network/dns":          {imports: "pod checkpoint"},
-	"internal/embedded":             {imports: "layout host secretenv"},
-	"internal/secretenv":            {imports: "layout host"},
+	"internal/embedded":             {imports: "layout sys secretenv"},
+	"internal/secretenv":            {imports: "layout sys"},
 	"internal/stdin":                {},
-	"internal/pipes":                {imports: "host"},
-	"internal/shim":                 {imports: "host"},
-	"internal/checkpoint":           {imports: "pod layout host"},
+	"internal/pipes":                {imports: "sys"},
+	"internal/shim":                 {imports: "sys"},
+	"internal/checkpoint":           {imports: "pod layout sys"},
 	"internal/runtime":              {imports: "pod"},
-	"internal/runtime/checkpointed": {imports: "pod layout host checkpoint runtime"},
+	"internal/runtime/checkpointed": {imports: "pod layout sys checkpoint runtime"},
 	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 
-	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout host memo cgroup oci sandbox network image secretenv device stdin pipes shim"},
+	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout sys memo cgroup oci sandbox network image secretenv device stdin pipes shim"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
-	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout host memo oci image"},
+	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout sys memo oci image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd test/testimage"},
 
 	"internal/test/testimage":         {},
@@ -101,11 +101,11 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
 	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
 	// host.Program runs what is not podrun's own; the others run this program, or look for runc.
-	"os/exec": "internal/host internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd bench",
+	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd bench",
 
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
 	"github.com/prometheus/client":                     "internal/metrics",
-	"github.com/prometheus/procfs":                     "internal/host",
+	"github.com/prometheus/procfs":                     "internal/sys",
 	"github.com/godbus/dbus":                           "internal/cgroup internal/nodeshutdown internal/test/testlogind",
 	"github.com/coreos/go-systemd/":                    "internal/cgroup",
 	"github.com/fsnotify/fsnotify":                     "internal/watch",
@@ -120,7 +120,7 @@ var only = map[string]string{
 var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net/http", "sync", "sync/atomic", "math/rand", "math/rand/v2"}
 
 // exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
-// open files and walk trees by internal/host, or say beside the call why nobody else can write there: "// trusted: ...".
+// open files and walk trees by internal/sys, or say beside the call why nobody else can write there: "// trusted: ...".
 var exposed = []string{
 	"internal/volume", "internal/disk", "internal/containerlog", "internal/runtime/containerd", "internal/runtime/containerd/images",
 }
@@ -133,7 +133,7 @@ var opening = []string{"os.Open", "os.ReadFile", "os.Stat"}
 // containers make.
 var walking = []string{"os.RemoveAll", "root.RemoveAll", "fs.WalkDir", "filepath.WalkDir", "filepath.Walk", "os.CopyFS", "os.DirFS"}
 
-// mounting are the calls that change what is mounted: internal/host has them, with nosuid, nodev and noexec unless its
+// mounting are the calls that change what is mounted: internal/sys has them, with nosuid, nodev and noexec unless its
 // caller allows more.
 var mounting = []string{
 	"unix.Mount", "unix.Unmount", "unix.MoveMount", "unix.OpenTree", "unix.MountSetattr", "unix.Fsopen", "unix.Fsmount",
@@ -330,7 +330,7 @@ func TestExposedPathsAreOpenedInOneWay(t *testing.T) {
 
 func TestOnePlaceMounts(t *testing.T) {
 	// The second one has containerd's library mount what its snapshotters give.
-	places := []string{"internal/host/mount.go", "internal/runtime/containerd/images/mount.go"}
+	places := []string{"internal/sys/mount.go", "internal/runtime/containerd/images/mount.go"}
 	for _, s := range sources(t) {
 		product := !s.test && !strings.Contains(s.dir, "test") && (s.dir == "cmd" || strings.HasPrefix(s.dir, "internal/"))
 		if !product || slices.Contains(places, filepath.Join(s.dir, s.name)) {
@@ -342,7 +342,7 @@ func TestOnePlaceMounts(t *testing.T) {
 				return true
 			}
 			if x, ok := call.X.(*ast.Ident); ok && slices.Contains(mounting, x.Name+"."+call.Sel.Name) {
-				s.errorf(t, n.Pos(), "%s.%s: use what internal/host/mount.go has", x.Name, call.Sel.Name)
+				s.errorf(t, n.Pos(), "%s.%s: use what internal/sys/mount.go has", x.Name, call.Sel.Name)
 			}
 			return true
 		})

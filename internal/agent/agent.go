@@ -22,7 +22,6 @@ import (
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/network"
@@ -35,6 +34,7 @@ import (
 	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -110,7 +110,7 @@ func (o Options) readMachine() (machine, error) {
 	if o.machine != nil {
 		return *o.machine, nil
 	}
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		return machine{}, err
 	}
@@ -215,14 +215,14 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 }
 
 // End ends what may still go on though nobody waits for it, last of all in a process.
-func End() { host.EndPrograms() }
+func End() { sys.EndPrograms() }
 
 // warnOfMachine tells what of this machine keeps pods from what they are used to.
 func warnOfMachine(log *slog.Logger) {
-	if host.EnforcesSELinux("/") {
+	if sys.EnforcesSELinux("/") {
 		log.Warn("SELinux is enforced on this machine: containers without seLinuxOptions, and their volumes, get no labels; what the policy keeps from them, label by hand")
 	}
-	if hides, err := host.RootHides(os.Getpid()); hides {
+	if hides, err := sys.RootHides(os.Getpid()); hides {
 		log.Warn("podrun runs in a chroot: exec, also of probes and hooks, is refused in containers that are started there; enter the directory by pivot_root instead")
 	} else if err != nil {
 		log.Debug("it is not known whether this is a chroot", "why", err)

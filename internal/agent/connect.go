@@ -15,7 +15,6 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/embedded"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
@@ -23,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd"
 	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -240,7 +240,7 @@ func connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 		o.Store = checkpoint.NewStore(o.Dirs, o.Log)
 	}
 	if o.Boot == "" {
-		boot, err := host.BootID()
+		boot, err := sys.BootID()
 		if err != nil {
 			return fail(err)
 		}

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // makeDirs makes podrun's directories and gives those that are there their modes, which a former version, a umask or
@@ -21,7 +21,7 @@ func makeDirs(modes []layout.Mode) error {
 			err = repairEntries(m)
 		}
 		if err == nil && m.Unrelated {
-			err = host.Spread(m.Path)
+			err = sys.Spread(m.Path)
 		}
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -49,7 +49,7 @@ func keepSmall(ctx context.Context, log *slog.Logger) {
 			if own {
 				debug.SetGCPercent(heapLimit(metric(live)))
 			}
-			if err := host.LetTextGo(); err != nil {
+			if err := sys.LetTextGo(); err != nil {
 				log.Debug("memory is not given back", "why", err)
 				return
 			}

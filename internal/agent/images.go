@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // loader is the part of the runtime that loading needs.
@@ -70,7 +70,7 @@ func (o Options) loadImages(ctx context.Context, into loader) {
 	}
 	text, err := json.Marshal(known)
 	if err == nil {
-		err = host.WriteFile(o.Dirs.LoadedImages(), text, 0o600)
+		err = sys.WriteFile(o.Dirs.LoadedImages(), text, 0o600)
 	}
 	if err != nil {
 		o.Log.Warn("archives of images will be loaded again", "why", err)

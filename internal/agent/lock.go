@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // ErrServing says that another podrun serve works on the same run directory, ErrEnding that a podrun down does.
@@ -94,7 +94,7 @@ func (l *runLock) watch(ctx context.Context, gone func()) {
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
 	for {
-		if host.Elsewhere(l.file, l.path) {
+		if sys.Elsewhere(l.file, l.path) {
 			gone()
 			return
 		}

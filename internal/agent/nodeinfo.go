@@ -17,7 +17,6 @@ import (
 	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/metrics"
 	"podrun.io/podrun/internal/relist"
@@ -25,6 +24,7 @@ import (
 	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/stats"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/sys"
 )
 
 // desk is where a running serve is asked how it is: over HTTP, and by those who scrape its metrics.
@@ -136,14 +136,14 @@ func (o Options) summary(disks *stats.Disks) *stats.Stats {
 	if tree, err := cgroup.Open(); err == nil {
 		taken, processes = tree.Usage, tree.Processes
 	}
-	return stats.New(stats.Options{Node: o.NodeName, Usage: taken, Machine: host.ReadUsage, Processes: processes, Links: host.Links, Disks: disks})
+	return stats.New(stats.Options{Node: o.NodeName, Usage: taken, Machine: sys.ReadUsage, Processes: processes, Links: sys.Links, Disks: disks})
 }
 
 // disks are what is told of disks, as far as containerd says where it has images.
 func (h *house) disks() *stats.Disks {
 	r, dirs := h.conn.Driver, h.o.Dirs
 	meter := disk.New(dirs, r)
-	return &stats.Disks{Usage: meter.Usage, Dir: meter.VolumeDir, Images: r.ImagesSize, FS: host.ReadFS,
+	return &stats.Disks{Usage: meter.Usage, Dir: meter.VolumeDir, Images: r.ImagesSize, FS: sys.ReadFS,
 		Data: dirs.Root, Logs: dirs.Log, Root: cmp.Or(r.ImageRoot(), dirs.Root)}
 }
 

@@ -17,11 +17,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
+	"podrun.io/podrun/internal/sys"
 )
 
 // serving is a whole serve on the fake runtime.
@@ -39,7 +39,7 @@ type serving struct {
 const webManifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: busybox}\n"
 
 func newServing(t *testing.T) *serving {
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
+	"podrun.io/podrun/internal/sys"
 )
 
 // onceTest is a whole once on the fake runtime, in virtual time. Its manifests come by standard input.
@@ -40,7 +40,7 @@ type onceTest struct {
 func onFake(t *testing.T, f func(r *onceTest)) {
 	t.Helper()
 	dir := t.TempDir()
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

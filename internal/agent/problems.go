@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"os"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/sys"
 )
 
 // ManifestProblem is one thing that serve found wrong with a manifest.
@@ -40,7 +40,7 @@ func (f *problemFile) write(problems []manifest.Problem) error {
 	if bytes.Equal(data, f.last) {
 		return nil
 	}
-	if err := host.WriteFile(f.path, data, 0o600); err != nil {
+	if err := sys.WriteFile(f.path, data, 0o600); err != nil {
 		return fmt.Errorf("writing manifest problems: %w", err)
 	}
 	f.last = data

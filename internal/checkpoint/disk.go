@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Disk has the files of checkpoints. The operating system's and one in memory are held to the same tests.
@@ -86,7 +86,7 @@ func (d osDisk) Stat(uid pod.UID) (Stamp, error) {
 }
 
 func stampOf(info os.FileInfo) Stamp {
-	return Stamp{Inode: host.Inode(info), Time: info.ModTime().UnixNano()}
+	return Stamp{Inode: sys.Inode(info), Time: info.ModTime().UnixNano()}
 }
 
 // Read implements Disk.
@@ -128,7 +128,7 @@ func (d osDisk) Write(uid pod.UID, data []byte) (Stamp, error) {
 	if err := d.moveAside(d.dirs.Checkpoint(uid)); err != nil {
 		return Stamp{}, err
 	}
-	if err := host.WriteFile(d.dirs.Checkpoint(uid), data, 0o600); err != nil {
+	if err := sys.WriteFile(d.dirs.Checkpoint(uid), data, 0o600); err != nil {
 		return Stamp{}, err
 	}
 	return d.Stat(uid)
@@ -192,7 +192,7 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	dir := d.dirs.Pod(uid)
 	info, err := os.Lstat(dir)
 	if err == nil && info.IsDir() { // a link is removed, and not followed
-		if err := host.NotMounted(dir); err != nil {
+		if err := sys.NotMounted(dir); err != nil {
 			return err
 		}
 		err = d.removeContents(ctx, uid)
@@ -206,7 +206,7 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	if err := os.Rename(dir, d.beside(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return host.RemoveTree(ctx, d.beside(going, uid))
+	return sys.RemoveTree(ctx, d.beside(going, uid))
 }
 
 // removeContents removes all but the checkpoint.
@@ -219,7 +219,7 @@ func (d osDisk) removeContents(ctx context.Context, uid pod.UID) error {
 		if e.Name() == filepath.Base(d.dirs.Checkpoint(uid)) {
 			continue
 		}
-		if err := host.RemoveTree(ctx, filepath.Join(d.dirs.Pod(uid), e.Name())); err != nil {
+		if err := sys.RemoveTree(ctx, filepath.Join(d.dirs.Pod(uid), e.Name())); err != nil {
 			return err
 		}
 	}
@@ -247,8 +247,8 @@ func (d osDisk) removeBeside(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := host.NotMounted(dir); err != nil {
+	if err := sys.NotMounted(dir); err != nil {
 		return err
 	}
-	return host.RemoveTree(ctx, dir)
+	return sys.RemoveTree(ctx, dir)
 }

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host/treetest"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/treetest"
 )
 
 // onOS is a store on the operating system's disk.

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/watch"
 )
 
@@ -36,7 +36,7 @@ type liveStream struct {
 func OpenLive(dirs layout.Dirs, inst pod.Instance) (*Live, error) {
 	l := &Live{rawDir: rawDirOf(dirs, inst)}
 	for _, s := range []stream{stdout, stderr} {
-		raw, err := host.OpenRegularAt(rawPath(l.rawDir, s))
+		raw, err := sys.OpenRegularAt(rawPath(l.rawDir, s))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 var (
@@ -64,7 +64,7 @@ func newConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) *conve
 // rawDirOf is where the instance's raw files are. One that the former version started has a directory by its
 // attempt; any other has its own until its exit is recorded, so that it never takes that one for its own.
 func rawDirOf(dirs layout.Dirs, inst pod.Instance) string {
-	return host.FirstPresent(dirs.RawLogs(inst)...)
+	return sys.FirstPresent(dirs.RawLogs(inst)...)
 }
 
 // openConverter fails with errGone when the instance has no raw log directory.
@@ -270,7 +270,7 @@ func (c *converter) openLog() error {
 	info, err := f.Stat()
 	if err == nil {
 		next := c.state
-		next.size, next.file = 0, host.Inode(info)
+		next.size, next.file = 0, sys.Inode(info)
 		err = c.save(next)
 	}
 	if err != nil {
@@ -295,7 +295,7 @@ func (c *converter) recover() error {
 
 // wholeLines is how long a file is up to the end of its last whole line. It reads backwards, and keeps no more than a block.
 func wholeLines(path string) (int64, error) {
-	f, err := host.OpenRegularAt(path)
+	f, err := sys.OpenRegularAt(path)
 	if err != nil {
 		return 0, err
 	}
@@ -348,7 +348,7 @@ func (c *converter) openRaw(s stream) error {
 	if c.raw[s] != nil {
 		return nil
 	}
-	f, err := host.OpenRegularAt(c.rawPath(s))
+	f, err := sys.OpenRegularAt(c.rawPath(s))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("opening raw log: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // disk is every change that a conversion makes; tests cut it short.
@@ -87,7 +87,7 @@ func unlinked(f *os.File) (bool, error) {
 // hasWriter reports that a process has the file open for writing. A read lease is given exactly when
 // none has; a file system without leases says no.
 func hasWriter(path string) bool {
-	f, err := host.OpenRegularAt(path)
+	f, err := sys.OpenRegularAt(path)
 	if err != nil {
 		return false
 	}

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys"
 )
 
 // claimed is the attribute of a directory of logs that says below which root directory podrun keeps the pod that they
@@ -139,7 +139,7 @@ func changed(dir string) (latest time.Time, err error) {
 // then on makes a new one, and one that came before has its own directory by then and gets its logs back.
 func (r Retired) remove(name string) (gone bool, err error) {
 	dir, aside := filepath.Join(r.Dirs.Log, name), filepath.Join(r.Dirs.Log, removing+name)
-	if err := errors.Join(host.NotMounted(dir), host.NotMounted(aside)); err != nil {
+	if err := errors.Join(sys.NotMounted(dir), sys.NotMounted(aside)); err != nil {
 		return false, err
 	}
 	if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {

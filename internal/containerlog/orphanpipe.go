@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // The shim gives up a stream of a container's for good when it cannot write, as on a full disk. The container
@@ -42,7 +42,7 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	if err != nil || !strings.HasPrefix(link, "pipe:") {
 		return nil, nil // it has ended, or writes elsewhere
 	}
-	shim, err := host.Parent(pid)
+	shim, err := sys.Parent(pid)
 	if err != nil {
 		return nil, nil
 	}

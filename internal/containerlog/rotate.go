@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Rotation says when a log is put away for a new one, and how many files are kept.
@@ -95,7 +95,7 @@ func (c *converter) openOwn() (*os.File, error) {
 			return nil, err
 		}
 		info, err := f.Stat()
-		if err == nil && (c.state.file == 0 || host.Inode(info) == c.state.file) {
+		if err == nil && (c.state.file == 0 || sys.Inode(info) == c.state.file) {
 			return f, nil
 		}
 		f.Close()
@@ -144,7 +144,7 @@ func groom(log string, keep int) error {
 // pack compresses a file. It goes only when the compressed one is whole and on the disk. One that an instance still
 // writes to is left for the next time.
 func pack(path string) error {
-	in, err := host.OpenRegularAt(path)
+	in, err := sys.OpenRegularAt(path)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // A log is in parts: the file that is written to has the log's own name, and those that were put away
@@ -114,7 +114,7 @@ func openFrom(log string, number int) (*opened, error) {
 			}
 			return o, err
 		}
-		f, err := host.OpenRegularAt(log)
+		f, err := sys.OpenRegularAt(log)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func openFrom(log string, number int) (*opened, error) {
 }
 
 func (p part) open() (*opened, error) {
-	f, err := host.OpenRegularAt(p.name())
+	f, err := sys.OpenRegularAt(p.name())
 	if err != nil {
 		return nil, err
 	}

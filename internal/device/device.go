@@ -13,8 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Options are what Devices need.
@@ -62,7 +62,7 @@ func (d *Devices) acquire(id string, wanted map[v1.ResourceName]int) (map[v1.Res
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := host.LockDir(dir, 0o700)
+	lock, err := sys.LockDir(dir, 0o700)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (d *Devices) acquire(id string, wanted map[v1.ResourceName]int) (map[v1.Res
 	if err != nil {
 		return nil, err
 	}
-	return has, host.WriteFile(filepath.Join(dir, id), text, 0o600)
+	return has, sys.WriteFile(filepath.Join(dir, id), text, 0o600)
 }
 
 func enough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int) bool {

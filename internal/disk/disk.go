@@ -10,10 +10,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Meter measures the pods of one podrun.
@@ -100,6 +100,6 @@ func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, er
 
 // size is how much of the disk a directory takes; nothing if it is not there.
 func size(ctx context.Context, dir string) (pod.Space, error) {
-	bytes, files, err := host.TreeSize(ctx, dir)
+	bytes, files, err := sys.TreeSize(ctx, dir)
 	return pod.Space{Bytes: bytes, Files: files}, err
 }

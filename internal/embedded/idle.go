@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // taskPoll is how often a daemon without clients looks for tasks if no event tells it to.
@@ -91,7 +91,7 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 // isUnreachable reports that the users' lock is no longer where clients look for it. The daemon's directory was
 // removed, so that none can come any more; one that stayed would keep others from the root directory.
 func isUnreachable(o Options, users *os.File) bool {
-	return host.Elsewhere(users, usersLock(o.Dirs))
+	return sys.Elsewhere(users, usersLock(o.Dirs))
 }
 
 // alone blocks until no client holds the users' lock and takes it. A lock cannot be waited for with a

@@ -18,8 +18,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // readyEnv names the file descriptor on which Serve tells Ensure that it answers.
@@ -81,7 +81,7 @@ func Serve(ctx context.Context, o Options) error {
 	// The roots of images and containers get the mode bits that this leaves.
 	unix.Umask(0o022)
 	captureLog(o.Log)
-	if err := host.LinkSelf(o.Dirs.Shim()); err != nil {
+	if err := sys.LinkSelf(o.Dirs.Shim()); err != nil {
 		return fmt.Errorf("making the shim %s: %w", o.Dirs.Shim(), err)
 	}
 	snapshotter, err := chooseSnapshotter(o)
@@ -218,7 +218,7 @@ func unmountLeftovers(o Options) {
 			if left[i].Mountpoint == dir {
 				continue // whoever made this a file system of its own still wants it
 			}
-			if err := host.Detach(left[i].Mountpoint); err != nil && !errors.Is(err, host.ErrNotMounted) {
+			if err := sys.Detach(left[i].Mountpoint); err != nil && !errors.Is(err, sys.ErrNotMounted) {
 				o.Log.Warn("unmounting", "dir", left[i].Mountpoint, "why", err)
 			}
 		}

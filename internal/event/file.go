@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // mostBytes is how large the file gets before it is written anew, folded; half of it may be left then.
@@ -103,7 +103,7 @@ func shrink(path string) error {
 	if err != nil {
 		return fmt.Errorf("shrinking events: %w", err)
 	}
-	if err := host.WriteFile(path, text, 0o600); err != nil {
+	if err := sys.WriteFile(path, text, 0o600); err != nil {
 		return fmt.Errorf("shrinking events: %w", err)
 	}
 	return nil

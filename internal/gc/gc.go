@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Images are those of the runtime.
@@ -306,7 +306,7 @@ func (k *Keeper) see(ctx context.Context) (s observation, sure bool, err error) 
 	s.lastUsed, k.lastUsed = known, known
 	text, err := json.Marshal(known)
 	if err == nil {
-		err = host.WriteFile(k.o.Record, text, 0o600)
+		err = sys.WriteFile(k.o.Record, text, 0o600)
 	}
 	if err != nil {
 		k.o.Log.Debug("when images were used last is not noted down", "why", err) // as on a full disk

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -78,7 +78,7 @@ func (b *Bridge) save(rec record) error {
 	if err != nil {
 		return err
 	}
-	return host.WriteFile(filepath.Join(b.dir, recordName), text, 0o600)
+	return sys.WriteFile(filepath.Join(b.dir, recordName), text, 0o600)
 }
 
 // allocate gives id an address: the one it has, else the next after the last given, so that a freed one

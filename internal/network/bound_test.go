@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // hang is a plugin that never ends, with a child that has its standard output too.
@@ -190,7 +190,7 @@ func TestLockWaits(t *testing.T) {
 	if err := os.MkdirAll(s.dirs.Network(), 0o711); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := host.LockDir(s.dirs.Network(), 0o711)
+	lock, err := sys.LockDir(s.dirs.Network(), 0o711)
 	if err != nil {
 		t.Fatal(err)
 	}

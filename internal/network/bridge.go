@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Options are what a Network, or a Bridge alone, needs.
@@ -62,7 +62,7 @@ func NewBridge(o Options) *Bridge {
 		run:  filepath.Clean(o.Dirs.Run),
 		root: o.Dirs.Root,
 		log:  o.Log,
-		boot: sync.OnceValues(host.BootID),
+		boot: sync.OnceValues(sys.BootID),
 		keep: o.Keep,
 		open: o.Open,
 	}
@@ -160,7 +160,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
 		return err
 	}
-	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*host.Lock).Unlock)
+	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*sys.Lock).Unlock)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
 		return port{}, err
 	}
-	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*host.Lock).Unlock)
+	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*sys.Lock).Unlock)
 	if err != nil {
 		return port{}, err
 	}

@@ -18,8 +18,8 @@ import (
 	types "github.com/containernetworking/cni/pkg/types/100"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // plugins connects pods by the CNI plugins of a user's configuration. What it connected it keeps a record
@@ -196,7 +196,7 @@ func (c *plugins) keep(id string, a attachment) error {
 	if err := os.MkdirAll(c.records, 0o700); err != nil {
 		return err
 	}
-	return host.WriteFile(c.record(id), text, 0o600)
+	return sys.WriteFile(c.record(id), text, 0o600)
 }
 
 // installed is an error if a plugin of a's networks, the first of which is list, is not there. It is asked before

@@ -8,7 +8,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Dial connects by TCP to an address as it is seen from the network namespace at path.
@@ -29,7 +29,7 @@ func inNamespace(path string, f func() error) error {
 		return fmt.Errorf("opening %s: %w", path, err)
 	}
 	defer ns.Close()
-	return host.OnOwnThread(func() error {
+	return sys.OnOwnThread(func() error {
 		if err := netns.Set(ns); err != nil {
 			return fmt.Errorf("entering %s: %w", path, err)
 		}

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // portDir has a file per id that holds host ports: its claim, as JSON.
@@ -106,7 +106,7 @@ func (b *Bridge) hold(id string, c claim) error {
 		return err
 	}
 	held[id] = c
-	if err := host.WriteFile(filepath.Join(dir, id), text, 0o600); err != nil {
+	if err := sys.WriteFile(filepath.Join(dir, id), text, 0o600); err != nil {
 		return err
 	}
 	return b.publish(held, id)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // lockLimit bounds the wait for a lock where the caller's context does not.
@@ -15,14 +15,14 @@ const lockLimit = 30 * time.Second
 
 // waitForLock calls acquire, which may block, and waits for it until ctx ends, at most for lockLimit. What acquire
 // returns after that is given to unlock.
-func waitForLock(ctx context.Context, path string, acquire func() (*host.Lock, error), unlock func(*host.Lock)) (*host.Lock, error) {
+func waitForLock(ctx context.Context, path string, acquire func() (*sys.Lock, error), unlock func(*sys.Lock)) (*sys.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockLimit)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	type result struct {
-		lock *host.Lock
+		lock *sys.Lock
 		err  error
 	}
 	c := make(chan result, 1)
@@ -44,18 +44,18 @@ func waitForLock(ctx context.Context, path string, acquire func() (*host.Lock, e
 }
 
 // lockDir locks a directory and makes it if it is missing. When it comes too late for the caller, unlock is called.
-func lockDir(ctx context.Context, path string, mode os.FileMode, unlock func(*host.Lock)) (*host.Lock, error) {
-	lock, err := host.TryLockDir(path, mode)
-	if !errors.Is(err, host.ErrLocked) {
+func lockDir(ctx context.Context, path string, mode os.FileMode, unlock func(*sys.Lock)) (*sys.Lock, error) {
+	lock, err := sys.TryLockDir(path, mode)
+	if !errors.Is(err, sys.ErrLocked) {
 		return lock, err
 	}
-	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockDir(path, mode) }, unlock)
+	return waitForLock(ctx, path, func() (*sys.Lock, error) { return sys.LockDir(path, mode) }, unlock)
 }
 
 // lockExisting locks a directory; a missing one is os.ErrNotExist.
-func lockExisting(ctx context.Context, path string) (*host.Lock, error) {
+func lockExisting(ctx context.Context, path string) (*sys.Lock, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return nil, err
 	}
-	return waitForLock(ctx, path, func() (*host.Lock, error) { return host.LockExisting(path) }, (*host.Lock).Unlock)
+	return waitForLock(ctx, path, func() (*sys.Lock, error) { return sys.LockExisting(path) }, (*sys.Lock).Unlock)
 }

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 func nobody(string) bool { return false }
@@ -81,7 +81,7 @@ func TestSweepLostLater(t *testing.T) {
 func TestSweepLostBusy(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
-	lock, err := host.TryLockDir(s.plugins.lockPath("a"), 0o700)
+	lock, err := sys.TryLockDir(s.plugins.lockPath("a"), 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestFormerRecord(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
 	s.on(t, "DEL", "a", refuse)
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

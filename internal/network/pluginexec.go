@@ -15,7 +15,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -56,7 +56,7 @@ func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 }
 
 func (e *pluginExec) execute(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
-	out, err := host.Program{Name: path, Env: env, Stdin: stdin}.Run(ctx, addLimit)
+	out, err := sys.Program{Name: path, Env: env, Stdin: stdin}.Run(ctx, addLimit)
 	if len(out.Stderr) > 0 {
 		e.log.Debug("CNI plugin wrote to its standard error", "plugin", path, "text", string(out.Stderr))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // lockSuffix ends the names of the directories that are the locks of single ids. A lock is there only while somebody
@@ -45,7 +45,7 @@ func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error
 	return func() { c.unlock(lock) }, nil
 }
 
-func (c *plugins) unlock(lock *host.Lock) {
+func (c *plugins) unlock(lock *sys.Lock) {
 	_ = os.Remove(lock.Path()) // whoever waits for it makes it anew
 	lock.Unlock()
 }
@@ -81,7 +81,7 @@ func (c *plugins) sweep(ctx context.Context, id string, known func(id string) bo
 	if has, err := c.has(id); err != nil || !has {
 		return err
 	}
-	lock, err := host.TryLockDir(c.lockPath(id), 0o700)
+	lock, err := sys.TryLockDir(c.lockPath(id), 0o700)
 	if err != nil {
 		return err
 	}

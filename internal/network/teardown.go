@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -92,7 +92,7 @@ func (n *Network) SweepLost(ctx context.Context, known func(id string) bool) err
 // sweep releases one lost id.
 func (n *Network) sweep(ctx context.Context, id string, known func(id string) bool) error {
 	err := n.plugins.sweep(ctx, id, known)
-	if errors.Is(err, host.ErrLocked) {
+	if errors.Is(err, sys.ErrLocked) {
 		return nil // somebody else does it
 	}
 	if err == nil {

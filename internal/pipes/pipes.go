@@ -14,7 +14,7 @@ import (
 	"sync"
 	"syscall"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Pipes are one process's. Its directory is locked as long as it lives, which tells it from those of processes that
@@ -23,8 +23,8 @@ type Pipes struct {
 	root string
 
 	mu      sync.Mutex
-	own     *host.Lock // nil: none was needed
-	adopted []*host.Lock
+	own     *sys.Lock // nil: none was needed
+	adopted []*sys.Lock
 	held    []*os.File
 }
 
@@ -39,10 +39,10 @@ func (p *Pipes) Dir() (string, error) {
 		if err := os.MkdirAll(p.root, 0o700); err != nil {
 			return "", fmt.Errorf("making the directory of pipes: %w", err)
 		}
-		lock, err := host.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
+		lock, err := sys.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
 		// Another process that looks for what is left may lock it just before it is locked here.
-		for try := 0; errors.Is(err, host.ErrLocked) && try < 100; try++ {
-			lock, err = host.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
+		for try := 0; errors.Is(err, sys.ErrLocked) && try < 100; try++ {
+			lock, err = sys.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
 		}
 		if err != nil {
 			return "", fmt.Errorf("making a directory of pipes: %w", err)
@@ -70,8 +70,8 @@ func (p *Pipes) Adopt() error {
 		if !e.IsDir() || p.own != nil && dir == p.own.Path() {
 			continue
 		}
-		lock, err := host.TryLockDir(dir, 0o700)
-		if errors.Is(err, host.ErrLocked) {
+		lock, err := sys.TryLockDir(dir, 0o700)
+		if errors.Is(err, sys.ErrLocked) {
 			continue
 		}
 		if err == nil {

@@ -9,18 +9,18 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // lockInterval is how often a sandbox's lock is tried that another Create or Remove has.
 const lockInterval = 10 * time.Millisecond
 
 // reserve is tryReserve that waits as long as another holds the sandbox's lock, and ctx allows.
-func (s *Store) reserve(ctx context.Context, id string) (*host.Lock, error) {
+func (s *Store) reserve(ctx context.Context, id string) (*sys.Lock, error) {
 	for {
 		lock, err := s.tryReserve(id)
-		if !errors.Is(err, host.ErrLocked) {
+		if !errors.Is(err, sys.ErrLocked) {
 			return lock, err
 		}
 		select {
@@ -34,12 +34,12 @@ func (s *Store) reserve(ctx context.Context, id string) (*host.Lock, error) {
 // tryReserve makes the sandbox's directory, unless it is there, and locks it; the error is host.ErrLocked when another
 // has the lock. Names appear and vanish only under the lock of the directory of all sandboxes, which is held for
 // that only; the lock order is id, then all.
-func (s *Store) tryReserve(id string) (*host.Lock, error) {
+func (s *Store) tryReserve(id string) (*sys.Lock, error) {
 	for {
 		if err := s.makeDir(id); err != nil {
 			return nil, err
 		}
-		lock, err := host.TryLockExisting(s.path(id))
+		lock, err := sys.TryLockExisting(s.path(id))
 		if errors.Is(err, os.ErrNotExist) {
 			continue // another has removed it in between
 		}
@@ -51,7 +51,7 @@ func (s *Store) makeDir(id string) error {
 	if err := os.MkdirAll(s.dir, layout.ModePrivate); err != nil {
 		return err
 	}
-	all, err := host.LockDir(s.dir, layout.ModePrivate)
+	all, err := sys.LockDir(s.dir, layout.ModePrivate)
 	if err != nil {
 		return err
 	}
@@ -75,12 +75,12 @@ func (s *Store) mountDir() error {
 		return fmt.Errorf("finding the mount of %s: %w", s.dir, err)
 	}
 	if !mounted {
-		if err := host.BindOne(s.dir, s.dir); err != nil {
+		if err := sys.BindOne(s.dir, s.dir); err != nil {
 			return fmt.Errorf("binding it to itself: %w", err)
 		}
 	}
 	// Every time: whoever mounted it may have died before this.
-	if err := host.SetPropagation(s.dir, host.Private); err != nil {
+	if err := sys.SetPropagation(s.dir, sys.Private); err != nil {
 		return fmt.Errorf("making it private: %w", err)
 	}
 	return nil
@@ -88,7 +88,7 @@ func (s *Store) mountDir() error {
 
 // forget removes the emptied directory of a sandbox. The caller holds the sandbox's lock.
 func (s *Store) forget(id string) error {
-	all, err := host.LockExisting(s.dir)
+	all, err := sys.LockExisting(s.dir)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *Store) unmountDir() error {
 		if !mounted {
 			return nil
 		}
-		if err := host.Detach(s.dir); err != nil {
+		if err := sys.Detach(s.dir); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // The former version of podrun kept its sandboxes beside the pins: <id>.intent, a symbolic link whose target is a
@@ -146,7 +146,7 @@ func (s *Store) ForgetLegacy(id string) error {
 }
 
 func (s *Store) forgetLegacy(id string) error {
-	all, err := host.LockExisting(s.dir)
+	all, err := sys.LockExisting(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

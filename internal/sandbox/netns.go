@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // The pins' file names, which are also the kernel's names below /proc/<pid>/ns.
@@ -22,7 +22,7 @@ var allPins = [...]string{pinNet, pinIPC, pinUTS}
 
 // pin makes new namespaces and a mount of each in dir. The hostname is set where uts is among them.
 func pin(dir string, names []string, hostname string, step func(string)) error {
-	return host.OnOwnThread(func() error {
+	return sys.OnOwnThread(func() error {
 		flags := map[string]int{pinNet: unix.CLONE_NEWNET, pinIPC: unix.CLONE_NEWIPC, pinUTS: unix.CLONE_NEWUTS}
 		want := 0
 		for _, name := range names {
@@ -60,7 +60,7 @@ func pinNamespace(path, source, name string, step func(string)) error {
 	}
 	f.Close()
 	step(name + " file")
-	if err := host.BindOne(source, path); err != nil {
+	if err := sys.BindOne(source, path); err != nil {
 		return err
 	}
 	step(name + " pin")
@@ -86,7 +86,7 @@ func unpin(path string) error {
 		return fmt.Errorf("%s is not a pin but a %s: not touched", path, info.Mode().Type())
 	}
 	for pinned(path) {
-		if err := host.Detach(path); err != nil {
+		if err := sys.Detach(path); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // A process namespace lives as long as its first process, and ends all others with it. For pods that share
@@ -53,7 +53,7 @@ func (s *Store) startPause(b *pod.Sandbox) error {
 	}
 	s.step("pause directory")
 	pid := 0
-	err = host.OnOwnThread(func() error {
+	err = sys.OnOwnThread(func() error {
 		born, err := tree.Enter(path)
 		if err != nil {
 			return err
@@ -91,16 +91,16 @@ func shutIn(root string, program []byte) error {
 		do   func() error
 	}{
 		{"a mount namespace", func() error { return unix.Unshare(unix.CLONE_NEWNS) }},
-		{"private mounts", func() error { return host.SetPropagation("/", host.PrivateTree) }},
+		{"private mounts", func() error { return sys.SetPropagation("/", sys.PrivateTree) }},
 		{"a file system", func() error {
-			return host.MountFS("tmpfs", "pause", root, "size=16k,mode=555", host.AllowExec)
+			return sys.MountFS("tmpfs", "pause", root, "size=16k,mode=555", sys.AllowExec)
 		}},
 		{"the program", func() error { return os.WriteFile(filepath.Join(root, pauseName), program, 0o111) }},
 		{"its directory", func() error { return unix.Chdir(root) }},
-		{"its root", func() error { return host.PivotRoot(".") }},
-		{"nothing else", func() error { return host.Detach(".") }},
+		{"its root", func() error { return sys.PivotRoot(".") }},
+		{"nothing else", func() error { return sys.Detach(".") }},
 		{"its root's directory", func() error { return unix.Chdir("/") }},
-		{"a read-only file system", func() error { return host.RemountReadOnly("/", host.AllowExec) }},
+		{"a read-only file system", func() error { return sys.RemountReadOnly("/", sys.AllowExec) }},
 		{"no new privileges", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		{"a process namespace", func() error { return unix.Unshare(unix.CLONE_NEWPID) }},
 		{"no capabilities", dropBounding},
@@ -137,7 +137,7 @@ func forkPause(born *os.File) (int, error) {
 // startTime tells a process from another that gets its number later: when it was started, in the kernel's
 // ticks since boot. Ended says that it is ending, or waits for its parent to hear of its end.
 func startTime(pid int) (ticks uint64, ended bool, err error) {
-	fields, err := host.ProcessStat(pid)
+	fields, err := sys.ProcessStat(pid)
 	if err != nil {
 		return 0, false, err
 	}

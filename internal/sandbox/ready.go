@@ -5,9 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Paths are where a sandbox's namespaces are, for its containers.
@@ -100,7 +100,7 @@ type machine struct {
 }
 
 func thisMachine() (machine, error) {
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		return machine{}, err
 	}

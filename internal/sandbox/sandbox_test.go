@@ -22,10 +22,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // fileNetwork is a network of addresses only: a file per address, as the next process sees it too.
@@ -159,7 +159,7 @@ func TestCreateReadyRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func checkNamespaces(t *testing.T, dir, hostname string) {
 		}
 	}
 	var got string
-	if err := host.OnOwnThread(func() error {
+	if err := sys.OnOwnThread(func() error {
 		f, err := os.Open(filepath.Join(dir, pinUTS))
 		if err != nil {
 			return err

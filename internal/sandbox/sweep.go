@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -68,7 +68,7 @@ func (s *Store) Sweep(ctx context.Context, known func(id string) bool) error {
 // sweepOne removes the sandbox, unless somebody else is about to.
 func (s *Store) sweepOne(ctx context.Context, id string) error {
 	lock, err := s.tryReserve(id)
-	if errors.Is(err, host.ErrLocked) {
+	if errors.Is(err, sys.ErrLocked) {
 		return nil
 	}
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Store) remains() ([]string, error) {
 
 // sweepDir removes the directory of all sandboxes if a Create or Remove that was cut off left it empty.
 func (s *Store) sweepDir() error {
-	all, err := host.LockExisting(s.dir)
+	all, err := sys.LockExisting(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Where shared memory is: the machine's, and a pod's in its sandbox's directory.
@@ -33,7 +33,7 @@ func (s *Store) setSysctls(id string, p *v1.Pod, users uint32) error {
 		return nil
 	}
 	sysctls := p.Spec.SecurityContext.Sysctls
-	return host.OnOwnThread(func() error {
+	return sys.OnOwnThread(func() error {
 		entered := map[string]string{"Net": pinNet, "IPC": pinIPC}
 		for _, sysctl := range sysctls {
 			// What is not of a namespace would change the machine.
@@ -102,7 +102,7 @@ func mountShm(path string, owner uint32) error {
 		return err
 	}
 	options := fmt.Sprintf("mode=1777,size=65536k,uid=%d,gid=%d", owner, owner)
-	return host.MountFS("tmpfs", "shm", path, options, host.AllowNothing)
+	return sys.MountFS("tmpfs", "shm", path, options, sys.AllowNothing)
 }
 
 // unmountShm removes it; one that is not there is success.
@@ -116,7 +116,7 @@ func unmountShm(path string) error {
 		if err != nil {
 			return &os.PathError{Op: "statfs", Path: path, Err: err}
 		}
-		if err := host.Detach(path); errors.Is(err, host.ErrNotMounted) {
+		if err := sys.Detach(path); errors.Is(err, sys.ErrNotMounted) {
 			return removeFile(path)
 		} else if err != nil {
 			return err

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/sys"
 )
 
 // A pod with hostUsers: false has users of its own: a user namespace that owns its other ones, where its
@@ -51,7 +51,7 @@ const firstUserName = "first-user"
 
 // allocateUsers gives the sandbox id users that no other sandbox of the run directory has.
 func (s *Store) allocateUsers(id string) (uint32, error) {
-	all, err := host.LockExisting(s.dir)
+	all, err := sys.LockExisting(s.dir)
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +94,7 @@ func (s *Store) usersInUse() (map[uint32]bool, error) {
 // number. A process of podrun's makes the namespaces, since a user namespace cannot be made by a thread, and
 // ends when they are pinned.
 func pinWithUsers(dir string, names []string, hostname string, users uint32, step func(string)) error {
-	return host.OnOwnThread(func() error {
+	return sys.OnOwnThread(func() error {
 		pid, err := forkUsers(users)
 		if err != nil {
 			return fmt.Errorf("making namespaces with users of the pod's own: %w", err)

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // maxSize is the most that a container's file may have. The kernel gives a process less than half of it.
@@ -134,7 +134,7 @@ func find(root, id string) (*kept, error) {
 
 // load reads the container's file in a directory.
 func load(pods *os.File, within, id string) (*kept, error) {
-	dir, err := host.OpenBeneath(pods, within, host.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := sys.OpenBeneath(pods, within, sys.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func load(pods *os.File, within, id string) (*kept, error) {
 
 // readOwn reads a file as replace makes them, and no other.
 func readOwn(dir *os.File, name string) ([]byte, error) {
-	f, err := host.OpenBeneath(dir, name, host.NoLinks, unix.O_RDONLY|unix.O_NONBLOCK)
+	f, err := sys.OpenBeneath(dir, name, sys.NoLinks, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (k *kept) bundle(config []byte) (string, error) {
 	if err := unix.Mkdirat(int(k.dir.Fd()), name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	dir, err := host.OpenBeneath(k.dir, name, host.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := sys.OpenBeneath(k.dir, name, sys.NoLinks, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return "", err
 	}
@@ -191,7 +191,7 @@ func replace(dir *os.File, name string, text []byte) error {
 	if err := unix.Unlinkat(parent, other, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", other, err)
 	}
-	f, err := host.OpenBeneath(dir, other, host.NoLinks, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
+	f, err := sys.OpenBeneath(dir, other, sys.NoLinks, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}

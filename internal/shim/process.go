@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Any is for Kill: every shim.
@@ -48,7 +48,7 @@ func Kill(which func(pid int) bool, flags ...string) error {
 // flags.
 func Of(pid int, flags ...string) (shim int, with bool) {
 	for pid > 1 {
-		parent, err := host.Parent(pid)
+		parent, err := sys.Parent(pid)
 		if err != nil {
 			return 0, false
 		}
@@ -77,7 +77,7 @@ func children(pid int) (n int) {
 			if err != nil {
 				continue
 			}
-			if stat, err := host.ProcessStat(pid); err == nil && stat[0] != "Z" {
+			if stat, err := sys.ProcessStat(pid); err == nil && stat[0] != "Z" {
 				n++
 			}
 		}

@@ -10,14 +10,14 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // usualLink is the interface that the kubelet tells of first.
 const usualLink = "eth0"
 
 // network words what interfaces have carried; nil: there are none.
-func network(links []host.Link, now time.Time) *kubelet.NetworkStats {
+func network(links []sys.Link, now time.Time) *kubelet.NetworkStats {
 	if len(links) == 0 {
 		return nil
 	}

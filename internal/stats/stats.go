@@ -17,9 +17,9 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Options make Stats.
@@ -28,11 +28,11 @@ type Options struct {
 	// Usage reads what the cgroup at a path has taken.
 	Usage func(path string) (cgroup.Usage, error)
 	// Machine reads what the machine has taken.
-	Machine func() (host.Usage, error)
+	Machine func() (sys.Usage, error)
 	// Processes are those of the cgroup at a path; Links the network interfaces that a process sees, 0 for the
 	// machine's.
 	Processes func(path string) ([]int, error)
-	Links     func(pid int) ([]host.Link, error)
+	Links     func(pid int) ([]sys.Link, error)
 	// Disks is nil where nothing is known of them.
 	Disks *Disks
 }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 func TestSummary(t *testing.T) {
@@ -41,8 +41,8 @@ func TestSummary(t *testing.T) {
 			}
 			return cgroup.Usage{}, fs.ErrNotExist // b has just ended
 		},
-		Machine: func() (host.Usage, error) {
-			return host.Usage{Since: began, CPU: 9 * time.Second, Memory: 5000, WorkingSet: 3000, Total: 8000, Swap: 1, SwapTotal: 9, Threads: 3, MostThreads: 300}, nil
+		Machine: func() (sys.Usage, error) {
+			return sys.Usage{Since: began, CPU: 9 * time.Second, Memory: 5000, WorkingSet: 3000, Total: 8000, Swap: 1, SwapTotal: 9, Threads: 3, MostThreads: 300}, nil
 		},
 	})
 	at := func(now time.Time, want string) {
@@ -77,7 +77,7 @@ func TestSummary(t *testing.T) {
 
 func TestSummaryWithoutTheMachine(t *testing.T) {
 	t.Parallel()
-	s := New(Options{Machine: func() (host.Usage, error) { return host.Usage{}, errors.New("no /proc") }})
+	s := New(Options{Machine: func() (sys.Usage, error) { return sys.Usage{}, errors.New("no /proc") }})
 	if got, err := s.Summary(nil, time.Now()); err == nil || got.Node.CPU != nil || got.Pods == nil {
 		t.Errorf("%+v, %v", got, err)
 	}

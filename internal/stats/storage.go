@@ -11,8 +11,8 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/disk"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Disks are what is asked about disks.
@@ -24,7 +24,7 @@ type Disks struct {
 	// Images measures the layers of images.
 	Images func(ctx context.Context) (pod.Space, error)
 	// FS looks at the file system of a path.
-	FS func(path string) (host.FS, error)
+	FS func(path string) (sys.FS, error)
 	// Data has pods' data, Logs their logs, Root the files of images and containers.
 	Data, Logs, Root string
 }
@@ -145,7 +145,7 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 }
 
 // of words what is used of a file system.
-func of(fs host.FS, at time.Time, used pod.Space) *kubelet.FsStats {
+func of(fs sys.FS, at time.Time, used pod.Space) *kubelet.FsStats {
 	return &kubelet.FsStats{
 		Time: metav1.Time{Time: at}, AvailableBytes: new(fs.Available), CapacityBytes: new(fs.Capacity), UsedBytes: new(uint64(used.Bytes)),
 		InodesFree: new(fs.FilesFree), Inodes: new(fs.Files), InodesUsed: new(uint64(used.Files)),
@@ -153,6 +153,6 @@ func of(fs host.FS, at time.Time, used pod.Space) *kubelet.FsStats {
 }
 
 // whole words how full a file system is.
-func whole(fs host.FS, at time.Time) *kubelet.FsStats {
+func whole(fs sys.FS, at time.Time) *kubelet.FsStats {
 	return of(fs, at, pod.Space{Bytes: int64(fs.Capacity - fs.Free), Files: int64(fs.Files - fs.FilesFree)})
 }

@@ -13,8 +13,8 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/disk"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // world is what Stats ask in the tests.
@@ -23,20 +23,20 @@ type world struct {
 	usage    disk.Usage
 	err      error
 	pids     []int
-	links    []host.Link
+	links    []sys.Link
 }
 
 func (w *world) options() Options {
-	fs := map[string]host.FS{
+	fs := map[string]sys.FS{
 		"/data": {Capacity: 1000, Free: 400, Available: 300, Files: 50, FilesFree: 20}, "/logs": {Capacity: 2000}, "/root": {Capacity: 3000}, "/v": {Capacity: 4000},
 	}
 	return Options{
 		Usage:     func(string) (cgroup.Usage, error) { return cgroup.Usage{}, nil },
-		Machine:   func() (host.Usage, error) { return host.Usage{}, nil },
+		Machine:   func() (sys.Usage, error) { return sys.Usage{}, nil },
 		Processes: func(string) ([]int, error) { return w.pids, nil },
-		Links: func(pid int) ([]host.Link, error) {
+		Links: func(pid int) ([]sys.Link, error) {
 			if pid == 0 {
-				return []host.Link{{Name: "ens3", RxBytes: 9}, {Name: "ens4", RxBytes: 7}}, nil
+				return []sys.Link{{Name: "ens3", RxBytes: 9}, {Name: "ens4", RxBytes: 7}}, nil
 			}
 			return w.links, nil
 		},
@@ -44,11 +44,11 @@ func (w *world) options() Options {
 			Usage:  func(context.Context, *v1.Pod) (disk.Usage, error) { w.measured++; return w.usage, w.err },
 			Dir:    func(*v1.Pod, *v1.Volume) string { return "/v" },
 			Images: func(context.Context) (pod.Space, error) { return pod.Space{Bytes: 70, Files: 7}, nil },
-			FS: func(path string) (host.FS, error) {
+			FS: func(path string) (sys.FS, error) {
 				if f, ok := fs[path]; ok {
 					return f, nil
 				}
-				return host.FS{}, errors.New("asked about " + path)
+				return sys.FS{}, errors.New("asked about " + path)
 			},
 			Data: "/data", Logs: "/logs", Root: "/root",
 		},
@@ -72,7 +72,7 @@ func stored() v1.Pod {
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{pids: []int{5, 6}, links: []host.Link{{Name: "eth0", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4}, {Name: "net1", RxBytes: 99}}, usage: disk.Usage{
+		w := &world{pids: []int{5, 6}, links: []sys.Link{{Name: "eth0", RxBytes: 1, RxErrors: 2, TxBytes: 3, TxErrors: 4}, {Name: "net1", RxBytes: 99}}, usage: disk.Usage{
 			Roots: map[string]pod.Space{"a": {Bytes: 10, Files: 1}}, Logs: map[string]pod.Space{"a": {Bytes: 20, Files: 2}},
 			Volumes: map[string]pod.Space{"e": {Bytes: 40, Files: 4}, "c": {Bytes: 80, Files: 8}},
 			Etc:     pod.Space{Bytes: 5, Files: 3},
@@ -141,7 +141,7 @@ func TestWithoutItsOwnNetwork(t *testing.T) {
 		}
 		return got.Pods[0].Network
 	}
-	w := &world{pids: []int{5}, links: []host.Link{{Name: "eth0"}}}
+	w := &world{pids: []int{5}, links: []sys.Link{{Name: "eth0"}}}
 	p := stored()
 	if of(p, w.options()) == nil {
 		t.Error("none of its own")

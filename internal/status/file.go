@@ -18,10 +18,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Files keeps one file per pod with the v1.Pod that `get` prints, replaced atomically.
@@ -87,7 +87,7 @@ func (f *Files) write(p *v1.Pod) error {
 	if err := os.MkdirAll(f.dirs.Statuses(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
-	if err := host.WriteFile(f.dirs.Status(key), data, 0o600); err != nil {
+	if err := sys.WriteFile(f.dirs.Status(key), data, 0o600); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	f.last[key] = data
@@ -119,7 +119,7 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	if err := os.MkdirAll(f.dirs.Statuses(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
-	if err := host.WriteFile(f.dirs.NotOwned(key), data, 0o600); err != nil {
+	if err := sys.WriteFile(f.dirs.NotOwned(key), data, 0o600); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	delete(f.last, key) // the other process writes it now

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // A filled volume looks as the kubelet's do, because programs know that and watch it: the files are in a
@@ -77,7 +77,7 @@ func shows(root *os.Root, dir string, files payload, group *int64) bool {
 			same = false
 			return fs.SkipAll
 		}
-		have, err := host.ReadRegular(root.Name(), at, host.NoLinks, len(want.data))
+		have, err := sys.ReadRegular(root.Name(), at, sys.NoLinks, len(want.data))
 		if err == nil && !bytes.Equal(have, want.data) {
 			same = false
 		}

@@ -15,9 +15,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // A PersistentVolumeClaim is a directory of its name that outlives pods. There is nothing to bind: whoever
@@ -83,7 +83,7 @@ func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
 	if fsGroup(p) == nil || owned {
 		return nil
 	}
-	dir, err := host.OpenTree(v.dirs.Claim(p.Namespace, claim))
+	dir, err := sys.OpenTree(v.dirs.Claim(p.Namespace, claim))
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 
 // readKept reads a file that podrun keeps of a pod. It is beside what containers write, and many times shorter than this.
 func readKept(path string) ([]byte, error) {
-	return host.ReadRegular(filepath.Dir(path), filepath.Base(path), host.NoLinks, 64<<20)
+	return sys.ReadRegular(filepath.Dir(path), filepath.Base(path), sys.NoLinks, 64<<20)
 }
 
 // RemoveClaim removes a volume with all that is in it. ErrInUse: a pod has it; ErrNoVolume: it is not there.
@@ -199,7 +199,7 @@ func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error
 		}
 		return err
 	}
-	if err := errors.Join(free(), host.NotMounted(dir)); err != nil {
+	if err := errors.Join(free(), sys.NotMounted(dir)); err != nil {
 		return fail(err)
 	}
 	going := filepath.Join(filepath.Dir(dir), ".going-"+name)
@@ -224,8 +224,8 @@ func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error
 
 // removeTree removes a directory that nothing is mounted in. Links in it are removed, not followed.
 func removeTree(ctx context.Context, dir string) error {
-	if err := host.NotMounted(dir); err != nil {
+	if err := sys.NotMounted(dir); err != nil {
 		return err
 	}
-	return host.RemoveTree(ctx, dir)
+	return sys.RemoveTree(ctx, dir)
 }

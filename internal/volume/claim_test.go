@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
-	"podrun.io/podrun/internal/host/treetest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/treetest"
 )
 
 func claimed(name string) v1.Volume {
@@ -209,7 +209,7 @@ func TestDeepClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	given := 0
-	root, err := host.OpenTree(dir)
+	root, err := sys.OpenTree(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestDeepClaim(t *testing.T) {
 		}
 		return err
 	}
-	if err := host.WalkTree(t.Context(), root, host.TreeVisitor{
+	if err := sys.WalkTree(t.Context(), root, sys.TreeVisitor{
 		Enter: func(at int) error { return count(at, "", unix.AT_EMPTY_PATH) },
 		File:  func(at int, name string) error { return count(at, name, 0) },
 	}); err != nil || given != 3*depth {
@@ -245,7 +245,7 @@ func TestClaimsGroupEnds(t *testing.T) {
 	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	claim, err := host.OpenTree(f.root + "/claims/default/data")
+	claim, err := sys.OpenTree(f.root + "/claims/default/data")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestClaimsGroupRace(t *testing.T) {
 	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(4242))}
 	defer treetest.Swap(t, dir+"/dir", dir+"/link")()
 	for range 2000 {
-		claim, err := host.OpenTree(filepath.Dir(dir))
+		claim, err := sys.OpenTree(filepath.Dir(dir))
 		if err != nil {
 			t.Fatal(err)
 		}

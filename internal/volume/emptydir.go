@@ -14,9 +14,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // mountSource is what file systems in memory that podrun mounted are called in the table of mounts.
@@ -126,7 +126,7 @@ func (v *Volumes) mountMemory(uid pod.UID, dir, kind, options string) error {
 		return err
 	}
 	defer target.Close()
-	if err := host.MountFS(kind, mountSource, descriptor(target), options, host.AllowExec); err != nil {
+	if err := sys.MountFS(kind, mountSource, descriptor(target), options, sys.AllowExec); err != nil {
 		return fmt.Errorf("mounting %s on %s: %w", kind, dir, err)
 	}
 	return nil

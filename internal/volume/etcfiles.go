@@ -12,9 +12,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // header opens the hosts file that podrun writes.
@@ -196,7 +196,7 @@ func refresh(root *os.Root, dir, name string, want []byte) error {
 
 // rewrite gives a file other content if it differs. A container may have written anything to it, however long.
 func rewrite(dir, name string, want []byte) error {
-	f, err := host.OpenRegular(dir, name, host.NoLinks, os.O_RDWR)
+	f, err := sys.OpenRegular(dir, name, sys.NoLinks, os.O_RDWR)
 	if err != nil {
 		return err
 	}

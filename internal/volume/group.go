@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // fsGroup is the group that the pod's volumes belong to; nil: none.
@@ -45,10 +45,10 @@ func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
 			return nil
 		}
 	}
-	err := host.WalkTree(ctx, volume, host.TreeVisitor{
+	err := sys.WalkTree(ctx, volume, sys.TreeVisitor{
 		Enter: func(dir int) error { return giveInode(dir, int(*group)) },
 		File: func(dir int, name string) error {
-			file, err := host.OpenInode(dir, name)
+			file, err := sys.OpenInode(dir, name)
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // it went away meanwhile
 			}
@@ -87,5 +87,5 @@ func giveInode(fd, group int) error {
 	case unix.S_IFDIR:
 		mode = uint32(groupDir.Perm()) | unix.S_ISGID
 	}
-	return unix.Chmod(host.FDPath(fd), st.Mode&0o7777|mode)
+	return unix.Chmod(sys.FDPath(fd), st.Mode&0o7777|mode)
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -48,7 +48,7 @@ func begin(ctx context.Context, uid pod.UID, f func(context.Context) error) *att
 
 // mountBy mounts a file system of one of these kinds on dir by the machine's mount command. It does not begin another
 // attempt while one goes on.
-func (v *Volumes) mountBy(ctx context.Context, uid pod.UID, dir string, mount host.Program, kinds []string) error {
+func (v *Volumes) mountBy(ctx context.Context, uid pod.UID, dir string, mount sys.Program, kinds []string) error {
 	v.mu.Lock()
 	a := v.attempts[dir]
 	if a == nil || a.mounted() { // what is mounted was found without it, so it has been unmounted since
@@ -65,9 +65,9 @@ func (v *Volumes) mountBy(ctx context.Context, uid pod.UID, dir string, mount ho
 
 // mountNow calls the mount command and sees that it has done what it was to do: whatever misled it, nothing but a file
 // system of these kinds stays.
-func (v *Volumes) mountNow(ctx context.Context, dir string, mount host.Program, kinds []string) error {
+func (v *Volumes) mountNow(ctx context.Context, dir string, mount sys.Program, kinds []string) error {
 	out, err := mount.Run(ctx, mountLimit)
-	if errors.Is(err, host.ErrNoProgram) {
+	if errors.Is(err, sys.ErrNoProgram) {
 		return errors.New("the machine has no mount command")
 	}
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 func isNotEmpty(err error) bool {
@@ -47,21 +47,21 @@ func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NF
 }
 
 // exportMount is the command that mounts the export on dir.
-func exportMount(n *v1.NFSVolumeSource, dir string) (host.Program, error) {
+func exportMount(n *v1.NFSVolumeSource, dir string) (sys.Program, error) {
 	options := "nodev" // programs of an export may change their user, in a container
 	if n.ReadOnly {
 		options += ",ro"
 	}
-	mount := host.Program{Name: "mount", Options: []string{"-t", "nfs", "-o", options}}
+	mount := sys.Program{Name: "mount", Options: []string{"-t", "nfs", "-o", options}}
 	server, err := pod.ServerName(n.Server)
 	if err != nil {
 		return mount, fmt.Errorf("server %q: %w", n.Server, err)
 	}
-	export, err := host.ExportOperand(server, n.Path)
+	export, err := sys.ExportOperand(server, n.Path)
 	if err != nil {
 		return mount, err
 	}
-	at, err := host.PathOperand(dir)
-	mount.Operands = []host.Operand{export, at}
+	at, err := sys.PathOperand(dir)
+	mount.Operands = []sys.Operand{export, at}
 	return mount, err
 }

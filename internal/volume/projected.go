@@ -11,8 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // readyFilled makes a volume of files that podrun writes, and fills it. What has been filled before
@@ -122,7 +122,7 @@ func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, 
 			return nil, fmt.Errorf("volume %q is not an emptyDir", key.Volume)
 		}
 		name := strings.TrimLeft(key.Path, "/")
-		text, err := host.ReadRegular(v.dirs.EmptyDir(p.UID, key.Volume), name, host.LinksBeneath, maxFileKey)
+		text, err := sys.ReadRegular(v.dirs.EmptyDir(p.UID, key.Volume), name, sys.LinksBeneath, maxFileKey)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

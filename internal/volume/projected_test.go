@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 func ref(name string) v1.LocalObjectReference { return v1.LocalObjectReference{Name: name} }
@@ -352,7 +352,7 @@ func TestFileKeysOpenNoDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := f.Files(podWith(emptyDir("v")), []pod.FileKey{{Volume: "v", Path: "vars"}})
-	if !errors.Is(err, host.ErrNotRegular) {
+	if !errors.Is(err, sys.ErrNotRegular) {
 		t.Errorf("it was opened: %v", err)
 	}
 }

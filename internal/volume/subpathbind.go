@@ -8,9 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // pin binds the part of a volume that file is to a place of podrun's own and returns that. What the
@@ -57,7 +57,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	if hasUsers(in) {
 		err = bindMapped(file, target, v.dirs.SandboxUsers(in.Sandbox.ID))
 	} else {
-		err = host.Bind(descriptor(file), descriptor(target))
+		err = sys.Bind(descriptor(file), descriptor(target))
 	}
 	if err != nil {
 		return "", fmt.Errorf("binding it: %w", err)
@@ -65,7 +65,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	return at, enslave(at, m)
 }
 
-func descriptor(f *os.File) string { return host.FDPath(int(f.Fd())) }
+func descriptor(f *os.File) string { return sys.FDPath(int(f.Fd())) }
 
 // pinTarget makes what a directory or a file is bound to.
 func pinTarget(root *os.Root, within string, dir bool) (*os.File, error) {
@@ -87,7 +87,7 @@ func enslave(at string, m v1.VolumeMount) error {
 	if m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationBidirectional {
 		return nil
 	}
-	return host.SetPropagation(at, host.SlaveTree)
+	return sys.SetPropagation(at, sys.SlaveTree)
 }
 
 // unpin undoes what an earlier start bound to the place, or clears away what it had made for it.

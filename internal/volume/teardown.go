@@ -12,9 +12,9 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Teardown unmounts what was mounted for a revision's volumes, and nothing else: not what somebody put
@@ -62,7 +62,7 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 
 // unmount unmounts what is on a path now, if anything is; never by force.
 func unmount(path string) error {
-	if err := host.Unmount(path); !errors.Is(err, host.ErrNotMounted) {
+	if err := sys.Unmount(path); !errors.Is(err, sys.ErrNotMounted) {
 		return err
 	}
 	return nil
@@ -77,7 +77,7 @@ func unmountTree(path string) error {
 	if len(mounts) == 0 {
 		return nil
 	}
-	if err := host.SetPropagation(path, host.SlaveTree); err != nil && !errors.Is(err, host.ErrNotMounted) {
+	if err := sys.SetPropagation(path, sys.SlaveTree); err != nil && !errors.Is(err, sys.ErrNotMounted) {
 		return fmt.Errorf("parting %s from its source: %w", path, err)
 	}
 	for _, m := range slices.Backward(mounts) {

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // hasUsers reports that the pod has users of its own. They see volumes as if their numbers were the
@@ -32,7 +32,7 @@ func bindMapped(file, target *os.File, users string) error {
 		return err
 	}
 	defer ns.Close()
-	if err = host.BindMapped(file, target, ns); errors.Is(err, errors.ErrUnsupported) {
+	if err = sys.BindMapped(file, target, ns); errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("hostUsers: false: its file system cannot be shown with other owners here (%w)", err)
 	}
 	return err

@@ -12,10 +12,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys"
 )
 
 // SavePod implements runtime.Data.
@@ -87,14 +87,14 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		return err
 	}
 	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.LegacyEtc(uid), r.o.Dirs.Pod(uid)} {
-		if err := host.NotMounted(dir); err != nil {
+		if err := sys.NotMounted(dir); err != nil {
 			return err
 		}
 	}
 	if err := r.retireLogs(ctx, r.o.Dirs.PodLogs(key, uid)); err != nil {
 		return err
 	}
-	if err := host.RemoveTree(ctx, r.o.Dirs.LegacyEtc(uid)); err != nil {
+	if err := sys.RemoveTree(ctx, r.o.Dirs.LegacyEtc(uid)); err != nil {
 		return fmt.Errorf("removing what a pod has in the run directory: %w", err)
 	}
 	return r.store.Remove(ctx, uid)
@@ -103,7 +103,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 // retireLogs removes a revision's logs or, where they are to stay for a time, has that time begin.
 func (r *Runtime) retireLogs(ctx context.Context, dir string) error {
 	if !r.o.KeepLogs {
-		if err := host.RemoveTree(ctx, dir); err != nil {
+		if err := sys.RemoveTree(ctx, dir); err != nil {
 			return fmt.Errorf("removing a pod's logs: %w", err)
 		}
 		return nil

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/checkpointed"
 	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Runtime is the port as podrun has it: this package's driver below the pods' checkpoints. What both have is the
@@ -30,7 +30,7 @@ type (
 // compose makes a Runtime that clears nothing up.
 func compose(t testing.TB, o containerd.Options) (*Runtime, error) {
 	t.Helper()
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

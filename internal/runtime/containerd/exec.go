@@ -16,11 +16,11 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/stdin"
+	"podrun.io/podrun/internal/sys"
 )
 
 // drainTimeout bounds the wait for output after an exec'd command has ended: a child that it left
@@ -90,7 +90,7 @@ func (r *Runtime) confined(pid int) error {
 	if r.rooted.Load() {
 		return nil
 	}
-	hides, err := host.RootHides(pid)
+	hides, err := sys.RootHides(pid)
 	if hides {
 		return errors.New("containerd runs in a chroot, so the command would run in the machine's root directory: enter that directory by pivot_root instead")
 	}

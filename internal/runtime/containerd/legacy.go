@@ -21,11 +21,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/sys"
 )
 
 // The labels that the former version of podrun kept an instance's state in.
@@ -68,7 +68,7 @@ func (r *Runtime) Legacy(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	if err != nil || len(manifests) == 0 {
 		return nil, err
 	}
-	boot, err := host.BootID()
+	boot, err := sys.BootID()
 	if err != nil {
 		return nil, err
 	}

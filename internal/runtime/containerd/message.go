@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys"
 )
 
 // messageLimit is how much of a termination message counts, from its end, as in Kubernetes.
@@ -43,12 +43,12 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 // rawLog is the directory of what the instance wrote.
 func (r *Runtime) rawLog(c pod.Container) string {
 	i := pod.Instance{ID: c.ID, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
-	return host.FirstPresent(r.Dirs.RawLogs(i)...)
+	return sys.FirstPresent(r.Dirs.RawLogs(i)...)
 }
 
 // terminationMessage is the message that an ended instance has left, "" if it left none.
 func (r *Runtime) terminationMessage(c pod.Container) string {
-	f, err := host.OpenRegularAt(layout.TerminationLog(r.rawLog(c)))
+	f, err := sys.OpenRegularAt(layout.TerminationLog(r.rawLog(c)))
 	if err != nil {
 		return ""
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/secretenv"
+	"podrun.io/podrun/internal/sys"
 )
 
 // withhold keeps the values of Secrets out of the spec, which containerd has on disk: they wait in the
@@ -91,7 +91,7 @@ func (r *Runtime) standIn(h *handler) error {
 			return err
 		}
 	}
-	if err := host.LinkSelf(path); err != nil {
+	if err := sys.LinkSelf(path); err != nil {
 		return err
 	}
 	options := &runcoptions.Options{}
@@ -128,7 +128,7 @@ func (r *Runtime) legacyWithheld(c containers.Container, process *specs.Process)
 		return nil // a variable as any other: nothing is withheld
 	}
 	// The former version's stand-in knows the variable only.
-	err := secretenv.Adopt(dir, i.Name, c.ID, func() error { return host.LinkSelf(options.BinaryName) })
+	err := secretenv.Adopt(dir, i.Name, c.ID, func() error { return sys.LinkSelf(options.BinaryName) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is this version's container
 	}

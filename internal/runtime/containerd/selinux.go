@@ -11,8 +11,8 @@ import (
 	"github.com/opencontainers/selinux/go-selinux/label"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // seLinux returns the labels of a container's process and of its files; none where it does not ask for any.
@@ -66,7 +66,7 @@ func (r *Runtime) relabel(ctx context.Context, mounts []pod.Mount, files string)
 		if !strings.HasPrefix(m.HostPath, r.Dirs.Root+"/") && !strings.HasPrefix(m.HostPath, r.Dirs.Run+"/") {
 			continue
 		}
-		if err := host.LabelTree(ctx, m.HostPath, files); err != nil {
+		if err := sys.LabelTree(ctx, m.HostPath, files); err != nil {
 			return fmt.Errorf("labelling %s: %w", m.HostPath, err)
 		}
 	}

@@ -17,11 +17,11 @@ import (
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	shims "podrun.io/podrun/internal/shim"
+	"podrun.io/podrun/internal/sys"
 )
 
 // shim is the process that serves all containers of a sandbox. Containers of one group share it anyway,
@@ -140,7 +140,7 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 	if !r.client.KeepsSandboxes || was.refused {
 		return
 	}
-	parent, err := host.Parent(pid)
+	parent, err := sys.Parent(pid)
 	if err != nil {
 		return // it has ended
 	}
@@ -257,11 +257,11 @@ func (r *Runtime) layGhost(ctx context.Context, id string) {
 	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {
 		return
 	}
-	container, err := host.WordOperand(id)
+	container, err := sys.WordOperand(id)
 	if err != nil {
 		return
 	}
-	runc := host.Program{Name: "runc", Options: []string{"--root", root, "delete", "--force"}, Operands: []host.Operand{container}}
+	runc := sys.Program{Name: "runc", Options: []string{"--root", root, "delete", "--force"}, Operands: []sys.Operand{container}}
 	if out, err := runc.Run(ctx, runtime.Timeout); err != nil {
 		r.Log.Debug("what an interrupted start left in runc stays", "container", id, "why", err, "output", out.Text())
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/sys"
 )
 
 // LayerSize implements runtime.Layers.
@@ -52,7 +52,7 @@ func layerUsage(ctx context.Context, layers snapshots.Snapshotter, key string) (
 		return pod.Space{}, err
 	}
 	if dir := writtenDir(mounts); dir != "" {
-		bytes, files, err := host.TreeSize(ctx, dir)
+		bytes, files, err := sys.TreeSize(ctx, dir)
 		// A containerd of another mount namespace has it elsewhere, and one that is gone has nothing.
 		if files > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return pod.Space{Bytes: bytes, Files: files}, err

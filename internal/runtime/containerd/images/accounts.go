@@ -14,7 +14,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"podrun.io/podrun/internal/host"
+	"podrun.io/podrun/internal/sys"
 )
 
 // mostAccounts is how long an image's /etc/passwd and /etc/group may be, as containerd has it.
@@ -25,7 +25,7 @@ type accounts string
 
 // read reads one of the image's files; a missing one is empty. Links are followed as in a container of it.
 func (a accounts) read(name string) (io.Reader, error) {
-	text, err := host.ReadRegular(string(a), name, host.LinksInRoot, mostAccounts)
+	text, err := sys.ReadRegular(string(a), name, sys.LinksInRoot, mostAccounts)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/containerd/containerd/v2/core/leases"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/sys"
 )
 
 // keepFetched is for how long what an interrupted pull has fetched is kept for the next one.
@@ -28,7 +28,7 @@ const (
 type fetching struct {
 	store *Store
 	lease leases.Lease
-	lock  *host.Lock
+	lock  *sys.Lock
 	// before says that there was something of earlier pulls.
 	before bool
 }
@@ -55,12 +55,12 @@ func (s *Store) fetch(ctx context.Context, name string) (context.Context, *fetch
 	return leases.WithLease(ctx, lease.ID), f, nil
 }
 
-func (s *Store) lockFetching(id string) (*host.Lock, error) {
+func (s *Store) lockFetching(id string) (*sys.Lock, error) {
 	// A load may be the first that podrun does here: what is above is made as serve makes it.
 	if err := errors.Join(os.MkdirAll(filepath.Dir(s.o.Dirs.Fetching()), layout.ModePassable), os.MkdirAll(s.o.Dirs.Fetching(), 0o700)); err != nil {
 		return nil, err
 	}
-	return host.TryLockDir(filepath.Join(s.o.Dirs.Fetching(), id), 0o700)
+	return sys.TryLockDir(filepath.Join(s.o.Dirs.Fetching(), id), 0o700)
 }
 
 // unlock says that the pull is not under way any more.
@@ -116,7 +116,7 @@ func (s *Store) idleFetching(ctx context.Context, filter string) ([]*fetching, e
 	for _, lease := range all {
 		if lock, err := s.lockFetching(lease.ID); err == nil {
 			idle = append(idle, &fetching{store: s, lease: lease, lock: lock})
-		} else if !errors.Is(err, host.ErrLocked) {
+		} else if !errors.Is(err, sys.ErrLocked) {
 			s.o.Log.Debug("it is not known whether a pull is under way", "lease", lease.ID, "why", err)
 		}
 	}

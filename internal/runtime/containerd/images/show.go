@@ -14,10 +14,10 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/sys"
 )
 
 const (
@@ -64,7 +64,7 @@ func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume strin
 	if err != nil {
 		return "", daemon.Mapped("showing image "+i.Name, err)
 	}
-	if err := mountFiles(mounts, dir, host.AllowExec); err != nil {
+	if err := mountFiles(mounts, dir, sys.AllowExec); err != nil {
 		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
 	return dir, nil
@@ -99,7 +99,7 @@ func (s *Store) Hide(ctx context.Context, uid pod.UID) error {
 		dir := filepath.Join(parent, e.Name())
 		mounted, err := mountinfo.Mounted(dir)
 		if err == nil && mounted {
-			err = host.Unmount(dir)
+			err = sys.Unmount(dir)
 		}
 		if err != nil {
 			return fmt.Errorf("unmounting %s: %w", dir, err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/containerd/containerd/v2/core/mount"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // viewName is what files are shown at, in a directory that is locked meanwhile.
@@ -26,7 +26,7 @@ func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error
 	if err := errors.Join(os.MkdirAll(dirs.Run, layout.ModePassable), os.MkdirAll(dirs.ImageViews(), layout.ModePrivate)); err != nil {
 		return err
 	}
-	lock, err := host.LockDir(filepath.Join(dirs.ImageViews(), rand.Text()), layout.ModePrivate)
+	lock, err := sys.LockDir(filepath.Join(dirs.ImageViews(), rand.Text()), layout.ModePrivate)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error
 	if err := os.Mkdir(root, layout.ModePrivate); err != nil {
 		return err
 	}
-	err = mountFiles(mounts, root, host.AllowNothing)
+	err = mountFiles(mounts, root, sys.AllowNothing)
 	if err == nil {
 		err = f(root)
 	}
@@ -54,8 +54,8 @@ func (s *Store) SweepViews() error {
 	var errs []error
 	for _, e := range entries {
 		dir := filepath.Join(s.o.Dirs.ImageViews(), e.Name())
-		lock, err := host.TryLockExisting(dir)
-		if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		lock, err := sys.TryLockExisting(dir)
+		if errors.Is(err, sys.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
@@ -71,8 +71,8 @@ func (s *Store) SweepViews() error {
 func removeView(dir string) error {
 	root := filepath.Join(dir, viewName)
 	for {
-		err := host.Detach(root)
-		if errors.Is(err, host.ErrNotMounted) {
+		err := sys.Detach(root)
+		if errors.Is(err, sys.ErrNotMounted) {
 			break
 		}
 		if err != nil {

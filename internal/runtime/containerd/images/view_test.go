@@ -14,8 +14,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/host"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // viewStore is one that has directories only, which other users of the machine may pass on the way to.
@@ -132,7 +132,7 @@ func TestViewsOfTheKilled(t *testing.T) {
 		}
 	}
 	used := filepath.Join(s.o.Dirs.ImageViews(), "used")
-	lock, err := host.TryLockDir(used, 0o700)
+	lock, err := sys.TryLockDir(used, 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}

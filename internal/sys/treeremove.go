@@ -1,0 +1,112 @@
+package sys
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// moreReadings is how often a directory is read again because there is something in it after all was removed: a file
+// system may not show every file while others are removed, and another process may make new ones.
+const moreReadings = 32
+
+// RemoveTree removes what is at path, with all that is in it, as os.RemoveAll does, and with few descriptors however
+// deep it is. Nothing is removed through a link or a mount. What can be removed is, though something else cannot; the
+// error is the first.
+func RemoveTree(ctx context.Context, path string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	fail := func(err error) error { return &os.PathError{Op: "remove", Path: path, Err: err} }
+	parent, err := retried(func() (int, error) {
+		return unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(parent)
+	name := filepath.Base(path)
+	fd, err := openChild(parent, name)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		if err := unlink(parent, name); err != nil {
+			return fail(err)
+		}
+		return nil
+	case err != nil:
+		return fail(err)
+	}
+	root := os.NewFile(uintptr(fd), path)
+	defer root.Close()
+	r := treeRemover{path: path}
+	for tries, again := 0, true; again; tries++ {
+		if err := WalkTree(ctx, root, TreeVisitor{File: r.file, Leave: r.leave, Unopened: r.unopened}); err != nil {
+			return err
+		}
+		if again, err = r.leave(parent, name, tries); err != nil {
+			return err
+		}
+	}
+	return r.failed
+}
+
+// treeRemover removes what a walk visits.
+type treeRemover struct {
+	path   string
+	failed error // the first
+}
+
+func (r *treeRemover) file(dir int, name string) error {
+	err := unlink(dir, name)
+	if !errors.Is(err, unix.EISDIR) { // it is a directory by now, which the next reading enters
+		r.note(name, err)
+	}
+	return nil
+}
+
+func (r *treeRemover) unopened(name string, err error) error {
+	r.note(name, err)
+	return nil
+}
+
+// leave removes a directory. One that is not empty is read again, unless it is known why.
+func (r *treeRemover) leave(parent int, name string, tries int) (again bool, err error) {
+	err = unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR): // another process has been here
+	case errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST):
+		if r.failed == nil && tries < moreReadings {
+			return true, nil
+		}
+		r.note(name, err)
+	default:
+		r.note(name, err)
+	}
+	return false, nil
+}
+
+// note keeps the first error, if it is one.
+func (r *treeRemover) note(name string, err error) {
+	if errors.Is(err, unix.EXDEV) {
+		err = unix.EBUSY // something is mounted there, which is what rmdir says
+	}
+	if err != nil && r.failed == nil {
+		r.failed = &os.PathError{Op: "remove", Path: filepath.Join(r.path, "...", name), Err: err}
+	}
+}
+
+func unlink(dir int, name string) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
