@@ -15,7 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/watch"
+	"podrun.io/podrun/internal/sys/watch"
 )
 
 type getFlags struct {

@@ -15,7 +15,7 @@ import (
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
-	"podrun.io/podrun/internal/watch"
+	"podrun.io/podrun/internal/sys/watch"
 )
 
 // Live is what a running instance writes, as it comes: no lines, so that a prompt is seen, and whether or

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/watch"
+	"podrun.io/podrun/internal/sys/watch"
 )
 
 // tail is one followed instance that is open.

@@ -10,7 +10,7 @@ import (
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/watch"
+	"podrun.io/podrun/internal/sys/watch"
 )
 
 const (

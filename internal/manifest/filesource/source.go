@@ -15,7 +15,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/validate"
-	"podrun.io/podrun/internal/watch"
+	"podrun.io/podrun/internal/sys/watch"
 )
 
 const (
