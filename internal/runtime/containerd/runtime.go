@@ -23,13 +23,13 @@ import (
 	"podrun.io/podrun/internal/memo"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/oci"
-	"podrun.io/podrun/internal/pipes"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
+	"podrun.io/podrun/internal/sys/pipes"
 )
 
 // Defaults of Options.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/pipes"
+	"podrun.io/podrun/internal/sys/pipes"
 )
 
 // writer opens the pipe to write, as a shim does.
