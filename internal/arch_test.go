@@ -71,7 +71,7 @@ var rooms = map[string]room{
 	"internal/network/dns":          {imports: "pod checkpoint"},
 	"internal/embedded":             {imports: "layout sys secretenv"},
 	"internal/secretenv":            {imports: "layout sys"},
-	"internal/stdin":                {},
+	"internal/sys/stdin":            {},
 	"internal/sys/pipes":            {imports: "sys"},
 	"internal/shim":                 {imports: "sys"},
 	"internal/checkpoint":           {imports: "pod layout sys"},
@@ -80,7 +80,7 @@ var rooms = map[string]room{
 	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 
-	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout sys memo cgroup oci sandbox network image secretenv device stdin sys/pipes shim"},
+	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout sys memo cgroup oci sandbox network image secretenv device sys/stdin sys/pipes shim"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
 	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout sys memo oci image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd test/testimage"},

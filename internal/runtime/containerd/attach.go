@@ -15,7 +15,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
-	"podrun.io/podrun/internal/stdin"
+	"podrun.io/podrun/internal/sys/stdin"
 )
 
 // onceSuffix is at the end of the pipe's name of a standard input that ends when who was attached has gone; nothing ends

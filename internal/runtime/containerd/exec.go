@@ -19,8 +19,8 @@ import (
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
-	"podrun.io/podrun/internal/stdin"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/stdin"
 )
 
 // drainTimeout bounds the wait for output after an exec'd command has ended: a child that it left

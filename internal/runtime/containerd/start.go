@@ -24,7 +24,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/secretenv"
-	"podrun.io/podrun/internal/stdin"
+	"podrun.io/podrun/internal/sys/stdin"
 )
 
 // The files that a container's output goes to, as it comes. containerd's shim appends to them, so a

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/stdin"
+	"podrun.io/podrun/internal/sys/stdin"
 )
 
 func must(t *testing.T, err error) {
