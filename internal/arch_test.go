@@ -41,7 +41,7 @@ var rooms = map[string]room{
 	"internal/oci":                  {pure: true, imports: "pod env"},
 	"internal/sys":                  {},
 	"internal/sys/treetest":         {},
-	"internal/memo":                 {},
+	"internal/sys/memo":             {},
 	"internal/cgroup":               {},
 	"internal/sys/watch":            {},
 	"internal/manifest":             {pure: true, touches: "desired.go mux.go reader.go", imports: "pod manifest/decode manifest/support manifest/validate"},
@@ -80,9 +80,9 @@ var rooms = map[string]room{
 	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 
-	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout sys memo cgroup oci sandbox network image secretenv device sys/stdin sys/pipes shim"},
+	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout sys sys/memo cgroup oci sandbox network image secretenv device sys/stdin sys/pipes shim"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
-	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout sys memo oci image"},
+	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout sys sys/memo oci image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd test/testimage"},
 
 	"internal/test/testimage":         {},

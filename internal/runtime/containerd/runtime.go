@@ -20,7 +20,6 @@ import (
 	"podrun.io/podrun/internal/device"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/memo"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
@@ -29,6 +28,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
+	"podrun.io/podrun/internal/sys/memo"
 	"podrun.io/podrun/internal/sys/pipes"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/memo"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/sys/memo"
 )
 
 // DefaultHostsDir is where the registries' settings are that containerd's other users have too.
