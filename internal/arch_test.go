@@ -52,7 +52,7 @@ var rooms = map[string]room{
 	"internal/manifest/support":     {imports: "manifest/decode"},
 	"internal/manifest/verdict":     {imports: "manifest manifest/support manifest/validate oci"},
 	"internal/relist":               {imports: "pod runtime", pureFiles: "diff.go"},
-	"internal/metrics":              {imports: "pod manifest relist gc runtime"},
+	"internal/server/metrics":       {imports: "pod manifest relist gc runtime"},
 	"internal/cli":                  {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "cli"},
 	"internal/stats":                {imports: "cgroup sys oci disk pod"},
@@ -104,7 +104,7 @@ var only = map[string]string{
 	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd bench",
 
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
-	"github.com/prometheus/client":                     "internal/metrics",
+	"github.com/prometheus/client":                     "internal/server/metrics",
 	"github.com/prometheus/procfs":                     "internal/sys",
 	"github.com/godbus/dbus":                           "internal/cgroup internal/nodeshutdown internal/test/testlogind",
 	"github.com/coreos/go-systemd/":                    "internal/cgroup",

@@ -138,7 +138,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	name := regexp.MustCompile("^\"(podrun|kubelet|kube|container|pod|node)(_[a-z]+)+\"$")
 	found := 0
 	for _, s := range sources(t) {
-		if s.dir != "internal/metrics" || s.test {
+		if s.dir != "internal/server/metrics" || s.test {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
