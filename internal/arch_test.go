@@ -55,7 +55,7 @@ var rooms = map[string]room{
 	"internal/server/metrics":       {imports: "pod manifest relist gc runtime"},
 	"internal/cli":                  {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "cli"},
-	"internal/stats":                {imports: "cgroup sys oci disk pod"},
+	"internal/stats":                {imports: "cgroup sys oci stats/disk pod"},
 	"internal/event":                {imports: "pod layout sys", pureFiles: "record.go"},
 	"internal/probe":                {imports: "pod env runtime", pureFiles: "tally.go"},
 	"internal/reconcile":            {imports: "pod env plan manifest relist runtime status probe"},
@@ -64,7 +64,7 @@ var rooms = map[string]room{
 	"internal/sandbox":              {imports: "pod layout sys cgroup oci"},
 	"internal/volume":               {imports: "pod env layout sys runtime"},
 	"internal/device":               {imports: "pod layout sys", pureFiles: "share.go"},
-	"internal/disk":                 {imports: "pod layout sys runtime"},
+	"internal/stats/disk":           {imports: "pod layout sys runtime"},
 	"internal/gc":                   {imports: "pod runtime sys", pureFiles: "select.go"},
 	"internal/nodeshutdown":         {},
 	"internal/image":                {imports: "pod"},
@@ -122,7 +122,7 @@ var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net
 // exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
 // open files and walk trees by internal/sys, or say beside the call why nobody else can write there: "// trusted: ...".
 var exposed = []string{
-	"internal/volume", "internal/disk", "internal/containerlog", "internal/runtime/containerd", "internal/runtime/containerd/images",
+	"internal/volume", "internal/stats/disk", "internal/containerlog", "internal/runtime/containerd", "internal/runtime/containerd/images",
 }
 
 // opening are the calls that wait for a FIFO, start a device or read without end, and the one that looks before them.

@@ -19,7 +19,6 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/containerlog"
-	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/layout"
@@ -33,6 +32,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/server"
+	"podrun.io/podrun/internal/stats/disk"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/volume"

@@ -14,7 +14,6 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
@@ -23,6 +22,7 @@ import (
 	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/server/metrics"
 	"podrun.io/podrun/internal/stats"
+	"podrun.io/podrun/internal/stats/disk"
 	"podrun.io/podrun/internal/status"
 	"podrun.io/podrun/internal/sys"
 )

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/stats/disk"
 	"podrun.io/podrun/internal/sys"
 )
 

@@ -12,8 +12,8 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/disk"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/stats/disk"
 	"podrun.io/podrun/internal/sys"
 )
 
