@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"podrun.io/podrun/internal/env"
+	"podrun.io/podrun/internal/oci/env"
 	"podrun.io/podrun/internal/pod"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/env"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/oci/env"
 	"podrun.io/podrun/internal/pod"
 )
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/env"
+	"podrun.io/podrun/internal/oci/env"
 	"podrun.io/podrun/internal/pod"
 )
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"podrun.io/podrun/internal/env"
+	"podrun.io/podrun/internal/oci/env"
 )
 
 func validateEnv(env []v1.EnvVar, volumes sets.Set[string], path *field.Path) field.ErrorList {
