@@ -100,7 +100,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/cmd/":     "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
 	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/daemontest internal/embedded bench",
-	// host.Program runs what is not podrun's own; the others run this program, or look for runc.
+	// sys.Program runs what is not podrun's own; the others run this program, or look for runc.
 	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd bench",
 
 	"github.com/spf13/cobra":                           "cmd packaging/pages",
@@ -129,7 +129,7 @@ var exposed = []string{
 var opening = []string{"os.Open", "os.ReadFile", "os.Stat"}
 
 // walking are the calls that a tree of many directories in each other makes take a descriptor for each, or the square
-// of their number in time, and those that another process can lead astray. host.WalkTree and host.RemoveTree are for what
+// of their number in time, and those that another process can lead astray. sys.WalkTree and sys.RemoveTree are for what
 // containers make.
 var walking = []string{"os.RemoveAll", "root.RemoveAll", "fs.WalkDir", "filepath.WalkDir", "filepath.Walk", "os.CopyFS", "os.DirFS"}
 
@@ -321,7 +321,7 @@ func TestExposedPathsAreOpenedInOneWay(t *testing.T) {
 			}
 			x, ok := call.X.(*ast.Ident)
 			if ok && slices.Contains(refused, x.Name+"."+call.Sel.Name) && !trusted[s.fset.Position(n.Pos()).Line] {
-				s.errorf(t, n.Pos(), "%s.%s of what others may write; use host.OpenRegular, ReadRegular, WalkTree or RemoveTree", x.Name, call.Sel.Name)
+				s.errorf(t, n.Pos(), "%s.%s of what others may write; use sys.OpenRegular, ReadRegular, WalkTree or RemoveTree", x.Name, call.Sel.Name)
 			}
 			return true
 		})

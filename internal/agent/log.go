@@ -18,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/server"
 )
 
-// Log implements api.Node: what a container wrote, its standard error among its standard output.
+// Log implements server.Node: what a container wrote, its standard error among its standard output.
 func (n node) Log(ctx context.Context, want server.LogRequest, out io.Writer) error {
 	pods, err := n.Pods()
 	if err != nil {

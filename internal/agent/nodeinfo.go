@@ -117,7 +117,7 @@ func (n node) Events() ([]v1.Event, error) {
 	return out, err
 }
 
-// Summary implements api.Node.
+// Summary implements server.Node.
 func (n node) Summary(ctx context.Context, whole bool) (*kubelet.Summary, error) {
 	pods, err := n.Pods()
 	if err != nil {
@@ -147,7 +147,7 @@ func (h *house) disks() *stats.Disks {
 		Data: dirs.Root, Logs: dirs.Log, Root: cmp.Or(r.ImageRoot(), dirs.Root)}
 }
 
-// Health implements api.Node: podrun does its work, and reaches containerd.
+// Health implements server.Node: podrun does its work, and reaches containerd.
 func (n node) Health() []server.Check {
 	var away error
 	if err := n.Failing(); errors.Is(err, runtime.ErrUnavailable) {
@@ -156,7 +156,7 @@ func (n node) Health() []server.Check {
 	return []server.Check{{Name: "relist", Err: n.Healthy()}, {Name: "containerd", Err: away}}
 }
 
-// Ready implements api.Node: all sources have spoken, all that they said can be used, and what is there
+// Ready implements server.Node: all sources have spoken, all that they said can be used, and what is there
 // is known.
 func (n node) Ready() []server.Check {
 	desired := n.Desired()

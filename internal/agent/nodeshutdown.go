@@ -36,14 +36,14 @@ func (h *house) awaitShutdown(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { h.ended("logind", w.Run(ctx)) })
 }
 
-// Begin implements logind.Shutdown.
+// Begin implements nodeshutdown.Shutdown.
 func (s halting) Begin(ctx context.Context, within time.Duration) {
 	critical := min(s.h.o.Halt.Critical, within)
 	s.end(ctx, reconcile.CriticalPriority, within-critical)
 	s.end(ctx, math.MaxInt64, max(critical, 0))
 }
 
-// Cancel implements logind.Shutdown.
+// Cancel implements nodeshutdown.Shutdown.
 func (s halting) Cancel() { s.send(context.Background(), reconcile.Halt{Below: math.MinInt64}) }
 
 func (s halting) send(ctx context.Context, h reconcile.Halt) bool {

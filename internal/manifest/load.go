@@ -115,7 +115,7 @@ type loader struct {
 	// objects are the names of the ConfigMaps and Secrets so far.
 	objects map[Name]bool
 	errs    []FieldError
-	// more: there are errors beyond document.MaxErrors.
+	// more: there are errors beyond decode.MaxErrors.
 	more bool
 }
 

@@ -76,7 +76,7 @@ func (c *plugins) teardown(ctx context.Context, id string) error {
 }
 
 // sweep is teardown for an id that is not known. It leaves an id that somebody else works on to them: the error is
-// then host.ErrLocked.
+// then sys.ErrLocked.
 func (c *plugins) sweep(ctx context.Context, id string, known func(id string) bool) error {
 	if has, err := c.has(id); err != nil || !has {
 		return err

@@ -31,7 +31,7 @@ func (s *Store) reserve(ctx context.Context, id string) (*sys.Lock, error) {
 	}
 }
 
-// tryReserve makes the sandbox's directory, unless it is there, and locks it; the error is host.ErrLocked when another
+// tryReserve makes the sandbox's directory, unless it is there, and locks it; the error is sys.ErrLocked when another
 // has the lock. Names appear and vanish only under the lock of the directory of all sandboxes, which is held for
 // that only; the lock order is id, then all.
 func (s *Store) tryReserve(id string) (*sys.Lock, error) {
