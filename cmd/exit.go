@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/cli"
 )
 
 // The exit codes that mean the same for every command.
@@ -115,7 +117,7 @@ func (a *app) exit(err error) int {
 		}
 	}
 	if f.err != nil {
-		fmt.Fprintf(a.errOut, "error: %s\n", strings.TrimSpace(err.Error()))
+		fmt.Fprintf(a.errOut, "error: %s\n", cli.Plain(strings.TrimSpace(err.Error())))
 	}
 	if f.hint != "" {
 		fmt.Fprintf(a.errOut, "hint: %s\n", f.hint)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 )
@@ -138,7 +139,7 @@ func (a *app) removeImagesCommand() *cobra.Command {
 			for _, ref := range refs {
 				name, err := s.RemoveImage(ctx, ref, force)
 				if err == nil {
-					fmt.Fprintln(a.out, name)
+					fmt.Fprintln(a.out, cli.Plain(name))
 				}
 				all = errors.Join(all, err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -48,7 +49,7 @@ func (a *app) imagesCommand() *cobra.Command {
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			names, err := s.PruneImages(ctx)
 			for _, name := range names {
-				fmt.Fprintln(a.out, name)
+				fmt.Fprintln(a.out, cli.Plain(name))
 			}
 			return err
 		}),
@@ -112,7 +113,7 @@ func (a *app) loadImages(ctx context.Context, s imageStore, file string) error {
 	}
 	names, err := s.Load(ctx, archive)
 	for _, name := range names {
-		fmt.Fprintln(a.out, name)
+		fmt.Fprintln(a.out, cli.Plain(name))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)

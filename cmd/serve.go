@@ -123,7 +123,7 @@ func cgroupDriver(name string, systemd bool) (oci.Driver, error) {
 
 // agentOptions are those that every command of the agent has.
 func (a *app) agentOptions() agent.Options {
-	return agent.Options{Dirs: a.dirs(), Connect: a.connection(), Stdin: a.in, Log: a.log}
+	return agent.Options{Dirs: a.dirs(), Connect: a.connection(), Stdin: a.in, Log: a.log, LogRotation: defaultRotation}
 }
 
 func nodeName(given string) (string, error) {

@@ -16,6 +16,11 @@ import (
 // somebody else may have made others.
 func makeDirs(modes []layout.Mode) error {
 	for _, m := range modes {
+		if m.Own {
+			if err := sys.OwnDir(m.Path); err != nil {
+				return err
+			}
+		}
 		err := makeDir(m)
 		if err == nil && m.Entries {
 			err = repairEntries(m)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
 )
 
 // ErrNoRunc says that runc is not on PATH, so that no container could be started.
@@ -53,6 +54,9 @@ func (o Options) checked() (Options, error) {
 			return o, err
 		}
 		*p = abs
+		if err := sys.OwnDir(abs); err != nil {
+			return o, err
+		}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))

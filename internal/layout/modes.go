@@ -30,15 +30,17 @@ type Mode struct {
 	Entries bool
 	// Unrelated: the directories in it have nothing to do with each other, and the file system may spread them.
 	Unrelated bool
+	// Own: nobody but root and podrun's user may own it.
+	Own bool
 }
 
 // Modes are podrun's directories on the way to what pods have, the outer ones first.
 func (d Dirs) Modes() []Mode {
 	return []Mode{
-		{Path: d.Root, Mode: ModePrivate},
+		{Path: d.Root, Mode: ModePrivate, Own: true},
 		{Path: d.Pods(), Mode: ModePrivate, Entries: true, Unrelated: true},
 		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
-		{Path: d.Run, Mode: ModePassable},
+		{Path: d.Run, Mode: ModePassable, Own: true},
 		{Path: d.Sandboxes(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.LegacyEtcs(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Network(), Mode: ModePrivate, Lazy: true, Entries: true},

@@ -55,6 +55,13 @@ func guard(bridge string, subnet netip.Prefix, open bool) error {
 	leaving := append(matchSubnet(f.source, expr.CmpOpEq, subnet), matchSubnet(f.destination, expr.CmpOpNeq, subnet)...)
 	chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
 		append(leaving, &expr.Counter{}, &expr.Masq{}))
+	// Frames to the addresses that bridges keep to themselves (IEEE 802.1D) come to the machine by their port and not by the
+	// bridge, past its fence. None of them carries packets, unless somebody forges them.
+	chain("reserved", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw,
+		rule(expr.VerdictDrop, []expr.Any{
+			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 5},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{0x01, 0x80, 0xc2, 0, 0}},
+		}))
 	if subnet.Addr().Is4() {
 		from := matchLink(expr.MetaKeyIIFNAME, bridge)
 		chain("loopback", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw,

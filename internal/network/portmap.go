@@ -161,6 +161,11 @@ func (m portMap) addForwarding(c *nftables.Conn) error {
 		chain := c.AddChain(&nftables.Chain{
 			Name: name, Table: m.table, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: nftables.ChainPriorityNATDest,
 		})
+		if name == "prerouting" && m.family.table == nftables.TableFamilyIPv4 {
+			// Changed here, it would not be the machine's loopback any more that the kernel refuses from other links.
+			c.AddRule(&nftables.Rule{Table: m.table, Chain: chain, Exprs: append(
+				matchSubnet(m.family.destination, expr.CmpOpEq, loopback4), &expr.Verdict{Kind: expr.VerdictReturn})})
+		}
 		c.AddRule(&nftables.Rule{Table: m.table, Chain: chain, Exprs: []expr.Any{
 			&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},

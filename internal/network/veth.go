@@ -68,7 +68,7 @@ func connect(outside *netlink.Handle, p port, path string) error {
 	if err := addPort(outside, p, ns); err != nil {
 		return fmt.Errorf("making link %s: %w", p.name, hint(err))
 	}
-	if err := inNamespace(path, func() error { return refuseRouters(podLink) }); err != nil {
+	if err := inNamespace(path, func() error { return errors.Join(refuseRouters(podLink), trustAddresses(podLink)) }); err != nil {
 		return err
 	}
 	if err := configure(inside, p); err != nil {
@@ -218,15 +218,24 @@ func goOnAccepting(outside *netlink.Handle) error {
 	return os.WriteFile(path, []byte("2"), 0)
 }
 
-// refuseRouters lets a link have no addresses and routes from a router's advertisements, which a pod could send. Without
-// IPv6, or where the machine's parameters are read-only and are another's matter, there is nothing to do.
+// refuseRouters lets a link have no addresses and routes from a router's advertisements, which a pod could send.
 func refuseRouters(link string) error {
-	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+link+"/accept_ra", []byte("0"), 0)
+	return setIPv6(link, "accept_ra", "0")
+}
+
+// setIPv6 sets a parameter of a link. Without IPv6, or where the machine's parameters are read-only and are another's
+// matter, there is nothing to do.
+func setIPv6(link, parameter, value string) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+link+"/"+parameter, []byte(value), 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EROFS) {
 		return nil
 	}
 	return err
 }
+
+// trustAddresses lets a link take its IPv6 addresses without asking whether they are free: no other pod can have them, and
+// one that says so keeps this one from its own.
+func trustAddresses(link string) error { return setIPv6(link, "accept_dad", "0") }
 
 func hardwareAddr(run string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(run))

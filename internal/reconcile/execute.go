@@ -259,11 +259,23 @@ func (w *worker) container(name string) *v1.Container {
 	return nil
 }
 
+// farewellLog is how long the log of a pod that is going is written on; what is then left of it goes unread.
+const farewellLog = 10 * time.Second
+
+func (w *worker) finishLog(ctx context.Context, c pod.Container) error {
+	if w.pod == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, farewellLog)
+		defer cancel()
+	}
+	return w.o.Logs.Finish(ctx, instance(w.key, c))
+}
+
 func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 	message := ""
 	for _, c := range seen.Containers {
 		if c.ID == id {
-			if err := w.o.Logs.Finish(ctx, instance(w.key, c)); err != nil {
+			if err := w.finishLog(ctx, c); err != nil {
 				late := w.o.LogTries > 0 && w.trouble >= w.o.LogTries
 				if w.pod != nil && !late || ctx.Err() != nil {
 					return err

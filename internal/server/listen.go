@@ -167,6 +167,7 @@ func withToken(path string, h http.Handler) http.Handler {
 		if !ok || subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
 			w.Header().Add("WWW-Authenticate", `Bearer realm="podrun"`)
 			w.Header().Add("WWW-Authenticate", `Basic realm="podrun"`)
+			w.Header().Set("Connection", "close") // who may not ask keeps none of the few connections
 			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -202,4 +203,19 @@ func TestFollowingEndsWithTheServer(t *testing.T) {
 		t.Errorf("cut off: %q, %v", rest, err)
 	}
 	<-done
+}
+
+// TestRefusedConnections: who may not ask keeps no connection, of which there are few.
+func TestRefusedConnections(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, "s3cret")
+	asked := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is answered") })
+	for what, h := range map[string]http.Handler{"without the token": withToken(token, asked), "for another name": forThisHost(asked)} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://podrun.example/pods", nil))
+		if w.Code < 400 || w.Header().Get("Connection") != "close" {
+			t.Errorf("%s: %d, %v", what, w.Code, w.Header())
+		}
+	}
 }

@@ -166,6 +166,7 @@ func forThisHost(h http.Handler) http.Handler {
 			host = strings.Trim(r.Host, "[]")
 		}
 		if !local(host) {
+			w.Header().Set("Connection", "close")
 			http.Error(w, "this is not "+strconv.Quote(host)+"; ask for localhost", http.StatusMisdirectedRequest)
 			return
 		}

@@ -208,3 +208,6 @@ func tidy(root *os.Root, current string, files payload) error {
 
 // maxFileKey is the most that is read of a file with variables.
 const maxFileKey = 1 << 20
+
+// maxFileKeys is the most that is read of all such files of a container.
+const maxFileKeys = 4 << 20

@@ -113,7 +113,11 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 // Files implements reconcile.Volumes: it reads files of emptyDirs.
 func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error) {
 	out := map[pod.FileKey]string{}
+	left := maxFileKeys
 	for _, key := range keys {
+		if _, read := out[key]; read {
+			continue
+		}
 		volume, err := volumeOf(p, key.Volume)
 		if err != nil {
 			return nil, fmt.Errorf("volume %q: %w", key.Volume, err)
@@ -128,6 +132,9 @@ func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, 
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading %s of volume %q: %w", key.Path, key.Volume, err)
+		}
+		if left -= len(text); left < 0 {
+			return nil, fmt.Errorf("reading %s of volume %q: the files with variables have more than %d bytes together", key.Path, key.Volume, maxFileKeys)
 		}
 		out[key] = string(text)
 	}

@@ -372,6 +372,24 @@ func TestFileKeys(t *testing.T) {
 	if err != nil || len(got) != 2 || got[key("sub/vars")] != "A='1'\n" {
 		t.Errorf("%v, %v", got, err)
 	}
+	// One file by many names is as much memory as many files.
+	if err := os.WriteFile(dir+"/large", make([]byte, maxFileKey), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var many []pod.FileKey
+	for i := range 5 {
+		name := fmt.Sprint("link", i)
+		if err := os.Link(dir+"/large", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		many = append(many, key(name), key(name))
+	}
+	if got, err := f.Files(p, many[:8]); err != nil || len(got) != 4 {
+		t.Errorf("four files, each twice: %d, %v", len(got), err)
+	}
+	if _, err := f.Files(p, many); err == nil || !strings.Contains(err.Error(), "together") {
+		t.Errorf("too much together: %v", err)
+	}
 	for _, path := range []string{"out", "long", "pipe", "sub", "../../../x"} {
 		if got, err := f.Files(p, []pod.FileKey{key(path)}); err == nil {
 			t.Errorf("%s: %q", path, got)

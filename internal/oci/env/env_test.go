@@ -146,6 +146,17 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// TestLongValue: a file of one value over a million lines, which a container may write, is read in linear time; in
+// quadratic time it takes minutes.
+func TestLongValue(t *testing.T) {
+	t.Parallel()
+	lines := strings.Repeat("\n", 1<<20-10)
+	value, found, err := lookUp("# a comment\nB='x'\nA='"+lines+"' # another\nC='1'", "A")
+	if err != nil || !found || value != lines {
+		t.Errorf("%d bytes, %t, %v", len(value), found, err)
+	}
+}
+
 func TestHostNetworkHasTheHostsAddresses(t *testing.T) {
 	t.Parallel()
 	in := inside()

@@ -42,15 +42,17 @@ func lookUp(text, key string) (value string, found bool, err error) {
 		}
 		quoted = quoted[1:]
 		begin := n
-		for !strings.Contains(quoted, "'") {
+		var whole strings.Builder
+		whole.WriteString(quoted)
+		for closed := strings.Contains(quoted, "'"); !closed; n++ {
 			if rest == "" {
 				return "", false, fmt.Errorf("the value that begins in line %d has no closing quote", begin)
 			}
 			line, rest, _ = strings.Cut(rest, "\n")
-			quoted += "\n" + line
-			n++
+			whole.WriteString("\n" + line)
+			closed = strings.Contains(line, "'")
 		}
-		content, after, _ := strings.Cut(quoted, "'")
+		content, after, _ := strings.Cut(whole.String(), "'")
 		if after = strings.TrimSpace(after); after != "" && !strings.HasPrefix(after, "#") {
 			return "", false, fmt.Errorf("line %d has text after the closing quote", n)
 		}

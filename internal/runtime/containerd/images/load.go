@@ -13,6 +13,7 @@ import (
 	imagearchive "github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
@@ -117,7 +118,15 @@ func (s *Store) name(ctx context.Context, i images.Image) error {
 // not always all that an index names.
 func (s *Store) own(ctx context.Context, target imagespec.Descriptor) error {
 	store := s.client.ContentStore()
+	if err := countNested(ctx, store, target); err != nil {
+		return err
+	}
+	seen := map[digest.Digest]bool{}
 	children := images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+		if seen[desc.Digest] {
+			return nil, nil
+		}
+		seen[desc.Digest] = true
 		below, err := images.Children(ctx, store, desc)
 		if daemon.IsNotFound(err) {
 			return nil, images.ErrSkipDesc
@@ -125,4 +134,26 @@ func (s *Store) own(ctx context.Context, target imagespec.Descriptor) error {
 		return below, err
 	})
 	return images.Walk(ctx, images.SetChildrenLabels(store, images.FilterPlatforms(children, platforms.Default())), target)
+}
+
+// maxNested is how many images an index may name, those of indexes in it too. Every way to one counts: a few small
+// indexes that name each other's successors many times make billions.
+const maxNested = 1000
+
+// countNested complains about an index that names too much.
+func countNested(ctx context.Context, store content.Provider, target imagespec.Descriptor) error {
+	count := 0
+	return images.Walk(ctx, images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+		if count++; count > maxNested {
+			return nil, fmt.Errorf("its index names more than %d images", maxNested)
+		}
+		if !images.IsIndexType(desc.MediaType) {
+			return nil, images.ErrSkipDesc
+		}
+		below, err := images.Children(ctx, store, desc)
+		if daemon.IsNotFound(err) {
+			return nil, images.ErrSkipDesc
+		}
+		return below, err
+	}), target)
 }

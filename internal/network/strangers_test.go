@@ -1,0 +1,149 @@
+package network
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// packetTo is a UDP packet to a port, with a text; it has the length that udp4 says.
+func packetTo(from, to netip.Addr, port uint16, text string) []byte {
+	packet := udp4(from)
+	copy(packet[16:], to.AsSlice())
+	binary.BigEndian.PutUint16(packet[22:], port)
+	packet[10], packet[11] = 0, 0
+	sum := uint32(0)
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(packet[i:]))
+	}
+	sum = sum&0xffff + sum>>16
+	binary.BigEndian.PutUint16(packet[10:], ^uint16(sum&0xffff+sum>>16))
+	return append(packet, bytes.Repeat([]byte(text), markBytes)...)
+}
+
+// TestLoopbackPortFromOutside: a neighbour that sends to 127.0.0.1 on the wire does not reach what is published there.
+func TestLoopbackPortFromOutside(t *testing.T) {
+	host, web, outside := newNS(t), newNS(t), newNS(t)
+	joinOutside(t, host, outside) // this machine is 192.0.2.2
+	br := newBridge(t, t.TempDir())
+	mustSetupPod(t, host, br, "web", web, podWith(t, "web", "127.0.0.1:82:80/UDP", "192.0.2.2:83:80/UDP"))
+	var heard net.PacketConn
+	in(t, web, func() (err error) { heard, err = net.ListenPacket("udp4", ":80"); return err })
+	defer heard.Close()
+	var socket int
+	var machine net.HardwareAddr
+	for ns, do := range map[netns.NsHandle]func(netlink.Link) error{
+		host:    func(l netlink.Link) error { machine = l.Attrs().HardwareAddr; return nil },
+		outside: func(l netlink.Link) (err error) { socket, err = packetSocket(l.Attrs().Index); return err },
+	} {
+		in(t, ns, func() error {
+			link, err := netlink.LinkByName("up0")
+			if err != nil {
+				return err
+			}
+			return do(link)
+		})
+	}
+	defer unix.Close(socket)
+	peer := netip.MustParseAddr("192.0.2.1")
+	for _, packet := range [][]byte{
+		packetTo(peer, netip.MustParseAddr("127.0.0.1"), 82, "f"),
+		packetTo(peer, netip.MustParseAddr("192.0.2.2"), 83, "h"), // what is sent later comes later
+	} {
+		frame := ether(net.HardwareAddr{2, 0, 0, 0, 0, 9}, unix.ETH_P_IP, packet)
+		copy(frame, machine)
+		if _, err := unix.Write(socket, frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, buf := "", make([]byte, 2048)
+	for !strings.Contains(got, "h") {
+		if err := heard.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := heard.ReadFrom(buf)
+		if err != nil {
+			t.Fatalf("the honest packet does not arrive: %v", err)
+		}
+		got += string(buf[:min(n, 1)])
+	}
+	if got != "h" {
+		t.Errorf("the pod heard %q", got)
+	}
+}
+
+// TestReservedFrames: frames to the addresses that bridges keep to themselves do not get a pod's forged packets to the
+// machine.
+func TestReservedFrames(t *testing.T) {
+	host, outside := newNS(t), newNS(t)
+	joinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	br := newBridge(t, t.TempDir())
+	a, b := newStation(t, host, br, "a"), newStation(t, host, br, "b")
+	rec, _ := br.load()
+	gateway := gatewayOf(rec.Subnet)
+	var heard net.PacketConn
+	in(t, host, func() (err error) { heard, err = net.ListenPacket("udp4", ":99"); return err })
+	defer heard.Close()
+	send := func(to net.HardwareAddr, from netip.Addr, text string) {
+		t.Helper()
+		frame := ether(a.mac, unix.ETH_P_IP, packetTo(from, gateway, 99, text))
+		copy(frame, to)
+		if _, err := unix.Write(a.receives, frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := func() string {
+		t.Helper()
+		for last := range 16 {
+			reserved := net.HardwareAddr{0x01, 0x80, 0xc2, 0, 0, byte(last)}
+			send(reserved, b.ip, string(rune(0x41+last)))
+			send(reserved, netip.MustParseAddr("8.8.8.8"), string(rune(0x41+last)))
+		}
+		send(everybody, a.ip, "h") // what is sent later comes later
+		got, buf := "", make([]byte, 2048)
+		for !strings.Contains(got, "h") {
+			if err := heard.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			n, _, err := heard.ReadFrom(buf)
+			if err != nil {
+				t.Fatalf("the honest packet does not arrive: %v", err)
+			}
+			got += string(buf[:min(n, 1)])
+		}
+		return got
+	}
+	if got := all(); got != "h" {
+		t.Errorf("heard %q", got)
+	}
+	in(t, host, func() error { return removeTables(rec.Bridge) })
+	if got := all(); got == "h" {
+		t.Error("without the fence they do not arrive either, so that this shows nothing")
+	}
+}
+
+// TestAddressIsNotAskedFor: no other pod can keep a pod from its link's address by saying that it has it.
+func TestAddressIsNotAskedFor(t *testing.T) {
+	host, outside := newNS(t), newNS(t)
+	joinOutside(t, host, outside)
+	addIPv6(t, host, outside)
+	br := newBridge(t, t.TempDir())
+	a := newStation(t, host, br, "a")
+	in(t, a.ns, func() error {
+		value, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + podLink + "/accept_dad")
+		if err == nil && strings.TrimSpace(string(value)) != "0" {
+			t.Errorf("accept_dad is %s", value)
+		}
+		return err
+	})
+}

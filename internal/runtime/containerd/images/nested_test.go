@@ -1,0 +1,54 @@
+package images
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/opencontainers/go-digest"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// TestNestedIndexes: indexes that each name the next many times are refused; an index in an index is not.
+func TestNestedIndexes(t *testing.T) {
+	t.Parallel()
+	store, err := local.NewStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(kind string, v any) imagespec.Descriptor {
+		t.Helper()
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		desc := imagespec.Descriptor{MediaType: kind, Digest: digest.FromBytes(data), Size: int64(len(data))}
+		if err := content.WriteBlob(t.Context(), store, desc.Digest.String(), bytes.NewReader(data), desc); err != nil {
+			t.Fatal(err)
+		}
+		return desc
+	}
+	nested := func(width, depth int) imagespec.Descriptor {
+		at := put(imagespec.MediaTypeImageManifest, imagespec.Manifest{MediaType: imagespec.MediaTypeImageManifest})
+		for range depth {
+			index := imagespec.Index{MediaType: imagespec.MediaTypeImageIndex}
+			for range width {
+				index.Manifests = append(index.Manifests, at)
+			}
+			at = put(imagespec.MediaTypeImageIndex, index)
+		}
+		return at
+	}
+	if err := countNested(t.Context(), store, nested(30, 1)); err != nil {
+		t.Error(err)
+	}
+	if err := countNested(t.Context(), store, nested(3, 2)); err != nil {
+		t.Error(err)
+	}
+	if err := countNested(t.Context(), store, nested(30, 8)); err == nil || !strings.Contains(err.Error(), "more than 1000 images") {
+		t.Errorf("30 to the power of 8: %v", err)
+	}
+}
