@@ -22,12 +22,12 @@ type logFlags struct {
 // minLogSize is the least --container-log-max-size: rotation costs more than what a smaller file holds.
 const minLogSize = 1 << 10
 
-// defaultRotation is that of commands without flags for it.
+// defaultRotation is that of commands without flags for it, and of the flags.
 var defaultRotation = containerlog.Rotation{Size: 10 << 20, Files: 5}
 
 func (l *logFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&l.maxSize, "container-log-max-size", "10Mi", "size at which a container's log is put away for a new one, such as 512Ki or 10Mi")
-	f.IntVar(&l.maxFiles, "container-log-max-files", 5, "files kept of a container's log, older ones compressed; at least 2")
+	f.StringVar(&l.maxSize, "container-log-max-size", resource.NewQuantity(defaultRotation.Size, resource.BinarySI).String(), "size at which a container's log is put away for a new one, such as 512Ki or 10Mi")
+	f.IntVar(&l.maxFiles, "container-log-max-files", defaultRotation.Files, "files kept of a container's log, older ones compressed; at least 2")
 }
 
 func (l *logFlags) options(o *agent.Options) error {

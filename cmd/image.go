@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 )
@@ -139,7 +138,7 @@ func (a *app) removeImagesCommand() *cobra.Command {
 			for _, ref := range refs {
 				name, err := s.RemoveImage(ctx, ref, force)
 				if err == nil {
-					fmt.Fprintln(a.out, cli.Plain(name))
+					fmt.Fprintln(forTerminal(a.out), name)
 				}
 				all = errors.Join(all, err)
 			}

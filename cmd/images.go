@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -49,7 +48,7 @@ func (a *app) imagesCommand() *cobra.Command {
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			names, err := s.PruneImages(ctx)
 			for _, name := range names {
-				fmt.Fprintln(a.out, cli.Plain(name))
+				fmt.Fprintln(forTerminal(a.out), name)
 			}
 			return err
 		}),
@@ -113,7 +112,7 @@ func (a *app) loadImages(ctx context.Context, s imageStore, file string) error {
 	}
 	names, err := s.Load(ctx, archive)
 	for _, name := range names {
-		fmt.Fprintln(a.out, cli.Plain(name))
+		fmt.Fprintln(forTerminal(a.out), name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)

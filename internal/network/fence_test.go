@@ -69,11 +69,16 @@ func ether(from net.HardwareAddr, kind uint16, payload []byte) []byte {
 }
 
 func udp4(from netip.Addr) []byte {
+	return udp4To(from, netip.AddrFrom4([4]byte{255, 255, 255, 255}), 9)
+}
+
+// udp4To is the headers of a packet that goes on with markBytes.
+func udp4To(from, to netip.Addr, port uint16) []byte {
 	header := make([]byte, 28)
 	header[0], header[8], header[9] = 0x45, 64, unix.IPPROTO_UDP
 	copy(header[12:], from.AsSlice())
-	copy(header[16:], []byte{255, 255, 255, 255})
-	binary.BigEndian.PutUint16(header[22:], 9)
+	copy(header[16:], to.AsSlice())
+	binary.BigEndian.PutUint16(header[22:], port)
 	// The kernel looks at the lengths before it lets nftables see the rest.
 	binary.BigEndian.PutUint16(header[2:], 28+markBytes)
 	binary.BigEndian.PutUint16(header[24:], 8+markBytes)
@@ -81,7 +86,8 @@ func udp4(from netip.Addr) []byte {
 	for i := 0; i < 20; i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(header[i:]))
 	}
-	binary.BigEndian.PutUint16(header[10:], ^uint16(sum+sum>>16))
+	sum = sum&0xffff + sum>>16
+	binary.BigEndian.PutUint16(header[10:], ^uint16(sum&0xffff+sum>>16))
 	return header
 }
 

@@ -2,7 +2,6 @@ package network
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"os"
@@ -15,19 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetTo is a UDP packet to a port, with a text; it has the length that udp4 says.
+// packetTo is a UDP packet to a port, with a text.
 func packetTo(from, to netip.Addr, port uint16, text string) []byte {
-	packet := udp4(from)
-	copy(packet[16:], to.AsSlice())
-	binary.BigEndian.PutUint16(packet[22:], port)
-	packet[10], packet[11] = 0, 0
-	sum := uint32(0)
-	for i := 0; i < 20; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(packet[i:]))
-	}
-	sum = sum&0xffff + sum>>16
-	binary.BigEndian.PutUint16(packet[10:], ^uint16(sum&0xffff+sum>>16))
-	return append(packet, bytes.Repeat([]byte(text), markBytes)...)
+	return append(udp4To(from, to, port), bytes.Repeat([]byte(text), markBytes)...)
 }
 
 // TestLoopbackPortFromOutside: a neighbour that sends to 127.0.0.1 on the wire does not reach what is published there.

@@ -262,6 +262,7 @@ func (w *worker) container(name string) *v1.Container {
 // farewellLog is how long the log of a pod that is going is written on; what is then left of it goes unread.
 const farewellLog = 10 * time.Second
 
+// finishLog writes what the instance has written into its log, for a while only if its pod is going.
 func (w *worker) finishLog(ctx context.Context, c pod.Container) error {
 	if w.pod == nil {
 		var cancel context.CancelFunc

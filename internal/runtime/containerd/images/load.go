@@ -127,11 +127,7 @@ func (s *Store) own(ctx context.Context, target imagespec.Descriptor) error {
 			return nil, nil
 		}
 		seen[desc.Digest] = true
-		below, err := images.Children(ctx, store, desc)
-		if daemon.IsNotFound(err) {
-			return nil, images.ErrSkipDesc
-		}
-		return below, err
+		return childrenThere(ctx, store, desc)
 	})
 	return images.Walk(ctx, images.SetChildrenLabels(store, images.FilterPlatforms(children, platforms.Default())), target)
 }
@@ -150,10 +146,15 @@ func countNested(ctx context.Context, store content.Provider, target imagespec.D
 		if !images.IsIndexType(desc.MediaType) {
 			return nil, images.ErrSkipDesc
 		}
-		below, err := images.Children(ctx, store, desc)
-		if daemon.IsNotFound(err) {
-			return nil, images.ErrSkipDesc
-		}
-		return below, err
+		return childrenThere(ctx, store, desc)
 	}), target)
+}
+
+// childrenThere are what desc consists of; desc itself may be missing.
+func childrenThere(ctx context.Context, store content.Provider, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+	below, err := images.Children(ctx, store, desc)
+	if daemon.IsNotFound(err) {
+		return nil, images.ErrSkipDesc
+	}
+	return below, err
 }
