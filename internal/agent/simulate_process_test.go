@@ -318,6 +318,9 @@ func (p *process) StartContainer(ctx context.Context, s runtime.Start) error {
 	if late != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrCutOff, late)
 	}
+	if p.w.unanswered(i) {
+		return &runtime.StartError{Err: errors.New("the shim was killed"), Unknown: true}
+	}
 	return nil
 }
 

@@ -183,6 +183,18 @@ func (w *world) started(i *instance) {
 	}
 }
 
+// unanswered lets a shim be killed between the start of its process, which ends with it, and its answer.
+func (w *world) unanswered(i *instance) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.faulty || !i.live || !chance(w.drawn("unanswered "+i.id), 30) {
+		return false
+	}
+	w.end(i, 137, "")
+	w.engine.LoseTask(i.id)
+	return true
+}
+
 // course says how long a process lives by itself and how it ends; 0: for ever. The caller holds mu.
 func (w *world) course(i *instance) (run time.Duration, code int, reason string) {
 	d := w.drawn(fmt.Sprintf("course %s %s %d", i.pod.UID, i.name, i.attempt))

@@ -87,19 +87,16 @@ func (b *Bridge) removeIdle() error {
 
 // inspect calls do with the lock held, unless there never was a network.
 func (b *Bridge) inspect(ctx context.Context, do func(outside *netlink.Handle) error) error {
-	lock, err := lockExisting(ctx, b.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock()
 	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
+	lock, err := b.lockWhatIs(ctx, outside)
+	if lock == nil || err != nil {
+		return err
+	}
+	defer lock.Unlock()
 	return do(outside)
 }
 
@@ -252,7 +249,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = rec.Bridge, rec.MTU
 	// Fixed, because the kernel would change it with the ports, and pods keep the gateway's in a cache.
-	attrs.HardwareAddr = hardwareAddr(b.run)
+	attrs.HardwareAddr = b.hardwareAddr()
 	link := &netlink.Bridge{LinkAttrs: attrs}
 	if err := outside.LinkAdd(link); err != nil {
 		return rec, 0, fmt.Errorf("adding link %s: %w", rec.Bridge, err)
@@ -309,9 +306,6 @@ func (b *Bridge) Teardown(ctx context.Context, id string) error {
 
 // teardown releases what id has. With known it does so only if id is not known while nobody can take anything.
 func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) bool) error {
-	if _, err := os.Lstat(b.dir); errors.Is(err, os.ErrNotExist) {
-		return nil // no address and so no link was ever given
-	}
 	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
@@ -323,11 +317,8 @@ func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) 
 			return err
 		}
 	}
-	lock, err := lockExisting(ctx, b.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	lock, err := b.lockWhatIs(ctx, outside)
+	if lock == nil || err != nil {
 		return err
 	}
 	defer lock.Unlock()
@@ -391,38 +382,6 @@ func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
 	}
 	if err := removePassage(bridge); err != nil {
 		b.log.Debug("rules in the machine's firewall not removed", "bridge", bridge, "why", err)
-	}
-	return nil
-}
-
-// alias is what a bridge of this network has as its link's alias: it tells whose it is when the run directory with its
-// record was deleted. The root directory's identity is part of it, because a podrun in a container with the host's
-// network may have directories of the same names. Empty where there is no root directory.
-func (b *Bridge) alias() string {
-	var root unix.Stat_t
-	if err := unix.Stat(b.root, &root); err != nil {
-		return ""
-	}
-	return fmt.Sprintf("podrun %s %d:%d", b.run, root.Dev, root.Ino)
-}
-
-// removeStrays removes bridges of this network of which no record tells, all but the one named.
-func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
-	mine := b.alias()
-	if mine == "" {
-		return nil
-	}
-	links, err := dump(outside.LinkList)
-	if err != nil {
-		return fmt.Errorf("listing links: %w", err)
-	}
-	for _, l := range links {
-		if attrs := l.Attrs(); l.Type() == "bridge" && attrs.Alias == mine && attrs.Name != but {
-			b.log.Info("removing a bridge that no record tells of", "bridge", attrs.Name)
-			if err := b.remove(outside, attrs.Name); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func TestFence(t *testing.T) {
 		{"a question whether its address is free", ether(a.mac, six, icmp6(netip.IPv6Unspecified(), icmp, nil, about(135, a.own))), true},
 
 		{"another's hardware address", ether(b.mac, four, udp4(a.ip)), false},
-		{"the machine's hardware address", ether(hardwareAddr(run), four, udp4(a.ip)), false},
+		{"the machine's hardware address", ether(br.hardwareAddr(), four, udp4(a.ip)), false},
 		{"another's address", ether(a.mac, four, udp4(b.ip)), false},
 		{"the machine's address", ether(a.mac, four, udp4(gateway)), false},
 		{"an address of the world", ether(a.mac, four, udp4(netip.MustParseAddr("192.0.2.1"))), false},

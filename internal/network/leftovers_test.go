@@ -135,6 +135,46 @@ func TestRunDirectoryDeleted(t *testing.T) {
 	if got := bridges(); len(got) != 1 {
 		t.Errorf("bridges %q, want the first podrun's", got)
 	}
+	if err := os.RemoveAll(run); err != nil {
+		t.Fatal(err)
+	}
+	teardown(t, host, of(others), "other")
+	if got := bridges(); len(got) != 1 {
+		t.Errorf("bridges %q: another podrun's was removed", got)
+	}
+	teardown(t, host, of(root), "after")
+	teardown(t, host, of(root), "before")
+	if got := bridges(); len(got) != 0 {
+		t.Errorf("bridges %q after the last pod, whose address no record had", got)
+	}
+	bare(t, host, run)
+}
+
+// TestBridgeWithoutAlias: a bridge that was made by a podrun that was killed before it gave it an alias, in a run
+// directory that was removed, goes when podrun ends; another podrun's, which is at the same point, does not.
+func TestBridgeWithoutAlias(t *testing.T) {
+	host, run := newNS(t), t.TempDir()
+	of := func(root string) *Bridge {
+		return NewBridge(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	}
+	mine, others := of(t.TempDir()), of(t.TempDir())
+	in(t, host, func() error {
+		for name, b := range map[string]*Bridge{"podrun-mine": mine, "podrun-others": others} {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.HardwareAddr = name, b.hardwareAddr()
+			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+				return err
+			}
+		}
+		if err := mine.Close(); err != nil {
+			return err
+		}
+		if _, err := netlink.LinkByName("podrun-mine"); !isNotFound(err) {
+			t.Errorf("its own: %v", err)
+		}
+		_, err := netlink.LinkByName("podrun-others")
+		return err
+	})
 }
 
 // TestSideBySide: podruns of several run directories do not touch each other's, even with the same id.

@@ -237,13 +237,6 @@ func setIPv6(link, parameter, value string) error {
 // one that says so keeps this one from its own.
 func trustAddresses(link string) error { return setIPv6(link, "accept_dad", "0") }
 
-func hardwareAddr(run string) net.HardwareAddr {
-	sum := sha256.Sum256([]byte(run))
-	addr := net.HardwareAddr(sum[:6])
-	addr[0] = addr[0]&^0x01 | 0x02 // one card, locally given
-	return addr
-}
-
 func ipNet(addr netip.Addr, bits int) *net.IPNet {
 	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(bits, addr.BitLen())}
 }

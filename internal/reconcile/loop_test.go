@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -867,6 +868,29 @@ func TestStartErrorIsAnAttempt(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 	})
+}
+
+// TestUnansweredStartIsARun: a process of which nobody knows whether it ran has run: a job that is never restarted has
+// failed, and another container waits for its back-off.
+func TestUnansweredStartIsARun(t *testing.T) {
+	for policy, want := range map[v1.RestartPolicy]v1.PodPhase{v1.RestartPolicyNever: v1.PodFailed, v1.RestartPolicyAlways: v1.PodRunning} {
+		synctest.Test(t, func(t *testing.T) {
+			h := start(t, runtimeWith(map[string]fake.Script{"a:1": {Unanswered: true}}))
+			defer h.stop()
+			h.want(newPod("job", "u1", policy, "a"))
+			after(5 * time.Second)
+			s := h.board.get("job").Status
+			c := s.ContainerStatuses[0]
+			ended := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
+			if s.Phase != want || ended == nil || ended.Reason != pod.ReasonLost || ended.ExitCode != 255 {
+				t.Errorf("%s: status %+v", policy, s)
+			}
+			ran := h.rt.Ran()
+			if len(slices.Compact(slices.Sorted(slices.Values(ran)))) != len(ran) || policy == v1.RestartPolicyNever && len(ran) != 1 || policy == v1.RestartPolicyAlways && len(ran) != int(c.RestartCount)+1 {
+				t.Errorf("%s: ran %q, restart count %d", policy, ran, c.RestartCount)
+			}
+		})
+	}
 }
 
 func TestStrayOfWhichOnlyAStatusIsLeft(t *testing.T) {

@@ -43,7 +43,12 @@ var ErrCutOff = errors.New("the start was cut off")
 
 // StartError is a container that was made but whose process could not be started. The instance is
 // recorded as Exited with code 128, as the CRI does it.
-type StartError struct{ Err error }
+type StartError struct {
+	Err error
+	// Unknown says that the process may have run, as when its shim was killed before it answered: nothing of it runs any
+	// more, and nobody saw how it ended. The instance is recorded as Exited with code 255.
+	Unknown bool
+}
 
 func (e *StartError) Error() string { return e.Err.Error() }
 func (e *StartError) Unwrap() error { return e.Err }

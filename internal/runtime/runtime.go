@@ -77,7 +77,7 @@ type Start struct {
 // Containers acts on single instances. IDs are those that Lister reported.
 type Containers interface {
 	// StartContainer makes a new instance with a fresh root filesystem and runs it. An error of kind
-	// StartError means that the instance exists, is Exited with code 128 and counts as an attempt;
+	// StartError means that the instance exists, is Exited and counts as an attempt;
 	// after any other error there is no instance.
 	StartContainer(ctx context.Context, s Start) error
 	// ResizeContainer gives a running instance of the pod's container, and the pod with it, the CPU and

@@ -149,6 +149,10 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 	var kept error
 	started := (*runtime.StartError)(nil)
 	switch {
+	case errors.As(err, &started) && started.Unknown:
+		kept = r.recordExit(s.Pod.UID, s.ID, exit{
+			code: exitLost, reason: pod.ReasonLost, message: started.Error(), at: r.now(),
+		})
 	case errors.As(err, &started):
 		kept = r.recordExit(s.Pod.UID, s.ID, exit{
 			code: exitStartError, reason: reasonStartError, message: started.Error(), at: r.now(),

@@ -88,6 +88,55 @@ func (r *rig) cut(t *testing.T, after time.Duration) {
 	}
 }
 
+// TestShimDiesOverStart: when the shim is killed after the program has begun to run and before the start is answered, the
+// instance has run: it is not taken for one that never was, in whose place the same attempt would start again.
+func TestShimDiesOverStart(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shared := t.TempDir()
+			ran := filepath.Join(shared, "ran")
+			// Its parent is the shim.
+			line := "echo >> /shared/ran; kill -9 $PPID; sleep 1000"
+			r := newRig(t, start(t), line, func(p *v1.Pod) { p.Spec.HostPID = true })
+			r.start.Mounts = []pod.Mount{{HostPath: shared, ContainerPath: "/shared"}}
+			unanswered := 0
+			for attempt := range 10 {
+				r.start.Attempt = attempt
+				before, _ := os.ReadFile(ran)
+				err := r.StartContainer(t.Context(), r.start)
+				after, _ := os.ReadFile(ran)
+				if started := (*runtime.StartError)(nil); errors.As(err, &started) && started.Unknown {
+					unanswered++
+					if c := find(t, r.Runtime, r.key, "main", attempt); c.State != pod.Exited || c.ExitCode != 255 || c.Reason != pod.ReasonLost {
+						t.Errorf("after %v: %+v", err, c)
+					}
+					time.Sleep(50 * time.Millisecond)
+					if later, _ := os.ReadFile(ran); len(later) > len(after) {
+						t.Errorf("attempt %d ran after it was said to have ended", attempt)
+					}
+				} else if err != nil {
+					if len(after) > len(before) {
+						t.Errorf("attempt %d ran, and its start failed: %v", attempt, err)
+					}
+					continue
+				}
+				c := r.ended(t, attempt)
+				if c.ExitCode == 0 {
+					t.Errorf("%+v", c)
+				}
+				if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
+					t.Error(err)
+				}
+			}
+			if unanswered == 0 {
+				t.Error("all starts were answered, so that this shows nothing")
+			}
+			clear(t, r.Runtime)
+		})
+	}
+}
+
 func newID() string {
 	var bits [16]byte
 	_, _ = rand.Read(bits[:])

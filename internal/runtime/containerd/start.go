@@ -270,6 +270,13 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 		}
 		return &runtime.StartError{Err: err}
 	}
+	if l.begun {
+		// Its shim was told to start it and did not answer: its program may have run, and may run on.
+		if left := r.destroyTask(clean, l.ID); left != nil {
+			return cutOff(doing, fmt.Errorf("%w; what may run of it is not ended: %w", daemon.Native(err), left))
+		}
+		return &runtime.StartError{Err: daemon.Mapped(doing, err), Unknown: true}
+	}
 	if left := r.undo(clean, l); left != nil {
 		return cutOff(doing, fmt.Errorf("%w; what it made is not removed: %w", daemon.Native(err), left))
 	}

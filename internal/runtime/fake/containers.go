@@ -85,8 +85,13 @@ func (r Driver) StartContainer(ctx context.Context, s runtime.Start) error {
 		r.notify(c.key)
 		return &runtime.StartError{Err: script.StartError}
 	}
-	c.State, c.PID, c.Reaped = pod.Running, 1000+len(r.calls), false
 	r.ran = append(r.ran, s.ID)
+	if script.Unanswered {
+		c.State, c.Reaped = pod.Created, true
+		r.notify(c.key)
+		return &runtime.StartError{Err: errors.New("the start was not answered"), Unknown: true}
+	}
+	c.State, c.PID, c.Reaped = pod.Running, 1000+len(r.calls), false
 	r.notify(c.key)
 	if script.Run > 0 {
 		time.AfterFunc(script.Run, func() { r.Exit(s.ID, script.Exit) })

@@ -95,6 +95,8 @@ type Script struct {
 	Exit int
 	// StartError makes it fail to start.
 	StartError error
+	// Unanswered makes it end before its start is answered, so that nobody knows whether it ran.
+	Unanswered bool
 }
 
 type container struct {

@@ -1,0 +1,90 @@
+package network
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/sys"
+)
+
+// alias is what a bridge of this network has as its link's alias: it tells whose it is when the run directory with its
+// record was deleted. The root directory's identity is part of it, because a podrun in a container with the host's
+// network may have directories of the same names. Empty where there is no root directory.
+func (b *Bridge) alias() string {
+	var root unix.Stat_t
+	if err := unix.Stat(b.root, &root); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("podrun %s %d:%d", b.run, root.Dev, root.Ino)
+}
+
+// hardwareAddr is what a bridge of this network is made with. Like the alias it tells whose the bridge is, from the first
+// instant: the kernel takes an alias only for a link that is there.
+func (b *Bridge) hardwareAddr() net.HardwareAddr {
+	sum := sha256.Sum256([]byte(b.run + b.alias()))
+	addr := net.HardwareAddr(sum[:6])
+	addr[0] = addr[0]&^0x01 | 0x02 // one card, locally given
+	return addr
+}
+
+// strays are the bridges of this network, but for the one named.
+func (b *Bridge) strays(outside *netlink.Handle, but string) ([]string, error) {
+	mine := b.alias()
+	if mine == "" {
+		return nil, nil
+	}
+	links, err := dump(outside.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	var names []string
+	for _, l := range links {
+		attrs := l.Attrs()
+		cutOff := attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, b.hardwareAddr())
+		if l.Type() == "bridge" && attrs.Name != but && (attrs.Alias == mine || cutOff) {
+			names = append(names, attrs.Name)
+		}
+	}
+	return names, nil
+}
+
+// removeStrays removes bridges of this network of which no record tells, all but the one named.
+func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
+	names, err := b.strays(outside, but)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		b.log.Info("removing a bridge that no record tells of", "bridge", name)
+		if err := b.remove(outside, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockWhatIs locks the network if there is one: records, or a bridge whose records were deleted with the run directory.
+// Without either it returns nil.
+func (b *Bridge) lockWhatIs(ctx context.Context, outside *netlink.Handle) (*sys.Lock, error) {
+	lock, err := lockExisting(ctx, b.dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return lock, err
+	}
+	names, err := b.strays(outside, "")
+	if len(names) == 0 || err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
+		return nil, err
+	}
+	return lockDir(ctx, b.dir, layout.ModePrivate, (*sys.Lock).Unlock)
+}
