@@ -47,7 +47,8 @@ type converter struct {
 	raw     [2]*os.File
 	state   checkpoint
 	punched [2]int64
-	rotated bool // since somebody asked
+	rotated bool  // since somebody asked
+	passed  int64 // bytes of output that never were in the log
 }
 
 // newConverter makes no file; a batch opens what it needs.
@@ -361,6 +362,9 @@ func (c *converter) openRaw(s stream) error {
 // slice appends the entries of one stream's next slice to b.out and moves next.
 func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (more bool, err error) {
 	if err := c.openRaw(s); err != nil || c.raw[s] == nil {
+		return false, err
+	}
+	if err := c.passOver(b, s, next); err != nil {
 		return false, err
 	}
 	n, err := c.raw[s].ReadAt(b.in, next.raw[s])

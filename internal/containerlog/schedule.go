@@ -19,6 +19,8 @@ type tail struct {
 	queued bool
 	// poll: its files cannot be watched, or the last batch failed; doubt: one before did.
 	poll, failed, doubt bool
+	// flooded: it was told that not all its output is in the log.
+	flooded bool
 }
 
 // batch is the state of Run; one goroutine's. In each round every instance that is due gets one batch,
@@ -159,6 +161,7 @@ func (r *batch) batches() {
 			t.conv.rotated = false
 			r.tailer.rotated(t.conv.logPath)
 		}
+		r.tellPassed(t)
 		r.judge(t, err)
 		if more || errors.Is(err, errBusy) {
 			r.enqueue(t)
@@ -168,6 +171,15 @@ func (r *batch) batches() {
 	r.ended = time.Now()
 	if behind {
 		r.ended = r.ended.Add(-pace)
+	}
+}
+
+// tellPassed says once of an instance that not all it wrote came to be in its log.
+func (r *batch) tellPassed(t *tail) {
+	if t.conv.passed > 0 && !t.flooded {
+		t.flooded = true
+		r.tailer.log.Warn("a container writes faster than its log can be written: what rotation would remove is left out",
+			"pod", t.inst.Key, "container", t.inst.Container, "attempt", t.inst.Attempt, "bytes", t.conv.passed)
 	}
 }
 

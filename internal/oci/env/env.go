@@ -32,6 +32,11 @@ func Resolve(in pod.Inside) ([]pod.Variable, error) {
 			vars.set(v)
 		}
 	}
+	for _, v := range vars {
+		if strings.ContainsRune(v.Value, 0) {
+			return nil, fmt.Errorf("the value of variable %s has a NUL character, which no environment can hold", v.Name)
+		}
+	}
 	return vars, nil
 }
 

@@ -30,11 +30,14 @@ func inside(change ...func(c *v1.Container)) pod.Inside {
 		Node: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")},
 		Objects: pod.Objects{
 			ConfigMaps: map[pod.Key]*v1.ConfigMap{key: {Data: map[string]string{"z": "from map", "a": "first"}, BinaryData: map[string][]byte{"b": {1}}}},
-			Secrets:    map[pod.Key]*v1.Secret{key: {Data: map[string][]byte{"pass": []byte("word")}}},
+			Secrets: map[pod.Key]*v1.Secret{
+				key: {Data: map[string][]byte{"pass": []byte("word")}}, {Namespace: "ns", Name: "binary"}: {Data: map[string][]byte{"nul": []byte("a\x00b")}},
+			},
 		},
 		Files: map[pod.FileKey]string{
 			{Volume: "v", Path: "vars"}:  "# vars\n\nA='1'\nMANY='a\nb' # said\nA='2'\n",
 			{Volume: "v", Path: "other"}: "A='1'\nA=2\n",
+			{Volume: "v", Path: "nul"}:   "A='1\x00LD_PRELOAD=x'\n",
 		},
 	}
 }
@@ -110,6 +113,8 @@ func TestResolveOne(t *testing.T) {
 		{"file, no key", ofFile("vars", "B", false), `error: environment variable key "B" not found in file vars of volume v`},
 		{"file, no key, optional", ofFile("vars", "B", true), "not set"},
 		{"file of another form", ofFile("other", "A", true), "error: file other of volume v: line 2 is not of the form KEY='value', with no space around the ="},
+		{"file with a NUL", ofFile("nul", "A", true), "error: the value of variable V has a NUL character, which no environment can hold"},
+		{"Secret with a NUL", ofSecret("binary", "nul", false), "error: the value of variable V has a NUL character, which no environment can hold"},
 		{"no file", ofFile("none", "A", false), "error: couldn't find file none in volume v"},
 		{"no file, optional", ofFile("none", "A", true), "not set"},
 	} {

@@ -1,0 +1,71 @@
+package containerlog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestFloodIsPassedOver: of output that waits, what rotation would have removed is left out, from the beginning of a line
+// on, and the log is as full as if all had been converted.
+func TestFloodIsPassedOver(t *testing.T) {
+	t.Parallel()
+	rotation := Rotation{Size: 2000, Files: 3}
+	for name, c := range map[string]struct{ lines, first int }{
+		"more than is kept":                 {20_000, 19_000},
+		"no more than may wait":             {700, 0},
+		"a line that is longer than a read": {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			r.append(stderr, "error\n")
+			var all strings.Builder
+			for i := range c.lines {
+				fmt.Fprintf(&all, "line %06d\n", i)
+			}
+			if c.lines == 0 {
+				all.WriteString(strings.Repeat("x", 3*sliceSize))
+			}
+			r.append(stdout, all.String())
+			conv, err := openConverter(r.dirs, r.inst, rotation)
+			must(t, err)
+			defer conv.close()
+			b := newBuffers()
+			// Nothing removes the old files here: all that was converted is there.
+			for more := true; more; {
+				more, err = conv.batch(b, true)
+				must(t, err)
+			}
+			got, gotErr := r.read(ReadOptions{})
+			if gotErr != "error\n" {
+				t.Errorf("the other stream: %q", gotErr)
+			}
+			if !strings.HasSuffix(all.String(), got) {
+				t.Fatalf("the log is not the end of the output: %.80q", got)
+			}
+			wanted := int64(all.Len())
+			if wanted > rotation.kept()*3/2 {
+				wanted = rotation.kept()
+			}
+			if short := wanted - int64(len(got)); short < 0 || short >= 12 {
+				t.Errorf("%d bytes, want %d", len(got), wanted)
+			}
+			if passed := int64(all.Len() - len(got)); conv.passed != passed {
+				t.Errorf("%d bytes were passed over, it tells of %d", passed, conv.passed)
+			}
+		})
+	}
+}
+
+// TestLogWithoutRotationIsWhole: where nothing is removed, nothing is passed over.
+func TestLogWithoutRotationIsWhole(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t)
+	text := strings.Repeat("a line\n", 1<<18)
+	r.append(stdout, text)
+	must(t, CatchUp(context.Background(), r.dirs, r.inst))
+	if got, _ := r.read(ReadOptions{}); got != text {
+		t.Errorf("%d bytes, want %d", len(got), len(text))
+	}
+}
