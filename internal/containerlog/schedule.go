@@ -161,7 +161,7 @@ func (r *batch) batches() {
 			t.conv.rotated = false
 			r.tailer.rotated(t.conv.logPath)
 		}
-		r.tellPassed(t)
+		r.reportPassed(t)
 		r.judge(t, err)
 		if more || errors.Is(err, errBusy) {
 			r.enqueue(t)
@@ -174,8 +174,8 @@ func (r *batch) batches() {
 	}
 }
 
-// tellPassed says once of an instance that not all it wrote came to be in its log.
-func (r *batch) tellPassed(t *tail) {
+// reportPassed says once of an instance that not all it wrote came to be in its log.
+func (r *batch) reportPassed(t *tail) {
 	if t.conv.passed > 0 && !t.flooded {
 		t.flooded = true
 		r.tailer.log.Warn("a container writes faster than its log can be written: what rotation would remove is left out",
