@@ -17,24 +17,27 @@ import (
 
 const (
 	recordName = "bridge.json"
-	// lastName holds the address given out last; it is only a place to go on from.
+	// lastName is the file with the address that was allocated last. It only says where allocation
+	// continues, so losing it does no harm.
 	lastName = "last"
-	// addressDir has a symbolic link per address, whose target is the id that has it: one call makes
-	// both, or fails because the address is taken.
+	// addressDir has one symbolic link per address, whose target is the ID that owns it. One call
+	// creates both, or fails because the address is allocated.
 	addressDir = "ips"
 )
 
-// record is what all processes of a run directory agree on. Without a Bridge there is none.
+// record is the state of the network that all processes of a run directory share. An empty Bridge
+// means that there is no network.
 type record struct {
 	Bridge string       `json:"bridge"`
 	Subnet netip.Prefix `json:"subnet"`
-	// Subnet6 is for IPv6, where the machine has any; a pod has the same place in it as in Subnet.
+	// Subnet6 is the IPv6 subnet, if the machine has IPv6. A pod's address has the same offset in
+	// it as in Subnet.
 	Subnet6 netip.Prefix `json:"subnet6,omitzero"`
 	MTU     int          `json:"mtu"`
 	Boot    string       `json:"boot"`
 }
 
-// subnets are the network's, IPv4 first.
+// subnets returns the network's subnets, IPv4 first.
 func (r record) subnets() []netip.Prefix {
 	if !r.Subnet6.IsValid() {
 		return []netip.Prefix{r.Subnet}
@@ -42,8 +45,9 @@ func (r record) subnets() []netip.Prefix {
 	return []netip.Prefix{r.Subnet, r.Subnet6}
 }
 
-// current returns the record of this boot. One of another boot is worthless and goes with its
-// addresses: no namespace of then is there any more. The caller holds the lock.
+// current returns the record of this boot. A record of another boot is obsolete, because none of
+// that boot's namespaces exist any more: current then removes all addresses and returns an empty
+// record. The caller holds the lock.
 func (b *Bridge) current() (record, error) {
 	boot, err := b.boot()
 	if err != nil {
@@ -56,7 +60,8 @@ func (b *Bridge) current() (record, error) {
 	return record{}, b.removeAddresses()
 }
 
-// load returns the record, or none; one that cannot be read is none, as a power cut may leave it.
+// load returns the record, or an empty one if there is none. A record that cannot be decoded counts
+// as none, because a power cut may leave one.
 func (b *Bridge) load() (record, error) {
 	var rec record
 	text, err := os.ReadFile(filepath.Join(b.dir, recordName))
@@ -67,7 +72,7 @@ func (b *Bridge) load() (record, error) {
 		return record{}, err
 	}
 	if err := json.Unmarshal(text, &rec); err != nil {
-		b.log.Warn("the network's record cannot be read and is made anew", "why", err)
+		b.log.Warn("network record cannot be decoded; it is created anew", "err", err)
 		return record{}, nil
 	}
 	return rec, nil
@@ -81,8 +86,8 @@ func (b *Bridge) save(rec record) error {
 	return sys.WriteFile(filepath.Join(b.dir, recordName), text, 0o600)
 }
 
-// allocate gives id an address: the one it has, else the next after the last given, so that a freed one
-// rests as long as possible. The caller holds the lock.
+// allocate gives id an address: the one it has, else the next free one after the last one
+// allocated, so that a freed address stays unused as long as possible. The caller holds the lock.
 func (b *Bridge) allocate(rec record, id string) (netip.Addr, error) {
 	dir := filepath.Join(b.dir, addressDir)
 	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
@@ -98,7 +103,7 @@ func (b *Bridge) allocate(rec record, id string) (netip.Addr, error) {
 		}
 	}
 	first := gatewayOf(rec.Subnet).Next()
-	size := 1<<(32-rec.Subnet.Bits()) - 3 // without network, gateway and broadcast
+	size := 1<<(32-rec.Subnet.Bits()) - 3 // without the network, gateway and broadcast addresses
 	addr := b.last()
 	for range size {
 		addr = addr.Next()
@@ -116,7 +121,7 @@ func (b *Bridge) allocate(rec record, id string) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("no free address in %s: all %d are taken", rec.Subnet, size)
 }
 
-// last returns the address given out last; the zero one when that is not known.
+// last returns the address that was allocated last; the zero Addr if that is not recorded.
 func (b *Bridge) last() netip.Addr {
 	text, err := os.ReadFile(filepath.Join(b.dir, lastName))
 	if err != nil {
@@ -129,7 +134,7 @@ func (b *Bridge) last() netip.Addr {
 	return addr
 }
 
-// addresses returns who has which address.
+// addresses returns the ID that owns each allocated address.
 func (b *Bridge) addresses() (map[netip.Addr]string, error) {
 	dir := filepath.Join(b.dir, addressDir)
 	d, err := os.Open(dir)
@@ -148,12 +153,14 @@ func (b *Bridge) addresses() (map[netip.Addr]string, error) {
 	for _, name := range names {
 		addr, err := netip.ParseAddr(name)
 		if err != nil {
-			b.foreign.Do(func() { b.log.Warn("not an address; remove it", "file", filepath.Join(dir, name)) })
+			b.foreign.Do(func() {
+				b.log.Warn("file name is not an IP address; remove the file", "file", filepath.Join(dir, name))
+			})
 			continue
 		}
 		owner, err := os.Readlink(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // freed meanwhile
+			continue // released meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -163,8 +170,8 @@ func (b *Bridge) addresses() (map[netip.Addr]string, error) {
 	return held, nil
 }
 
-// Holders returns the ids that have an address or a host port. It takes no lock, so that it waits for nobody: an id
-// that comes or goes meanwhile may be among them or not.
+// Holders returns the IDs that have an address or a host port, possibly more than once. It takes no
+// lock, so it never waits; an ID that is added or removed meanwhile may be among them or not.
 func (b *Bridge) Holders() ([]string, error) {
 	held, err := b.addresses()
 	if err != nil {
@@ -181,7 +188,7 @@ func (b *Bridge) Holders() ([]string, error) {
 	return ids, nil
 }
 
-// idle reports that nobody has an address or a port. The caller holds the lock.
+// idle reports whether no ID has an address or a host port. The caller holds the lock.
 func (b *Bridge) idle() (bool, error) {
 	for _, dir := range []string{addressDir, portDir} {
 		left, err := os.ReadDir(filepath.Join(b.dir, dir))
@@ -192,7 +199,7 @@ func (b *Bridge) idle() (bool, error) {
 	return true, nil
 }
 
-// release frees the address that id has. The caller holds the lock.
+// release frees the address of id. The caller holds the lock.
 func (b *Bridge) release(id string) error {
 	held, err := b.addresses()
 	if err != nil {
@@ -222,7 +229,7 @@ func (b *Bridge) removeAddresses() error {
 	return nil
 }
 
-// removeRecords removes all files, the record last, and the directory.
+// removeRecords removes all files, the network's record last, and then the directory.
 func (b *Bridge) removeRecords() error {
 	for _, name := range []string{addressDir, portDir, lastName, recordName + ".tmp", recordName, "."} {
 		err := os.Remove(filepath.Join(b.dir, name))

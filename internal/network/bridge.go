@@ -1,7 +1,14 @@
-// Package network connects pods by a bridge of podrun's own, through netlink in-process: no command is
-// run; or, where a user's CNI configuration says so, by CNI's plugins. It owns the bridge, the pods' addresses and host ports, and nftables tables of its
-// own; it does not make or remove network namespaces. All processes of one run directory share one bridge, and with the last
-// address everything goes.
+// Package network connects pods to a network: by a Linux bridge of podrun's own or, where a user's
+// CNI configuration says so, by CNI plugins.
+//
+// The bridge is configured through netlink and nftables in-process, without running commands. The
+// package owns the bridge, the veth pairs, the pods' addresses and host ports, its own nftables
+// tables, and the records of what CNI plugins were called for. It does not create or remove network
+// namespaces: package sandbox does. All processes of one run directory share one bridge, which is
+// removed with the last address unless Options.Keep is set.
+//
+// Start reading at Network: Setup connects a pod, Teardown releases it, SweepLost releases what a
+// crash left behind. Bridge is podrun's own network, plugins is CNI.
 package network
 
 import (
@@ -24,38 +31,42 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Options are what a Network, or a Bridge alone, needs.
+// Options configure a Network, or a Bridge alone.
 type Options struct {
 	Dirs layout.Dirs
 	Log  *slog.Logger
-	// Keep leaves the bridge when its last pod goes, so that the next one need not wait for it. Close
-	// takes it away.
+	// Keep leaves the bridge in place when its last pod is removed, so that the next pod does not
+	// wait for a new one. Close removes it.
 	Keep bool
-	// Open lets other links' packets through to any port of pods on podrun's own bridge.
+	// Open lets packets from other links through to any port of the pods on podrun's own bridge.
 	Open bool
-	// ConfDir has a user's CNI configuration; "" means none. BinDirs have the plugins.
+	// ConfDir is the directory of a user's CNI configuration; "" means none. BinDirs have the
+	// plugins.
 	ConfDir string
 	BinDirs []string
 }
 
-// Bridge is the network of one run directory.
+// Bridge is the pod network of one run directory: a Linux bridge with a veth pair per pod. All
+// processes of the run directory share it; a lock on the directory of its records serializes
+// changes.
 type Bridge struct {
-	dir  string // of the records
-	run  string // names the network
+	dir  string // directory of the records
+	run  string // run directory; identifies the network
 	root string // podrun's root directory
 	log  *slog.Logger
 	boot func() (string, error)
 	keep bool
 	open bool
-	// unmasked says once that pods cannot be masqueraded, unrouted that host ports are not on the loopback,
-	// blocked that a firewall is in the way, unfenced that pods cannot be kept apart, foreign that a file among the
-	// addresses is none.
+	// Each limits a warning to one per process: unmasked that masquerading does not work, unrouted
+	// that host ports do not answer on the loopback, blocked that a firewall drops pods' packets,
+	// unfenced that pods can use each other's addresses, foreign that a file in the address
+	// directory is not named by an address.
 	unmasked, unrouted, blocked, unfenced, foreign sync.Once
-	// stale counts ports that are gone and still in the fence.
+	// stale counts the bridge ports that are removed but still in the fence.
 	stale atomic.Int32
 }
 
-// NewBridge returns the network; it touches nothing yet.
+// NewBridge returns the network of a run directory. It changes nothing yet.
 func NewBridge(o Options) *Bridge {
 	return &Bridge{
 		dir:  o.Dirs.Network(),
@@ -68,7 +79,7 @@ func NewBridge(o Options) *Bridge {
 	}
 }
 
-// Close takes the network away if no pod has an address in it.
+// Close removes the network if no pod has an address or a host port in it.
 func (b *Bridge) Close() error {
 	if err := b.removeIdle(); err != nil {
 		return fmt.Errorf("removing the idle network: %w", err)
@@ -85,7 +96,7 @@ func (b *Bridge) removeIdle() error {
 	})
 }
 
-// inspect calls do with the lock held, unless there never was a network.
+// inspect calls do with the lock held. It does nothing if there never was a network.
 func (b *Bridge) inspect(ctx context.Context, do func(outside *netlink.Handle) error) error {
 	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -100,8 +111,8 @@ func (b *Bridge) inspect(ctx context.Context, do func(outside *netlink.Handle) e
 	return do(outside)
 }
 
-// Mend makes rules anew that somebody may have removed or that a firewall that was started meanwhile needs.
-// Without a bridge there is nothing to mend.
+// Mend restores rules that another program may have removed, or that a firewall which was started
+// meanwhile needs. It does nothing if there is no bridge.
 func (b *Bridge) Mend() error {
 	if err := b.inspect(context.Background(), b.mend); err != nil {
 		return fmt.Errorf("mending the pods' network: %w", err)
@@ -116,7 +127,7 @@ func (b *Bridge) mend(outside *netlink.Handle) error {
 	}
 	link, err := outside.LinkByName(rec.Bridge)
 	if isNotFound(err) {
-		return nil // it is made, with all rules, for the next pod
+		return nil // the next Setup creates it with all rules
 	}
 	if err != nil {
 		return err
@@ -131,10 +142,11 @@ func (b *Bridge) mend(outside *netlink.Handle) error {
 	return b.publish(held, "")
 }
 
-// Setup connects the network namespace at the path netns: lo up, eth0 with an address of its own and a
-// default route by the bridge; and it leads p's host ports there. Without netns, for a pod in the host's
-// network, it only takes the host ports. After an error the caller calls Teardown, which releases what
-// was taken. A *PortTakenError says that it may go well later.
+// Setup connects the network namespace at the path netns: it sets lo up, adds eth0 with an address
+// of its own and a default route via the bridge, and forwards p's host ports to it. With netns "",
+// for a pod in the host's network, it only reserves the host ports. id is the sandbox ID. After an
+// error the caller must call Teardown, which releases what was reserved. A *PortInUseError means
+// that a later call may succeed.
 func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
 	if netns == "" {
 		if err := b.reserve(ctx, id, claimOf(p)); err != nil {
@@ -149,7 +161,8 @@ func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]neti
 	return addrs, nil
 }
 
-// reserve takes c's ports for a pod in the host's network.
+// reserve records c's host ports for id, for a pod whose ports the bridge does not forward: one in
+// the host's network, or one connected by CNI plugins.
 func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
 		return err
@@ -188,8 +201,8 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 	return p.addresses(), nil
 }
 
-// acquire reserves an address and c's ports for id and sees to the bridge. Once an address is taken the bridge stays, so
-// the rest needs no lock.
+// acquire reserves an address and c's ports for id and creates the bridge if necessary. The bridge
+// stays as long as an address is reserved, so the rest of Setup needs no lock.
 func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c claim) (port, error) {
 	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
 		return port{}, err
@@ -217,10 +230,19 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 		return port{}, err
 	}
 	b.fenceIn(outside, rec, b.fencedOf(rec, c.Addr, id))
-	return port{name: b.portName(id), bridge: index, mtu: rec.MTU, addr: c.Addr, subnet: rec.Subnet, addr6: c.Addr6, subnet6: rec.Subnet6}, nil
+	return port{
+		name:    b.portName(id),
+		bridge:  index,
+		mtu:     rec.MTU,
+		addr:    c.Addr,
+		subnet:  rec.Subnet,
+		addr6:   c.Addr6,
+		subnet6: rec.Subnet6,
+	}, nil
 }
 
-// ensure makes the bridge unless it is there and up; being up is its last step.
+// ensure creates the bridge unless it exists and is up. Setting it up is the last step of its
+// creation, so a bridge that is down was interrupted and is completed.
 func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error) {
 	if rec.Bridge != "" {
 		link, err := outside.LinkByName(rec.Bridge)
@@ -230,7 +252,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 		if err != nil && !isNotFound(err) {
 			return rec, 0, err
 		}
-		if err == nil { // begun, and cut off
+		if err == nil { // its creation was interrupted
 			index, err := b.complete(outside, rec, link)
 			return rec, index, err
 		}
@@ -242,13 +264,14 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 	if err != nil {
 		return rec, 0, err
 	}
-	// Before the bridge: one without a record is not ours.
+	// Save the record before the bridge is created: a bridge without a record is not ours.
 	if err := b.save(rec); err != nil {
 		return rec, 0, err
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = rec.Bridge, rec.MTU
-	// Fixed, because the kernel would change it with the ports, and pods keep the gateway's in a cache.
+	// Fixed, because the kernel would otherwise change it as ports are added and removed, and pods
+	// have the gateway's address in their neighbour caches.
 	attrs.HardwareAddr = b.hardwareAddr()
 	link := &netlink.Bridge{LinkAttrs: attrs}
 	if err := outside.LinkAdd(link); err != nil {
@@ -263,7 +286,8 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 	return rec, index, err
 }
 
-// complete gives the bridge its address, turns forwarding and masquerading on and sees to who may send what.
+// complete gives the bridge its addresses, turns on forwarding and masquerading, and installs the
+// rules for what pods may send. It returns the bridge's link index.
 func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link) (int, error) {
 	for _, subnet := range rec.subnets() {
 		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDetection(subnet.Addr())}
@@ -271,23 +295,27 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 			return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
 		}
 		if err := forward(outside, subnet.Addr()); err != nil {
-			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine", "subnet", subnet, "why", err)
+			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine",
+				"subnet", subnet, "err", err)
 		}
 		if err := guard(rec.Bridge, subnet, b.open); err != nil {
 			b.unmasked.Do(func() {
-				b.log.Warn("cannot masquerade and guard with nftables: pods reach only each other and this machine", "why", err)
+				b.log.Warn("cannot set up nftables masquerading and filtering: pods reach only each other and this machine",
+					"err", err)
 			})
 		}
 	}
 	if err := b.refence(outside, rec); err != nil {
 		b.sayUnfenced(err)
 	}
-	// A pod must not become the machine's router.
+	// The machine must not accept a pod as its router.
 	if err := refuseRouters(rec.Bridge); err != nil {
 		return 0, err
 	}
 	if err := letThrough(rec.Bridge); err != nil {
-		b.blocked.Do(func() { b.log.Warn("a firewall may keep pods from reaching more than this machine", "why", err) })
+		b.blocked.Do(func() {
+			b.log.Warn("a firewall may keep pods from reaching other machines", "err", err)
+		})
 	}
 	if err := outside.LinkSetUp(link); err != nil {
 		return 0, err
@@ -295,8 +323,8 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 	return link.Attrs().Index, nil
 }
 
-// Teardown removes id's link if it is still there and frees its address; with the last address go the
-// bridge, the nftables table and the records, unless they are kept.
+// Teardown removes id's link if it still exists and frees its address and host ports. With the last
+// of them it removes the bridge, the nftables tables and the records, unless Options.Keep is set.
 func (b *Bridge) Teardown(ctx context.Context, id string) error {
 	if err := b.teardown(ctx, id, nil); err != nil {
 		return fmt.Errorf("releasing the pod's network: %w", err)
@@ -304,14 +332,15 @@ func (b *Bridge) Teardown(ctx context.Context, id string) error {
 	return nil
 }
 
-// teardown releases what id has. With known it does so only if id is not known while nobody can take anything.
+// teardown releases what id has. If known is not nil, it does so only if known(id) is false; it
+// asks with the lock held, while no process can reserve anything.
 func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) bool) error {
 	outside, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	// The link goes first: whoever gets the address next must not meet it twice.
+	// Remove the link first: the next owner of the address must not meet it on two links.
 	if known == nil {
 		if err := removeLink(outside, b.portName(id)); err != nil {
 			return err
@@ -333,7 +362,8 @@ func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) 
 	return b.releaseAll(outside, id)
 }
 
-// releaseAll frees id's ports and address, and removes the network after the last one. The caller holds the lock.
+// releaseAll frees id's ports and address, and removes the network after the last one. The caller
+// holds the lock.
 func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
 	if err := b.letGo(id); err != nil {
 		return err
@@ -350,7 +380,7 @@ func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
 	return b.dismantle(outside)
 }
 
-// dismantle removes all that the network consists of. The caller holds the lock.
+// dismantle removes everything the network consists of. The caller holds the lock.
 func (b *Bridge) dismantle(outside *netlink.Handle) error {
 	boot, err := b.boot()
 	if err != nil {
@@ -360,7 +390,7 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 	if err != nil {
 		return err
 	}
-	// After a reboot the names in the record may be somebody else's.
+	// After a reboot, the names in the record may belong to another program.
 	if rec.Bridge != "" && rec.Boot == boot {
 		if err := b.remove(outside, rec.Bridge); err != nil {
 			return err
@@ -378,15 +408,15 @@ func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
 		return err
 	}
 	if err := removeTables(bridge); err != nil {
-		b.log.Debug("nftables tables not removed", "bridge", bridge, "why", err)
+		b.log.Debug("nftables tables were not removed", "bridge", bridge, "err", err)
 	}
 	if err := removePassage(bridge); err != nil {
-		b.log.Debug("rules in the machine's firewall not removed", "bridge", bridge, "why", err)
+		b.log.Debug("rules in the machine's firewall were not removed", "bridge", bridge, "err", err)
 	}
 	return nil
 }
 
-// hint adds what to do to an error that says that this machine does not let podrun make a bridge.
+// hint adds a remedy to an error which says that podrun may not create a bridge on this machine.
 func hint(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: podrun cannot make network devices here; a pod with hostNetwork: true needs none", err)

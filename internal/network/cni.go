@@ -22,36 +22,39 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// plugins connects pods by the CNI plugins of a user's configuration. What it connected it keeps a record
-// of, which outlives a reboot as the plugins' own records do, so that all is released as it was taken
-// whatever becomes of the configuration.
+// plugins connects pods by the CNI plugins of a user's configuration. It writes a record for each
+// pod that it connects, with the configuration that was used, so that the same plugins release what
+// they set up even if the configuration changes. Records outlive a reboot, because the plugins' own
+// records do.
 type plugins struct {
 	confDir string
 	binDirs []string
-	records string // directory; a file per id, and a directory that is its lock
-	cache   string // directory of CNI's library
+	records string // directory with a file per ID, and a directory per locked ID
+	cache   string // cache directory of CNI's library
 	boot    func() (string, error)
 	exec    *pluginExec
-	// addLimit and delLimit bound what the plugins may take for one id.
+	// addLimit and delLimit bound the time that all plugins together may need for one ID.
 	addLimit, delLimit time.Duration
 }
 
-// attachment is the record of one pod's connection: written before the plugins are called.
+// attachment is the record of one pod's connection. It is written before the plugins are called.
 type attachment struct {
 	Conflist json.RawMessage `json:"conflist"`
 	BinDirs  []string        `json:"binDirs"`
 	NetNS    string          `json:"netns"`
-	// Boot is the kernel's boot id when the plugins were called; a former version wrote none.
+	// Boot is the kernel's boot ID when the plugins were called. It is empty in records of a former
+	// version of podrun.
 	Boot         string         `json:"boot,omitempty"`
 	Args         [][2]string    `json:"args"`
 	Capabilities map[string]any `json:"capabilities,omitempty"`
-	// Others are the networks beside.
+	// Others are the additional networks.
 	Others []another `json:"others,omitempty"`
-	// Failed says that the plugins refused, so that there are no others yet.
+	// Failed means that the plugins of the first network failed to connect the pod, so that it has
+	// no additional networks yet.
 	Failed bool `json:"failed,omitempty"`
 }
 
-// portMapping is a host port as the portMappings capability has it.
+// portMapping is a host port in the form of the portMappings capability.
 type portMapping struct {
 	HostPort      uint16 `json:"hostPort"`
 	ContainerPort uint16 `json:"containerPort"`
@@ -59,7 +62,7 @@ type portMapping struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// bandwidth is the capability of that name: bits a second, and how many may come at once.
+// bandwidth is the value of the capability of that name: rates in bits a second, bursts in bits.
 type bandwidth struct {
 	IngressRate  uint64 `json:"ingressRate,omitempty"`
 	IngressBurst uint64 `json:"ingressBurst,omitempty"`
@@ -68,7 +71,7 @@ type bandwidth struct {
 }
 
 func bandwidthOf(limits pod.Bandwidth) bandwidth {
-	// The plugin wants a burst, and one that it can spell in bytes.
+	// The plugin requires a burst, in bits, that is a whole number of bytes.
 	burst := func(rate int64) uint64 {
 		if rate == 0 {
 			return 0
@@ -81,8 +84,8 @@ func bandwidthOf(limits pod.Bandwidth) bandwidth {
 	}
 }
 
-// configuration returns the first configuration of the directory, by file name, as containerd takes it;
-// nil when there is none.
+// configuration returns the first configuration of the directory by file name, as containerd does;
+// nil if there is none.
 func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
 	files, err := c.files()
 	if err != nil || len(files) == 0 {
@@ -95,7 +98,7 @@ func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
 	return list, nil
 }
 
-// files are the directory's configurations, in order.
+// files returns the paths of the directory's configurations, sorted.
 func (c *plugins) files() ([]string, error) {
 	if c.confDir == "" {
 		return nil, nil
@@ -109,8 +112,8 @@ func (c *plugins) files() ([]string, error) {
 	return files, nil
 }
 
-// isForeign tells the files that podman and nerdctl keep for their own networks in the directory that all
-// share: nobody meant them for pods.
+// isForeign reports whether podman or nerdctl keeps the file for its own networks. All of them
+// share the directory, and these files are not meant for pods.
 func isForeign(file string) bool {
 	name := filepath.Base(file)
 	return strings.HasPrefix(name, "87-podman") || strings.HasPrefix(name, "nerdctl-")
@@ -135,11 +138,15 @@ func readConfiguration(file string) (*libcni.NetworkConfigList, error) {
 	if one.Network.Type == "" {
 		return nil, errors.New(`it names no plugin; a list of plugins must have a name that ends in ".conflist"`)
 	}
-	return libcni.ConfListFromConf(one) //nolint:staticcheck // the old form, which containerd and many a machine still have
+	// The old form: containerd accepts it, and many machines still have it.
+	return libcni.ConfListFromConf(one) //nolint:staticcheck // see above
 }
 
-// setup connects p by the configuration's plugins. Another call for id waits until it is done, and nobody else does.
-func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *libcni.NetworkConfigList) ([]netip.Addr, error) {
+// setup connects p by the configuration's plugins and returns its addresses, IPv4 first. Concurrent
+// calls for the same ID wait for each other; calls for different IDs do not.
+func (c *plugins) setup(
+	ctx context.Context, id, netns string, p *v1.Pod, list *libcni.NetworkConfigList,
+) ([]netip.Addr, error) {
 	a := attachment{Conflist: list.Bytes, BinDirs: c.binDirs, NetNS: netns, Args: [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", p.Namespace}, {"K8S_POD_NAME", p.Name},
 		{"K8S_POD_INFRA_CONTAINER_ID", id}, {"K8S_POD_UID", string(p.UID)},
@@ -165,8 +172,10 @@ func (c *plugins) setup(ctx context.Context, id, netns string, p *v1.Pod, list *
 	return c.add(ctx, id, list, a)
 }
 
-// add writes the record and has the plugins connect the pod. The caller holds id's lock.
-func (c *plugins) add(ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment) ([]netip.Addr, error) {
+// add writes the record and calls the plugins to connect the pod. The caller holds id's lock.
+func (c *plugins) add(
+	ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment,
+) ([]netip.Addr, error) {
 	ctx, cancel := withLimit(ctx, c.addLimit)
 	defer cancel()
 	if err := c.keep(id, a); err != nil {
@@ -187,7 +196,7 @@ func (c *plugins) add(ctx context.Context, id string, list *libcni.NetworkConfig
 	return addressesOf(got, list.Name)
 }
 
-// keep makes a the record of id.
+// keep writes a as the record of id.
 func (c *plugins) keep(id string, a attachment) error {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -199,8 +208,9 @@ func (c *plugins) keep(id string, a attachment) error {
 	return sys.WriteFile(c.record(id), text, 0o600)
 }
 
-// installed is an error if a plugin of a's networks, the first of which is list, is not there. It is asked before
-// there is a record: what was never called has taken nothing.
+// installed returns an error if a plugin of a's networks, the first of which is list, is not
+// installed. Before ADD it is called before the record is written: plugins that were never called
+// need no release.
 func (c *plugins) installed(list *libcni.NetworkConfigList, a attachment) error {
 	find := func(of *libcni.NetworkConfigList, _ another) error {
 		for _, p := range of.Plugins {
@@ -213,35 +223,41 @@ func (c *plugins) installed(list *libcni.NetworkConfigList, a attachment) error 
 	return errors.Join(find(list, another{}), a.each(find))
 }
 
-// can reports that one of the network's plugins has the capability.
+// can reports whether one of the network's plugins has the capability.
 func can(list *libcni.NetworkConfigList, capability string) bool {
-	return slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool { return c.Network.Capabilities[capability] })
+	return slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool {
+		return c.Network.Capabilities[capability]
+	})
 }
 
-// capabilities are what p asks for beyond a connection; one that no plugin has is an error.
+// capabilities returns the capability arguments for p: its host ports and bandwidth limits. One
+// that no plugin supports is an error.
 func capabilities(p *v1.Pod, list *libcni.NetworkConfigList) (map[string]any, error) {
 	out := map[string]any{}
 	if ports := portMappings(p); len(ports) > 0 {
 		if !can(list, "portMappings") {
-			return nil, fmt.Errorf("CNI's network %s cannot have host ports: none of its plugins has the capability portMappings, as portmap has", list.Name)
+			return nil, fmt.Errorf("CNI's network %s cannot have host ports: "+
+				"none of its plugins has the capability portMappings, as portmap has", list.Name)
 		}
 		out["portMappings"] = ports
 	}
 	if limits := pod.BandwidthOf(p); limits != (pod.Bandwidth{}) {
 		if !can(list, "bandwidth") {
-			return nil, fmt.Errorf("CNI's network %s cannot be limited: none of its plugins has the capability bandwidth, as the plugin of that name", list.Name)
+			return nil, fmt.Errorf("CNI's network %s cannot be limited: "+
+				"none of its plugins has the capability bandwidth, as the plugin bandwidth has", list.Name)
 		}
 		out["bandwidth"] = bandwidthOf(limits)
 	}
 	return out, nil
 }
 
-// addressesOf are the pod's, IPv4 first.
+// addressesOf returns the pod's addresses in the result of an ADD, IPv4 first. No address is an
+// error.
 func addressesOf(r *types.Result, network string) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for _, ip := range r.IPs {
 		if i := ip.Interface; i != nil && *i < len(r.Interfaces) && *i >= 0 && r.Interfaces[*i].Sandbox == "" {
-			continue // the machine's end
+			continue // an address of the host's side
 		}
 		if addr, ok := netip.AddrFromSlice(ip.Address.IP); ok {
 			addrs = append(addrs, addr.Unmap())
@@ -263,7 +279,13 @@ const recordSuffix = ".json"
 func (c *plugins) record(id string) string { return filepath.Join(c.records, id+recordSuffix) }
 
 func (a attachment) runtime(id, netns string) *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{ContainerID: id, NetNS: netns, IfName: podLink, Args: a.Args, CapabilityArgs: a.Capabilities}
+	return &libcni.RuntimeConf{
+		ContainerID:    id,
+		NetNS:          netns,
+		IfName:         podLink,
+		Args:           a.Args,
+		CapabilityArgs: a.Capabilities,
+	}
 }
 
 func portMappings(p *v1.Pod) []portMapping {

@@ -11,18 +11,19 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Dial connects by TCP to an address as it is seen from the network namespace at path.
+// Dial connects by TCP to an address as seen from the network namespace at path. The caller closes
+// the connection.
 func Dial(ctx context.Context, path string, to netip.AddrPort) (net.Conn, error) {
 	var conn net.Conn
 	err := inNamespace(path, func() (err error) {
-		var d net.Dialer // to a single address it makes the socket here
+		var d net.Dialer // for a single address it creates the socket on this thread
 		conn, err = d.DialContext(ctx, "tcp", to.String())
 		return err
 	})
 	return conn, err
 }
 
-// inNamespace runs f in the network namespace at path.
+// inNamespace runs f on a thread of its own in the network namespace at path.
 func inNamespace(path string, f func() error) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {

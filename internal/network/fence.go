@@ -12,18 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The fence is a table of nftables' bridge family that lets a pod send only what is from itself: frames from its own
-// hardware address, packets from its own addresses, ARP and IPv6's neighbour advertisements for these alone, and no
-// router's advertisements or redirects. A container may craft any frame: CAP_NET_RAW is among Kubernetes' defaults.
+// The fence is a table of nftables' bridge family. It drops what a pod sends with addresses that are
+// not its own: frames from another hardware address, packets from other IP addresses, ARP packets and
+// IPv6 neighbour advertisements for other addresses; also router advertisements and redirects. It is
+// necessary because a container may craft any frame: CAP_NET_RAW is among Kubernetes' defaults.
 
-// fenced is a port of the bridge and whose packets come in by it.
+// fenced is a port of the bridge with the addresses that its pod may send from.
 type fenced struct {
 	link        string
 	addr, addr6 netip.Addr
 }
 
-// Hardware addresses of both ends of a pod's link are made of its IPv4 address, so that nothing need be kept: the
-// pod's is that which Kubernetes' own plugins give, the machine's tells a port of a podrun that fences from an older one.
+// Prefixes of the hardware addresses of the two ends of a pod's link; the other four bytes are its
+// IPv4 address, so no record is needed. The pod's prefix is the one that Kubernetes' own plugins
+// use. The machine's prefix distinguishes a port of a podrun that installs fences from a port of an
+// older one.
 var podPrefix, portPrefix = [2]byte{0x0a, 0x58}, [2]byte{0x0a, 0x5a}
 
 func macOf(prefix [2]byte, addr netip.Addr) net.HardwareAddr {
@@ -31,12 +34,18 @@ func macOf(prefix [2]byte, addr netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{prefix[0], prefix[1]}, four[:]...)
 }
 
-// linkLocal is the address that the kernel makes of a hardware address (RFC 4291, appendix A).
+// linkLocal returns the link-local address that the kernel derives from a hardware address (RFC
+// 4291, appendix A).
 func linkLocal(mac net.HardwareAddr) netip.Addr {
-	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
+	return netip.AddrFrom16([16]byte{
+		0: 0xfe, 1: 0x80,
+		8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff,
+		12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5],
+	})
 }
 
-// fence is the table with its sets: of the ports, and of what may come in by each.
+// fence is the nftables table with its sets: the fenced ports, and the addresses that each of them
+// may send from.
 type fence struct {
 	table                      *nftables.Table
 	ports, macs, addrs, addrs6 *nftables.Set
@@ -49,7 +58,11 @@ func newFence(bridge string) (fence, error) {
 		set  **nftables.Set
 		name string
 		of   nftables.SetDatatype
-	}{{&f.macs, "hardware-addresses", nftables.TypeEtherAddr}, {&f.addrs, "addresses", nftables.TypeIPAddr}, {&f.addrs6, "addresses6", nftables.TypeIP6Addr}} {
+	}{
+		{&f.macs, "hardware-addresses", nftables.TypeEtherAddr},
+		{&f.addrs, "addresses", nftables.TypeIPAddr},
+		{&f.addrs6, "addresses6", nftables.TypeIP6Addr},
+	} {
 		key, err := nftables.ConcatSetType(nftables.TypeIFName, s.of)
 		if err != nil {
 			return f, err
@@ -59,7 +72,7 @@ func newFence(bridge string) (fence, error) {
 	return f, nil
 }
 
-// sets are the fence's, with what they have for the ports.
+// sets returns the elements of each of the fence's sets for the ports.
 func (f fence) sets(ports []fenced) map[*nftables.Set][]nftables.SetElement {
 	out := map[*nftables.Set][]nftables.SetElement{f.ports: nil, f.macs: nil, f.addrs: nil, f.addrs6: nil}
 	add := func(to *nftables.Set, link string, what []byte) {
@@ -82,7 +95,8 @@ func (f fence) sets(ports []fenced) map[*nftables.Set][]nftables.SetElement {
 	return out
 }
 
-// publishFence makes the bridge's fence anew, for these ports; others are not fenced.
+// publishFence creates or replaces the bridge's fence. Ports that are not among ports are not
+// fenced.
 func publishFence(bridge string, ports []fenced) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -92,7 +106,7 @@ func publishFence(bridge string, ports []fenced) error {
 	if err != nil {
 		return err
 	}
-	// Added first, so that removing never fails; all in one transaction.
+	// Added first, so that deleting it never fails; all in one transaction.
 	c.AddTable(f.table)
 	c.DelTable(f.table)
 	c.AddTable(f.table)
@@ -104,7 +118,8 @@ func publishFence(bridge string, ports []fenced) error {
 	}
 	chain := c.AddChain(&nftables.Chain{
 		Name: "from-pods", Table: f.table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRef(-300), // before anything else looks at it
+		// A low priority, to run before other chains.
+		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRef(-300),
 	})
 	for _, rule := range f.rules() {
 		c.AddRule(&nftables.Rule{Table: f.table, Chain: chain, Exprs: rule})
@@ -135,7 +150,11 @@ func (f fence) rules() [][]expr.Any {
 	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: firstWord}
 	const afterName = firstWord + unix.IFNAMSIZ/4
 	known := func(in *nftables.Set, base expr.PayloadBase, offset, length uint32) []expr.Any {
-		return []expr.Any{name, &expr.Payload{DestRegister: afterName, Base: base, Offset: offset, Len: length}, is(in, false)}
+		return []expr.Any{
+			name,
+			&expr.Payload{DestRegister: afterName, Base: base, Offset: offset, Len: length},
+			is(in, false),
+		}
 	}
 	unknown := func(in *nftables.Set, base expr.PayloadBase, offset, length uint32) []expr.Any {
 		exprs := known(in, base, offset, length)
@@ -144,7 +163,8 @@ func (f fence) rules() [][]expr.Any {
 	}
 	icmp6 := func(kind byte) []expr.Any {
 		return append(matchProtocol(unix.ETH_P_IPV6),
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_ICMPV6}},
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_ICMPV6}},
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: icmpType, Len: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{kind}})
 	}
@@ -158,14 +178,15 @@ func (f fence) rules() [][]expr.Any {
 		rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IP), known(f.addrs, header, source4, 4)),
 		rule(expr.VerdictDrop, icmp6(routerAdvertisement)),
 		rule(expr.VerdictDrop, icmp6(redirect)),
-		rule(expr.VerdictDrop, icmp6(neighbourAdvert), unknown(f.addrs6, expr.PayloadBaseTransportHeader, neighbourAddr, 16)),
-		rule(expr.VerdictAccept, icmp6(neighbourSolicitation), unspecified), // whether it has its address for itself
+		rule(expr.VerdictDrop, icmp6(neighbourAdvert),
+			unknown(f.addrs6, expr.PayloadBaseTransportHeader, neighbourAddr, 16)),
+		rule(expr.VerdictAccept, icmp6(neighbourSolicitation), unspecified), // duplicate address detection
 		rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IPV6), known(f.addrs6, header, source6, 16)),
 		rule(expr.VerdictDrop),
 	}
 }
 
-// rule is a verdict on what meets all conditions.
+// rule returns the expressions of a rule: a verdict on packets that meet all conditions.
 func rule(verdict expr.VerdictKind, conditions ...[]expr.Any) []expr.Any {
 	var exprs []expr.Any
 	for _, c := range conditions {
@@ -174,12 +195,12 @@ func rule(verdict expr.VerdictKind, conditions ...[]expr.Any) []expr.Any {
 	return append(exprs, &expr.Counter{}, &expr.Verdict{Kind: verdict})
 }
 
-// is asks whether what is in the registers is in a set, or whether it is not.
+// is matches if the value in the registers is in the set; with not, if it is not.
 func is(in *nftables.Set, not bool) expr.Any {
 	return &expr.Lookup{SourceRegister: firstWord, SetName: in.Name, SetID: in.ID, Invert: not}
 }
 
-// matchProtocol compares what a frame carries.
+// matchProtocol matches frames of an EtherType.
 func matchProtocol(kind uint16) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
@@ -187,8 +208,8 @@ func matchProtocol(kind uint16) []expr.Any {
 	}
 }
 
-// addFence adds a port to the bridge's fence, which is in a fraction of the time that publishFence takes. It fails unless
-// the fence is there.
+// addFence adds a port to the bridge's fence, in a fraction of the time that publishFence needs. It
+// fails if the fence does not exist.
 func addFence(bridge string, p fenced) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -206,7 +227,8 @@ func addFence(bridge string, p fenced) error {
 	return c.Flush()
 }
 
-// fenceIn lets the port of id send what is its pod's, and nothing else. The caller holds the lock.
+// fenceIn fences a port: it may send only from its pod's addresses. If that fails, it logs one
+// warning per process. The caller holds the lock.
 func (b *Bridge) fenceIn(outside *netlink.Handle, rec record, p fenced) {
 	if addFence(rec.Bridge, p) == nil {
 		return
@@ -218,14 +240,17 @@ func (b *Bridge) fenceIn(outside *netlink.Handle, rec record, p fenced) {
 
 func (b *Bridge) sayUnfenced(why error) {
 	b.unfenced.Do(func() {
-		b.log.Warn("pods are not kept from using each other's addresses: nftables' bridge family cannot be used", "why", why)
+		b.log.Warn("cannot prevent pods from using each other's addresses: nftables' bridge family cannot be used",
+			"err", why)
 	})
 }
 
-// staleFences is how many ports that are gone the fence may have: the kernel takes 15 ms to forget some, however many.
+// staleFences is how many removed ports may remain in the fence until it is created anew: the
+// kernel needs 15 ms to remove elements, however many they are.
 const staleFences = 32
 
-// fenceOut notes that a port is gone. The caller holds the lock.
+// fenceOut counts a removed port, and creates the fence anew after staleFences of them. The caller
+// holds the lock.
 func (b *Bridge) fenceOut(outside *netlink.Handle) error {
 	if b.stale.Add(1) < staleFences {
 		return nil
@@ -248,7 +273,8 @@ func (b *Bridge) fencedOf(rec record, addr netip.Addr, id string) fenced {
 	return p
 }
 
-// refence makes the fence anew, for all ports but those of a podrun that gave pods any hardware address.
+// refence creates the fence anew, for all ports but those of an older podrun, which let the kernel
+// choose the pod's hardware address.
 func (b *Bridge) refence(outside *netlink.Handle, rec record) error {
 	held, err := b.addresses()
 	if err != nil {
@@ -266,7 +292,7 @@ func (b *Bridge) refence(outside *netlink.Handle, rec record) error {
 		ports = append(ports, b.fencedOf(rec, addr, id))
 	}
 	if err := publishFence(rec.Bridge, ports); err != nil {
-		return fmt.Errorf("fencing pods in: %w", err)
+		return fmt.Errorf("restricting what pods may send: %w", err)
 	}
 	b.stale.Store(0)
 	return nil

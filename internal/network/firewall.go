@@ -10,15 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The chains in which iptables' rules for forwarded packets are, as nftables has them, and the one that
-// Docker leaves to others. Docker sets the first one's policy to drop, for every packet on the machine.
+// iptables' table and chain for forwarded packets, as nftables names them, and the chain that
+// Docker leaves to its users' rules. Docker sets the policy of FORWARD to drop, for every packet on
+// the machine.
 const (
 	iptablesTable = "filter"
 	forwardChain  = "FORWARD"
 	dockerChain   = "DOCKER-USER"
 )
 
-// blockingError says that a firewall of the machine's drops what it does not know.
+// blockingError reports a firewall chain of the machine that drops the packets that its rules do
+// not match.
 type blockingError struct{ table, chain, bridge string }
 
 func (e *blockingError) Error() string {
@@ -27,9 +29,9 @@ func (e *blockingError) Error() string {
 		e.chain, e.table, e.table, e.chain, e.bridge, e.table, e.chain, e.bridge)
 }
 
-// letThrough lets packets from and to the bridge pass the machine's own firewall where its policy is to
-// drop: with rules in iptables' chains, as iptables itself would write them. Any other firewall is left
-// alone, and a *blockingError says what is needed.
+// letThrough lets packets from and to the bridge pass the machine's own firewall where its policy
+// is to drop: it adds rules to iptables' chains, as iptables itself would write them. It does not
+// change any other firewall; a *blockingError then says which rules are needed.
 func letThrough(bridge string) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -44,27 +46,38 @@ func letThrough(bridge string) error {
 		if !drops(chain) {
 			continue
 		}
-		if chain.Table.Family != nftables.TableFamilyINet && chain.Table.Name == iptablesTable && chain.Name == forwardChain {
+		if chain.Table.Family != nftables.TableFamilyINet &&
+			chain.Table.Name == iptablesTable &&
+			chain.Name == forwardChain {
 			if err := accept(c, bestChain(chains, chain), bridge); err != nil {
 				return err
 			}
 			continue
 		}
-		family := map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[chain.Table.Family]
+		family := map[nftables.TableFamily]string{
+			nftables.TableFamilyIPv4: "ip",
+			nftables.TableFamilyIPv6: "ip6",
+			nftables.TableFamilyINet: "inet",
+		}[chain.Table.Family]
 		if family != "" {
-			blocked = errors.Join(blocked, &blockingError{table: family + " " + chain.Table.Name, chain: chain.Name, bridge: bridge})
+			blocked = errors.Join(blocked, &blockingError{
+				table:  family + " " + chain.Table.Name,
+				chain:  chain.Name,
+				bridge: bridge,
+			})
 		}
 	}
 	return blocked
 }
 
-// drops reports a chain that drops forwarded packets that none of its rules knows.
+// drops reports whether a chain drops forwarded packets that none of its rules matches.
 func drops(c *nftables.Chain) bool {
 	return c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookForward && c.Type == nftables.ChainTypeFilter &&
 		c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 }
 
-// bestChain is Docker's chain for others, where there is one: Docker keeps it before its own.
+// bestChain returns Docker's chain for users' rules if there is one, because Docker evaluates it
+// before its own rules; else forward.
 func bestChain(all []*nftables.Chain, forward *nftables.Chain) *nftables.Chain {
 	for _, c := range all {
 		if c.Name == dockerChain && c.Table.Name == forward.Table.Name && c.Table.Family == forward.Table.Family {
@@ -74,8 +87,8 @@ func bestChain(all []*nftables.Chain, forward *nftables.Chain) *nftables.Chain {
 	return forward
 }
 
-// accept puts rules that accept what comes from the bridge and what goes to it before the chain's others,
-// unless they are there.
+// accept inserts rules before the chain's others that accept packets from the bridge and to it,
+// unless both are there.
 func accept(c *nftables.Conn, chain *nftables.Chain, bridge string) error {
 	rules, err := ours(c, chain, bridge)
 	if err != nil || len(rules) == 2 {
@@ -99,7 +112,7 @@ func accept(c *nftables.Conn, chain *nftables.Chain, bridge string) error {
 	return nil
 }
 
-// ours are the rules of a chain that name the bridge.
+// ours returns the rules of a chain that match packets from or to the bridge.
 func ours(c *nftables.Conn, chain *nftables.Chain, bridge string) ([]*nftables.Rule, error) {
 	rules, err := c.GetRules(chain.Table, chain)
 	if err != nil {
@@ -120,7 +133,7 @@ func ours(c *nftables.Conn, chain *nftables.Chain, bridge string) ([]*nftables.R
 	return found, nil
 }
 
-// removePassage removes what letThrough added.
+// removePassage removes the rules that letThrough added.
 func removePassage(bridge string) error {
 	c, err := nftables.New()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostIP returns the machine's own address: the default route's source, else the first that others may
-// reach, IPv4 before IPv6.
+// HostIP returns the machine's own address: the default route's source, else the first global
+// address of the default route's link, else of any link but podrun's bridges. IPv4 comes before
+// IPv6.
 func HostIP() (netip.Addr, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -41,8 +42,8 @@ func HostIP() (netip.Addr, error) {
 	return netip.Addr{}, errors.New("finding the host's address: it has none but loopback")
 }
 
-// defaultRoute returns the link of the best default route of the main table, and the source address that
-// the route names, if any. There may be none.
+// defaultRoute returns the link of the best default route of the main table, and the source address
+// if the route names one. The link is nil if there is no default route.
 func defaultRoute(h *netlink.Handle, family int) (netlink.Link, netip.Addr, error) {
 	routes, err := dump(func() ([]netlink.Route, error) { return h.RouteList(nil, family) })
 	if err != nil {
@@ -74,7 +75,8 @@ func defaultRoute(h *netlink.Handle, family int) (netlink.Link, netip.Addr, erro
 	return link, source.Unmap(), nil
 }
 
-// firstAddress returns the first global address of link, or of any link but podrun's own bridges.
+// firstAddress returns the first global address of link, or, if link is nil, of any link but
+// podrun's bridges. The zero Addr means none.
 func firstAddress(h *netlink.Handle, link netlink.Link, family int) (netip.Addr, error) {
 	addrs, err := dump(func() ([]netlink.Addr, error) { return h.AddrList(link, family) })
 	if err != nil {
@@ -91,5 +93,5 @@ func firstAddress(h *netlink.Handle, link netlink.Link, family int) (netip.Addr,
 	return netip.Addr{}, nil
 }
 
-// isOurs tells a podrun's bridge, of whatever run directory, by its name.
+// isOurs reports whether link is a podrun bridge, of any run directory. It compares the name.
 func isOurs(link string) bool { return strings.HasPrefix(link, "podrun") }

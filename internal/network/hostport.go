@@ -17,29 +17,33 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// portDir has a file per id that holds host ports: its claim, as JSON.
+// portDir is the directory with a file per ID that has host ports: its claim, as JSON.
 const portDir = "ports"
 
-// claim is what an id holds of the machine's ports.
+// claim is the record of an ID's host ports.
 type claim struct {
-	// Pod is whose they are. A pod's new revision takes over what its old one, which has ended, held.
+	// Pod is the pod, as namespace/name. A new revision of a pod takes over the ports of the old
+	// one, which has ended.
 	Pod string `json:"pod"`
-	// Addr is where they lead to; none with host networking, where nothing is to be led.
+	// Addr is the pod's IPv4 address that the ports are forwarded to. It is not set if podrun's
+	// bridge forwards nothing, as with host networking.
 	Addr netip.Addr `json:"addr,omitzero"`
 	// Addr6 is the pod's IPv6 address, if it has one.
 	Addr6 netip.Addr `json:"addr6,omitzero"`
-	// Boot is the kernel's boot id; with another one the rules are gone and the pod too.
+	// Boot is the kernel's boot ID. A claim of another boot is obsolete: its rules and its pod do
+	// not exist any more.
 	Boot  string         `json:"boot"`
 	Ports []pod.HostPort `json:"ports"`
 }
 
-// claimOf is what p asks for, before it has an address.
+// claimOf returns the claim for p's host ports, before p has an address.
 func claimOf(p *v1.Pod) claim { return claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)} }
 
-// PortInUseError says that a host port is somebody else's. It may be free when asked again.
+// PortInUseError reports that another pod or a process of the machine has a host port. It may be
+// free at a later call.
 type PortInUseError struct {
 	Port pod.HostPort
-	// By is the pod that has it, as namespace/name; "" when it is a process of the machine.
+	// By is the pod that has the port, as namespace/name; "" if a process of the machine has it.
 	By string
 }
 
@@ -50,7 +54,8 @@ func (e *PortInUseError) Error() string {
 	return fmt.Sprintf("host port %s is taken by pod %s", e.Port, e.By)
 }
 
-// hold writes down that id has c's ports, unless somebody else has one of them. The caller holds the lock.
+// hold records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
+// in use. The caller holds the lock.
 func (b *Bridge) hold(id string, c claim) error {
 	if len(c.Ports) == 0 {
 		return nil
@@ -112,7 +117,7 @@ func (b *Bridge) hold(id string, c claim) error {
 	return b.publish(held, id)
 }
 
-// takeOver drops what other revisions of the same pod held.
+// takeOver removes the claims of other revisions of the same pod.
 func (b *Bridge) takeOver(id string, c claim, held map[string]claim) error {
 	for other, h := range held {
 		if other != id && h.Pod == c.Pod {
@@ -125,8 +130,8 @@ func (b *Bridge) takeOver(id string, c claim, held map[string]claim) error {
 	return nil
 }
 
-// letGo frees the ports that id has: first the rules, so that a cut leaves them to be removed again. The
-// caller holds the lock.
+// letGo frees id's ports: first the rules, then the record, so that an interrupted call is
+// repeated. The caller holds the lock.
 func (b *Bridge) letGo(id string) error {
 	file := filepath.Join(b.dir, portDir, id)
 	if _, err := os.Lstat(file); err != nil {
@@ -152,8 +157,8 @@ func (b *Bridge) letGo(id string) error {
 	return nil
 }
 
-// claims returns who has which ports in this boot. A file that cannot be read is of a write that was cut off by a
-// power cut, before which it counted for nothing.
+// claims returns the claims of this boot by ID. It ignores a file that cannot be decoded: a power
+// cut interrupted its writing, and the claim was not in force before.
 func (b *Bridge) claims() (map[string]claim, error) {
 	boot, err := b.boot()
 	if err != nil {
@@ -178,7 +183,8 @@ func (b *Bridge) claims() (map[string]claim, error) {
 	return held, nil
 }
 
-// publish makes the rules for what is held, those of the new id only if that will do.
+// publish installs the forwarding rules for all claims. With the ID of a new claim, it adds only
+// that one's rules if that is possible.
 func (b *Bridge) publish(held map[string]claim, id string) error {
 	rec, err := b.load()
 	if err != nil || rec.Bridge == "" {
@@ -202,17 +208,18 @@ func (b *Bridge) publish(held map[string]claim, id string) error {
 	}
 	local := slices.ContainsFunc(all, forwarding.isLocal)
 	if err := routeLocal(rec.Bridge, local); err != nil && local {
-		b.unrouted.Do(func() { b.log.Warn("host ports do not answer on 127.0.0.1", "why", err) })
+		b.unrouted.Do(func() { b.log.Warn("host ports do not answer on 127.0.0.1", "err", err) })
 	}
 	return nil
 }
 
-// isLocal reports a port that the machine's loopback has.
+// isLocal reports whether the port is to answer on the machine's IPv4 loopback.
 func (f forwarding) isLocal() bool {
 	return f.at == netip.IPv4Unspecified() || f.at.Is4() && f.at.IsLoopback()
 }
 
-// forwardings are the rules for a claim; none with host networking.
+// forwardings returns the rules for a claim; none if it has no pod address, as with host
+// networking.
 func forwardings(c claim) []forwarding {
 	var out []forwarding
 	for _, p := range c.Ports {
@@ -226,15 +233,20 @@ func forwardings(c claim) []forwarding {
 				here = netip.IPv6Unspecified()
 			}
 			if to.IsValid() && here.Is4() == to.Is4() {
-				out = append(out, forwarding{protocol: protocolNumber(p.Protocol), at: here, port: p.Port, to: netip.AddrPortFrom(to, p.ContainerPort)})
+				out = append(out, forwarding{
+					protocol: protocolNumber(p.Protocol),
+					at:       here,
+					port:     p.Port,
+					to:       netip.AddrPortFrom(to, p.ContainerPort),
+				})
 			}
 		}
 	}
 	return out
 }
 
-// meeting returns the first port of mine that is among theirs too: the same number of the same protocol
-// at addresses of which one is the other or means all.
+// meeting returns the first port of mine that conflicts with one of theirs: same number and
+// protocol, and addresses that are equal or of which one is unspecified.
 func meeting(mine, theirs []pod.HostPort) (pod.HostPort, bool) {
 	for _, m := range mine {
 		for _, t := range theirs {
@@ -251,7 +263,7 @@ func meeting(mine, theirs []pod.HostPort) (pod.HostPort, bool) {
 	return pod.HostPort{}, false
 }
 
-// hostAddr is the machine's address that a port is for, unspecified for all.
+// hostAddr returns the machine's address that a port is for; the unspecified one for all.
 func hostAddr(p pod.HostPort) (netip.Addr, error) {
 	if p.HostIP == "" {
 		return netip.IPv4Unspecified(), nil
@@ -274,8 +286,9 @@ func protocolNumber(p v1.Protocol) byte {
 	}
 }
 
-// probePort finds out whether a process of the machine has the port, which forwarding would take from it
-// without a word. It binds the port for a moment; an address that is not there yet is no obstacle.
+// probePort returns a *PortInUseError if a process of the machine has the port: forwarding would
+// divert that process's packets without an error. It binds the port for a moment. An address that
+// the machine does not have yet is no error.
 func probePort(p pod.HostPort) error {
 	at, err := hostAddr(p)
 	if err != nil {
@@ -295,18 +308,21 @@ func probeAt(p pod.HostPort, at netip.Addr) error {
 	}
 	fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, int(protocolNumber(p.Protocol)))
 	if err != nil {
-		return nil // a kernel without this protocol has nobody who uses it
+		return nil // no process can use a protocol that the kernel does not support
 	}
 	defer unix.Close(fd)
-	if kind == unix.SOCK_STREAM { // connections that linger do not count
+	if kind == unix.SOCK_STREAM { // lingering connections do not block the port
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 			return err
 		}
 	}
 	if domain == unix.AF_INET {
 		err = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1)
-	} else { // the IPv4 port of the same number is another one's matter
-		err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1), unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1))
+	} else { // the IPv4 port of the same number is probed separately
+		err = errors.Join(
+			unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1),
+			unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1),
+		)
 	}
 	if err != nil {
 		return err

@@ -10,12 +10,14 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// lockLimit bounds the wait for a lock where the caller's context does not.
+// lockLimit bounds the wait for a lock if the caller's context does not end sooner.
 const lockLimit = 30 * time.Second
 
-// waitForLock calls acquire, which may block, and waits for it until ctx ends, at most for lockLimit. What acquire
-// returns after that is given to unlock.
-func waitForLock(ctx context.Context, path string, acquire func() (*sys.Lock, error), unlock func(*sys.Lock)) (*sys.Lock, error) {
+// waitForLock calls acquire, which may block, and waits for it until ctx ends, at most for
+// lockLimit. If acquire succeeds after that, its lock is passed to unlock.
+func waitForLock(
+	ctx context.Context, path string, acquire func() (*sys.Lock, error), unlock func(*sys.Lock),
+) (*sys.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockLimit)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
@@ -43,7 +45,8 @@ func waitForLock(ctx context.Context, path string, acquire func() (*sys.Lock, er
 	}
 }
 
-// lockDir locks a directory and makes it if it is missing. When it comes too late for the caller, unlock is called.
+// lockDir locks a directory and creates it if it is missing. If the lock is acquired only after the
+// caller has given up, unlock is called with it.
 func lockDir(ctx context.Context, path string, mode os.FileMode, unlock func(*sys.Lock)) (*sys.Lock, error) {
 	lock, err := sys.TryLockDir(path, mode)
 	if !errors.Is(err, sys.ErrLocked) {
@@ -52,7 +55,7 @@ func lockDir(ctx context.Context, path string, mode os.FileMode, unlock func(*sy
 	return waitForLock(ctx, path, func() (*sys.Lock, error) { return sys.LockDir(path, mode) }, unlock)
 }
 
-// lockExisting locks a directory; a missing one is os.ErrNotExist.
+// lockExisting locks a directory. A missing directory is os.ErrNotExist.
 func lockExisting(ctx context.Context, path string) (*sys.Lock, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return nil, err

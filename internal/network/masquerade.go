@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// family is one of the two of the internet, as nftables and the packets' headers have it: where the
-// addresses are and how long, in bytes.
+// family is an address family (IPv4 or IPv6) as nftables names it, with the offsets of the
+// addresses in the packet header and their length, in bytes.
 type family struct {
 	table               nftables.TableFamily
 	number              uint32
@@ -21,20 +21,35 @@ type family struct {
 
 func familyOf(addr netip.Addr) family {
 	if addr.Is4() {
-		return family{table: nftables.TableFamilyIPv4, number: unix.NFPROTO_IPV4, source: 12, destination: 16, length: 4}
+		return family{
+			table:       nftables.TableFamilyIPv4,
+			number:      unix.NFPROTO_IPV4,
+			source:      12,
+			destination: 16,
+			length:      4,
+		}
 	}
-	return family{table: nftables.TableFamilyIPv6, number: unix.NFPROTO_IPV6, source: 8, destination: 24, length: 16}
+	return family{
+		table:       nftables.TableFamilyIPv6,
+		number:      unix.NFPROTO_IPV6,
+		source:      8,
+		destination: 24,
+		length:      16,
+	}
 }
 
-// families are both.
+// families returns IPv4 and IPv6.
 func families() []family {
 	return []family{familyOf(netip.IPv4Unspecified()), familyOf(netip.IPv6Unspecified())}
 }
 
-// guard makes the bridge's table of one family, which stays as long as the bridge: other tables are neither read nor
-// changed, and repeating it replaces the table. It lets packets that leave the subnet carry the host's address, keeps
-// pods from the machine's loopback, which host ports may have the bridge route to, and, unless the pods' network is open,
-// lets other links' packets through to pods only if they belong to a connection of a pod's or to a published port's.
+// guard creates the bridge's nftables table of the subnet's family; a repeated call replaces the table.
+// It neither reads nor changes other tables. The table stays as long as the bridge. Its rules
+//   - masquerade packets that leave the subnet, so that they have the host's address;
+//   - keep pods from the machine's loopback addresses, which the bridge routes if host ports need it
+//     (route_localnet);
+//   - unless open, accept packets from other links to pods only if they belong to a connection of a
+//     pod or to a published port, and drop the rest.
 func guard(bridge string, subnet netip.Prefix, open bool) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -42,11 +57,17 @@ func guard(bridge string, subnet netip.Prefix, open bool) error {
 	}
 	f := familyOf(subnet.Addr())
 	t := &nftables.Table{Family: f.table, Name: bridge}
-	// Added first, so that removing never fails; all three in one transaction.
+	// Added first, so that deleting it never fails; all three in one transaction.
 	c.AddTable(t)
 	c.DelTable(t)
 	c.AddTable(t)
-	chain := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority, rules ...[]expr.Any) {
+	chain := func(
+		name string,
+		kind nftables.ChainType,
+		hook *nftables.ChainHook,
+		priority *nftables.ChainPriority,
+		rules ...[]expr.Any,
+	) {
 		chain := c.AddChain(&nftables.Chain{Name: name, Table: t, Type: kind, Hooknum: hook, Priority: priority})
 		for _, exprs := range rules {
 			c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs})
@@ -55,8 +76,9 @@ func guard(bridge string, subnet netip.Prefix, open bool) error {
 	leaving := append(matchSubnet(f.source, expr.CmpOpEq, subnet), matchSubnet(f.destination, expr.CmpOpNeq, subnet)...)
 	chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
 		append(leaving, &expr.Counter{}, &expr.Masq{}))
-	// Frames to the addresses that bridges keep to themselves (IEEE 802.1D) come to the machine by their port and not by the
-	// bridge, past its fence. None of them carries packets, unless somebody forges them.
+	// The machine receives frames to the addresses that are reserved for bridges (IEEE 802.1D) by
+	// the port and not by the bridge, so they bypass the bridge's fence. Such frames carry no IP
+	// packets, unless they are forged.
 	chain("reserved", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw,
 		rule(expr.VerdictDrop, []expr.Any{
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: 0, Len: 5},
@@ -72,14 +94,15 @@ func guard(bridge string, subnet netip.Prefix, open bool) error {
 		to := matchLink(expr.MetaKeyOIFNAME, bridge)
 		others := append(to, compareLink(expr.MetaKeyIIFNAME, expr.CmpOpNeq, bridge)...)
 		chain("to-pods", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter,
-			rule(expr.VerdictAccept, others, anyBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)),
+			rule(expr.VerdictAccept, others,
+				anyBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)),
 			rule(expr.VerdictAccept, others, translated()),
 			rule(expr.VerdictDrop, others))
 	}
 	return c.Flush()
 }
 
-// removeTables removes the bridge's tables; missing ones are success.
+// removeTables removes the bridge's tables. It is no error if one does not exist.
 func removeTables(bridge string) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -101,7 +124,8 @@ func removeTables(bridge string) error {
 	return errors.Join(all...)
 }
 
-// matchSubnet compares the network part of the address at offset with the subnet's.
+// matchSubnet compares the network part of the address at offset in the IP header with the
+// subnet's.
 func matchSubnet(offset uint32, op expr.CmpOp, subnet netip.Prefix) []expr.Any {
 	length := familyOf(subnet.Addr()).length
 	return []expr.Any{

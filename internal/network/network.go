@@ -16,8 +16,10 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Network connects pods: by a user's CNI configuration where there is one, else by podrun's own bridge. It
-// is looked for at each pod's start; a pod is released by what connected it.
+// Network connects pods: by a user's CNI configuration if there is one, else by podrun's own
+// bridge. The configuration is read at each pod's start. A pod is released by the means that
+// connected it, even if the configuration has changed since. Its methods may be called
+// concurrently.
 type Network struct {
 	bridge  *Bridge
 	plugins *plugins
@@ -25,7 +27,7 @@ type Network struct {
 	log     *slog.Logger
 }
 
-// New returns the network; it touches nothing yet.
+// New returns the network. It changes nothing yet.
 func New(o Options) *Network {
 	bridge := NewBridge(o)
 	return &Network{
@@ -38,7 +40,9 @@ func New(o Options) *Network {
 	}
 }
 
-// Setup connects p by the namespace at the path netns and returns its addresses; see Bridge.Setup.
+// Setup connects p to the network by the namespace at the path netns and returns its addresses,
+// IPv4 first. With netns "", for a pod in the host's network, it only reserves the host ports. See
+// Bridge.Setup for errors.
 func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
 	if netns == "" {
 		return n.bridge.Setup(ctx, id, netns, p)
@@ -49,7 +53,9 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 	}
 	if list == nil {
 		if others, err := pod.Networks(p); err != nil || len(others) > 0 {
-			return nil, errors.Join(err, fmt.Errorf("connecting the pod's network: the annotation %s needs CNI's configurations in --cni-conf-dir", pod.AnnotationNetworks))
+			return nil, errors.Join(err, fmt.Errorf(
+				"connecting the pod's network: the annotation %s needs CNI configurations in --cni-conf-dir",
+				pod.AnnotationNetworks))
 		}
 		return n.bridge.Setup(ctx, id, netns, p)
 	}
@@ -60,8 +66,11 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 	return addrs, nil
 }
 
-// plug connects p by CNI's plugins. The host ports are the machine's whoever forwards them.
-func (n *Network) plug(ctx context.Context, id, path string, p *v1.Pod, list *libcni.NetworkConfigList) ([]netip.Addr, error) {
+// plug connects p by CNI plugins. Host ports belong to the machine whoever forwards them, so they
+// are reserved as with podrun's own bridge.
+func (n *Network) plug(
+	ctx context.Context, id, path string, p *v1.Pod, list *libcni.NetworkConfigList,
+) ([]netip.Addr, error) {
 	c := claimOf(p)
 	if err := n.bridge.reserve(ctx, id, c); err != nil {
 		return nil, err
@@ -77,10 +86,10 @@ func (n *Network) plug(ctx context.Context, id, path string, p *v1.Pod, list *li
 	return n.plugins.setup(ctx, id, path, p, list)
 }
 
-// Mend makes podrun's own rules anew; see Bridge.Mend.
+// Mend restores podrun's own rules; see Bridge.Mend.
 func (n *Network) Mend() error { return n.bridge.Mend() }
 
-// Close takes podrun's own bridge away if no pod has an address in it.
+// Close removes podrun's own bridge if no pod has an address or a host port in it.
 func (n *Network) Close() error { return n.bridge.Close() }
 
 func loopbackUp(path string) error {

@@ -12,14 +12,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// another is a network that a pod is connected to beside its own, as its record has it.
+// another is an additional network of a pod, as the pod's record has it.
 type another struct {
 	Conflist     json.RawMessage `json:"conflist"`
 	Link         string          `json:"link"`
 	Capabilities map[string]any  `json:"capabilities,omitempty"`
 }
 
-// others are the networks that p's annotation names, as the configurations of the directory have them.
+// others returns the networks that p's annotation names, with their configurations from the
+// directory.
 func (c *plugins) others(p *v1.Pod) ([]another, error) {
 	wanted, err := pod.Networks(p)
 	if err != nil || len(wanted) == 0 {
@@ -30,7 +31,7 @@ func (c *plugins) others(p *v1.Pod) ([]another, error) {
 		return nil, err
 	}
 	known := map[string]*libcni.NetworkConfigList{}
-	for _, file := range slices.Backward(files) { // of one name the first counts
+	for _, file := range slices.Backward(files) { // of several with one name, the first one applies
 		if list, err := readConfiguration(file); err == nil {
 			known[list.Name] = list
 		}
@@ -47,7 +48,9 @@ func (c *plugins) others(p *v1.Pod) ([]another, error) {
 				continue
 			}
 			if !can(list, capability) {
-				return nil, fmt.Errorf("CNI's network %s gives no %s that is asked for: none of its plugins has that capability", n.Name, capability)
+				return nil, fmt.Errorf(
+					"CNI's network %s cannot set the requested %s: none of its plugins has that capability",
+					n.Name, capability)
 			}
 			a.Capabilities[capability] = value
 		}
@@ -56,7 +59,7 @@ func (c *plugins) others(p *v1.Pod) ([]another, error) {
 	return out, nil
 }
 
-// join connects the pod to its other networks.
+// join connects the pod to its additional networks.
 func (c *plugins) join(ctx context.Context, id string, a attachment) error {
 	return a.each(func(list *libcni.NetworkConfigList, of another) error {
 		if _, err := c.library(a.BinDirs).AddNetworkList(ctx, list, of.runtime(a, id, a.NetNS)); err != nil {
@@ -66,7 +69,8 @@ func (c *plugins) join(ctx context.Context, id string, a attachment) error {
 	})
 }
 
-// leave releases what join took, or was about to take.
+// leave disconnects the pod from its additional networks, in reverse order; also from those that
+// join was about to connect when it was interrupted.
 func (c *plugins) leave(ctx context.Context, id, netns string, a attachment) error {
 	slices.Reverse(a.Others)
 	return a.each(func(list *libcni.NetworkConfigList, of another) error {
@@ -91,5 +95,11 @@ func (a attachment) each(do func(*libcni.NetworkConfigList, another) error) erro
 }
 
 func (of another) runtime(a attachment, id, netns string) *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{ContainerID: id, NetNS: netns, IfName: of.Link, Args: a.Args, CapabilityArgs: of.Capabilities}
+	return &libcni.RuntimeConf{
+		ContainerID:    id,
+		NetNS:          netns,
+		IfName:         of.Link,
+		Args:           a.Args,
+		CapabilityArgs: of.Capabilities,
+	}
 }

@@ -19,15 +19,18 @@ import (
 )
 
 const (
-	// addLimit bounds one sandbox's ADD; the kubelet gives the runtime as much. delLimit bounds its DEL.
+	// addLimit bounds the ADD of one sandbox; the kubelet allows the runtime the same time.
+	// delLimit bounds its DEL.
 	addLimit = 2 * time.Minute
 	delLimit = time.Minute
-	// A plugin that is just being installed is tried again.
+	// A plugin whose file is being written (ETXTBSY), because it is just being installed, is tried
+	// again.
 	busyTries = 5
 	busyDelay = time.Second
 )
 
-// pluginExec executes plugins for CNI's library. A plugin is killed with its process group when the context ends.
+// pluginExec runs plugins for CNI's library. When the context ends, it kills the plugin with its
+// process group.
 type pluginExec struct {
 	version.PluginDecoder
 	log *slog.Logger
@@ -58,7 +61,7 @@ func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 func (e *pluginExec) execute(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
 	out, err := sys.Program{Name: path, Env: env, Stdin: stdin}.Run(ctx, addLimit)
 	if len(out.Stderr) > 0 {
-		e.log.Debug("CNI plugin wrote to its standard error", "plugin", path, "text", string(out.Stderr))
+		e.log.Debug("CNI plugin wrote to standard error", "plugin", path, "text", string(out.Stderr))
 	}
 	switch {
 	case err == nil:
@@ -69,8 +72,9 @@ func (e *pluginExec) execute(ctx context.Context, path string, stdin []byte, env
 	return nil, pluginError(err, out.Stdout, out.Stderr)
 }
 
-// checkOutput refuses lists with nothing in the place of an entry: CNI's library takes each for one, and would end
-// podrun. What is no JSON at all the library refuses itself.
+// checkOutput returns an error if a list of the result has an entry that is null: CNI's library
+// dereferences each entry, which would crash podrun. It accepts output that is not JSON, because
+// the library reports that itself.
 func checkOutput(stdout []byte) error {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(stdout, &fields) != nil {
@@ -85,7 +89,8 @@ func checkOutput(stdout []byte) error {
 	return nil
 }
 
-// pluginError is what a plugin that failed says about it, on its standard output as CNI's specification has it.
+// pluginError returns the error that a failed plugin wrote to its standard output, as CNI's
+// specification requires, else err with the plugin's output.
 func pluginError(err error, stdout, stderr []byte) error {
 	var said types.Error
 	if len(stdout) > 0 && json.Unmarshal(stdout, &said) == nil {

@@ -17,23 +17,25 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// lockSuffix ends the names of the directories that are the locks of single ids. A lock is there only while somebody
-// has it, or has died with it.
+// lockSuffix ends the names of the directories that are the locks of single IDs. A lock's directory
+// exists only while a process has the lock, or if a process died with it.
 const lockSuffix = ".lock"
 
-// releaseError says that the plugins did not release an id; its record stays.
+// releaseError reports that the plugins did not release an ID. The ID's record stays.
 type releaseError struct {
 	err error
-	// formerBoot: the plugins were called in an earlier boot, so nothing of the kernel's is left to release.
+	// formerBoot: the plugins were called in an earlier boot, so the kernel has nothing left to
+	// release.
 	formerBoot bool
-	// impossible: the release could not begin, as its plugins are not installed.
+	// impossible: the release could not start, because plugins are not installed or the recorded
+	// configuration cannot be read.
 	impossible bool
 }
 
 func (e *releaseError) Error() string { return e.err.Error() }
 func (e *releaseError) Unwrap() error { return e.err }
 
-// lock waits until nobody else works on id.
+// lock waits until no other call works on id, and returns the function that unlocks it.
 func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error) {
 	if err := os.MkdirAll(c.records, 0o700); err != nil {
 		return nil, err
@@ -46,13 +48,13 @@ func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error
 }
 
 func (c *plugins) unlock(lock *sys.Lock) {
-	_ = os.Remove(lock.Path()) // whoever waits for it makes it anew
+	_ = os.Remove(lock.Path()) // a process that waits for the lock creates the directory again
 	lock.Unlock()
 }
 
 func (c *plugins) lockPath(id string) string { return filepath.Join(c.records, id+lockSuffix) }
 
-// has reports that there is something of id, or somebody works on it.
+// has reports whether there is a record of id, or a call works on it.
 func (c *plugins) has(id string) (bool, error) {
 	for _, path := range []string{c.record(id), c.lockPath(id)} {
 		if _, err := os.Lstat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
@@ -62,7 +64,8 @@ func (c *plugins) has(id string) (bool, error) {
 	return false, nil
 }
 
-// teardown releases what setup took for id, by the configuration of then; without a record there is nothing.
+// teardown releases what setup reserved for id, with the configuration of that time. Without a
+// record it does nothing.
 func (c *plugins) teardown(ctx context.Context, id string) error {
 	if has, err := c.has(id); err != nil || !has {
 		return err
@@ -75,8 +78,8 @@ func (c *plugins) teardown(ctx context.Context, id string) error {
 	return c.drop(ctx, id)
 }
 
-// sweep is teardown for an id that is not known. It leaves an id that somebody else works on to them: the error is
-// then sys.ErrLocked.
+// sweep is teardown for an ID that is not known. If another call works on the ID, it does nothing
+// and returns sys.ErrLocked.
 func (c *plugins) sweep(ctx context.Context, id string, known func(id string) bool) error {
 	if has, err := c.has(id); err != nil || !has {
 		return err
@@ -92,14 +95,15 @@ func (c *plugins) sweep(ctx context.Context, id string, known func(id string) bo
 	return c.drop(ctx, id)
 }
 
-// drop has id released and removes its record. The caller holds id's lock.
+// drop releases id and removes its record. The caller holds id's lock.
 func (c *plugins) drop(ctx context.Context, id string) error {
 	text, err := os.ReadFile(c.record(id))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	var a attachment
-	// One that a power cut tore says nothing: the plugins had not been called for long.
+	// A record that was truncated by a power cut is ignored: the plugins cannot have been called
+	// long before.
 	if err == nil && json.Unmarshal(text, &a) == nil {
 		if err := c.release(ctx, id, a); err != nil {
 			return err
@@ -113,8 +117,8 @@ func (c *plugins) drop(ctx context.Context, id string) error {
 	return nil
 }
 
-// release has the plugins release what they took, within delLimit. They are looked for where they were and where
-// they are now.
+// release calls the plugins to release what they set up, within delLimit. It searches them in the
+// recorded directories and in the configured ones.
 func (c *plugins) release(ctx context.Context, id string, a attachment) error {
 	gone := !isNamespace(a.NetNS)
 	boot, err := c.boot()
@@ -126,7 +130,7 @@ func (c *plugins) release(ctx context.Context, id string, a attachment) error {
 		former = gone
 	}
 	if former || gone {
-		a.NetNS = "" // what is left are addresses, and rules in the same boot
+		a.NetNS = "" // only addresses are left to release, and in the same boot firewall rules
 	}
 	for _, dir := range c.binDirs {
 		if !slices.Contains(a.BinDirs, dir) {
@@ -149,8 +153,9 @@ func (c *plugins) release(ctx context.Context, id string, a attachment) error {
 	return nil
 }
 
-// del calls the plugins. Those that refused to connect the pod may refuse that too, for what is wrong in their
-// configuration: then it is asked of the mended one.
+// del calls the plugins. Plugins that failed to connect the pod because of an error in their
+// configuration may fail to release it too; del then calls them with the directory's current
+// configuration, in which the error may be corrected.
 func (c *plugins) del(ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment) error {
 	if !a.Failed {
 		if err := c.leave(ctx, id, a.NetNS, a); err != nil {
@@ -169,7 +174,7 @@ func (c *plugins) del(ctx context.Context, id string, list *libcni.NetworkConfig
 	return nil
 }
 
-// holders are the ids of which there is a record, or somebody works on them.
+// holders returns the IDs that have a record or that a call works on, sorted.
 func (c *plugins) holders() ([]string, error) {
 	entries, err := os.ReadDir(c.records)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -187,13 +192,14 @@ func (c *plugins) holders() ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// isNamespace reports that there is a namespace at path, and not what its pin leaves when it is unmounted.
+// isNamespace reports whether a namespace is mounted at path. The file that remains after its
+// unmount is none.
 func isNamespace(path string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(path, &fs) == nil && fs.Type == unix.NSFS_MAGIC
 }
 
-// withLimit bounds what the plugins take. The error names the limit.
+// withLimit bounds the time that the plugins may need. The context's cause names the limit.
 func withLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s: %w", limit, context.DeadlineExceeded))
 }

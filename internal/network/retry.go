@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Delays between two releases of a lost sandbox that fail.
+// Delays between failed attempts to release a lost sandbox: they start with firstRetry and double
+// up to lastRetry.
 const (
 	firstRetry = 10 * time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// retries count the releases that failed, by sandbox.
+// retries counts the failed releases by sandbox ID. Its methods may be called concurrently.
 type retries struct {
 	mu sync.Mutex
 	of map[string]retry
@@ -22,7 +23,7 @@ type retry struct {
 	next   time.Time
 }
 
-// failed counts one more failure of id and returns how many there are.
+// failed counts a failure of id and returns how many there are.
 func (r *retries) failed(id string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,14 +35,14 @@ func (r *retries) failed(id string) int {
 	return n
 }
 
-// due reports that id may be tried again.
+// due reports whether id may be tried again now.
 func (r *retries) due(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !time.Now().Before(r.of[id].next)
 }
 
-// succeeded forgets id's failures.
+// succeeded resets id's failures.
 func (r *retries) succeeded(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

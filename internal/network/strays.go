@@ -16,9 +16,10 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// alias is what a bridge of this network has as its link's alias: it tells whose it is when the run directory with its
-// record was deleted. The root directory's identity is part of it, because a podrun in a container with the host's
-// network may have directories of the same names. Empty where there is no root directory.
+// alias returns the link alias of this network's bridge. It identifies the bridge after the run
+// directory with its record was deleted. It includes the identity of the root directory, because a
+// podrun in a container with the host's network may have directories of the same names. It is empty
+// if there is no root directory.
 func (b *Bridge) alias() string {
 	var root unix.Stat_t
 	if err := unix.Stat(b.root, &root); err != nil {
@@ -27,16 +28,16 @@ func (b *Bridge) alias() string {
 	return fmt.Sprintf("podrun %s %d:%d", b.run, root.Dev, root.Ino)
 }
 
-// hardwareAddr is what a bridge of this network is made with. Like the alias it tells whose the bridge is, from the first
-// instant: the kernel takes an alias only for a link that is there.
+// hardwareAddr returns the hardware address of this network's bridge. Like the alias it identifies
+// the bridge, but from its creation on: the kernel accepts an alias only for an existing link.
 func (b *Bridge) hardwareAddr() net.HardwareAddr {
 	sum := sha256.Sum256([]byte(b.run + b.alias()))
 	addr := net.HardwareAddr(sum[:6])
-	addr[0] = addr[0]&^0x01 | 0x02 // one card, locally given
+	addr[0] = addr[0]&^0x01 | 0x02 // unicast, locally administered
 	return addr
 }
 
-// strays are the bridges of this network, but for the one named.
+// strays returns the names of this network's bridges, except the one named but.
 func (b *Bridge) strays(outside *netlink.Handle, but string) ([]string, error) {
 	mine := b.alias()
 	if mine == "" {
@@ -57,14 +58,15 @@ func (b *Bridge) strays(outside *netlink.Handle, but string) ([]string, error) {
 	return names, nil
 }
 
-// removeStrays removes bridges of this network of which no record tells, all but the one named.
+// removeStrays removes this network's bridges that have no record, that is, all except the one
+// named but.
 func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
 	names, err := b.strays(outside, but)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		b.log.Info("removing a bridge that no record tells of", "bridge", name)
+		b.log.Info("removing an orphaned bridge", "bridge", name)
 		if err := b.remove(outside, name); err != nil {
 			return err
 		}
@@ -72,8 +74,8 @@ func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
 	return nil
 }
 
-// lockWhatIs locks the network if there is one: records, or a bridge whose records were deleted with the run directory.
-// Without either it returns nil.
+// lockWhatIs locks the network if it exists: its records, or a bridge whose records were deleted
+// with the run directory. It returns nil if neither exists.
 func (b *Bridge) lockWhatIs(ctx context.Context, outside *netlink.Handle) (*sys.Lock, error) {
 	lock, err := lockExisting(ctx, b.dir)
 	if !errors.Is(err, os.ErrNotExist) {

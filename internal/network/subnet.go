@@ -16,11 +16,12 @@ import (
 
 const (
 	subnetBits = 20
-	// widestMTU is the one that every link takes.
+	// widestMTU is the Ethernet MTU, which every link accepts.
 	widestMTU = 1500
 )
 
-// ranges are private address ranges to take a subnet from, the one least used by others first.
+// ranges returns the private address ranges that a subnet is chosen from, starting with the one
+// that other software uses least.
 func ranges() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("10.64.0.0/10"),
@@ -30,8 +31,8 @@ func ranges() []netip.Prefix {
 	}
 }
 
-// choose decides bridge, subnet and MTU for a network whose bridge is not there. What rec has stays
-// where it can: the addresses given out are of its subnet.
+// choose returns a record with name, subnet and MTU for a network whose bridge does not exist. It
+// keeps what rec has where possible, because the allocated addresses are of its subnet.
 func (b *Bridge) choose(outside *netlink.Handle, rec record) (record, error) {
 	boot, err := b.boot()
 	if err != nil {
@@ -60,7 +61,8 @@ func (b *Bridge) choose(outside *netlink.Handle, rec record) (record, error) {
 	return chosen, nil
 }
 
-// hasIPv6 reports that the machine has a way out by IPv6, and that new network namespaces have any of it.
+// hasIPv6 reports whether the machine has a default route for IPv6, and IPv6 is enabled in new
+// network namespaces.
 func hasIPv6(outside *netlink.Handle) bool {
 	for _, name := range []string{"all", "default"} {
 		b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6")
@@ -72,8 +74,8 @@ func hasIPv6(outside *netlink.Handle) bool {
 	return err == nil && link != nil
 }
 
-// subnet6 is a subnet that nobody else has: of the unique local addresses (RFC 4193), with an identifier
-// made of the machine's boot and the run directory.
+// subnet6 returns a subnet of the unique local addresses (RFC 4193) that no other network has: its
+// identifier is a hash of the machine's boot ID and the run directory.
 func subnet6(run, boot string) netip.Prefix {
 	sum := sha256.Sum256([]byte(run + "\x00" + boot))
 	base := [16]byte{0: 0xfd}
@@ -81,15 +83,16 @@ func subnet6(run, boot string) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(base), 64)
 }
 
-// counterpart is the address of subnet6 that has the same place in it as addr has in subnet.
+// counterpart returns the address with the same offset in subnet6 as addr has in subnet.
 func counterpart(addr netip.Addr, subnet6, subnet netip.Prefix) netip.Addr {
 	base, in, first := subnet6.Addr().As16(), addr.As4(), subnet.Masked().Addr().As4()
 	binary.BigEndian.PutUint32(base[12:], binary.BigEndian.Uint32(in[:])-binary.BigEndian.Uint32(first[:]))
 	return netip.AddrFrom16(base)
 }
 
-// freeName is podrun0 for the default run directory and has its hash for another. When a link of that
-// name is there it belongs to somebody else, such as a podrun in a container with the host's network.
+// freeName returns an unused link name for the bridge: podrun0 for the default run directory, else
+// one with the run directory's hash. An existing link of that name belongs to other software, such
+// as a podrun in a container with the host's network.
 func freeName(outside *netlink.Handle, run string) (string, error) {
 	sum := sha256.Sum256([]byte(run))
 	names := []string{}
@@ -111,8 +114,9 @@ func freeName(outside *netlink.Handle, run string) (string, error) {
 	return "", fmt.Errorf("links %s to %s are all taken", names[0], names[len(names)-1])
 }
 
-// freeSubnet returns the first subnet that meets nothing taken. Where it starts to look depends on the
-// run directory, so that two podruns that choose at the same time choose differently.
+// freeSubnet returns the first subnet that overlaps no prefix of taken. The search starts at an
+// offset that depends on the run directory, so that two podruns that choose at the same time choose
+// differently.
 func freeSubnet(run string, taken []netip.Prefix) (netip.Prefix, error) {
 	sum := sha256.Sum256([]byte(run))
 	start := binary.BigEndian.Uint32(sum[:4])
@@ -138,8 +142,8 @@ func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 	return slices.ContainsFunc(taken, p.Overlaps)
 }
 
-// usedPrefixes are the host's addresses with their networks and its routes, of all tables; not the
-// default route.
+// usedPrefixes returns the networks of the host's IPv4 addresses and its routes of all tables,
+// without the default route.
 func usedPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
 	addrs, err := dump(func() ([]netlink.Addr, error) { return outside.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -174,7 +178,7 @@ func appendPrefix(to []netip.Prefix, n *net.IPNet) []netip.Prefix {
 	return append(to, netip.PrefixFrom(addr.Unmap(), bits).Masked())
 }
 
-// gatewayOf is the bridge's own address, the subnet's first.
+// gatewayOf returns the bridge's own address, the first of the subnet.
 func gatewayOf(subnet netip.Prefix) netip.Addr { return subnet.Masked().Addr().Next() }
 
 func addrOf(n uint32) netip.Addr {
@@ -183,7 +187,8 @@ func addrOf(n uint32) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// hostMTU is what the default route's link takes, so that pods need no fragments.
+// hostMTU returns the MTU of the default route's link, at most widestMTU, so that pods' packets are
+// not fragmented.
 func hostMTU(outside *netlink.Handle) int {
 	link, _, err := defaultRoute(outside, netlink.FAMILY_V4)
 	if err != nil || link == nil {

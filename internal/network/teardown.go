@@ -11,17 +11,20 @@ import (
 )
 
 const (
-	// releaseTries is how often a sandbox's plugins may be missing before Teardown goes on without them.
+	// releaseTries is at which failure in a row Teardown stops waiting for missing plugins and
+	// succeeds without a release.
 	releaseTries = 3
-	// sweepsAtOnce is how many lost sandboxes are released at a time.
+	// sweepsAtOnce is how many lost sandboxes are released concurrently.
 	sweepsAtOnce = 8
 )
 
-// Teardown releases whatever Setup took for id. It waits for no other id, and for the plugins as long as ctx lets it,
-// at most for a minute. An error leaves id's record, so that the next call tries again.
+// Teardown releases everything that Setup reserved for id. It does not wait for other IDs. It waits
+// for the plugins until ctx ends, at most for a minute. An error leaves id's record, so that the
+// next call tries again.
 //
-// Two failures of the plugins do not keep the sandbox: if they connected it in an earlier boot, of which the kernel
-// has nothing left, and if they are not installed any more at the third try. Then the record stays for SweepLost.
+// Two kinds of failures are not errors, so that they do not keep the sandbox: the plugins connected
+// it in an earlier boot, of which the kernel has nothing left; or the plugins are not installed any
+// more at the third attempt. The record then stays, and SweepLost tries again.
 func (n *Network) Teardown(ctx context.Context, id string) error {
 	err := n.plugins.teardown(ctx, id)
 	if err != nil && n.postponed(ctx, id, err) {
@@ -35,7 +38,7 @@ func (n *Network) Teardown(ctx context.Context, id string) error {
 	return n.bridge.Teardown(ctx, id)
 }
 
-// postponed counts the failure and reports whether the sandbox goes without a release.
+// postponed counts the failure and reports whether Teardown goes on without a release.
 func (n *Network) postponed(ctx context.Context, id string, err error) bool {
 	var failed *releaseError
 	if !errors.As(err, &failed) || ctx.Err() != nil {
@@ -45,12 +48,13 @@ func (n *Network) postponed(ctx context.Context, id string, err error) bool {
 	if !failed.formerBoot && (!failed.impossible || tries < releaseTries) {
 		return false
 	}
-	n.log.Warn("CNI's plugins did not release a sandbox; it goes without, and they are called again later",
-		"sandbox", id, "record", n.plugins.record(id), "why", err)
+	n.log.Warn("CNI plugins did not release a sandbox; it is removed, and its release is tried again later",
+		"sandbox", id, "record", n.plugins.record(id), "err", err)
 	return true
 }
 
-// Holders returns the ids for which something is taken. It waits for nobody.
+// Holders returns the IDs for which something is reserved, sorted. It takes no lock, so it never
+// waits.
 func (n *Network) Holders() ([]string, error) {
 	plugged, pluggedErr := n.plugins.holders()
 	bridged, bridgedErr := n.bridge.Holders()
@@ -59,10 +63,11 @@ func (n *Network) Holders() ([]string, error) {
 	return slices.Compact(ids), errors.Join(pluggedErr, bridgedErr)
 }
 
-// SweepLost releases what is taken for ids that are not known. An id must be known before Setup is called for it.
-// Each is released for itself, bounded as in Teardown, several at a time; the error joins those of all that failed
-// now. One that failed is left out for 10 s, then for twice as long each time, up to 5 minutes; the first failure is
-// logged. What is taken for it stays until then.
+// SweepLost releases what is reserved for IDs that are not known. An ID must be known before Setup
+// is called for it. Each ID is released separately, bounded as in Teardown, several concurrently.
+// The error joins the errors of all IDs that failed now. A failed ID is skipped for 10 s, then for
+// twice as long each time, up to 5 minutes, and keeps what is reserved for it; its first failure is
+// logged as a warning.
 func (n *Network) SweepLost(ctx context.Context, known func(id string) bool) error {
 	ids, err := n.Holders()
 	var (
@@ -89,11 +94,11 @@ func (n *Network) SweepLost(ctx context.Context, known func(id string) bool) err
 	return errors.Join(errs...)
 }
 
-// sweep releases one lost id.
+// sweep releases one lost ID.
 func (n *Network) sweep(ctx context.Context, id string, known func(id string) bool) error {
 	err := n.plugins.sweep(ctx, id, known)
 	if errors.Is(err, sys.ErrLocked) {
-		return nil // somebody else does it
+		return nil // another call releases it
 	}
 	if err == nil {
 		err = n.bridge.teardown(ctx, id, known)
@@ -102,12 +107,12 @@ func (n *Network) sweep(ctx context.Context, id string, known func(id string) bo
 	case err == nil && known(id):
 	case err == nil:
 		n.retries.succeeded(id)
-		n.log.Info("released the network of a lost sandbox", "sandbox", id)
+		n.log.Info("network of a lost sandbox was released", "sandbox", id)
 	case ctx.Err() != nil:
 	case n.retries.failed(id) == 1:
-		n.log.Warn("the network of a lost sandbox is not released; trying again later", "sandbox", id, "why", err)
+		n.log.Warn("network of a lost sandbox was not released; trying again later", "sandbox", id, "err", err)
 	default:
-		n.log.Debug("the network of a lost sandbox is not released; trying again later", "sandbox", id, "why", err)
+		n.log.Debug("network of a lost sandbox was not released; trying again later", "sandbox", id, "err", err)
 	}
 	return err
 }

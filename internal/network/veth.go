@@ -18,24 +18,24 @@ import (
 
 const (
 	podLink = "eth0"
-	// loopback is the index of lo in every network namespace.
+	// loopback is the link index of lo in every network namespace.
 	loopback = 1
 )
 
-// port is one pod's end of the bridge.
+// port is a pod's port of the bridge: the host's end of its veth pair, and what the pod's end gets.
 type port struct {
-	name   string // of the link on the host's side
-	bridge int    // the bridge's index
+	name   string // name of the link on the host's side
+	bridge int    // link index of the bridge
 	mtu    int
 	addr   netip.Addr
 	subnet netip.Prefix
-	// addr6 and subnet6 are for IPv6, if the network has any.
+	// addr6 and subnet6 are set if the network has IPv6.
 	addr6   netip.Addr
 	subnet6 netip.Prefix
 	limits  pod.Bandwidth
 }
 
-// addresses are the pod's, IPv4 first.
+// addresses returns the pod's addresses, IPv4 first.
 func (p port) addresses() []netip.Addr {
 	if !p.addr6.IsValid() {
 		return []netip.Addr{p.addr}
@@ -43,14 +43,14 @@ func (p port) addresses() []netip.Addr {
 	return []netip.Addr{p.addr, p.addr6}
 }
 
-// portName is the host's link of id. The run directory is part of it, because two podruns may run the
-// same pod side by side.
+// portName returns the name of the host's link for id. It depends on the run directory too, because
+// two podruns may run the same pod side by side.
 func (b *Bridge) portName(id string) string {
 	sum := sha256.Sum256([]byte(b.run + "\x00" + id))
 	return "pr" + hex.EncodeToString(sum[:5])
 }
 
-// connect joins the namespace at path to the bridge.
+// connect connects the namespace at path to the bridge.
 func connect(outside *netlink.Handle, p port, path string) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
@@ -68,7 +68,9 @@ func connect(outside *netlink.Handle, p port, path string) error {
 	if err := addPort(outside, p, ns); err != nil {
 		return fmt.Errorf("making link %s: %w", p.name, hint(err))
 	}
-	if err := inNamespace(path, func() error { return errors.Join(refuseRouters(podLink), trustAddresses(podLink)) }); err != nil {
+	if err := inNamespace(path, func() error {
+		return errors.Join(refuseRouters(podLink), trustAddresses(podLink))
+	}); err != nil {
 		return err
 	}
 	if err := configure(inside, p); err != nil {
@@ -77,7 +79,8 @@ func connect(outside *netlink.Handle, p port, path string) error {
 	return nil
 }
 
-// addPort makes the pair of links; one of that name can only be what an interrupted Setup left.
+// addPort creates the veth pair. It removes an existing link of the same name, which can only be
+// left from an interrupted Setup.
 func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.MasterIndex, attrs.Flags = p.name, p.mtu, p.bridge, net.FlagUp
@@ -95,23 +98,23 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 		return err
 	}
 	if err := slow(outside, veth, p.limits.Ingress); err != nil {
-		return fmt.Errorf("limiting what comes to the pod: %w", err)
+		return fmt.Errorf("limiting the pod's ingress bandwidth: %w", err)
 	}
 	if err := refuseRouters(p.name); err != nil {
 		return err
 	}
-	// A pod may reach itself by an address that is translated to its own.
+	// A pod may connect to itself by an address that is translated to its own.
 	return outside.LinkSetHairpin(veth, true)
 }
 
-// configure gives the pod's end its address and the default route.
+// configure gives the pod's end its addresses, its egress limit and the default routes.
 func configure(inside *netlink.Handle, p port) error {
 	link, err := inside.LinkByName(podLink)
 	if err != nil {
 		return err
 	}
 	if err := slow(inside, link, p.limits.Egress); err != nil {
-		return fmt.Errorf("limiting what goes from the pod: %w", err)
+		return fmt.Errorf("limiting the pod's egress bandwidth: %w", err)
 	}
 	if err := inside.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p.addr, p.subnet.Bits())}); err != nil {
 		return err
@@ -132,11 +135,15 @@ func configure(inside *netlink.Handle, p port) error {
 }
 
 func addDefaultRoute(inside *netlink.Handle, link netlink.Link, all netip.Addr, subnet netip.Prefix) error {
-	return inside.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(all, 0), Gw: gatewayOf(subnet).AsSlice()})
+	return inside.RouteAdd(&netlink.Route{
+		LinkIndex: link.Attrs().Index,
+		Dst:       ipNet(all, 0),
+		Gw:        gatewayOf(subnet).AsSlice(),
+	})
 }
 
-// noDetection makes an IPv6 address of use at once: nobody else can have it, so that the kernel need not
-// find out for a second.
+// noDetection returns the flag that makes an IPv6 address usable at once. No other node can have
+// the address, so the kernel need not spend a second on duplicate address detection.
 func noDetection(addr netip.Addr) int {
 	if addr.Is6() {
 		return unix.IFA_F_NODAD
@@ -144,7 +151,7 @@ func noDetection(addr netip.Addr) int {
 	return 0
 }
 
-// removeLink removes a link; a missing one is success.
+// removeLink removes a link. It is no error if the link does not exist.
 func removeLink(outside *netlink.Handle, name string) error {
 	link, err := outside.LinkByName(name)
 	if isNotFound(err) {
@@ -153,17 +160,18 @@ func removeLink(outside *netlink.Handle, name string) error {
 	if err == nil {
 		err = outside.LinkDel(link)
 	}
-	if err != nil && !errors.Is(err, unix.ENODEV) { // the pod's end may take it along just now
+	if err != nil && !errors.Is(err, unix.ENODEV) { // the kernel may remove it meanwhile, with the pod's end
 		return fmt.Errorf("removing link %s: %w", name, err)
 	}
 	return nil
 }
 
-// mostDumps is how often the kernel is asked again for a list that changed while it gave it.
+// mostDumps is how often a list is requested from the kernel that changed while it was dumped.
 const mostDumps = 20
 
-// dump returns what is on a list of the kernel's. On a machine where links and addresses come and go all the time the
-// last try counts, in which one may be missing.
+// dump returns a list of the kernel's. If the list changes during each of mostDumps requests, as on
+// a machine where links and addresses come and go all the time, dump returns the last result, in
+// which an entry may be missing.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
 	for try := 1; ; try++ {
 		all, err := list()
@@ -181,7 +189,7 @@ func isNotFound(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// forward lets the kernel pass packets of addr's family between the bridge and the other links.
+// forward turns on the forwarding of packets of addr's family between the machine's links.
 func forward(outside *netlink.Handle, addr netip.Addr) error {
 	path := "/proc/sys/net/ipv4/ip_forward"
 	if addr.Is6() {
@@ -202,9 +210,11 @@ func forward(outside *netlink.Handle, addr netip.Addr) error {
 	return os.WriteFile(path, []byte("1"), 0)
 }
 
-// goOnAccepting lets the link of the default route get its addresses and routes from a router's
-// advertisements (1) although the machine forwards (2): the kernel would take the machine for a router, and
-// in time it would have no way out. No other link: pods might advertise themselves.
+// goOnAccepting sets accept_ra of the default route's link from 1 to 2, so that it keeps its
+// addresses and routes from router advertisements although the machine forwards. With 1 the kernel
+// would treat the machine as a router and ignore advertisements, and the machine would lose its
+// default route in time. Other links are not changed, because pods could send advertisements
+// themselves.
 func goOnAccepting(outside *netlink.Handle) error {
 	link, _, err := defaultRoute(outside, netlink.FAMILY_V6)
 	if err != nil || link == nil {
@@ -218,13 +228,13 @@ func goOnAccepting(outside *netlink.Handle) error {
 	return os.WriteFile(path, []byte("2"), 0)
 }
 
-// refuseRouters lets a link have no addresses and routes from a router's advertisements, which a pod could send.
+// refuseRouters makes a link ignore router advertisements, which a pod could send.
 func refuseRouters(link string) error {
 	return setIPv6(link, "accept_ra", "0")
 }
 
-// setIPv6 sets a parameter of a link. Without IPv6, or where the machine's parameters are read-only and are another's
-// matter, there is nothing to do.
+// setIPv6 sets an IPv6 parameter of a link. It does nothing without IPv6, or where the parameters
+// are read-only and so are managed by others.
 func setIPv6(link, parameter, value string) error {
 	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+link+"/"+parameter, []byte(value), 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EROFS) {
@@ -233,8 +243,8 @@ func setIPv6(link, parameter, value string) error {
 	return err
 }
 
-// trustAddresses lets a link take its IPv6 addresses without asking whether they are free: no other pod can have them, and
-// one that says so keeps this one from its own.
+// trustAddresses turns off duplicate address detection on a link: no other pod can have its
+// addresses, and a pod that claims to have them could keep this one from using its own.
 func trustAddresses(link string) error { return setIPv6(link, "accept_dad", "0") }
 
 func ipNet(addr netip.Addr, bits int) *net.IPNet {

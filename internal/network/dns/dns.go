@@ -1,5 +1,9 @@
-// Package dns lets the pods of a machine find each other by name: it keeps their /etc/hosts up to date, so
-// that names go on working while nothing of podrun runs. It makes no files, and knows no DNS.
+// Package dns lets the pods of a machine find each other by name. It keeps their /etc/hosts up to
+// date, so that names resolve even while podrun does not run. There is no DNS server, and the
+// package does not create the files: it decides when they change and what they contain, and calls
+// Hosts to write them.
+//
+// Start reading at Names: Run watches the pods' addresses, Of returns the entries for one pod.
 package dns
 
 import (
@@ -18,62 +22,64 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Checkpoints are those of all pods of a run directory; checkpoint.Store has them.
+// Checkpoints lists the checkpoints of all pods of a run directory; checkpoint.Store implements it.
 type Checkpoints interface {
-	// List returns them by pod, newest first.
+	// List returns the checkpoints by pod, newest first.
 	List() (map[pod.Key][]*checkpoint.Checkpoint, error)
 }
 
-// Hosts writes /etc/hosts of a pod that has one.
+// Hosts rewrites the /etc/hosts of a pod that has one.
 type Hosts interface {
 	RefreshHosts(p *v1.Pod, s pod.Sandbox) error
 }
 
-// Options are what Names need.
+// Options configure Names.
 type Options struct {
 	Checkpoints Checkpoints
-	// Boot is the kernel's boot id: a sandbox of an earlier boot has no address.
+	// Boot is the kernel's boot ID: the addresses of a sandbox of an earlier boot are not valid.
 	Boot string
-	// ClusterDomain ends full names.
+	// ClusterDomain is the suffix of full names.
 	ClusterDomain string
 	// HostIP is the address of pods in the host's network; "" if it is not known.
 	HostIP string
 	Log    *slog.Logger
 }
 
-// Names knows the pods of one run directory.
+// Names has the names and addresses of the pods of one run directory. Its methods may be called
+// concurrently.
 type Names struct {
 	o       Options
 	changed chan struct{}
 
 	mu    sync.Mutex
-	peers []peer // in order of their keys
+	peers []peer // sorted by namespace and name
 }
 
-// peer is a pod that has an address.
+// peer is a pod that has a sandbox of this boot, with its addresses.
 type peer struct {
 	pod     *v1.Pod
 	sandbox pod.Sandbox
 	ips     []string
 }
 
-// New returns the names; nobody is known yet.
+// New returns Names without any pod yet.
 func New(o Options) *Names { return &Names{o: o, changed: make(chan struct{}, 1)} }
 
-// The files are written when nothing has changed for settle, or unsettled after the first change: many pods
-// that start together then cost one writing.
+// The files are written when no change was reported for settle, or unsettled after the first
+// change: many pods that start together then cost one update.
 const (
 	settle    = 200 * time.Millisecond
 	unsettled = 2 * time.Second
 )
 
-// Run keeps the files up to date until ctx ends.
+// Run keeps the files up to date until ctx ends, and returns ctx's error. If an update fails, it
+// tries again after 10 s.
 func (n *Names) Run(ctx context.Context, hosts Hosts) error {
 	written := map[pod.UID]string{}
 	for {
 		var again <-chan time.Time
 		if err := n.refresh(hosts, written); err != nil {
-			n.o.Log.Warn("pods may not find each other by name", "why", err)
+			n.o.Log.Warn("updating the pods' hosts files failed: pods may not find each other by name", "err", err)
 			again = time.After(10 * time.Second)
 		}
 		select {
@@ -88,7 +94,7 @@ func (n *Names) Run(ctx context.Context, hosts Hosts) error {
 	}
 }
 
-// quiet waits until the bell, which has rung, has been still for a while.
+// quiet waits, after a notification, until no other one comes for settle, at most for unsettled.
 func (n *Names) quiet(ctx context.Context) error {
 	enough := time.After(unsettled)
 	for {
@@ -104,7 +110,8 @@ func (n *Names) quiet(ctx context.Context) error {
 	}
 }
 
-// SetIPs tells that a pod was seen with these addresses, none if it is gone.
+// SetIPs reports the current addresses of a pod, none if it is gone. It does not wait; if they have
+// changed, Run updates the files.
 func (n *Names) SetIPs(key pod.Key, ips []v1.PodIP) {
 	var have []string
 	n.mu.Lock()
@@ -126,7 +133,8 @@ func (n *Names) notify() {
 	}
 }
 
-// Of returns the other pods as p may call them: those of its namespace by their short names too.
+// Of returns the entries for the other pods that p's hosts file has: pods of p's namespace by their
+// short names too.
 func (n *Names) Of(p *v1.Pod) []pod.HostEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,11 +151,12 @@ func (n *Names) Of(p *v1.Pod) []pod.HostEntry {
 	return out
 }
 
-// CatchUp looks now at who is there, for a pod that starts because another is ready: it must know that one's name.
-// Files are written later, by Run.
+// CatchUp reads the pods and their addresses now. It is for a pod that starts because another one
+// is ready: its hosts file must have that pod's name. Run updates the files of other pods later. If
+// it fails, the former entries stay.
 func (n *Names) CatchUp() {
 	if _, err := n.catchUp(); err != nil {
-		n.o.Log.Debug("a pod starts with the names of before", "why", err)
+		n.o.Log.Debug("reading the pods' names failed: a pod starts with the former ones", "err", err)
 	}
 }
 
@@ -162,7 +171,8 @@ func (n *Names) catchUp() ([]peer, error) {
 	return peers, nil
 }
 
-// refresh looks at all that there is and writes the files that it changes.
+// refresh reads all pods and rewrites the files whose contents have changed. written has the
+// contents last written, by UID.
 func (n *Names) refresh(hosts Hosts, written map[pod.UID]string) error {
 	peers, err := n.catchUp()
 	if err != nil {
@@ -192,7 +202,7 @@ func fingerprint(entries []pod.HostEntry) string {
 	return b.String()
 }
 
-// peers returns the pods that have an address, each by its newest sandbox.
+// listPeers returns the pods that have a complete sandbox of this boot, each with its newest one.
 func (n *Names) listPeers() ([]peer, error) {
 	all, err := n.o.Checkpoints.List()
 	if err != nil {
@@ -216,7 +226,8 @@ func (n *Names) listPeers() ([]peer, error) {
 	return peers, nil
 }
 
-// newest returns the newest sandbox of this boot of a pod, with its checkpoint; nil: there is none.
+// newest returns a pod's newest complete sandbox of this boot with its checkpoint; nil if there is
+// none.
 func (n *Names) newest(of []*checkpoint.Checkpoint) (*checkpoint.Checkpoint, pod.Sandbox) {
 	for _, c := range of {
 		for i := len(c.Sandboxes) - 1; i >= 0; i-- {
@@ -228,9 +239,9 @@ func (n *Names) newest(of []*checkpoint.Checkpoint) (*checkpoint.Checkpoint, pod
 	return nil, pod.Sandbox{}
 }
 
-// called are the names of p for a pod of the given namespace: the manifest's, the full one with the node's
-// name, the hostname, and <hostname>.<subdomain>; and all of them with p's namespace, as Kubernetes' DNS
-// would have it.
+// called returns the names of p for a pod of namespace from: the manifest's name, the full one with
+// the node's name, the hostname and <hostname>.<subdomain>; and each of them with p's namespace
+// appended, as Kubernetes' DNS would have it. A pod of another namespace gets only the latter.
 func called(p *v1.Pod, from, cluster string) []string {
 	short := []string{strings.TrimSuffix(p.Name, "-"+p.Spec.NodeName), p.Name}
 	if !p.Spec.HostNetwork {
