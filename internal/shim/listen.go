@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// accepts is the flag of the kernel's for a socket that is listened at.
+// accepts is the kernel's flag, in /proc/net/unix, of a socket that accepts connections.
 const accepts = "00010000"
 
-// Listening are the sockets of that name, in whatever directory, that somebody listens at.
+// Listening returns the sockets with that file name, in any directory, that a process listens on,
+// in the form of their links in /proc/PID/fd.
 func Listening(name string) (sockets []string, err error) {
 	text, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
-		return nil, fmt.Errorf("looking who listens: %w", err)
+		return nil, fmt.Errorf("listing listening sockets: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		// Number, references, protocol, flags, type, state, inode, path.
+		// The columns are: number, references, protocol, flags, type, state, inode, path.
 		if f := strings.Fields(line); len(f) == 8 && f[3] == accepts && filepath.Base(f[7]) == name {
 			sockets = append(sockets, "socket:["+f[6]+"]")
 		}
@@ -26,11 +27,12 @@ func Listening(name string) (sockets []string, err error) {
 	return sockets, nil
 }
 
-// Holds reports that a process has one of the sockets.
+// Holds reports whether a process has one of the sockets open. It is false if the process has
+// ended.
 func Holds(pid int, sockets []string) bool {
 	entries, err := os.ReadDir(proc(pid, "fd"))
 	if err != nil {
-		return false // it has ended
+		return false // the process has ended
 	}
 	for _, e := range entries {
 		target, _ := os.Readlink(proc(pid, filepath.Join("fd", e.Name())))

@@ -1,8 +1,13 @@
-// Package shim starts containerd's shims without containerd, which runs a shim's program twice for each: once
-// to start it and once as it. It does so only where what comes of it is the same: a shim that containerd has
-// started is the model, and this process has to live under the same conditions as that one.
+// Package shim starts containerd's runtime shims without containerd, and finds and kills shims
+// among the machine's processes.
 //
-// It also finds shims among the machine's processes, and kills them. Which of them serve nobody it cannot know.
+// containerd runs a shim's program twice for each shim: once to start it and once as the shim.
+// Launching it directly saves the first run. The package does so only if the result is the same: a
+// shim that containerd has started is the template (ModelOf), and this process must run under the
+// same conditions as that one.
+//
+// The package does not talk to shims, and it does not know which of them are still needed. Start
+// reading at Nursery.Start.
 package shim
 
 import (
@@ -17,13 +22,14 @@ import (
 	"strings"
 )
 
-// Model is how containerd starts shims, as seen in one.
+// Model describes how containerd starts shims, as observed in a running one.
 type Model struct {
 	program string
-	// args and env hold the ID that the model was started for.
+	// args and env contain the ID that the model was started for.
 	args, env []string
 	id        string
-	// server is containerd's address and namespace, as the names of sockets are made of them.
+	// server is containerd's address and namespace, joined as a path. The names of sockets are
+	// derived from it.
 	server string
 	// sockets is the directory of the shims' sockets.
 	sockets string
@@ -31,15 +37,16 @@ type Model struct {
 	oom string
 }
 
-// errUnlike: a shim that this process started would not be like those of containerd's.
-var errUnlike = errors.New("shims of ours would differ")
+// errUnlike means that a shim started by this process would differ from containerd's.
+var errUnlike = errors.New("shims started by podrun would differ from containerd's")
 
-// ModelOf looks at a running shim that serves the given group, which containerd knows by its address and
-// namespace, at the socket at path.
+// ModelOf returns the model of a running shim of the given group, which listens on the socket at
+// path. address and namespace are those of its containerd. It returns an error if a shim that this
+// process starts would differ.
 func ModelOf(pid int, address, namespace, group, path string) (*Model, error) {
 	m := &Model{server: filepath.Join(address, namespace), sockets: filepath.Dir(path)}
 	if m.Socket(group) != path {
-		return nil, fmt.Errorf("%w: sockets are named in another way", errUnlike)
+		return nil, fmt.Errorf("%w: sockets have other names", errUnlike)
 	}
 	if err := alike(pid); err != nil {
 		return nil, err
@@ -67,13 +74,13 @@ func ModelOf(pid int, address, namespace, group, path string) (*Model, error) {
 	return m, nil
 }
 
-// Socket is where the shim of a group is reached.
+// Socket returns the path of the socket of a group's shim.
 func (m *Model) Socket(group string) string {
 	return filepath.Join(m.sockets, socketName(m.server, group))
 }
 
-// SocketName is the name of the socket at which a group's shim is reached by the containerd with that address and
-// namespace.
+// SocketName returns the file name of the socket of a group's shim, for the containerd with that
+// address and namespace.
 func SocketName(address, namespace, group string) string {
 	return socketName(filepath.Join(address, namespace), group)
 }
@@ -82,7 +89,8 @@ func socketName(server, group string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(filepath.Join(server, group))))
 }
 
-// renamed is a list with the model's ID replaced, wherever an entry ends with it.
+// renamed returns a copy of all in which the model's ID is replaced by id where an entry ends with
+// it.
 func (m *Model) renamed(all []string, id string) []string {
 	out := make([]string, len(all))
 	for i, s := range all {
@@ -94,11 +102,15 @@ func (m *Model) renamed(all []string, id string) []string {
 	return out
 }
 
-// inherited are the lines of /proc/PID/status with what a process hands on to those that it starts.
-var inherited = []string{"Umask", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Cpus_allowed", "Mems_allowed"}
+// inherited are the lines of /proc/PID/status with the attributes that child processes inherit.
+var inherited = []string{
+	"Umask", "Uid", "Gid", "Groups",
+	"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb",
+	"NoNewPrivs", "Seccomp", "Cpus_allowed", "Mems_allowed",
+}
 
-// alike returns an error unless a process that this one starts would live as the given one does: in the same
-// namespaces and cgroups, with the same rights and limits.
+// alike returns an error unless children of this process run under the same conditions as the given
+// process: in the same namespaces and cgroups, with the same credentials and limits.
 func alike(pid int) error {
 	self := os.Getpid()
 	for _, name := range []string{"root", "ns/cgroup", "ns/ipc", "ns/mnt", "ns/net", "ns/pid", "ns/user", "ns/uts"} {
@@ -111,10 +123,15 @@ func alike(pid int) error {
 			return err
 		}
 		if !os.SameFile(theirs, ours) {
-			return fmt.Errorf("%w: %s is another", errUnlike, name)
+			return fmt.Errorf("%w: %s is not the same", errUnlike, name)
 		}
 	}
-	for name, read := range map[string]func(pid int) (string, error){"cgroup": whole("cgroup"), "limits": hardLimits, "status": rights, "label": whole("attr/current")} {
+	for name, read := range map[string]func(pid int) (string, error){
+		"cgroup": whole("cgroup"),
+		"limits": hardLimits,
+		"status": rights,
+		"label":  whole("attr/current"),
+	} {
 		theirs, err := read(pid)
 		ours, failed := read(self)
 		if theirs != ours || (err == nil) != (failed == nil) {
@@ -131,12 +148,14 @@ func whole(name string) func(int) (string, error) {
 	}
 }
 
-// hardLimits are the limits without the soft ones, which Go programs raise for themselves alone.
+// hardLimits returns the resource limits without the soft ones, which Go programs raise for
+// themselves only.
 func hardLimits(pid int) (string, error) {
 	text, err := os.ReadFile(proc(pid, "limits"))
 	var out strings.Builder
 	for line := range strings.Lines(string(text)) {
-		// Name and soft limit have as many columns as there are words; the hard one is the last but the unit.
+		// The name has a variable number of words. The hard limit is the last field, or the last
+		// but one if a unit follows.
 		fields := strings.Fields(line)
 		if n := len(fields); n > 3 && strings.HasPrefix(line, "Max ") {
 			if _, err := strconv.Atoi(fields[n-1]); err != nil && fields[n-1] != "unlimited" {
@@ -159,7 +178,7 @@ func rights(pid int) (string, error) {
 	return out.String(), err
 }
 
-// list is what the kernel ends with a zero byte each.
+// list returns the entries of a file in /proc/PID that end with a zero byte each.
 func list(pid int, name string) ([]string, error) {
 	text, err := os.ReadFile(proc(pid, name))
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Any is for Kill: every shim.
+// Any is a filter for Kill that selects every shim.
 func Any(int) bool { return true }
 
-// Idle reports that a shim serves nobody.
+// Idle is a filter for Kill that selects a shim without running child processes.
 func Idle(pid int) bool { return children(pid) == 0 }
 
-// Kill kills those of the shims that were started with all of the given flags, each with its value, and that which says.
+// Kill kills the shims for which which returns true and that were started with all of the given
+// flags; flags are pairs of a flag and its value. A shim that has ended is no error.
 func Kill(which func(pid int) bool, flags ...string) error {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -28,7 +29,7 @@ func Kill(which func(pid int) bool, flags ...string) error {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil || !isShim(strings.Split(string(text), "\x00"), flags) {
-			continue // gone meanwhile, or another program
+			continue // it has ended, or is another program
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {
@@ -44,8 +45,8 @@ func Kill(which func(pid int) bool, flags ...string) error {
 	return errors.Join(failed...)
 }
 
-// Of is the shim that a process descends from, 0 if there is none, and whether that was started with all of the given
-// flags.
+// Of returns the process ID of the shim that a process descends from, 0 if there is none, and
+// whether that shim was started with all of the given flags.
 func Of(pid int, flags ...string) (shim int, with bool) {
 	for pid > 1 {
 		parent, err := sys.Parent(pid)
@@ -64,7 +65,7 @@ func Of(pid int, flags ...string) (shim int, with bool) {
 	return 0, false
 }
 
-// children is how many children that have not ended a process has.
+// children returns the number of children of a process that are not zombies.
 func children(pid int) (n int) {
 	lists, err := filepath.Glob(proc(pid, "task/*/children"))
 	if err != nil {
@@ -85,7 +86,8 @@ func children(pid int) (n int) {
 	return n
 }
 
-// isShim reports that a command line is of a shim with all of the given flags, each with its value.
+// isShim reports whether a command line is a shim's with all of the given flags, which are pairs of
+// a flag and its value.
 func isShim(args, flags []string) bool {
 	for pair := range slices.Chunk(flags, 2) {
 		i := slices.Index(args, pair[0])
