@@ -13,20 +13,20 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// commandAt is where runc's command is, after the flags that are common to all; -1: nowhere.
+// commandAt returns the index of runc's command, after the global flags; -1 if there is none.
 func commandAt(args []string) int {
 	for i := 0; i < len(args); i++ {
 		switch {
 		case !strings.HasPrefix(args[i], "-"):
 			return i
 		case slices.Contains([]string{"--root", "--log", "--log-format", "--rootless", "--criu"}, args[i]):
-			i++ // its value
+			i++ // skip the flag's value
 		}
 	}
 	return -1
 }
 
-// flag returns where the value of a flag is.
+// flag returns the index of the value of a flag.
 func flag(args []string, names ...string) (int, error) {
 	for i := range args {
 		if slices.Contains(names, args[i]) && i+1 < len(args) {
@@ -36,8 +36,8 @@ func flag(args []string, names ...string) (int, error) {
 	return 0, fmt.Errorf("%s has no %s", args[0], names[0])
 }
 
-// of returns what is withheld from the container of a command, whose ID is the last argument, for the stand-in at
-// the path.
+// of returns the withheld values of the container whose ID is the last argument of a command.
+// standIn is the path of the stand-in.
 func of(standIn string, args []string) (*kept, error) {
 	if !filepath.IsAbs(standIn) {
 		return nil, fmt.Errorf("the path %s is not absolute", standIn)
@@ -45,7 +45,8 @@ func of(standIn string, args []string) (*kept, error) {
 	return find(layout.RootOfStandIn(standIn), args[len(args)-1])
 }
 
-// forCreate makes runc take a bundle with what was withheld. It is beside the file that has it, in memory.
+// forCreate changes the arguments of runc's create so that it uses a bundle with the withheld
+// values. The bundle is beside the file with the values, in memory.
 func forCreate(standIn string, args []string) error {
 	at, err := flag(args, "--bundle", "-b")
 	if err != nil {
@@ -78,11 +79,12 @@ func forCreate(standIn string, args []string) error {
 	return err
 }
 
-// forExec gives a further process of a container the variables that were withheld from it.
+// forExec changes the arguments of runc's exec so that the additional process gets the variables
+// that were withheld from its container.
 func forExec(standIn string, args []string) error {
 	at, err := flag(args, "--process", "-p")
 	if err != nil {
-		return nil // it is told on the command line, and so by nobody who knows of this
+		return nil // the process is on the command line, so this is not containerd's shim: change nothing
 	}
 	kept, err := of(standIn, args)
 	if err != nil {
@@ -98,7 +100,7 @@ func forExec(standIn string, args []string) error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.MemfdCreate("process", 0) // runc inherits it
+	fd, err := unix.MemfdCreate("process", 0) // without CLOEXEC: runc inherits it
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func forExec(standIn string, args []string) error {
 	return os.WriteFile(args[at], text, 0o600)
 }
 
-// complete adds those variables that are not there yet.
+// complete returns the variables of there, and those of more whose names are not among them.
 func complete(there any, more []string) []string {
 	var out []string
 	all, _ := there.([]any)
@@ -124,7 +126,7 @@ func complete(there any, more []string) []string {
 	return out
 }
 
-// read reads a JSON object; numbers stay as they are written.
+// read decodes a JSON object from a file. Numbers keep their spelling.
 func read(path string) (map[string]any, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// maxSize is the most that a container's file may have. The kernel gives a process less than half of it.
+// maxSize is the maximum size of a container's file, in bytes. The kernel accepts less than half of
+// it for a process's arguments and variables.
 const maxSize = 16 << 20
 
-// Write puts into dir, which must be in memory, what a container's process is to get.
+// Write stores the complete process of a container in dir, which must be in memory.
 func Write(dir, id string, p Process) error {
 	if !isID(id) {
 		return fmt.Errorf("%q is not a container's ID", id)
@@ -38,10 +39,10 @@ func Write(dir, id string, p Process) error {
 	return replace(d, fileOf(id), text)
 }
 
-// Remove removes from dir what is there for a container. It may be called again.
+// Remove removes from dir everything that is stored for a container. It is no error if nothing is.
 func Remove(dir, id string) error {
 	if !isID(id) {
-		return nil // Write made nothing
+		return nil // Write has stored nothing
 	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,8 +55,8 @@ func Remove(dir, id string) error {
 	return errors.Join(root.RemoveAll(fileOf(id)), root.RemoveAll(bundleOf(id)))
 }
 
-// Adopt makes the file that the former version named after a container the one of the container's ID, after ready.
-// Where that is done already it does nothing.
+// Adopt links the file that a former version of podrun named after the container to the name with
+// the container's ID. It calls ready before that. It does nothing if the link exists.
 func Adopt(dir, name, id string, ready func() error) error {
 	if !isID(id) {
 		return fmt.Errorf("%q is not a container's ID", id)
@@ -80,11 +81,13 @@ func Adopt(dir, name, id string, ready func() error) error {
 	return nil
 }
 
-// A container's file and its bundle. The former version named both after the container, whose name has no dot.
+// fileOf and bundleOf return the names of a container's file and its bundle. The former version
+// named both after the container, whose name has no dot, so the names never collide.
 func fileOf(id string) string   { return id + ".json" }
 func bundleOf(id string) string { return id + ".bundle" }
 
-// isID reports that a container's ID is one component of a path, and no flag.
+// isID reports whether a container's ID is valid: at most 64 ASCII letters and digits. Such an ID
+// is one component of a path, and no flag.
 func isID(id string) bool {
 	for _, c := range id {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
@@ -94,15 +97,16 @@ func isID(id string) bool {
 	return id != "" && len(id) <= 64
 }
 
-// kept is what a container's process is to get, and the directory that has it.
+// kept is the complete process of a container, with the open directory that has its file.
 type kept struct {
 	Process
 	id, path string
 	dir      *os.File
 }
 
-// find returns what is withheld from the container with the ID. It is with the container's pod, which is looked for:
-// an ID is used once, and what else the container could be asked for its pod is not to be believed. Who calls closes it.
+// find returns what is withheld from the container with the ID. It searches the directories of all
+// pods for the ID's file: an ID is used only once, and other data of the container that names its
+// pod cannot be trusted. The caller closes kept.dir.
 func find(root, id string) (*kept, error) {
 	if !isID(id) {
 		return nil, fmt.Errorf("%q is not a container's ID", id)
@@ -129,7 +133,7 @@ func find(root, id string) (*kept, error) {
 			failed = append(failed, err)
 		}
 	}
-	return nil, errors.Join(append(failed, fmt.Errorf("what is withheld from container %s is in no pod's memory", id))...)
+	return nil, errors.Join(append(failed, fmt.Errorf("no pod has the withheld values of container %s", id))...)
 }
 
 // load reads the container's file in a directory.
@@ -150,7 +154,8 @@ func load(pods *os.File, within, id string) (*kept, error) {
 	return k, nil
 }
 
-// readOwn reads a file as replace makes them, and no other.
+// readOwn reads a file if its mode and owner are those that replace sets; any other file is an
+// error.
 func readOwn(dir *os.File, name string) ([]byte, error) {
 	f, err := sys.OpenBeneath(dir, name, sys.NoLinks, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
@@ -162,7 +167,7 @@ func readOwn(dir *os.File, name string) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode != unix.S_IFREG|0o600 || int(st.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("%s is not a file of podrun's: mode %o, user %d", name, st.Mode, st.Uid)
+		return nil, fmt.Errorf("%s was not written by podrun: mode %o, user %d", name, st.Mode, st.Uid)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err == nil && len(text) > maxSize {
@@ -171,7 +176,7 @@ func readOwn(dir *os.File, name string) ([]byte, error) {
 	return text, err
 }
 
-// bundle makes a bundle for the container beside its file, and returns its path.
+// bundle creates a bundle for the container beside its file, and returns the bundle's path.
 func (k *kept) bundle(config []byte) (string, error) {
 	name := bundleOf(k.id)
 	if err := unix.Mkdirat(int(k.dir.Fd()), name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -185,7 +190,7 @@ func (k *kept) bundle(config []byte) (string, error) {
 	return filepath.Join(k.path, name), replace(dir, "config.json", config)
 }
 
-// replace makes a file of a directory anew, and gives it its name when it is whole.
+// replace writes a file of a directory under a temporary name and renames it when it is complete.
 func replace(dir *os.File, name string, text []byte) error {
 	parent, other := int(dir.Fd()), name+".new"
 	if err := unix.Unlinkat(parent, other, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {

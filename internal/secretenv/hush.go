@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// hidden stands for a value that may not be told.
+// hidden replaces a value that must not be shown.
 const hidden = "<Secret>"
 
-// Hush is err without the values, as they are or quoted: a runtime that cannot start a process says what it was
-// to start, and that would go into the container's record, the log and the pod's status. An error that tells
-// none of them stays as it is; of another only the text is left.
+// Hush returns err without the values, plain or quoted. A runtime that cannot start a process
+// quotes its command line in the error, and that error goes to the container's record, the log and
+// the pod's status. An error that contains no value is returned as it is; of another one only the
+// text remains, so errors.Is does not match it.
 func Hush(err error, values []string) error {
 	if err == nil {
 		return nil

@@ -1,9 +1,15 @@
-// Package secretenv gives processes what no disk may have: the values of Secrets in their environment and
-// on their command line. containerd and its shim write a container's spec to their directories. So it is
-// without them, and runc is run by way of podrun's own binary, which puts them in, in memory. That binary
-// is root on the machine: it believes the container's ID, which is an argument of runc's, and its own path,
-// and nothing that a manifest or an image says, as variables. It does not own the memory that they wait in,
-// which goes with the pod.
+// Package secretenv gives containers' processes what must not be written to a disk: the values of
+// Secrets in their environment and on their command line.
+//
+// containerd and its shim write a container's spec to their directories. So the spec omits these
+// values, the shim runs podrun's own binary instead of runc (the stand-in), and that binary adds
+// the values to a copy of the spec in memory before it executes runc. The binary runs as root on
+// the host, so it trusts only its own path and the container's ID, which is an argument to runc:
+// nothing that a manifest or an image can set, such as variables.
+//
+// The package does not own the memory (a tmpfs of the pod) that has the values: it is removed with
+// the pod. Start reading at Write, which puts the values there, and Dispatch, which is the
+// stand-in.
 package secretenv
 
 import (
@@ -16,20 +22,22 @@ import (
 	"syscall"
 )
 
-// name is what podrun's binary is called when it stands in for runc.
+// name is the file name by which podrun's binary knows that it is called as the stand-in.
 const name = "podrun-runc"
 
-// behind is the link beside the stand-in that says what it stands in for; without one it is runc.
+// behind is the symbolic link beside the stand-in that names the binary to execute; without one it
+// is runc.
 const behind = "runtime"
 
-// Process is the process of a container as it shall be.
+// Process is the complete command line and environment of a container's process.
 type Process struct {
 	Args []string `json:"args"`
-	// Env are NAME=value.
+	// Env has entries of the form NAME=value.
 	Env []string `json:"env"`
 }
 
-// StandFor makes the stand-in at the path run another binary than runc, which takes runc's commands.
+// StandFor makes the stand-in at path execute binary instead of runc. The binary must take runc's
+// commands. It is an error if the stand-in is for another binary already.
 func StandFor(path, binary string) error {
 	link := filepath.Join(filepath.Dir(path), behind)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -40,13 +48,14 @@ func StandFor(path, binary string) error {
 		return err
 	}
 	if is, err := os.Readlink(link); err != nil || is != binary {
-		return errors.Join(err, fmt.Errorf("%s is of %q, not of %q", link, is, binary))
+		return errors.Join(err, fmt.Errorf("%s links to %q, not to %q", link, is, binary))
 	}
 	return nil
 }
 
-// Dispatch runs runc if that is what the binary was called for, and says whether it was. It returns only
-// when it could not.
+// Dispatch executes runc if this binary was called as the stand-in, and reports whether it was. If
+// it executes runc, it does not return; it returns only for another name or after an error, which
+// it prints.
 func Dispatch(args []string) (exit int, handled bool) {
 	if len(args) == 0 || filepath.Base(args[0]) != name {
 		return 0, false
@@ -56,7 +65,7 @@ func Dispatch(args []string) (exit int, handled bool) {
 	return 1, true
 }
 
-// program is what the stand-in that was called by its path stands in for.
+// program returns the binary that the stand-in at path executes.
 func program(path string) (string, error) {
 	binary, err := os.Readlink(filepath.Join(filepath.Dir(path), behind))
 	if errors.Is(err, os.ErrNotExist) {
