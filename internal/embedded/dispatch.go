@@ -21,9 +21,10 @@ const (
 	shimPlugin = "io.containerd.ttrpc.v1.task"
 )
 
-// Dispatch runs what the binary was called as, if that is the shim or the stand-in for runc, and says whether it was. It must come
-// first in main and in every TestMain whose test binary starts an embedded containerd. The shim reads the
-// process's own arguments and standard streams; on an error it ends the process itself.
+// Dispatch runs the shim or the stand-in for runc if the binary was called by the name of one of
+// them, and reports whether it was. It must be called first in main, and in every TestMain whose
+// test binary starts an embedded containerd. The shim reads the process's own arguments and
+// standard streams; on an error it exits the process itself.
 func Dispatch(ctx context.Context, args []string) (exit int, handled bool) {
 	if exit, handled = secretenv.Dispatch(args); handled {
 		return exit, true
@@ -32,15 +33,15 @@ func Dispatch(ctx context.Context, args []string) (exit int, handled bool) {
 		return 0, false
 	}
 	keepPlugins(func(uri string) bool { return uri == shimPlugin })
-	// The shim defines its flags on the process's flag set; a test binary has its own there.
+	// The shim defines its flags on the process's flag set, where a test binary has its own.
 	flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
 	defer ownSocket()()
 	shim.RunShim(ctx, manager.NewShimManager("io.containerd.runc.v2"))
 	return 0, true
 }
 
-// keepPlugins drops every registered containerd plugin but those that keep accepts. Daemon and shim share
-// one registry; each fails with the other's plugins in it.
+// keepPlugins removes every registered containerd plugin that keep does not accept. The daemon and
+// the shim share one registry, and each fails if it contains the other's plugins.
 func keepPlugins(keep func(uri string) bool) {
 	all := registry.Graph(func(*plugin.Registration) bool { return false })
 	registry.Reset()

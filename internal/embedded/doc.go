@@ -1,26 +1,28 @@
-// Package embedded is podrun's own containerd: a minimal one that runs in a detached re-exec of podrun,
-// and the runc shim out of the same binary. A client asks for it with Ensure and holds the Lease for as
-// long as it uses it; Serve is what the re-exec runs; Dispatch is the binary's other name, the shim.
+// Package embedded is podrun's own containerd: a minimal daemon that runs in a detached re-exec of
+// podrun, and the runc shim in the same binary. Start reading at Ensure, with which a client starts the
+// daemon and gets a Lease that it holds while it uses the daemon. Serve is what the re-exec runs.
+// Dispatch runs the shim if the binary was called by the shim's name.
 //
-// It does not own any container: that is its clients' business. It does not own runc, which must be on
-// PATH. It pulls nothing and knows no Pod.
+// The package does not own any container: its clients do. It does not include runc, which must be on
+// PATH. It does not pull images and does not know pods.
 //
-// # Life
+// # Lifetime
 //
-// There is one daemon per run directory. A client that holds a Lease, or a task in any namespace, keeps it.
-// When neither is there for Options.IdleGrace it ends by itself. Container records, snapshots and images do
-// not keep it; they are there again when it next starts. What it does when told to end, or killed, leaves
-// running containers alone: their shims live on, and the next daemon adopts them. A Lease is only a lock
-// that the kernel releases with the process, so a client that is killed counts as one that has left. After
-// a daemon's death its clients call Ensure again.
+// There is one daemon per run directory. It runs as long as a client holds a Lease or there is a task in
+// any namespace, and exits when there is neither for Options.IdleGrace. Container records, snapshots and
+// images do not keep it running; they are available again at its next start. Running containers survive
+// when the daemon is terminated or killed: their shims continue, and the next daemon adopts them. A Lease
+// is only a lock that the kernel releases with the process, so a killed client counts as one that has
+// closed its Lease. After the daemon has died, its clients call Ensure again.
 //
 // # For clients
 //
 //   - Address: Lease.Address, the gRPC socket. Snapshotter: Lease.Snapshotter.
-//   - Runtime: the absolute path layout.Dirs.Shim as runtime name, so that no other shim on PATH is taken,
+//   - Runtime: the absolute path layout.Dirs.Shim as runtime name, so that no other shim on PATH is used,
 //     with runc options {Root: layout.Dirs.Runc()}. Without that root, two containerds that use the same
 //     namespace share runc's state directory and see each other's containers. containerd itself appends the
 //     namespace to it.
-//   - Bundles, and in them bootstrap.json with the shim's address: BundleDir.
-//   - PATH: the daemon has that of the process that started it, its shims have the daemon's; runc is found there.
+//   - Bundles: BundleDir. bootstrap.json in a bundle has the shim's address.
+//   - PATH: the daemon has that of the process that started it, and its shims have the daemon's. runc is
+//     searched there.
 package embedded

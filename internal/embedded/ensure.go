@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTimeout bounds Ensure; a daemon with many shims to adopt takes some tenths of a second.
+// startTimeout bounds Ensure. A daemon with many shims to adopt needs some tenths of a second.
 const startTimeout = 30 * time.Second
 
-// Lease keeps the daemon that Ensure found or started, until it is closed or its process ends. It is for one
-// goroutine.
+// Lease keeps the daemon that Ensure returned it for running, until the Lease is closed or its
+// process ends. It must be used by one goroutine only.
 type Lease struct {
 	address     string
 	snapshotter string
 	users       int
 }
 
-// Address is the daemon's socket.
+// Address returns the path of the daemon's gRPC socket.
 func (l *Lease) Address() string { return l.address }
 
-// Snapshotter is the name of the snapshotter to use with it.
+// Snapshotter returns the name of the snapshotter to use with the daemon.
 func (l *Lease) Snapshotter() string { return l.snapshotter }
 
-// Close gives the lease up. The daemon ends when nothing else needs it.
+// Close releases the lease. The daemon exits when nothing else needs it. Close may be called again.
 func (l *Lease) Close() error {
 	if l.users < 0 {
 		return nil
@@ -36,8 +36,9 @@ func (l *Lease) Close() error {
 	return unix.Close(fd)
 }
 
-// Ensure returns a lease of the embedded containerd of o.Dirs, which answers then. If none runs it starts
-// one, detached from this process. The errors ErrNoRunc and ErrNotRoot come before anything was started.
+// Ensure returns a lease of the embedded containerd of o.Dirs, which answers requests when Ensure
+// returns. If none runs, it starts one, detached from this process. The errors ErrNoRunc and
+// ErrNotRoot mean that nothing was started.
 func Ensure(ctx context.Context, o Options) (*Lease, error) {
 	o, err := o.checked()
 	if err != nil {
@@ -45,7 +46,8 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	// From here on a running daemon stays; one that is just ending is waited for.
+	// From here on, a running daemon does not exit. If one is just exiting, this waits until it
+	// has.
 	users, err := acquire(ctx, usersLock(o.Dirs), unix.LOCK_SH)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the embedded containerd to end: %w", err)
@@ -65,7 +67,7 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 	return &Lease{address: o.Dirs.ContainerdSocket(), snapshotter: snapshotter, users: fd}, nil
 }
 
-// answering returns when the daemon answers, after starting it if need be.
+// answering returns when the daemon answers. It starts the daemon if none runs.
 func answering(ctx context.Context, o Options) error {
 	if Running(o.Dirs) && answers(ctx, o.Dirs.ContainerdSocket()) == nil {
 		return nil
@@ -77,7 +79,7 @@ func answering(ctx context.Context, o Options) error {
 	defer start.Close()
 	for {
 		if !Running(o.Dirs) {
-			// Somebody may start one by hand at the same time; then that one will do.
+			// Another process may start one by hand at the same time; its daemon is as good.
 			if err := spawn(ctx, o); err != nil && !Running(o.Dirs) {
 				return err
 			}
@@ -86,7 +88,8 @@ func answering(ctx context.Context, o Options) error {
 		if last == nil {
 			return nil
 		}
-		// A daemon that does not answer is one that starts, or ends without having been asked by us.
+		// A daemon that does not answer is still starting, or is exiting for a reason other than
+		// idleness.
 		if err := pause(ctx, lockPoll); err != nil {
 			return fmt.Errorf("the embedded containerd does not answer: %w", errors.Join(err, last))
 		}

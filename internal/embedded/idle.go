@@ -11,15 +11,16 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// taskPoll is how often a daemon without clients looks for tasks if no event tells it to.
+// taskPoll is how often a daemon without clients lists tasks if no event announces a change.
 const taskPoll = 10 * time.Second
 
-// reachPoll is how often a daemon without clients looks whether one could come.
+// reachPoll is how often a daemon without clients checks whether a client can still reach it.
 const reachPoll = time.Second
 
-// untilIdle returns nil when nothing needs the daemon. The process then holds the users' lock alone until
-// it ends: a client that comes now waits for that and finds no daemon. When ctx ends first it returns ctx's
-// error. It does not close users: that would pull it from under a goroutine that still waits for the lock.
+// untilIdle returns nil when nothing needs the daemon. The process then holds the users' lock
+// exclusively until it ends: a client that comes meanwhile waits for the lock and then finds no
+// daemon. If ctx ends first, untilIdle returns ctx's error. It does not close users, because a
+// goroutine may still wait for the lock on it.
 func untilIdle(ctx context.Context, o Options, users *os.File) error {
 	for {
 		idle, err := becomesIdle(ctx, o, users)
@@ -33,8 +34,8 @@ func untilIdle(ctx context.Context, o Options, users *os.File) error {
 	}
 }
 
-// becomesIdle waits for the last client to go and IdleGrace longer, then reports whether still nothing
-// needs the daemon. If so it holds users alone.
+// becomesIdle waits until no client holds a lease and for IdleGrace longer, then reports whether
+// still nothing needs the daemon. If so, it holds users exclusively.
 func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if err := alone(ctx, users); err != nil {
 		return false, err
@@ -42,7 +43,7 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if err := flock(users, unix.LOCK_UN); err != nil {
 		return false, err
 	}
-	if isUnreachable(o, users) { // no client will come
+	if isUnreachable(o, users) { // no client can come any more
 		return true, nil
 	}
 	if err := pause(ctx, o.IdleGrace); err != nil {
@@ -65,7 +66,7 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 		return true, nil
 	}
 	if err != nil {
-		o.Log.Warn("looking for tasks before ending", "why", err)
+		o.Log.Warn("listing tasks before an idle exit failed", "err", err)
 	}
 	if err := flock(users, unix.LOCK_UN); err != nil {
 		return false, err
@@ -82,20 +83,22 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 		}
 	})
 	if err := awaitTaskGone(wait, conn); err != nil {
-		// Without events the time has to pass.
+		// There are no events: wait until the next poll.
 		<-wait.Done()
 	}
 	return false, context.Cause(ctx)
 }
 
-// isUnreachable reports that the users' lock is no longer where clients look for it. The daemon's directory was
-// removed, so that none can come any more; one that stayed would keep others from the root directory.
+// isUnreachable reports whether the file of the users' lock is no longer at the path where clients
+// open it. Then the daemon's directory was removed and no client can come any more; a daemon that
+// went on would block the root directory for others.
 func isUnreachable(o Options, users *os.File) bool {
 	return sys.Elsewhere(users, usersLock(o.Dirs))
 }
 
-// alone blocks until no client holds the users' lock and takes it. A lock cannot be waited for with a
-// context: when ctx ends, the goroutine stays until the process ends, which Serve's caller is about to do.
+// alone blocks until no client holds the users' lock and acquires it exclusively. Waiting for a
+// lock cannot be cancelled: when ctx ends, the goroutine remains until the process ends, which
+// Serve's caller is about to do.
 func alone(ctx context.Context, users *os.File) error {
 	if ok, err := tryFlock(users, unix.LOCK_EX); ok || err != nil {
 		return err

@@ -13,27 +13,29 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// The lock files in the state directory. They are never removed: a lock on a removed file guards nothing.
+// The lock files in the state directory. They are never removed, because a lock on a removed file has
+// no effect.
 //
-//	users.lock   shared by every client; the daemon ends only while it holds it alone
+//	users.lock   shared by all clients; the daemon exits only while it holds it exclusively
 //	start.lock   held by the client that starts the daemon
-//	daemon.lock  held by the daemon; its content is the daemon's pid, for people
+//	daemon.lock  held by the daemon; contains the daemon's process ID, for users to read
 //
-// The daemon holds a second one in the root directory, which must have one daemon only as well; its second line is the
-// daemon's run directory.
+// The daemon holds a second daemon.lock in the root directory, which must have only one daemon as well.
+// Its second line is the daemon's run directory.
 func usersLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "users.lock") }
 func startLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "start.lock") }
 func daemonLock(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "daemon.lock") }
 func rootLock(d layout.Dirs) string   { return filepath.Join(d.Containerd(), "daemon.lock") }
 
-// lockPoll is how often a lock that others hold for moments only is tried again.
+// lockPoll is how often a lock is tried again that other processes hold only for moments.
 const lockPoll = 2 * time.Millisecond
 
 func openLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
 
-// tryFlock takes the lock (unix.LOCK_SH or LOCK_EX) unless somebody holds it.
+// tryFlock acquires the lock (unix.LOCK_SH or LOCK_EX) and reports true, or false if another holds
+// it.
 func tryFlock(f *os.File, how int) (bool, error) {
 	switch err := flock(f, how|unix.LOCK_NB); {
 	case err == nil:
@@ -45,7 +47,7 @@ func tryFlock(f *os.File, how int) (bool, error) {
 	}
 }
 
-// flock blocks without LOCK_NB.
+// flock locks or unlocks f. It blocks, unless how contains LOCK_NB.
 func flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how)
@@ -59,7 +61,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// acquire opens the file and takes its lock, until ctx ends. Closing the file releases the lock.
+// acquire opens the file and waits for its lock until ctx ends. Closing the file releases the lock.
 func acquire(ctx context.Context, path string, how int) (*os.File, error) {
 	f, err := openLock(path)
 	if err != nil {
@@ -80,15 +82,17 @@ func acquire(ctx context.Context, path string, how int) (*os.File, error) {
 	}
 }
 
-// pin takes over f's lock and returns it as a descriptor, which the garbage collector never closes.
+// pin moves f's lock to a new file descriptor and returns it. The garbage collector never closes
+// that.
 func pin(f *os.File) (int, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	f.Close()
 	return fd, err
 }
 
-// lockDaemon takes a daemon's lock; ErrRunning when another daemon has it. It is an open file
-// description lock, so that Running can ask for it without taking it, even for a moment.
+// lockDaemon acquires a daemon's lock, or returns ErrRunning if another daemon has it. It is an
+// open file description lock, so that Running can query it without acquiring it, even for a moment.
+// more is written to the file after the process ID.
 func lockDaemon(path, more string) (*os.File, error) {
 	f, err := openLock(path)
 	if err != nil {
@@ -113,7 +117,8 @@ func lockDaemon(path, more string) (*os.File, error) {
 	return f, nil
 }
 
-// Running reports whether a daemon of these directories is there; it may still be starting, or ending.
+// Running reports whether a daemon of these directories exists. It may still be starting, or be
+// exiting.
 func Running(d layout.Dirs) bool {
 	f, err := os.Open(daemonLock(d))
 	if err != nil {
@@ -127,7 +132,7 @@ func Running(d layout.Dirs) bool {
 	return l.Type != unix.F_UNLCK
 }
 
-// pause waits for d, or returns ctx's error.
+// pause waits for d, or until ctx ends and returns its cause.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

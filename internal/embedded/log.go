@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// maxLog is the size, in bytes, beyond which the daemon's log is started anew.
+	// maxLog is the size, in bytes, above which the daemon's log is emptied.
 	maxLog      = 4 << 20
 	logInterval = time.Minute
 )
 
-// noise are messages at every start that tell nobody anything.
+// noise are messages that containerd logs at every start and that have no meaning for the user.
 var noise = map[string]bool{
 	"failed check for fsverity support": true,
 }
 
-// captureLog sends containerd's warnings and errors to l. They are logged process-wide, so this is for the
-// daemon's process only.
+// captureLog sends containerd's warnings and errors to l and discards the rest. containerd's logger
+// is global, so only the daemon's process may call this.
 func captureLog(l *slog.Logger) {
 	std := log.L.Logger
 	std.SetLevel(logrus.WarnLevel)
@@ -33,7 +33,7 @@ func captureLog(l *slog.Logger) {
 	std.AddHook(forward{l})
 }
 
-// forward is a logrus hook that passes entries on.
+// forward is a logrus hook that passes entries to a slog.Logger.
 type forward struct{ to *slog.Logger }
 
 func (forward) Levels() []logrus.Level {
@@ -57,8 +57,8 @@ func (f forward) Fire(e *logrus.Entry) error {
 	return nil
 }
 
-// limitLog keeps the log small until ctx ends. The daemon's output is open for appending, so that it goes
-// on at the start of the emptied file.
+// limitLog truncates the log when it is too long, until ctx ends. The daemon's output is opened for
+// appending, so it continues at the start of the emptied file.
 func limitLog(ctx context.Context, path string) {
 	for pause(ctx, logInterval) == nil {
 		truncateLog(path)
@@ -67,11 +67,11 @@ func limitLog(ctx context.Context, path string) {
 
 func truncateLog(path string) {
 	if st, err := os.Stat(path); err == nil && st.Size() > maxLog {
-		_ = os.Truncate(path, 0) // a long log does no harm
+		_ = os.Truncate(path, 0) // best effort: a long log does no harm
 	}
 }
 
-// logTail returns the last lines of what was written after offset, at most n of them.
+// logTail returns the last lines of what was written after offset, at most n lines and 64 KiB.
 func logTail(path string, offset int64, n int) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,40 +13,42 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// ErrNoRunc says that runc is not on PATH, so that no container could be started.
+// ErrNoRunc means that runc is not on PATH, so that no container could be started.
 var ErrNoRunc = errors.New("runc not found in PATH; on Debian: apt-get install runc")
 
-// ErrKilled says that a signal ended the daemon before it was ready.
+// ErrKilled means that a signal killed the daemon before it was ready.
 var ErrKilled = errors.New("killed while it started")
 
-// ErrNotRoot says that the embedded containerd was asked for by another user than root.
+// ErrNotRoot means that a user other than root requested the embedded containerd.
 var ErrNotRoot = errors.New("the embedded containerd needs root")
 
-// ErrRunning says that another daemon serves the same directories.
+// ErrRunning means that another daemon serves the same directories.
 var ErrRunning = errors.New("the embedded containerd is already running")
 
-// DefaultIdleGrace is how long a daemon that nothing needs stays.
+// DefaultIdleGrace is how long a daemon runs that nothing needs.
 const DefaultIdleGrace = 2 * time.Second
 
-// maxSocketPath is the longest path, in bytes, on which containerd listens.
+// maxSocketPath is the maximum length, in bytes, of the path of containerd's socket.
 const maxSocketPath = 104
 
-// Options are Serve's and Ensure's.
+// Options configure Serve and Ensure.
 type Options struct {
 	Dirs layout.Dirs
-	// Log receives containerd's warnings and errors. Nil: standard error.
+	// Log receives containerd's warnings and errors. If nil, they go to standard error.
 	Log *slog.Logger
-	// NoSync makes the daemon's database faster and lets a power loss ruin it. For machines that are
-	// thrown away. Serve only.
+	// NoSync makes the daemon's database faster, but a power loss may corrupt it. It is for
+	// machines that are thrown away. Only Serve uses it.
 	NoSync bool
-	// IdleGrace is how long the daemon stays when nothing needs it; 0: DefaultIdleGrace. Serve only.
+	// IdleGrace is how long the daemon runs when nothing needs it; 0 means DefaultIdleGrace. Only
+	// Serve uses it.
 	IdleGrace time.Duration
-	// Args are the arguments with which Ensure runs this program so that it calls Serve. None:
-	// containerd --root-dir ROOT --run-dir RUN.
+	// Args are the arguments with which Ensure runs this program so that it calls Serve. The
+	// default is: containerd --root-dir ROOT --run-dir RUN.
 	Args []string
 }
 
-// checked fills in defaults, makes paths absolute and says what would keep a daemon from starting.
+// checked returns the options with defaults and absolute paths, after creating the daemon's
+// directories. It returns an error if the daemon could not start.
 func (o Options) checked() (Options, error) {
 	for _, p := range []*string{&o.Dirs.Root, &o.Dirs.Run} {
 		abs, err := filepath.Abs(*p)
@@ -74,25 +76,26 @@ func (o Options) checked() (Options, error) {
 		return o, ErrNoRunc
 	}
 	if s := o.Dirs.ContainerdSocket(); len(s) > maxSocketPath {
-		return o, fmt.Errorf("socket path %s has %d bytes, more than the %d that a socket's path may have: use a shorter run directory",
+		return o, fmt.Errorf(
+			"socket path %s has %d bytes, more than the maximum of %d: use a shorter run directory",
 			s, len(s), maxSocketPath)
 	}
-	// Others may pass through the state directory: user-namespaced containers have their root file
-	// systems below it. What is in it has its own permissions.
+	// The state directory is accessible to other users, because the root file systems of
+	// user-namespaced containers are below it. Its contents have their own permissions.
 	if err := os.MkdirAll(o.Dirs.ContainerdState(), layout.ModePassable); err != nil {
 		return o, err
 	}
 	return o, os.MkdirAll(o.Dirs.Containerd(), 0o700)
 }
 
-// ttrpcSocket is where the shims publish events.
+// ttrpcSocket returns the path of the socket to which shims publish events.
 func ttrpcSocket(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "ttrpc.sock") }
 
-// logFile is where the daemon's output goes.
+// logFile returns the path of the file for the daemon's output.
 func logFile(d layout.Dirs) string { return filepath.Join(d.Containerd(), "containerd.log") }
 
-// BundleDir is a task's directory in the daemon's state. In it is bootstrap.json, whose address is the
-// shim's.
+// BundleDir returns the path of a task's bundle in the daemon's state. The file bootstrap.json in
+// it has the shim's address.
 func BundleDir(d layout.Dirs, namespace, id string) string {
 	return filepath.Join(d.ContainerdState(), "io.containerd.runtime.v2.task", namespace, id)
 }

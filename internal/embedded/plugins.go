@@ -1,7 +1,7 @@
 package embedded
 
-// The daemon's plugins: everything that the native client uses, and nothing else. No CRI, NRI, tracing,
-// debug or metrics server; no task monitor either, as events of memory shortage come from the shims.
+// The daemon's plugins: everything that containerd's Go client uses, and nothing else. There is no CRI,
+// NRI, tracing, debug or metrics server, and no task monitor, because the shims publish OOM events.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
 	_ "github.com/containerd/containerd/v2/core/runtime/v2"

@@ -17,7 +17,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// answers reports whether a daemon answers on the socket, at once.
+// answers returns nil if a daemon answers on the socket, else the error. It makes one attempt.
 func answers(ctx context.Context, socket string) error {
 	conn, err := dial(socket)
 	if err != nil {
@@ -28,15 +28,16 @@ func answers(ctx context.Context, socket string) error {
 	return err
 }
 
-// anyTask reports whether a task is there in any namespace, stopped or running: a stopped one has an exit
-// code that a client still has to see.
+// anyTask reports whether there is a task in any namespace, stopped or running: a client still has
+// to read the exit code of a stopped one.
 func anyTask(ctx context.Context, conn *grpc.ClientConn) (bool, error) {
 	all, err := namespacesapi.NewNamespacesClient(conn).List(ctx, &namespacesapi.ListNamespacesRequest{})
 	if err != nil {
 		return false, err
 	}
 	for _, ns := range all.Namespaces {
-		got, err := tasksapi.NewTasksClient(conn).List(namespaces.WithNamespace(ctx, ns.Name), &tasksapi.ListTasksRequest{})
+		got, err := tasksapi.NewTasksClient(conn).
+			List(namespaces.WithNamespace(ctx, ns.Name), &tasksapi.ListTasksRequest{})
 		if err != nil {
 			return false, err
 		}
@@ -47,8 +48,8 @@ func anyTask(ctx context.Context, conn *grpc.ClientConn) (bool, error) {
 	return false, nil
 }
 
-// awaitTaskGone returns when a task was removed or ctx ends, whichever is first. It may miss one that is
-// removed as it is called, so ctx needs a deadline.
+// awaitTaskGone returns when a task was removed or ctx ends. It may miss a task that is removed
+// while it subscribes, so ctx needs a deadline.
 func awaitTaskGone(ctx context.Context, conn *grpc.ClientConn) error {
 	events, err := eventsapi.NewEventsClient(conn).Subscribe(ctx, &eventsapi.SubscribeRequest{
 		Filters: []string{`topic=="/tasks/delete"`},

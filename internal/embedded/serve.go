@@ -22,17 +22,20 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// readyEnv names the file descriptor on which Serve tells Ensure that it answers.
+// readyEnv is the environment variable with the file descriptor on which Serve reports to Ensure
+// that the daemon is ready.
 const readyEnv = "PODRUN_CONTAINERD_READY_FD"
 
-// maxShimSocketDir is the longest directory, in bytes, that containerd takes for its shims' sockets.
+// maxShimSocketDir is the maximum length, in bytes, of the directory of the shims' sockets that
+// containerd accepts.
 const maxShimSocketDir = 42
 
-// rootPatience is how long a daemon waits for the root directory when the one that has it has lost its run directory:
-// that one ends as soon as it notices, and has done what it is at. It is less than whoever started this one waits.
+// rootPatience is how long a daemon waits for the root directory if the daemon that has it may have
+// lost its run directory: that one exits as soon as it detects this and has finished what it is
+// doing. It is less than the time that Ensure waits for this daemon.
 const rootPatience = startTimeout - 5*time.Second
 
-// lockRoot takes the root directory for a daemon that has its run directory.
+// lockRoot locks the root directory for a daemon that has locked its run directory.
 func lockRoot(ctx context.Context, o Options) (*os.File, error) {
 	for end := time.Now().Add(rootPatience); ; {
 		root, err := lockDaemon(rootLock(o.Dirs), o.Dirs.Run+"\n")
@@ -42,11 +45,14 @@ func lockRoot(ctx context.Context, o Options) (*os.File, error) {
 		if !errors.Is(err, ErrRunning) {
 			return nil, err
 		}
-		// One whose run directory has the same path had another directory there before. It may not have said yet.
+		// If the run directories have the same path, the other daemon's directory was replaced by
+		// ours, and it will exit. A daemon that has just locked the file may not have written its
+		// path yet.
 		holder, _ := os.ReadFile(rootLock(o.Dirs))
 		_, run, _ := strings.Cut(string(holder), "\n")
 		if run != "" && run != o.Dirs.Run+"\n" || time.Now().After(end) {
-			return nil, fmt.Errorf("%s is in use by a podrun with another run directory, %s: %w", o.Dirs.Containerd(), strings.TrimSpace(run), err)
+			return nil, fmt.Errorf("%s is in use by a podrun with another run directory, %s: %w",
+				o.Dirs.Containerd(), strings.TrimSpace(run), err)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
@@ -54,9 +60,9 @@ func lockRoot(ctx context.Context, o Options) (*os.File, error) {
 	}
 }
 
-// Serve runs containerd in this process until ctx ends or nothing needs it any more; both are success.
-// It changes the process as a whole (containerd's log and plugin registry, TMPDIR, umask), so it is called once, in a
-// process of its own, which ends when it has returned.
+// Serve runs containerd in this process until ctx ends or nothing needs it any more; both are
+// success. It changes global state of the process (containerd's log and plugin registry, TMPDIR,
+// umask), so it must be called once, in a process of its own that exits afterwards.
 func Serve(ctx context.Context, o Options) error {
 	ready := readyPipe()
 	o, err := o.checked()
@@ -68,7 +74,8 @@ func Serve(ctx context.Context, o Options) error {
 		return err
 	}
 	defer lock.Close()
-	// Of the same directory as the daemon's lock: one that takes its place later has other users.
+	// Open it now, in the same directory as the daemon's lock: a directory that replaces this one
+	// later has clients of another daemon.
 	users, err := openLock(usersLock(o.Dirs))
 	if err != nil {
 		return err
@@ -78,18 +85,18 @@ func Serve(ctx context.Context, o Options) error {
 		return err
 	}
 	defer root.Close()
-	// The roots of images and containers get the mode bits that this leaves.
+	// The root directories of images and containers get the mode bits that this umask leaves.
 	unix.Umask(0o022)
 	captureLog(o.Log)
 	if err := sys.LinkSelf(o.Dirs.Shim()); err != nil {
-		return fmt.Errorf("making the shim %s: %w", o.Dirs.Shim(), err)
+		return fmt.Errorf("creating the shim %s: %w", o.Dirs.Shim(), err)
 	}
 	snapshotter, err := chooseSnapshotter(o)
 	if err != nil {
 		return fmt.Errorf("choosing the snapshotter: %w", err)
 	}
 	if err := sweepSockets(ctx, o.Dirs); err != nil {
-		o.Log.Warn("sockets of shims that have ended stay", "why", err)
+		o.Log.Warn("removing the sockets of ended shims failed", "err", err)
 	}
 	stop, err := startContainerd(ctx, o, snapshotter)
 	if err != nil {
@@ -115,8 +122,9 @@ func Serve(ctx context.Context, o Options) error {
 	return nil
 }
 
-// readyPipe is the descriptor of the pipe that Ensure passed, or -1. On failure it is left to the end of the
-// process: by then the reason has been printed, which is what Ensure reads after the pipe's end.
+// readyPipe returns the descriptor of the pipe that Ensure passed, or -1. If Serve fails, the
+// descriptor stays open until the process ends: by then the error has been printed, and Ensure
+// reads the log after the pipe's end.
 func readyPipe() int {
 	fd, err := strconv.Atoi(os.Getenv(readyEnv))
 	os.Unsetenv(readyEnv)
@@ -127,16 +135,18 @@ func readyPipe() int {
 	return fd
 }
 
-// reportReady does not mind a starter that has gone.
+// reportReady writes to the pipe that the daemon is ready. It ignores errors, because the process
+// that started the daemon may have ended.
 func reportReady(fd int) {
 	if fd < 0 {
 		return
 	}
-	_, _ = unix.Write(fd, []byte("ready\n")) // nobody may be listening any more
+	_, _ = unix.Write(fd, []byte("ready\n")) // the reader may have ended
 	unix.Close(fd)
 }
 
-// startContainerd starts the daemon; it answers when this returns. stop may be called more than once.
+// startContainerd starts the daemon, which answers requests when this returns. stop may be called
+// more than once.
 func startContainerd(ctx context.Context, o Options, snapshotter string) (stop func(), err error) {
 	keepPlugins(func(uri string) bool { return uri != shimPlugin })
 	cfg := config(o, snapshotter)
@@ -147,9 +157,9 @@ func startContainerd(ctx context.Context, o Options, snapshotter string) (stop f
 		return nil, err
 	}
 	if _, err := mount.CleanupTempMounts(0); err != nil {
-		return nil, fmt.Errorf("unmounting what an earlier run left: %w", err)
+		return nil, fmt.Errorf("unmounting an earlier run's temporary mounts: %w", err)
 	}
-	// Not ctx: its end must not break calls before stop.
+	// Not ctx: requests must not fail before stop because ctx has ended.
 	srv, err := server.New(context.WithoutCancel(ctx), cfg)
 	if err != nil {
 		return nil, err
@@ -178,9 +188,10 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 		Version: version.ConfigVersion,
 		Root:    o.Dirs.Containerd(),
 		State:   o.Dirs.ContainerdState(),
-		// The daemon outlives whoever's TMPDIR it was started with.
+		// The TMPDIR of the process that started the daemon may not exist as long as the daemon.
 		TempDir: filepath.Join(o.Dirs.Containerd(), "tmp"),
-		// A plugin that fails is otherwise only missing, and calls fail later and for no clear reason.
+		// Otherwise a plugin that fails is only missing, and requests fail later with an unclear
+		// error.
 		RequiredPlugins: []string{
 			"io.containerd.metadata.v1.bolt",
 			"io.containerd.snapshotter.v1." + snapshotter,
@@ -196,8 +207,9 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 			"io.containerd.service.v1.diff-service": map[string]any{"sync_fs": !o.NoSync},
 		},
 	}
-	// By default all containerds of a machine share one directory for this. Its length is limited more
-	// than the other sockets', so a long run directory has to do with that one.
+	// By default, all containerds of a machine share one directory for the shims' sockets. The
+	// length of its path is limited more than that of other sockets, so with a long run directory
+	// the default is used.
 	if dir := shimSockets(o.Dirs); len(dir) <= maxShimSocketDir {
 		c.Plugins["io.containerd.shim.v1.manager"] = map[string]any{"socket_dir": dir}
 	}
@@ -206,20 +218,21 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 
 func shimSockets(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "s") }
 
-// unmountLeftovers unmounts what is still mounted in the daemon's directories. Only for when no task is there.
+// unmountLeftovers unmounts what is still mounted below the daemon's directories. It must be called
+// only if there is no task.
 func unmountLeftovers(o Options) {
 	for _, dir := range []string{o.Dirs.ContainerdState(), o.Dirs.Containerd()} {
 		left, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 		if err != nil {
-			o.Log.Warn("looking for mounts", "dir", dir, "why", err)
+			o.Log.Warn("listing leftover mounts failed", "dir", dir, "err", err)
 			continue
 		}
 		for i := len(left) - 1; i >= 0; i-- {
 			if left[i].Mountpoint == dir {
-				continue // whoever made this a file system of its own still wants it
+				continue // the administrator mounted a file system of its own here
 			}
 			if err := sys.Detach(left[i].Mountpoint); err != nil && !errors.Is(err, sys.ErrNotMounted) {
-				o.Log.Warn("unmounting", "dir", left[i].Mountpoint, "why", err)
+				o.Log.Warn("unmounting a leftover mount failed", "dir", left[i].Mountpoint, "err", err)
 			}
 		}
 	}

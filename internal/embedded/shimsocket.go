@@ -13,16 +13,17 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// shimListener is the descriptor at which a shim that serves has its socket.
+// shimListener is the file descriptor of a serving shim's socket.
 const shimListener = 3
 
-// ownSocket returns what removes the socket that this process, if it is a shim that serves, serves at. A shim looks
-// for it under its container's name, but that of a group of containers is under the group's, and stayed
-// for ever: one for each time that a pod was started.
+// ownSocket returns a function that removes the socket that this process serves on, if it is a
+// serving shim. A shim itself removes the socket named after its container, but the socket of a
+// group of containers is named after the group, so it would remain for ever: one for each start of
+// a pod.
 func ownSocket() (remove func()) {
 	at, err := unix.Getsockname(shimListener)
 	if err != nil {
-		return func() {} // it starts or cleans up after another
+		return func() {} // this shim process does not serve: it starts another shim or cleans up after one
 	}
 	address, ok := at.(*unix.SockaddrUnix)
 	if !ok || !filepath.IsAbs(address.Name) {
@@ -33,7 +34,8 @@ func ownSocket() (remove func()) {
 		return func() {}
 	}
 	return func() {
-		// Another shim of the group may have begun meanwhile; the number alone might be given again.
+		// Another shim of the group may have created its socket meanwhile. The inode number alone
+		// does not identify a file, because it may be reused.
 		var now unix.Stat_t
 		if unix.Lstat(address.Name, &now) == nil && now.Ino == own.Ino && now.Ctim == own.Ctim {
 			_ = os.Remove(address.Name)
@@ -41,7 +43,8 @@ func ownSocket() (remove func()) {
 	}
 }
 
-// sweepSockets removes the sockets of shims that have ended and could not do so. Only while no shim can begin.
+// sweepSockets removes the sockets of shims that ended without removing them. It must be called
+// only while no shim can start.
 func sweepSockets(ctx context.Context, d layout.Dirs) error {
 	entries, err := os.ReadDir(shimSockets(d))
 	if errors.Is(err, fs.ErrNotExist) {

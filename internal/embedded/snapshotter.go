@@ -16,9 +16,9 @@ const (
 	native    = "native"
 )
 
-// Snapshotter returns the name of the snapshotter that suits the daemon's disk: overlayfs, or native, which
-// copies, where overlayfs cannot be mounted. It is found out whenever the daemon starts; an error means that
-// none has started yet.
+// Snapshotter returns the name of the snapshotter for the daemon's disk: overlayfs, or native,
+// which copies files, where overlayfs cannot be mounted. The daemon chooses at each start; an error
+// means that none has started yet.
 func Snapshotter(d layout.Dirs) (string, error) {
 	b, err := os.ReadFile(snapshotterFile(d))
 	if err != nil {
@@ -29,13 +29,17 @@ func Snapshotter(d layout.Dirs) (string, error) {
 
 func snapshotterFile(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "snapshotter") }
 
-// chooseSnapshotter tries a mount, as a container on an overlay has a kernel with overlayfs that still
-// cannot put one on its own disk, and notes the result for Snapshotter.
+// chooseSnapshotter tries to mount overlayfs and records the result for Snapshotter. It is not
+// enough that the kernel supports overlayfs: in a container whose own root is an overlay, the
+// kernel has it but cannot mount another one on that disk.
 func chooseSnapshotter(o Options) (string, error) {
 	name := overlayfs
-	if err := overlayutils.Supported(filepath.Join(o.Dirs.Containerd(), "io.containerd.snapshotter.v1.overlayfs")); err != nil {
+	if err := overlayutils.Supported(
+		filepath.Join(o.Dirs.Containerd(), "io.containerd.snapshotter.v1.overlayfs"),
+	); err != nil {
 		name = native
-		o.Log.Warn("overlayfs cannot be used, images and containers will be copied", "dir", o.Dirs.Containerd(), "why", err)
+		o.Log.Warn("overlayfs cannot be used: images and containers will be copied",
+			"dir", o.Dirs.Containerd(), "err", err)
 	}
 	return name, replaceFile(snapshotterFile(o.Dirs), name+"\n")
 }

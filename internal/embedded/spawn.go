@@ -17,17 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is this very program.
+// self is the executable of this process.
 const self = "/proc/self/exe"
 
-// dropEnv are variables that speak of the process that starts the daemon and not of the machine.
+// dropEnv are variables that describe the process that starts the daemon, and so are not passed on.
 var dropEnv = map[string]bool{
 	"NOTIFY_SOCKET": true, "LISTEN_FDS": true, "LISTEN_PID": true, "LISTEN_FDNAMES": true,
 	"WATCHDOG_PID": true, "WATCHDOG_USEC": true, "INVOCATION_ID": true, "JOURNAL_STREAM": true,
 }
 
-// spawn starts the daemon in a session of its own and returns when it says that it is ready. It leaves the
-// daemon to itself if ctx ends first.
+// spawn starts the daemon in a session of its own and returns when the daemon reports that it is
+// ready. If ctx ends first, the daemon continues to run.
 func spawn(ctx context.Context, o Options) error {
 	path := logFile(o.Dirs)
 	truncateLog(path)
@@ -62,13 +62,14 @@ func spawn(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("starting the embedded containerd: %w", err)
 	}
-	// It outlives this call on purpose: a daemon that dies before this process must not stay a zombie.
+	// The goroutine outlives this call on purpose: it reaps a daemon that ends before this process.
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	return awaitReady(ctx, ready, ended, func() string { return logTail(path, offset, 10) })
 }
 
-// awaitReady reads the daemon's word on the pipe. The pipe's end without it is the daemon's death, of which ended tells.
+// awaitReady waits for the daemon's message on the pipe. If the pipe is closed without one, the
+// daemon has died, and ended has its exit.
 func awaitReady(ctx context.Context, ready *os.File, ended <-chan error, tail func() string) error {
 	undo := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer undo()
@@ -83,13 +84,15 @@ func awaitReady(ctx context.Context, ready *os.File, ended <-chan error, tail fu
 		}
 		return fmt.Errorf("the embedded containerd ended before it was ready; its last words:\n%s", tail())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("waiting for the embedded containerd to be ready: %w; its last words:\n%s", context.Cause(ctx), tail())
+		return fmt.Errorf("waiting for the embedded containerd to be ready: %w; its last words:\n%s",
+			context.Cause(ctx), tail())
 	default:
 		return err
 	}
 }
 
-// program is this program's file, also when it has been replaced since it was started.
+// program returns the path of this program's file, even if the file was replaced since the process
+// started; if there is no file at the path any more, /proc/self/exe.
 func program() string {
 	path, err := os.Executable()
 	if err == nil {
@@ -101,8 +104,8 @@ func program() string {
 	return path
 }
 
-// keepDescriptors keeps the daemon from inheriting what this process has inherited itself, such as the
-// pipe of a caller that waits for its end.
+// keepDescriptors prevents the daemon from inheriting descriptors that this process has itself
+// inherited, such as the pipe of a caller that waits for its end.
 func keepDescriptors() {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
