@@ -1,6 +1,9 @@
-// Package device gives pods the devices that this node's configuration names: which of them a pod has is kept
-// as long as its sandbox is there. It does not know how a device gets into a container, and judges no pod's
-// place; the planner waits until there are enough.
+// Package device allocates the devices that the node configuration names (names of the Container
+// Device Interface, CDI) to pods. An allocation lasts as long as the pod's sandbox, in a file per
+// sandbox. The package does not put devices into containers, and does not admit pods: the planner
+// makes a pod wait until there are enough devices.
+//
+// Start reading at Devices.Of.
 package device
 
 import (
@@ -17,23 +20,26 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Options are what Devices need.
+// Options configure Devices.
 type Options struct {
 	Dirs layout.Dirs
-	// Named are the devices, by what pods ask for them as: names of CDI's, vendor/class=name.
+	// Named are the names of the devices by the resource name that pods request them by. They are
+	// CDI names: vendor/class=name.
 	Named map[v1.ResourceName][]string
-	// Present are the ids of the sandboxes that are there; what others have is free.
+	// Present returns the IDs of the existing sandboxes. A device that another ID has is free.
 	Present func() (map[string]bool, error)
 }
 
-// Devices hands out a machine's devices, together with other processes of the same run directory.
+// Devices allocates a machine's devices to sandboxes, together with other processes of the same run
+// directory. Its methods may be called concurrently.
 type Devices struct{ o Options }
 
-// New returns the devices; it touches nothing yet.
+// New returns Devices. It changes nothing yet.
 func New(o Options) *Devices { return &Devices{o: o} }
 
-// Of returns the devices of a container of p, whose sandbox has the id. The pod's are taken, all of them, when
-// it first asks; while others have them it is an error, which may be gone when asked again.
+// Of returns the devices of a container of p, whose sandbox has the ID. The first call for a
+// sandbox allocates all devices of the pod. It is an error if too few are free; a later call may
+// succeed.
 func (d *Devices) Of(id string, p *v1.Pod, container string) ([]string, error) {
 	wanted := wants(p)
 	if len(wanted) == 0 {
@@ -46,8 +52,8 @@ func (d *Devices) Of(id string, p *v1.Pod, container string) ([]string, error) {
 	return share(p, container, has), nil
 }
 
-// Release frees what the sandbox has; nothing is success. Without it the next who looks for a device finds the
-// sandbox gone.
+// Release frees the devices of the sandbox. It is no error if it has none. If Release is never
+// called, a later Of frees the devices because the sandbox does not exist any more.
 func (d *Devices) Release(id string) error {
 	err := os.Remove(filepath.Join(d.o.Dirs.Devices(), id))
 	if errors.Is(err, os.ErrNotExist) {
@@ -56,7 +62,7 @@ func (d *Devices) Release(id string) error {
 	return err
 }
 
-// acquire returns what the sandbox has, after making sure that it is enough.
+// acquire returns the devices of the sandbox, and allocates them if it does not have enough.
 func (d *Devices) acquire(id string, wanted map[v1.ResourceName]int) (map[v1.ResourceName][]string, error) {
 	dir := d.o.Dirs.Devices()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -83,14 +89,14 @@ func (d *Devices) acquire(id string, wanted map[v1.ResourceName]int) (map[v1.Res
 			return nil, err
 		}
 		var of map[v1.ResourceName][]string
-		if !present[e.Name()] && e.Name() != id { // its end was cut off
+		if !present[e.Name()] && e.Name() != id { // the sandbox's removal was interrupted
 			if err := d.Release(e.Name()); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		if json.Unmarshal(text, &of) != nil {
-			continue // torn by a power cut
+			continue // truncated by a power cut
 		}
 		if e.Name() == id {
 			has = of
@@ -124,8 +130,10 @@ func enough(has map[v1.ResourceName][]string, wanted map[v1.ResourceName]int) bo
 	return true
 }
 
-// choose picks the first that are free.
-func choose(named map[v1.ResourceName][]string, wanted map[v1.ResourceName]int, taken map[string]bool) (map[v1.ResourceName][]string, error) {
+// choose returns the first free devices of each name.
+func choose(
+	named map[v1.ResourceName][]string, wanted map[v1.ResourceName]int, taken map[string]bool,
+) (map[v1.ResourceName][]string, error) {
 	out := map[v1.ResourceName][]string{}
 	for name, number := range wanted {
 		all, known := named[name]

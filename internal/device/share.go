@@ -10,14 +10,14 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// wants is how many devices of each name p has at once, by Kubernetes' rule: an init container's are the
-// containers' after it, but for a sidecar's.
+// wants returns how many devices of each name p needs at once, by Kubernetes' rule: containers that
+// start later reuse an init container's devices, but not a sidecar's.
 func wants(p *v1.Pod) map[v1.ResourceName]int {
 	asks := func(c *v1.Container) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(c.Resources.Limits)), pod.IsDevice)
 	}
 	if !slices.ContainsFunc(pod.AllContainers(p), asks) {
-		return nil // most pods: not worth a sum
+		return nil // most pods: do not compute the requests
 	}
 	out := map[v1.ResourceName]int{}
 	for name, number := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
@@ -28,8 +28,9 @@ func wants(p *v1.Pod) map[v1.ResourceName]int {
 	return out
 }
 
-// share is the container's part of what its pod has. Sidecars have theirs from their start; what is left is
-// one init container's after another, and then shared out among the containers.
+// share returns the container's part of the pod's devices. Sidecars keep theirs from their start
+// on; the init containers use the rest one after another, and then the containers divide it among
+// themselves.
 func share(p *v1.Pod, container string, has map[v1.ResourceName][]string) []string {
 	used := map[v1.ResourceName]int{}
 	var out []string
