@@ -1,5 +1,8 @@
-// Package nodeshutdown holds the machine's shutdown up, as systemd lets services do, for as long as pods need to end.
-// It knows no pods; no other room speaks D-Bus to it.
+// Package nodeshutdown delays a shutdown of the machine until pods have ended, with an inhibitor
+// lock of systemd's logind. It does not know pods: the interface Shutdown ends them. It is the only
+// package that uses logind over D-Bus.
+//
+// Start reading at Watcher.Run.
 package nodeshutdown
 
 import (
@@ -20,39 +23,42 @@ const (
 	begins  = "PrepareForShutdown"
 )
 
-// again is when a connection that could not be made, or that broke, is tried again.
+// again is the delay until a connection that failed or broke is tried again.
 const again = 15 * time.Second
 
-// Shutdown is what is to be done when the machine is about to stop.
+// Shutdown reacts to a shutdown of the machine.
 type Shutdown interface {
-	// Begin returns when all is done, or when no more than the time is over that logind waits for.
+	// Begin ends the pods. It must return when all have ended, or when the time within is over,
+	// which is at most what logind grants.
 	Begin(ctx context.Context, within time.Duration)
-	// Cancel says that it does not stop after all.
+	// Cancel reports that the shutdown was cancelled.
 	Cancel()
 }
 
-// Options make a Watcher.
+// Options configure a Watcher.
 type Options struct {
-	// Address is the bus's; empty: the system's.
+	// Address is the address of the bus; "" means the system bus.
 	Address string
-	// Most is the longest that the shutdown is to be held up.
+	// Most is the maximum time that the shutdown is to be delayed.
 	Most     time.Duration
 	Shutdown Shutdown
 	Log      *slog.Logger
 }
 
-// Watcher waits for the shutdown.
+// Watcher waits for a shutdown of the machine.
 type Watcher struct{ o Options }
 
-// New makes a Watcher.
+// New returns a Watcher.
 func New(o Options) *Watcher { return &Watcher{o} }
 
-// Run holds shutdowns up until ctx ends. Without a bus or logind on it, it tries again from time to time.
+// Run delays shutdowns until ctx ends, and returns ctx's error. If there is no bus or no logind on
+// it, it tries again every 15 s.
 func (w *Watcher) Run(ctx context.Context) error {
 	level := slog.LevelInfo
 	for ctx.Err() == nil {
 		if err := w.watch(ctx); err != nil && ctx.Err() == nil {
-			w.o.Log.Log(ctx, level, "pods are not ended in order before a shutdown of the machine: logind cannot be reached", "why", err)
+			w.o.Log.Log(ctx, level,
+				"cannot connect to logind: pods are not terminated gracefully when the machine shuts down", "err", err)
 			level = slog.LevelDebug
 		}
 		select {
@@ -63,7 +69,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// watch serves one connection.
+// watch uses one connection until it ends or ctx ends.
 func (w *Watcher) watch(ctx context.Context) error {
 	bus, err := w.connect(ctx)
 	if err != nil {
@@ -72,7 +78,8 @@ func (w *Watcher) watch(ctx context.Context) error {
 	defer bus.Close()
 	signals := make(chan *dbus.Signal, 4)
 	bus.Signal(signals)
-	err = bus.AddMatchSignalContext(ctx, dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(manager), dbus.WithMatchMember(begins))
+	err = bus.AddMatchSignalContext(ctx,
+		dbus.WithMatchObjectPath(path), dbus.WithMatchInterface(manager), dbus.WithMatchMember(begins))
 	if err != nil {
 		return fmt.Errorf("listening for %s: %w", begins, err)
 	}
@@ -82,7 +89,7 @@ func (w *Watcher) watch(ctx context.Context) error {
 	}
 	defer func() { lock.Close() }()
 	within := w.within(bus)
-	w.o.Log.Info("a shutdown of the machine waits for pods to end", "longest", within)
+	w.o.Log.Info("node shutdown is delayed until pods have ended", "longest", within)
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,11 +101,11 @@ func (w *Watcher) watch(ctx context.Context) error {
 			begun, known := begun(s)
 			switch {
 			case known && begun:
-				w.o.Log.Info("the machine shuts down; ending pods", "within", within)
+				w.o.Log.Info("node is shutting down; terminating pods", "within", within)
 				w.o.Shutdown.Begin(ctx, within)
-				lock.Close() // so it goes on
+				lock.Close() // the shutdown continues
 			case known:
-				w.o.Log.Info("the machine does not shut down after all")
+				w.o.Log.Info("node shutdown was cancelled")
 				w.o.Shutdown.Cancel()
 				lock.Close()
 				if lock, err = hold(ctx, bus); err != nil {
@@ -116,20 +123,24 @@ func (w *Watcher) connect(ctx context.Context) (*dbus.Conn, error) {
 	return dbus.Connect(w.o.Address, dbus.WithContext(ctx))
 }
 
-// hold takes an inhibitor lock of the kind that delays. Closing the file lets the shutdown go on.
+// hold acquires an inhibitor lock that delays a shutdown. Closing the file lets the shutdown
+// continue.
 func hold(ctx context.Context, bus *dbus.Conn) (*os.File, error) {
 	var fd dbus.UnixFD
-	call := bus.Object(service, path).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "podrun", "pods are ended in order", "delay")
+	call := bus.Object(service, path).CallWithContext(ctx,
+		manager+".Inhibit", 0, "shutdown", "podrun", "pods are terminated gracefully", "delay")
 	if err := call.Store(&fd); err != nil {
-		return nil, fmt.Errorf("taking an inhibitor lock: %w", err)
+		return nil, fmt.Errorf("acquiring an inhibitor lock: %w", err)
 	}
 	return os.NewFile(uintptr(fd), "inhibitor lock"), nil
 }
 
-// margin is kept of the time that logind grants, for containerd to do what was asked.
+// margin is the part of the time granted by logind that is reserved for containerd to complete its
+// work.
 const margin = 500 * time.Millisecond
 
-// within is how long pods have: what is wished, but no more than logind waits.
+// within returns how long pods have to end: the configured time, or what logind grants less margin
+// if that is shorter.
 func (w *Watcher) within(bus *dbus.Conn) time.Duration {
 	var most uint64
 	err := bus.Object(service, path).StoreProperty(manager+".InhibitDelayMaxUSec", &most)
@@ -137,7 +148,8 @@ func (w *Watcher) within(bus *dbus.Conn) time.Duration {
 	if err != nil || granted <= 2*margin || granted-margin >= w.o.Most {
 		return w.o.Most
 	}
-	w.o.Log.Info("logind waits for less than --shutdown-grace-period: InhibitDelayMaxSec in logind.conf says for how long", "seconds", granted.Seconds())
+	w.o.Log.Info("logind grants less than --shutdown-grace-period; increase InhibitDelayMaxSec in logind.conf",
+		"seconds", granted.Seconds())
 	return granted - margin
 }
 
