@@ -1,5 +1,8 @@
-// Package gc removes images that nobody needs, by age and when the disk fills, and logs of pods that are gone;
-// and it tells when there is too little space. It removes nothing else: what belongs to pods goes with them.
+// Package gc removes unused images, by age and when the disk fills, and the logs of removed pods,
+// and reports disk pressure. It removes nothing else: other data of pods is removed with them.
+//
+// Start reading at Keeper: Run inspects disks and images periodically, Want sets which images are
+// in use.
 package gc
 
 import (
@@ -22,98 +25,113 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Images are those of the runtime.
+// Images are the runtime's images.
 type Images interface {
 	// ListImages returns all images.
 	ListImages(ctx context.Context) ([]pod.StoredImage, error)
-	// RemoveImage removes an image that no container is made of, and its space is free then.
+	// RemoveImage removes an image that no container uses. Its space is free when RemoveImage
+	// returns.
 	RemoveImage(ctx context.Context, name string, force bool) (string, error)
-	// DropFetched lets go of what interrupted pulls have fetched, and returns of how many; its space is free then.
+	// DropFetched removes what interrupted pulls have fetched, and returns the number of these
+	// pulls. The space is free when it returns.
 	DropFetched(ctx context.Context) (int, error)
 }
 
-// Disk is a file system that must not fill.
+// Disk is a file system whose free space is monitored.
 type Disk struct {
-	// Name is the kubelet's for it: nodefs or imagefs.
+	// Name is the kubelet's name for the file system: nodefs or imagefs.
 	Name string
 	// Path is a directory on it.
 	Path string
-	// Images: images are on it, so that removing some makes space. Logs: the same of pods' logs.
+	// Images means that images are on it, so that removing them frees space. Logs means the same of
+	// pods' logs.
 	Images, Logs bool
 }
 
-// Policy says when images go. Percentages are of the images' file system that is taken.
+// Policy says when images and logs are removed. The percentages High and Low are of the used space
+// on the images' file system.
 type Policy struct {
-	// High is from where on images are removed, until Low is reached; 100: never for that.
+	// High is the usage from which on images are removed until Low is reached; 100: never for
+	// space.
 	High, Low int
-	// MinAge is how long an image that is not used stays in any case, MaxAge after how long it goes in any
-	// case; 0 MaxAge: not for its age.
+	// MinAge is how long an unused image is kept in any case. MaxAge is after how long it is
+	// removed in any case; 0: never for its age.
 	MinAge, MaxAge time.Duration
-	// LeastFree is the percentage that has to be free on every disk; with less there is pressure, and all images
-	// that may go do, and all logs of pods that are gone. 0: never.
+	// LeastFree is the percentage that must be free on every disk. If less is free, there is disk
+	// pressure, and all unused images and all logs of removed pods are removed. 0: never.
 	LeastFree int
-	// LogAge is how long logs of pods that are gone stay; 0: they go with the pod.
+	// LogAge is how long the logs of removed pods are kept; 0: they are removed with the pod.
 	LogAge time.Duration
 }
 
-// Options make a Keeper.
+// Options configure a Keeper.
 type Options struct {
 	Images Images
 	Logs   Logs // may be nil
 	Disks  []Disk
 	Policy Policy
-	// Record is the file that says when images were used last.
+	// Record is the file in which the time of each image's last use is saved.
 	Record string
 	Log    *slog.Logger
 }
 
-// The periods of the kubelet.
+// The periods of inspections; those of disks and images are the kubelet's.
 const (
 	diskPeriod  = 10 * time.Second
 	imagePeriod = 5 * time.Minute
-	// pressedPeriod is how often it is tried to make space while there is pressure.
+	// pressedPeriod is how often space is freed during disk pressure.
 	pressedPeriod = time.Minute
 )
 
-// Keeper keeps the images' disk from filling.
+// Keeper removes unused images and old logs, and monitors the disks. Its methods may be called
+// concurrently.
 type Keeper struct {
 	o       Options
 	stat    func(path string) (usage, error)
-	changed chan struct{} // it may have become sure what is wanted
+	changed chan struct{} // wakes Run when the wanted images are complete
 
 	mu       sync.Mutex
 	wanted   []string
 	sure     bool
-	needed   map[string]time.Time // when an image was wanted last, since images were looked at
+	needed   map[string]time.Time // when an image was wanted last, since the last inspection of images
 	disks    map[string]usage
-	pressure map[string]string // what is wrong with a disk, by its name
-	removed  map[string]int    // images, by reason
+	pressure map[string]string // the cause of the pressure, by the disk's name
+	removed  map[string]int    // number of removed images, by reason
 
-	// Run's own.
+	// Only Run uses these.
 	lastUsed map[string]time.Time
-	checked  time.Time // at the images
-	full     bool      // it was said that there is nothing to remove, and there has been no space since
-	cleared  time.Time // when logs were looked at
+	checked  time.Time // when images were inspected last
+	full     bool      // a warning was logged that no image can be removed, and there has been no space since
+	cleared  time.Time // when logs were inspected last
 }
 
-// The reasons why images go.
+// The reasons for which images are removed.
 const (
 	ReasonAge   = "age"
 	ReasonSpace = "space"
 )
 
-// New makes a Keeper; Run sets it to work.
+// New returns a Keeper. It does nothing until Run is called.
 func New(o Options) *Keeper {
-	return &Keeper{o: o, stat: statfs, changed: make(chan struct{}, 1), needed: map[string]time.Time{}, disks: map[string]usage{}, pressure: map[string]string{},
-		removed: map[string]int{ReasonAge: 0, ReasonSpace: 0}, lastUsed: map[string]time.Time{}}
+	return &Keeper{
+		o:        o,
+		stat:     statfs,
+		changed:  make(chan struct{}, 1),
+		needed:   map[string]time.Time{},
+		disks:    map[string]usage{},
+		pressure: map[string]string{},
+		removed:  map[string]int{ReasonAge: 0, ReasonSpace: 0},
+		lastUsed: map[string]time.Time{},
+	}
 }
 
-// Want says which images are needed, by any of their names. As long as it is not sure that these are all, none goes.
+// Want sets which images are needed, by any of their names. While sure is false, there may be more
+// of them, and no image is removed.
 func (k *Keeper) Want(refs []string, sure bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	for name := range fullNames(k.wanted) { // until now: a job may come and go between two looks
+	for name := range fullNames(k.wanted) { // wanted until now: a job may start and end between two inspections
 		k.needed[name] = now
 	}
 	if k.wanted, k.sure = refs, sure; sure {
@@ -124,7 +142,7 @@ func (k *Keeper) Want(refs []string, sure bool) {
 	}
 }
 
-// Pressure says which disks have too little space; nil when none has.
+// Pressure returns an error that names the disks with too little space; nil if there are none.
 func (k *Keeper) Pressure() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,36 +153,41 @@ func (k *Keeper) Pressure() error {
 	return errors.Join(all...)
 }
 
-// Usage is how full a disk was when it was looked at last.
+// Usage is the usage of a disk when it was inspected last.
 type Usage struct {
 	Name                string
 	Capacity, Available uint64 // bytes
 	Pressed             bool
 }
 
-// Disks are those that have been looked at.
+// Disks returns the usage of the disks that have been inspected, sorted by name.
 func (k *Keeper) Disks() []Usage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var out []Usage
 	for _, name := range slices.Sorted(maps.Keys(k.disks)) {
 		u := k.disks[name]
-		out = append(out, Usage{Name: name, Capacity: u.capacity, Available: u.available, Pressed: k.pressure[name] != ""})
+		out = append(out, Usage{
+			Name:      name,
+			Capacity:  u.capacity,
+			Available: u.available,
+			Pressed:   k.pressure[name] != "",
+		})
 	}
 	return out
 }
 
-// Removed counts the images that were removed, by reason.
+// Removed returns the number of images that were removed, by reason.
 func (k *Keeper) Removed() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.removed)
 }
 
-// Run looks at disks and images until ctx ends.
+// Run inspects disks, images and logs until ctx ends, and returns ctx's error.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.recall()
-	k.checked = time.Now() // first it has to be known what is wanted
+	k.checked = time.Now() // do not inspect images before the sources have reported which are wanted
 	tick := time.NewTicker(diskPeriod)
 	defer tick.Stop()
 	for {
@@ -188,12 +211,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// check looks at the disks and tells of what has changed. It reports pressure that images may be the cause of.
+// check inspects the disks and logs changes of pressure. It reports whether a disk with images is
+// under pressure.
 func (k *Keeper) check() (pressed bool) {
 	for _, d := range k.o.Disks {
 		now, err := k.stat(d.Path)
 		if err != nil {
-			k.o.Log.Debug("it is not known how full a disk is", "disk", d.Name, "path", d.Path, "why", err)
+			k.o.Log.Debug("disk usage cannot be read", "disk", d.Name, "path", d.Path, "err", err)
 			continue
 		}
 		why := now.pressed(k.o.Policy.LeastFree)
@@ -208,7 +232,7 @@ func (k *Keeper) check() (pressed bool) {
 		switch {
 		case why != "" && before == "":
 			k.full = false
-			k.o.Log.Warn("a disk is nearly full", "disk", d.Name, "path", d.Path, "why", why)
+			k.o.Log.Warn("a disk is nearly full", "disk", d.Name, "path", d.Path, "reason", why)
 		case why == "" && before != "":
 			k.o.Log.Info("a disk has space again", "disk", d.Name, "path", d.Path)
 		}
@@ -217,11 +241,12 @@ func (k *Keeper) check() (pressed bool) {
 	return pressed
 }
 
-// images removes those whose time has come and, when the disk is too full, as many more as that takes.
+// images removes the images that have reached MaxAge and, if the disk is too full, as many more as
+// necessary.
 func (k *Keeper) images(ctx context.Context, pressed bool) {
 	s, sure, err := k.see(ctx)
 	if err != nil {
-		k.o.Log.Warn("images are not looked at", "why", err)
+		k.o.Log.Warn("listing images for garbage collection failed", "err", err)
 		return
 	}
 	k.checked = s.now
@@ -250,29 +275,30 @@ func (k *Keeper) images(ctx context.Context, pressed bool) {
 	}
 	if used, _ := k.used(); used > target && !k.full {
 		k.full = true
-		k.o.Log.Warn("the disk is too full and there is no image that may go", "used", fmt.Sprintf("%d%%", used))
+		k.o.Log.Warn("the images' disk is too full and there is no unused image to remove",
+			"used", fmt.Sprintf("%d%%", used))
 	}
 }
 
-// dropFetched makes more space when there is no image left that may go.
+// dropFetched frees space when there is no unused image left to remove.
 func (k *Keeper) dropFetched(ctx context.Context) {
 	dropped, err := k.o.Images.DropFetched(ctx)
 	if dropped > 0 {
 		k.full = false
-		k.o.Log.Info("dropped what interrupted pulls have fetched", "pulls", dropped)
+		k.o.Log.Info("removed the content of interrupted pulls", "pulls", dropped)
 	}
 	if err != nil {
-		k.o.Log.Warn("what interrupted pulls have fetched stays", "why", err)
+		k.o.Log.Warn("removing the content of interrupted pulls failed", "err", err)
 	}
 }
 
-// over reports that so much of the images' disk is taken that images are to go.
+// over reports whether the usage of the images' disk has reached Policy.High.
 func (k *Keeper) over() bool {
 	used, known := k.used()
 	return known && used >= k.o.Policy.High && k.o.Policy.High < 100
 }
 
-// used is how much of the images' disk is taken, in percent.
+// used returns the usage of the images' disk in percent.
 func (k *Keeper) used() (percent int, known bool) {
 	for _, d := range k.o.Disks {
 		if d.Images {
@@ -283,7 +309,7 @@ func (k *Keeper) used() (percent int, known bool) {
 	return 0, false
 }
 
-// see looks at the images and notes down which are used now.
+// see lists the images and saves which are in use now.
 func (k *Keeper) see(ctx context.Context) (s observation, sure bool, err error) {
 	k.mu.Lock()
 	s.wanted, sure = fullNames(k.wanted), k.sure
@@ -309,19 +335,20 @@ func (k *Keeper) see(ctx context.Context) (s observation, sure bool, err error) 
 		err = sys.WriteFile(k.o.Record, text, 0o600)
 	}
 	if err != nil {
-		k.o.Log.Debug("when images were used last is not noted down", "why", err) // as on a full disk
+		k.o.Log.Debug("saving when images were used last failed", "err", err) // as on a full disk
 	}
 	return s, sure, nil
 }
 
-// recall reads when images were used last. What is not known is as old as the image.
+// recall loads when images were used last. An image without a record counts as unused since its
+// creation.
 func (k *Keeper) recall() {
 	text, err := os.ReadFile(k.o.Record)
 	if err == nil {
 		err = json.Unmarshal(text, &k.lastUsed)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		k.o.Log.Warn("it is not known when images were used last", "why", err)
+		k.o.Log.Warn("loading when images were used last failed", "err", err)
 	}
 	if k.lastUsed == nil {
 		k.lastUsed = map[string]time.Time{}
@@ -330,8 +357,8 @@ func (k *Keeper) recall() {
 
 func (k *Keeper) remove(ctx context.Context, i pod.StoredImage, reason string) {
 	if _, err := k.o.Images.RemoveImage(ctx, i.Name, false); err != nil {
-		if !errors.Is(err, runtime.ErrNotFound) { // as one that was just removed for its age
-			k.o.Log.Warn("an image that nobody uses stays", "image", i.Name, "why", err)
+		if !errors.Is(err, runtime.ErrNotFound) { // for example, just removed for its age
+			k.o.Log.Warn("removing an unused image failed", "image", i.Name, "err", err)
 		}
 		return
 	}
@@ -339,7 +366,7 @@ func (k *Keeper) remove(ctx context.Context, i pod.StoredImage, reason string) {
 	k.removed[reason]++
 	k.mu.Unlock()
 	k.full = false
-	k.o.Log.Info("removed an image that nobody uses", "image", i.Name, "reason", reason)
+	k.o.Log.Info("removed an unused image", "image", i.Name, "reason", reason)
 }
 
 func statfs(path string) (usage, error) {

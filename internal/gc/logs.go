@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// Logs are those of pods.
+// Logs are the logs of pods.
 type Logs interface {
-	// Remove removes the logs of pods that are gone and that nothing has happened to for that long, and returns
-	// what it removed.
+	// Remove removes the logs of removed pods that have not changed for that long, and returns what
+	// it removed.
 	Remove(ctx context.Context, age time.Duration) ([]string, error)
 }
 
-// lostLogAge is how long the logs of a pod stay whose end podrun did not see: what it left might be looked for.
+// lostLogAge is how long the logs of a pod are kept if podrun did not observe its end: somebody
+// might still need them.
 const lostLogAge = 24 * time.Hour
 
-// logs removes those of pods that are gone whose time has come; at once where there is too little space for more.
+// logs removes the logs of removed pods that have reached their age, and all of them while a disk
+// with logs is under pressure.
 func (k *Keeper) logs(ctx context.Context) {
 	if k.o.Logs == nil {
 		return
@@ -34,14 +36,14 @@ func (k *Keeper) logs(ctx context.Context) {
 	k.cleared = time.Now()
 	removed, err := k.o.Logs.Remove(ctx, age)
 	for _, what := range removed {
-		k.o.Log.Info("removed the logs of a pod that is gone", "logs", what)
+		k.o.Log.Info("removed the logs of a removed pod", "logs", what)
 	}
 	if err != nil {
-		k.o.Log.Warn("logs of pods that are gone stay", "why", err)
+		k.o.Log.Warn("removing the logs of removed pods failed", "err", err)
 	}
 }
 
-// logsPressed reports that a disk with logs on it has too little space.
+// logsPressed reports whether a disk with logs is under pressure.
 func (k *Keeper) logsPressed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

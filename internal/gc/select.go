@@ -12,18 +12,20 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// observation is what is known of the images when it is judged which may go.
+// observation is the state of the images from which the images to remove are chosen.
 type observation struct {
 	images []pod.StoredImage
-	// wanted are those that manifests name, or that are kept for another reason, by full name.
+	// wanted are the full names of the images that manifests name, or that are needed for another
+	// reason.
 	wanted map[string]bool
-	// lastUsed says when an image was last seen in use; one that never was is as old as it is here.
+	// lastUsed is when an image was last observed in use. One that never was counts as unused since
+	// its creation on this machine.
 	lastUsed map[string]time.Time
 	now      time.Time
 }
 
-// unused are the images that nobody uses, wants or has pinned and nobody has used for that long: the least
-// recently used first, and of those the oldest.
+// unused returns the images that are not in use, wanted or pinned, and have not been for longer:
+// the least recently used first, then by name.
 func (s observation) unused(longer time.Duration) []pod.StoredImage {
 	var out []pod.StoredImage
 	for _, i := range s.images {
@@ -40,10 +42,10 @@ func (s observation) unused(longer time.Duration) []pod.StoredImage {
 	return out
 }
 
-// wants reports that the image is wanted by its name, or by its digest under another.
+// wants reports whether the image is wanted by its name, or by its digest under another name.
 func (s observation) wants(i pod.StoredImage) bool { return s.wanted[i.Name] || s.wanted[i.ID] }
 
-// since is from when on the image is not used.
+// since returns the time since which the image has not been used.
 func (s observation) since(i pod.StoredImage) time.Time {
 	at := i.CreatedAt
 	if used := s.lastUsed[i.Name]; used.After(at) {
@@ -52,8 +54,8 @@ func (s observation) since(i pod.StoredImage) time.Time {
 	return at
 }
 
-// fullNames are images' names as registries and the runtime know them; one that is no reference is found as
-// it is.
+// fullNames returns the names together with their full forms, as registries and the runtime have
+// them. A name that is not a valid reference has no full form.
 func fullNames(refs []string) map[string]bool {
 	out := map[string]bool{}
 	for _, ref := range refs {
@@ -65,13 +67,13 @@ func fullNames(refs []string) map[string]bool {
 	return out
 }
 
-// usage is how full a file system is.
+// usage is the usage of a file system.
 type usage struct {
-	capacity, available uint64 // bytes; available to others than root
-	files, filesFree    uint64 // inodes; 0 files: it does not count them
+	capacity, available uint64 // bytes; available to users other than root
+	files, filesFree    uint64 // inodes; files is 0 if the file system does not count them
 }
 
-// usedPercent is how much of the space is taken, as the kubelet counts it.
+// usedPercent returns the used space in percent, calculated like the kubelet's.
 func (u usage) usedPercent() int {
 	if u.capacity == 0 {
 		return 0
@@ -79,10 +81,11 @@ func (u usage) usedPercent() int {
 	return 100 - int(math.Ceil(float64(u.available)/float64(u.capacity)*100))
 }
 
-// fewFiles is the percentage of inodes that has to be free, as the kubelet has it.
+// fewFiles is the percentage of inodes that must be free, as for the kubelet.
 const fewFiles = 5
 
-// pressed says what there is too little of, when less than least percent are free; "" when all is well.
+// pressed returns what there is too little of if less than least percent are free; "" if there is
+// enough.
 func (u usage) pressed(least int) string {
 	switch {
 	case least <= 0 || u.capacity == 0:
