@@ -1,6 +1,9 @@
-// Package cgroup makes and changes the cgroups that pods have above their containers', on version 1 and 2.
-// It does not know pods, and makes no container's cgroup: the low-level runtime does. Where slices are asked for,
-// systemd makes them.
+// Package cgroup creates and changes the cgroups that are above containers' cgroups, on cgroup
+// version 1 and 2, and reads the usage of cgroups. A cgroup whose name ends with ".slice" is
+// created by systemd. The package does not know pods, and does not create containers' cgroups: the
+// low-level runtime does.
+//
+// Start reading at Tree: Set creates and limits a cgroup.
 package cgroup
 
 import (
@@ -20,33 +23,36 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Tree is this machine's cgroups. Its methods may be used at the same time.
+// Tree is this machine's cgroup hierarchy. Its methods may be called concurrently.
 type Tree struct {
-	// mounts says where each controller of version 1 is mounted; with unified set, version 2's mount.
+	// mounts has the mount point of each controller of version 1. unified is version 2's mount point, or
+	// "" with version 1.
 	mounts  map[string]string
 	unified string
-	// weighing keeps sums from being written in another order than they were made.
+	// weighing serializes SumWeights: otherwise an older sum might overwrite a newer one.
 	weighing sync.Mutex
 }
 
-// root is where every distribution mounts version 2, and below it version 1.
+// root is the mount point of version 2, and the parent directory of version 1's mount points, in
+// all distributions.
 const root = "/sys/fs/cgroup"
 
-// Open looks at how this machine's cgroups are mounted.
+// Open returns the cgroup hierarchy after reading where it is mounted.
 func Open() (*Tree, error) {
 	if Unified() {
 		return &Tree{unified: root}, nil
 	}
 	found, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup"))
 	if err != nil {
-		return nil, fmt.Errorf("looking for the cgroup hierarchies: %w", err)
+		return nil, fmt.Errorf("listing the cgroup mounts: %w", err)
 	}
 	t := &Tree{mounts: map[string]string{}}
 	for _, m := range found {
 		for _, controller := range strings.Split(m.VFSOptions, ",") {
 			t.mounts[controller] = m.Mountpoint
 			if !strings.HasPrefix(controller, "name=") {
-				// Where several controllers share a mount there is a link of each one's name beside it.
+				// If several controllers share a mount, there is a symbolic link named after each
+				// of them beside it.
 				t.mounts[controller] = filepath.Join(filepath.Dir(m.Mountpoint), controller)
 			}
 		}
@@ -54,15 +60,16 @@ func Open() (*Tree, error) {
 	return t, nil
 }
 
-// Unified reports that all controllers are in the hierarchy of version 2.
+// Unified reports whether this machine uses cgroup version 2 for all controllers.
 func Unified() bool {
 	const cgroup2 = 0x63677270
 	var st syscall.Statfs_t
 	return syscall.Statfs(root, &st) == nil && st.Type == cgroup2
 }
 
-// Set makes the cgroup at path, as seen from the root of the hierarchies, if it is not there, and sets what
-// resources, in terms of version 1, say; what they do not say is left alone.
+// Set creates the cgroup at path if it does not exist, and applies resources, which are in terms of
+// version 1. It does not change what resources do not set. path is relative to the root of the
+// hierarchies.
 func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
 	if err := setSlice(path, t.unified != "", resources); err != nil {
 		return err
@@ -71,7 +78,7 @@ func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
 	if t.unified != "" {
 		converted := cgroup2.ToResources(resources)
 		if cpu := resources.CPU; cpu != nil && cpu.Quota != nil && *cpu.Quota < 0 {
-			converted.CPU.Max = cgroup2.NewCPUMax(nil, cpu.Period) // version 1 says none by -1
+			converted.CPU.Max = cgroup2.NewCPUMax(nil, cpu.Period) // in version 1, -1 means no quota
 		}
 		_, err = cgroup2.NewManager(t.unified, path, converted)
 	} else {
@@ -83,7 +90,7 @@ func (t *Tree) Set(path string, resources *specs.LinuxResources) error {
 	return nil
 }
 
-// setV1 touches no other controllers than it must.
+// setV1 applies resources on version 1. It uses only the controllers that resources set.
 func (t *Tree) setV1(path string, resources *specs.LinuxResources) error {
 	wanted := map[string]func(dir string) cgroup1.Subsystem{}
 	if resources.CPU != nil {
@@ -98,7 +105,7 @@ func (t *Tree) setV1(path string, resources *specs.LinuxResources) error {
 	if resources.HugepageLimits != nil {
 		pages, err := cgroup1.NewHugetlb(filepath.Dir(t.mounts[controllerHugePages]))
 		if err != nil {
-			return fmt.Errorf("looking for the sizes of huge pages: %w", err)
+			return fmt.Errorf("reading the sizes of huge pages: %w", err)
 		}
 		wanted[controllerHugePages] = func(string) cgroup1.Subsystem { return pages }
 	}
@@ -115,7 +122,8 @@ func (t *Tree) setV1(path string, resources *specs.LinuxResources) error {
 	return err
 }
 
-// weightFile is the file of a cgroup's weight for CPU time, the range of its values, and where it is.
+// weightFile returns the mount point and the name of the file with a cgroup's CPU weight, and the
+// highest weight.
 func (t *Tree) weightFile() (dir, name string, highest uint64) {
 	if t.unified != "" {
 		return t.unified, "cpu.weight", 10_000
@@ -123,8 +131,9 @@ func (t *Tree) weightFile() (dir, name string, highest uint64) {
 	return t.mounts["cpu"], "cpu.shares", 262_144
 }
 
-// SumWeights gives the cgroup at path the weight for CPU time that those below it whose name begins with
-// prefix have together. A cgroup that is not there is left so.
+// SumWeights sets the CPU weight of the cgroup at path to the sum of the weights of its direct
+// children whose names begin with prefix, plus the lowest weight. It does nothing if the cgroup
+// does not exist.
 func (t *Tree) SumWeights(path, prefix string) error {
 	t.weighing.Lock()
 	defer t.weighing.Unlock()
@@ -148,7 +157,7 @@ func (t *Tree) SumWeights(path, prefix string) error {
 		}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name(), name))
 		if err != nil {
-			continue // on its way out
+			continue // it is being removed
 		}
 		weight, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 		if err != nil {

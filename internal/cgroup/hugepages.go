@@ -13,10 +13,10 @@ import (
 
 const controllerHugePages = "hugetlb"
 
-// pagesDir has a directory for each size of huge pages that the machine can have.
+// pagesDir has a directory for each size of huge pages that the machine supports.
 const pagesDir = "/sys/kernel/mm/hugepages"
 
-// LimitsHugePages reports that cgroups here can limit the use of huge pages.
+// LimitsHugePages reports whether this machine's cgroups can limit the use of huge pages.
 func (t *Tree) LimitsHugePages() bool {
 	if t.unified == "" {
 		return t.mounts[controllerHugePages] != ""
@@ -25,8 +25,8 @@ func (t *Tree) LimitsHugePages() bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), controllerHugePages)
 }
 
-// HugePages are what the machine has of huge pages for its processes now, in bytes by the pages' size. A size
-// of which it has none is left out.
+// HugePages returns how much memory in huge pages the machine has for its processes now, in bytes
+// by the pages' size in bytes. It omits sizes of which there are none.
 func HugePages() (map[int64]int64, error) { return hugePagesIn(pagesDir) }
 
 func hugePagesIn(dir string) (map[int64]int64, error) {
@@ -35,7 +35,7 @@ func hugePagesIn(dir string) (map[int64]int64, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for huge pages: %w", err)
+		return nil, fmt.Errorf("reading huge pages: %w", err)
 	}
 	out := map[int64]int64{}
 	for _, e := range sizes {
@@ -48,11 +48,11 @@ func hugePagesIn(dir string) (map[int64]int64, error) {
 		for _, file := range []string{"nr_hugepages", "nr_overcommit_hugepages"} {
 			text, err := os.ReadFile(filepath.Join(dir, e.Name(), file))
 			if err != nil {
-				return nil, fmt.Errorf("looking for huge pages: %w", err)
+				return nil, fmt.Errorf("reading huge pages: %w", err)
 			}
 			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("looking for huge pages: %w", err)
+				return nil, fmt.Errorf("reading huge pages: %w", err)
 			}
 			number += n
 		}

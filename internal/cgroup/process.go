@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// Enter makes the cgroup at path and puts the calling thread, and so what it will fork, into it; the thread
-// must not be the process's first one, and must end before the cgroup can be removed. On version 2
-// a thread cannot go alone; there Enter returns the cgroup's directory, for a child to be born in.
+// Enter creates the cgroup at path. On version 1 it moves the calling thread, and so the children
+// that it will fork, into the cgroup. That thread must not be the process's main thread, and it
+// must end before the cgroup can be removed. On version 2 a single thread cannot be moved: Enter
+// returns the open directory of the cgroup, for a child to be created in, and the caller closes it.
 func (t *Tree) Enter(path string) (*os.File, error) {
 	for _, dir := range t.dirs(path) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("making cgroup %s: %w", path, err)
+			return nil, fmt.Errorf("creating cgroup %s: %w", path, err)
 		}
 		if t.unified != "" {
 			return os.Open(dir)
@@ -31,8 +32,8 @@ func (t *Tree) Enter(path string) (*os.File, error) {
 	return nil, nil
 }
 
-// dirs are the places of a cgroup for processes of podrun's own. The controller cpuset is not among them: a
-// new cgroup of it takes no process.
+// dirs returns the directories of a cgroup for podrun's own processes. The controller cpuset is not
+// among them, because its new cgroups accept no processes.
 func (t *Tree) dirs(path string) []string {
 	if t.unified != "" {
 		return []string{filepath.Join(t.unified, path)}
@@ -46,10 +47,11 @@ func (t *Tree) dirs(path string) []string {
 	return slices.Compact(out)
 }
 
-// emptyTime is how long killed processes are given to be gone.
+// emptyTime is how long killed processes have to end.
 const emptyTime = 5 * time.Second
 
-// Remove kills all that is in the cgroup at path and removes it. One that is not there is success.
+// Remove kills all processes in the cgroup at path, waits until they have ended and removes the
+// cgroup. It is no error if the cgroup does not exist.
 func (t *Tree) Remove(path string) error {
 	killed := map[int]bool{}
 	for _, dir := range t.dirs(path) {
@@ -67,7 +69,8 @@ func (t *Tree) Remove(path string) error {
 		}
 	}
 	for pid := range killed {
-		// If this process is its parent, it hears of the end; any other sees to it by itself.
+		// If this process is the parent, it reaps the process. Otherwise wait4 fails, and the
+		// process's own parent reaps it.
 		for end := time.Now().Add(emptyTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if reaped, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid || err != nil {
 				break
@@ -77,11 +80,12 @@ func (t *Tree) Remove(path string) error {
 	return nil
 }
 
-// killAll kills the processes in a cgroup. A thread that went there to fork is none: its process is podrun.
+// killAll kills the processes in a cgroup and adds their IDs to killed. It does not kill podrun's
+// own threads that Enter moved there.
 func (t *Tree) killAll(dir string, killed map[int]bool) error {
 	file := "cgroup.procs"
 	if t.unified == "" {
-		file = "tasks" // the other one would name the processes of threads, too
+		file = "tasks" // cgroup.procs would also list podrun, for a thread that is in the cgroup
 	}
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -90,7 +94,7 @@ func (t *Tree) killAll(dir string, killed map[int]bool) error {
 	for _, line := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(line)
 		if err != nil || pid <= 1 {
-			return fmt.Errorf("%s: %q is no process", dir, line)
+			return fmt.Errorf("%s: %q is not a process ID", dir, line)
 		}
 		if pid == os.Getpid() || !leads(pid) {
 			continue
@@ -103,7 +107,7 @@ func (t *Tree) killAll(dir string, killed map[int]bool) error {
 	return nil
 }
 
-// leads reports that pid is a process's own number, not that of another of its threads.
+// leads reports whether pid is the ID of a process, and not of one of its other threads.
 func leads(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	return err == nil && strings.Contains(string(text), "\nTgid:\t"+strconv.Itoa(pid)+"\n")

@@ -16,23 +16,25 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// A cgroup whose name ends so is a slice: a unit of systemd's, which is told of it first. Else systemd
-// would undo what is set whenever it reads its configuration again.
+// sliceSuffix ends the name of a cgroup that is a systemd slice. Such a cgroup is set through
+// systemd first: systemd would otherwise reset its values whenever it reloads its configuration.
 const sliceSuffix = ".slice"
 
-// systemdTime is how long systemd is given to do a thing.
+// systemdTime is the timeout of one operation of systemd.
 const systemdTime = 30 * time.Second
 
-// systemdDir is there where systemd is the machine's first process; see sd_booted(3).
+// systemdDir exists if systemd is the machine's init process; see sd_booted(3).
 const systemdDir = "/run/systemd/system"
 
-// HasSystemd reports that systemd runs here, so that cgroups can be its slices.
+// HasSystemd reports whether systemd is the machine's init process, so that cgroups can be its
+// slices.
 func HasSystemd() bool {
 	i, err := os.Lstat(systemdDir)
 	return err == nil && i.IsDir()
 }
 
-// withSystemd connects for one thing, so that neither a restart of systemd's nor of the bus's matters.
+// withSystemd connects to systemd for one operation, so that restarts of systemd or of the bus
+// between operations do no harm.
 func withSystemd(ctx context.Context, do func(ctx context.Context, c *systemd.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, systemdTime)
 	defer cancel()
@@ -44,8 +46,8 @@ func withSystemd(ctx context.Context, do func(ctx context.Context, c *systemd.Co
 	return do(ctx, c)
 }
 
-// setSlice makes the slice at path, if it is not there, with these resources; what they do not say is left
-// alone. What is no slice is none of systemd's.
+// setSlice creates the slice at path, if it does not exist, and applies resources. It does not
+// change what they do not set. It does nothing for a cgroup that is not a slice.
 func setSlice(at string, unified bool, resources *specs.LinuxResources) error {
 	if !strings.HasSuffix(at, sliceSuffix) {
 		return nil
@@ -54,7 +56,10 @@ func setSlice(at string, unified bool, resources *specs.LinuxResources) error {
 	err := withSystemd(context.Background(), func(ctx context.Context, c *systemd.Conn) error {
 		done := make(chan string, 1)
 		start := append(limits, property("Description", "podrun "+strings.TrimSuffix(name, sliceSuffix)),
-			property("DefaultDependencies", false), property("CPUAccounting", true), property("MemoryAccounting", true), property("TasksAccounting", true))
+			property("DefaultDependencies", false),
+			property("CPUAccounting", true),
+			property("MemoryAccounting", true),
+			property("TasksAccounting", true))
 		_, err := c.StartTransientUnitContext(ctx, name, "replace", start, done)
 		if exists := (dbus.Error{}); errors.As(err, &exists) && exists.Name == "org.freedesktop.systemd1.UnitExists" {
 			if len(limits) == 0 {
@@ -70,7 +75,8 @@ func setSlice(at string, unified bool, resources *specs.LinuxResources) error {
 	return nil
 }
 
-// weighSlice tells systemd what the slice at path weighs, in terms of the cgroup's file of that name.
+// weighSlice sets the CPU weight of the slice at path, in the unit of the cgroup file with that
+// name. It does nothing for a cgroup that is not a slice.
 func weighSlice(at, file string, weight uint64) error {
 	if !strings.HasSuffix(at, sliceSuffix) {
 		return nil
@@ -85,8 +91,8 @@ func weighSlice(at, file string, weight uint64) error {
 	return nil
 }
 
-// StopSlice has systemd forget the slice at path, and end what is in it. One that is not there is success, and so
-// is a cgroup that is no slice.
+// StopSlice stops the slice at path: systemd ends the processes in it and forgets it. It is no
+// error if it does not exist. It does nothing for a cgroup that is not a slice.
 func StopSlice(ctx context.Context, at string) error {
 	if !strings.HasSuffix(at, sliceSuffix) || !HasSystemd() {
 		return nil
@@ -106,7 +112,7 @@ func StopSlice(ctx context.Context, at string) error {
 	return nil
 }
 
-// finished waits for the job that was begun with err.
+// finished waits for the result of a systemd job. err is the error of starting the job.
 func finished(ctx context.Context, err error, done <-chan string) error {
 	if err != nil {
 		return err
@@ -133,15 +139,17 @@ func weightProperty(unified bool) string {
 	return "CPUShares"
 }
 
-// sliceLimits are those of the resources, in terms of version 1, that systemd knows; see systemd.resource-control(5).
-// Without a limit it is asked for none.
+// sliceLimits converts resources, in terms of version 1, to the systemd properties that exist for
+// them; see systemd.resource-control(5). A limit that means none is converted to none.
 func sliceLimits(resources *specs.LinuxResources, unified bool) []systemd.Property {
 	var out []systemd.Property
 	if cpu := resources.CPU; cpu != nil {
 		if cpu.Shares != nil {
 			weight := *cpu.Shares
 			if unified {
-				weight = *cgroup2.ToResources(&specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: cpu.Shares}}).CPU.Weight
+				weight = *cgroup2.ToResources(&specs.LinuxResources{
+					CPU: &specs.LinuxCPU{Shares: cpu.Shares},
+				}).CPU.Weight
 			}
 			out = append(out, property(weightProperty(unified), weight))
 		}
@@ -162,8 +170,8 @@ func sliceLimits(resources *specs.LinuxResources, unified bool) []systemd.Proper
 	return out
 }
 
-// quotaOfSecond is how much processor time, in microseconds, there is a second. Systemd knows whole percents
-// only; the cgroup has the exact value written after.
+// quotaOfSecond returns a CPU quota as microseconds of CPU time per second, rounded up to whole
+// percents, which is what systemd supports. The exact value is written to the cgroup afterwards.
 func quotaOfSecond(quota int64, period uint64) uint64 {
 	const second, percent = 1_000_000, 10_000
 	if quota <= 0 || period == 0 {
@@ -173,7 +181,7 @@ func quotaOfSecond(quota int64, period uint64) uint64 {
 	return (of + percent - 1) / percent * percent
 }
 
-// orNone is a limit in systemd's words, where one that cannot be reached is none.
+// orNone converts a limit to systemd's form. A negative or unreachable limit becomes none.
 func orNone(limit int64) uint64 {
 	if limit < 0 || limit == math.MaxInt64 {
 		return math.MaxUint64

@@ -12,26 +12,28 @@ import (
 	"time"
 )
 
-// Usage is what a cgroup, with all below it, has taken.
+// Usage is the resource usage of a cgroup, including its descendants.
 type Usage struct {
-	// CPU is the time on processors since the cgroup was made.
+	// CPU is the CPU time used since the cgroup was created.
 	CPU time.Duration
-	// Memory is all memory in bytes, with the files' that are cached; WorkingSet is Memory without what of
-	// these was not used lately, which the kubelet calls so too.
+	// Memory is the used memory in bytes, including cached files. WorkingSet is Memory without
+	// inactive cached files, as the kubelet defines it.
 	Memory, WorkingSet int64
-	// RSS is anonymous memory in bytes.
+	// RSS is the anonymous memory in bytes.
 	RSS int64
-	// PageFaults and MajorPageFaults, those that had to read, are counted since the cgroup was made.
+	// PageFaults and MajorPageFaults are counted since the cgroup was created. Major faults are
+	// those that had to read from disk.
 	PageFaults, MajorPageFaults int64
-	// Swap is what of its memory has been swapped out, SwapLimit how much may be, in bytes; -1: not known, and
-	// no limit.
+	// Swap is the swapped-out memory and SwapLimit its limit, in bytes. -1 means that Swap is
+	// unknown, or that there is no limit.
 	Swap, SwapLimit int64
 }
 
-// ErrNoUsage says that the machine's cgroups do not count.
-var ErrNoUsage = errors.New("neither processor time nor memory is counted in cgroups here")
+// ErrNoUsage means that the machine's cgroups do not account for CPU time or memory.
+var ErrNoUsage = errors.New("the cgroups of this machine do not account for CPU time and memory")
 
-// Usage reads what the cgroup at path has taken. The error is fs.ErrNotExist for one that is not there.
+// Usage returns the usage of the cgroup at path. The error is fs.ErrNotExist if the cgroup does not
+// exist.
 func (t *Tree) Usage(path string) (Usage, error) {
 	var u Usage
 	var err error
@@ -46,7 +48,8 @@ func (t *Tree) Usage(path string) (Usage, error) {
 	return u, nil
 }
 
-// First reads the first of the cgroups at paths that is there. The error is fs.ErrNotExist if none is.
+// First calls read with each path until one exists, and returns that path and its value. The error
+// is fs.ErrNotExist if none exists.
 func First[T any](read func(path string) (T, error), paths []string) (path string, of T, err error) {
 	for _, path = range paths {
 		if of, err = read(path); !errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +71,8 @@ func unifiedUsage(dir string) (u Usage, err error) {
 	stat, err := keyed(filepath.Join(dir, "memory.stat"))
 	u.WorkingSet = max(u.Memory-stat["inactive_file"], 0)
 	u.RSS, u.PageFaults, u.MajorPageFaults = stat["anon"], stat["pgfault"], stat["pgmajfault"]
-	u.Swap, u.SwapLimit = optional(filepath.Join(dir, "memory.swap.current")), optional(filepath.Join(dir, "memory.swap.max"))
+	u.Swap, u.SwapLimit = optional(filepath.Join(dir, "memory.swap.current")),
+		optional(filepath.Join(dir, "memory.swap.max"))
 	return u, err
 }
 
@@ -91,7 +95,7 @@ func (t *Tree) usageV1(path string) (u Usage, err error) {
 	u.Swap, u.SwapLimit = -1, -1
 	if swap, ok := stat["total_swap"]; ok {
 		u.Swap = swap
-		// This version limits memory and swap together.
+		// Version 1 limits the sum of memory and swap.
 		both, own := stat["hierarchical_memsw_limit"], stat["hierarchical_memory_limit"]
 		if both > 0 && both < noLimit {
 			u.SwapLimit = max(both-own, 0)
@@ -100,10 +104,10 @@ func (t *Tree) usageV1(path string) (u Usage, err error) {
 	return u, err
 }
 
-// noLimit is less than what version 1 says where there is no limit, which depends on the size of a page.
+// noLimit is less than the value of version 1 for no limit, which depends on the page size.
 const noLimit = 1 << 62
 
-// optional reads a file of one number; -1: it is not there, or has none.
+// optional reads a file with one number; -1 if it does not exist or has none, such as "max".
 func optional(path string) int64 {
 	n, err := number(path)
 	if err != nil {
@@ -112,7 +116,8 @@ func optional(path string) int64 {
 	return n
 }
 
-// Processes are those in the cgroup at path and below it. The error is fs.ErrNotExist for one that is not there.
+// Processes returns the IDs of the processes in the cgroup at path and its descendants. The error
+// is fs.ErrNotExist if the cgroup does not exist.
 func (t *Tree) Processes(path string) ([]int, error) {
 	mount := t.unified
 	for _, controller := range []string{"cpuacct", "memory", "pids"} {
@@ -150,14 +155,14 @@ func processes(dir string) ([]int, error) {
 			continue
 		}
 		below, err := processes(filepath.Join(dir, e.Name()))
-		if err == nil { // else it has just gone
+		if err == nil { // else it was just removed
 			out = append(out, below...)
 		}
 	}
 	return out, nil
 }
 
-// number reads a file of one number.
+// number reads a file with one number.
 func number(path string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
