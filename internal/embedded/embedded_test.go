@@ -87,7 +87,7 @@ func TestConcurrentEnsureMakesOneDaemon(t *testing.T) {
 	eventually(t, "the daemon ends", func() bool { return !embedded.Running(o.Dirs) })
 }
 
-// TestEnsureWhileEnding lets clients come at the moment when the daemon ends.
+// TestEnsureWhileEnding: clients call Ensure at the moment at which the daemon exits.
 func TestEnsureWhileEnding(t *testing.T) {
 	o := options(t)
 	for i := range 8 {
@@ -121,7 +121,8 @@ func TestEnsureAfterKill(t *testing.T) {
 	eventually(t, "the killed daemon is reaped", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 }
 
-// TestKilledWhileItStarts: who started it learns that it was killed, and not that something is wrong with it.
+// TestKilledWhileItStarts: Ensure returns ErrKilled if the daemon was killed, and not an error of
+// the daemon.
 func TestKilledWhileItStarts(t *testing.T) {
 	o := options(t)
 	o.Args = []string{"killed"}
@@ -130,7 +131,8 @@ func TestKilledWhileItStarts(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectories: a daemon that no client can find any more ends, and leaves the root to another.
+// TestRemovedDirectories: a daemon that no client can reach any more exits and releases the root
+// directory.
 func TestRemovedDirectories(t *testing.T) {
 	o := options(t)
 	l := ensure(t, o)
@@ -145,7 +147,8 @@ func TestRemovedDirectories(t *testing.T) {
 	}
 }
 
-// TestRemovedDirectoriesOfATask: nor does a task keep a daemon that no client can find; another waits for its end.
+// TestRemovedDirectoriesOfATask: a daemon that no client can reach exits even if there is a task;
+// another daemon waits for its exit.
 func TestRemovedDirectoriesOfATask(t *testing.T) {
 	o := options(t)
 	l := ensure(t, o)
@@ -182,7 +185,8 @@ func TestRemovedDirectoriesOfATask(t *testing.T) {
 	}
 }
 
-// TestDaemonKeepsNothingOfItsStarter: a CI step whose pipe a daemon keeps open never ends.
+// TestDaemonKeepsNothingOfItsStarter: the daemon inherits no open descriptor. A CI step whose pipe
+// a daemon kept open would never end.
 func TestDaemonKeepsNothingOfItsStarter(t *testing.T) {
 	o := options(t)
 	var p [2]int
@@ -255,8 +259,9 @@ func TestServeRefusesASharedRoot(t *testing.T) {
 	}
 }
 
-// TestOnOverlay puts the root directory where CI containers have it: on an overlay, on which there can be
-// no second one, and apart from the program, which cannot be linked then.
+// TestOnOverlay puts the root directory where CI containers have it: on an overlay, which cannot
+// have another overlay on it, and on another file system than the program, which therefore cannot
+// be hard-linked.
 func TestOnOverlay(t *testing.T) {
 	o := options(t)
 	layers := t.TempDir()

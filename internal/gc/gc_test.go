@@ -211,7 +211,8 @@ func TestYoungImagesStay(t *testing.T) {
 	})
 }
 
-// Under pressure all goes that may, at once, and it is told until it is over.
+// TestPressure: under pressure, all unused images are removed at once, and the pressure is reported
+// until it is over.
 func TestPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("a", "b", "c")
@@ -245,7 +246,7 @@ func TestPressure(t *testing.T) {
 	})
 }
 
-// A runtime out of reach does not end it.
+// TestRuntimeAway: an unreachable runtime does not end Run.
 func TestRuntimeAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("a")
@@ -298,7 +299,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The threshold counts as soon as it is seen, and what cannot be helped is not tried over and over.
+// TestThresholdIsHeldAtOnce: the threshold applies as soon as its excess is observed, and a removal
+// that cannot succeed is not repeated continually.
 func TestThresholdIsHeldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("a", "b", "wanted")
@@ -325,7 +327,8 @@ func TestThresholdIsHeldAtOnce(t *testing.T) {
 	})
 }
 
-// What was wanted until now was used until now, also by a job that ran between two looks.
+// TestWantedIsUsed: an image that was wanted until now counts as used until now, also for a job
+// that ran between two inspections.
 func TestWantedIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("a", "b", "c")
@@ -342,7 +345,8 @@ func TestWantedIsUsed(t *testing.T) {
 	})
 }
 
-// What interrupted pulls have fetched goes after the last image that may, and only where there is too little space.
+// TestFetchedGoesLast: the content of interrupted pulls is removed after the last removable image,
+// and only if there is too little space.
 func TestFetchedGoesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore("a", "wanted")

@@ -72,8 +72,8 @@ func (s *standIn) started(t *testing.T, command, id string) {
 	}
 }
 
-// TestPluginHangs: a plugin that hangs is killed with its children when the caller's time is over, and what it was
-// called for is released later.
+// TestPluginHangs: a hanging plugin is killed with its children when the caller's context ends, and
+// its sandbox is released by a later call.
 func TestPluginHangs(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
@@ -100,7 +100,7 @@ func TestPluginHangs(t *testing.T) {
 	s.held(t)
 }
 
-// TestPluginLimit: whoever calls without a deadline does not wait for a plugin for ever.
+// TestPluginLimit: a caller without a deadline does not wait for a plugin for ever.
 func TestPluginLimit(t *testing.T) {
 	s := newStandIn(t)
 	s.plugins.addLimit, s.plugins.delLimit = 300*time.Millisecond, 300*time.Millisecond
@@ -120,7 +120,8 @@ func TestPluginLimit(t *testing.T) {
 	s.held(t, "a")
 }
 
-// TestPluginLeavesDaemon: a plugin may leave a process behind that has its standard output: its answer counts.
+// TestPluginLeavesDaemon: a plugin's result is accepted although it leaves a process behind that
+// has its standard output open.
 func TestPluginLeavesDaemon(t *testing.T) {
 	s := newStandIn(t)
 	s.on(t, "ADD", "a", `sleep 1000 & echo $! >child`)
@@ -142,7 +143,8 @@ func TestPluginLeavesDaemon(t *testing.T) {
 	}
 }
 
-// TestNeighbourHangs: while the plugin hangs for one sandbox, others come and go.
+// TestNeighbourHangs: while the plugin hangs for one sandbox, other sandboxes are set up and
+// released.
 func TestNeighbourHangs(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a", "b")
@@ -184,7 +186,8 @@ func TestNeighbourHangs(t *testing.T) {
 	}
 }
 
-// TestLockWaits: who has the lock that all need may be stopped; nobody waits for it beyond the caller's time.
+// TestLockWaits: if a stopped process holds the lock that all calls need, no call waits for it
+// beyond its context.
 func TestLockWaits(t *testing.T) {
 	s := newStandIn(t)
 	if err := os.MkdirAll(s.dirs.Network(), 0o711); err != nil {

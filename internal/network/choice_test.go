@@ -80,7 +80,7 @@ func TestFreeSubnet(t *testing.T) {
 	}
 }
 
-// TestAvoidsHostRoutes: a subnet that the host uses is not taken, and the choice is kept.
+// TestAvoidsHostRoutes: a subnet that the host uses is not chosen, and the choice is kept.
 func TestAvoidsHostRoutes(t *testing.T) {
 	host, pod := newNS(t), newNS(t)
 	run := t.TempDir()

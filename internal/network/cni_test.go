@@ -154,7 +154,7 @@ func TestPluginsHostPort(t *testing.T) {
 	}
 }
 
-// TestPluginsMistakes: what is wrong is named, and all that was taken can be released.
+// TestPluginsMistakes: errors name the cause, and everything that was reserved can be released.
 func TestPluginsMistakes(t *testing.T) {
 	p := newPlugged(t)
 	for _, c := range []struct{ file, text, want string }{
@@ -199,7 +199,8 @@ func TestPluginsMistakes(t *testing.T) {
 	p.empty(t)
 }
 
-// TestPluginsMended: what was refused for a mistake in the configuration is released when that is mended.
+// TestPluginsMended: what failed because of an error in the configuration is released when the
+// configuration is corrected.
 func TestPluginsMended(t *testing.T) {
 	p := newPlugged(t)
 	conflist := func(subnet string) {

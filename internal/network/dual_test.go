@@ -56,7 +56,7 @@ func serveTCP6(t testing.TB, ns netns.NsHandle, at, word string) {
 	}()
 }
 
-// TestDualStack: where the machine has a way out by IPv6, pods have it too.
+// TestDualStack: if the machine has an IPv6 default route, pods have IPv6 connectivity too.
 func TestDualStack(t *testing.T) {
 	host, web, other, outside := newNS(t), newNS(t), newNS(t), newNS(t)
 	joinOutside(t, host, outside)
@@ -144,7 +144,8 @@ func TestDualStack(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestForwardDropOfIPv6: Docker closes both.
+// TestForwardDropOfIPv6: pods reach other machines by IPv6 although the policy of ip6tables'
+// FORWARD chain is drop, as Docker sets it, and the policy stays.
 func TestForwardDropOfIPv6(t *testing.T) {
 	host, pod, outside := newNS(t), newNS(t), newNS(t)
 	needIPTables(t, host)

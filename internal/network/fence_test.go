@@ -147,7 +147,7 @@ func arrives(t *testing.T, from, to *station, frame []byte) bool {
 	}
 }
 
-// TestFence: a pod, whatever frames it makes, speaks for itself alone.
+// TestFence: whatever frames a pod crafts, it can send only from its own addresses.
 func TestFence(t *testing.T) {
 	host, outside := newNS(t), newNS(t)
 	joinOutside(t, host, outside)
@@ -250,7 +250,8 @@ func TestFence(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestPodIsNoRouter: neither the machine nor another pod takes a pod for its router, even without the fence.
+// TestPodIsNoRouter: neither the machine nor another pod accepts a pod as its router, even without
+// the fence.
 func TestPodIsNoRouter(t *testing.T) {
 	host, outside := newNS(t), newNS(t)
 	joinOutside(t, host, outside)
@@ -272,7 +273,8 @@ func TestPodIsNoRouter(t *testing.T) {
 	}
 }
 
-// TestWhoReachesPods: from other links only what is published, and answers; or all, if the pods' network is open.
+// TestWhoReachesPods: from other links, only published ports and answers reach pods; or everything,
+// if the pods' network is open.
 func TestWhoReachesPods(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		t.Run(fmt.Sprintf("open %t", open), func(t *testing.T) {
@@ -324,8 +326,8 @@ func TestWhoReachesPods(t *testing.T) {
 	}
 }
 
-// TestLoopbackIsGuarded: whatever host ports there were, and are, pods do not reach the machine's loopback, and the
-// bridge routes it only as long as a port needs that.
+// TestLoopbackIsGuarded: pods do not reach the machine's loopback, whatever host ports there are or
+// were, and the bridge routes it only as long as a port needs that.
 func TestLoopbackIsGuarded(t *testing.T) {
 	host, outside, web, other := newNS(t), newNS(t), newNS(t), newNS(t)
 	joinOutside(t, host, outside)

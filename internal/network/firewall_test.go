@@ -46,8 +46,8 @@ func asked(t *testing.T, outside, pod netns.NsHandle) {
 	}
 }
 
-// TestForwardDrop: Docker makes the machine drop what it does not know; pods reach the world and are
-// reached all the same, and iptables goes on understanding its own rules.
+// TestForwardDrop: although Docker makes the machine drop forwarded packets by default, pods reach
+// other machines and are reached, and iptables still understands its own rules.
 func TestForwardDrop(t *testing.T) {
 	for name, c := range map[string]struct{ firewall, before, after string }{
 		"policy": {"iptables-nft -P FORWARD DROP; iptables-nft -A FORWARD -i other -j ACCEPT",
@@ -85,8 +85,8 @@ func TestForwardDrop(t *testing.T) {
 	}
 }
 
-// TestOtherFirewall: a firewall that is nobody's but the machine's owner's is left alone, and podrun says
-// what it needs.
+// TestOtherFirewall: an administrator's own firewall is not changed, and podrun logs which rules it
+// needs.
 func TestOtherFirewall(t *testing.T) {
 	host, pod := newNS(t), newNS(t)
 	if err := try(host, exec.Command("nft", "list", "ruleset").Run); err != nil {
@@ -109,7 +109,7 @@ func TestOtherFirewall(t *testing.T) {
 	}
 }
 
-// TestMend: whoever flushes all rules of the machine is outlived.
+// TestMend: Mend restores the rules after all rules of the machine were flushed.
 func TestMend(t *testing.T) {
 	host, pod, outside := newNS(t), newNS(t), newNS(t)
 	joinOutside(t, host, outside)

@@ -24,7 +24,7 @@ func (s spoken) ExecPlugin(context.Context, string, []byte, []string) ([]byte, e
 	return s.stdout, checkOutput(s.stdout)
 }
 
-// FuzzResult takes whatever a plugin writes as the result of its ADD. What comes of it are addresses, IPv4 first.
+// FuzzResult: any output of a plugin's ADD is either an error or a list of addresses, IPv4 first.
 func FuzzResult(f *testing.F) {
 	versions := []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 	for n := range versions {
@@ -68,8 +68,9 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// FuzzConfiguration reads whatever is in the directory of CNI's configurations. What is accepted when a pod comes must
-// be accepted, and be the same, when its record is read as it goes: its addresses would stay taken.
+// FuzzConfiguration reads arbitrary files in the directory of CNI configurations. A configuration
+// that is accepted at a pod's setup must be accepted, with the same contents, when its record is
+// read at the teardown: otherwise its addresses would stay allocated.
 func FuzzConfiguration(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.0.0","name":"mine","plugins":[{"type":"bridge","capabilities":{"portMappings":true},"ipam":{"type":"host-local"}}]}`), true)
 	f.Add([]byte(`{"cniVersion":"0.4.0","name":"old","type":"bridge"}`), false)

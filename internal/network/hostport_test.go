@@ -126,7 +126,8 @@ func ask(ns netns.NsHandle, network, addr string) (answer string, err error) {
 	return answer, err
 }
 
-// TestHostPorts: from wherever a machine's port can be reached it leads to the pod, and only there.
+// TestHostPorts: a host port leads to the pod from everywhere it can be reached, and to nothing
+// else.
 func TestHostPorts(t *testing.T) {
 	host, web, other, outside := newNS(t), newNS(t), newNS(t), newNS(t)
 	joinOutside(t, host, outside) // this machine is 192.0.2.2
@@ -314,8 +315,8 @@ func TestHostPortTaken(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestHostPortOfRevisions: a new revision takes the ports over, and what is removed of the old one later
-// leaves them alone. A flow of UDP packets follows.
+// TestHostPortOfRevisions: a new revision takes the ports over, and the later removal of the old
+// revision does not affect them. UDP flows are redirected too.
 func TestHostPortOfRevisions(t *testing.T) {
 	host, before, after := newNS(t), newNS(t), newNS(t)
 	run := t.TempDir()
@@ -354,8 +355,8 @@ func TestHostPortOfRevisions(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestHostPortsAreMended: rules that somebody removed come back with the next change, and a claim that a
-// power cut tore counts for nothing.
+// TestHostPortsAreMended: removed rules are restored with the next change, and a claim that a power
+// cut truncated is ignored.
 func TestHostPortsAreMended(t *testing.T) {
 	host, a, b := newNS(t), newNS(t), newNS(t)
 	run := t.TempDir()
@@ -380,7 +381,8 @@ func TestHostPortsAreMended(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestHostPortWithoutBridge: pods of the host's network, alone on the machine, and over a reboot.
+// TestHostPortWithoutBridge: host ports of pods in the host's network, without any bridge, and
+// after a reboot.
 func TestHostPortWithoutBridge(t *testing.T) {
 	host := newNS(t)
 	run := t.TempDir()
@@ -412,7 +414,7 @@ func TestHostPortString(t *testing.T) {
 	}
 }
 
-// BenchmarkSetupHostPort is Setup for a pod with a host port beside 50 others that have one.
+// BenchmarkSetupHostPort measures Setup of a pod with a host port beside 50 others that have one.
 func BenchmarkSetupHostPort(b *testing.B) {
 	host, ns := newNS(b), newNS(b)
 	br := newBridge(b, b.TempDir())

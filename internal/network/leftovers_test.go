@@ -67,8 +67,8 @@ func TestSecondProcessAgrees(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestDump: a list that the kernel could not give in one piece is asked for again, but not for ever; and so is that of
-// no other error.
+// TestDump: an interrupted dump of a kernel list is repeated, but not for ever; other errors are
+// returned at once.
 func TestDump(t *testing.T) {
 	other := errors.New("another")
 	for _, c := range []struct {
@@ -94,8 +94,8 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// TestRunDirectoryDeleted: a bridge whose record was deleted with the run directory goes when the next one comes, and
-// no other podrun's goes.
+// TestRunDirectoryDeleted: a bridge whose record was deleted with the run directory is removed when
+// the next one is created, and no other podrun's bridge is.
 func TestRunDirectoryDeleted(t *testing.T) {
 	host, a, b, c := newNS(t), newNS(t), newNS(t), newNS(t)
 	run := t.TempDir()
@@ -150,8 +150,9 @@ func TestRunDirectoryDeleted(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestBridgeWithoutAlias: a bridge that was made by a podrun that was killed before it gave it an alias, in a run
-// directory that was removed, goes when podrun ends; another podrun's, which is at the same point, does not.
+// TestBridgeWithoutAlias: a bridge whose podrun was killed before it set the alias, and whose run
+// directory was removed, is removed when podrun ends; the bridge of another podrun in the same
+// state is not.
 func TestBridgeWithoutAlias(t *testing.T) {
 	host, run := newNS(t), t.TempDir()
 	of := func(root string) *Bridge {
@@ -177,7 +178,8 @@ func TestBridgeWithoutAlias(t *testing.T) {
 	})
 }
 
-// TestSideBySide: podruns of several run directories do not touch each other's, even with the same id.
+// TestSideBySide: podruns of different run directories do not affect each other, even with the same
+// sandbox ID.
 func TestSideBySide(t *testing.T) {
 	host, a, b := newNS(t), newNS(t), newNS(t)
 	runA, runB := t.TempDir(), t.TempDir()
@@ -196,7 +198,7 @@ func TestSideBySide(t *testing.T) {
 	bare(t, host, runB)
 }
 
-// TestLeftovers: whatever an interrupted process or an older boot left is used or removed.
+// TestLeftovers: everything that an interrupted process or an older boot left is reused or removed.
 func TestLeftovers(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, host netns.NsHandle, b *Bridge){
 		"bridge gone, as when a container restarts": func(t *testing.T, host netns.NsHandle, b *Bridge) {
@@ -248,7 +250,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestOtherBoot: addresses of an older boot are dropped, and its names are not touched.
+// TestOtherBoot: addresses of an older boot are dropped, and links with its names are not touched.
 func TestOtherBoot(t *testing.T) {
 	host, a, b := newNS(t), newNS(t), newNS(t)
 	run := t.TempDir()
@@ -294,7 +296,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestNotPermitted: where no link may be made, the error says what works.
+// TestNotPermitted: where podrun may not create a link, the error says what works.
 func TestNotPermitted(t *testing.T) {
 	host, pod := newNS(t), newNS(t)
 	run := t.TempDir()
@@ -320,7 +322,7 @@ func TestNotPermitted(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestKeep: a kept network outlives its last pod, and goes when it is closed and nobody is in it.
+// TestKeep: a kept network outlives its last pod, and Close removes it when no pod is left.
 func TestKeep(t *testing.T) {
 	host, pod := newNS(t), newNS(t)
 	run := t.TempDir()

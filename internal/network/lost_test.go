@@ -15,7 +15,7 @@ import (
 
 func nobody(string) bool { return false }
 
-// TestSweepLost: each lost sandbox is released for itself, and the known ones are left alone.
+// TestSweepLost: each lost sandbox is released independently, and known ones are not touched.
 func TestSweepLost(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "bad", "good", "hung", "known", "torn")
@@ -40,7 +40,7 @@ func TestSweepLost(t *testing.T) {
 	s.held(t, "bad", "hung", "known")
 }
 
-// TestSweepLostLater: one that fails is tried again after a while, no sooner, and logged once.
+// TestSweepLostLater: a failed release is tried again after a delay, no sooner, and logged once.
 func TestSweepLostLater(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
@@ -77,7 +77,7 @@ func TestSweepLostLater(t *testing.T) {
 	}
 }
 
-// TestSweepLostBusy: a lost sandbox that another process works on is left to that.
+// TestSweepLostBusy: a lost sandbox that another process works on is left to that process.
 func TestSweepLostBusy(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
@@ -102,7 +102,7 @@ func TestSweepLostBusy(t *testing.T) {
 	s.held(t)
 }
 
-// TestSweepLostComesBack: an id that becomes known before its release begins is left alone.
+// TestSweepLostComesBack: an ID that becomes known before its release begins is not released.
 func TestSweepLostComesBack(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
@@ -138,8 +138,8 @@ func (s *standIn) reboot(t *testing.T) {
 	}
 }
 
-// TestRebootWithoutPlugins: a sandbox of an earlier boot goes, and new ones come, although its plugins are missing or
-// fail. They are called when they work again.
+// TestRebootWithoutPlugins: a sandbox of an earlier boot is removed, and new ones start, although
+// its plugins are missing or fail. The plugins are called when they work again.
 func TestRebootWithoutPlugins(t *testing.T) {
 	for name, c := range map[string]struct{ harm, mend func(*testing.T, *standIn) }{
 		"missing": {func(t *testing.T, s *standIn) { s.uninstall(t) }, func(t *testing.T, s *standIn) { s.install(t) }},
@@ -210,8 +210,8 @@ func (s *standIn) text(t *testing.T) string {
 	return string(text)
 }
 
-// TestPluginsMissing: in the same boot a sandbox waits for missing plugins a few times, then goes without. Plugins that
-// have moved are found.
+// TestPluginsMissing: in the same boot, a sandbox waits for missing plugins for a few attempts and
+// is then removed without them. Plugins that were moved are found.
 func TestPluginsMissing(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a", "b", "c")
@@ -234,7 +234,8 @@ func TestPluginsMissing(t *testing.T) {
 	s.held(t, "c")
 }
 
-// TestFormerRecord: a record that a former version wrote has no boot; its namespace tells.
+// TestFormerRecord: a record of a former version has no boot ID; whether its namespace exists
+// decides instead.
 func TestFormerRecord(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")

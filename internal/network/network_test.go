@@ -90,7 +90,7 @@ func TestHostIPWithoutRoute(t *testing.T) {
 	teardown(t, host, br, "aaaa")
 }
 
-// TestCyclesLeaveNothing: 300 pods come and go beside one that stays.
+// TestCyclesLeaveNothing: 300 pods start and end beside one that stays, and leave nothing.
 func TestCyclesLeaveNothing(t *testing.T) {
 	host, stays := newNS(t), newNS(t)
 	run := t.TempDir()
@@ -126,7 +126,8 @@ func TestCyclesLeaveNothing(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestFiftyAtOnce: two bridges of one run directory, as two processes have them, serve 50 pods at once.
+// TestFiftyAtOnce: two Bridges of one run directory, as in two processes, set up 50 pods
+// concurrently.
 func TestFiftyAtOnce(t *testing.T) {
 	host := newNS(t)
 	run := t.TempDir()

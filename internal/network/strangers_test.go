@@ -19,7 +19,8 @@ func packetTo(from, to netip.Addr, port uint16, text string) []byte {
 	return append(udp4To(from, to, port), bytes.Repeat([]byte(text), markBytes)...)
 }
 
-// TestLoopbackPortFromOutside: a neighbour that sends to 127.0.0.1 on the wire does not reach what is published there.
+// TestLoopbackPortFromOutside: a neighbour that sends packets for 127.0.0.1 on the wire does not
+// reach a port that is published there.
 func TestLoopbackPortFromOutside(t *testing.T) {
 	host, web, outside := newNS(t), newNS(t), newNS(t)
 	joinOutside(t, host, outside) // this machine is 192.0.2.2
@@ -70,8 +71,8 @@ func TestLoopbackPortFromOutside(t *testing.T) {
 	}
 }
 
-// TestReservedFrames: frames to the addresses that bridges keep to themselves do not get a pod's forged packets to the
-// machine.
+// TestReservedFrames: frames to the addresses reserved for bridges do not carry a pod's forged
+// packets to the machine.
 func TestReservedFrames(t *testing.T) {
 	host, outside := newNS(t), newNS(t)
 	joinOutside(t, host, outside)
@@ -121,7 +122,8 @@ func TestReservedFrames(t *testing.T) {
 	}
 }
 
-// TestAddressIsNotAskedFor: no other pod can keep a pod from its link's address by saying that it has it.
+// TestAddressIsNotAskedFor: no other pod can prevent a pod from using its link-local address by
+// claiming to have it.
 func TestAddressIsNotAskedFor(t *testing.T) {
 	host, outside := newNS(t), newNS(t)
 	joinOutside(t, host, outside)

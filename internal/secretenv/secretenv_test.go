@@ -92,7 +92,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotTheContainersFile: only a file as podrun makes it is read, and only the one that the ID names.
+// TestWhatIsNotTheContainersFile: only a file with the mode and owner that podrun sets is read, and
+// only the one named by the ID.
 func TestWhatIsNotTheContainersFile(t *testing.T) {
 	text := []byte(`{"args":["forged"]}`)
 	for name, forge := range map[string]func(file string) error{

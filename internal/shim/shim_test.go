@@ -152,7 +152,8 @@ func childWith(t *testing.T, id string) int {
 	return 0
 }
 
-// TestUnlike: what this process starts would not live as containerd's shim does.
+// TestUnlike: ModelOf fails if this process's children would not run under the conditions of
+// containerd's shim.
 func TestUnlike(t *testing.T) {
 	socket := filepath.Join(sockets(t), socketName)
 	for name, by := range map[string][]string{

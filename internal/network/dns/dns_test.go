@@ -98,8 +98,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRun: a change is in the files soon, many changes at once are written once, and a failure is made good.
-// TestCatchUp: a pod that starts because another is ready knows that one's name, whatever is still to be written.
+// TestCatchUp: a pod that starts because another one is ready has that one's name, even if files of
+// other pods are still to be written.
 func TestCatchUp(t *testing.T) {
 	m := newMachine()
 	app := m.add("app", "10.0.0.1", v1.PodSpec{})
@@ -117,6 +117,8 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
+// TestRun: a change is written to the files soon, many changes at once are written once, and a
+// failed update is repeated.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
