@@ -21,7 +21,7 @@ const (
 )
 
 // Nursery starts shims and reaps them. The shims outlive this process. Its methods may be called
-// concurrently.
+// concurrently, but Start only for different groups.
 type Nursery struct {
 	mu       sync.Mutex
 	children map[int]bool
