@@ -202,7 +202,7 @@ func imagesGo(n *node, disk string) {
 		})
 	}
 	fill()
-	n.said("there is no image that may go")
+	n.said("there is no unused image to remove")
 	if got := there(); !slices.Equal(got, []string{"box", "wanted"}) {
 		t.Errorf("what may not go went: %v", got)
 	}
