@@ -128,11 +128,11 @@ func median3(d []time.Duration) string {
 const relistHeading = "\n\n## Full lists\n"
 
 const relistSection = `
-What it costs to look at everything: podrun's full list (containers, tasks, sandboxes and data directories, and
-the comparison with what was seen before) against the two calls to containerd that it cannot do without, listing
-containers and listing tasks, made by the containerd client alone. Real one-container pods that idle, on the same
-containerd, in turns: medians of %d rounds of %d lists. The rows "made up" have a runtime that answers at once:
-what is left is podrun's own comparison.
+The cost of listing everything: podrun's full list (containers, tasks, sandboxes and data directories, and the
+comparison with the previous list) against the two calls to containerd that it needs, listing containers and listing
+tasks, made by the containerd client alone. The pods are real and idle and have one container each. Both run in turns on
+the same containerd; the table has medians of %d rounds of %d lists. The rows "made up" use a fake runtime that
+answers at once: they measure podrun's own comparison.
 
 %s
 Taken on: %s.

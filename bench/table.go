@@ -97,13 +97,14 @@ const page = `# Benchmarks
 
 Written by ` + "`make bench UPDATE=1`" + `; do not edit.
 
-podrun against a program that uses the containerd client alone: a snapshot, a spec and a task with its own shim
-for each container. Both work on the same containerd, with the same runtime, shim and image, in turns: %d rounds
-of the single jobs, %d of the many; medians, least and most in brackets. The program makes %d containers at a time.
-A process counts as running when it has itself made a file in a directory of the host, as the kernel reports it.
-podrun's times begin with the rename that drops the manifest, or with the kill; the program's with its first call,
-the image unpacked on both sides. What podrun does more: a network with an address, namespaces that outlive the
-container, logs, and the judgement when to do what.
+The benchmark compares podrun with a program that uses the containerd client alone: a snapshot, a spec and a task
+with its own shim for each container. Both run in turns on the same containerd, with the same runtime, shim and image:
+%d rounds of the single jobs, %d of the many. The table has medians, with minimum and maximum
+in brackets. The program starts %d containers at a time.
+A process counts as running when it has created a file in a directory of the host, as reported by the kernel.
+podrun's times begin with the rename that adds the manifest, or with the kill; the program's with its first call.
+The image is unpacked on both sides. podrun does more: it provides a network with an address, namespaces that outlive the
+container, logs, and the decision when to do what.
 
 %s
 Taken on: %s.

@@ -123,32 +123,32 @@ func cell(name string) string {
 
 const docHead = `# podrun's verdict and Kubernetes'
 
-Written by ` + "`make oracle`" + `, which feeds some twenty-seven thousand manifests to podrun and to Kubernetes 1.37.2's own code, and fails when
-anything differs that is not in the table below.
+Written by ` + "`make oracle`" + `, which runs some twenty-seven thousand manifests through podrun and through Kubernetes 1.37.2's own code. It fails when
+they differ in anything that is not in the table below.
 
-- **What is fed.** The project's fixtures (` + "`testdata/manifests`" + `); odd texts written by hand (` + "`oracle/oddities.go`" + `); a hundred spellings of a
+- **Input.** The project's fixtures (` + "`testdata/manifests`" + `); unusual texts written by hand (` + "`oracle/oddities.go`" + `); a hundred spellings of a
   YAML scalar in each kind of field; edge values in every field of a Pod, found by reflection over Kubernetes' types, both in a full pod
   and in a minimal one; rules between fields (` + "`oracle/values.go`" + `); 400 combinations of edge values drawn with a fixed seed; and what the Pod
-  Security Standards have an opinion of (` + "`oracle/restrictions.go`" + `), in each kind of container, with and without users of the pod's own, in a
-  pod that restricted allows and in one that baseline allows. They are made in the run, from tables, and so are the same in every run.
-- **Kubernetes' side.** Documents cut as kubectl cuts them; the API server's strict decoder; its defaults; a static pod's name, namespace,
-  node and toleration; ` + "`ValidatePodCreate`" + ` with the options and capabilities of the kubelet. Beyond the decoder's errors, those of the
-  validation are compared too, although the API server would stop. That static pods may not refer to API objects is not asked. The
-  defaults of a pod's own resources are 1.36's: since then an API server fills them in when it stores the pod, for static pods never.
+  Security Standards restrict (` + "`oracle/restrictions.go`" + `), in each kind of container, with and without users of the pod's own, in a
+  pod that restricted allows and in one that baseline allows. Each run generates them from tables, so every run has the same input.
+- **Kubernetes' side.** Documents are split as kubectl splits them. Then come the API server's strict decoder; its defaults; a static pod's name,
+  namespace, node and toleration; ` + "`ValidatePodCreate`" + ` with the options and capabilities of the kubelet. The errors of the validation are compared
+  beside those of the decoder, although the API server would stop after the decoder. The rule that static pods may not refer to API objects is not
+  applied. The defaults of a pod's own resources are 1.36's: since then an API server fills them in when it stores the pod, for static pods never.
 - **podrun's side.** ` + "`manifest.Load`" + `, which validate, serve and once use.
-- **What is compared.** For a manifest that both take: the whole pod, without its status, its annotations by podrun and a UID that was
-  made. For one that is refused: the set of field paths. Where Kubernetes cannot decode a document it names one field or none, and that
-  one only must be among podrun's.
-- **What is no difference.** That podrun refuses a field as not supported ([compat.md](compat.md)); Kubernetes' word on what is in that
-  field is then passed over. And that podrun, having found a typo, is silent about what follows from it.
-- **` + "`--pod-security`" + `.** Each manifest is also judged at baseline and restricted, by podrun and by Kubernetes' policy
-  (k8s.io/pod-security-admission, its latest version) for the pods that each of the two makes of it. What the policy does not allow and
-  podrun takes, for any one of the policy's reasons, is never a difference on purpose. And of each pod that podrun takes at restricted the
-  containers' OCI specs are made, of images with users of all kinds: in none may a process have a capability but NET_BIND_SERVICE, be
-  the machine's root, gain privileges, be without seccomp or in a namespace of the machine's, or have devices, hooks or annotations.
+- **Comparison.** For a manifest that both accept: the whole pod, without its status, podrun's annotations and a generated UID. For one that is
+  refused: the set of field paths. If Kubernetes cannot decode a document, it names one field or none; then only that field must be among
+  podrun's.
+- **Not counted as differences.** podrun may refuse a field as not supported ([compat.md](compat.md)); Kubernetes' errors below that field are then
+  ignored. After a typo, podrun may omit the errors that follow from it.
+- **` + "`--pod-security`" + `.** podrun and Kubernetes' policy (k8s.io/pod-security-admission, its latest version) also judge each manifest at baseline and
+  restricted, each for the pod that it decodes from the manifest. If podrun accepts what the policy refuses, for any one of the policy's reasons,
+  that is never a difference on purpose. For each pod that podrun accepts at restricted, the oracle builds the containers' OCI specs with images of
+  all kinds of users. In no spec may a process have a capability except NET_BIND_SERVICE, be the machine's root, gain privileges, lack seccomp, be in
+  a namespace of the machine, or have devices, hooks or annotations.
 
 ## Differences on purpose
 
-| What | Why | For example |
+| Difference | Reason | Example |
 | --- | --- | --- |
 `

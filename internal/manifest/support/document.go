@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-const head = `# What of a Pod podrun supports
+const head = `# Supported fields of a Pod
 
-Generated from the table that ` + "`podrun validate`, `serve` and `once`" + ` use. A field that is not supported is an
-error that names file, line and field; it is never ignored. Leaving a field out, or giving it an empty
-value that means the same, is always accepted. What lies under a field that is not supported is not listed.
+This page is generated from the table that ` + "`podrun validate`, `serve` and `once`" + ` use. An unsupported field is an
+error that names file, line and field; it is never ignored. podrun always accepts a field that is left out, or that has
+an equivalent empty value. The table does not list the fields below an unsupported field.
 
-Documents of kind Pod, PodList, List, ConfigMap and Secret (apiVersion v1) are read; any other kind is an error.
+podrun reads documents of the kinds Pod, PodList, List, ConfigMap and Secret (apiVersion v1); any other kind is an error.
 
 | Field | Supported | Remarks |
 | --- | --- | --- |
@@ -22,7 +22,7 @@ Documents of kind Pod, PodList, List, ConfigMap and Secret (apiVersion v1) are r
 const annotationHead = `
 ## Annotations
 
-Annotations are kept as they are and mean nothing to podrun, but for these, of which a name ending in / is a prefix:
+podrun keeps annotations unchanged. Only these have a meaning for it; a name that ends in / is a prefix:
 
 | Annotation | Supported | Remarks |
 | --- | --- | --- |
