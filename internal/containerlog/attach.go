@@ -18,21 +18,23 @@ import (
 	"podrun.io/podrun/internal/sys/watch"
 )
 
-// Live is what a running instance writes, as it comes: no lines, so that a prompt is seen, and whether or
-// not somebody converts it.
+// Live delivers the output of a running instance as the container writes it. It reads the raw files
+// and delivers bytes rather than whole lines, so that a prompt is visible; it does not depend on
+// the conversion of the output.
 type Live struct {
 	rawDir  string
-	streams [2]*liveStream // nil: not there
+	streams [2]*liveStream // nil: the stream has no raw file
 }
 
-// liveStream is a raw file that is read behind the container's back. A lock on it asks converters not to
-// free what has not been delivered.
+// liveStream is one raw file, which is read without the container's cooperation. A shared lock on
+// the file asks converters not to free what has not been delivered yet.
 type liveStream struct {
 	raw *os.File
 	at  int64
 }
 
-// OpenLive begins with what the instance writes from now on. One that has ended has nothing to say.
+// OpenLive opens an instance's output for delivery from now on; earlier output is not delivered. An
+// instance that has ended yields no output. The caller must call Close.
 func OpenLive(dirs layout.Dirs, inst pod.Instance) (*Live, error) {
 	l := &Live{rawDir: rawDirOf(dirs, inst)}
 	for _, s := range []stream{stdout, stderr} {
@@ -52,7 +54,7 @@ func OpenLive(dirs layout.Dirs, inst pod.Instance) (*Live, error) {
 	return l, nil
 }
 
-// Close ends the delivery.
+// Close closes the raw files and so releases their locks.
 func (l *Live) Close() {
 	for _, s := range l.streams {
 		if s != nil {
@@ -69,12 +71,13 @@ func (s *liveStream) begin() (err error) {
 	return err
 }
 
-// Copy delivers until the instance has ended and all was delivered, or ctx ends.
+// Copy delivers the output to out and errOut until the instance has ended and all its output is
+// delivered, or until ctx ends.
 func (l *Live) Copy(ctx context.Context, out, errOut io.Writer, log *slog.Logger) error {
 	w := watch.New(log)
 	for s, open := range l.streams {
 		if open != nil {
-			_ = w.Add(rawPath(l.rawDir, stream(s))) // before Run it only takes note
+			_ = w.Add(rawPath(l.rawDir, stream(s))) // before Run, Add only records the path
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -86,7 +89,7 @@ func (l *Live) Copy(ctx context.Context, out, errOut io.Writer, log *slog.Logger
 	defer ticker.Stop()
 	buf := make([]byte, 32<<10)
 	for {
-		// Asked first: what an ended instance wrote is then all there.
+		// Checked before reading: all output of an ended instance is then in the files.
 		ended := ended(l.rawDir)
 		for s, to := range []io.Writer{out, errOut} {
 			if err := l.streams[s].deliver(ctx, to, errOut, buf); err != nil {
@@ -105,7 +108,7 @@ func (l *Live) Copy(ctx context.Context, out, errOut io.Writer, log *slog.Logger
 	}
 }
 
-// deliver delivers all there is.
+// deliver delivers all that the stream has now.
 func (s *liveStream) deliver(ctx context.Context, to, errOut io.Writer, buf []byte) error {
 	for s != nil && ctx.Err() == nil {
 		n, err := s.raw.ReadAt(buf, s.at)
@@ -122,21 +125,22 @@ func (s *liveStream) deliver(ctx context.Context, to, errOut io.Writer, buf []by
 		}
 		s.at += int64(n)
 		if _, err := to.Write(buf[:n]); err != nil {
-			return fmt.Errorf("passing a container's output on: %w", err)
+			return fmt.Errorf("delivering a container's output: %w", err)
 		}
 	}
 	return nil
 }
 
-// freed is how many bytes from here on have been freed, though they had not been delivered. Asked after
-// reading: what is freed begins at the file's start, so what was read is then what was written.
+// freed returns how many bytes from the current offset on were freed before they were delivered. It
+// is called after reading: a file is freed from its start, so if nothing from the offset on is
+// freed now, the bytes just read were what the container wrote.
 func (s *liveStream) freed() int64 {
 	data, err := unix.Seek(int(s.raw.Fd()), s.at, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) { // all of it
+	if errors.Is(err, unix.ENXIO) { // all of it is freed
 		data, err = s.raw.Seek(0, io.SeekEnd)
 	}
 	if err != nil {
-		return 0 // a file system that frees nothing
+		return 0 // the file system cannot punch holes
 	}
 	return data - s.at
 }

@@ -7,28 +7,29 @@ import (
 	"io"
 )
 
-// kept is how many bytes of an instance's log stay; 0: all.
+// kept returns how many bytes of an instance's log are kept; 0: all of them.
 func (r Rotation) kept() int64 { return r.Size * int64(r.Files) }
 
-// passOver moves next over output that rotation would have removed by the time that all was converted: a container that
-// writes faster than podrun converts must not fill the disk with raw output. An entry is longer than what it is made
-// of, so that the raw bytes that are left fill all files that are kept. Half as much again may wait, so that this is
-// not done at every batch.
+// passOver moves next past output that rotation would have removed anyway by the time that all of
+// it was converted: a container that writes faster than podrun converts must not fill the disk with
+// raw output. A log entry is longer than the raw bytes it is made of, so the raw bytes that remain
+// fill all the log files that are kept. Half as much again may wait, so that this does not happen
+// in every batch.
 func (c *converter) passOver(b *buffers, s stream, next *checkpoint) error {
 	info, err := c.raw[s].Stat()
 	if err != nil {
-		return fmt.Errorf("looking at raw log: %w", err)
+		return fmt.Errorf("inspecting raw log: %w", err)
 	}
 	keep := c.rotation.kept()
 	if keep == 0 || info.Size()-next.raw[s] <= keep+keep/2 {
 		return nil
 	}
 	from := info.Size() - keep
-	n, err := c.raw[s].ReadAt(b.in, from-1) // a line may begin just there
+	n, err := c.raw[s].ReadAt(b.in, from-1) // a line may begin exactly at from
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading raw log: %w", err)
 	}
-	// A line that is longer than that begins in its middle.
+	// If the line is longer than the buffer, the output begins in the middle of it.
 	from += int64(max(bytes.IndexByte(b.in[:n], '\n'), 0))
 	c.passed += from - next.raw[s]
 	next.raw[s] = from

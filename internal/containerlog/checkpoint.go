@@ -5,26 +5,27 @@ import (
 	"hash/crc32"
 )
 
-// checkpoint says how far an instance's conversion is. The raw files up to raw are in the log's first
-// size bytes; whatever the log has beyond them was not finished and is cut off.
+// checkpoint records how far the conversion of an instance is. The raw files up to the offsets raw
+// are in the first size bytes of the log; what the log has beyond size was not finished and is cut
+// off.
 type checkpoint struct {
 	seq  uint64
 	raw  [2]int64
 	size int64
-	// file is the inode of the log that size is of, wherever it was moved since; 0: not known, as in a checkpoint of a
-	// former version, or there is none.
+	// file is the inode of the log that size refers to, even if that log was renamed since; 0:
+	// unknown, as in a checkpoint of the former version, or there is no log.
 	file uint64
 }
 
-// A checkpoint is written in place, into the two slots in turn, each with its checksum: a torn write
-// leaves the other. Unlike a rename that needs no free block, so a full disk cannot hold it up, and the
-// file's identity stays for the lock that is taken on it.
+// A checkpoint is written in place, alternately into two slots, each with its checksum: a torn
+// write leaves the other slot intact. Unlike a rename, this needs no free block, so it works on a
+// full disk; and the file remains the same inode, which the lock on it requires.
 const (
 	slotSize  = 64
 	slotMagic = 0x32676f6c6e757264
 	slotUsed  = slotData + 4
 	slotData  = 48
-	// The former version's has no file.
+	// Checkpoints of the former version have no file field.
 	legacyMagic = 0x31676f6c6e757264
 	legacyData  = 40
 )
@@ -39,7 +40,8 @@ func (c checkpoint) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))[:slotSize]
 }
 
-// decode returns the newest of the checkpoints in a file's bytes; false when none can be read.
+// decode returns the newest checkpoint in the bytes of a checkpoint file; false if neither slot is
+// valid.
 func decode(file []byte) (checkpoint, bool) {
 	var newest checkpoint
 	found := false
@@ -76,5 +78,5 @@ func decodeSlot(b []byte) (c checkpoint, ok bool) {
 	return c, c.sane()
 }
 
-// sane reports offsets that files can have.
+// sane reports whether no offset is negative.
 func (c checkpoint) sane() bool { return min(c.raw[stdout], c.raw[stderr], c.size) >= 0 }

@@ -17,41 +17,42 @@ import (
 )
 
 var (
-	// errBusy: another process is converting this instance just now.
+	// errBusy: another process converts this instance at the moment.
 	errBusy = errors.New("being converted by another process")
 	// errGone: the instance has no raw files any more.
 	errGone = errors.New("no raw log")
 )
 
 const (
-	sliceSize = 256 << 10 // what is read of a stream in one batch
+	sliceSize = 256 << 10 // bytes that are read of one stream in one batch
 	punchStep = 64 << 10
 )
 
-// buffers are for one batch at a time, so that many idle instances share them.
+// buffers are used by one batch at a time, so that many idle instances share them.
 type buffers struct{ in, out []byte }
 
 func newBuffers() *buffers { return &buffers{in: make([]byte, sliceSize)} }
 
-// converter converts one instance's raw files. It keeps nothing that matters in memory: the checkpoint
-// is read anew under the lock. Not for use by two goroutines; two converters of one instance are fine.
+// converter converts the raw files of one instance. It keeps no authoritative state in memory:
+// every batch reads the checkpoint again under the lock. A converter must not be used by two
+// goroutines; two converters of one instance may work at the same time.
 type converter struct {
 	disk     disk
-	root     string // podrun's root directory, whose pods' logs these are
+	root     string // podrun's root directory, to which the pods of these logs belong
 	rawDir   string
-	logPath  string // where new lines are looked for
+	logPath  string // where new entries are written
 	rotation Rotation
 
-	lock    *os.File // also the checkpoint
-	log     *os.File // at logPath, or where another instance has put it away
+	lock    *os.File // the lock file, which also contains the checkpoint
+	log     *os.File // the open log, at logPath or under the name that another instance's converter gave it
 	raw     [2]*os.File
 	state   checkpoint
 	punched [2]int64
-	rotated bool  // since somebody asked
-	passed  int64 // bytes of output that never were in the log
+	rotated bool  // a log was rotated; the caller resets it
+	passed  int64 // bytes of output that were left out of the log
 }
 
-// newConverter makes no file; a batch opens what it needs.
+// newConverter returns a converter without opening or creating files; batch opens what it needs.
 func newConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) *converter {
 	return &converter{
 		disk:     realDisk{},
@@ -62,13 +63,15 @@ func newConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) *conve
 	}
 }
 
-// rawDirOf is where the instance's raw files are. One that the former version started has a directory by its
-// attempt; any other has its own until its exit is recorded, so that it never takes that one for its own.
+// rawDirOf returns the directory of the instance's raw files. An instance that the former version
+// started has a directory named by its attempt. Any other instance has a directory of its own until
+// its exit is recorded, so that it never uses the former version's directory.
 func rawDirOf(dirs layout.Dirs, inst pod.Instance) string {
 	return sys.FirstPresent(dirs.RawLogs(inst)...)
 }
 
-// openConverter fails with errGone when the instance has no raw log directory.
+// openConverter returns a converter whose checkpoint file is open. It fails with errGone if the
+// instance has no raw log directory.
 func openConverter(dirs layout.Dirs, inst pod.Instance, rotation Rotation) (*converter, error) {
 	c := newConverter(dirs, inst, rotation)
 	return c, c.open()
@@ -83,8 +86,9 @@ func (c *converter) open() error {
 	return err
 }
 
-// silent reports that nothing has been written yet, or that there are no raw files at all. Most
-// containers are silent at first, and a file that nobody reads is not worth making while others start.
+// silent reports whether the instance has written no output yet, or has no raw files. Most
+// containers write nothing at first, so no checkpoint file is created until there is output: that
+// saves work while other containers start.
 func (c *converter) silent() bool {
 	for _, s := range []stream{stdout, stderr} {
 		if info, err := os.Lstat(c.rawPath(s)); err == nil && info.Size() > 0 {
@@ -106,9 +110,10 @@ func (c *converter) rawPath(s stream) string { return rawPath(c.rawDir, s) }
 
 func rawPath(rawDir string, s stream) string { return filepath.Join(rawDir, s.String()+".raw") }
 
-// batch converts a slice of each stream; more tells that there was more. With last, nothing will be
-// written any more, and an unended line is converted too. Fails with errBusy, errGone, or what the file
-// system said; then nothing was converted, or it was and is in the checkpoint.
+// batch converts a slice of each stream; more reports whether there is more to convert. With last,
+// the container writes no more, and a last line without a newline is converted too. It fails with
+// errBusy, errGone or a file system error; then either nothing was converted, or what was converted
+// is in the checkpoint.
 func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 	if c.lock == nil {
 		if c.silent() {
@@ -128,7 +133,8 @@ func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 	if err := c.rotate(); err != nil {
 		return false, err
 	}
-	// Made before there is a line: whoever opens the converter of a silent container finds its log.
+	// Created before there is an entry, so that a silent container also has a log once its
+	// converter is open.
 	if err := c.openLog(); err != nil {
 		return false, err
 	}
@@ -145,7 +151,7 @@ func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 		return more, nil
 	}
 	if _, err := c.disk.WriteAt(c.log, b.out, c.state.size); err != nil {
-		// Readers should not meet half an entry; the next batch cuts it in any case.
+		// Readers should not see half an entry. If this fails, the next batch cuts it off.
 		_ = c.disk.Truncate(c.log, c.state.size)
 		return false, fmt.Errorf("writing log: %w", err)
 	}
@@ -157,7 +163,7 @@ func (c *converter) batch(b *buffers, last bool) (more bool, err error) {
 	return more, nil
 }
 
-// load takes over what the last converter left, whoever that was.
+// load reads the checkpoint that the last converter, of this or another process, has left.
 func (c *converter) load() error {
 	if gone, err := unlinked(c.lock); err != nil || gone {
 		return errors.Join(err, condition(gone, errGone))
@@ -168,7 +174,8 @@ func (c *converter) load() error {
 		return fmt.Errorf("reading checkpoint: %w", err)
 	}
 	if n == 0 && !c.hasRaw() {
-		// All was converted and removed, and only now this was made. Its beginning is not the log's.
+		// The instance was converted and its files were removed before this process created a new
+		// checkpoint file. The log must not be cut to that empty checkpoint.
 		return errors.Join(c.disk.Remove(c.lock.Name()), errGone)
 	}
 	state, ok := decode(file[:n])
@@ -180,16 +187,16 @@ func (c *converter) load() error {
 		c.log = nil
 	}
 	c.state = state
-	// The first checkpoint makes the file whole; before that nothing is punched. Without a good one
-	// after that, the whole machine crashed.
+	// The first checkpoint gives the file its full size, and nothing is punched before that. If
+	// there is no valid checkpoint after that, the machine crashed.
 	if !ok && (n == len(file) || c.start(stdout) > 0 || c.start(stderr) > 0) {
 		return c.recover()
 	}
 	return c.fit()
 }
 
-// fit makes log and checkpoint fit each other. Of a log that was put away or taken away the checkpoint must
-// not go on telling: what is written next would be taken for what it tells of.
+// fit makes log and checkpoint agree. If the log was rotated or removed, the checkpoint must not
+// refer to it any more: the next entries would be taken for the ones it refers to.
 func (c *converter) fit() error {
 	told := c.state.size
 	if err := c.cut(); err != nil || c.state.size == told {
@@ -198,7 +205,7 @@ func (c *converter) fit() error {
 	return c.save(c.state)
 }
 
-// hasRaw reports that there are raw files.
+// hasRaw reports whether the instance has raw files.
 func (c *converter) hasRaw() bool {
 	for _, s := range []stream{stdout, stderr} {
 		if _, err := os.Lstat(c.rawPath(s)); !errors.Is(err, os.ErrNotExist) {
@@ -215,8 +222,8 @@ func condition(is bool, err error) error {
 	return nil
 }
 
-// cut removes what the log has beyond the checkpoint. A log that is shorter was cut or removed by a
-// person; conversion goes on at its end.
+// cut removes what the log has beyond the checkpoint. If the log is shorter than that, somebody
+// truncated or removed it, and the conversion continues at its end.
 func (c *converter) cut() error {
 	if c.log == nil {
 		f, err := c.openOwn()
@@ -231,7 +238,7 @@ func (c *converter) cut() error {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(c.log.Fd()), &st); err != nil {
-		return fmt.Errorf("looking at log: %w", err)
+		return fmt.Errorf("inspecting log: %w", err)
 	}
 	if st.Nlink == 0 {
 		c.log.Close()
@@ -248,9 +255,10 @@ func (c *converter) cut() error {
 	return nil
 }
 
-// openLog makes the log where there is none, with the modes that Kubernetes gives it. One that is there is another
-// instance's of the same attempt, of which no checkpoint was left: it is put away, and whoever writes to it goes on
-// where it is then. The checkpoint says which log it is before there is a line in it.
+// openLog creates the log if there is none, with the modes that Kubernetes gives it. A log that
+// exists already belongs to another instance of the same attempt that left no checkpoint: it is
+// renamed like a full log, and a converter that still writes to it continues under the new name.
+// The checkpoint records the new log's inode before the first entry is written.
 func (c *converter) openLog() error {
 	if c.log != nil {
 		return nil
@@ -282,8 +290,8 @@ func (c *converter) openLog() error {
 	return nil
 }
 
-// recover makes a state without a checkpoint: what was punched was converted, and the log's whole
-// entries stand. Some lines may come twice.
+// recover rebuilds a state without a checkpoint: raw output that was punched counts as converted,
+// and the log's whole entries are kept. Some lines may be converted twice.
 func (c *converter) recover() error {
 	c.state.raw = [2]int64{c.start(stdout), c.start(stderr)}
 	var err error
@@ -294,7 +302,8 @@ func (c *converter) recover() error {
 	return c.cut()
 }
 
-// wholeLines is how long a file is up to the end of its last whole line. It reads backwards, and keeps no more than a block.
+// wholeLines returns the length of a file up to the end of its last whole line. It reads backwards
+// and buffers one block only.
 func wholeLines(path string) (int64, error) {
 	f, err := sys.OpenRegularAt(path)
 	if err != nil {
@@ -322,13 +331,14 @@ func (c *converter) start(s stream) int64 {
 		return 0
 	}
 	at, err := unix.Seek(int(c.raw[s].Fd()), 0, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) { // no data at all
+	if errors.Is(err, unix.ENXIO) { // the file has no data at all
 		at, _ = unix.Seek(int(c.raw[s].Fd()), 0, unix.SEEK_END)
 	}
 	return max(at, 0)
 }
 
-// order has the stream first that was written to earlier, so that a late conversion's times rise.
+// order returns the streams, the one with the older last write first, so that times rise in the log
+// when the conversion is late.
 func (c *converter) order() [2]stream {
 	var at [2]time.Time
 	for _, s := range []stream{stdout, stderr} {
@@ -344,7 +354,8 @@ func (c *converter) order() [2]stream {
 	return [2]stream{stdout, stderr}
 }
 
-// openRaw leaves the stream nil while it has no file, as a terminal's stderr never has.
+// openRaw opens a stream's raw file. The stream stays nil while it has none, as stderr of a
+// terminal never has.
 func (c *converter) openRaw(s stream) error {
 	if c.raw[s] != nil {
 		return nil
@@ -359,7 +370,7 @@ func (c *converter) openRaw(s stream) error {
 	return nil
 }
 
-// slice appends the entries of one stream's next slice to b.out and moves next.
+// slice appends the entries of one stream's next slice to b.out and advances next.
 func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (more bool, err error) {
 	if err := c.openRaw(s); err != nil || c.raw[s] == nil {
 		return false, err
@@ -374,7 +385,8 @@ func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (mo
 	if n == 0 {
 		return false, nil
 	}
-	// Entries carry the time of reading, but what lay there unread was written no later than this.
+	// Entries have the time of reading, but output that waited unread was written no later than the
+	// file's modification time.
 	at := time.Now()
 	if st, err := c.raw[s].Stat(); err == nil && st.ModTime().Before(at) {
 		at = st.ModTime()
@@ -387,7 +399,7 @@ func (c *converter) slice(b *buffers, s stream, next *checkpoint, last bool) (mo
 	return full || len(out)-before >= room, nil
 }
 
-// save moves the checkpoint.
+// save writes the next checkpoint.
 func (c *converter) save(next checkpoint) error {
 	next.seq++
 	if _, err := c.disk.WriteAt(c.lock, next.encode(), next.slot()); err != nil {
@@ -397,7 +409,8 @@ func (c *converter) save(next checkpoint) error {
 	return nil
 }
 
-// punch frees what was converted. Where the file system cannot, the raw file stays whole till the end.
+// punch frees the raw output that is converted. If the file system cannot do that, the raw file
+// stays whole until it is removed.
 func (c *converter) punch() {
 	for _, s := range []stream{stdout, stderr} {
 		to := c.state.raw[s] / punchStep * punchStep
@@ -407,8 +420,8 @@ func (c *converter) punch() {
 	}
 }
 
-// remove deletes the raw files; the checkpoint last, so that a raw file never is without one. Their directory goes
-// once the exit is recorded.
+// remove deletes the raw files, and the checkpoint last, so that a raw file never is without one.
+// Their directory is removed when the exit is recorded.
 func (c *converter) remove() error {
 	if err := tryLock(c.lock); err != nil {
 		return err

@@ -6,15 +6,17 @@ import (
 )
 
 const (
-	// maxPart is the longest piece of a line in one entry, as the CRI runtimes have it.
+	// maxPart is the most bytes of a line in one entry, as in the CRI runtimes.
 	maxPart = 16 << 10
-	// stampLayout has a fixed width, so that an entry's length does not depend on when it is converted.
+	// stampLayout has a fixed width, so that the length of an entry does not depend on when it is
+	// converted.
 	stampLayout = "2006-01-02T15:04:05.000000000Z"
-	// outLimit ends a stream's conversion early: empty lines grow fortyfold.
+	// outLimit ends the conversion of a stream's slice early, because an entry of an empty line is
+	// about forty times as long as the line.
 	outLimit = 1 << 20
 )
 
-// stream is one of the two that a container writes to.
+// stream is one of the two streams that a container writes to.
 type stream int
 
 const (
@@ -24,17 +26,17 @@ const (
 
 func (s stream) String() string { return [...]string{"stdout", "stderr"}[s] }
 
-// entries say how lines become entries.
+// entries are the parameters with which lines become entries.
 type entries struct {
 	stream stream
 	at     time.Time
-	last   bool // nothing will follow
-	space  int  // no further entry is begun once so many bytes were appended
+	last   bool // no more output follows
+	space  int  // no further entry begins after so many bytes were appended
 }
 
-// appendEntries appends raw's lines to dst as entries and returns how much of raw they took. A line
-// that is not complete yet is left, but for parts of maxPart bytes; with last, what is left follows as
-// a part without end, which keeps a reader from adding a newline that was never written.
+// appendEntries appends raw's lines to dst as entries and returns how many bytes of raw they used.
+// An incomplete line is left for later, except parts of maxPart bytes; with last, the rest follows
+// as a part without an end, so that no reader adds a newline that the container did not write.
 func appendEntries(dst, raw []byte, e entries) ([]byte, int) {
 	head := e.at.UTC().AppendFormat(nil, stampLayout)
 	head = append(append(append(head, ' '), e.stream.String()...), ' ')
@@ -63,11 +65,11 @@ func appendEntries(dst, raw []byte, e entries) ([]byte, int) {
 type entry struct {
 	stamp   []byte
 	stream  stream
-	part    bool // more of the same line follows
+	part    bool // the line continues in the next entry of the stream
 	message []byte
 }
 
-// parse splits a line without its newline; false when it is not in CRI format.
+// parse splits a line of a log, without its newline; false if it is not in CRI format.
 func parse(line []byte) (entry, bool) {
 	var e entry
 	stamp, rest, ok := bytes.Cut(line, []byte(" "))
@@ -88,10 +90,10 @@ func parse(line []byte) (entry, bool) {
 	}
 	tags, message, ok := bytes.Cut(rest, []byte(" "))
 	if !ok {
-		// An empty message may have lost its blank to an editor.
+		// An editor may have removed the trailing blank of an empty message.
 		tags, message = rest, nil
 	}
-	// Tags are a list; only the first is defined.
+	// Tags are a list; only the first one is defined.
 	tag, _, _ := bytes.Cut(tags, []byte(":"))
 	e.stamp, e.message = stamp, message
 	switch string(tag) {

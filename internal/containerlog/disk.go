@@ -9,7 +9,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// disk is every change that a conversion makes; tests cut it short.
+// disk is every change that a conversion makes to files; tests interrupt it.
 type disk interface {
 	WriteAt(f *os.File, b []byte, off int64) (int, error)
 	Truncate(f *os.File, size int64) error
@@ -23,11 +23,13 @@ type realDisk struct{}
 func (realDisk) WriteAt(f *os.File, b []byte, off int64) (int, error) { return f.WriteAt(b, off) }
 func (realDisk) Truncate(f *os.File, size int64) error                { return f.Truncate(size) }
 
-// keptForReaders is how much is not freed while somebody reads a raw file; more, and whoever does is too slow.
+// keptForReaders is how many converted bytes of a raw file are kept while it has a reader; if there
+// are more, the reader is too slow and they are freed.
 const keptForReaders = 64 << 20
 
-// Punch frees a range's blocks. The file keeps its size, so that its appender is not disturbed. It fails with
-// errBusy while somebody reads the file who may not have come so far yet.
+// Punch frees the blocks of a range. The file keeps its size, so that the process that appends to
+// it is not disturbed. It fails with errBusy while the file has a reader that may not have read the
+// range yet.
 func (realDisk) Punch(path string, off, n int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -36,7 +38,7 @@ func (realDisk) Punch(path string, off, n int64) error {
 	defer f.Close()
 	if n < keptForReaders {
 		if err := tryLock(f); err != nil {
-			return err // freed with the next
+			return err // freed together with the next range
 		}
 	}
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
@@ -51,7 +53,7 @@ func (realDisk) Remove(path string) error {
 	return nil
 }
 
-// tryLock takes f's lock if nobody holds it.
+// tryLock takes the exclusive lock on f; errBusy if another holds a lock.
 func tryLock(f *os.File) error {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
@@ -64,7 +66,7 @@ func tryLock(f *os.File) error {
 	}
 }
 
-// lockShared takes a lock of f's beside others that do.
+// lockShared takes a shared lock on f and waits for it.
 func lockShared(f *os.File) error {
 	for {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); !errors.Is(err, unix.EINTR) {
@@ -75,7 +77,7 @@ func lockShared(f *os.File) error {
 
 func unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
-// unlinked reports that f has no name any more: another process finished the instance.
+// unlinked reports whether f has no name any more: another process has finished the instance.
 func unlinked(f *os.File) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -84,8 +86,8 @@ func unlinked(f *os.File) (bool, error) {
 	return st.Nlink == 0, nil
 }
 
-// hasWriter reports that a process has the file open for writing. A read lease is given exactly when
-// none has; a file system without leases says no.
+// hasWriter reports whether a process has the file open for writing. The kernel grants a read lease
+// exactly if no process has. On a file system without leases the answer is always false.
 func hasWriter(path string) bool {
 	f, err := sys.OpenRegularAt(path)
 	if err != nil {

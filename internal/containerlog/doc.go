@@ -1,12 +1,15 @@
-// Package containerlog turns what containers wrote into logs in CRI format, and reads those.
+// Package containerlog converts the output of containers into log files in CRI format, rotates
+// these files and reads them.
 //
-// The runtime shim appends each container's output to plain files and needs nobody to read them, so a
-// container never blocks and loses nothing while podrun is down. Whoever converts takes the instance's
-// lock for one batch, goes on from its checkpoint and moves that; so any number of processes may, one
-// after the other, and a kill at any instruction neither loses nor repeats a line.
+// The runtime shim appends each container's output to plain files, the raw files, and needs no
+// other process to read them. So a container does not block and loses no output while podrun is not
+// running. A converter takes the instance's lock for one batch, continues at the instance's
+// checkpoint and advances it. So any number of processes may convert an instance, one after the
+// other, and a kill at any instruction neither loses nor repeats a line.
 //
-// A log that is full is put away for a new one, and what was put away is compressed and at last removed;
-// neither the container nor the shim notices, because only the converter writes to logs.
+// A full log is renamed and a new one is begun; renamed logs are compressed and later removed.
+// Neither the container nor the shim notices, because only the converter writes to logs.
 //
-// It does not make the raw files (the runtime does), and decides nothing about pods.
+// The package does not create the raw files (the runtime does) and makes no decisions about pods.
+// Begin reading at Tailer, which converts, and at Read.
 package containerlog

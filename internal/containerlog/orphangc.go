@@ -18,39 +18,43 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// claimed is the attribute of a directory of logs that says below which root directory podrun keeps the pod that they
-// are of. The directory that logs are in is the kubelet's too, and another podrun's; their logs are told by it.
+// claimed is the extended attribute of a pod's log directory that names the root directory of the
+// podrun that owns the pod. The directory of all logs is shared with the kubelet and with other
+// podrun instances; the attribute tells their logs apart.
 const claimed = "trusted.podrun.root"
 
-// claim marks a pod's directory of logs as podrun's. Where attributes cannot be had such logs go with their
-// pods all the same; only what is left of pods whose end nobody saw stays then.
+// claim marks a pod's log directory as podrun's. On a file system without extended attributes such
+// logs are still removed together with their pods; only logs of pods whose removal podrun did not
+// see stay.
 func claim(dir, root string) { _ = unix.Setxattr(dir, claimed, []byte(root), 0) }
 
-// isClaimed reports that the directory is marked as that root directory's.
+// isClaimed reports whether the directory is marked with that root directory.
 func isClaimed(dir, root string) bool {
 	value := make([]byte, len(root)+1)
 	n, err := unix.Lgetxattr(dir, claimed, value)
 	return err == nil && string(value[:n]) == root
 }
 
-// removing begins the name of a directory that is being removed.
+// removing is the prefix of the name of a directory that is being removed.
 const removing = ".going-"
 
-// Retired removes the logs of pods that are gone: those that were to stay for a time, and those of pods whose end
-// podrun did not see, as when its root directory was lost.
+// Retired removes the logs of pods that do not exist any more: logs that were kept for a time, and
+// logs of pods whose removal podrun did not see, for example because its root directory was lost.
 type Retired struct {
 	Dirs layout.Dirs
 	Pods runtime.Lister
 }
 
-// Remove removes the logs of pods that are gone and that nothing has happened to for that long, and returns their
-// directories' names. Logs of a pod of which anything is left stay, and so does all that is not podrun's.
+// Remove removes the logs of pods that do not exist any more and that did not change for that long.
+// It returns the names of the removed directories. The logs of a pod of which anything is left
+// stay, and so do directories that are not podrun's. If some directories cannot be removed, it
+// removes the others and returns the joined errors.
 func (r Retired) Remove(ctx context.Context, age time.Duration) (removed []string, err error) {
 	old, err := r.old(time.Now().Add(-age))
 	if err != nil || len(old) == 0 {
 		return nil, err
 	}
-	// Looked at after the directories: a pod has a manifest before it has logs.
+	// Listed after the directories were read: a pod has a manifest before it has logs.
 	all, err := r.Pods.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("removing old logs: %w", err)
@@ -78,12 +82,12 @@ func (r Retired) Remove(ctx context.Context, age time.Duration) (removed []strin
 	return removed, errors.Join(errs...)
 }
 
-// old are the names of podrun's own directories of logs that have no pod's directory beside them and nothing
-// newer in them.
+// old returns the names of podrun's own log directories whose pod has no directory and in which
+// nothing is newer than the time than.
 func (r Retired) old(than time.Time) ([]string, error) {
 	entries, err := os.ReadDir(r.Dirs.Log)
 	if err != nil {
-		return nil, fmt.Errorf("looking for old logs: %w", err)
+		return nil, fmt.Errorf("listing old logs: %w", err)
 	}
 	var out []string
 	for _, e := range entries {
@@ -91,7 +95,7 @@ func (r Retired) old(than time.Time) ([]string, error) {
 		if !e.IsDir() || uidOf(name) == "" || !isClaimed(filepath.Join(r.Dirs.Log, e.Name()), r.Dirs.Root) {
 			continue
 		}
-		if name != e.Name() { // another was cut off while it removed this
+		if name != e.Name() { // an earlier removal was interrupted
 			out = append(out, name)
 			continue
 		}
@@ -105,13 +109,14 @@ func (r Retired) old(than time.Time) ([]string, error) {
 	return out, nil
 }
 
-// hasPod reports that the pod's own directory is there, or may be.
+// hasPod reports whether the pod's own directory exists, or may exist.
 func (r Retired) hasPod(name string) bool {
 	_, err := os.Lstat(r.Dirs.Pod(uidOf(name)))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// uidOf is the UID in a directory's name, NAMESPACE_POD_UID; "" when the name is another.
+// uidOf returns the UID in the name NAMESPACE_POD_UID of a directory; "" if the name has another
+// form.
 func uidOf(name string) pod.UID {
 	parts := strings.SplitN(name, "_", 3)
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || strings.HasPrefix(name, ".") {
@@ -120,7 +125,7 @@ func uidOf(name string) pod.UID {
 	return pod.UID(parts[2])
 }
 
-// changed is when anything in a directory was written last.
+// changed returns when anything in a directory was last written.
 func changed(dir string) (latest time.Time, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error { // trusted: podrun makes logs
 		if err != nil {
@@ -135,8 +140,9 @@ func changed(dir string) (latest time.Time, err error) {
 	return latest, err
 }
 
-// remove removes a directory of logs, unless its pod has come back. It is put aside first: a pod that comes from
-// then on makes a new one, and one that came before has its own directory by then and gets its logs back.
+// remove removes a log directory unless its pod exists again. It renames the directory first: a pod
+// that is created after that makes a new log directory; a pod that was created before that has its
+// own directory by then, and its logs are renamed back.
 func (r Retired) remove(name string) (gone bool, err error) {
 	dir, aside := filepath.Join(r.Dirs.Log, name), filepath.Join(r.Dirs.Log, removing+name)
 	if err := errors.Join(sys.NotMounted(dir), sys.NotMounted(aside)); err != nil {

@@ -16,22 +16,23 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// The shim gives up a stream of a container's for good when it cannot write, as on a full disk. The container
-// would then hang as soon as its pipe is full. So podrun looks for that, and passes on what is in the pipe
-// itself from then on. What the shim had read and could not write is lost, 32 KiB at most; nothing else.
-// A terminal's output cannot be had that way.
+// The shim stops copying a container's stream for good when a write fails, as on a full disk. The
+// container would then hang as soon as its pipe is full. So podrun looks for such pipes and copies
+// their output itself from then on. Only what the shim had read and could not write is lost, at
+// most 32 KiB. The output of a terminal cannot be rescued in this way.
 
-// spaceToCopy is how much has to be free before something is taken from a pipe: what was taken and cannot be
-// written would be lost with podrun.
+// spaceToCopy is how many bytes must be free before output is read from a pipe: output that was
+// read and cannot be written would be lost if podrun ended.
 const spaceToCopy = 256 << 10
 
-// orphan is a stream that nobody passes on: the pipe, and the raw file that it belongs to.
+// orphan is a stream that no process copies: the pipe, and the raw file that it belongs to.
 type orphan struct {
 	pipe, raw *os.File
-	space     func(raw *os.File) bool // tests fill the disk
+	space     func(raw *os.File) bool // tests simulate a full disk
 }
 
-// orphaned returns the stream of the container whose first process is pid, if its shim has given it up.
+// orphaned returns the stream of the container whose first process is pid, if its shim has stopped
+// copying it; otherwise nil.
 func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	path := rawPath(rawDir, s)
 	file, err := os.Lstat(path)
@@ -40,7 +41,7 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	}
 	link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, int(s)+1))
 	if err != nil || !strings.HasPrefix(link, "pipe:") {
-		return nil, nil // it has ended, or writes elsewhere
+		return nil, nil // the process has ended, or writes elsewhere
 	}
 	shim, err := sys.Parent(pid)
 	if err != nil {
@@ -52,8 +53,8 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	}
 	end := ""
 	for _, fd := range fds {
-		if open, err := os.Stat(fd); err == nil && os.SameFile(open, file) { // trusted: it is only looked at
-			return nil, nil // where files cannot be leased, hasWriter does not know
+		if open, err := os.Stat(fd); err == nil && os.SameFile(open, file) { // trusted: it is only inspected
+			return nil, nil // the shim still writes; hasWriter cannot see that on a file system without leases
 		}
 		if name, err := os.Readlink(fd); err == nil && name == link {
 			end = fd
@@ -74,7 +75,8 @@ func orphaned(rawDir string, s stream, pid int) (*orphan, error) {
 	return &orphan{pipe: pipe, raw: raw, space: hasSpace}, nil
 }
 
-// pass passes the stream on until its writers have closed it or ctx ends. What it leaves is still in the pipe.
+// pass copies the stream until its writers have closed it or ctx ends. Output that was not copied
+// is still in the pipe.
 func (o *orphan) pass(ctx context.Context, log *slog.Logger) error {
 	defer o.raw.Close()
 	defer o.pipe.Close()
@@ -98,28 +100,29 @@ func (o *orphan) pass(ctx context.Context, log *slog.Logger) error {
 	return ctx.Err()
 }
 
-// await returns when there is space for what is taken next. Nothing else fails meanwhile, so that it has to say so.
+// await returns when there is space for the next read. It logs the wait, because nothing else fails
+// meanwhile.
 func (o *orphan) await(ctx context.Context, log *slog.Logger) error {
 	if o.space(o.raw) {
 		return nil
 	}
-	log.Warn("a container's output waits for space on the disk, and the container does too when its pipe is full")
+	log.Warn("container output waits for free disk space; the container blocks when its pipe is full")
 	for !o.space(o.raw) {
 		if err := sleep(ctx, recheck); err != nil {
 			return err
 		}
 	}
-	log.Info("there is space for a container's output again")
+	log.Info("container output continues, there is free disk space again")
 	return nil
 }
 
-// hasSpace reports that there is space for what is taken next.
+// hasSpace reports whether there is space for the next read.
 func hasSpace(raw *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(raw.Fd()), &st) != nil || st.Bavail*uint64(st.Bsize) > spaceToCopy
 }
 
-// write tries again as long as there is no space.
+// write writes text, and retries while there is no space.
 func (o *orphan) write(ctx context.Context, text []byte) error {
 	for len(text) > 0 {
 		n, err := o.raw.Write(text)
@@ -136,7 +139,7 @@ func (o *orphan) write(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// rescue passes on what the shim of an instance has given up, until ctx ends.
+// rescue copies the streams that the shim of an instance has stopped copying, until ctx ends.
 func (r *batch) rescue(ctx context.Context, t *tail) {
 	r.tailer.mu.Lock()
 	pid := r.tailer.followed[t.inst]
@@ -145,18 +148,19 @@ func (r *batch) rescue(ctx context.Context, t *tail) {
 		return
 	}
 	for _, s := range []stream{stdout, stderr} {
-		log := r.tailer.log.With("pod", t.inst.Key, "container", t.inst.Container, "attempt", t.inst.Attempt, "stream", s.String())
+		log := r.tailer.log.With("pod", t.inst.Key, "container", t.inst.Container,
+			"attempt", t.inst.Attempt, "stream", s.String())
 		o, err := orphaned(t.conv.rawDir, s, pid)
 		if err != nil {
-			log.Warn("a container's output is not passed on", "why", err)
+			log.Warn("copying container output from its pipe failed", "err", err)
 		}
 		if o == nil {
 			continue
 		}
-		log.Warn("the shim has given up a container's output, as when the disk was full; passing it on from here")
+		log.Warn("the shim has given up a container's output, as on a full disk; podrun copies it now")
 		r.passing.Go(func() {
 			if err := o.pass(ctx, log); err != nil && ctx.Err() == nil {
-				log.Warn("a container's output is not passed on any more", "why", err)
+				log.Warn("copying container output from its pipe stopped", "err", err)
 			}
 		})
 	}

@@ -100,7 +100,10 @@ func TestPassingOnWaitsForSpace(t *testing.T) {
 	if text, _ := os.ReadFile(raw.Name()); string(text) != "a line\n" {
 		t.Errorf("passed on: %q", text)
 	}
-	for _, once := range []string{"level=WARN msg=\"a container's output waits for space", "level=INFO msg=\"there is space for a container's output"} {
+	for _, once := range []string{
+		"level=WARN msg=\"container output waits for free disk space",
+		"level=INFO msg=\"container output continues",
+	} {
 		if strings.Count(said.String(), once) != 1 {
 			t.Errorf("said:\n%s", said.String())
 		}

@@ -11,27 +11,29 @@ import (
 	"time"
 )
 
-// ReadOptions choose what Read delivers, as kubectl's flags of these names do.
+// ReadOptions select what Read delivers; the fields have the meaning of kubectl's flags of the same
+// names.
 type ReadOptions struct {
-	// Follow goes on with what is added until Stop is closed, and all before it was delivered.
+	// Follow continues with entries that are added later, until Stop is closed and everything
+	// before that is delivered.
 	Follow bool
 	// Tail is how many of the last lines are delivered; nil: all.
 	Tail *int
-	// Since leaves out lines that were read earlier; zero: none.
+	// Since leaves out lines with an earlier time; zero: none.
 	Since time.Time
-	// Timestamps puts the time before each line.
+	// Timestamps prefixes each line with its time.
 	Timestamps bool
-	// Stop is closed when the log is complete; only looked at with Follow.
+	// Stop is closed when the log is complete; only used with Follow.
 	Stop <-chan struct{}
 }
 
-// recheck is the time between two looks at a followed log: one fstat each, and no watch that a
-// machine could run out of.
+// recheck is the time between two checks of a followed log. A check is one fstat and needs no
+// inotify watch, of which a machine could run out.
 const recheck = 40 * time.Millisecond
 
-// Read delivers the log in path, with all its parts: stdout's lines to out, stderr's to errOut, as the
-// container wrote them. A line's parts are delivered as they come, joined. It fails with fs.ErrNotExist when
-// there is no log; if it follows, it waits for one.
+// Read delivers the log at path, including its rotated parts: the lines of stdout to out, those of
+// stderr to errOut, as the container wrote them. The parts of a long line are joined and delivered
+// as they come. It fails with fs.ErrNotExist if there is no log; with Follow it waits for one.
 func Read(ctx context.Context, path string, o ReadOptions, out, errOut io.Writer) error {
 	r := &reader{path: path, options: o, buf: make([]byte, 0, 64<<10), printer: newPrinter(o, out, errOut)}
 	if err := r.open(ctx); err != nil {
@@ -41,10 +43,11 @@ func Read(ctx context.Context, path string, o ReadOptions, out, errOut io.Writer
 	return r.run(ctx)
 }
 
-// open opens the log where its delivery begins, once it is there.
+// open opens the log at the position where delivery begins; with Follow it waits until there is a
+// log.
 func (r *reader) open(ctx context.Context) error {
 	for {
-		// Asked before opening: a log that came before the stop is found.
+		// Checked before opening: a log that was created before the stop is found.
 		stopped := !r.options.Follow || closed(r.options.Stop)
 		err := r.begin()
 		if !errors.Is(err, os.ErrNotExist) || stopped {
@@ -56,7 +59,7 @@ func (r *reader) open(ctx context.Context) error {
 	}
 }
 
-// begin finds where the delivery begins.
+// begin determines where delivery begins and opens that part.
 func (r *reader) begin() error {
 	if r.options.Tail != nil {
 		first, err := lastLines(r.path, *r.options.Tail)
@@ -78,16 +81,16 @@ func (r *reader) begin() error {
 		return err
 	}
 	if r.from, err = openFrom(r.path, number); errors.Is(err, os.ErrNotExist) && number > 0 {
-		r.from, err = openFrom(r.path, 0) // put away, and no new one yet
+		r.from, err = openFrom(r.path, 0) // rotated, and there is no new log yet
 	}
 	return err
 }
 
-// coarse is more than files' times lag behind.
+// coarse is more than the granularity of file times.
 const coarse = time.Second
 
-// firstSince is the number of the first part that may have entries as new as since: a file was last written
-// to no earlier than any of its entries is.
+// firstSince returns the number of the first part that may have entries as new as since: the
+// modification time of a file is not earlier than the time of any entry in it.
 func firstSince(log string, since time.Time) (int, error) {
 	put, err := partsOf(log)
 	if err != nil || since.IsZero() {
@@ -110,7 +113,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// position is where an entry is: the number of the log's part, and its offset there.
+// position is the position of an entry: the number of the log's part, and the offset in it.
 type position struct {
 	number int
 	offset int64
@@ -120,7 +123,7 @@ func (p position) before(q position) bool {
 	return p.number < q.number || p.number == q.number && p.offset < q.offset
 }
 
-// reader reads entries forward.
+// reader reads entries forwards.
 type reader struct {
 	path    string
 	from    *opened
@@ -137,7 +140,7 @@ func (r *reader) run(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(err, r.printer.flush())
 		}
-		// Asked before reading: what is added after the stop is nobody's.
+		// Checked before reading: what is added after the stop need not be delivered.
 		stopped := !r.options.Follow || closed(r.options.Stop)
 		n, err := r.fill()
 		if err != nil {
@@ -167,7 +170,7 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// fill reads on; it makes room for entries longer than usual.
+// fill reads more of the file into buf; it enlarges buf for entries that are longer than usual.
 func (r *reader) fill() (int, error) {
 	if len(r.buf) == cap(r.buf) {
 		r.buf = append(r.buf, make([]byte, cap(r.buf))...)[:len(r.buf)]
@@ -180,7 +183,7 @@ func (r *reader) fill() (int, error) {
 	return n, err
 }
 
-// deliver prints the whole entries of buf and keeps the rest.
+// deliver prints the whole entries in buf and keeps the rest.
 func (r *reader) deliver() error {
 	done := 0
 	for {
@@ -204,13 +207,13 @@ func (r *reader) line(line []byte, at int64) error {
 		return nil
 	}
 	if !ok {
-		// Not ours; a person who looks at the log should see it all the same.
+		// Not a CRI entry; print it all the same, so that the user sees it.
 		e = entry{stream: stdout, message: line}
 	}
 	return r.printer.print(e)
 }
 
-// leftover prints an entry without end, as only a foreign log can have.
+// leftover prints an entry without a newline, which only a log that podrun did not write has.
 func (r *reader) leftover() error {
 	if len(r.buf) == 0 {
 		return nil
@@ -221,16 +224,16 @@ func (r *reader) leftover() error {
 	return r.printer.flush()
 }
 
-// nextPart is for the end of a file, and reports whether there is more to read now. Nothing is added to what was
-// put away, so the next part follows; what is written to may have been put away since it was opened, and
-// then has an end yet to be read.
+// nextPart is called at the end of a file and reports whether there is more to read now. A rotated
+// part does not grow any more, so the next part follows. The current log may have been rotated
+// since it was opened, and then its last entries are still to be read.
 func (r *reader) nextPart() (bool, error) {
 	if r.from.written {
 		return r.replaced()
 	}
 	next, err := openFrom(r.path, r.from.number+1)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil // between two files, or removed for good: Stop tells
+		return false, nil // between two files, or removed for good: Stop decides
 	}
 	if err != nil {
 		return false, err
@@ -244,15 +247,15 @@ func (r *reader) nextPart() (bool, error) {
 	return true, nil
 }
 
-// replaced looks whether a followed file was put away or emptied. A log that merely shrank was cut back to a
-// checkpoint and will have the same entries there again.
+// replaced checks whether a followed file was rotated or emptied. A log that merely shrank was cut
+// back to a checkpoint and gets the same entries again.
 func (r *reader) replaced() (bool, error) {
 	if !r.options.Follow {
 		return false, nil
 	}
 	now, err := os.Lstat(r.path)
 	if err != nil {
-		return false, nil // between two files, or removed for good: Stop tells
+		return false, nil // between two files, or removed for good: Stop decides
 	}
 	mine, err := r.from.file.Stat()
 	if err != nil {
@@ -262,7 +265,7 @@ func (r *reader) replaced() (bool, error) {
 		r.from.written = false
 		put, err := partsOf(r.path)
 		if err == nil && nextNumber(put) <= r.from.number {
-			r.from.number, r.first = r.from.number-1, [2]position{} // somebody else moved it, and gave it no number
+			r.from.number, r.first = r.from.number-1, [2]position{} // another program renamed it, without a part number
 		}
 		return true, err
 	}
@@ -279,7 +282,7 @@ type printer struct {
 	last       stream
 	timestamps bool
 	since      []byte
-	// inside: the stream's last entry was a part; hidden: of a line that is left out.
+	// inside: the stream's last entry was a part of a line; hidden: that line is left out.
 	inside, hidden [2]bool
 }
 
@@ -303,7 +306,7 @@ func (p *printer) print(e entry) error {
 		return nil
 	}
 	if s != p.last {
-		// Both may be one terminal: keep the order.
+		// Both may go to the same terminal: keep the order.
 		if err := p.out[p.last].Flush(); err != nil {
 			return err
 		}
@@ -321,7 +324,7 @@ func (p *printer) print(e entry) error {
 	return err
 }
 
-// earlier compares times as text where both have podrun's fixed form.
+// earlier compares times as text if both have podrun's fixed layout.
 func earlier(stamp, since []byte) bool {
 	if len(since) == 0 {
 		return false

@@ -15,15 +15,17 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Rotation says when a log is put away for a new one, and how many files are kept.
+// Rotation configures when a log is rotated and how many files are kept.
 type Rotation struct {
-	// Size is the bytes that a file may have before it is put away; an entry more may be in it. 0: any number.
+	// Size is how many bytes a log may have before it is rotated; the file may exceed it by one
+	// entry. 0: no limit.
 	Size int64
-	// Files is how many are kept of an instance's log, the one that is written to among them; at least 2.
+	// Files is how many files of an instance's log are kept, including the current one; at least 2.
 	Files int
 }
 
-// space is how much more may be appended to a log of size bytes before it is put away, outLimit at most.
+// space returns how many more bytes may be appended to a log of size bytes before it is rotated, at
+// most outLimit.
 func (r Rotation) space(size int64) int {
 	if r.Size == 0 {
 		return outLimit
@@ -31,14 +33,14 @@ func (r Rotation) space(size int64) int {
 	return int(min(outLimit, max(0, r.Size-size)))
 }
 
-// rotate puts a full log away once there is more to come, and the next batch makes a new one. Nobody writes
-// to what was put away. Cut off between the two steps, there is no log, and its conversion goes on in a new
-// one all the same.
+// rotate renames a full log when there is more output; the same batch then creates a new one. No
+// process writes to a renamed log. If rotate is interrupted between its two steps, there is no log
+// at logPath, and conversion continues in a new one.
 func (c *converter) rotate() error {
 	if c.log == nil || c.rotation.space(c.state.size) > 0 || !c.pending() {
 		return nil
 	}
-	if c.isAt(c.logPath) { // else another instance has put it away
+	if c.isAt(c.logPath) { // otherwise another instance has renamed it already
 		if err := c.putAway(); err != nil {
 			return err
 		}
@@ -50,28 +52,29 @@ func (c *converter) rotate() error {
 	return c.save(next)
 }
 
-// putAway makes a part of the log that is there.
+// putAway renames the log at logPath to a numbered part.
 func (c *converter) putAway() error {
 	put, err := partsOf(c.logPath)
 	if err != nil {
 		return err
 	}
 	if err := c.disk.Rename(c.logPath, partName(c.logPath, nextNumber(put), time.Now())); err != nil {
-		return fmt.Errorf("putting a log away: %w", err)
+		return fmt.Errorf("rotating a log: %w", err)
 	}
 	c.rotated = true
 	return nil
 }
 
-// isAt reports that the log that is written to is there.
+// isAt reports whether the open log is the file at path.
 func (c *converter) isAt(path string) bool {
 	there, err := os.Lstat(path)
 	own, failed := c.log.Stat()
 	return err == nil && failed == nil && os.SameFile(there, own)
 }
 
-// openOwn opens the log that the checkpoint tells of, wherever it is; nil if it is gone. An instance without one
-// never takes what another one has written for its own.
+// openOwn opens the log that the checkpoint refers to, under whatever name it has; nil if it does
+// not exist any more. An instance whose checkpoint refers to no log never opens one that another
+// instance wrote.
 func (c *converter) openOwn() (*os.File, error) {
 	if c.state.file == 0 && c.state.size == 0 {
 		return nil, nil
@@ -103,7 +106,7 @@ func (c *converter) openOwn() (*os.File, error) {
 	return nil, nil
 }
 
-// pending reports that there is something that was not converted yet.
+// pending reports whether there is output that is not converted yet.
 func (c *converter) pending() bool {
 	for _, s := range []stream{stdout, stderr} {
 		if c.openRaw(s) != nil || c.raw[s] == nil {
@@ -116,8 +119,8 @@ func (c *converter) pending() bool {
 	return false
 }
 
-// groom removes the oldest files of a log beyond those that are kept, and compresses those that were put
-// away but the newest, which whoever collects logs may still be reading.
+// groom removes the oldest files of a log beyond keep, and compresses the rotated ones except the
+// newest, which a log collector may still be reading.
 func groom(log string, keep int) error {
 	put, err := partsOf(log)
 	if err != nil {
@@ -141,8 +144,8 @@ func groom(log string, keep int) error {
 	return nil
 }
 
-// pack compresses a file. It goes only when the compressed one is whole and on the disk. One that an instance still
-// writes to is left for the next time.
+// pack compresses a file and removes it, once the compressed file is complete and synced to disk. A
+// file that an instance still writes to is left for the next call.
 func pack(path string) error {
 	in, err := sys.OpenRegularAt(path)
 	if err != nil {
@@ -183,10 +186,11 @@ func packInto(path string, in io.Reader, like os.FileInfo) error {
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return os.Chtimes(path, like.ModTime(), like.ModTime()) // when its last line was written
+	return os.Chtimes(path, like.ModTime(), like.ModTime()) // the time of its last entry
 }
 
-// Drop removes the logs of an instance that is gone, and of all that its container had before it.
+// Drop removes the logs of an instance that was removed, and those of all earlier attempts of its
+// container.
 func (t *Tailer) Drop(last pod.Instance) error {
 	dir := filepath.Dir(t.dirs.ContainerLog(last.Key, last.UID, last.Container, last.Attempt))
 	entries, err := os.ReadDir(dir)
@@ -203,7 +207,7 @@ func (t *Tailer) Drop(last pod.Instance) error {
 	return nil
 }
 
-// attemptOf tells from a file's name of which instance it is a log.
+// attemptOf returns the attempt in the name of a log file; false if the name is not one of a log.
 func attemptOf(name string) (attempt int, ok bool) {
 	number, rest, _ := strings.Cut(name, ".")
 	if rest != "log" && !strings.HasPrefix(rest, "log.") || len(number) == 0 || len(number) > 18 {
@@ -218,7 +222,7 @@ func attemptOf(name string) (attempt int, ok bool) {
 	return attempt, true
 }
 
-// rotated has a log groomed that was rotated.
+// rotated queues a rotated log for grooming.
 func (t *Tailer) rotated(log string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +233,7 @@ func (t *Tailer) rotated(log string) {
 	}
 }
 
-// groomAll grooms what is rotated until ctx ends.
+// groomAll grooms rotated logs until ctx ends.
 func (t *Tailer) groomAll(ctx context.Context) {
 	for {
 		select {
@@ -243,7 +247,7 @@ func (t *Tailer) groomAll(ctx context.Context) {
 		t.mu.Unlock()
 		for log := range due {
 			if err := groom(log, t.rotation.Files); err != nil {
-				t.log.Warn("old logs take more space than they need", "file", log, "why", err)
+				t.log.Warn("removing or compressing rotated logs failed", "file", log, "err", err)
 			}
 		}
 	}

@@ -11,20 +11,21 @@ import (
 	"podrun.io/podrun/internal/sys/watch"
 )
 
-// tail is one followed instance that is open.
+// tail is one followed instance whose converter is open.
 type tail struct {
 	inst pod.Instance
 	conv *converter
-	// queued: it is due for a batch.
+	// queued: the instance is due for a batch.
 	queued bool
-	// poll: its files cannot be watched, or the last batch failed; doubt: one before did.
+	// poll: its files cannot be watched. failed: the last batch failed. doubt: an earlier batch
+	// failed, so that the shim may have stopped copying.
 	poll, failed, doubt bool
-	// flooded: it was told that not all its output is in the log.
+	// flooded: the warning that some output is left out of the log was logged.
 	flooded bool
 }
 
-// batch is the state of Run; one goroutine's. In each round every instance that is due gets one batch,
-// so a busy one cannot starve the others.
+// batch is the state of Tailer.Run and belongs to its goroutine. In each pass every instance that
+// is due gets one batch, so that a busy instance cannot starve the others.
 type batch struct {
 	tailer  *Tailer
 	watch   *watch.Watcher
@@ -32,7 +33,7 @@ type batch struct {
 	open    map[pod.Instance]*tail
 	byPath  map[string]*tail
 	queue   []*tail
-	ended   time.Time // the last round's end
+	ended   time.Time // end of the last pass
 	passing *sync.WaitGroup
 }
 
@@ -65,7 +66,7 @@ func (r *batch) run(ctx context.Context) {
 	}
 }
 
-// update opens what is followed now and closes what is not any more.
+// update opens newly followed instances and closes those that are not followed any more.
 func (r *batch) update() {
 	r.tailer.mu.Lock()
 	defer r.tailer.mu.Unlock()
@@ -81,7 +82,8 @@ func (r *batch) update() {
 	}
 }
 
-// start opens an instance. One without raw files is not followed any more: who wants it asks again.
+// start opens an instance. One without raw files is not followed any more; a later Follow adds it
+// again.
 func (r *batch) start(inst pod.Instance) {
 	c := newConverter(r.tailer.dirs, inst, r.tailer.rotation)
 	if _, err := os.Lstat(c.rawPath(stdout)); errors.Is(err, os.ErrNotExist) {
@@ -94,7 +96,7 @@ func (r *batch) start(inst pod.Instance) {
 	r.enqueue(t)
 }
 
-// listen watches the raw files; a terminal's stderr is not there.
+// listen watches the raw files; a terminal has none for stderr.
 func (r *batch) listen(t *tail) {
 	t.poll = false
 	for _, s := range []stream{stdout, stderr} {
@@ -130,7 +132,8 @@ func (r *batch) enqueue(t *tail) {
 	}
 }
 
-// check makes those due that nobody rings for, and sees to it that their output comes at all.
+// check enqueues instances that get no events, and takes over output that the shim does not copy
+// any more.
 func (r *batch) check(ctx context.Context, all bool) {
 	for _, t := range r.open {
 		if t.poll {
@@ -174,16 +177,17 @@ func (r *batch) batches() {
 	}
 }
 
-// reportPassed says once of an instance that not all it wrote came to be in its log.
+// reportPassed logs once per instance that some of its output is left out of the log.
 func (r *batch) reportPassed(t *tail) {
 	if t.conv.passed > 0 && !t.flooded {
 		t.flooded = true
-		r.tailer.log.Warn("a container writes faster than its log can be written: what rotation would remove is left out",
+		r.tailer.log.Warn("container output is left out of its log: "+
+			"it is written faster than it can be converted, and rotation would have removed it",
 			"pod", t.inst.Key, "container", t.inst.Container, "attempt", t.inst.Attempt, "bytes", t.conv.passed)
 	}
 }
 
-// judge says an error once, and when it is over.
+// judge logs an error once, and the recovery from it.
 func (r *batch) judge(t *tail, err error) {
 	switch {
 	case errors.Is(err, errBusy):
@@ -191,11 +195,11 @@ func (r *batch) judge(t *tail, err error) {
 		r.tailer.drop(func(i pod.Instance) bool { return i == t.inst })
 	case err != nil && !t.failed:
 		t.failed = true
-		r.tailer.log.Error("cannot write a container's log; nothing is lost, it is tried again",
+		r.tailer.log.Error("cannot write a container's log; no output is lost, retrying",
 			"pod", t.inst.Key, "container", t.inst.Container, "attempt", t.inst.Attempt, "err", err)
 	case err == nil && t.failed:
 		t.failed, t.doubt = false, true
-		r.tailer.log.Info("a container's log can be written again",
+		r.tailer.log.Info("writing a container's log works again",
 			"pod", t.inst.Key, "container", t.inst.Container, "attempt", t.inst.Attempt)
 	}
 }

@@ -17,20 +17,20 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// A log is in parts: the file that is written to has the log's own name, and those that were put away
-// when they were full have the time of that and a number after it, as 0.log.20260102-150405.7; the older of
-// them are compressed and end with .gz. Numbers rise by one, whatever the clock does, so that a reader knows
-// what follows.
+// A log consists of parts. The current file has the log's own name. A part that was rotated has the
+// time of the rotation and a number in its name, as 0.log.20260102-150405.7; older ones are
+// compressed and end with .gz. Numbers increase by one, whatever the clock does, so that a reader
+// knows which part is next.
 const (
 	partTime = "20060102-150405"
 	packed   = ".gz"
 	packing  = ".tmp"
 )
 
-// part is a part of a log that was put away.
+// part is a rotated part of a log.
 type part struct {
 	number int
-	path   string // without packed
+	path   string // without the suffix packed
 	packed bool
 }
 
@@ -41,20 +41,20 @@ func (p part) name() string {
 	return p.path
 }
 
-// partName is the name of the log's part of that number, put away at that time.
+// partName returns the name of the log's part with that number, rotated at that time.
 func partName(log string, number int, at time.Time) string {
 	return log + "." + at.UTC().Format(partTime) + "." + strconv.Itoa(number)
 }
 
-// partsOf returns the parts of a log that were put away, the oldest first. Of one that is there both
-// compressed and not, as when that was cut off, it is the one that is not.
+// partsOf returns the rotated parts of a log, the oldest first. If a part exists both compressed
+// and uncompressed, because compressing it was interrupted, the uncompressed file is returned.
 func partsOf(log string) ([]part, error) {
 	entries, err := os.ReadDir(filepath.Dir(log))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for a log's parts: %w", err)
+		return nil, fmt.Errorf("listing a log's parts: %w", err)
 	}
 	var all []part
 	for _, e := range entries {
@@ -66,7 +66,7 @@ func partsOf(log string) ([]part, error) {
 		at, number, _ := strings.Cut(rest, ".")
 		n, err := strconv.Atoi(number)
 		if _, bad := time.Parse(partTime, at); bad != nil || err != nil || n <= 0 {
-			continue // another's
+			continue // not a part of this log
 		}
 		all = append(all, part{n, filepath.Join(filepath.Dir(log), filepath.Base(log)+"."+rest), isPacked})
 	}
@@ -79,7 +79,7 @@ func partsOf(log string) ([]part, error) {
 	return slices.CompactFunc(all, func(a, b part) bool { return a.number == b.number }), nil
 }
 
-// nextNumber is the number of the file that is written to.
+// nextNumber returns the number of the current file, after the parts put.
 func nextNumber(put []part) int {
 	if len(put) == 0 {
 		return 1
@@ -87,19 +87,19 @@ func nextNumber(put []part) int {
 	return put[len(put)-1].number + 1
 }
 
-// opened is a part, or the file that is written to, being read.
+// opened is a rotated part or the current file, open for reading.
 type opened struct {
 	io.ReaderAt
 	file   *os.File
 	number int
-	// written: it is the file that is written to.
+	// written: it is the current file.
 	written bool
 }
 
 func (o *opened) close() { o.file.Close() }
 
-// openFrom opens the log's part of that number or, where it is gone, the next there is; fs.ErrNotExist when
-// there is none.
+// openFrom opens the log's part with that number or, if that was removed, the next one;
+// fs.ErrNotExist if there is none.
 func openFrom(log string, number int) (*opened, error) {
 	for {
 		put, err := partsOf(log)
@@ -110,7 +110,7 @@ func openFrom(log string, number int) (*opened, error) {
 		if i >= 0 {
 			o, err := put[i].open()
 			if errors.Is(err, os.ErrNotExist) {
-				continue // compressed or removed meanwhile
+				continue // compressed or removed in the meantime
 			}
 			return o, err
 		}
@@ -152,7 +152,7 @@ type unpacker struct {
 	at int64
 }
 
-// ReadAt implements io.ReaderAt for offsets that do not go back.
+// ReadAt implements io.ReaderAt for offsets that do not decrease.
 func (u *unpacker) ReadAt(p []byte, off int64) (int, error) {
 	if off < u.at {
 		return 0, errors.New("reading a compressed log backwards")
@@ -172,7 +172,7 @@ func (u *unpacker) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// whole returns what can be read in any direction, and how much that is.
+// whole returns a reader for any offset, and the number of bytes it has.
 func (o *opened) whole() (io.ReaderAt, int64, error) {
 	if u, isPacked := o.ReaderAt.(*unpacker); isPacked {
 		text, err := io.ReadAll(u.z)

@@ -8,11 +8,12 @@ import (
 	"os"
 )
 
-// searchBack bounds the search for the beginning of a line whose parts are mixed with the other stream's.
+// searchBack bounds the search for the beginning of a line whose parts alternate with entries of
+// the other stream.
 const searchBack = 1 << 20
 
-// lastLines returns, per stream, where the log's last n lines begin. It reads backwards, and no more than
-// that needs.
+// lastLines returns, for each stream, where the log's last n lines begin. It reads backwards, and
+// no more than necessary.
 func lastLines(log string, n int) ([2]position, error) {
 	t := tally{want: n}
 	o, err := openNewest(log)
@@ -32,7 +33,7 @@ func lastLines(log string, n int) ([2]position, error) {
 	}
 }
 
-// openNewest opens the file that is written to or, where there is none, the newest part.
+// openNewest opens the current file or, if there is none, the newest rotated part.
 func openNewest(log string) (*opened, error) {
 	o, err := openFrom(log, math.MaxInt)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -45,7 +46,7 @@ func openNewest(log string) (*opened, error) {
 	return openFrom(log, put[len(put)-1].number)
 }
 
-// openAt opens the part of that number; fs.ErrNotExist when it is gone.
+// openAt opens the part with that number; fs.ErrNotExist if it was removed.
 func openAt(log string, number int) (*opened, error) {
 	o, err := openFrom(log, number)
 	if err == nil && o.number > number {
@@ -62,10 +63,10 @@ type tally struct {
 	first [2]position
 	// open: the line at first[s] may begin earlier.
 	open  [2]bool
-	apart int64 // bytes since the lowest of first
+	apart int64 // bytes since the lowest position in first
 }
 
-// addAll takes a file's entries, the last first; false when what precedes is not needed.
+// addAll adds the entries of a file, the last one first; false if earlier entries are not needed.
 func (t *tally) addAll(o *opened) (more bool, err error) {
 	file, size, err := o.whole()
 	if err != nil {
@@ -89,7 +90,7 @@ func (t *tally) addAll(o *opened) (more bool, err error) {
 	}
 }
 
-// add takes the entry before all those added until now; false when it and what precedes is not needed.
+// add adds the entry before those added so far; false if it and earlier ones are not needed.
 func (t *tally) add(line []byte, at position) bool {
 	e, ok := parse(line)
 	if !ok {
@@ -101,7 +102,7 @@ func (t *tally) add(line []byte, at position) bool {
 	if !belongs {
 		t.open[s] = false
 		if t.want == 0 {
-			// Only parts of lines that are already counted are still of interest.
+			// From here on, only parts of lines that are already counted are needed.
 			return (t.open[stdout] || t.open[stderr]) && t.apart < searchBack
 		}
 		t.want--
@@ -111,20 +112,20 @@ func (t *tally) add(line []byte, at position) bool {
 	return true
 }
 
-// backward yields a file's lines from the last to the first.
+// backward returns a file's lines from the last to the first.
 type backward struct {
 	file io.ReaderAt
 	at   int64  // offset of buf's first byte
-	buf  []byte // what was read and not yet yielded
+	buf  []byte // bytes that were read and not returned yet
 }
 
 const backwardStep = 64 << 10
 
-// previous returns the line before, without its newline, and its offset; the bytes hold until the next
-// call. It ends with io.EOF.
+// previous returns the preceding line, without its newline, and its offset. The bytes are valid
+// until the next call. It returns io.EOF at the start of the file.
 func (b *backward) previous() ([]byte, int64, error) {
 	for {
-		// A final newline ends its own line.
+		// A final newline belongs to the line that it ends.
 		end := len(b.buf)
 		if end > 0 && b.buf[end-1] == '\n' {
 			end--

@@ -14,51 +14,60 @@ import (
 )
 
 const (
-	// pace is the least time between two rounds, so that a container that writes line by line costs a
-	// batch per round and not one per line.
+	// pace is the minimum time between two passes, so that a container that writes line by line
+	// costs one batch per pass and not one per line.
 	pace = 10 * time.Millisecond
-	// slow is how often instances are looked at whose files cannot be watched or whose log could not be
-	// written; all the others every slowAll ticks of it, should an event have been lost.
+	// slow is how often podrun checks instances whose files cannot be watched or whose log could
+	// not be written. All other instances are checked every slowAll ticks of it, in case an event
+	// was lost.
 	slow    = 2 * time.Second
 	slowAll = 15
-	// settle bounds how long Finish waits for the shim to pass on what an ended container had written.
+	// settle bounds how long Finish waits for the shim to copy the last output of an ended
+	// container.
 	settle = 2 * time.Second
 )
 
-// Options are what New needs.
+// Options are the parameters of New.
 type Options struct {
 	Dirs     layout.Dirs
 	Rotation Rotation
-	// Unwatched: the kernel is not asked to tell of output; it is looked for every half a minute.
+	// Unwatched disables inotify; output is then looked for every half a minute.
 	Unwatched bool
 	Log       *slog.Logger
 }
 
-// Tailer keeps the logs of running instances up to date. All methods may be called from any goroutine,
-// and without Run, which only makes what is followed appear by itself.
+// Tailer keeps the logs of running instances up to date. All methods are safe for concurrent use
+// and work without Run, which converts the output of followed instances in the background.
 type Tailer struct {
 	dirs      layout.Dirs
 	rotation  Rotation
 	unwatched bool
 	log       *slog.Logger
 	changed   chan struct{} // followed has changed
-	put       chan struct{} // there is something in full
+	put       chan struct{} // full has an entry
 
 	mu       sync.Mutex
-	followed map[pod.Instance]int // the container's first process; 0: not known yet
-	full     map[string]bool      // logs that have been rotated
+	followed map[pod.Instance]int // PID of the container's first process; 0: unknown
+	full     map[string]bool      // rotated logs to groom
 }
 
-// New returns a Tailer that follows nothing.
+// New returns a Tailer that follows no instance.
 func New(o Options) *Tailer {
 	return &Tailer{
-		dirs: o.Dirs, rotation: o.Rotation, unwatched: o.Unwatched, log: o.Log, changed: make(chan struct{}, 1), put: make(chan struct{}, 1),
-		followed: map[pod.Instance]int{}, full: map[string]bool{},
+		dirs:      o.Dirs,
+		rotation:  o.Rotation,
+		unwatched: o.Unwatched,
+		log:       o.Log,
+		changed:   make(chan struct{}, 1),
+		put:       make(chan struct{}, 1),
+		followed:  map[pod.Instance]int{},
+		full:      map[string]bool{},
 	}
 }
 
-// Follow has inst's output converted as it comes. It may be called for every running instance at every
-// sync: what is followed already costs a look into a map. pid is its first process, 0 where that is not known.
+// Follow makes Run convert inst's output as the container writes it. It may be called for every
+// running instance at every sync: an instance that is followed already costs a map lookup. pid is
+// its first process, 0 if unknown.
 func (t *Tailer) Follow(inst pod.Instance, pid int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,9 +78,10 @@ func (t *Tailer) Follow(inst pod.Instance, pid int) {
 	}
 }
 
-// Finish converts all that an ended instance has written, an unended last line too, stops following it
-// and deletes its raw files. To be called before the exit is reaped; again, also after a crash, is fine.
-// When it fails, as on a full disk, nothing is lost and it is to be called again.
+// Finish converts all output of an ended instance, including a last line without a newline, stops
+// following the instance and deletes its raw files. It must be called before the exit is reaped; it
+// may be called repeatedly, also after a crash. If it fails, for example on a full disk, no output
+// is lost and the caller must call it again.
 func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
 	c, err := openConverter(t.dirs, inst, t.rotation)
 	if errors.Is(err, errGone) {
@@ -99,13 +109,13 @@ func (t *Tailer) Finish(ctx context.Context, inst pod.Instance) error {
 	return nil
 }
 
-// settled waits until the shim has closed the raw files: it learns of the exit before it has read the
-// pipes to their end.
+// settled waits until the shim has closed the raw files: the exit is reported before the shim has
+// read the pipes to their end.
 func (t *Tailer) settled(ctx context.Context, c *converter) error {
 	deadline := time.Now().Add(settle)
 	for !ended(c.rawDir) {
 		if time.Now().After(deadline) {
-			t.log.Warn("something still holds the output of an ended container; what it writes now is not logged",
+			t.log.Warn("a process still has the output of an ended container open; what it writes now is not logged",
 				"file", c.rawDir)
 			return nil
 		}
@@ -116,7 +126,7 @@ func (t *Tailer) settled(ctx context.Context, c *converter) error {
 	return nil
 }
 
-// Forget stops following all instances of a revision, whose files are about to be removed.
+// Forget stops following all instances of a pod revision whose files are about to be removed.
 func (t *Tailer) Forget(uid pod.UID) {
 	t.drop(func(i pod.Instance) bool { return i.UID == uid })
 }
@@ -139,7 +149,7 @@ func (t *Tailer) notify() {
 	}
 }
 
-// Run converts what is followed until ctx ends.
+// Run converts the output of followed instances until ctx ends.
 func (t *Tailer) Run(ctx context.Context) error {
 	w := watch.New(t.log)
 	if t.unwatched {
@@ -158,8 +168,9 @@ func (t *Tailer) Run(ctx context.Context) error {
 	return nil
 }
 
-// CatchUp converts once what an instance has written and nobody has converted yet. An unended last line
-// is left unless the instance has ended. It rotates nothing: that is for whoever keeps the log.
+// CatchUp converts once the output of an instance that is not converted yet. A last line without a
+// newline is left for later unless the instance has ended. It does not rotate: only the process
+// that keeps the log does.
 func CatchUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance) error {
 	c, err := openConverter(dirs, inst, Rotation{})
 	if errors.Is(err, errGone) {
@@ -169,14 +180,14 @@ func CatchUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance) error {
 		return fmt.Errorf("catching up log: %w", err)
 	}
 	defer c.close()
-	// Asked before reading: what comes between is then a writer's.
+	// Checked before reading: the file cannot grow any more if it has no writer now.
 	if err := drain(ctx, c, ended(c.rawDir)); err != nil && !errors.Is(err, errGone) {
 		return fmt.Errorf("catching up log: %w", err)
 	}
 	return nil
 }
 
-// Ended reports that an instance that did run will write no more.
+// Ended reports whether an instance that was started writes no more output.
 func Ended(dirs layout.Dirs, inst pod.Instance) bool {
 	return ended(rawDirOf(dirs, inst))
 }
@@ -185,7 +196,7 @@ func ended(rawDir string) bool {
 	return !hasWriter(rawPath(rawDir, stdout)) && !hasWriter(rawPath(rawDir, stderr))
 }
 
-// drain converts all there is.
+// drain converts all output there is.
 func drain(ctx context.Context, c *converter, last bool) error {
 	b := newBuffers()
 	for {
@@ -200,7 +211,7 @@ func drain(ctx context.Context, c *converter, last bool) error {
 	}
 }
 
-// patiently repeats do while another process is at the instance, which is never for long.
+// patiently repeats do while another process converts the instance, which never takes long.
 func patiently(ctx context.Context, do func() error) error {
 	for {
 		if err := ctx.Err(); err != nil {
