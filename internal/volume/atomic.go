@@ -16,24 +16,25 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// A filled volume looks as the kubelet's do, because programs know that and watch it: the files are in a
-// directory of their own, ..data is a link to it, and each name in the volume is a link through ..data. A
-// new content is a new directory, and one rename makes it the content.
+// A filled volume has the same layout as the kubelet's, because programs know and watch it: the
+// files are in a directory of their own, ..data is a symbolic link to that directory, and each name
+// in the volume is a link through ..data. New content is written to a new directory, and one rename
+// of ..data switches to it.
 const (
 	dataLink  = "..data"
 	freshLink = "..data_tmp"
-	// own begins the names of what is not the user's; no key may begin so.
+	// own is the prefix of the names that belong to this layout; no key may begin with it.
 	own = ".."
 )
 
-// isWritten reports that a volume has been filled once.
+// isWritten reports whether a volume was filled before.
 func isWritten(dir string) bool {
 	info, err := os.Lstat(filepath.Join(dir, dataLink))
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// writeAtomically makes files all that root shows, unless they are that already. It may be cut off
-// anywhere: what it leaves is cleared away by the next.
+// writeAtomically makes files the content of root, unless they already are. It may be interrupted
+// at any point: the next call removes what it leaves behind.
 func writeAtomically(root *os.Root, files payload, group *int64) error {
 	current, err := root.Readlink(dataLink)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -59,7 +60,7 @@ func isOwnDir(name string) bool {
 	return strings.HasPrefix(name, own) && isComponent(name) && name != dataLink && name != freshLink
 }
 
-// shows reports that the directory holds these files and no others.
+// shows reports whether the directory contains exactly these files, with their modes.
 func shows(root *os.Root, dir string, files payload, group *int64) bool {
 	there := 0
 	same := true
@@ -73,7 +74,10 @@ func shows(root *os.Root, dir string, files payload, group *int64) bool {
 		if err != nil {
 			return err
 		}
-		if !ok || !info.Mode().IsRegular() || info.Mode().Perm() != fileMode(want, group) || info.Size() != int64(len(want.data)) {
+		if !ok ||
+			!info.Mode().IsRegular() ||
+			info.Mode().Perm() != fileMode(want, group) ||
+			info.Size() != int64(len(want.data)) {
 			same = false
 			return fs.SkipAll
 		}
@@ -86,7 +90,7 @@ func shows(root *os.Root, dir string, files payload, group *int64) bool {
 	return err == nil && same && there == len(files)
 }
 
-// fileMode is a file's mode; its group may read it where the volume belongs to one.
+// fileMode returns a file's mode; if the volume belongs to a group, the group may read the file.
 func fileMode(f payloadFile, group *int64) fs.FileMode {
 	mode := fs.FileMode(f.mode)
 	if group != nil {
@@ -118,7 +122,8 @@ func writeFiles(root *os.Root, dir string, files payload, group *int64) error {
 	return nil
 }
 
-// makeFor makes a directory that the group, if there is one, may read; what comes into it is the group's.
+// makeFor creates a directory. If there is a group, the directory belongs to it, and what is
+// created in it belongs to the group too.
 func makeFor(root *os.Root, dir string, group *int64) error {
 	if err := root.Mkdir(dir, layout.ModeContent); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -150,7 +155,7 @@ func writeFile(root *os.Root, at string, f payloadFile, group *int64) error {
 	return file.Chmod(fileMode(f, group))
 }
 
-// swap makes dir the content.
+// swap makes dir the current content.
 func swap(root *os.Root, dir string) error {
 	if err := root.Remove(freshLink); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -161,7 +166,7 @@ func swap(root *os.Root, dir string) error {
 	return root.Rename(freshLink, dataLink)
 }
 
-// link makes a link for the first element of each file's path.
+// link creates a link for the first element of each file's path.
 func link(root *os.Root, files payload) error {
 	for name := range files {
 		top, _, _ := strings.Cut(path.Clean(name), "/")
@@ -179,7 +184,7 @@ func link(root *os.Root, files payload) error {
 	return nil
 }
 
-// tidy removes what neither belongs to the content nor names a part of it.
+// tidy removes entries that are neither part of the layout nor the first element of a file's path.
 func tidy(root *os.Root, current string, files payload) error {
 	dir, err := root.Open(".")
 	if err != nil {
@@ -206,8 +211,8 @@ func tidy(root *os.Root, current string, files payload) error {
 	return nil
 }
 
-// maxFileKey is the most that is read of a file with variables.
+// maxFileKey is the maximum size in bytes of a file that variables are read from.
 const maxFileKey = 1 << 20
 
-// maxFileKeys is the most that is read of all such files of a container.
+// maxFileKeys is the maximum size in bytes of all such files of a container together.
 const maxFileKeys = 4 << 20

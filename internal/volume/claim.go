@@ -20,26 +20,26 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// A PersistentVolumeClaim is a directory of its name that outlives pods. There is nothing to bind: whoever
-// names it has it.
+// A PersistentVolumeClaim is a directory with the claim's name that outlives pods. There is no
+// binding: every pod that names the claim uses the directory.
 
-// ErrInUse says that a pod has the volume.
+// ErrInUse reports that a pod uses the volume.
 var ErrInUse = errors.New("in use")
 
-// ErrNoVolume says that there is no such volume.
+// ErrNoVolume reports that there is no such volume.
 var ErrNoVolume = errors.New("no such volume")
 
-// Claim is a volume that outlives pods.
+// Claim is the volume of a PersistentVolumeClaim, which outlives pods.
 type Claim struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Path      string    `json:"path"`
 	Made      time.Time `json:"made"`
-	// Pods are those that have it in their manifest.
+	// Pods are the names of the pods that have the claim in their manifest.
 	Pods []string `json:"pods"`
 }
 
-// readyClaim makes the directory unless it is there.
+// readyClaim creates the claim's directory if it does not exist, and returns its path.
 func (v *Volumes) readyClaim(ctx context.Context, p *v1.Pod, claim string) (string, error) {
 	if !isComponent(p.Namespace) || !isComponent(claim) || strings.HasPrefix(claim, ".") {
 		return "", fmt.Errorf("the claim %q cannot be a directory's name", claim)
@@ -73,8 +73,9 @@ func (v *Volumes) makeClaim(namespace, claim string) error {
 	return nil
 }
 
-// ownOnce gives a claim to the pod's group, once in a pod's life as far as this process knows. No other pod waits for
-// it: it takes time as the claim is large.
+// ownOnce gives a claim's directory to the pod's group, once per pod revision in the lifetime of
+// this process. It does not hold v.mu meanwhile, because its cost grows with the volume's size and
+// other pods must not wait for it.
 func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
 	key := ownKey{p.UID, filepath.Join(p.Namespace, claim)}
 	v.mu.Lock()
@@ -97,13 +98,13 @@ func (v *Volumes) ownOnce(ctx context.Context, p *v1.Pod, claim string) error {
 	return nil
 }
 
-// ownKey is a volume that was given to a revision's group.
+// ownKey is a volume that was given to the group of a pod revision.
 type ownKey struct {
 	uid    pod.UID
 	volume string
 }
 
-// Claims lists the volumes that outlive pods, in the order of namespace and name.
+// Claims lists the volumes of PersistentVolumeClaims, sorted by namespace and name.
 func (v *Volumes) Claims() ([]Claim, error) {
 	users, err := v.users()
 	if err != nil {
@@ -141,7 +142,7 @@ func (v *Volumes) Claims() ([]Claim, error) {
 	return claims, nil
 }
 
-// users are the names of the pods that are there, by the claims that they have.
+// users returns the names of the pods that exist, by the claims that they use.
 func (v *Volumes) users() (map[pod.Key][]string, error) {
 	entries, err := os.ReadDir(v.dirs.Pods())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +151,7 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 	users := map[pod.Key][]string{}
 	for _, e := range entries {
 		data, err := readKept(v.dirs.Checkpoint(pod.UID(e.Name())))
-		if errors.Is(err, fs.ErrNotExist) { // a former version's, not adopted yet
+		if errors.Is(err, fs.ErrNotExist) { // of the former version, not adopted yet
 			data, err = readKept(v.dirs.Manifest(pod.UID(e.Name())))
 		}
 		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
@@ -163,7 +164,8 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 			err = json.Unmarshal(data, &kept)
 		}
 		if err != nil || kept.Pod == nil {
-			return nil, fmt.Errorf("reading the checkpoint of revision %s: %w", e.Name(), cmp.Or(err, errors.New("there is no pod in it")))
+			return nil, fmt.Errorf("reading the checkpoint of revision %s: %w",
+				e.Name(), cmp.Or(err, errors.New("it contains no pod")))
 		}
 		for _, volume := range kept.Pod.Spec.Volumes {
 			if c := volume.PersistentVolumeClaim; c != nil {
@@ -177,12 +179,14 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 	return users, nil
 }
 
-// readKept reads a file that podrun keeps of a pod. It is beside what containers write, and many times shorter than this.
+// readKept reads a file that podrun keeps of a pod. Containers cannot write to it, and it is far
+// shorter than the limit here.
 func readKept(path string) ([]byte, error) {
 	return sys.ReadRegular(filepath.Dir(path), filepath.Base(path), sys.NoLinks, 64<<20)
 }
 
-// RemoveClaim removes a volume with all that is in it. ErrInUse: a pod has it; ErrNoVolume: it is not there.
+// RemoveClaim removes a volume and its content. It fails with ErrInUse if a pod uses it and with
+// ErrNoVolume if it does not exist.
 func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error {
 	dir := v.dirs.Claim(namespace, name)
 	fail := func(err error) error { return fmt.Errorf("removing volume %s/%s: %w", namespace, name, err) }
@@ -209,7 +213,8 @@ func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error
 	if err := os.Rename(dir, going); err != nil {
 		return fail(err)
 	}
-	// A pod that came meanwhile has it, or an empty one in its place, which a rename replaces.
+	// A pod that was created in the meantime uses this volume, or has created an empty one in its
+	// place, which the rename replaces.
 	if err := free(); err != nil {
 		return fail(errors.Join(err, os.Rename(going, dir)))
 	}
@@ -222,7 +227,8 @@ func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error
 	return nil
 }
 
-// removeTree removes a directory that nothing is mounted in. Links in it are removed, not followed.
+// removeTree removes a directory in which nothing is mounted. Symbolic links in it are removed, not
+// followed.
 func removeTree(ctx context.Context, dir string) error {
 	if err := sys.NotMounted(dir); err != nil {
 		return err

@@ -19,10 +19,11 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// mountSource is what file systems in memory that podrun mounted are called in the table of mounts.
+// mountSource is the source of podrun's in-memory file systems in the mount table.
 const mountSource = "podrun"
 
-// readyEmptyDir makes the directory unless it is there, and mounts memory on it where that is its medium.
+// readyEmptyDir creates the directory if it does not exist, and mounts an in-memory file system on
+// it if its medium is memory or huge pages.
 func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSource) (string, error) {
 	dir, err := v.makeDir(p.UID, layout.KindEmptyDir, name)
 	if err != nil {
@@ -56,8 +57,8 @@ func (v *Volumes) readyEmptyDir(p *v1.Pod, name string, e *v1.EmptyDirVolumeSour
 	return dir, nil
 }
 
-// memorySize is the most bytes that a volume in memory may take, as the kubelet has it: its own limit, or
-// all that the pod's containers may take if that is less; 0: no limit of the pod's.
+// memorySize returns the maximum size in bytes of a volume in memory, as in the kubelet: its own
+// limit, or the sum of the pod's container memory limits if that is less; 0: the pod sets no limit.
 func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
 	var most int64
 	for i := range p.Spec.Containers {
@@ -77,8 +78,8 @@ func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
 	return most
 }
 
-// mountHugePages mounts the pages of the size that the medium names, or, where it names none, of the one
-// size that the pod asks for.
+// mountHugePages mounts huge pages of the size that the medium names or, if it names none, of the
+// one size that the pod requests.
 func (v *Volumes) mountHugePages(p *v1.Pod, dir string, e *v1.EmptyDirVolumeSource, mode string) error {
 	size, err := pageSize(p, e.Medium)
 	if err != nil {
@@ -110,12 +111,14 @@ func pageSize(p *v1.Pod, medium v1.StorageMedium) (resource.Quantity, error) {
 		}
 	}
 	if len(found) != 1 {
-		return resource.Quantity{}, fmt.Errorf("medium %q needs containers that ask for huge pages of one size, or a size as in HugePages-2Mi", medium)
+		return resource.Quantity{}, fmt.Errorf(
+			"medium %q needs containers that request huge pages of one size, or a size as in HugePages-2Mi", medium)
 	}
 	return found[0], nil
 }
 
-// mountMemory mounts a file system in memory on dir, a directory of the pod's, unless one is there.
+// mountMemory mounts an in-memory file system on dir, a directory of the pod's, unless one is
+// mounted there.
 func (v *Volumes) mountMemory(uid pod.UID, dir, kind, options string) error {
 	mounted, err := mountinfo.Mounted(dir)
 	if err != nil || mounted {
@@ -132,8 +135,8 @@ func (v *Volumes) mountMemory(uid pod.UID, dir, kind, options string) error {
 	return nil
 }
 
-// openWithin opens a directory of the pod's. What is done by its descriptor is done to it, whatever link is
-// put in its place meanwhile.
+// openWithin opens a directory of the pod's. Operations on the descriptor affect that directory,
+// even if a link is put in its place meanwhile.
 func (v *Volumes) openWithin(uid pod.UID, dir string) (*os.File, error) {
 	root, err := v.openPod(uid)
 	if err != nil {
@@ -147,8 +150,8 @@ func (v *Volumes) openWithin(uid pod.UID, dir string) (*os.File, error) {
 	return root.OpenFile(within, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// groupDir gives an emptyDir's own directory to the group, unless it is the group's. What is in it came
-// from the pod itself.
+// groupDir gives an emptyDir's own directory to the group, unless it belongs to it already. Its
+// content was written by the pod itself and is not changed.
 func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
 	own, err := v.openWithin(uid, dir)
 	if err != nil {
@@ -165,10 +168,10 @@ func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
 	if err := own.Chmod(info.Mode() | os.ModeSetgid); err != nil {
 		return err
 	}
-	return own.Chown(-1, int(group)) // last: it tells that all is done
+	return own.Chown(-1, int(group)) // last, so that the group shows that all is done
 }
 
-// makeDir makes a volume's directory, which every user may write to, unless it is there.
+// makeDir creates a volume's directory, which every user may write to, if it does not exist.
 func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
 	dir := v.dirs.Volume(uid, kind, name)
 	v.mu.Lock()
@@ -192,8 +195,8 @@ func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
 	return dir, makeShared(root, within)
 }
 
-// makeShared makes a directory that every user may write to. It gets its name last, so that one with
-// that name has its mode, and whatever mode its users gave it later stays.
+// makeShared creates a directory that every user may write to. The directory gets its name last: so
+// one with that name has its mode, and a mode that its users set later is kept.
 func makeShared(root *os.Root, dir string) error {
 	if err := root.MkdirAll(filepath.Dir(dir), layout.ModePrivate); err != nil {
 		return err
@@ -202,7 +205,7 @@ func makeShared(root *os.Root, dir string) error {
 	if err := root.Mkdir(fresh, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := root.Chmod(fresh, layout.ModeVolume); err != nil { // apart, because the umask takes bits of Mkdir's away
+	if err := root.Chmod(fresh, layout.ModeVolume); err != nil { // separately, because the umask applies to Mkdir
 		return err
 	}
 	return root.Rename(fresh, dir)

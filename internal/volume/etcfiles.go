@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// header opens the hosts file that podrun writes.
+// header is the first line of the hosts file that podrun writes.
 const header = "# Written by podrun at each container start; changes made here are lost.\n"
 
 // managed writes the files that podrun provides under /etc and returns their mounts.
@@ -48,7 +48,7 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]po
 	return mounts, nil
 }
 
-// openEtc opens the directory of the files, making it if need be.
+// openEtc opens the directory of these files and creates it if necessary.
 func (v *Volumes) openEtc(uid pod.UID) (*os.Root, error) {
 	root, err := v.openPod(uid)
 	if err != nil {
@@ -86,8 +86,8 @@ func (v *Volumes) contents(p *v1.Pod, sandbox pod.Sandbox) (map[string][]byte, e
 	return map[string][]byte{"hosts": hosts, "hostname": []byte(name + "\n"), "resolv.conf": resolv}, nil
 }
 
-// RefreshHosts brings /etc/hosts of a pod that has one up to date. It makes nothing, because the pod may be
-// on its way out.
+// RefreshHosts updates the /etc/hosts of a pod that has one already. It creates no file, because
+// the pod may be terminating.
 func (v *Volumes) RefreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 	if err := v.refreshHosts(p, sandbox); err != nil {
 		return fmt.Errorf("refreshing /etc/hosts of %s: %w", pod.KeyOf(p), err)
@@ -111,7 +111,8 @@ func (v *Volumes) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 	return errors.Join(errs...)
 }
 
-// hosts is the pod's /etc/hosts. With host networking it begins as the host's.
+// hosts returns the content of the pod's /etc/hosts. With host networking it begins with the
+// host's.
 func (v *Volumes) hosts(p *v1.Pod, sandbox pod.Sandbox) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header)
@@ -143,7 +144,7 @@ func (v *Volumes) hosts(p *v1.Pod, sandbox pod.Sandbox) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeOwnHosts writes the hosts of a pod with a network of its own.
+// writeOwnHosts writes the entries of a pod with a network namespace of its own.
 func writeOwnHosts(b *bytes.Buffer, p *v1.Pod, ips []string, cluster string) {
 	b.WriteString("127.0.0.1\tlocalhost\n")
 	b.WriteString("::1\tlocalhost ip6-localhost ip6-loopback\n")
@@ -153,14 +154,14 @@ func writeOwnHosts(b *bytes.Buffer, p *v1.Pod, ips []string, cluster string) {
 	b.WriteString("ff02::2\tip6-allrouters\n")
 	name := pod.Hostname(p)
 	if domain := pod.Domain(p, cluster); domain != "" {
-		name = name + "." + domain + "\t" + name // the full one first: it is what hostname -f finds
+		name = name + "." + domain + "\t" + name // the full name first, because hostname -f returns that
 	}
 	for _, ip := range ips {
 		fmt.Fprintf(b, "%s\t%s\n", ip, name)
 	}
 }
 
-// writeNeighbours writes other pods' names, but for those that the pod itself means otherwise.
+// writeNeighbours writes the names of other pods, except names that the pod's own entries define.
 func writeNeighbours(b *bytes.Buffer, all []pod.HostEntry, taken map[string]bool) {
 	said := false
 	for _, n := range all {
@@ -176,7 +177,7 @@ func writeNeighbours(b *bytes.Buffer, all []pod.HostEntry, taken map[string]bool
 	}
 }
 
-// hostFile reads a file of the host; a missing one is empty.
+// hostFile reads a file of the host; a missing file is empty.
 func (v *Volumes) hostFile(name string) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(v.host, name)) // trusted: the machine's own /etc
 	if errors.Is(err, os.ErrNotExist) {
@@ -185,7 +186,8 @@ func (v *Volumes) hostFile(name string) ([]byte, error) {
 	return b, err
 }
 
-// refresh gives the file its content. One that differs is rewritten in place, because running containers have it mounted and would keep the old one.
+// refresh updates the file, or creates it. A file that differs is rewritten in place, because
+// running containers have it mounted and would keep the old one.
 func refresh(root *os.Root, dir, name string, want []byte) error {
 	err := rewrite(dir, name, want)
 	if errors.Is(err, os.ErrNotExist) {
@@ -194,14 +196,15 @@ func refresh(root *os.Root, dir, name string, want []byte) error {
 	return err
 }
 
-// rewrite gives a file other content if it differs. A container may have written anything to it, however long.
+// rewrite replaces a file's content if it differs. A container may have written anything to the
+// file, of any length.
 func rewrite(dir, name string, want []byte) error {
 	f, err := sys.OpenRegular(dir, name, sys.NoLinks, os.O_RDWR)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	have := make([]byte, len(want)+1) // one more shows that it is longer
+	have := make([]byte, len(want)+1) // one byte more, to see whether the file is longer
 	n, err := io.ReadFull(f, have)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
@@ -209,15 +212,16 @@ func rewrite(dir, name string, want []byte) error {
 	if bytes.Equal(have[:n], want) {
 		return nil
 	}
-	// Written before it is cut, so that a reader meets as little of a gap as can be.
+	// Written before it is truncated, to keep the moment short in which a reader sees incomplete
+	// content.
 	if _, err := f.WriteAt(want, 0); err != nil {
 		return err
 	}
 	return f.Truncate(int64(len(want)))
 }
 
-// create makes the file. One that a crash left half written is found to differ by the next refresh, which
-// comes before any container has it.
+// create creates the file. If a crash leaves it half written, the next refresh rewrites it before
+// any container uses it.
 func create(root *os.Root, name string, content []byte) error {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {

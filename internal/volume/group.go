@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// fsGroup is the group that the pod's volumes belong to; nil: none.
+// fsGroup returns the group that the pod's volumes belong to; nil: none.
 func fsGroup(p *v1.Pod) *int64 {
 	if p.Spec.SecurityContext == nil {
 		return nil
@@ -21,22 +21,24 @@ func fsGroup(p *v1.Pod) *int64 {
 	return p.Spec.SecurityContext.FSGroup
 }
 
-// What the group may do with a volume's files and directories; what comes into a directory is the group's.
+// Permissions of the group on a volume's files and directories; what is created in a directory
+// belongs to the group too.
 const (
 	groupFile = fs.FileMode(0o660)
 	groupDir  = fs.FileMode(0o770) | fs.ModeSetgid
 )
 
-// giveTo gives a volume to the pod's group, as the kubelet does: all in it, or, with the policy
-// OnRootMismatch, nothing where its own directory is right. Nothing outside is reached by links, and what is mounted
-// in it is not the volume's.
+// giveTo gives a volume to the pod's group, as the kubelet does: everything in it or, with the
+// policy OnRootMismatch, nothing if the volume's own directory has the right group and mode.
+// Symbolic links lead nowhere outside, and what is mounted in the volume is left as it is.
 func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
 	group := fsGroup(p)
 	if group == nil {
 		return nil
 	}
 	own := int(volume.Fd())
-	if policy := p.Spec.SecurityContext.FSGroupChangePolicy; policy != nil && *policy == v1.FSGroupChangeOnRootMismatch {
+	if policy := p.Spec.SecurityContext.FSGroupChangePolicy; policy != nil &&
+		*policy == v1.FSGroupChangeOnRootMismatch {
 		info, err := volume.Stat()
 		if err != nil {
 			return err
@@ -50,7 +52,7 @@ func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
 		File: func(dir int, name string) error {
 			file, err := sys.OpenInode(dir, name)
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it went away meanwhile
+				return nil // removed in the meantime
 			}
 			if err != nil {
 				return err
@@ -68,10 +70,10 @@ func giveTo(ctx context.Context, volume *os.File, p *v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	return giveInode(own, int(*group)) // last, so that it tells whether all is done
+	return giveInode(own, int(*group)) // last, so that it shows whether all is done
 }
 
-// giveInode gives what a descriptor is of to the group.
+// giveInode gives the file or directory of a descriptor to the group.
 func giveInode(fd, group int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -82,7 +84,7 @@ func giveInode(fd, group int) error {
 	}
 	mode := uint32(groupFile)
 	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFLNK: // it has no mode
+	case unix.S_IFLNK: // has no mode
 		return nil
 	case unix.S_IFDIR:
 		mode = uint32(groupDir.Perm()) | unix.S_ISGID

@@ -10,19 +10,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// readyHostPath checks that the path is what its type says, after making it where the type says so, and
-// returns it. Symbolic links are followed: it is the user's own path.
+// readyHostPath checks that the path is what its type says, after creating it if the type says so,
+// and returns it. Symbolic links are followed: the user chose the path.
 func readyHostPath(h *v1.HostPathVolumeSource) (string, error) {
 	kind := v1.HostPathUnset
 	if h.Type != nil {
 		kind = *h.Type
 	}
-	// A relative path is validated as fine; it means the same wherever podrun was started.
+	// Validation accepts a relative path; it is relative to /, whatever podrun's working directory
+	// is.
 	path := filepath.Join("/", h.Path)
 	if err := makeHostPath(path, kind); err != nil {
 		return "", fmt.Errorf("hostPath type check failed: %w", err)
 	}
-	info, err := os.Stat(path) // trusted: it is only looked at
+	info, err := os.Stat(path) // trusted: it is only inspected
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("hostPath type check failed: %s does not exist, wanted %s", path, article(kind))
@@ -34,13 +35,14 @@ func readyHostPath(h *v1.HostPathVolumeSource) (string, error) {
 	return path, nil
 }
 
-// makeHostPath makes what is not there, for the types that want that. With no type a directory is made,
-// as container runtimes do under Kubernetes. A file's directory is not made.
+// makeHostPath creates what does not exist, for the types that require that. Without a type it
+// creates a directory, as container runtimes do under Kubernetes. The parent directory of a file is
+// not created.
 func makeHostPath(path string, kind v1.HostPathType) error {
 	switch kind {
 	case v1.HostPathUnset, v1.HostPathDirectoryOrCreate:
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) { // trusted: it is only looked at
-			return nil // Setup looks again and says what is wrong
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) { // trusted: it is only inspected
+			return nil // the caller inspects it again and reports what is wrong
 		}
 		return os.MkdirAll(path, 0o755)
 	case v1.HostPathFileOrCreate:

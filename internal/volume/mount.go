@@ -17,24 +17,27 @@ import (
 )
 
 const (
-	// mountPatience is how long a start waits for a mount command. For a server that does not answer that takes minutes;
-	// whoever wants something else with the pod meanwhile must not wait for it.
+	// mountPatience is how long the start of a container waits for a mount command. With a server
+	// that does not answer, mounting takes minutes; other operations on the pod must not wait so
+	// long.
 	mountPatience = 3 * time.Second
-	// mountLimit is how long one may take at all.
+	// mountLimit is the timeout of a mount command.
 	mountLimit = 5 * time.Minute
-	// unmountPatience is how long the end of a pod waits for a server before that is an error, to be tried again.
+	// unmountPatience is how long the termination of a pod waits for an unmount; after that it
+	// fails with an error and is retried.
 	unmountPatience = 10 * time.Second
 )
 
-// attempt is a mount or an unmount that goes on, whoever waits for it.
+// attempt is a mount or an unmount that continues even if its caller stops waiting.
 type attempt struct {
 	uid    pod.UID
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // once it is done
+	err    error // valid when done is closed
 }
 
-// begin does f for a revision, apart from who waits for it.
+// begin runs f for a pod revision in the background. It ends only by itself or by a.cancel, not
+// when ctx ends.
 func begin(ctx context.Context, uid pod.UID, f func(context.Context) error) *attempt {
 	a := &attempt{uid: uid, done: make(chan struct{})}
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -46,12 +49,14 @@ func begin(ctx context.Context, uid pod.UID, f func(context.Context) error) *att
 	return a
 }
 
-// mountBy mounts a file system of one of these kinds on dir by the machine's mount command. It does not begin another
-// attempt while one goes on.
+// mountBy mounts a file system of one of these types on dir with the machine's mount command. It
+// starts no second attempt while one is in progress.
 func (v *Volumes) mountBy(ctx context.Context, uid pod.UID, dir string, mount sys.Program, kinds []string) error {
 	v.mu.Lock()
 	a := v.attempts[dir]
-	if a == nil || a.mounted() { // what is mounted was found without it, so it has been unmounted since
+	// An attempt that succeeded is outdated: the caller found nothing mounted, so its mount was
+	// unmounted since.
+	if a == nil || a.mounted() {
 		a = begin(ctx, uid, func(ctx context.Context) error { return v.mountNow(ctx, dir, mount, kinds) })
 		v.attempts[dir] = a
 	}
@@ -63,8 +68,8 @@ func (v *Volumes) mountBy(ctx context.Context, uid pod.UID, dir string, mount sy
 	return a.err
 }
 
-// mountNow calls the mount command and sees that it has done what it was to do: whatever misled it, nothing but a file
-// system of these kinds stays.
+// mountNow runs the mount command and verifies its result: whatever misled the command, no file
+// system of a type other than these stays mounted.
 func (v *Volumes) mountNow(ctx context.Context, dir string, mount sys.Program, kinds []string) error {
 	out, err := mount.Run(ctx, mountLimit)
 	if errors.Is(err, sys.ErrNoProgram) {
@@ -78,13 +83,16 @@ func (v *Volumes) mountNow(ctx context.Context, dir string, mount sys.Program, k
 		return err
 	}
 	if kind == "" {
-		return fmt.Errorf("%v: it says that it is mounted, but there is no mount on %s", mount, dir)
+		return fmt.Errorf("%v: the command succeeded, but there is no mount on %s", mount, dir)
 	}
-	return errors.Join(fmt.Errorf("%v: it mounted a file system of the type %q, which is unmounted", mount, kind), unmountTree(dir))
+	return errors.Join(
+		fmt.Errorf("%v: it mounted a file system of the type %q, which is unmounted", mount, kind),
+		unmountTree(dir),
+	)
 }
 
-// kindOn is the type of the file system that is mounted on a directory, as the table of mounts has it; "" if none is.
-// The file system itself is not asked: its server may not answer.
+// kindOn returns the type of the file system that is mounted on a directory, from the mount table;
+// "" if none is. It does not access the file system itself, because its server may not answer.
 func kindOn(dir string) (string, error) {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +108,7 @@ func kindOn(dir string) (string, error) {
 	return mounts[len(mounts)-1].FSType, nil
 }
 
-// wait reports that the attempt is done; not so when ctx ends or patience is over before.
+// wait reports whether the attempt is done; false if ctx ended or patience elapsed before that.
 func (a *attempt) wait(ctx context.Context, patience time.Duration) bool {
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
@@ -113,7 +121,7 @@ func (a *attempt) wait(ctx context.Context, patience time.Duration) bool {
 	return false
 }
 
-// mounted reports that the attempt has succeeded.
+// mounted reports whether the attempt has succeeded.
 func (a *attempt) mounted() bool {
 	select {
 	case <-a.done:
@@ -123,8 +131,8 @@ func (a *attempt) mounted() bool {
 	}
 }
 
-// unmountRemote unmounts a file system whose server may not answer. What takes longer goes on, and is waited for anew
-// by the next call.
+// unmountRemote unmounts a file system whose server may not answer. An unmount that takes longer
+// than unmountPatience continues, and the next call waits for it again.
 func (v *Volumes) unmountRemote(ctx context.Context, uid pod.UID, path string) error {
 	v.mu.Lock()
 	a := v.unmounts[path]
@@ -152,7 +160,8 @@ func (v *Volumes) forget(dir string, a *attempt) {
 	}
 }
 
-// giveUp ends what is being mounted for a revision, so that nothing is mounted after it was torn down.
+// giveUp cancels the mounts in progress of a pod revision and waits for their end, so that nothing
+// is mounted after its teardown.
 func (v *Volumes) giveUp(ctx context.Context, uid pod.UID) error {
 	v.mu.Lock()
 	going := map[string]*attempt{}

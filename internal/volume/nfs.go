@@ -18,12 +18,12 @@ func isNotEmpty(err error) bool {
 	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
 }
 
-// kindsOfNFS are what the table of mounts calls it.
+// kindsOfNFS returns the types of NFS in the mount table.
 func kindsOfNFS() []string { return []string{"nfs", "nfs4"} }
 
-// readyNFS mounts the export with the machine's own mount command, which knows how to reach it, unless it
-// is mounted already. One that is mounted is not touched: its server may be out of reach, and whoever looks
-// at it then waits for ever.
+// readyNFS mounts the export with the machine's own mount command, which knows how to reach it,
+// unless it is mounted already. An export that is mounted is not accessed: its server may be
+// unreachable, and then every access blocks for ever.
 func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NFSVolumeSource) (string, error) {
 	dir := v.dirs.Volume(p.UID, layout.KindNFS, name)
 	switch kind, err := v.kindOn(dir); {
@@ -46,9 +46,9 @@ func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NF
 	return dir, nil
 }
 
-// exportMount is the command that mounts the export on dir.
+// exportMount returns the command that mounts the export on dir.
 func exportMount(n *v1.NFSVolumeSource, dir string) (sys.Program, error) {
-	options := "nodev" // programs of an export may change their user, in a container
+	options := "nodev" // but not nosuid: in a container, set-user-ID programs of an export may work
 	if n.ReadOnly {
 		options += ",ro"
 	}

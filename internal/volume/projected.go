@@ -15,8 +15,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// readyFilled makes a volume of files that podrun writes, and fills it. What has been filled before
-// stays as it is while what it is of is missing: nobody knows for how long.
+// readyFilled creates a volume whose files podrun writes, and fills it. If an object is missing and
+// the volume was filled before, it keeps its content: the object may come back at any time.
 func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) {
 	kind, memory := filledKind(volume)
 	is := v.dirs.Volume(in.Pod.UID, kind, volume.Name)
@@ -36,13 +36,15 @@ func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) 
 		}
 	}
 	if missing != nil {
-		v.log.Warn("a volume shows what it had before", "pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "why", missing)
+		v.log.Warn("volume keeps its previous content",
+			"pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "err", missing)
 		return dir, nil
 	}
 	return dir, v.write(in.Pod, dir, files)
 }
 
-// mountSecret mounts memory that is not swapped out, where the kernel has that.
+// mountSecret mounts memory that is not swapped out, if the kernel supports that, and other memory
+// if not.
 func (v *Volumes) mountSecret(uid pod.UID, dir, options string) error {
 	if err := v.mountMemory(uid, dir, "tmpfs", options+",noswap"); err == nil {
 		return nil
@@ -50,7 +52,8 @@ func (v *Volumes) mountSecret(uid pod.UID, dir, options string) error {
 	return v.mountMemory(uid, dir, "tmpfs", options)
 }
 
-// readyWithheld mounts the memory for variables that no disk may have, if there are any.
+// readyWithheld mounts the in-memory directory for variables that must not be written to a disk, if
+// the container has any.
 func (v *Volumes) readyWithheld(in pod.Inside) error {
 	if !slices.ContainsFunc(in.Env, func(v pod.Variable) bool { return v.Secret }) {
 		return nil
@@ -67,7 +70,7 @@ func (v *Volumes) readyWithheld(in pod.Inside) error {
 	return v.mountSecret(in.Pod.UID, dir, "mode=0700")
 }
 
-// write brings the files of a volume up to date.
+// write updates the files of a volume.
 func (v *Volumes) write(p *v1.Pod, dir string, files payload) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -77,9 +80,9 @@ func (v *Volumes) write(p *v1.Pod, dir string, files payload) error {
 	return writeAtomically(root, files, fsGroup(p))
 }
 
-// Refresh brings the volumes of in.Pod that are filled already up to date. A file of the new content and
-// one of the old are never seen together by who enters ..data once. What cannot be had now leaves what
-// was there before.
+// Refresh updates those volumes of in.Pod that are filled already. A reader that resolves ..data
+// once never sees files of both the old and the new content. If an object is missing at the moment,
+// its volume keeps its previous content.
 func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 	var errs []error
 	for i := range in.Pod.Spec.Volumes {
@@ -93,7 +96,7 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 		kind, _ := filledKind(volume)
 		dir := v.dirs.Volume(in.Pod.UID, kind, volume.Name)
 		if !isWritten(dir) {
-			continue // a start readies it
+			continue // the start of a container prepares it
 		}
 		files, err := fillAgain(in, volume, dir)
 		if err == nil {
@@ -102,7 +105,8 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 		var absent *absentError
 		switch {
 		case errors.As(err, &absent):
-			v.log.Debug("a volume shows what it had before", "pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "why", err)
+			v.log.Debug("volume keeps its previous content",
+				"pod", pod.KeyOf(in.Pod).String(), "volume", volume.Name, "err", err)
 		case err != nil:
 			errs = append(errs, fmt.Errorf("volume %q: %w", volume.Name, err))
 		}
@@ -110,7 +114,8 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 	return errors.Join(errs...)
 }
 
-// Files implements reconcile.Volumes: it reads files of emptyDirs.
+// Files implements reconcile.Volumes: it reads files of the pod's emptyDirs and returns the content
+// of those that exist.
 func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error) {
 	out := map[pod.FileKey]string{}
 	left := maxFileKeys
@@ -134,7 +139,8 @@ func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, 
 			return nil, fmt.Errorf("reading %s of volume %q: %w", key.Path, key.Volume, err)
 		}
 		if left -= len(text); left < 0 {
-			return nil, fmt.Errorf("reading %s of volume %q: the files with variables have more than %d bytes together", key.Path, key.Volume, maxFileKeys)
+			return nil, fmt.Errorf("reading %s of volume %q: the files with variables have more than %d bytes together",
+				key.Path, key.Volume, maxFileKeys)
 		}
 		out[key] = string(text)
 	}

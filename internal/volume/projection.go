@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// payload are the files that a volume shows, by their path in it.
+// payload are the files of a filled volume, by their path in it.
 type payload map[string]payloadFile
 
 type payloadFile struct {
@@ -21,12 +21,12 @@ type payloadFile struct {
 	mode uint32
 }
 
-// isFilled reports a volume whose files podrun writes.
+// isFilled reports whether podrun writes the volume's files.
 func isFilled(v *v1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
-// filledKind is the kind of a filled volume and whether it is kept in memory only.
+// filledKind returns the kind of a filled volume, and whether it is kept in memory only.
 func filledKind(v *v1.Volume) (kind string, memory bool) {
 	switch {
 	case v.ConfigMap != nil:
@@ -36,17 +36,21 @@ func filledKind(v *v1.Volume) (kind string, memory bool) {
 	case v.DownwardAPI != nil:
 		return layout.KindDownwardAPI, false
 	default:
-		return layout.KindProjected, slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool { return s.Secret != nil })
+		return layout.KindProjected, slices.ContainsFunc(v.Projected.Sources,
+			func(s v1.VolumeProjection) bool { return s.Secret != nil })
 	}
 }
 
-// fillAgain is fill for a volume that may show something already: where an optional object may come yet, it keeps that.
+// fillAgain is fill for a volume that may have content already. If it has, and not all sources of
+// manifests were read yet, a missing optional object is an error, so that the caller keeps the
+// content.
 func fillAgain(in pod.Inside, v *v1.Volume, dir string) (payload, error) {
 	in.Objects.Partial = in.Objects.Partial && isWritten(dir)
 	return fill(in, v)
 }
 
-// fill gathers what a filled volume shows now. An error says what is missing, as the kubelet words it.
+// fill returns the content that a filled volume has now. The error says what is missing, in the
+// kubelet's words.
 func fill(in pod.Inside, v *v1.Volume) (payload, error) {
 	out := payload{}
 	switch {
@@ -97,7 +101,7 @@ func (p payload) secret(in pod.Inside, name string, items []v1.KeyToPath, mode *
 	return p.keys("secret", s.Data, items, mode, optional)
 }
 
-// absentError says that an object is not there, perhaps only now.
+// absentError reports a missing object, which may exist later.
 type absentError struct{ kind, name string }
 
 func (e *absentError) Error() string { return fmt.Sprintf("%s %q not found", e.kind, e.name) }
@@ -109,7 +113,7 @@ func absent(in pod.Inside, kind, name string, optional *bool) error {
 	return &absentError{kind, name}
 }
 
-// keys adds the keys that items name, or all of them where there are no items.
+// keys adds the keys that items name, or all keys if there are no items.
 func (p payload) keys(kind string, data map[string][]byte, items []v1.KeyToPath, mode *int32, optional *bool) error {
 	if len(items) == 0 {
 		for key, value := range data {

@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// canPropagate refuses a mount that would silently not propagate: the machine's own must be shared with
-// others for that, or at least hear of theirs.
+// canPropagate returns an error for a mount that would silently not propagate: the mount on the
+// machine must be shared or, for HostToContainer, at least be a slave of a shared one.
 func canPropagate(path string, p v1.MountPropagationMode) error {
 	if p == "" || p == v1.MountPropagationNone {
 		return nil
@@ -25,7 +25,7 @@ func canPropagate(path string, p v1.MountPropagationMode) error {
 	}
 	var on *mountinfo.Info
 	for _, m := range mounts {
-		if on == nil || len(m.Mountpoint) >= len(on.Mountpoint) { // of several on one place the last is seen
+		if on == nil || len(m.Mountpoint) >= len(on.Mountpoint) { // of several on one path the last is visible
 			on = m
 		}
 	}
@@ -35,5 +35,6 @@ func canPropagate(path string, p v1.MountPropagationMode) error {
 	case p == v1.MountPropagationHostToContainer && strings.Contains(on.Optional, "master:"):
 		return nil
 	}
-	return fmt.Errorf("mountPropagation %s: %s is on the mount %s, which is not shared (mount --make-shared %s)", p, path, on.Mountpoint, on.Mountpoint)
+	return fmt.Errorf("mountPropagation %s: %s is on the mount %s, which is not shared (mount --make-shared %s)",
+		p, path, on.Mountpoint, on.Mountpoint)
 }

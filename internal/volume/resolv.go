@@ -10,16 +10,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// What resolvers read of resolv.conf at most, as Kubernetes cuts it: addresses, domains, and the domains'
-// characters in all.
+// The limits of a resolv.conf, as in Kubernetes: servers, search domains, and the characters of all
+// search domains together.
 const (
 	maxServers        = 3
 	maxDomains        = 32
 	maxDomainsLength  = 2048
-	clusterFirstNdots = "ndots:5" // so that names with a few dots are looked for in the cluster first
+	clusterFirstNdots = "ndots:5" // so that names with a few dots are looked up in the cluster first
 )
 
-// resolvConf is the pod's /etc/resolv.conf, by its dnsPolicy and dnsConfig.
+// resolvConf returns the content of the pod's /etc/resolv.conf, according to its dnsPolicy and
+// dnsConfig.
 func (v *Volumes) resolvConf(p *v1.Pod) ([]byte, error) {
 	s := &p.Spec
 	policy := cmp.Or(s.DNSPolicy, v1.DNSClusterFirst)
@@ -49,7 +50,7 @@ func (v *Volumes) resolvConf(p *v1.Pod) ([]byte, error) {
 	return r.with(s.DNSConfig).text(), nil
 }
 
-// clusterDomains are those in which a cluster's DNS has names for a namespace.
+// clusterDomains returns the domains in which a cluster's DNS has names for a namespace.
 func clusterDomains(namespace, cluster string) []string {
 	if cluster == "" {
 		return nil
@@ -57,7 +58,8 @@ func clusterDomains(namespace, cluster string) []string {
 	return []string{namespace + ".svc." + cluster, "svc." + cluster, cluster}
 }
 
-// resolver is what a resolv.conf says; options are as they are written, as ndots:5.
+// resolver is the parsed content of a resolv.conf; options are as written there, for example
+// ndots:5.
 type resolver struct{ servers, domains, options []string }
 
 func parseResolver(conf []byte) resolver {
@@ -70,7 +72,7 @@ func parseResolver(conf []byte) resolver {
 		switch fields[0] {
 		case "nameserver":
 			r.servers = append(r.servers, fields[1])
-		case "search", "domain": // the last one counts
+		case "search", "domain": // the last line wins
 			r.domains = fields[1:]
 		case "options":
 			r.options = append(r.options, fields[1:]...)
@@ -79,7 +81,7 @@ func parseResolver(conf []byte) resolver {
 	return r
 }
 
-// with adds what the pod asks for; of an option the pod's value counts.
+// with adds the pod's dnsConfig; for an option that both have, the pod's value wins.
 func (r resolver) with(c *v1.PodDNSConfig) resolver {
 	if c == nil {
 		return r
@@ -114,7 +116,7 @@ func unique(lists ...[]string) []string {
 	return out
 }
 
-// text writes a resolv.conf, without what no resolver would read.
+// text formats a resolv.conf, without entries beyond the limits.
 func (r resolver) text() []byte {
 	var b bytes.Buffer
 	for _, s := range r.servers[:min(len(r.servers), maxServers)] {
@@ -133,8 +135,9 @@ func (r resolver) text() []byte {
 	return b.Bytes()
 }
 
-// hostResolvConf is the host's resolv.conf. A resolver on the host's loopback is out of a pod's reach; where
-// that is all there is, systemd-resolved's own list of resolvers is taken, if it runs.
+// hostResolvConf returns the host's resolv.conf. A pod cannot reach a resolver on the host's
+// loopback; if there are no others, it returns the list of upstream resolvers of systemd-resolved,
+// if that runs.
 func (v *Volumes) hostResolvConf(hostNetwork bool) ([]byte, error) {
 	conf, err := v.hostFile("etc/resolv.conf")
 	if err != nil || hostNetwork || !onlyLoopback(conf) {
@@ -147,7 +150,7 @@ func (v *Volumes) hostResolvConf(hostNetwork bool) ([]byte, error) {
 	return behind, nil
 }
 
-// onlyLoopback reports that a resolv.conf names resolvers, all of them on the loopback.
+// onlyLoopback reports whether a resolv.conf names resolvers and all of them are on the loopback.
 func onlyLoopback(conf []byte) bool {
 	servers := parseResolver(conf).servers
 	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s string) bool {

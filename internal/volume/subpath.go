@@ -14,7 +14,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// subPath is the part of the volume that a mount is of, with its variables put in; "" is the whole.
+// subPath returns the path in the volume that a mount shows, with its variables expanded; "" is the
+// whole volume.
 func subPath(in pod.Inside, m v1.VolumeMount) (string, error) {
 	sub := m.SubPath
 	if m.SubPathExpr != "" {
@@ -27,7 +28,7 @@ func subPath(in pod.Inside, m v1.VolumeMount) (string, error) {
 		case unknown != "":
 			return "", fmt.Errorf("subPathExpr %q: the container has no variable %s", shown, unknown)
 		case sub == "":
-			return "", fmt.Errorf("subPathExpr %q is empty when its variables are put in", shown)
+			return "", fmt.Errorf("subPathExpr %q is empty after its variables are expanded", shown)
 		}
 	}
 	if filepath.IsAbs(sub) {
@@ -41,9 +42,9 @@ func subPath(in pod.Inside, m v1.VolumeMount) (string, error) {
 	return sub, nil
 }
 
-// openSubPath opens a part of a volume, making a directory where there is nothing. Symbolic links on the
-// way may lead about in the volume but not out of it: the kernel sees to that, so that there is no moment
-// between looking and opening.
+// openSubPath opens a path in a volume, and creates a directory if there is nothing. Symbolic links
+// on the way may lead anywhere in the volume but not out of it. The kernel enforces that while it
+// opens the path, so there is no gap between a check and its use.
 func openSubPath(s source, sub string) (*os.File, error) {
 	root, err := os.OpenRoot(s.path)
 	if err != nil {
@@ -62,7 +63,7 @@ func openSubPath(s source, sub string) (*os.File, error) {
 		switch {
 		case err == nil:
 			return os.NewFile(uintptr(fd), filepath.Join(s.path, sub)), nil
-		case errors.Is(err, unix.EAGAIN) && tries < 100: // something on the way was renamed meanwhile
+		case errors.Is(err, unix.EAGAIN) && tries < 100: // something on the path was renamed in the meantime
 		case errors.Is(err, unix.EXDEV):
 			return nil, fmt.Errorf("subPath %q leads out of the volume", sub)
 		case errors.Is(err, unix.ENOSYS):
@@ -79,7 +80,7 @@ func openSubPath(s source, sub string) (*os.File, error) {
 	}
 }
 
-// makeSubPath makes the directories that are missing, with the mode of the one that they come into.
+// makeSubPath creates the missing directories, with the mode of their parent directory.
 func makeSubPath(root *os.Root, sub string) error {
 	at := ""
 	info, err := root.Stat(".")
@@ -100,7 +101,7 @@ func makeSubPath(root *os.Root, sub string) error {
 		if err := root.Mkdir(at, mode.Perm()); err != nil {
 			return err
 		}
-		if err := root.Chmod(at, mode); err != nil { // the umask takes bits of Mkdir's away
+		if err := root.Chmod(at, mode); err != nil { // the umask applies to Mkdir
 			return err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// pin binds the part of a volume that file is to a place of podrun's own and returns that. What the
-// container's runtime mounts from there is what was opened, whatever is put in its place meanwhile.
+// pin binds file, a volume or a part of it, to a path of podrun's own and returns that path. So the
+// container's runtime mounts what was opened, even if something else is put in its place meanwhile.
 func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	m := in.Container.VolumeMounts[i]
 	if !isComponent(in.Container.Name) {
@@ -67,7 +67,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 
 func descriptor(f *os.File) string { return sys.FDPath(int(f.Fd())) }
 
-// pinTarget makes what a directory or a file is bound to.
+// pinTarget creates the file or directory that file is bound to.
 func pinTarget(root *os.Root, within string, dir bool) (*os.File, error) {
 	if err := root.MkdirAll(filepath.Dir(within), layout.ModePrivate); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func pinTarget(root *os.Root, within string, dir bool) (*os.File, error) {
 	return root.Open(within)
 }
 
-// enslave keeps what is mounted or unmounted at the pin from the volume itself, but for a mount that is
-// to work both ways.
+// enslave stops mounts and unmounts at the pin from propagating to the volume itself, except for a
+// mount with Bidirectional propagation.
 func enslave(at string, m v1.VolumeMount) error {
 	if m.MountPropagation != nil && *m.MountPropagation == v1.MountPropagationBidirectional {
 		return nil
@@ -90,7 +90,8 @@ func enslave(at string, m v1.VolumeMount) error {
 	return sys.SetPropagation(at, sys.SlaveTree)
 }
 
-// unpin undoes what an earlier start bound to the place, or clears away what it had made for it.
+// unpin undoes what an earlier start bound to the path, and removes the file or directory that was
+// created for it.
 func unpin(root *os.Root, at, within string) error {
 	err := unmountTree(at)
 	if err != nil {

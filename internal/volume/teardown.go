@@ -17,14 +17,14 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Teardown unmounts what was mounted for a revision's volumes, and nothing else: not what somebody put
-// into one, nor what is in use. Then it is an error, to be tried again.
+// Teardown unmounts what podrun mounted for the volumes of a pod revision, and nothing else: not
+// what others mounted into a volume. It fails if a mount is in use; the caller must call it again.
 func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	if !isComponent(string(uid)) {
 		return fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
 	}
 	if err := v.giveUp(ctx, uid); err != nil {
-		return fmt.Errorf("waiting for the end of a mount command: %w", err)
+		return fmt.Errorf("waiting for a mount command to end: %w", err)
 	}
 	v.mu.Lock()
 	maps.DeleteFunc(v.owned, func(key ownKey, _ bool) bool { return key.uid == uid })
@@ -39,10 +39,10 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	dir := filepath.Join(parent, string(uid))
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
-		return fmt.Errorf("looking for a pod's mounts: %w", err)
+		return fmt.Errorf("listing a pod's mounts: %w", err)
 	}
 	var errs []error
-	for _, m := range slices.Backward(mounts) { // the latest first: several may be on one place
+	for _, m := range slices.Backward(mounts) { // the latest first: a mount point may have several mounts
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	return errors.Join(errs...)
 }
 
-// unmount unmounts what is on a path now, if anything is; never by force.
+// unmount unmounts the topmost mount on a path, if there is one; it never forces.
 func unmount(path string) error {
 	if err := sys.Unmount(path); !errors.Is(err, sys.ErrNotMounted) {
 		return err
@@ -68,17 +68,18 @@ func unmount(path string) error {
 	return nil
 }
 
-// unmountTree unmounts a bind of podrun's with what came into it with its source; the source keeps it.
+// unmountTree unmounts a bind mount of podrun's, including the mounts that it got from its source;
+// they stay mounted in the source.
 func unmountTree(path string) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
 	if err != nil {
-		return fmt.Errorf("looking for mounts on %s: %w", path, err)
+		return fmt.Errorf("listing mounts on %s: %w", path, err)
 	}
 	if len(mounts) == 0 {
 		return nil
 	}
 	if err := sys.SetPropagation(path, sys.SlaveTree); err != nil && !errors.Is(err, sys.ErrNotMounted) {
-		return fmt.Errorf("parting %s from its source: %w", path, err)
+		return fmt.Errorf("making %s a slave mount: %w", path, err)
 	}
 	for _, m := range slices.Backward(mounts) {
 		if err := unmount(m.Mountpoint); err != nil {
@@ -88,15 +89,15 @@ func unmountTree(path string) error {
 	return nil
 }
 
-// isPin reports the place of a part of a volume.
+// isPin reports whether path is the mount point of a pinned part of a volume.
 func isPin(podDir, path string) bool {
 	within, err := filepath.Rel(podDir, path)
 	parts := strings.Split(within, "/")
 	return err == nil && len(parts) == 4 && parts[0] == filepath.Base(layout.Dirs{}.SubPaths(""))
 }
 
-// isOwnMount reports a mount of podrun's: on the very place of a volume, and of a kind that is mounted
-// there.
+// isOwnMount reports whether a mount is podrun's: it is exactly on a volume's directory, and of a
+// type that podrun mounts there.
 func isOwnMount(podDir string, m *mountinfo.Info) bool {
 	within, err := filepath.Rel(podDir, m.Mountpoint)
 	if err != nil {
@@ -114,7 +115,7 @@ func isOwnMount(podDir string, m *mountinfo.Info) bool {
 	case layout.KindNFS:
 		return slices.Contains(kindsOfNFS(), m.FSType)
 	case layout.KindImage:
-		return false // the runtime's
+		return false // belongs to the runtime
 	}
 	return memory
 }

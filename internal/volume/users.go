@@ -11,11 +11,12 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// hasUsers reports that the pod has users of its own. They see volumes as if their numbers were the
-// machine's: what root owns on the disk is their root's, and what they write has their numbers there.
+// hasUsers reports whether the pod has a user namespace of its own (hostUsers: false). Its
+// processes see volumes as if user IDs were mapped one to one: files of the host's root belong to
+// the pod's root, and files that they create have the IDs that they have inside the pod.
 func hasUsers(in pod.Inside) bool { return in.Pod.Spec.HostUsers != nil && !*in.Pod.Spec.HostUsers }
 
-// openWhole opens a volume, a directory or a file, to be bound.
+// openWhole opens a volume, a directory or a file, to be bind-mounted.
 func openWhole(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -24,8 +25,8 @@ func openWhole(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// bindMapped binds file to target as the users see it whose namespace is at the path users. What is mounted
-// below it they see as nobody's.
+// bindMapped binds file to target, ID-mapped for the user namespace at the path users. Mounts below
+// it are not mapped: there, files belong to nobody in that namespace.
 func bindMapped(file, target *os.File, users string) error {
 	ns, err := os.Open(users) // trusted: the namespace that podrun made
 	if err != nil {

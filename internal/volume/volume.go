@@ -1,6 +1,12 @@
-// Package volume readies what a container mounts: its volumes, and the files under /etc that podrun
-// provides. It checks, makes and fills sources on the host, and takes down what it mounted itself. It
-// removes nothing else: a pod's volumes go with its data directory, which this room does not own.
+// Package volume prepares what a container mounts: the volumes of its pod, and the files under /etc
+// that podrun manages. It checks, creates and fills their sources on the host, and unmounts what it
+// mounted itself.
+//
+// It does not delete a pod's volumes: they are removed together with the pod's data directory,
+// which this package does not own. Only RemoveClaim deletes a volume, one of a
+// PersistentVolumeClaim. It does not make the mounts in the container.
+//
+// Begin reading at Volumes.Setup.
 package volume
 
 import (
@@ -22,22 +28,23 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Options are what Volumes need.
+// Options are the parameters of New.
 type Options struct {
 	Dirs layout.Dirs
-	// HostRoot is where the host's own /etc is read; "" means "/".
+	// HostRoot is the directory below which the host's own /etc is read; "" means "/".
 	HostRoot string
-	// ClusterDNS are the servers for pods with dnsPolicy ClusterFirst; none: those of the host.
+	// ClusterDNS are the DNS servers of pods with dnsPolicy ClusterFirst; if empty, they use those
+	// of the host.
 	ClusterDNS []string
-	// ClusterDomain ends pods' full names.
+	// ClusterDomain is the suffix of pods' fully qualified names.
 	ClusterDomain string
-	// Neighbours tells what names a pod can find others by; nil: none.
+	// Neighbours returns the host entries by which a pod can reach other pods; nil: none.
 	Neighbours func(p *v1.Pod) []pod.HostEntry
 	Log        *slog.Logger
 }
 
-// Volumes readies the mounts of one root directory's pods. What concerns one pod is not called twice at
-// the same time.
+// Volumes prepares the mounts of the pods of one root directory. Its methods may be called
+// concurrently, but not two at a time for the same pod.
 type Volumes struct {
 	dirs          layout.Dirs
 	host          string
@@ -46,14 +53,14 @@ type Volumes struct {
 	neighbours    func(p *v1.Pod) []pod.HostEntry
 	log           *slog.Logger
 	patience      time.Duration
-	mu            sync.Mutex // held while a pod's own directory is written, and for:
+	mu            sync.Mutex // guards writes to a pod's own directory, and these fields:
 	owned         map[ownKey]bool
-	attempts      map[string]*attempt // to mount, by where
-	unmounts      map[string]*attempt // by where
+	attempts      map[string]*attempt // mount attempts in progress, by mount point
+	unmounts      map[string]*attempt // unmounts in progress, by mount point
 	kindOn        func(dir string) (string, error)
 }
 
-// New returns the volumes; it touches nothing yet.
+// New returns Volumes for the pods below o.Dirs. It changes nothing on disk.
 func New(o Options) *Volumes {
 	if o.HostRoot == "" {
 		o.HostRoot = "/"
@@ -62,15 +69,24 @@ func New(o Options) *Volumes {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Volumes{
-		dirs: o.Dirs, host: o.HostRoot, clusterDNS: o.ClusterDNS, clusterDomain: o.ClusterDomain, neighbours: o.Neighbours,
-		log: o.Log, owned: map[ownKey]bool{}, attempts: map[string]*attempt{}, unmounts: map[string]*attempt{}, kindOn: kindOn,
-		patience: mountPatience,
+		dirs:          o.Dirs,
+		host:          o.HostRoot,
+		clusterDNS:    o.ClusterDNS,
+		clusterDomain: o.ClusterDomain,
+		neighbours:    o.Neighbours,
+		log:           o.Log,
+		owned:         map[ownKey]bool{},
+		attempts:      map[string]*attempt{},
+		unmounts:      map[string]*attempt{},
+		kindOn:        kindOn,
+		patience:      mountPatience,
 	}
 }
 
-// Setup readies all that in.Container mounts and returns the mounts in the order to make them: an outer
-// directory before what is mounted in it. It may be called at every start; what containers wrote into an
-// emptyDir stays. The error is a *runtime.ReasonError; it may be gone when asked again.
+// Setup prepares everything that in.Container mounts. It returns the mounts in the order in which
+// they must be made: an outer directory before what is mounted inside it. It may be called at every
+// start of a container; what containers wrote into an emptyDir stays. The error is a
+// *runtime.ReasonError; it may be temporary, so a later call may succeed.
 func (v *Volumes) Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error) {
 	mounts, err := v.setup(ctx, in)
 	if err != nil {
@@ -90,7 +106,7 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 		return nil, err
 	}
 	var own []pod.Mount
-	sources := map[string]source{} // by volume, readied once however often it is mounted
+	sources := map[string]source{} // by volume name; a volume is prepared once, however often it is mounted
 	for i, m := range in.Container.VolumeMounts {
 		s, ok := sources[m.Name]
 		if !ok {
@@ -118,16 +134,16 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 	return mounts, nil
 }
 
-// source is a volume that is ready.
+// source is a volume that is prepared.
 type source struct {
 	path string
-	// readOnly: nothing may be written to it, whatever a mount says.
+	// readOnly: the volume must not be written to, whatever the mount says.
 	readOnly bool
-	// filled: its files are podrun's, so that a subPath is never made.
+	// filled: its files are written by podrun, so a missing subPath is never created.
 	filled bool
 }
 
-// mountOf is the container's mount number i, of a volume that is ready.
+// mountOf returns mount number i of the container, of a volume that is prepared.
 func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 	m := in.Container.VolumeMounts[i]
 	out := pod.Mount{HostPath: s.path, ContainerPath: path.Join("/", m.MountPath), ReadOnly: m.ReadOnly || s.readOnly}
@@ -158,7 +174,7 @@ func (v *Volumes) mountOf(in pod.Inside, i int, s source) (pod.Mount, error) {
 	return out, err
 }
 
-// ready makes or checks the pod's volume.
+// ready creates or checks the pod's volume of that name.
 func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source, error) {
 	volume, err := volumeOf(in.Pod, name)
 	if err != nil {
@@ -169,7 +185,7 @@ func (v *Volumes) ready(ctx context.Context, in pod.Inside, name string) (source
 	case from.HostPath != nil:
 		path, err := readyHostPath(from.HostPath)
 		return source{path: path}, err
-	case from == (v1.VolumeSource{}): // Kubernetes takes a volume without a source for an emptyDir
+	case from == (v1.VolumeSource{}): // as in Kubernetes, a volume without a source is an emptyDir
 		path, err := v.readyEmptyDir(in.Pod, name, &v1.EmptyDirVolumeSource{})
 		return source{path: path}, err
 	case from.EmptyDir != nil:
@@ -201,8 +217,8 @@ func volumeOf(p *v1.Pod, name string) (*v1.Volume, error) {
 	return &p.Spec.Volumes[i], nil
 }
 
-// openPod opens the revision's own directory, making it if need be. What is done through it cannot be
-// led out of it by symbolic links.
+// openPod opens the pod revision's own directory and creates it if necessary. Symbolic links cannot
+// lead operations on the returned root out of it.
 func (v *Volumes) openPod(uid pod.UID) (*os.Root, error) {
 	if !isComponent(string(uid)) {
 		return nil, fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
@@ -220,7 +236,7 @@ func (v *Volumes) openPod(uid pod.UID) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// isComponent reports that name is one component of a path.
+// isComponent reports whether name is a single path component.
 func isComponent(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }
