@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errEnding says that no program is started because podrun ends.
+// errEnding reports that no program is started any more because podrun ends.
 var errEnding = errors.New("podrun is ending")
 
-// startTime is how long a program that is just being started is waited for when podrun ends.
+// startTime is how long EndPrograms waits for programs that are being started.
 const startTime = 500 * time.Millisecond
 
-// groups are the process groups of the programs that run, so that none is left when podrun ends: the kernel then kills
-// a program, but not what it has started.
+// groups are the process groups of the running programs, which are killed when podrun ends. Without
+// that, the kernel would kill each program, but not the processes that the program has started.
 type groups struct {
 	mu       sync.Mutex
 	ending   bool
@@ -24,14 +24,15 @@ type groups struct {
 	leaders  map[int]bool
 }
 
-// ofProcess are those of this process.
+// ofProcess are the groups of this process.
 var ofProcess = &groups{}
 
-// EndPrograms kills the programs that this process runs, with their process groups, and lets no other one begin. It is
-// for the end of the process, when whoever waits for a program is not waited for.
+// EndPrograms kills the programs that this process runs, together with their process groups, and
+// lets no other one start. It is called when the process ends without waiting for the callers of
+// Program.Run.
 func EndPrograms() { ofProcess.end() }
 
-// run is c.Run.
+// run is c.Run, with the program's process group recorded.
 func (g *groups) run(c *exec.Cmd) error {
 	if !g.begin() {
 		return errEnding
@@ -56,7 +57,7 @@ func (g *groups) begin() bool {
 	return true
 }
 
-// begun hears of a program that was started; 0: none was.
+// begun records the leader of a started process group; 0: the start failed.
 func (g *groups) begun(leader int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// labelName is where the kernel keeps the SELinux label of a file.
+// labelName is the extended attribute that contains a file's SELinux label.
 const labelName = "security.selinux"
 
-// LabelTree gives a file, or a directory with all in it, an SELinux label. Others may change what is in it meanwhile:
-// each file is labelled by a descriptor of its own, so no link leads out, in whatever moment it is put there. What goes
-// away meanwhile needs no label, and what is mounted below keeps its own.
+// LabelTree gives a file, or a directory and everything in it, an SELinux label. Other processes
+// may change the tree meanwhile: each file is labelled by a descriptor of its own, so a symbolic
+// link never leads outside the tree, whenever it is put there. Files that are removed meanwhile are
+// skipped, and what is mounted in the tree keeps its own labels.
 func LabelTree(ctx context.Context, path, label string) error {
 	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -28,7 +29,8 @@ func LabelTree(ctx context.Context, path, label string) error {
 }
 
 func labelAll(ctx context.Context, root *os.File, label []byte) error {
-	// A descriptor to look by takes no attributes; its name does, of the file itself even if that is a link.
+	// An O_PATH descriptor does not support setting attributes; its path in /proc does, and reaches
+	// the file itself even if that is a symbolic link.
 	set := func(fd int) error {
 		err := unix.Setxattr(FDPath(fd), labelName, label, 0)
 		if errors.Is(err, unix.EOPNOTSUPP) {

@@ -8,45 +8,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allow is what a mount lets the files in it do. Nothing but what its users need is allowed.
+// Allow is what a mount permits its files. Only what its users need is permitted.
 type Allow uintptr
 
 const (
-	// AllowNothing is for what no program runs from.
+	// AllowNothing is for mounts from which no program runs.
 	AllowNothing Allow = 0
-	// AllowExec lets programs run from it.
+	// AllowExec permits running programs.
 	AllowExec Allow = unix.MS_NOEXEC
 )
 
-// flags are those of a mount that allows no more.
+// flags returns the flags of a mount that permits no more.
 func (a Allow) flags() uintptr {
 	return (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC) &^ uintptr(a)
 }
 
-// MountFS mounts a new file system of a kind, such as tmpfs, at a path. source is what the table of mounts calls it,
-// options are the kind's own. No device works in it and no program in it changes its user.
+// MountFS mounts a new file system of a type, such as tmpfs, at a path. source is its source in the
+// mount table, options are the options of the file system type. Devices and set-user-ID bits have
+// no effect in it.
 func MountFS(kind, source, at, options string, allow Allow) error {
 	return mountError(at, unix.Mount(source, at, kind, allow.flags(), options))
 }
 
-// RemountReadOnly makes what is mounted at a path read-only, for this mount namespace.
+// RemountReadOnly makes the mount at a path read-only, in this mount namespace.
 func RemountReadOnly(at string, allow Allow) error {
 	return mountError(at, unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|allow.flags(), ""))
 }
 
-// Bind shows the directory or file source at a path, with what is mounted below it. What it allows is what source's
-// own mount does: it is for what containers see of their volumes.
+// Bind bind-mounts the directory or file source at a path, including the mounts below it. It
+// permits what source's own mount permits: it is for the volumes of containers.
 func Bind(source, at string) error {
 	return mountError(at, unix.Mount(source, at, "", unix.MS_BIND|unix.MS_REC, ""))
 }
 
-// BindOne is Bind without what is mounted below source. Podrun itself alone uses what is there.
+// BindOne is Bind without the mounts below source. Only podrun itself uses what it mounts.
 func BindOne(source, at string) error {
 	return mountError(at, unix.Mount(source, at, "", unix.MS_BIND, ""))
 }
 
-// BindMapped is Bind of file to target, as the users see it whose namespace is the third file. What is mounted below it
-// they see as nobody's. errors.ErrUnsupported: its file system cannot do that.
+// BindMapped is Bind of file to target, ID-mapped for the user namespace of the file users. Mounts
+// below file are not mapped: there, files belong to nobody in that namespace. The error is
+// errors.ErrUnsupported if the file system does not support ID-mapped mounts.
 func BindMapped(file, target, users *os.File) error {
 	const clone = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
 	tree, err := unix.OpenTree(int(file.Fd()), "", clone)
@@ -66,19 +68,21 @@ func BindMapped(file, target, users *os.File) error {
 	return os.NewSyscallError("move_mount", unix.MoveMount(tree, "", int(target.Fd()), "", byDescriptors))
 }
 
-// Propagation says which mounts and unmounts of others a mount sees, and whether they see its own.
+// Propagation is whether mounts and unmounts propagate to a mount from its peers, and from it to
+// them.
 type Propagation uintptr
 
 const (
-	// Private sees none of others, and they see none of its own.
+	// Private: no propagation in either direction.
 	Private Propagation = unix.MS_PRIVATE
-	// PrivateTree is Private with all that is mounted below.
+	// PrivateTree is Private for the mount and all mounts below it.
 	PrivateTree Propagation = unix.MS_PRIVATE | unix.MS_REC
-	// SlaveTree sees those of others, which see none of its own, with all that is mounted below.
+	// SlaveTree: the mount and all mounts below it receive events from their peers and send none.
 	SlaveTree Propagation = unix.MS_SLAVE | unix.MS_REC
 )
 
-// SetPropagation changes that of what is mounted at a path. ErrNotMounted: nothing is.
+// SetPropagation changes the propagation of the mount at a path. The error is ErrNotMounted if
+// nothing is mounted there.
 func SetPropagation(at string, p Propagation) error {
 	err := unix.Mount("", at, "", uintptr(p), "")
 	if errors.Is(err, unix.EINVAL) {
@@ -87,18 +91,20 @@ func SetPropagation(at string, p Propagation) error {
 	return mountError(at, err)
 }
 
-// PivotRoot makes a mount the root directory of this mount namespace. What was the root before is mounted on it, and
-// Detach(".") takes it away when root is the working directory.
+// PivotRoot makes a mount the root directory of this mount namespace. The old root is then mounted
+// on top of it, and Detach(".") removes that if root is the working directory.
 func PivotRoot(root string) error { return mountError(root, unix.PivotRoot(root, root)) }
 
-// ErrNotMounted says that nothing is mounted at a path.
+// ErrNotMounted reports that nothing is mounted at a path.
 var ErrNotMounted = errors.New("not a mount point")
 
-// Unmount unmounts what was mounted last at a path, following no link there. What is in use is an error. ErrNotMounted:
-// nothing is mounted, or nothing is there.
+// Unmount unmounts the topmost mount at a path and does not follow a symbolic link there. It fails
+// if the mount is in use; the error is ErrNotMounted if nothing is mounted or the path does not
+// exist.
 func Unmount(at string) error { return unmount(at, 0) }
 
-// Detach is Unmount also of what is in use: it goes from the path at once, and whoever uses it goes on.
+// Detach is Unmount that also works for a mount in use: it disappears from the path at once, and
+// its users keep it.
 func Detach(at string) error { return unmount(at, unix.MNT_DETACH) }
 
 func unmount(at string, flags int) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// NotMounted refuses a directory that is or holds a mount: removal would go on into what is mounted. One that
-// is not there holds none.
+// NotMounted returns an error if a directory is or contains a mount point: removing the directory
+// would continue into what is mounted. It returns nil for a directory that does not exist.
 func NotMounted(dir string) error {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -21,7 +21,7 @@ func NotMounted(dir string) error {
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(parent, filepath.Base(dir))))
 	if err != nil {
-		return fmt.Errorf("looking for mounts in %s: %w", dir, err)
+		return fmt.Errorf("listing mounts in %s: %w", dir, err)
 	}
 	if len(mounts) > 0 {
 		return fmt.Errorf("not removing %s: %s is mounted", dir, mounts[0].Mountpoint)

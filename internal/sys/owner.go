@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// OwnDir complains about a directory that another user has made where podrun's own is to be: that user could replace what
-// root then runs and believes. One that is not there yet is fine.
+// OwnDir returns an error if a directory of podrun's own belongs to another user: that user could
+// replace what root then runs and trusts. It returns nil for a directory that does not exist yet.
 func OwnDir(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -19,7 +19,8 @@ func OwnDir(path string) error {
 		return err
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to user %d, who could replace what is in it: choose another directory, or remove it", path, owner)
+		return fmt.Errorf(
+			"%s belongs to user %d, who could replace its content: choose another directory, or remove it", path, owner)
 	}
 	return nil
 }

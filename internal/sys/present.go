@@ -2,7 +2,7 @@ package sys
 
 import "os"
 
-// FirstPresent returns the first of the paths at which there is anything; the first one if there is nothing at any.
+// FirstPresent returns the first of the paths that exists; the first path if none does.
 func FirstPresent(paths ...string) string {
 	for _, path := range paths {
 		if _, err := os.Lstat(path); err == nil {

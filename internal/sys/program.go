@@ -17,55 +17,60 @@ import (
 )
 
 const (
-	// outputDelay is how long the output of a program that has ended may be held open by what it started.
+	// outputDelay is how long Run waits for the output of a program that has ended while processes
+	// that it started keep the output open.
 	outputDelay = time.Second
-	// mostOutput is how much of each output is kept.
+	// mostOutput is how many bytes of each output are kept.
 	mostOutput = 1 << 20
 )
 
-// ErrNoProgram says that the machine does not have a program.
+// ErrNoProgram reports that the machine does not have the program.
 var ErrNoProgram = errors.New("the machine has no such program")
 
-// Operand is what a program is to work on. Its makers check its form, and programs get it after "--": its text is never
-// an option.
+// Operand is a file or name that a program works on. Its constructors check its form, and programs
+// get it after "--", so that its text is never taken for an option.
 type Operand struct{ text string }
 
-// PathOperand is an absolute path.
+// PathOperand returns the operand for an absolute path.
 func PathOperand(path string) (Operand, error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
-		return Operand{}, fmt.Errorf("%q is no absolute path", path)
+		return Operand{}, fmt.Errorf("%q is not an absolute path", path)
 	}
 	return Operand{path}, nil
 }
 
-// plain are the characters of a word.
+// plain are the characters of a word operand.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-// WordOperand is a name of letters, digits, '.', '_' and '-', which does not begin with '-'.
+// WordOperand returns the operand for a name of letters, digits, '.', '_' and '-' that does not
+// begin with '-'.
 func WordOperand(word string) (Operand, error) {
 	wrong := func(r rune) bool {
 		return !strings.ContainsRune(plain, r)
 	}
 	if word == "" || word[0] == '-' || strings.ContainsFunc(word, wrong) {
-		return Operand{}, fmt.Errorf("%q is no plain name", word)
+		return Operand{}, fmt.Errorf("%q is not a name of letters, digits, '.', '_' and '-'", word)
 	}
 	return Operand{word}, nil
 }
 
-// ExportOperand is a path of a server's, which pod.ServerName has returned.
+// ExportOperand returns the operand server:path for an export of a file server; server is a result
+// of pod.ServerName.
 func ExportOperand(server, path string) (Operand, error) {
 	if server == "" || server[0] == '-' || strings.ContainsAny(server, "/=, \x00") {
-		return Operand{}, fmt.Errorf("%q is no server", server)
+		return Operand{}, fmt.Errorf("%q is not the name of a server", server)
 	}
 	dir, err := PathOperand(path)
 	return Operand{server + ":" + dir.text}, err
 }
 
-// Program is a run of an external program. All that podrun runs, but itself and containers, it runs by this.
+// Program is one execution of an external program. Podrun executes every program with it, except
+// itself and containers.
 type Program struct {
-	// Name is looked for in PATH, unless it is a path.
+	// Name is looked up in PATH, unless it is a path.
 	Name string
-	// Options are podrun's own words. What comes from a manifest, a container or a file is an operand.
+	// Options are fixed by podrun. Anything that comes from a manifest, a container or a file is an
+	// operand.
 	Options  []string
 	Operands []Operand
 	// Env is the environment; nil: podrun's.
@@ -73,19 +78,19 @@ type Program struct {
 	Stdin []byte
 }
 
-// Output is what a program wrote, the beginning if it is much.
+// Output is what a program wrote, truncated after mostOutput bytes of each stream.
 type Output struct {
 	Stdout, Stderr []byte
-	// Started: the program has run, whatever became of it.
+	// Started: the program was started, whatever its result.
 	Started bool
 }
 
-// Text is all that was written, on one line or more.
+// Text returns the text of both streams without surrounding white space, on one or more lines.
 func (o Output) Text() string {
 	return strings.TrimSpace(string(bytes.TrimSpace(o.Stdout)) + "\n" + string(bytes.TrimSpace(o.Stderr)))
 }
 
-// String is the command line.
+// String returns the command line.
 func (p Program) String() string { return strings.Join(append([]string{p.Name}, p.args()...), " ") }
 
 func (p Program) args() []string {
@@ -99,8 +104,9 @@ func (p Program) args() []string {
 	return args
 }
 
-// Run runs the program to its end, for at most limit. When the time is over or ctx ends it is killed with its process
-// group, and so it is when podrun ends (EndPrograms), so that no other podrun runs it for the same thing beside it.
+// Run executes the program and waits for its end, at most for limit. If the limit is exceeded or
+// ctx ends, the program is killed together with its process group. The same happens when podrun
+// ends (EndPrograms), so that no other podrun executes it for the same purpose beside this one.
 func (p Program) Run(ctx context.Context, limit time.Duration) (Output, error) {
 	return p.run(ctx, limit, ofProcess)
 }
@@ -111,7 +117,7 @@ func (p Program) run(ctx context.Context, limit time.Duration, all *groups) (Out
 	var stdout, stderr beginning
 	c := exec.CommandContext(ctx, p.Name, p.args()...)
 	c.Env, c.Stdin, c.Stdout, c.Stderr = p.Env, bytes.NewReader(p.Stdin), &stdout, &stderr
-	// The signal comes with the end of the thread that started it.
+	// The signal is sent when the thread that started the program ends.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -136,7 +142,8 @@ func (p Program) run(ctx context.Context, limit time.Duration, all *groups) (Out
 	return out, err
 }
 
-// beginning keeps the first bytes that are written. It has no ReadFrom, which would go round the bound.
+// beginning keeps the first bytes that are written to it. It has no method ReadFrom, because
+// io.Copy would use that and bypass the limit.
 type beginning struct{ kept []byte }
 
 // Write implements io.Writer.

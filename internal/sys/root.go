@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RootHides says whether a process has another root directory than its mount namespace. Who enters the namespace, as
-// runc's exec does, comes out at the namespace's. So it is below a chroot, and in containers that were started there;
-// after pivot_root the two are one.
+// RootHides reports whether a process's root directory differs from the root of its mount
+// namespace. A process that enters the namespace, as runc exec does, gets the namespace's root. The
+// two differ below a chroot, and in containers that were started there; after pivot_root they are
+// the same.
 func RootHides(pid int) (bool, error) {
 	hides := false
 	err := OnOwnThread(func() (err error) {
@@ -17,12 +18,12 @@ func RootHides(pid int) (bool, error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("looking for the root of process %d: %w", pid, err)
+		return false, fmt.Errorf("inspecting the root directory of process %d: %w", pid, err)
 	}
 	return hides, nil
 }
 
-// rootHides takes the thread into the mount namespace.
+// rootHides moves the calling thread into the mount namespace.
 func rootHides(process string) (bool, error) {
 	namespace, err := unix.Open(process+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -43,7 +44,8 @@ func rootHides(process string) (bool, error) {
 	return own != entered, err
 }
 
-// directory tells directories apart: by their mounts too, where the kernel has numbers for those.
+// directory returns the identity of a directory, including its mount ID if the kernel provides
+// that.
 func directory(path string) ([4]uint64, error) {
 	var s unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_MNT_ID, &s); err != nil {

@@ -13,9 +13,9 @@ import (
 
 const self = "/proc/self/exe"
 
-// LinkSelf makes path this very program under another name: a hard link, as a program that runs itself
-// again does so by the name of its file, which a symbolic link would lose. Where a link is not possible it is a copy.
-// What runs keeps the program that it was started from.
+// LinkSelf makes path another name of this program, as a hard link: a program that executes itself
+// again does so by the name of its file, which a symbolic link would lose. If a hard link is not
+// possible, it copies the file. Running processes keep the file that they were started from.
 func LinkSelf(path string) error {
 	now, err := os.Stat(self)
 	if err != nil {
@@ -32,7 +32,7 @@ func LinkSelf(path string) error {
 		return err
 	}
 	if err := unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, tmp, unix.AT_SYMLINK_FOLLOW); err != nil {
-		// Another file system, a removed program or a kernel that forbids it.
+		// Another file system, a removed program file, or a kernel that forbids hard links.
 		if err := copyProgram(tmp); err != nil {
 			os.Remove(tmp)
 			return fmt.Errorf("copying the program: %w", err)
@@ -41,8 +41,8 @@ func LinkSelf(path string) error {
 	return os.Rename(tmp, path)
 }
 
-// sameProgram reports whether path is this program or a copy of it. Times say nothing about it: packages and
-// images often give every build the same.
+// sameProgram reports whether path is this program or a copy of it. It does not compare times:
+// packages and images often give every build the same one.
 func sameProgram(path string, now os.FileInfo) bool {
 	old, err := os.Lstat(path)
 	if err != nil || !old.Mode().IsRegular() || old.Size() != now.Size() {
@@ -78,7 +78,7 @@ func sameContent(a, b string) bool {
 
 func atEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// copyProgram copies this program. It is on disk before it gets its name.
+// copyProgram copies this program. The copy is synced to disk before it gets its name.
 func copyProgram(to string) error {
 	src, err := os.Open(self)
 	if err != nil {

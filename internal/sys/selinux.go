@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// EnforcesSELinux reports that the machine whose root directory it is refuses what SELinux' policy does not
-// allow.
+// EnforcesSELinux reports whether SELinux is in enforcing mode on the machine with that root
+// directory.
 func EnforcesSELinux(root string) bool {
 	b, err := os.ReadFile(filepath.Join(root, "sys/fs/selinux/enforce"))
 	return err == nil && strings.TrimSpace(string(b)) == "1"

@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// topDir is FS_TOPDIR_FL of linux/fs.h, what `chattr +T` sets.
+// topDir is FS_TOPDIR_FL of linux/fs.h, which `chattr +T` sets.
 const topDir = 0x20000
 
-// Spread tells a file system that the directories in dir are unrelated, so that ext4 puts each into a block group of its
-// own. In one group it looks at every inode that was deleted in the last minutes before it makes a file, which takes most
-// of a pod's start where many pods come and go. Other file systems need no telling.
+// Spread declares the directories in dir unrelated, so that ext4 puts each into a block group of
+// its own. Within one group, ext4 inspects every inode that was deleted in the last minutes before
+// it creates a file, which takes most of the time of a pod's start if many pods are created and
+// removed. On other file systems Spread does nothing.
 func Spread(dir string) error {
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -1,5 +1,11 @@
-// Package sys is what podrun takes from the machine as it is: the boot id, locks between processes on
-// a directory, and files replaced as a whole. It owns no directory; its users say where.
+// Package sys contains small helpers for the operating system, for use by podrun's other packages:
+// the boot ID, locks between processes, atomic file replacement, mounts, external programs,
+// processes and threads, SELinux labels, the machine's resource usage, and access to files and
+// directory trees that containers can change.
+//
+// It owns no directory and knows nothing about pods or containers; its callers pass the paths.
+// Begin reading at OpenRegular and WalkTree for files of containers, at Lock for locks, and at
+// Program for external programs.
 package sys
 
 import (
@@ -12,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootID returns the kernel's boot id: it changes with every boot, and only then.
+// BootID returns the kernel's boot ID, which changes with every boot and only then.
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -21,28 +27,29 @@ func BootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// WriteFile replaces the file at path as a whole: a reader sees the old content or the new. It leaves
-// path+".tmp" behind when it is cut off, and reuses that name; who writes it has it locked, so that any number of
-// processes may write at a time, and one of them is the last.
+// WriteFile replaces the file at path atomically: a reader sees either the old content or the new.
+// If it is interrupted it leaves path+".tmp" behind, and the next call reuses that file. The
+// temporary file is locked while it is written, so any number of processes may call WriteFile at
+// the same time; the last one wins.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
 	tmp, err := lockNew(path+".tmp", mode)
 	if err != nil {
 		return err
 	}
 	defer tmp.Close()
-	if err := tmp.Truncate(0); err != nil { // what was cut off
+	if err := tmp.Truncate(0); err != nil { // left by an interrupted call
 		return err
 	}
 	if _, err := tmp.Write(data); err != nil {
 		return err
 	}
-	if err := tmp.Chmod(mode); err != nil { // the umask took bits away
+	if err := tmp.Chmod(mode); err != nil { // the umask removed bits from it
 		return err
 	}
 	return os.Rename(path+".tmp", path)
 }
 
-// lockNew opens and locks the file that is at path, after making it if need be.
+// lockNew opens and locks the file at path, and creates it if necessary.
 func lockNew(path string, mode os.FileMode) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
@@ -62,12 +69,13 @@ func lockNew(path string, mode os.FileMode) (*os.File, error) {
 	}
 }
 
-// Lock is an exclusive lock on a directory, between processes and within one.
+// Lock is an exclusive lock on a directory. It excludes other processes and other holders in the
+// same process.
 type Lock struct{ dir *os.File }
 
-// LockDir makes the directory if it is not there, locks it and waits as long as another holds it. The
-// directory itself is the lock, so a room whose last user removes its directory leaves no lock file;
-// whoever waited then makes a new one.
+// LockDir creates the directory if it does not exist, locks it, and waits while another holds the
+// lock. The directory itself is the lock: so a package whose last user removes its directory leaves
+// no lock file, and a waiter then creates a new directory.
 func LockDir(path string, mode os.FileMode) (*Lock, error) {
 	for {
 		if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, os.ErrExist) {
@@ -81,7 +89,7 @@ func LockDir(path string, mode os.FileMode) (*Lock, error) {
 	}
 }
 
-// LockExisting is LockDir for a directory that may be missing: the error is then os.ErrNotExist.
+// LockExisting is LockDir for a directory that may be missing; the error is then os.ErrNotExist.
 func LockExisting(path string) (*Lock, error) { return lockExisting(path, unix.LOCK_EX) }
 
 func lockExisting(path string, how int) (*Lock, error) {
@@ -105,17 +113,18 @@ func lockExisting(path string, how int) (*Lock, error) {
 	}
 }
 
-// Unlock lets the next one in. The directory may have been removed meanwhile.
+// Unlock releases the lock. The directory may have been removed meanwhile.
 func (l *Lock) Unlock() {
-	// Explicitly, because a child between fork and exec still shares the open file.
+	// Unlocked explicitly, because a child process between fork and exec still shares the open file
+	// description.
 	_ = flock(l.dir, unix.LOCK_UN)
 	l.dir.Close()
 }
 
-// ErrLocked says that somebody holds a lock.
+// ErrLocked reports that another holds the lock.
 var ErrLocked = errors.New("locked by another")
 
-// TryLockDir is LockDir that does not wait: the error is then ErrLocked.
+// TryLockDir is LockDir without waiting; if another holds the lock, the error is ErrLocked.
 func TryLockDir(path string, mode os.FileMode) (*Lock, error) {
 	for {
 		if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, os.ErrExist) {
@@ -123,13 +132,14 @@ func TryLockDir(path string, mode os.FileMode) (*Lock, error) {
 		}
 		lock, err := TryLockExisting(path)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // whoever had it was just done
+			continue // its holder has just removed it
 		}
 		return lock, err
 	}
 }
 
-// TryLockExisting is LockExisting that does not wait: the error is then ErrLocked.
+// TryLockExisting is LockExisting without waiting; if another holds the lock, the error is
+// ErrLocked.
 func TryLockExisting(path string) (*Lock, error) {
 	lock, err := lockExisting(path, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -138,7 +148,7 @@ func TryLockExisting(path string) (*Lock, error) {
 	return lock, err
 }
 
-// Path is where the locked directory was.
+// Path returns the path with which the directory was locked.
 func (l *Lock) Path() string { return l.dir.Name() }
 
 func flock(f *os.File, how int) error {
@@ -153,13 +163,14 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// Elsewhere reports that the path does not lead to the opened file or directory any more: it was removed, or replaced.
+// Elsewhere reports whether path no longer leads to the open file or directory f, because that was
+// removed or replaced.
 func Elsewhere(f *os.File, path string) bool {
 	there, err := isAt(f, path)
 	return errors.Is(err, os.ErrNotExist) || err == nil && !there
 }
 
-// isAt reports that the path still leads to the opened file or directory.
+// isAt reports whether path still leads to the open file or directory.
 func isAt(d *os.File, path string) (bool, error) {
 	opened, err := d.Stat()
 	if err != nil {
@@ -172,7 +183,7 @@ func isAt(d *os.File, path string) (bool, error) {
 	return os.SameFile(opened, now), nil
 }
 
-// Inode is the number of a file's inode.
+// Inode returns a file's inode number; 0 if info has none.
 func Inode(info os.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino

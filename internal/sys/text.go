@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LetTextGo unmaps the pages of this program's code and constants: much of them is only ever needed at the
-// start. What is used again comes back from the page cache within microseconds, or from the file. A program
-// that is loaded at an address of the day is left as it is: what was relocated in it would be lost.
+// LetTextGo releases the memory pages of this program's code and constants, because most of them
+// are only needed at the start. A page that is used again comes back from the page cache within
+// microseconds, or from the file. LetTextGo does nothing in a position-independent executable,
+// because that would lose its relocations.
 func LetTextGo() error {
 	fixed, err := isFixed()
 	if err != nil || !fixed {
@@ -22,38 +23,40 @@ func LetTextGo() error {
 	}
 	var own unix.Stat_t
 	if err := unix.Stat(self, &own); err != nil {
-		return fmt.Errorf("looking at the own program: %w", err)
+		return fmt.Errorf("inspecting podrun's program file: %w", err)
 	}
 	proc, err := procfs.Self()
 	if err != nil {
-		return fmt.Errorf("finding the own process: %w", err)
+		return fmt.Errorf("finding podrun's process in /proc: %w", err)
 	}
 	maps, err := proc.ProcMaps()
 	if err != nil {
-		return fmt.Errorf("reading the own memory's map: %w", err)
+		return fmt.Errorf("reading podrun's memory map: %w", err)
 	}
 	for _, m := range maps {
 		if m.Inode != own.Ino || m.Perms.Write || !strings.HasPrefix(m.Pathname, "/") {
 			continue
 		}
-		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.StartAddr, m.EndAddr-m.StartAddr, unix.MADV_DONTNEED); errno != 0 {
-			return fmt.Errorf("unmapping a part of the own program: %w", errno)
+		if _, _, errno := unix.Syscall(
+			unix.SYS_MADVISE, m.StartAddr, m.EndAddr-m.StartAddr, unix.MADV_DONTNEED,
+		); errno != 0 {
+			return fmt.Errorf("releasing memory of podrun's program: %w", errno)
 		}
 	}
 	return nil
 }
 
-// isFixed reports that the program is loaded where its file says (ET_EXEC).
+// isFixed reports whether the program is loaded at the address in its file (ET_EXEC).
 func isFixed() (bool, error) {
 	f, err := os.Open(self)
 	if err != nil {
-		return false, fmt.Errorf("opening the own program: %w", err)
+		return false, fmt.Errorf("opening podrun's program file: %w", err)
 	}
 	defer f.Close()
 	const typeAt, executable = 16, 2
 	var header [typeAt + 2]byte
 	if _, err := io.ReadFull(f, header[:]); err != nil {
-		return false, errors.Join(errors.New("the own program has no ELF header"), err)
+		return false, errors.Join(errors.New("podrun's program file has no ELF header"), err)
 	}
 	return binary.NativeEndian.Uint16(header[typeAt:]) == executable, nil
 }

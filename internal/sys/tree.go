@@ -10,47 +10,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxOpenDirs is how many directories of a tree are open at a time, however deep it is.
+// maxOpenDirs is how many directories of a tree are open at a time, however deep the tree is.
 const maxOpenDirs = 32
 
-// TreeVisitor is what WalkTree does on its way. Descriptors are open only during the call, and names are in the
-// directory of the descriptor: nothing is done by a path, which another process may have led elsewhere.
+// TreeVisitor contains the callbacks of WalkTree. Descriptors are open only during the call, and
+// names are relative to the directory of the descriptor: nothing is done by path, because another
+// process could redirect a path.
 type TreeVisitor struct {
-	// File is called for what is no directory. It may be gone, or something else, by then.
+	// File is called for everything that is not a directory. By then it may be removed or be
+	// something else.
 	File func(dir int, name string) error
-	// Enter is called for a directory, open to be read, before what is in it; nil: nothing is done.
+	// Enter is called for a directory, open for reading, before its entries; it may be nil.
 	Enter func(dir int) error
-	// Leave is called after what is in a directory, as often as it returns true: then it is read once more. tries
-	// counts the calls before. nil: nothing is done.
+	// Leave is called after a directory's entries were visited; it may be nil. If it returns true,
+	// the directory is read once more and Leave is called again. tries is the number of earlier
+	// calls for the directory.
 	Leave func(parent int, name string, tries int) (again bool, err error)
-	// Unopened is called for a directory that cannot be opened; the error is EXDEV where something is mounted.
+	// Unopened is called for a directory that cannot be opened; the error is EXDEV if a file system
+	// is mounted on it.
 	Unopened func(name string, err error) error
 }
 
-// treeDir is a directory on the way from the root of a tree.
+// treeDir is a directory on the path from the root of a tree to the current directory of the walk.
 type treeDir struct {
-	fd       int // -1: closed, because others needed the descriptor
+	fd       int // -1: closed, to limit the number of open descriptors
 	name     string
 	dev, ino uint64
-	// unread are the entries that were read and not visited, after what next is the position to read from.
+	// unread are the entries that were read and not visited; next is the position after the last
+	// visited entry.
 	buffer, unread []byte
 	next           int64
 	tries          int
 }
 
-// treeWalk is one walk.
+// treeWalk is the state of one walk.
 type treeWalk struct {
 	visitor TreeVisitor
-	// way is from the root to where the walk is. The root is open, and so is all from oldest on.
+	// way is the path from the root to the current directory. The root is open, and so are all
+	// directories from oldest on.
 	way    []treeDir
 	oldest int
-	spare  [][]byte // buffers
+	spare  [][]byte // unused buffers
 }
 
-// WalkTree visits all that is in a directory, but not the directory itself. Other processes may change the tree
-// meanwhile, and want podrun to go astray: links are not followed, mounts not crossed, and what is moved away is as if
-// removed. It takes time as the tree is large, and never more than maxOpenDirs descriptors and a few more. Its errors
-// are the visitor's, the context's and those of reading.
+// WalkTree visits everything in a directory, but not the directory itself. Other processes may
+// change the tree meanwhile and may try to lead podrun astray: symbolic links are not followed,
+// mount points are not crossed, and what is moved away counts as removed. Its run time grows with
+// the size of the tree; it uses maxOpenDirs descriptors and a few more at most. It returns the
+// errors of the visitor, of the context, and of reading directories.
 func WalkTree(ctx context.Context, root *os.File, visitor TreeVisitor) error {
 	w := &treeWalk{visitor: visitor, oldest: 1}
 	defer func() {
@@ -58,7 +65,7 @@ func WalkTree(ctx context.Context, root *os.File, visitor TreeVisitor) error {
 			w.close(&w.way[i])
 		}
 	}()
-	// Opened anew, because a position is the description's.
+	// Opened again, because the read position belongs to the open file description.
 	fd, err := retried(func() (int, error) {
 		return unix.Openat(int(root.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
@@ -73,7 +80,7 @@ func WalkTree(ctx context.Context, root *os.File, visitor TreeVisitor) error {
 	return err
 }
 
-// push goes into a directory.
+// push enters a directory.
 func (w *treeWalk) push(fd int, name string) error {
 	dev, ino, err := identityOf(fd)
 	if err != nil {
@@ -88,7 +95,8 @@ func (w *treeWalk) push(fd int, name string) error {
 	return nil
 }
 
-// close gives a directory's descriptor back. What was read of it and not visited is read again.
+// close closes a directory's descriptor. Entries that were read and not visited are read again
+// later.
 func (w *treeWalk) close(d *treeDir) {
 	if d.fd < 0 {
 		return
@@ -100,7 +108,7 @@ func (w *treeWalk) close(d *treeDir) {
 	d.fd, d.buffer, d.unread = -1, nil, nil
 }
 
-// step visits the next entry of the directory where the walk is, or leaves that.
+// step visits the next entry of the current directory, or leaves the directory after the last one.
 func (w *treeWalk) step() error {
 	d := &w.way[len(w.way)-1]
 	name, kind, err := w.read(d)
@@ -132,14 +140,14 @@ func (w *treeWalk) step() error {
 	return w.visitor.Unopened(name, err)
 }
 
-// read returns the next entry; "" after the last.
+// read returns the next entry; "" after the last one.
 func (w *treeWalk) read(d *treeDir) (name string, kind byte, err error) {
 	if len(d.unread) == 0 {
 		if d.buffer == nil {
 			d.buffer = w.newBuffer()
 		}
 		n, err := retried(func() (int, error) { return unix.Getdents(d.fd, d.buffer) })
-		if errors.Is(err, unix.ENOENT) { // it was removed
+		if errors.Is(err, unix.ENOENT) { // the directory was removed
 			n, err = 0, nil
 		}
 		if err != nil || n <= 0 {
@@ -171,7 +179,7 @@ func (w *treeWalk) newBuffer() []byte {
 	return b
 }
 
-// leave goes back to the directory that the walk came from.
+// leave returns to the directory that contains the current one.
 func (w *treeWalk) leave() error {
 	top := len(w.way) - 1
 	if top > 0 {
@@ -179,7 +187,7 @@ func (w *treeWalk) leave() error {
 			return err
 		}
 	}
-	if top != len(w.way)-1 { // moved away, and nobody knows where from
+	if top != len(w.way)-1 { // the directory was moved away, and its former parent is unknown
 		return nil
 	}
 	d := &w.way[top]
@@ -201,8 +209,8 @@ func (w *treeWalk) leave() error {
 	return nil
 }
 
-// reopen sees to it that the directory above the last one is open. If it is not where it was any more, the walk is
-// back at the last one that is.
+// reopen makes sure that the parent of the current directory is open. If the parent is not in its
+// former position any more, the walk continues at the last directory on the path that is.
 func (w *treeWalk) reopen() error {
 	last := len(w.way) - 1
 	above := &w.way[last-1]
@@ -223,7 +231,8 @@ func (w *treeWalk) reopen() error {
 	return above.resume(fd)
 }
 
-// fromRoot opens the directory that is to be way[upTo] by the names that lead to it from the root.
+// fromRoot opens the directory way[upTo] by the names that lead to it from the root. If one of them
+// leads elsewhere now, way ends before it.
 func (w *treeWalk) fromRoot(upTo int) error {
 	at, fd := 0, w.way[0].fd
 	for at < upTo {
@@ -254,13 +263,13 @@ func (w *treeWalk) fromRoot(upTo int) error {
 	return w.way[at].resume(fd)
 }
 
-// is reports that the descriptor is of this directory.
+// is reports whether the descriptor is of this directory.
 func (d *treeDir) is(fd int) bool {
 	dev, ino, err := identityOf(fd)
 	return err == nil && dev == d.dev && ino == d.ino
 }
 
-// resume goes on to read a directory that was closed.
+// resume continues reading a directory that was closed.
 func (d *treeDir) resume(fd int) error {
 	d.fd = fd
 	_, err := unix.Seek(fd, d.next, unix.SEEK_SET)
@@ -273,7 +282,7 @@ func identityOf(fd int) (dev, ino uint64, err error) {
 	return st.Dev, st.Ino, err
 }
 
-// openChild opens a directory that is in another, on the same mount.
+// openChild opens a directory in another one, on the same mount.
 func openChild(dir int, name string) (int, error) {
 	how := &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
@@ -282,18 +291,20 @@ func openChild(dir int, name string) (int, error) {
 	return retried(func() (int, error) { return unix.Openat2(dir, name, how) })
 }
 
-// OpenTree opens a directory to walk. A link in its place is not followed.
+// OpenTree opens a directory for WalkTree. It does not follow a symbolic link in its place.
 func OpenTree(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// OpenInode opens a file that is no directory to look at it and to change its owner and mode by FDPath, whatever gets
-// its name meanwhile. Nothing happens to the file by that: a device's driver does not notice.
+// OpenInode opens a file that is not a directory, to inspect it and to change its owner and mode
+// through FDPath, whatever gets its name meanwhile. This has no effect on the file itself: the
+// driver of a device is not called.
 func OpenInode(dir int, name string) (int, error) {
 	return retried(func() (int, error) {
 		return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 }
 
-// FDPath is a path to what a descriptor is of, for calls that do not take descriptors that OpenInode returned.
+// FDPath returns a path to the file of a descriptor, for system calls that do not accept
+// descriptors from OpenInode.
 func FDPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

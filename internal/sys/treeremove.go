@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// moreReadings is how often a directory is read again because there is something in it after all was removed: a file
-// system may not show every file while others are removed, and another process may make new ones.
+// moreReadings is how often a directory is read again because it is not empty after its entries
+// were removed: a file system may not list every file while others are removed, and another process
+// may create new ones.
 const moreReadings = 32
 
-// RemoveTree removes what is at path, with all that is in it, as os.RemoveAll does, and with few descriptors however
-// deep it is. Nothing is removed through a link or a mount. What can be removed is, though something else cannot; the
-// error is the first.
+// RemoveTree removes path and everything in it, like os.RemoveAll, but with few descriptors however
+// deep the tree is. It does not remove anything through a symbolic link or a mount point. It
+// removes as much as possible even if something cannot be removed, and returns the first error. If
+// path does not exist, it returns nil.
 func RemoveTree(ctx context.Context, path string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -61,12 +63,12 @@ func RemoveTree(ctx context.Context, path string) error {
 // treeRemover removes what a walk visits.
 type treeRemover struct {
 	path   string
-	failed error // the first
+	failed error // the first error
 }
 
 func (r *treeRemover) file(dir int, name string) error {
 	err := unlink(dir, name)
-	if !errors.Is(err, unix.EISDIR) { // it is a directory by now, which the next reading enters
+	if !errors.Is(err, unix.EISDIR) { // it is a directory by now; the next reading enters it
 		r.note(name, err)
 	}
 	return nil
@@ -77,11 +79,11 @@ func (r *treeRemover) unopened(name string, err error) error {
 	return nil
 }
 
-// leave removes a directory. One that is not empty is read again, unless it is known why.
+// leave removes a directory. If it is not empty, it is read again, unless the reason is known.
 func (r *treeRemover) leave(parent int, name string, tries int) (again bool, err error) {
 	err = unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR): // another process has been here
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR): // another process has removed or replaced it
 	case errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST):
 		if r.failed == nil && tries < moreReadings {
 			return true, nil
@@ -93,10 +95,10 @@ func (r *treeRemover) leave(parent int, name string, tries int) (again bool, err
 	return false, nil
 }
 
-// note keeps the first error, if it is one.
+// note keeps the first error; err may be nil.
 func (r *treeRemover) note(name string, err error) {
 	if errors.Is(err, unix.EXDEV) {
-		err = unix.EBUSY // something is mounted there, which is what rmdir says
+		err = unix.EBUSY // something is mounted there; rmdir returns the same error
 	}
 	if err != nil && r.failed == nil {
 		r.failed = &os.PathError{Op: "remove", Path: filepath.Join(r.path, "...", name), Err: err}

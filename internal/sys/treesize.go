@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TreeSize is how much of its disk a directory takes with all that is in it, each file once however many names it has.
-// Blocks count, not lengths. A directory that is not there takes nothing; what is mounted in it does not count.
+// TreeSize returns the disk usage in bytes and the number of files of a directory and everything in
+// it. A file with several hard links counts once. It counts allocated blocks, not file lengths. A
+// directory that does not exist has size 0; what is mounted in it is not counted.
 func TreeSize(ctx context.Context, dir string) (bytes, files int64, err error) {
 	root, err := OpenTree(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +49,7 @@ func TreeSize(ctx context.Context, dir string) (bytes, files int64, err error) {
 		File: func(dir int, name string) error {
 			var st unix.Stat_t
 			err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
-			if errors.Is(err, unix.ENOENT) { // it went away meanwhile
+			if errors.Is(err, unix.ENOENT) { // removed in the meantime
 				return nil
 			}
 			if err == nil {

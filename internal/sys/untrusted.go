@@ -10,32 +10,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Follow says which symbolic links a file that others can write may be reached by. Links of /proc never are.
+// Follow selects which symbolic links are followed on the way to a file that others can replace.
+// The magic links of /proc are never followed.
 type Follow uint64
 
 const (
-	// NoLinks follows none.
+	// NoLinks follows no symbolic links.
 	NoLinks Follow = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
-	// LinksBeneath follows those that do not lead out of the root directory.
+	// LinksBeneath follows links that do not lead out of the root directory.
 	LinksBeneath Follow = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
-	// LinksInRoot takes the root directory for /, as a container of an image does.
+	// LinksInRoot resolves links with the root directory as /, as in a container of an image.
 	LinksInRoot Follow = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS
 )
 
 var (
-	// ErrNotRegular says that there is something else than a file with content: a FIFO, a device, a directory, a link.
+	// ErrNotRegular reports that the path is not a file with content, but a FIFO, a device, a
+	// directory or a symbolic link.
 	ErrNotRegular = errors.New("is not a regular file")
-	// ErrTooLong says that a file has more bytes than its reader accepts.
+	// ErrTooLong reports that a file has more bytes than its reader accepts.
 	ErrTooLong = errors.New("is too long")
 )
 
-// moreTries is how often the kernel is asked again because something was renamed while it resolved a path.
+// moreTries is how often the kernel is asked again if something was renamed while it resolved a
+// path.
 const moreTries = 100
 
-// OpenRegular opens a regular file beneath root that a container, an image or another user can write, or can put
-// something else in the place of. Nothing but a regular file is ever opened: opening a FIFO waits, and opening a
-// device may do something. flags are os.O_RDONLY or os.O_RDWR. root itself is podrun's own, and links to it are
-// followed. The error may be ErrNotRegular or os.ErrNotExist.
+// OpenRegular opens a regular file beneath root that a container, an image or another user can
+// write or replace. It never opens anything but a regular file: opening a FIFO blocks, and opening
+// a device may have side effects. flags are os.O_RDONLY or os.O_RDWR. root itself is podrun's own,
+// and symbolic links to it are followed. The error may be ErrNotRegular or os.ErrNotExist.
 func OpenRegular(root, name string, links Follow, flags int) (*os.File, error) {
 	fail := func(err error) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: filepath.Join(root, name), Err: err}
@@ -52,7 +55,8 @@ func OpenRegular(root, name string, links Follow, flags int) (*os.File, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fail(ErrNotRegular)
 	}
-	// By the descriptor, so that it is the file that was looked at, whatever has its name now.
+	// Opened by the descriptor, so that it is the file that was inspected, whatever has its name
+	// now.
 	fd, err := retried(func() (int, error) {
 		return unix.Open(FDPath(at), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	})
@@ -62,7 +66,8 @@ func OpenRegular(root, name string, links Follow, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Join(root, name)), nil
 }
 
-// openBeneath finds a file without opening it: the descriptor serves only to look at it.
+// openBeneath returns an O_PATH descriptor, which can be inspected but does not open the file
+// itself.
 func openBeneath(root, name string, links Follow) (int, error) {
 	dir, err := retried(func() (int, error) {
 		return unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -78,8 +83,9 @@ func openBeneath(root, name string, links Follow) (int, error) {
 	return at, err
 }
 
-// OpenBeneath opens what is at a path below a directory, following no links but those that are told. It is for what
-// is known to be podrun's own; OpenRegular is for what may be anything. A file that flags have it create is its owner's alone.
+// OpenBeneath opens a path below a directory, following only the symbolic links that links permits.
+// It is for files that are known to be podrun's own; OpenRegular is for files that may be anything.
+// A file that flags make it create has mode 0600.
 func OpenBeneath(dir *os.File, name string, links Follow, flags int) (*os.File, error) {
 	path := filepath.Join(dir.Name(), name)
 	fd, err := openat2(int(dir.Fd()), name, flags, links)
@@ -106,7 +112,7 @@ func openat2(dir int, name string, flags int, links Follow) (int, error) {
 	}
 }
 
-// retried calls open again when a signal cut it off.
+// retried calls open again if a signal interrupted it.
 func retried(open func() (int, error)) (int, error) {
 	for {
 		fd, err := open()
@@ -116,12 +122,13 @@ func retried(open func() (int, error)) (int, error) {
 	}
 }
 
-// OpenRegularAt is OpenRegular to read a file in a directory of podrun's own.
+// OpenRegularAt opens a file in a directory of podrun's own for reading, with OpenRegular.
 func OpenRegularAt(path string) (*os.File, error) {
 	return OpenRegular(filepath.Dir(path), filepath.Base(path), NoLinks, os.O_RDONLY)
 }
 
-// ReadRegular reads what OpenRegular opens. A file of more than most bytes is ErrTooLong, and not read.
+// ReadRegular reads the file that OpenRegular opens. If the file has more than most bytes, it
+// returns ErrTooLong and no data.
 func ReadRegular(root, name string, links Follow, most int) ([]byte, error) {
 	f, err := OpenRegular(root, name, links, os.O_RDONLY)
 	if err != nil {

@@ -13,22 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what the machine has taken since it started.
+// Usage is the machine's resource usage.
 type Usage struct {
-	// Since is when it started.
+	// Since is the time of the last boot.
 	Since time.Time
-	// CPU is the time that its processors were not idle.
+	// CPU is the time since boot in which the machine's processors were not idle.
 	CPU time.Duration
-	// Memory is what is in use in bytes, with the files' that are cached; WorkingSet is Memory without what of these
-	// was not used lately; Total is what there is.
+	// Memory is the memory in use, in bytes, including cached files; WorkingSet is Memory without
+	// the cached files that were not used lately; Total is all memory.
 	Memory, WorkingSet, Total int64
-	// Swap is what has been swapped out, SwapTotal how much may be, in bytes.
+	// Swap is the swap space in use, in bytes; SwapTotal is all of it.
 	Swap, SwapTotal int64
-	// Threads is how many there are, which is what the kernel calls tasks; MostThreads how many there may be.
+	// Threads is the current number of threads, which the kernel calls tasks; MostThreads is the
+	// maximum.
 	Threads, MostThreads int64
 }
 
-// ReadUsage reads what the machine has taken.
+// ReadUsage returns the machine's current resource usage.
 func ReadUsage() (Usage, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -61,7 +62,7 @@ func ReadUsage() (Usage, error) {
 	return u, nil
 }
 
-// threads is how many there are; 0: the kernel does not say.
+// threads returns the number of threads; 0: unknown.
 func threads() int64 {
 	text, err := os.ReadFile("/proc/loadavg") // as 0.12 0.34 0.56 2/345 678
 	if err != nil {
@@ -79,7 +80,7 @@ func threads() int64 {
 	return n
 }
 
-// mostThreads is the lower of the kernel's limits; 0: it does not say.
+// mostThreads returns the lower of the kernel's limits; 0: unknown.
 func mostThreads() int64 {
 	var lowest int64
 	for _, name := range []string{"pid_max", "threads-max"} {
@@ -95,14 +96,15 @@ func mostThreads() int64 {
 	return lowest
 }
 
-// Link is what a network interface has carried since it was made.
+// Link contains the traffic counters of a network interface since its creation.
 type Link struct {
 	Name                                 string
 	RxBytes, RxErrors, TxBytes, TxErrors uint64
 }
 
-// Links are the network interfaces that a process sees, 0 for those of the machine, by name; those that lead
-// nowhere else are left out: the loopback's, and the machine's ends of pods'.
+// Links returns the network interfaces in the network namespace of a process, sorted by name; pid 0
+// means the machine's own. It leaves out interfaces that lead nowhere else: the loopback, and the
+// machine's ends of the veth pairs of pods.
 func Links(pid int) ([]Link, error) {
 	read := func(fs procfs.FS) (procfs.NetDev, error) { return fs.NetDev() }
 	if pid != 0 {
@@ -133,24 +135,31 @@ func Links(pid int) ([]Link, error) {
 	return out, nil
 }
 
-// isPodEnd reports that podrun's own bridge named the link so: pr and ten hexadecimal digits.
+// isPodEnd reports whether podrun's own bridge gave the link its name: pr and ten hexadecimal
+// digits.
 func isPodEnd(name string) bool {
 	digits, ok := strings.CutPrefix(name, "pr")
 	return ok && len(digits) == 10 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// FS is how full a file system is, in bytes and in files.
+// FS is the capacity and usage of a file system, in bytes and in files.
 type FS struct {
-	// Free is what is left for anybody, Available for others than root.
+	// Free is the free space including what is reserved for root, Available is without it.
 	Capacity, Free, Available, Files, FilesFree uint64
 }
 
-// ReadFS looks at the file system that path is on.
+// ReadFS returns the capacity and usage of the file system that path is on.
 func ReadFS(path string) (FS, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return FS{}, fmt.Errorf("looking at the file system of %s: %w", path, err)
+		return FS{}, fmt.Errorf("reading the usage of the file system of %s: %w", path, err)
 	}
 	size := uint64(st.Bsize)
-	return FS{Capacity: st.Blocks * size, Free: st.Bfree * size, Available: st.Bavail * size, Files: st.Files, FilesFree: st.Ffree}, nil
+	return FS{
+		Capacity:  st.Blocks * size,
+		Free:      st.Bfree * size,
+		Available: st.Bavail * size,
+		Files:     st.Files,
+		FilesFree: st.Ffree,
+	}, nil
 }

@@ -1,17 +1,18 @@
-// Package memo remembers what was found out and could be found out again, for as long as podrun runs. It forgets
-// nothing by itself.
+// Package memo provides a concurrent cache without expiry, for values that can be computed again.
+// An entry stays until the caller drops it or podrun ends. The package does not compute values
+// itself; its only type is Map.
 package memo
 
 import "sync"
 
-// Map has a value for each key that one was put for. The zero Map is empty; it may be used by many at the same time,
-// and must not be copied.
+// Map is a cache from keys to values. The zero Map is empty and ready to use. It is safe for
+// concurrent use and must not be copied.
 type Map[K comparable, V any] struct {
 	mu sync.Mutex
 	of map[K]V
 }
 
-// Get returns what was put for the key last; false: nothing is remembered.
+// Get returns the value of key; false if there is none.
 func (m *Map[K, V]) Get(key K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,7 +20,7 @@ func (m *Map[K, V]) Get(key K) (V, bool) {
 	return v, ok
 }
 
-// Put remembers v.
+// Put sets the value of key.
 func (m *Map[K, V]) Put(key K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -29,7 +30,7 @@ func (m *Map[K, V]) Put(key K, v V) {
 	m.of[key] = v
 }
 
-// Drop forgets what was put for the key.
+// Drop removes the value of key.
 func (m *Map[K, V]) Drop(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

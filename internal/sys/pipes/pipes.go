@@ -1,6 +1,11 @@
-// Package pipes keeps the directories of the named pipes that commands in containers write to. A shim that opens
-// such a pipe waits until somebody opens it to read; when that was a podrun that has been killed, it would wait for ever,
-// and an old one lets nobody else ask anything meanwhile. It does not make pipes and does not read them.
+// Package pipes manages the directories of the named pipes that commands in containers write their
+// output to.
+//
+// A shim that opens such a pipe blocks until a process opens it for reading. If that process was a
+// podrun that was killed, the shim would block for ever, and an old shim serves no other request
+// meanwhile. So the next podrun opens the pipes that are left.
+//
+// The package does not create the pipes and does not read them. Begin reading at Pipes.
 package pipes
 
 import (
@@ -17,21 +22,23 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Pipes are one process's. Its directory is locked as long as it lives, which tells it from those of processes that
-// were killed.
+// Pipes manages the pipes of one process. The process's directory is locked as long as the process
+// lives, which distinguishes it from the directories of killed processes. All methods are safe for
+// concurrent use.
 type Pipes struct {
 	root string
 
 	mu      sync.Mutex
-	own     *sys.Lock // nil: none was needed
+	own     *sys.Lock // nil: no directory was needed yet
 	adopted []*sys.Lock
 	held    []*os.File
 }
 
-// New returns the pipes below root; it makes nothing yet.
+// New returns Pipes below the directory root. It creates nothing yet.
 func New(root string) *Pipes { return &Pipes{root: root} }
 
-// Dir is where this process's pipes are to be made.
+// Dir returns the directory in which this process creates its pipes, and creates and locks the
+// directory in the first call.
 func (p *Pipes) Dir() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +47,7 @@ func (p *Pipes) Dir() (string, error) {
 			return "", fmt.Errorf("making the directory of pipes: %w", err)
 		}
 		lock, err := sys.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
-		// Another process that looks for what is left may lock it just before it is locked here.
+		// Another process's Adopt may lock the directory just before this process does.
 		for try := 0; errors.Is(err, sys.ErrLocked) && try < 100; try++ {
 			lock, err = sys.TryLockDir(filepath.Join(p.root, rand.Text()), 0o700)
 		}
@@ -52,15 +59,15 @@ func (p *Pipes) Dir() (string, error) {
 	return p.own.Path(), nil
 }
 
-// Adopt opens what processes that were killed left, so that no shim waits for them. A shim may only come to open it: so
-// it stays there, and open, until Close.
+// Adopt opens the pipes that killed processes left, so that no shim blocks on them. A shim may open
+// its pipe only later, so the pipes stay in place and open until Close.
 func (p *Pipes) Adopt() error {
 	entries, err := os.ReadDir(p.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for pipes that are left: %w", err)
+		return fmt.Errorf("listing left-over pipes: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +86,7 @@ func (p *Pipes) Adopt() error {
 			err = p.hold(dir)
 		}
 		if err != nil {
-			all = append(all, fmt.Errorf("opening pipes that are left: %w", err))
+			all = append(all, fmt.Errorf("opening left-over pipes: %w", err))
 		}
 	}
 	return errors.Join(all...)
@@ -99,7 +106,7 @@ func (p *Pipes) hold(dir string) error {
 	})
 }
 
-// Close lets go of everything, and removes what was adopted.
+// Close closes all pipes, releases all locks, and removes the adopted directories.
 func (p *Pipes) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +119,7 @@ func (p *Pipes) Close() error {
 		lock.Unlock()
 	}
 	if p.own != nil {
-		_ = os.Remove(p.own.Path()) // with something in it, it is the next one's to adopt
+		_ = os.Remove(p.own.Path()) // if it is not empty, the next process adopts it
 		p.own.Unlock()
 	}
 	p.held, p.adopted, p.own = nil, nil, nil

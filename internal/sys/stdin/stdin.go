@@ -1,6 +1,10 @@
-// Package stdin is the way to the standard input of what runs: a named pipe. The shim reads it and, until it
-// is told to close its own, also holds an end to write to: so the process meets no end of its input when
-// those who write come and go, podrun among them. It does not know what runs, nor who may write.
+// Package stdin manages named pipes that are the standard input of containers' processes.
+//
+// The shim reads such a pipe and, until it is told to close its own end, also keeps an end open for
+// writing: so the process sees no end of its input when writers, podrun among them, come and go.
+//
+// The package does not know which process reads the pipe, nor who is allowed to write. Make creates
+// a pipe, Open opens it for writing.
 package stdin
 
 import (
@@ -14,10 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrClosed says that nobody reads the pipe any more.
+// ErrClosed reports that no process reads the pipe any more.
 var ErrClosed = errors.New("standard input is closed")
 
-// Make makes the pipe anew: what was there may still have the reader of a start that was cut off.
+// Make creates the pipe, and replaces an existing one: that may still have the reader of an
+// interrupted start.
 func Make(path string) error {
 	if err := Remove(path); err != nil {
 		return err
@@ -28,7 +33,7 @@ func Make(path string) error {
 	return nil
 }
 
-// Remove removes the pipe. Who has it open goes on.
+// Remove removes the pipe. Processes that have it open keep it.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the pipe of a standard input: %w", err)
@@ -39,9 +44,10 @@ func Remove(path string) error {
 // again is the time between two attempts to open a pipe.
 const again = 5 * time.Millisecond
 
-// Open opens the pipe to be written to; what is open counts as a writer until it is closed, also by the end
-// of the process. A reader has until ctx ends to open it, since shims do that beside the start; without
-// one it is ErrClosed, as when there is no pipe.
+// Open opens the pipe for writing. The returned file counts as a writer until it is closed, which
+// also happens when the process ends. A reader may take until ctx ends to open the pipe, because
+// shims do that concurrently with the start. Without a reader by then, or without a pipe, the error
+// is ErrClosed.
 func Open(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)

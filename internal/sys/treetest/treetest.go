@@ -1,4 +1,6 @@
-// Package treetest makes what a container may make of a volume to keep podrun busy, for tests of what walks there.
+// Package treetest builds directory trees that are expensive or hostile to walk, as a container may
+// make them in a volume, for tests of code that walks such trees. It does not walk trees itself.
+// Begin reading at Deep and Swap.
 package treetest
 
 import (
@@ -12,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Deep makes that many directories in each other in dir, all called d, with two files, a and z, beside each.
+// Deep creates depth nested directories in dir, all named d, with two files, a and z, beside each.
 func Deep(t testing.TB, dir string, depth int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -38,7 +40,7 @@ func Deep(t testing.TB, dir string, depth int) {
 	unix.Close(at)
 }
 
-// FewDescriptors lets the process open only some more files than it has open, until the test ends.
+// FewDescriptors limits the process to a few more open files than it has, until the test ends.
 func FewDescriptors(t testing.TB) {
 	t.Helper()
 	const more = 80
@@ -62,14 +64,15 @@ func FewDescriptors(t testing.TB) {
 	}
 }
 
-// Timely ends with the test, or when a walk takes far longer than the tree is large.
+// Timely returns a context that ends with the test, or earlier when a walk takes far longer than
+// the tree's size justifies.
 func Timely(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Swap swaps two names as fast as it can, until the test calls what it returns.
+// Swap exchanges two names as fast as it can, until the test calls the returned function.
 func Swap(t testing.TB, a, b string) (end func()) {
 	t.Helper()
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {

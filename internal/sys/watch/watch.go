@@ -1,6 +1,8 @@
-// Package watch tells that a file or directory may have changed. It only rings: it carries no facts,
-// and whoever hears it reads the truth. It does not own polling: a path that cannot be watched is
-// refused with ErrPoll, and the caller looks by itself, now and then.
+// Package watch reports that a file or directory may have changed. An event is only a wakeup and
+// has no content: its receiver must read the current state.
+//
+// The package does not poll. If a path cannot be watched, Add returns ErrPoll, and the caller must
+// poll that path itself. Begin reading at Watcher.
 package watch
 
 import (
@@ -17,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPoll says that the kernel cannot tell of changes of a path: its inotify limits are used up, or
-// the file system is changed by others than this machine.
-var ErrPoll = errors.New("changes are not notified here, look from time to time")
+// ErrPoll reports that the kernel cannot notify of changes of a path: its inotify limits are
+// exhausted, or the file system can be changed by other machines.
+var ErrPoll = errors.New("no change notifications for this path, it must be polled")
 
 // Watcher watches paths. Add and Remove may be called at any time, from any goroutine.
 type Watcher struct {
@@ -27,37 +29,38 @@ type Watcher struct {
 	events chan string
 
 	mu sync.Mutex
-	// silent: the kernel is not asked.
+	// silent: inotify is not used.
 	silent bool
-	// notify is nil outside Run and where the kernel has none to give.
+	// notify is nil outside Run, and if the kernel provides no inotify instance.
 	notify *fsnotify.Watcher
-	// running and asked: paths added before Run are taken up by it.
+	// running and asked: Run adds the paths that were added before it.
 	running bool
 	asked   map[string]string // path as added -> path as watched, without symbolic links
-	polling bool              // that polling takes over
+	polling bool              // the warning that files are polled was logged
 }
 
-// New returns a Watcher that hears nothing before Run.
+// New returns a Watcher that reports nothing before Run.
 func New(log *slog.Logger) *Watcher {
 	return &Watcher{log: log, events: make(chan string), asked: map[string]string{}}
 }
 
-// Silent returns a Watcher that takes all paths and hears of no change, as if every event were lost: its user looks
-// from time to time. Nothing of it waits in the kernel, which virtual time needs.
+// Silent returns a Watcher that accepts all paths and reports no change, as if every event were
+// lost; its user must poll. No goroutine of it waits in the kernel, which tests in virtual time
+// need.
 func Silent(log *slog.Logger) *Watcher {
 	w := New(log)
 	w.silent = true
 	return w
 }
 
-// Events delivers the paths, as they were added, that may have changed: a directory when an entry of it
-// came, went or was written, a file when it was. A path that rings again before it is received is
-// delivered once. It is never closed.
+// Events delivers the paths, as they were added, that may have changed: a directory if an entry in
+// it was created, removed or written, a file if it was written. A path with several events before
+// it is received is delivered once. The channel is never closed.
 func (w *Watcher) Events() <-chan string { return w.events }
 
-// Add watches path; a symbolic link stands for what it points to now. To add a path again is cheap, and
-// needed after it was replaced by another file of that name. Before Run it only takes note. It fails
-// with ErrPoll, or as opening the path would.
+// Add watches path; a symbolic link stands for the path that it points to now. Adding a path again
+// is cheap, and necessary after another file replaced it. Before Run, Add only records the path.
+// The error is ErrPoll or that of opening the path.
 func (w *Watcher) Add(path string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,13 +85,13 @@ func (w *Watcher) add(path string) error {
 		w.drop(before)
 	}
 	if kind := remote(real); kind != "" {
-		w.report("files are looked at from time to time: changes on this file system are not notified",
+		w.report("files are polled: this file system sends no change notifications",
 			"path", path, "filesystem", kind)
 		return fmt.Errorf("watching %s: %w", path, ErrPoll)
 	}
 	switch err := w.notify.Add(real); {
 	case errors.Is(err, unix.ENOSPC):
-		w.report("files are looked at from time to time: out of inotify watches, raise fs.inotify.max_user_watches",
+		w.report("files are polled: out of inotify watches, raise fs.inotify.max_user_watches",
 			"path", path)
 		return fmt.Errorf("watching %s: %w", path, ErrPoll)
 	case err != nil:
@@ -97,7 +100,7 @@ func (w *Watcher) add(path string) error {
 	return nil
 }
 
-// Remove stops watching path; one that was not added is no error.
+// Remove stops watching path; it has no effect on a path that was not added.
 func (w *Watcher) Remove(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +112,7 @@ func (w *Watcher) Remove(path string) {
 	w.drop(real)
 }
 
-// drop stops watching what no added path stands for any more.
+// drop stops watching a real path that no added path stands for any more.
 func (w *Watcher) drop(real string) {
 	for _, other := range w.asked {
 		if other == real {
@@ -117,12 +120,12 @@ func (w *Watcher) drop(real string) {
 		}
 	}
 	if w.notify != nil {
-		// It fails only for what is no longer watched.
+		// It fails only for a path that is not watched any more.
 		_ = w.notify.Remove(real)
 	}
 }
 
-// Run watches until ctx ends. At its start every path added before rings once.
+// Run watches until ctx ends. At its start it delivers every path that was added before, once.
 func (w *Watcher) Run(ctx context.Context) error {
 	pending := w.start()
 	defer w.stop()
@@ -158,7 +161,7 @@ func (w *Watcher) start() []string {
 	if !w.silent {
 		notify, err := fsnotify.NewWatcher()
 		if err != nil {
-			w.report("files are looked at from time to time: no inotify, see fs.inotify.max_user_instances", "err", err)
+			w.report("files are polled: no inotify instance, see fs.inotify.max_user_instances", "err", err)
 		} else {
 			w.notify = notify
 		}
@@ -170,7 +173,7 @@ func (w *Watcher) start() []string {
 	slices.Sort(paths)
 	for _, path := range paths {
 		if err := w.add(path); err != nil && !errors.Is(err, ErrPoll) && !errors.Is(err, fs.ErrNotExist) {
-			w.log.Warn("cannot watch", "path", path, "err", err)
+			w.log.Warn("path cannot be watched", "path", path, "err", err)
 		}
 	}
 	return paths
@@ -216,7 +219,8 @@ func (w *Watcher) all() []string {
 	return paths
 }
 
-// report warns the first time and is quiet afterwards: each path would say the same.
+// report logs a warning the first time and at debug level afterwards, because the message is the
+// same for each path.
 func (w *Watcher) report(message string, args ...any) {
 	if w.polling {
 		w.log.Debug(message, args...)
@@ -235,7 +239,8 @@ func merge(pending, rung []string) []string {
 	return pending
 }
 
-// remote names the file system of path if others can change it without this kernel's knowledge.
+// remote returns the type of path's file system if it can be changed without the knowledge of this
+// kernel; otherwise "".
 func remote(path string) string {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) != nil {
