@@ -13,10 +13,11 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// lockInterval is how often a sandbox's lock is tried that another Create or Remove has.
+// lockInterval is the time between two attempts to lock a sandbox that another Create or Remove has
+// locked.
 const lockInterval = 10 * time.Millisecond
 
-// reserve is tryReserve that waits as long as another holds the sandbox's lock, and ctx allows.
+// reserve is tryReserve, but waits while another holds the sandbox's lock, until ctx ends.
 func (s *Store) reserve(ctx context.Context, id string) (*sys.Lock, error) {
 	for {
 		lock, err := s.tryReserve(id)
@@ -31,9 +32,10 @@ func (s *Store) reserve(ctx context.Context, id string) (*sys.Lock, error) {
 	}
 }
 
-// tryReserve makes the sandbox's directory, unless it is there, and locks it; the error is sys.ErrLocked when another
-// has the lock. Names appear and vanish only under the lock of the directory of all sandboxes, which is held for
-// that only; the lock order is id, then all.
+// tryReserve creates the sandbox's directory if it does not exist, and locks it; the error is
+// sys.ErrLocked if another holds the lock. Sandbox directories are created and removed only under
+// the lock of the directory of all sandboxes, which is held for nothing else; the lock order is id,
+// then all.
 func (s *Store) tryReserve(id string) (*sys.Lock, error) {
 	for {
 		if err := s.makeDir(id); err != nil {
@@ -41,7 +43,7 @@ func (s *Store) tryReserve(id string) (*sys.Lock, error) {
 		}
 		lock, err := sys.TryLockExisting(s.path(id))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // another has removed it in between
+			continue // another process has removed it in between
 		}
 		return lock, err
 	}
@@ -67,8 +69,9 @@ func (s *Store) makeDir(id string) error {
 	return nil
 }
 
-// mountDir makes the directory of all sandboxes a mount of its own with private propagation: else each
-// pin would also appear in every other mount namespace and keep its namespace alive there.
+// mountDir makes the directory of all sandboxes a mount of its own with private propagation.
+// Otherwise each pin would also appear in every other mount namespace and keep its namespace alive
+// there.
 func (s *Store) mountDir() error {
 	mounted, err := mountinfo.Mounted(s.dir)
 	if err != nil {
@@ -79,21 +82,21 @@ func (s *Store) mountDir() error {
 			return fmt.Errorf("binding it to itself: %w", err)
 		}
 	}
-	// Every time: whoever mounted it may have died before this.
+	// Repeated in every call: the process that mounted it may have died before this.
 	if err := sys.SetPropagation(s.dir, sys.Private); err != nil {
 		return fmt.Errorf("making it private: %w", err)
 	}
 	return nil
 }
 
-// forget removes the emptied directory of a sandbox. The caller holds the sandbox's lock.
+// forget removes the empty directory of a sandbox. The caller holds the sandbox's lock.
 func (s *Store) forget(id string) error {
 	all, err := sys.LockExisting(s.dir)
 	if err != nil {
 		return err
 	}
 	defer all.Unlock()
-	// Last of all: its users are the pod's as long as anything of it is there.
+	// Removed last: its user IDs belong to the pod until nothing of the sandbox is left.
 	if err := removeFile(s.file(id, firstUserName)); err != nil {
 		return err
 	}
@@ -108,8 +111,8 @@ func (s *Store) forget(id string) error {
 	return s.removeEmptyDir()
 }
 
-// removeEmptyDir removes the directory of all sandboxes and its mount when there is none. The caller holds the
-// directory's lock.
+// removeEmptyDir removes the directory of all sandboxes and its mount if there are no sandboxes.
+// The caller holds the directory's lock.
 func (s *Store) removeEmptyDir() error {
 	left, err := names(s.dir)
 	if err != nil || len(left) > 0 {
@@ -137,7 +140,7 @@ func (s *Store) unmountDir() error {
 	}
 }
 
-// names returns what is in a directory, in no order.
+// names returns the names of a directory's entries, unsorted.
 func names(dir string) ([]string, error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -6,9 +6,10 @@ import (
 	"fmt"
 )
 
-// pauseProgram is a whole program for the architecture: it has children that it never knew reaped, which
-// are those of a process namespace whose first process it is, and waits for ever. It is written in machine
-// code so that it takes a few kilobytes and needs neither an image nor a file system.
+// pauseProgram returns a complete ELF program for the architecture. It ignores SIGCHLD, so that the
+// kernel reaps the orphans of a process namespace whose first process it is, and waits for ever. It
+// is machine code, so that it takes a few kilobytes of memory and needs neither an image nor a file
+// system.
 func pauseProgram(arch string) ([]byte, error) {
 	// struct sigaction: SIG_IGN, no flags, no restorer, an empty mask.
 	ignore := binary.LittleEndian.AppendUint64(nil, 1)
@@ -56,7 +57,8 @@ func pauseProgram(arch string) ([]byte, error) {
 	return nil, fmt.Errorf("a shared process namespace is not supported on %s", arch)
 }
 
-// wrap puts code into the least that is a program for a machine, by its ELF number.
+// wrap returns the smallest ELF file that the kernel executes with this code; machine is the ELF
+// number of the architecture.
 func wrap(machine uint16, code []byte) []byte {
 	const headers, base = 64 + 2*56, 0x400000
 	size := uint64(headers + len(code))
@@ -69,7 +71,7 @@ func wrap(machine uint16, code []byte) []byte {
 	put([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9), uint16(2), machine, uint32(1),
 		uint64(base+headers), uint64(64), uint64(0), uint32(0), uint16(64), uint16(56), uint16(2),
 		uint16(0), uint16(0), uint16(0))
-	// All of it is loaded, to be read and executed; the stack is not executable.
+	// The whole file is loaded, readable and executable; the stack is not executable.
 	put(uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(0x1000))
 	put(uint32(0x6474e551), uint32(6), make([]byte, 48))
 	put(code)

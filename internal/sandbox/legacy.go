@@ -14,17 +14,19 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// The former version of podrun kept its sandboxes beside the pins: <id>.intent, a symbolic link whose target is a
-// legacyEntry, and <id>/sandbox.json, one that is complete.
+// The former version of podrun recorded its sandboxes beside the pins: <id>.intent is a symbolic
+// link whose target is a legacyEntry in JSON, and <id>/sandbox.json is the legacyEntry of a
+// complete sandbox.
 const (
 	intentSuffix = ".intent"
 	recordName   = "sandbox.json"
 )
 
-// Legacy is a sandbox that the former version of podrun made, for its pod's first checkpoint.
+// Legacy is a sandbox that the former version of podrun created, as needed for its pod's first
+// checkpoint.
 type Legacy struct {
 	Key pod.Key
-	// Owner is the kind of run that made it: "serve" or "once".
+	// Owner is the kind of run that created it: "serve" or "once".
 	Owner   string
 	Sandbox pod.Sandbox
 }
@@ -44,7 +46,7 @@ type legacyEntry struct {
 	Systemd     bool      `json:"systemd"`
 	PauseCgroup string    `json:"pauseCgroup"`
 	Boot        string    `json:"boot"`
-	// Of the record only.
+	// Only in the record.
 	PausePID   int      `json:"pausePID"`
 	PauseStart uint64   `json:"pauseStart"`
 	IPs        []string `json:"ips"`
@@ -74,8 +76,8 @@ func (e legacyEntry) legacy(id string, complete bool) Legacy {
 	}
 }
 
-// Legacy returns the sandboxes that the former version made and that have not been forgotten; with an error those that
-// can be read.
+// Legacy returns the sandboxes that the former version created and that ForgetLegacy was not called
+// for. If some cannot be read, it returns an error together with the others.
 func (s *Store) Legacy() ([]Legacy, error) {
 	found, err := names(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -101,8 +103,8 @@ func (s *Store) Legacy() ([]Legacy, error) {
 	return out, nil
 }
 
-// readLegacy returns what the former version says of a sandbox; nil if nothing. A record that cannot be read counts for
-// none, as a power cut may leave it.
+// readLegacy returns what the former version recorded of a sandbox; nil if nothing. A record that
+// cannot be parsed counts as missing, because a power failure may leave one.
 func (s *Store) readLegacy(id string) (e *legacyEntry, complete bool, err error) {
 	if e, err = s.readIntent(id); err != nil || e == nil {
 		return nil, false, err
@@ -136,8 +138,9 @@ func (s *Store) readIntent(id string) (*legacyEntry, error) {
 
 func (s *Store) intent(id string) string { return s.path(id) + intentSuffix }
 
-// ForgetLegacy removes what the former version kept of a sandbox, when a checkpoint has it; a sandbox that it did not
-// make, or that has been forgotten, is success. The sandbox stays as it is.
+// ForgetLegacy removes the former version's files of a sandbox; the caller has saved the sandbox in
+// a checkpoint. It succeeds for a sandbox that the former version did not create, and if called
+// again. The sandbox itself is not changed.
 func (s *Store) ForgetLegacy(id string) error {
 	if err := errors.Join(checkID(id), s.forgetLegacy(id)); err != nil {
 		return fmt.Errorf("forgetting the former version's sandbox %s: %w", id, err)
@@ -163,7 +166,7 @@ func (s *Store) forgetLegacy(id string) error {
 			return err
 		}
 	}
-	// The intent first: without it, nobody takes a sandbox for a half-made one.
+	// The intent first: without it, the sandbox is never taken for one that is half created.
 	if err := removeFile(s.intent(id)); err != nil {
 		return err
 	}
@@ -173,8 +176,8 @@ func (s *Store) forgetLegacy(id string) error {
 	return s.removeEmptyDir()
 }
 
-// convertLegacy puts what this version has in a sandbox's directory into that of one of the former version, if there is a
-// directory.
+// convertLegacy creates the files of this version in the directory of a sandbox of the former
+// version, if the directory exists.
 func (s *Store) convertLegacy(id string, e *legacyEntry) error {
 	links := map[string]string{}
 	if e.Users != 0 {

@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// The pins' file names, which are also the kernel's names below /proc/<pid>/ns.
+// The file names of the pins, which are also the kernel's names below /proc/<pid>/ns.
 const (
 	pinNet = "net"
 	pinIPC = "ipc"
@@ -20,7 +20,8 @@ const (
 
 var allPins = [...]string{pinNet, pinIPC, pinUTS}
 
-// pin makes new namespaces and a mount of each in dir. The hostname is set where uts is among them.
+// pin creates new namespaces and a bind mount of each in dir. It sets the hostname if uts is among
+// them.
 func pin(dir string, names []string, hostname string, step func(string)) error {
 	return sys.OnOwnThread(func() error {
 		flags := map[string]int{pinNet: unix.CLONE_NEWNET, pinIPC: unix.CLONE_NEWIPC, pinUTS: unix.CLONE_NEWUTS}
@@ -52,7 +53,7 @@ func pinOne(path, name string, step func(string)) error {
 	return pinNamespace(path, "/proc/thread-self/ns/"+name, name, step)
 }
 
-// pinNamespace mounts the namespace that is seen at source.
+// pinNamespace bind-mounts the namespace file source on path.
 func pinNamespace(path, source, name string, step func(string)) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
@@ -67,7 +68,7 @@ func pinNamespace(path, source, name string, step func(string)) error {
 	return nil
 }
 
-// pinned reports that a namespace is mounted at path.
+// pinned reports whether a namespace is mounted at path.
 func pinned(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC

@@ -17,19 +17,20 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// A process namespace lives as long as its first process, and ends all others with it. For pods that share
-// one, that is a program of podrun's own: nobody, without any right, in an empty file system, in the pod's
-// other namespaces and in a cgroup below the pod's. It is born in that cgroup, so that whoever clears away
-// a sandbox finds it there, at whatever moment its maker died.
+// A process namespace lives as long as its first process, and the end of that process ends all
+// others in it. For pods with a shared process namespace, the first process is a program of
+// podrun's own. It runs as nobody, without any privileges, in an empty file system, in the pod's
+// other namespaces, and in a cgroup below the pod's. It is started inside that cgroup, so that the
+// removal of the sandbox finds it there, at whatever moment the process that started it died.
 const (
 	pinPID    = "pid"
 	pauseName = "pause"
 	nobody    = 65535
-	// pauseCgroupName is the file that says which cgroup that is, for Sweep.
+	// pauseCgroupName is the file that records this cgroup, for Sweep.
 	pauseCgroupName = "pause.cgroup"
 )
 
-// pauseCgroup is the cgroup of the first process of the process namespace of the sandbox id.
+// pauseCgroup returns the cgroup of the first process of the process namespace of the sandbox id.
 func pauseCgroup(parent, id string) string { return parent + "/" + pauseName + "-" + id }
 
 // startPause starts the program for the sandbox b and pins its process namespace.
@@ -83,8 +84,9 @@ func (s *Store) startPause(b *pod.Sandbox) error {
 	return pinNamespace(s.file(b.ID, pinPID), "/proc/"+strconv.Itoa(pid)+"/ns/pid", pinPID, s.step)
 }
 
-// shutIn takes the thread into a file system of its own in which nothing is but the program, takes its
-// rights away and makes what it will fork the first process of a process namespace.
+// shutIn moves the calling thread into a file system of its own that contains only the program,
+// drops the thread's privileges, and makes the next process that it forks the first one of a
+// process namespace.
 func shutIn(root string, program []byte) error {
 	for _, step := range []struct {
 		what string
@@ -112,11 +114,11 @@ func shutIn(root string, program []byte) error {
 	return nil
 }
 
-// dropBounding takes every capability from all that the thread forks.
+// dropBounding removes every capability from all processes that the thread forks.
 func dropBounding() error {
 	for c := uintptr(0); ; c++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
-			return nil // past the last one
+			return nil // past the last capability
 		} else if err != nil {
 			return err
 		}
@@ -128,20 +130,21 @@ func forkPause(born *os.File) (int, error) {
 	if born != nil {
 		attributes.UseCgroupFD, attributes.CgroupFD = true, int(born.Fd())
 	}
-	// No files at all: not even the standard ones.
+	// No open files at all: not even the standard ones.
 	return syscall.ForkExec("/"+pauseName, []string{"/" + pauseName}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{}, Sys: attributes,
 	})
 }
 
-// startTime tells a process from another that gets its number later: when it was started, in the kernel's
-// ticks since boot. Ended says that it is ending, or waits for its parent to hear of its end.
+// startTime returns when a process was started, in the kernel's ticks since boot, which
+// distinguishes it from a later process with the same PID. ended reports that it is exiting, or is
+// a zombie.
 func startTime(pid int) (ticks uint64, ended bool, err error) {
 	fields, err := sys.ProcessStat(pid)
 	if err != nil {
 		return 0, false, err
 	}
-	// The state is field 3, the flags field 9, the start field 22.
+	// The state is field 3, the flags are field 9, the start time is field 22.
 	const state, flags, start = 0, 9 - 3, 22 - 3
 	if len(fields) <= start {
 		return 0, false, fmt.Errorf("/proc/%d/stat cannot be read", pid)
@@ -151,25 +154,26 @@ func startTime(pid int) (ticks uint64, ended bool, err error) {
 		return 0, false, err
 	}
 	set, err := strconv.ParseUint(fields[flags], 10, 64)
-	// The first of a process namespace ends after all others in it: they may be gone, and nothing can be
-	// started there, before it is.
+	// The first process of a process namespace ends after all others in it: they may have ended,
+	// and no other can be started there, before it has.
 	const exiting = 0x4
 	return ticks, fields[state] == "Z" || fields[state] == "X" || set&exiting != 0, err
 }
 
-// isPaused reports that the first process of the sandbox's process namespace lives.
+// isPaused reports whether the first process of the sandbox's process namespace is alive.
 func isPaused(d pod.SandboxDetails) bool {
 	start, ended, err := startTime(d.PausePID)
 	if err != nil || start != d.PauseStart {
 		return false
 	}
 	if ended {
-		_, _ = syscall.Wait4(d.PausePID, nil, syscall.WNOHANG, nil) // reaped, if this process is the parent
+		_, _ = syscall.Wait4(d.PausePID, nil, syscall.WNOHANG, nil) // reap it, if this process is the parent
 	}
 	return !ended
 }
 
-// endPause ends it and removes what it had; what says which cgroup it is in goes when the process is gone.
+// endPause ends the first process and removes its files; the file that records its cgroup is
+// removed only when the process has ended.
 func (s *Store) endPause(b pod.Sandbox) error {
 	unkilled := s.killPause(b)
 	s.step("pause ended")
@@ -182,7 +186,7 @@ func (s *Store) endPause(b pod.Sandbox) error {
 	return errors.Join(errs...)
 }
 
-// killPause ends the first process and removes its cgroup.
+// killPause kills the first process and removes its cgroup.
 func (s *Store) killPause(b pod.Sandbox) error {
 	cgroups, err := s.pauseCgroups(b)
 	if err != nil || len(cgroups) == 0 {
@@ -198,8 +202,8 @@ func (s *Store) killPause(b pod.Sandbox) error {
 	return err
 }
 
-// pauseCgroups are the cgroups in which the first process may be: what the details say, and what the run directory
-// does.
+// pauseCgroups returns the cgroups in which the first process may be: the one in the details, and
+// those recorded in the run directory.
 func (s *Store) pauseCgroups(b pod.Sandbox) ([]string, error) {
 	var out []string
 	if b.Details.PauseParent != "" {

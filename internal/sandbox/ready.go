@@ -10,23 +10,25 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Paths are where a sandbox's namespaces are, for its containers.
+// Paths are the paths of a sandbox's namespaces, for its containers.
 type Paths struct {
-	// Net, IPC and UTS are the namespaces' paths; "" means the host's.
+	// Net, IPC and UTS are the paths of the namespaces; "" means the host's.
 	Net, IPC, UTS string
-	// PID is the path of the process namespace that all containers share; "" where each has its own.
+	// PID is the path of the process namespace that all containers share; "" if each container has
+	// its own.
 	PID string
-	// Shm is the directory of the shared memory that all containers have; "" where each has its own.
+	// Shm is the directory of the shared memory that all containers share; "" if each container has
+	// its own.
 	Shm string
-	// User is the path of the namespace of the pod's own users, and FirstUser the first of the host's users that are
-	// the pod's; "" and 0 where its users are the host's.
+	// User is the path of the pod's user namespace, and FirstUser the first of the host user IDs
+	// that it maps; "" and 0 if the pod uses the host's user namespace.
 	User      string
 	FirstUser uint32
-	// CgroupDriver is that of the pod's cgroups.
+	// CgroupDriver is the driver of the pod's cgroups.
 	CgroupDriver oci.Driver
 }
 
-// Paths returns where the namespaces of the complete sandbox b are.
+// Paths returns the paths of the namespaces of the complete sandbox b.
 func (s *Store) Paths(b pod.Sandbox) Paths {
 	var out Paths
 	if b.Details.Systemd {
@@ -52,7 +54,8 @@ func (s *Store) Paths(b pod.Sandbox) Paths {
 	return out
 }
 
-// pins are the namespaces that a sandbox has for itself, but for that of processes.
+// pins returns the namespaces that a sandbox does not share with the host, except for the process
+// namespace.
 func pins(d pod.SandboxDetails) []string {
 	var out []string
 	if !d.HostNetwork {
@@ -70,8 +73,8 @@ func pins(d pod.SandboxDetails) []string {
 	return out
 }
 
-// Ready reports that the sandbox b is complete and that all that it pinned is still there. It asks the kernel each
-// time: nothing tells of a pin that somebody unmounts.
+// Ready reports whether the sandbox b is complete and everything that it pinned still exists. It
+// asks the kernel in every call, because no event reports that a pin was unmounted.
 func (s *Store) Ready(b pod.Sandbox) bool {
 	now, err := s.machine()
 	if err != nil || !isID(b.ID) || !b.Details.Complete || b.Boot != now.boot {
@@ -86,16 +89,16 @@ func (s *Store) Ready(b pod.Sandbox) bool {
 	return (!b.Details.Shm || s.mountedShm(b.ID)) && (b.Details.PauseParent == "" || isPaused(b.Details))
 }
 
-// mountedShm reports that shared memory is mounted in the sandbox's directory.
+// mountedShm reports whether shared memory is mounted in the sandbox's directory.
 func (s *Store) mountedShm(id string) bool {
 	var dir, shm unix.Stat_t
 	return unix.Stat(s.path(id), &dir) == nil && unix.Stat(s.file(id, shmName), &shm) == nil && dir.Dev != shm.Dev
 }
 
-// machine is what readiness is judged by.
+// machine is what Ready compares sandboxes with.
 type machine struct {
 	boot string
-	// nsfs is the device of the filesystem of all namespaces: only a pin is on it.
+	// nsfs is the device of the file system of all namespaces: a file on it can only be a pin.
 	nsfs uint64
 }
 
@@ -106,7 +109,7 @@ func thisMachine() (machine, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
-		return machine{}, fmt.Errorf("inspecting the own network namespace: %w", err)
+		return machine{}, fmt.Errorf("inspecting podrun's network namespace: %w", err)
 	}
 	return machine{boot: boot, nsfs: st.Dev}, nil
 }

@@ -1,19 +1,21 @@
-// Package sandbox makes, checks and removes what a pod's containers share: namespaces pinned by bind mounts, so
-// that no process has to live for them but for that of a shared process namespace, and the pod's addresses.
-// It keeps no record of a sandbox: what a sandbox is, is in the pod's checkpoint, and whoever calls saves it there
-// before Create makes anything. It knows no container runtime and does not own how a pod is connected; that is
-// Network's.
+// Package sandbox creates, checks and removes what the containers of a pod share: the pod's
+// namespaces and its network addresses. Namespaces are pinned by bind mounts, so that no process
+// has to run to keep them, except for a shared process namespace.
 //
-// On disk, below one directory that is its own private bind mount while it has any sandbox:
+// The package keeps no record of a sandbox. Its properties are in the pod's checkpoint, and the
+// caller saves them there before Create makes anything. The package knows no container runtime, and
+// does not know how a pod's network is connected; that is the task of Network.
 //
-//	<id>/net ipc uts    the pins; user too, for a pod with users of its own
-//	<id>/first-user     of such a pod: a symbolic link whose target is the first of its users
-//	<id>/shm            the pod's shared memory, where it has several containers
-//	<id>/pause.cgroup   of a shared process namespace: a symbolic link whose target is its first process' cgroup
-//	<id>/pause pid      that process' root directory, and the pin
+// On disk, below one directory that is a private bind mount of itself while there is any sandbox:
 //
-// The files say what is there to be removed, and nothing else. So whatever the moment at which a process dies, Remove
-// removes what it left, and Sweep what no checkpoint names.
+//	<id>/net ipc uts    the pins; also user, for a pod with a user namespace
+//	<id>/first-user     for such a pod: a symbolic link whose target is the first of its host user IDs
+//	<id>/shm            the pod's shared memory, if it has several containers
+//	<id>/pause.cgroup   for a shared process namespace: a symbolic link whose target is its first process's cgroup
+//	<id>/pause pid      the root directory of that process, and the pin
+//
+// The files only record what must be removed. So at whatever moment a process dies, Remove removes
+// what it left, and Sweep removes sandboxes that no checkpoint names.
 //
 // Begin reading at Store.
 package sandbox
@@ -36,29 +38,33 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Network connects a pod's network namespace. A Store calls it for one id at a time only.
+// Network connects a pod's network namespace. A Store does not call it concurrently for the same
+// id.
 type Network interface {
-	// Setup connects p by the namespace at the path netns and returns its addresses, IPv4 first. Without
-	// netns it takes for p what a pod in the host's network needs of it.
+	// Setup connects pod p to its network through the network namespace at the path netns, and
+	// returns its addresses, IPv4 first. An empty netns means host networking: then Setup only
+	// reserves what such a pod declares to use, its host ports.
 	Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error)
-	// Teardown releases whatever Setup took for id, complete or not; nothing to release is success.
+	// Teardown releases everything that Setup acquired for id, even if Setup was interrupted. It
+	// succeeds if there is nothing to release.
 	Teardown(ctx context.Context, id string) error
 }
 
-// Options are what a Store needs.
+// Options are the parameters of New.
 type Options struct {
 	Dirs layout.Dirs
-	// Network connects the pods; nil where no sandbox is made, and the network releases what it has by itself.
+	// Network connects the pods. It may be nil if the Store creates no sandboxes and the network
+	// releases its resources by itself.
 	Network Network
-	// ClusterDomain ends pods' full names.
+	// ClusterDomain is the suffix of pods' fully qualified names.
 	ClusterDomain string
-	// CgroupDriver is that of new sandboxes.
+	// CgroupDriver is the cgroup driver of new sandboxes.
 	CgroupDriver oci.Driver
 	Log          *slog.Logger
 }
 
-// Store makes and removes the sandboxes of one run directory, beside all other processes of that directory. Its
-// methods may be called at the same time.
+// Store creates and removes the sandboxes of one run directory, concurrently with other processes
+// that use the same directory. Its methods are safe for concurrent use.
 type Store struct {
 	dir     string
 	network Network
@@ -66,11 +72,11 @@ type Store struct {
 	driver  oci.Driver
 	log     *slog.Logger
 	machine func() (machine, error)
-	// step is called with each step of Create and Remove after it, for the tests that cut them short.
+	// step is called after each step of Create and Remove, for tests that interrupt them.
 	step func(string)
 }
 
-// New returns the store; it touches nothing yet.
+// New returns a Store. It creates nothing yet.
 func New(o Options) *Store {
 	return &Store{
 		dir:     o.Dirs.Sandboxes(),
@@ -83,7 +89,8 @@ func New(o Options) *Store {
 	}
 }
 
-// Prepare returns how a sandbox of the pod is to be made, and makes nothing. It fails for a pod that cannot have one.
+// Prepare returns the properties of a new sandbox for the pod and creates nothing. It fails for a
+// pod that cannot have a sandbox.
 func (s *Store) Prepare(p *v1.Pod) (pod.SandboxDetails, error) {
 	d := pod.SandboxDetails{
 		HostNetwork: p.Spec.HostNetwork,
@@ -103,8 +110,10 @@ func (s *Store) Prepare(p *v1.Pod) (pod.SandboxDetails, error) {
 	return d, nil
 }
 
-// Create makes the sandbox b of the pod: it pins the namespaces and connects the network. b's ID was never used before,
-// b is saved, and its details are Prepare's. It returns b completed. When it fails, it leaves what it made for Remove.
+// Create creates the sandbox b of the pod: it pins the namespaces and connects the network. b must
+// have an ID that was never used before and the details that Prepare returned, and must be saved in
+// the checkpoint. Create returns b completed. If it fails, the caller must call Remove to release
+// what was created.
 func (s *Store) Create(ctx context.Context, p *v1.Pod, b pod.Sandbox) (pod.Sandbox, error) {
 	if err := s.create(ctx, p, &b); err != nil {
 		return pod.Sandbox{}, fmt.Errorf("creating sandbox %s of %s: %w", b.ID, pod.KeyOf(p), err)
@@ -139,7 +148,7 @@ func (s *Store) create(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	return nil
 }
 
-// build makes the pins and the network in the sandbox's empty directory.
+// build creates the pins and the network in the sandbox's empty directory.
 func (s *Store) build(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	hostname, err := pod.KernelName(p, s.cluster)
 	if err != nil {
@@ -176,7 +185,8 @@ func (s *Store) build(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	return nil
 }
 
-// connect gives the pod its network, for a pod in the host's only what it declares to use of that.
+// connect connects the pod's network; for a pod with host networking it only reserves the host
+// ports.
 func (s *Store) connect(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	netns := ""
 	if !b.Details.HostNetwork {
@@ -195,8 +205,9 @@ func (s *Store) connect(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	return nil
 }
 
-// Remove releases all that the sandbox holds, be it complete, half-made or gone, of this boot or a former one. It
-// tries every step though one fails, and waits for nobody but another Create or Remove of the same sandbox.
+// Remove releases everything that the sandbox holds, whether it is complete, half created or
+// already removed, and whether it is of this boot or an earlier one. It tries every step even if
+// one fails, and waits only for a Create or Remove of the same sandbox.
 func (s *Store) Remove(ctx context.Context, b pod.Sandbox) error {
 	if err := s.remove(ctx, b); err != nil {
 		return fmt.Errorf("removing sandbox %s: %w", b.ID, err)
@@ -216,8 +227,8 @@ func (s *Store) remove(ctx context.Context, b pod.Sandbox) error {
 	return s.clear(ctx, b)
 }
 
-// clear releases what the sandbox holds, and its directory at last. What may take long is done after all that needs
-// nobody else. The caller holds the sandbox's lock.
+// clear releases what the sandbox holds, and removes its directory last. Steps that may take long
+// come after those that depend on nothing else. The caller holds the sandbox's lock.
 func (s *Store) clear(ctx context.Context, b pod.Sandbox) error {
 	var errs []error
 	done := func(what string, err error) {
@@ -236,7 +247,8 @@ func (s *Store) clear(ctx context.Context, b pod.Sandbox) error {
 			s.step("network removed")
 		}
 	}
-	done(pinNet, unpin(s.file(b.ID, pinNet))) // the network may need the namespace to release what it has there
+	// After the network, which may need the namespace to release its resources there.
+	done(pinNet, unpin(s.file(b.ID, pinNet)))
 	done("former record", s.removeRecord(b.ID))
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(err, unreleased)
@@ -244,13 +256,14 @@ func (s *Store) clear(ctx context.Context, b pod.Sandbox) error {
 	return errors.Join(unreleased, s.forget(b.ID))
 }
 
-// path is the sandbox's directory.
+// path returns the sandbox's directory.
 func (s *Store) path(id string) string { return s.dir + "/" + id }
 
-// file is a file of the sandbox. The directory is clean already, and Ready is called often.
+// file returns the path of a file of the sandbox. It does not clean the path, because that is clean
+// already and Ready is called often.
 func (s *Store) file(id, name string) string { return s.dir + "/" + id + "/" + name }
 
-// checkID keeps a caller's mistake from becoming a path.
+// checkID makes sure that an invalid ID never becomes a path.
 func checkID(id string) error {
 	if !isID(id) {
 		return fmt.Errorf("%q is not a sandbox's ID", id)
@@ -263,7 +276,7 @@ func isID(id string) bool {
 	return err == nil && len(b) == 16
 }
 
-// removeFile removes a file of ours; a missing one is success.
+// removeFile removes a file; it succeeds if the file does not exist.
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -271,8 +284,8 @@ func removeFile(path string) error {
 	return nil
 }
 
-// readLink returns a symbolic link's target, "" for one that is missing. Such links hold what has to be there, with its
-// whole content, at once: that is one call.
+// readLink returns a symbolic link's target, "" if the link does not exist. Files whose content
+// must be complete as soon as they exist are symbolic links, because one system call creates them.
 func readLink(path string) (string, error) {
 	target, err := os.Readlink(path)
 	if errors.Is(err, os.ErrNotExist) {

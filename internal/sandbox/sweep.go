@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// sweepLimit is how many sandboxes Sweep removes at a time.
+	// sweepLimit is how many sandboxes Sweep removes concurrently.
 	sweepLimit = 8
-	// sweepDelay is how long Sweep waits for what it removes.
+	// sweepDelay is how long Sweep waits for the removals.
 	sweepDelay = time.Second
 )
 
-// Sweep removes what there is in the run directory for sandboxes that are not known. known
-// reports that a checkpoint names the sandbox now; it is called after the sandboxes were listed, and of one
-// that is being created it must say true. One sandbox that cannot be removed, or takes long, keeps no other one. Sweep
-// waits for a second; removals that take longer, as with a CNI plugin that hangs, go on beside.
+// Sweep removes the sandboxes in the run directory that are not known. known reports whether a
+// checkpoint names the sandbox now. Sweep calls it after it has listed the sandboxes, and it must
+// return true for one that is being created. A sandbox that cannot be removed, or takes long, does
+// not block others. Sweep waits for a second; removals that take longer, for example because a CNI
+// plugin hangs, continue in the background.
 func (s *Store) Sweep(ctx context.Context, known func(id string) bool) error {
 	ids, err := s.remains()
 	errs := []error{err}
@@ -55,17 +56,17 @@ func (s *Store) Sweep(ctx context.Context, known func(id string) bool) error {
 	select {
 	case <-done:
 	case <-time.After(sweepDelay):
-		s.log.Warn("removing sandboxes that no checkpoint names takes long and goes on")
+		s.log.Warn("removing orphaned sandboxes takes long, it continues in the background")
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if err := errors.Join(append(errs, s.sweepDir())...); err != nil {
-		return fmt.Errorf("removing sandboxes that no checkpoint names: %w", err)
+		return fmt.Errorf("removing orphaned sandboxes: %w", err)
 	}
 	return nil
 }
 
-// sweepOne removes the sandbox, unless somebody else is about to.
+// sweepOne removes the sandbox, unless another process has locked it.
 func (s *Store) sweepOne(ctx context.Context, id string) error {
 	lock, err := s.tryReserve(id)
 	if errors.Is(err, sys.ErrLocked) {
@@ -78,11 +79,12 @@ func (s *Store) sweepOne(ctx context.Context, id string) error {
 	if err := s.clear(ctx, pod.Sandbox{ID: id}); err != nil {
 		return err
 	}
-	s.log.Info("removed a sandbox that no checkpoint names", "sandbox", id)
+	s.log.Info("orphaned sandbox removed, no checkpoint names it", "sandbox", id)
 	return nil
 }
 
-// remains are the IDs of the sandboxes of which there is anything; with an error there may be more.
+// remains returns the IDs of the sandboxes of which any file exists; with an error there may be
+// more.
 func (s *Store) remains() ([]string, error) {
 	found, err := names(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -96,7 +98,7 @@ func (s *Store) remains() ([]string, error) {
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return !isID(id) }), err
 }
 
-// sweepDir removes the directory of all sandboxes if a Create or Remove that was cut off left it empty.
+// sweepDir removes the directory of all sandboxes if an interrupted Create or Remove left it empty.
 func (s *Store) sweepDir() error {
 	all, err := sys.LockExisting(s.dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -12,22 +12,23 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Where shared memory is: the machine's, and a pod's in its sandbox's directory.
+// Where shared memory is mounted: the machine's, and a pod's in its sandbox's directory.
 const (
 	hostShm = "/dev/shm"
 	shmName = "shm"
 )
 
-// unprivileged lets every user of the network namespace that the thread is in bind low ports and send
-// pings: both are the pod's own. Kubernetes' pods have it so on containerd 2. Where it cannot be set,
-// as below a read-only /proc/sys, a pod does without.
+// unprivileged permits every user in the thread's network namespace to bind low ports and to send
+// pings: both affect the pod only. Pods of Kubernetes have the same on containerd 2. If the sysctls
+// cannot be written, as with a read-only /proc/sys, the pod runs without them.
 func unprivileged() {
 	_ = os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0)
 	_ = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0)
 }
 
-// setSysctls sets the pod's kernel parameters in its namespaces, when its network is there. users is the first of
-// the pod's own, if it has any: only its root may change those of its own processes' communication.
+// setSysctls sets the pod's sysctls in its namespaces, after its network is connected. users is the
+// first host user ID of the pod's user namespace, 0 if it has none: only root of that user
+// namespace may change the sysctls of the pod's IPC namespace.
 func (s *Store) setSysctls(id string, p *v1.Pod, users uint32) error {
 	if p.Spec.SecurityContext == nil || len(p.Spec.SecurityContext.Sysctls) == 0 {
 		return nil
@@ -36,7 +37,7 @@ func (s *Store) setSysctls(id string, p *v1.Pod, users uint32) error {
 	return sys.OnOwnThread(func() error {
 		entered := map[string]string{"Net": pinNet, "IPC": pinIPC}
 		for _, sysctl := range sysctls {
-			// What is not of a namespace would change the machine.
+			// A sysctl that is not namespaced would change the machine.
 			ns := pod.SysctlNamespace(sysctl.Name)
 			if ns == "" || ns == "Net" && p.Spec.HostNetwork || ns == "IPC" && p.Spec.HostIPC {
 				return fmt.Errorf("sysctl %s is the machine's, not the pod's", sysctl.Name)
@@ -62,8 +63,8 @@ func (s *Store) setSysctls(id string, p *v1.Pod, users uint32) error {
 	})
 }
 
-// asUser does f as that user of the machine's, if any, on the calling thread alone: the library's call would
-// change all of the process's.
+// asUser runs f with that host user ID, if it is not 0, on the calling thread only: the library's
+// setresuid would change all threads of the process.
 func asUser(user uint32, f func() error) error {
 	if user == 0 {
 		return f()
@@ -81,7 +82,7 @@ func asUser(user uint32, f func() error) error {
 	return errors.Join(f(), become(0))
 }
 
-// enter puts the thread into the namespace that is pinned at path.
+// enter moves the calling thread into the namespace that is pinned at path.
 func enter(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -91,12 +92,13 @@ func enter(path string) error {
 	return unix.Setns(int(f.Fd()), 0)
 }
 
-// sharesMemory reports that the pod has containers that can see each other's shared memory.
+// sharesMemory reports whether the pod has several containers that share memory.
 func sharesMemory(p *v1.Pod) bool {
 	return !p.Spec.HostIPC && len(p.Spec.Containers)+len(p.Spec.InitContainers) > 1
 }
 
-// mountShm makes the pod's shared memory, of the pod's first user, as large as Kubernetes' runtimes make it.
+// mountShm mounts the pod's shared memory, which belongs to owner, with the size that Kubernetes'
+// runtimes give it.
 func mountShm(path string, owner uint32) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -105,7 +107,7 @@ func mountShm(path string, owner uint32) error {
 	return sys.MountFS("tmpfs", "shm", path, options, sys.AllowNothing)
 }
 
-// unmountShm removes it; one that is not there is success.
+// unmountShm removes the shared memory; it succeeds if there is none.
 func unmountShm(path string) error {
 	for {
 		var st unix.Statfs_t

@@ -17,20 +17,20 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// A pod with hostUsers: false has users of its own: a user namespace that owns its other ones, where its
-// users 0 to 65535 are users of the machine's that nobody else is.
+// A pod with hostUsers: false has a user namespace that owns its other namespaces. It maps the
+// pod's user IDs 0 to 65535 to host user IDs that nothing else uses.
 const pinUser = "user"
 
-// The machine's users that pods are given are those that systemd leaves to containers, see
-// https://systemd.io/UIDS-GIDS: none of a person's or a service's.
+// The range of host user IDs for pods: the one that systemd leaves to containers, see
+// https://systemd.io/UIDS-GIDS. No person or service has an ID in it.
 const firstUsers, endOfUsers = 0x80000, 0x70000000
 
-// hasUsers reports that the pod is to have users of its own.
+// hasUsers reports whether the pod gets a user namespace of its own.
 func hasUsers(p *v1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
 
-// chooseUsers returns the first of the machine's users for the sandbox id; those that begin at one of taken
-// are another's. It begins to look where the id says, so that podruns that know nothing of each other
-// hardly ever give the same.
+// chooseUsers returns the first host user ID for the sandbox id. IDs in taken are the first ones of
+// other sandboxes. The search starts at a position derived from the sandbox ID, so that podruns
+// that do not know of each other hardly ever choose the same range.
 func chooseUsers(id string, taken map[uint32]bool) (uint32, error) {
 	const ranges = (endOfUsers - firstUsers) / oci.Users
 	start, err := strconv.ParseUint(id[:8], 16, 32)
@@ -46,10 +46,11 @@ func chooseUsers(id string, taken map[uint32]bool) (uint32, error) {
 	return 0, errors.New("no users are left for a pod with hostUsers: false")
 }
 
-// firstUserName is the file that says which users a sandbox has been given, for the other podruns.
+// firstUserName is the file that records which user IDs a sandbox has, for other podrun processes.
 const firstUserName = "first-user"
 
-// allocateUsers gives the sandbox id users that no other sandbox of the run directory has.
+// allocateUsers allocates user IDs to the sandbox id that no other sandbox of the run directory
+// has.
 func (s *Store) allocateUsers(id string) (uint32, error) {
 	all, err := sys.LockExisting(s.dir)
 	if err != nil {
@@ -67,8 +68,8 @@ func (s *Store) allocateUsers(id string) (uint32, error) {
 	return users, os.Symlink(strconv.FormatUint(uint64(users), 10), s.file(id, firstUserName))
 }
 
-// usersInUse are the first users of all sandboxes, those of the former version too. What is no such file, or cannot be
-// read, keeps no users.
+// usersInUse returns the first user IDs of all sandboxes, including those of the former version. A
+// file that is missing or invalid reserves no IDs.
 func (s *Store) usersInUse() (map[uint32]bool, error) {
 	found, err := names(s.dir)
 	if err != nil {
@@ -90,9 +91,9 @@ func (s *Store) usersInUse() (map[uint32]bool, error) {
 	return taken, nil
 }
 
-// pinWithUsers is pin for a pod with users of its own, of which the first is the machine's user of that
-// number. A process of podrun's makes the namespaces, since a user namespace cannot be made by a thread, and
-// ends when they are pinned.
+// pinWithUsers is pin for a pod with a user namespace of its own; users is the first host user ID.
+// A child process creates the namespaces, because a thread of a multi-threaded process cannot
+// create a user namespace, and is killed when they are pinned.
 func pinWithUsers(dir string, names []string, hostname string, users uint32, step func(string)) error {
 	return sys.OnOwnThread(func() error {
 		pid, err := forkUsers(users)
@@ -105,7 +106,9 @@ func pinWithUsers(dir string, names []string, hostname string, users uint32, ste
 		}()
 		step("users")
 		for _, name := range names {
-			if err := pinNamespace(filepath.Join(dir, name), fmt.Sprintf("/proc/%d/ns/%s", pid, name), name, step); err != nil {
+			if err := pinNamespace(
+				filepath.Join(dir, name), fmt.Sprintf("/proc/%d/ns/%s", pid, name), name, step,
+			); err != nil {
 				return fmt.Errorf("pinning the %s namespace: %w", name, err)
 			}
 		}
@@ -122,8 +125,8 @@ func pinWithUsers(dir string, names []string, hostname string, users uint32, ste
 	})
 }
 
-// forkUsers starts the pause program in new namespaces of every kind that is pinned. It dies with the
-// calling thread.
+// forkUsers starts the pause program in new namespaces of every kind that is pinned. It is killed
+// when the calling thread ends.
 func forkUsers(users uint32) (pid int, err error) {
 	program, err := pauseProgram(runtime.GOARCH)
 	if err != nil {
