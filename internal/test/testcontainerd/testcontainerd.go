@@ -1,7 +1,9 @@
-// Package testcontainerd runs a containerd for tests and the benchmark: a stock release or Debian's, each
-// with its own shim, private directories and nothing of CRI. It is no part of podrun; the embedded
-// containerd is elsewhere. It cannot end containers in an orderly way, that is its users' business, but
-// Stop leaves no process and no mount of them behind.
+// Package testcontainerd runs a containerd for tests and the benchmark: a stock release or Debian's
+// package, each with its own shim, in private directories and without the CRI plugins.
+//
+// It is not part of podrun; the embedded containerd is another package. It cannot stop containers
+// gracefully, which is up to its users, but Stop leaves none of their processes and mounts behind.
+// Begin reading at Start.
 package testcontainerd
 
 import (
@@ -22,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kinds of containerd.
+// The kinds of containerd.
 const (
 	// Stock is the release whose client podrun uses.
 	Stock = "stock"
@@ -30,14 +32,14 @@ const (
 	Debian = "debian"
 )
 
-// startTimeout is how long a containerd may take to answer.
+// startTimeout is how long a containerd may take to accept connections after its start.
 const startTimeout = 30 * time.Second
 
-// Server is a containerd that runs.
+// Server is a running containerd.
 type Server struct {
-	// Address is its socket.
+	// Address is the path of its socket.
 	Address string
-	// PID is its process.
+	// PID is its process ID.
 	PID int
 
 	dir  string
@@ -46,14 +48,15 @@ type Server struct {
 	done chan struct{}
 }
 
-// bins are the directories that Bin has returned. Asking Debian's package lists takes seconds.
+// bins caches the directories that Bin has returned, because reading Debian's package lists takes
+// seconds.
 var bins = struct {
 	sync.Mutex
 	of map[string]string
 }{of: map[string]string{}}
 
-// Bin returns the directory with the binaries of a kind; it fetches or builds them where they are missing.
-// It must be called below the project's directory.
+// Bin returns the directory with the binaries of a kind, and downloads or builds them if they are
+// missing. The working directory must be in the project.
 func Bin(ctx context.Context, kind string) (string, error) {
 	bins.Lock()
 	defer bins.Unlock()
@@ -82,8 +85,8 @@ func findBin(ctx context.Context, kind string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Start runs the containerd in the directory bin, with its own data and log in dir, and returns when it
-// answers. Dir must be short: socket paths have at most 107 bytes.
+// Start starts the containerd in the directory bin, with its data and log in dir, and returns when
+// it accepts connections. The path dir must be short: socket paths have at most 107 bytes.
 func Start(ctx context.Context, bin, dir string) (*Server, error) {
 	s := &Server{Address: filepath.Join(dir, "containerd.sock"), dir: dir, bin: bin}
 	if err := os.WriteFile(s.path("config.toml"), []byte(s.config()), 0o600); err != nil {
@@ -101,16 +104,16 @@ func (s *Server) Restart(ctx context.Context) error {
 	defer log.Close()
 	s.cmd = exec.Command(filepath.Join(s.bin, "containerd"), "--config", s.path("config.toml"))
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	// It must find its own shim: another version's does not understand it.
+	// It must find its own shim: it cannot talk to a shim of another version.
 	s.cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
-	// Signals to the terminal's foreground group are not for it.
+	// A group of its own, so that it does not get the signals for the terminal's foreground group.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("starting containerd: %w", err)
 	}
 	s.PID, s.done = s.cmd.Process.Pid, make(chan struct{})
 	go func(cmd *exec.Cmd, done chan<- struct{}) {
-		_ = cmd.Wait() // it is told to end, or says why it did in its log
+		_ = cmd.Wait() // it was stopped, or its log has the reason
 		close(done)
 	}(s.cmd, s.done)
 	return s.wait(ctx)
@@ -118,8 +121,8 @@ func (s *Server) Restart(ctx context.Context) error {
 
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 
-// config is in version 2, which every containerd since 1.3 reads. Off is what tests do not use and what
-// would reach outside dir.
+// config returns the configuration in format version 2, which every containerd since 1.3 reads. It
+// disables plugins that tests do not use and that would work outside dir.
 func (s *Server) config() string {
 	return fmt.Sprintf(`version = 2
 root = %q
@@ -129,14 +132,15 @@ disabled_plugins = [
   "io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart",
   "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
   "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.blockfile",
+  "io.containerd.snapshotter.v1.erofs",
 ]
 [grpc]
   address = %q
 `, s.path("root"), s.path("state"), s.Address)
 }
 
-// wait returns when the socket answers.
+// wait returns when the socket accepts connections.
 func (s *Server) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -156,15 +160,15 @@ func (s *Server) wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the containerd at once and leaves its containers running.
+// Kill kills the containerd and leaves its containers running.
 func (s *Server) Kill() error {
 	err := s.cmd.Process.Kill()
 	<-s.done
 	return err
 }
 
-// Stop ends the containerd and every shim of it that is left, with the containers in it, and detaches its
-// mounts. It does not remove the directory.
+// Stop stops the containerd, kills all shims of it that are left, with their containers, and
+// detaches its mounts. It does not remove the directory.
 func (s *Server) Stop() error {
 	err := s.cmd.Process.Signal(syscall.SIGTERM)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -179,8 +183,8 @@ func (s *Server) Stop() error {
 	return errors.Join(err, s.killShims(), s.removeTraces(), s.unmount())
 }
 
-// removeTraces removes what killed shims leave outside the server's directory: their sockets, and the
-// cgroups of containers that did not choose their own.
+// removeTraces removes what killed shims leave outside the server's directory: their sockets, and
+// the cgroups of containers without a cgroup path of their own.
 func (s *Server) removeTraces() error {
 	bundles, err := filepath.Glob(s.path("state/io.containerd.runtime.v2.task/*/*"))
 	if err != nil {
@@ -212,15 +216,15 @@ func (s *Server) removeTraces() error {
 	return nil
 }
 
-// RemoveRunc removes runc's default directory for a namespace if it is empty. A containerd that cleans up after
-// a shim that was killed before it noted its runc root makes one.
+// RemoveRunc removes runc's default directory for a namespace if it is empty. A containerd creates
+// it when it cleans up after a shim that was killed before it recorded its runc root.
 func RemoveRunc(namespace string) {
 	for _, dir := range []string{"/run/containerd/runc/" + namespace, "/run/containerd/runc", "/run/containerd"} {
 		_ = os.Remove(dir)
 	}
 }
 
-// removeCgroup removes a cgroup, once its last process is gone, and the one above it if it is empty.
+// removeCgroup removes a cgroup when its last process has ended, and its parent if that is empty.
 func removeCgroup(dir string) {
 	for range 100 {
 		if err := os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
@@ -231,7 +235,8 @@ func removeCgroup(dir string) {
 	}
 }
 
-// killShims kills the shims of this containerd, which name it on their command line, and their containers.
+// killShims kills the shims of this containerd, which have its address on their command line, and
+// their containers.
 func (s *Server) killShims() error {
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -28,12 +28,13 @@ type file struct {
 	link string
 	mode int64
 	data []byte
-	// node is the type of a FIFO or a device, with the device's numbers; 0 for none.
+	// node is the tar type of a FIFO or a device; 0 for other files. major and minor are the device
+	// numbers.
 	node         byte
 	major, minor int64
 }
 
-// image makes the image of one layer.
+// image returns the image, which has one layer.
 func (r *recipe) image() (v1.Image, error) {
 	content, err := layerTar(r.files)
 	if err != nil {
@@ -62,7 +63,7 @@ func (r *recipe) image() (v1.Image, error) {
 	return mutate.ConfigFile(img, full)
 }
 
-// layerTar writes files, and the directories above them, as a tar with no time in it.
+// layerTar writes files, and their parent directories, as a tar without times.
 func layerTar(files []file) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -96,8 +97,8 @@ func layerTar(files []file) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// withParents puts every directory that a file is in before it. Directories that were asked for come
-// first, so that their modes hold.
+// withParents puts the parent directories of every file before it. Directories that the caller
+// requested come first, so that their modes are used.
 func withParents(files []file) []file {
 	var out []file
 	for _, f := range files {
@@ -116,7 +117,7 @@ func writeDocker(path string, tag name.Tag, img v1.Image) error {
 	return create(path, func(w io.Writer) error { return tarball.Write(tag, img, w) })
 }
 
-// writeOCI writes img as a tar of an OCI layout whose index names it.
+// writeOCI writes img as a tar of an OCI layout whose index has its name.
 func writeOCI(path string, tag name.Tag, img v1.Image) error {
 	entries, manifest, err := blobs(img)
 	if err != nil {
@@ -139,7 +140,13 @@ func writeOCI(path string, tag name.Tag, img v1.Image) error {
 	return create(path, func(out io.Writer) error {
 		w := tar.NewWriter(out)
 		for _, e := range entries {
-			h := &tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(e.data)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+			h := &tar.Header{
+				Name:     e.name,
+				Mode:     0o644,
+				Size:     int64(len(e.data)),
+				Typeflag: tar.TypeReg,
+				Format:   tar.FormatPAX,
+			}
 			if err := w.WriteHeader(h); err != nil {
 				return err
 			}
@@ -157,7 +164,8 @@ type blob struct {
 	data []byte
 }
 
-// blobs returns img's manifest, config and layers as files of a layout, and the manifest's descriptor.
+// blobs returns img's manifest, config and layers as files of a layout, and the manifest's
+// descriptor.
 func blobs(img v1.Image) ([]blob, v1.Descriptor, error) {
 	raw, err := img.RawManifest()
 	if err != nil {
@@ -198,7 +206,7 @@ func blobs(img v1.Image) ([]blob, v1.Descriptor, error) {
 	}, err
 }
 
-// create writes a file with write.
+// create creates a file whose content write writes.
 func create(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {

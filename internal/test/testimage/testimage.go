@@ -1,7 +1,9 @@
-// Package testimage builds small container images without a registry: from Debian's static busybox or
-// from any static program. It writes archives that `podrun images load` reads. The same input gives the
-// same bytes. It is for tests, the demo and the benchmark; podrun itself does not use it, and it neither
-// loads nor runs what it builds.
+// Package testimage builds small container images without a registry: from Debian's static busybox
+// or from any static program. It writes archives that `podrun images load` reads. The same input
+// results in the same bytes.
+//
+// It is for tests, the demo and the benchmark; podrun itself does not use it. It neither loads nor
+// runs the images. Begin reading at Busybox.
 package testimage
 
 import (
@@ -16,10 +18,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Option changes an image that is being built.
+// Option changes the image that is built.
 type Option func(*recipe)
 
-// recipe is all that an image is made of.
+// recipe is the input of an image build.
 type recipe struct {
 	config v1.Config
 	files  []file
@@ -40,7 +42,7 @@ func Env(entries ...string) Option {
 // User sets the image's USER: a name or number, with an optional group after a colon.
 func User(user string) Option { return func(r *recipe) { r.config.User = user } }
 
-// WorkingDir sets the image's WORKDIR. The directory is made in the image.
+// WorkingDir sets the image's WORKDIR, and creates the directory in the image.
 func WorkingDir(dir string) Option {
 	return func(r *recipe) {
 		r.config.WorkingDir = dir
@@ -66,19 +68,19 @@ func FIFO(path string) Option {
 	return func(r *recipe) { r.files = append(r.files, file{path: path, mode: 0o644, node: tar.TypeFifo}) }
 }
 
-// Device adds the node of a character device; path is absolute in the image.
+// Device adds a character device; path is absolute in the image.
 func Device(path string, major, minor int64) Option {
 	return func(r *recipe) {
 		r.files = append(r.files, file{path: path, mode: 0o666, node: tar.TypeChar, major: major, minor: minor})
 	}
 }
 
-// DockerArchive writes the format of `docker save` instead of an OCI archive.
+// DockerArchive selects the format of `docker save` instead of an OCI archive.
 func DockerArchive() Option { return func(r *recipe) { r.docker = true } }
 
-// Busybox builds an image of Debian's static busybox with all its applets in /bin and `sh` as CMD. It
-// writes an archive into dir and returns the file's path, made from the last part of ref. Ref should
-// have a tag other than latest, which Kubernetes always pulls.
+// Busybox builds an image of Debian's static busybox with all its applets in /bin and `sh` as CMD.
+// It writes an archive into dir and returns the file's path, which is made from the last part of
+// ref. ref should have a tag other than latest, because Kubernetes always pulls latest.
 func Busybox(dir, ref string, opts ...Option) (string, error) {
 	program, err := exec.LookPath("busybox")
 	if err != nil {
@@ -112,7 +114,7 @@ func Program(dir, ref, program string, opts ...Option) (string, error) {
 	return newRecipe(Entrypoint(path), File(path, 0o755, data)).write(dir, ref, opts)
 }
 
-// newRecipe starts with what every image has.
+// newRecipe returns a recipe with the files and variables that every image has.
 func newRecipe(opts ...Option) *recipe {
 	r := &recipe{
 		config: v1.Config{Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
@@ -120,7 +122,11 @@ func newRecipe(opts ...Option) *recipe {
 			{path: "/tmp", dir: true, mode: 0o1777},
 			{path: "/root", dir: true, mode: 0o700},
 			{path: "/var", dir: true, mode: 0o755},
-			{path: "/etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")},
+			{
+				path: "/etc/passwd",
+				mode: 0o644,
+				data: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+			},
 			{path: "/etc/group", mode: 0o644, data: []byte("root:x:0:\nnogroup:x:65534:\n")},
 		},
 	}

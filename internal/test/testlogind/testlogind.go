@@ -1,5 +1,6 @@
-// Package testlogind is a logind for tests: on a bus of its own, served by Debian's dbus-daemon, it hands out
-// inhibitor locks, announces shutdowns and tells which locks are held. It shuts nothing down.
+// Package testlogind is a logind for tests. On a private bus of Debian's dbus-daemon, it grants
+// inhibitor locks, announces shutdowns, and reports which locks are held. It shuts nothing down.
+// Begin reading at Machine.
 package testlogind
 
 import (
@@ -26,22 +27,22 @@ const (
 	manager = service + ".Manager"
 )
 
-// Machine is one that can be told to shut down.
+// Machine is a simulated machine whose shutdown can be announced.
 type Machine struct {
-	// Address is its bus's.
+	// Address is the address of its bus.
 	Address string
 
 	t    testing.TB
 	conn *dbus.Conn
 	mu   sync.Mutex
-	held []*os.File // the other ends of locks
+	held []*os.File // the machine's ends of the locks
 }
 
-// patience is how long anything expected may take.
+// patience is how long a test waits for anything that it expects.
 const patience = 60 * time.Second
 
-// New starts a machine whose shutdown waits for locks for that long. It ends with the test, which is skipped
-// where there is no dbus-daemon.
+// New starts a Machine whose shutdown waits at most delay for inhibitor locks. The Machine ends
+// with the test. The test is skipped if there is no dbus-daemon.
 func New(t testing.TB, delay time.Duration) *Machine {
 	t.Helper()
 	m := &Machine{Address: bus(t), t: t}
@@ -71,7 +72,7 @@ func bus(t testing.TB) string {
 	if err != nil {
 		t.Skip("dbus-daemon is not installed (make test does it)")
 	}
-	dir, err := os.MkdirTemp("", "pb") // short, as sockets' paths are
+	dir, err := os.MkdirTemp("", "pb") // short, because socket paths are limited
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	config := filepath.Join(dir, "bus.conf")
@@ -88,10 +89,11 @@ func bus(t testing.TB) string {
 	return strings.TrimSpace(address)
 }
 
-// inhibitor is what the bus may call.
+// inhibitor has the methods that clients of the bus can call.
 type inhibitor struct{ m *Machine }
 
-// Inhibit is logind's: the lock is held as long as the pipe's other end is open.
+// Inhibit implements logind's method: the lock is held as long as the other end of the pipe is
+// open.
 func (i inhibitor) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
 	if what != "shutdown" || who != "podrun" || why == "" || mode != "delay" {
 		return 0, dbus.MakeFailedError(errors.New("not the lock that a service should take"))
@@ -100,16 +102,17 @@ func (i inhibitor) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Erro
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
-	go i.m.handOver(ends) // the descriptor is sent after this returns
+	go i.m.handOver(ends) // the descriptor is sent after this method returns
 	return dbus.UnixFD(ends[1]), nil
 }
 
-// handOver keeps the end that is sent open until somebody else has it; then the lock is held.
+// handOver keeps the sent end of the pipe open until another process has it; from then on the lock
+// is held.
 func (m *Machine) handOver(ends [2]int) {
 	defer func() { _ = unix.Close(ends[1]) }()
 	var pipe unix.Stat_t
 	if err := unix.Fstat(ends[1], &pipe); err != nil {
-		return // no test of its own can fail here; Lock waits in vain
+		return // the test cannot be failed from here; Lock times out
 	}
 	for end := time.Now().Add(patience); !sent(pipe.Ino) && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
@@ -119,8 +122,8 @@ func (m *Machine) handOver(ends [2]int) {
 	m.held = append(m.held, os.NewFile(uintptr(ends[0]), "lock"))
 }
 
-// sent reports that a pipe is open elsewhere, too: in another program, or a third time in this one. A child of
-// this one that is about to become another program has it only until then.
+// sent reports whether a pipe is also open elsewhere: in another program, or a third time in this
+// one. A child process of this program that is about to execute another program does not count.
 func sent(pipe uint64) bool {
 	own, _ := os.Readlink("/proc/self/exe")
 	here := 0
@@ -139,7 +142,8 @@ func sent(pipe uint64) bool {
 	return here > 2
 }
 
-// Lock waits for the n-th lock to be taken and returns it.
+// Lock waits for the lock with index n and returns it. Indexes count from 0, in the order in which
+// the locks were taken.
 func (m *Machine) Lock(n int) *Lock {
 	m.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -158,14 +162,14 @@ func (m *Machine) Lock(n int) *Lock {
 // Lock is an inhibitor lock.
 type Lock struct{ end *os.File }
 
-// Held reports that it was not let go of within that time.
+// Held reports whether the lock was still held after the duration within.
 func (l *Lock) Held(within time.Duration) bool {
 	_ = l.end.SetReadDeadline(time.Now().Add(within))
 	_, err := l.end.Read(make([]byte, 1))
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Shutdown announces that the machine shuts down or, with false, that it does not after all.
+// Shutdown announces that the machine shuts down or, with false, that the shutdown is cancelled.
 func (m *Machine) Shutdown(begins bool) {
 	m.t.Helper()
 	must(m.t, m.conn.Emit(path, manager+".PrepareForShutdown", begins))

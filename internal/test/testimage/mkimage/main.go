@@ -1,5 +1,5 @@
-// Command mkimage writes a small image archive: of Debian's static busybox, or of a static program. It
-// serves the Makefile, the demo and people who try podrun without a registry.
+// Command mkimage writes a small image archive: of Debian's static busybox, or of a static program.
+// The Makefile and the demo use it, and people who try podrun without a registry.
 package main
 
 import (
