@@ -97,7 +97,8 @@ func TestLiveEnds(t *testing.T) {
 	must(t, r.live().Copy(context.Background(), io.Discard, io.Discard, quiet))
 }
 
-// Who reads slowly gets all the same what was converted long ago, and nothing is freed for good.
+// TestLiveIsWaitedFor: a slow reader gets output that was converted long before, and after it has
+// closed, that output is freed.
 func TestLiveIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -145,7 +146,8 @@ func (r room) frees() bool {
 	return realDisk{}.Punch(path, 0, punchStep) == nil
 }
 
-// Who reads so slowly that it was freed is told so, and goes on with what is there.
+// TestLiveTooSlow: a reader that is too slow gets a message that output was freed, and continues
+// with what is there.
 func TestLiveTooSlow(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

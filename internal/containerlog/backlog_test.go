@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFloodIsPassedOver: of output that waits, what rotation would have removed is left out, from the beginning of a line
-// on, and the log is as full as if all had been converted.
+// TestFloodIsPassedOver: of waiting output, what rotation would have removed is left out, up to the
+// beginning of a line, and the log is as full as if everything had been converted.
 func TestFloodIsPassedOver(t *testing.T) {
 	t.Parallel()
 	rotation := Rotation{Size: 2000, Files: 3}
@@ -58,7 +58,7 @@ func TestFloodIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestLogWithoutRotationIsWhole: where nothing is removed, nothing is passed over.
+// TestLogWithoutRotationIsWhole: without rotation no output is left out.
 func TestLogWithoutRotationIsWhole(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

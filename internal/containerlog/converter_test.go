@@ -131,7 +131,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// What a container writes comes out byte for byte, however it is cut into writes and batches.
+// FuzzSameBytesOut: a reader gets a container's output byte for byte, however it is split into
+// writes and batches.
 func FuzzSameBytesOut(f *testing.F) {
 	f.Add([]byte("a\nb"), []byte("err\n"), uint64(1), uint16(3), uint16(0))
 	f.Add(bytes.Repeat([]byte("0123456789"), 5000), []byte("\n\n"), uint64(2), uint16(20000), uint16(1))
@@ -221,7 +222,8 @@ func (d *cutDisk) Remove(path string) error {
 	return d.realDisk.Remove(path)
 }
 
-// Killed after any byte written and any other change, the next process loses and repeats nothing.
+// TestKillAnywhere: if the converter is killed after any byte written or any other change, the next
+// process neither loses nor repeats output.
 func TestKillAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{0, 60} {
@@ -444,7 +446,7 @@ func BenchmarkConvert(b *testing.B) {
 	}
 }
 
-// What was written after the last checkpoint does not stay visible.
+// TestUnfinishedIsCut: entries that were written after the last checkpoint do not stay visible.
 func TestUnfinishedIsCut(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// FuzzRead reads files that need not be podrun's. Nothing of a log is invented: what comes out is no longer than the
-// log, and the ends that are asked for are the ends of the whole.
+// FuzzRead reads files that podrun did not necessarily write. Read adds nothing: its output is no
+// longer than the log, and the last lines are the end of the whole output.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(sample), []byte{}, false, uint8(2))
 	f.Add([]byte("not CRI\n2026-01-02T15:04:01.5+01:00 stdout F:x tagged\n2026-01-02T15:04:01Z stdout F\ncut of"), []byte(sample), false, uint8(1))
@@ -72,7 +72,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzReadPacked reads a compressed part that somebody may have spoilt: an error, and no more.
+// FuzzReadPacked reads a compressed part that may be damaged: Read may only return an error.
 func FuzzReadPacked(f *testing.F) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -96,8 +96,9 @@ func FuzzReadPacked(f *testing.F) {
 	})
 }
 
-// FuzzDecodeCheckpoint decodes the two slots of a conversion's checkpoint: one that counts has offsets that files can
-// have, and was written so. With sealed the slots have the right checksums.
+// FuzzDecodeCheckpoint decodes the two slots of a checkpoint file: a valid checkpoint has no
+// negative offsets and is the same after it is encoded and decoded again. With sealed, the slots
+// have the right checksums.
 func FuzzDecodeCheckpoint(f *testing.F) {
 	first := checkpoint{seq: 4, raw: [2]int64{1, 2}, size: 3, file: 4}
 	second := checkpoint{seq: 5, raw: [2]int64{10, 20}, size: 30, file: 4}

@@ -21,7 +21,7 @@ const childDir = "PODRUN_TEST_TAILER_DIR"
 // often rotates a log that is written fast; no part goes before a test has read it.
 var often = Rotation{Size: 100 << 10, Files: 1000}
 
-// TestMain is also the process that TestKillProcess kills.
+// TestMain is also the main function of the process that TestKillProcess kills.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		t := New(Options{Dirs: layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}, Rotation: often, Log: quiet})
@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Real processes, killed while a container writes, and one that converts at the same time.
+// TestKillProcess kills real converter processes while a container writes and another process
+// converts.
 func TestKillProcess(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

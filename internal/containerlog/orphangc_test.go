@@ -101,7 +101,8 @@ func TestOldLogsOfPodsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestOldLogsStayUnlessSure: nothing goes when it is not known what there is, or when it is not only podrun's.
+// TestOldLogsStayUnlessSure: no log is removed if the pods cannot be listed, or if something is
+// mounted in the log directory.
 func TestOldLogsStayUnlessSure(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, left{err: runtime.ErrUnavailable})
@@ -125,7 +126,8 @@ func TestOldLogsStayUnlessSure(t *testing.T) {
 	}
 }
 
-// TestOldLogsOfAPodThatComesBack: whenever it does, its logs are there.
+// TestOldLogsOfAPodThatComesBack: if the pod is created again, at whatever moment, its logs are
+// there.
 func TestOldLogsOfAPodThatComesBack(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, left{})
@@ -163,7 +165,7 @@ func TestOldLogsOfAPodThatComesBack(t *testing.T) {
 	}
 }
 
-// TestLogsAreClaimed: what a pod writes is in a directory that tells whose it is.
+// TestLogsAreClaimed: the log directory of a pod is marked with podrun's root directory.
 func TestLogsAreClaimed(t *testing.T) {
 	t.Parallel()
 	newShelf(t, left{})

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// What the shim has given up is passed on: the test is the shim, which still holds the pipe and does not read it.
+// TestGivenUpStreamIsPassedOn: a stream that the shim has stopped copying is copied. The test plays
+// the shim, which still has the pipe open and does not read it.
 func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -77,7 +78,8 @@ func TestGivenUpStreamIsPassedOn(t *testing.T) {
 	}
 }
 
-// On a full disk nothing is taken from the pipe, and the log says so once, and when it goes on.
+// TestPassingOnWaitsForSpace: on a full disk nothing is read from the pipe; the log has one message
+// about that and one when copying continues.
 func TestPassingOnWaitsForSpace(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

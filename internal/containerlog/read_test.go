@@ -143,7 +143,8 @@ func TestFollowAcrossRotationUntilStop(t *testing.T) {
 	}
 }
 
-// A log that a person emptied is read from its start; one that was cut back goes on where it was.
+// TestFollowOfShorterLog: a log that was emptied is read from its start; one that was cut back is
+// read from the same offset.
 func TestFollowOfShorterLog(t *testing.T) {
 	t.Parallel()
 	path := write(t, sample)
@@ -174,7 +175,8 @@ func TestFollowEndsWithContext(t *testing.T) {
 	}
 }
 
-// The last lines of a big log are found without reading it.
+// BenchmarkTailOfBigLog finds the last lines of a big log, which does not require reading all of
+// it.
 func BenchmarkTailOfBigLog(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "0.log")
 	must(b, os.WriteFile(path, bytes.Repeat([]byte("2026-01-02T15:04:01.000000000Z stdout F some text that is there\n"), 1<<20), 0o600))

@@ -83,7 +83,7 @@ func TestRotatedBySizeAndCount(t *testing.T) {
 	}
 }
 
-// Without more to come, a full log stays the one that is written to.
+// TestFullLogOfASilentContainerStays: a full log is not rotated until there is more output.
 func TestFullLogOfASilentContainerStays(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -149,7 +149,8 @@ func TestReadOverParts(t *testing.T) {
 	}
 }
 
-// A reader that is slower than the rotation misses nothing as long as the files are there, compressed or not.
+// TestFollowSlowlyOverParts: a reader that is slower than the rotation misses nothing as long as
+// the files exist, compressed or not.
 func TestFollowSlowlyOverParts(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -190,7 +191,8 @@ func TestFollowSlowlyOverParts(t *testing.T) {
 	}
 }
 
-// Cut off at any step, the compression is done again and what is read is the same.
+// TestCompressionCutOff: if compressing is interrupted at any step, it is repeated, and readers get
+// the same text.
 func TestCompressionCutOff(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -227,7 +229,7 @@ func TestCompressionCutOff(t *testing.T) {
 	}
 }
 
-// A damaged part is told of, not passed over.
+// TestDamagedPart: a damaged part is an error, and is not skipped.
 func TestDamagedPart(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

@@ -73,8 +73,9 @@ func TestFollowAndFinish(t *testing.T) {
 	}
 }
 
-// What others keep beside the raw files, as the termination message, leaves their directory there. Asked again
-// to finish, as after a crash, or to catch up, as for somebody who reads the log just then, nothing is lost.
+// TestFinishedStaysFinished: other files beside the raw files, such as the termination message,
+// stay in their directory. Finish called again, as after a crash, and CatchUp, as for a reader of
+// the log, lose nothing.
 func TestFinishedStaysFinished(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -132,7 +133,8 @@ func TestFollowOfNothing(t *testing.T) {
 	}
 }
 
-// A container that floods does not keep the others' logs waiting, and many converters at once are one.
+// TestManyAtOnce: a container that writes very much does not delay the logs of others, and several
+// concurrent converters have the same result as one.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	flood := newRoom(t)
@@ -162,7 +164,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// The shim learns of an exit before it has passed on the last lines.
+// TestFinishWaitsForTheShim: the shim reports an exit before it has copied the last lines.
 func TestFinishWaitsForTheShim(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -194,7 +196,8 @@ func TestFinishWaitsForTheShim(t *testing.T) {
 	}
 }
 
-// Followed and idle must not cost: the figure is allocations and time per second of 50 idle instances.
+// BenchmarkIdle50: following idle instances must be cheap. It measures allocations and time per
+// second for 50 idle instances.
 func BenchmarkIdle50(b *testing.B) {
 	r := newRoom(b)
 	tailer := New(Options{Dirs: r.dirs, Log: quiet})

@@ -30,8 +30,8 @@ func (r room) everything() string {
 	return out
 }
 
-// Two instances of one attempt, the one that ends and the one that takes its place, write at the same time: nothing of
-// either is lost, and what one leaves is not the other's.
+// TestTwoInstancesOfAnAttempt: two instances of one attempt, the one that ends and its successor,
+// write at the same time: no output of either is lost, and neither continues the other's log.
 func TestTwoInstancesOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]bool{"one process": true, "a process for each batch": false} {
@@ -85,7 +85,7 @@ func TestTwoInstancesOfAnAttempt(t *testing.T) {
 	}
 }
 
-// What is put away is not compressed while an instance writes to it.
+// TestPartThatIsWrittenTo: a rotated part is not compressed while an instance writes to it.
 func TestPartThatIsWrittenTo(t *testing.T) {
 	t.Parallel()
 	old := newRoom(t)
@@ -107,7 +107,8 @@ func TestPartThatIsWrittenTo(t *testing.T) {
 	}
 }
 
-// An instance that a former version started has its raw files by its attempt, and a checkpoint without its log.
+// TestLegacyInstance: an instance that the former version started has a raw log directory named by
+// its attempt, and a checkpoint without the log's inode.
 func TestLegacyInstance(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)
@@ -142,7 +143,8 @@ func TestLegacyInstance(t *testing.T) {
 	}
 }
 
-// An instance that has been finished takes nothing of one of its attempt that a former version started.
+// TestFinishedBesideLegacy: Finish of an instance that is finished already does not touch the raw
+// files of an instance of the same attempt that the former version started.
 func TestFinishedBesideLegacy(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t)

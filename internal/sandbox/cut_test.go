@@ -92,8 +92,8 @@ var cutPods = map[string]func(run string) *v1.Pod{
 	},
 }
 
-// TestCutChild is the process that TestCutAnywhere kills: it makes, then removes, a sandbox, and dies
-// after its nth step.
+// TestCutChild is the process that TestCutAnywhere kills: it creates, then removes, a sandbox, and
+// dies after its nth step.
 func TestCutChild(t *testing.T) {
 	spec, ok := os.LookupEnv(cutEnv)
 	if !ok {
@@ -153,8 +153,8 @@ func endCgroup(t *testing.T, p *v1.Pod) {
 	}
 }
 
-// TestCutAnywhere: after a kill -9 at any step, Remove removes what is left, with no more than what was decided before
-// anything was made; and so does Sweep, without even that.
+// TestCutAnywhere: after a kill -9 at any step, Remove removes what is left, with no more
+// information than was known before anything was created; Sweep does so without even that.
 func TestCutAnywhere(t *testing.T) {
 	needRoot(t)
 	for name, clean := range map[string]func(s *Store, b pod.Sandbox) error{

@@ -59,8 +59,8 @@ func listLegacy(t *testing.T, s *Store) map[string]Legacy {
 	return out
 }
 
-// TestLegacy: a sandbox of the former version is listed as it is, and when it is forgotten it goes on as if it had been
-// made by this one, but for the name of its shim.
+// TestLegacy: a sandbox of the former version is listed with its properties. After ForgetLegacy it
+// works like one of this version, except that it keeps the name of its containers' shim.
 func TestLegacy(t *testing.T) {
 	needRoot(t)
 	for kind, c := range map[string]struct {
@@ -127,8 +127,8 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// TestSweepLegacy: the former version's sandboxes are swept as others are: with their files, with no more than an
-// intent, and after they were forgotten.
+// TestSweepLegacy: Sweep removes the former version's sandboxes too: complete ones, ones with only
+// an intent, and both after ForgetLegacy.
 func TestSweepLegacy(t *testing.T) {
 	needRoot(t)
 	for name, forget := range map[string]bool{"forgotten": true, "not forgotten": false} {
@@ -157,7 +157,8 @@ func TestSweepLegacy(t *testing.T) {
 	}
 }
 
-// TestLegacyTorn: what a power cut left of the former version's files keeps no other sandbox from being listed.
+// TestLegacyTorn: files of the former version that a power failure damaged do not prevent other
+// sandboxes from being listed.
 func TestLegacyTorn(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()

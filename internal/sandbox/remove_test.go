@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestRemoveGoesOn: a network that does not let go keeps nothing else, and is asked again.
+// TestRemoveGoesOn: if the network cannot be released, Remove removes everything else, and the next
+// Remove releases the network.
 func TestRemoveGoesOn(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
@@ -37,8 +38,9 @@ func TestRemoveGoesOn(t *testing.T) {
 	bare(t, run, n)
 }
 
-// TestRemoveHindered: a pin that cannot be removed keeps neither the network nor the other pins, and the users stay
-// the pod's as long as there is something of it.
+// TestRemoveHindered: a pin that cannot be removed prevents neither the release of the network nor
+// the removal of the other pins, and the user IDs stay allocated as long as anything of the sandbox
+// is left.
 func TestRemoveHindered(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
@@ -70,7 +72,8 @@ func TestRemoveHindered(t *testing.T) {
 	bare(t, run, n)
 }
 
-// TestRemoveGone: the run directory was emptied, as by a reboot, and the network still holds what it had.
+// TestRemoveGone: the run directory is empty, as after a reboot, and the network still has the
+// sandbox's resources.
 func TestRemoveGone(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
@@ -81,8 +84,8 @@ func TestRemoveGone(t *testing.T) {
 	bare(t, run, n)
 }
 
-// TestRemoveWaitsForNobody: while the network of one pod hangs, others come and go, and whoever wants the same one
-// stops waiting with its context.
+// TestRemoveWaitsForNobody: while the network of one pod hangs, other sandboxes can be created and
+// removed, and a second Remove of the same one stops waiting when its context ends.
 func TestRemoveWaitsForNobody(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()

@@ -192,7 +192,7 @@ func TestCreateReadyRemove(t *testing.T) {
 	bare(t, run, n)
 }
 
-// TestPrepare: what is decided depends on the pod and on podrun's flags.
+// TestPrepare: the details depend on the pod and on podrun's flags.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Dirs: layout.Dirs{Run: "/r"}, CgroupDriver: oci.Systemd, ClusterDomain: "cluster.local"})
@@ -277,7 +277,7 @@ func TestHostNetwork(t *testing.T) {
 	bare(t, run, n)
 }
 
-// TestCreateFails: what a Create that failed made is not ready, and Remove removes it.
+// TestCreateFails: what a failed Create leaves is not ready, and Remove removes it.
 func TestCreateFails(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
@@ -302,7 +302,7 @@ func TestCreateFails(t *testing.T) {
 	bare(t, run, n)
 }
 
-// TestForeignThings: what is not ours is neither unmounted nor removed.
+// TestForeignThings: what is not podrun's is neither unmounted nor removed.
 func TestForeignThings(t *testing.T) {
 	needRoot(t)
 	s, n := newStore(t, t.TempDir())
@@ -335,8 +335,8 @@ func TestForeignThings(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: two stores, as two processes have them, make and remove sandboxes at the same time, also the same
-// ones, while both sweep.
+// TestManyAtOnce: two stores, as in two processes, create and remove sandboxes concurrently,
+// including the same ones, while both sweep.
 func TestManyAtOnce(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()

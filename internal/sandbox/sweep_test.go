@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestSweep: what no checkpoint names goes, each by itself, and what one names stays.
+// TestSweep: sandboxes that no checkpoint names are removed independently of each other; those that
+// one names stay.
 func TestSweep(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
@@ -56,7 +57,8 @@ func TestSweep(t *testing.T) {
 	bare(t, run, n)
 }
 
-// TestSweepNothing: neither a run directory without sandboxes nor one whose last removal was cut off is an error.
+// TestSweepNothing: a run directory without sandboxes, or with an interrupted last removal, is not
+// an error.
 func TestSweepNothing(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()
@@ -75,7 +77,7 @@ func TestSweepNothing(t *testing.T) {
 	}
 }
 
-// TestSweepWaitsForNone: a network that hangs when one sandbox is released does not keep Sweep from ending.
+// TestSweepWaitsForNone: Sweep returns although the network hangs when one sandbox is released.
 func TestSweepWaitsForNone(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()

@@ -33,7 +33,8 @@ func TestChooseUsers(t *testing.T) {
 	}
 }
 
-// A pod with users of its own: its namespaces are theirs, and no two pods' are the same.
+// TestOwnUsers: the user namespace of a pod owns its other namespaces, and no two pods have the
+// same user IDs.
 func TestOwnUsers(t *testing.T) {
 	needRoot(t)
 	run := t.TempDir()

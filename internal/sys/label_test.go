@@ -73,7 +73,8 @@ func TestLabelTree(t *testing.T) {
 	}
 }
 
-// A container that puts a link in a directory's place while its volume is labelled has nothing outside labelled.
+// TestLabelTreeIsNotLedAstray: a container that replaces a directory by a symbolic link while its
+// volume is labelled does not cause anything outside to be labelled.
 func TestLabelTreeIsNotLedAstray(t *testing.T) {
 	t.Parallel()
 	volume, outside := volumeBeside(t)
@@ -88,7 +89,8 @@ func TestLabelTreeIsNotLedAstray(t *testing.T) {
 	}
 }
 
-// TestLabelDeepTree: a tree of more directories in each other than a process may have open is labelled to its end.
+// TestLabelDeepTree: a tree with more nested directories than a process may have open is labelled
+// completely.
 func TestLabelDeepTree(t *testing.T) {
 	volume, _ := volumeBeside(t)
 	const depth = 3000

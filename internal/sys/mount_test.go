@@ -30,7 +30,7 @@ func inMountNamespace(t *testing.T, f func(dir string) error) {
 	}
 }
 
-// TestMountAllows nothing but what it is told to.
+// TestMountAllows: a mount permits only what Allow says.
 func TestMountAllows(t *testing.T) {
 	const all = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
 	for allow, want := range map[Allow]int64{AllowNothing: all, AllowExec: all &^ unix.ST_NOEXEC} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDirectoryOfAnother: a directory that another user has made is not taken for podrun's own.
+// TestDirectoryOfAnother: OwnDir rejects a directory that another user created.
 func TestDirectoryOfAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestParent: whatever a program is called, its parent is found.
+// TestParent: Parent works whatever the program's name is.
 func TestParent(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOperands: none can be an option, and each comes after "--".
+// TestOperands: an operand can never be an option, and each comes after "--".
 func TestOperands(t *testing.T) {
 	for _, make := range map[string]func() (Operand, error){
 		"relative":     func() (Operand, error) { return PathOperand("-t") },
@@ -62,7 +62,8 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestProgramIsBounded: it ends in time with what it has started, and so it does with what it leaves behind.
+// TestProgramIsBounded: at its limit a program is killed together with the processes that it
+// started.
 func TestProgramIsBounded(t *testing.T) {
 	child := filepath.Join(t.TempDir(), "child")
 	begun := time.Now()
@@ -90,8 +91,8 @@ func runs(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// TestEndPrograms: at the end of the process a program that hangs is killed with its children though nobody has ended its
-// context, and none is run any more.
+// TestEndPrograms: EndPrograms kills a program that hangs, with its child processes, although its
+// context has not ended, and no other program can start.
 func TestEndPrograms(t *testing.T) {
 	file, all := filepath.Join(t.TempDir(), "child"), &groups{}
 	run := func(line string) error {

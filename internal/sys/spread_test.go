@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSpread: on a file system that has the attribute the directory gets it and keeps its others; elsewhere nothing
-// happens.
+// TestSpread: on a file system that supports the attribute, the directory gets it and keeps its
+// other attributes; on others nothing changes.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestLockDirSurvivesRemoval: users that remove the directory they hold never let two in at once.
+// TestLockDirSurvivesRemoval: holders that remove the locked directory never let two holders in at
+// the same time.
 func TestLockDirSurvivesRemoval(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	mark := filepath.Join(t.TempDir(), "inside")
@@ -36,7 +37,7 @@ func TestLockDirSurvivesRemoval(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTryLockExisting: it neither waits nor makes anything.
+// TestTryLockExisting: it neither waits nor creates anything.
 func TestTryLockExisting(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "d")
@@ -58,7 +59,7 @@ func TestTryLockExisting(t *testing.T) {
 	lock.Unlock()
 }
 
-// TestTryLockDir: it never waits, and whoever removes the directory it holds lets the next one in.
+// TestTryLockDir: it never waits, and a holder that removes the directory lets the next one in.
 func TestTryLockDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	held, err := TryLockDir(dir, 0o700)
@@ -123,7 +124,8 @@ func TestWriteFileReplacesAndKeepsMode(t *testing.T) {
 	}
 }
 
-// TestWriteFileBesideOthers: of those that write a file at the same time one is the last, and all succeed.
+// TestWriteFileBesideOthers: concurrent writers of the same file all succeed, and the content is
+// that of one of them.
 func TestWriteFileBesideOthers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")

@@ -20,7 +20,7 @@ func textRSS(t *testing.T) uint64 {
 	return s.RssFile
 }
 
-// TestLetTextGo: pages of the program go, and it runs on.
+// TestLetTextGo: pages of the program are released, and the program continues to run.
 func TestLetTextGo(t *testing.T) {
 	fixed, err := isFixed()
 	if err != nil {

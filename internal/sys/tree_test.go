@@ -50,7 +50,8 @@ func TestDeepTree(t *testing.T) {
 	}
 }
 
-// TestWideTree: many files and directories side by side, some of them below more than are open at a time.
+// TestWideTree: many files and directories side by side, some of them deeper than the number of
+// directories that are open at a time.
 func TestWideTree(t *testing.T) {
 	top := t.TempDir()
 	below := filepath.Join(top, strings.Repeat("d/", maxOpenDirs+5))
@@ -85,8 +86,8 @@ func TestWideTree(t *testing.T) {
 	}
 }
 
-// TestTreeThatMoves: on its way back from a directory that was moved meanwhile a walk goes on where it was, and ends
-// up nowhere else.
+// TestTreeThatMoves: a walk that returns from a directory that was moved meanwhile continues where
+// it was, and never goes anywhere else.
 func TestTreeThatMoves(t *testing.T) {
 	const depth = 3 * maxOpenDirs
 	for name, c := range map[string]struct {
@@ -152,7 +153,8 @@ func TestTreeThatMoves(t *testing.T) {
 	}
 }
 
-// TestTreeRace: a directory is swapped for a link that leads outside, while the tree is measured and removed.
+// TestTreeRace: a directory is exchanged for a symbolic link that leads outside, while the tree is
+// measured and removed.
 func TestTreeRace(t *testing.T) {
 	outside := t.TempDir()
 	precious := filepath.Join(outside, "precious")
@@ -214,7 +216,8 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// TestTreeMounts: what is mounted in a tree is not of it, from the same file system either.
+// TestTreeMounts: what is mounted in a tree does not belong to it, even if it is of the same file
+// system.
 func TestTreeMounts(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount")

@@ -192,7 +192,7 @@ func TestClaimsGroup(t *testing.T) {
 	}
 }
 
-// TestDeepClaim: a container has made thousands of directories in each other.
+// TestDeepClaim: a container has created thousands of nested directories.
 func TestDeepClaim(t *testing.T) {
 	needRoot(t)
 	const depth, group = 5000, 4242
@@ -236,7 +236,8 @@ func TestDeepClaim(t *testing.T) {
 	}
 }
 
-// TestClaimsGroupEnds: whoever does not want the pod any more does not wait for a large claim, nor do other pods.
+// TestClaimsGroupEnds: changing the group of a large claim ends with its context, and other pods do
+// not wait for it.
 func TestClaimsGroupEnds(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
@@ -263,7 +264,8 @@ func mkdir(t *testing.T, dir string) string {
 	return dir
 }
 
-// TestClaimsGroupRace: a container swaps a directory for a link to what is not the volume's, while it is given.
+// TestClaimsGroupRace: while a claim's group is changed, a container exchanges a directory for a
+// symbolic link that leads out of the volume.
 func TestClaimsGroupRace(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)

@@ -188,8 +188,8 @@ func TestEtcReadOnlyWithItsRoot(t *testing.T) {
 	}
 }
 
-// TestEtcIsNotInMemory: what containers write to is on the root directory's disk, as their volumes are. The run
-// directory is in memory that the whole machine needs.
+// TestEtcIsNotInMemory: files that containers can write to are on the disk of the root directory,
+// as volumes are. The run directory is in memory, which the whole machine needs.
 func TestEtcIsNotInMemory(t *testing.T) {
 	f := newFixture(t)
 	for _, c := range []*v1.Container{mounting(), {SecurityContext: &v1.SecurityContext{ReadOnlyRootFilesystem: new(true)}}} {
@@ -208,7 +208,8 @@ func TestEtcIsNotInMemory(t *testing.T) {
 	}
 }
 
-// TestEtcOfTheFormerVersion: containers that it started have another file, which is brought up to date like this one's.
+// TestEtcOfTheFormerVersion: containers that the former version started have another hosts file,
+// which is updated too.
 func TestEtcOfTheFormerVersion(t *testing.T) {
 	f := newFixture(t)
 	p := podWith()

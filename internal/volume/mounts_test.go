@@ -162,7 +162,8 @@ func TestSubPath(t *testing.T) {
 	}
 }
 
-// TestSubPathEscapes: nothing that a container puts into its volume makes another see what is outside.
+// TestSubPathEscapes: nothing that a container creates in its volume makes files outside the volume
+// visible in another container.
 func TestSubPathEscapes(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
@@ -187,7 +188,8 @@ func TestSubPathEscapes(t *testing.T) {
 	}
 }
 
-// TestSubPathRace: a directory that is exchanged for a link out of the volume, again and again, is never followed.
+// TestSubPathRace: a directory that is repeatedly exchanged for a symbolic link out of the volume
+// is never followed.
 func TestSubPathRace(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
@@ -244,7 +246,8 @@ func TestSubPathExpr(t *testing.T) {
 	}
 }
 
-// TestTeardownLeavesForeignMounts: only podrun's own mounts go; what hides under them or beside them stays.
+// TestTeardownLeavesForeignMounts: only podrun's own mounts are unmounted; other mounts below or
+// beside them stay.
 func TestTeardownLeavesForeignMounts(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)

@@ -88,7 +88,8 @@ func TestNFSFails(t *testing.T) {
 	}
 }
 
-// TestNFSThatIsMounted: it is not mounted again, and what else somebody mounted there is neither used nor unmounted.
+// TestNFSThatIsMounted: a mounted export is not mounted again, and a file system of another type at
+// its path is neither used nor unmounted.
 func TestNFSThatIsMounted(t *testing.T) {
 	needRoot(t)
 	asked := mountCommand(t, "")
@@ -114,7 +115,8 @@ func TestNFSThatIsMounted(t *testing.T) {
 	}
 }
 
-// TestNFSThatIsNone: a mount command that mounts something else, and all that is below it, is not believed.
+// TestNFSThatIsNone: if the mount command mounts something other than NFS, that is not used and is
+// unmounted, with everything below it.
 func TestNFSThatIsNone(t *testing.T) {
 	needRoot(t)
 	host := t.TempDir()
@@ -152,7 +154,8 @@ func machineMount(t *testing.T) string {
 	return path
 }
 
-// TestNFSServerIsNoOption: what is no server's name reaches no mount command, validated or not.
+// TestNFSServerIsNoOption: a text that is not the name of a server never reaches the mount command,
+// whether it was validated or not.
 func TestNFSServerIsNoOption(t *testing.T) {
 	for _, server := range []string{"--fstab=/tmp/x", "-o", "LABEL=x", "a:/b,c", "", "a\nb"} {
 		asked := mountCommand(t, "")
@@ -166,8 +169,8 @@ func TestNFSServerIsNoOption(t *testing.T) {
 	}
 }
 
-// TestNFSServerIsSilent: a server that does not answer keeps nobody waiting, is asked by one mount command at a time, and
-// that ends with its helpers when the pod goes.
+// TestNFSServerIsSilent: a server that does not answer blocks no caller, has one mount command at a
+// time, and that command ends with its child processes when the pod is removed.
 func TestNFSServerIsSilent(t *testing.T) {
 	dir := t.TempDir()
 	asked := mountCommand(t, "sleep 1000 & echo $! >"+dir+"/helper.new; mv "+dir+"/helper.new "+dir+"/helper; wait")
@@ -213,7 +216,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.HasPrefix(state, "Z")
 }
 
-// TestNFSServerAnswersLate: the pod starts when it does.
+// TestNFSServerAnswersLate: the pod starts when the server answers.
 func TestNFSServerAnswersLate(t *testing.T) {
 	dir := t.TempDir()
 	mountCommand(t, "while [ ! -e "+dir+"/up ]; do sleep 0.01; done; touch "+dir+"/mounted")

@@ -191,8 +191,9 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestRefreshWhileUnsure: what may come yet of a source that was not read leaves an optional volume as it is, in
-// containers that start meanwhile too; what is known to be gone empties it.
+// TestRefreshWhileUnsure: while a source of manifests is not read yet, a missing optional object
+// leaves a volume as it is, also for containers that start meanwhile; when the object is known not
+// to exist, the volume becomes empty.
 func TestRefreshWhileUnsure(t *testing.T) {
 	optional := new(true)
 	projected := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
@@ -230,8 +231,8 @@ func TestRefreshWhileUnsure(t *testing.T) {
 	}
 }
 
-// TestSwaps: who enters ..data once sees one content whole, however often it is replaced meanwhile. It is a
-// Secret because memory is fast.
+// TestSwaps: a reader that resolves ..data once sees one complete content, however often it is
+// replaced meanwhile. The volume is a Secret because memory is fast.
 func TestSwaps(t *testing.T) {
 	needRoot(t)
 	const swaps = 10000
@@ -292,7 +293,7 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-// TestCutOff: whatever an update that was cut off left, the next one clears up.
+// TestCutOff: whatever an interrupted update left, the next one repairs it.
 func TestCutOff(t *testing.T) {
 	f := newFixture(t)
 	in := pod.Inside{Pod: podWith(configMap()), Objects: objects(map[string]string{"a": "1"}, nil)}
@@ -343,7 +344,8 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// TestFileKeysOpenNoDevice: a container has put the node of a device, which has no driver, where variables are read.
+// TestFileKeysOpenNoDevice: a container has put a device node, which has no driver, where variables
+// are read.
 func TestFileKeysOpenNoDevice(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)

@@ -138,7 +138,7 @@ func TestEmptyDirIsSharedAndKept(t *testing.T) {
 	}
 }
 
-// TestEmptyDirNotLedAstray: symbolic links in the pod's directory lead nothing out of it.
+// TestEmptyDirNotLedAstray: symbolic links in the pod's directory do not lead out of it.
 func TestEmptyDirNotLedAstray(t *testing.T) {
 	dirs := func(f fixture) layout.Dirs { return f.dirs() }
 	for name, link := range map[string]func(f fixture) string{

@@ -37,8 +37,8 @@ func makePipe(t *testing.T, dir string) string {
 	return path
 }
 
-// TestAdopt: who waits for a reader that was killed waits no longer, also who comes later; what a living process has
-// is left alone.
+// TestAdopt: a writer that waits for a killed reader, or opens the pipe later, does not block any
+// more; the pipes of a living process are not touched.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "fifo")
@@ -98,7 +98,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestBegunBesideAdoption: processes begin while another looks for what is left.
+// TestBegunBesideAdoption: processes start while another adopts left-over pipes.
 func TestBegunBesideAdoption(t *testing.T) {
 	root := t.TempDir()
 	stop, stopped := make(chan struct{}), make(chan error)

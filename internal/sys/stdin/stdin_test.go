@@ -46,7 +46,8 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// The reader comes late, and gets what each of several writers has to say until the last one has closed.
+// TestWriters: a reader that opens the pipe late gets the text of all writers until the last one
+// has closed.
 func TestWriters(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "stdin")
@@ -85,7 +86,7 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// A new pipe has nothing to do with one that was there before.
+// TestMadeAnew: a new pipe is independent of the pipe that it replaces.
 func TestMadeAnew(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "stdin")
@@ -99,7 +100,7 @@ func TestMadeAnew(t *testing.T) {
 	}
 }
 
-// A writer that is killed is one that has closed.
+// TestKilledWriter: a killed writer counts as one that has closed.
 func TestKilledWriter(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "stdin")

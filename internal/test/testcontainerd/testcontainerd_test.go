@@ -18,7 +18,8 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// Each kind starts, runs a container with its own shim, comes back after a kill, and leaves nothing.
+// TestKinds: each kind starts, runs a container with its own shim, works again after a kill, and
+// leaves nothing behind.
 func TestKinds(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("containers need root")
