@@ -10,8 +10,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// admission keeps what of the machine's resources pods have requested that are there, and rings those that wait
-// for some when it gets less. It does not judge: who may start is the planner's to say.
+// admission records which of the machine's resources the pods on it have requested, and wakes the
+// workers that wait for resources when some are freed. It does not decide which pod may start: the
+// planner does.
 type admission struct {
 	has v1.ResourceList
 
@@ -24,7 +25,7 @@ func newAdmission(has v1.ResourceList) *admission {
 	return &admission{has: has, reserved: map[pod.Key]v1.ResourceList{}, waiting: map[*worker]bool{}}
 }
 
-// hold notes what a pod that is there has requested, whether it fits or not.
+// hold records what a pod on the machine has requested, whether it fits or not.
 func (r *admission) hold(key pod.Key, requests v1.ResourceList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +38,7 @@ func (r *admission) hold(key pod.Key, requests v1.ResourceList) {
 	}
 }
 
-// release notes that a pod is not there.
+// release records that a pod is not on the machine.
 func (r *admission) release(key pod.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +56,8 @@ func (r *admission) letGo(key pod.Key) {
 	clear(r.waiting)
 }
 
-// used is what pods other than w's have, unless w's has its place and needs no more. w is rung when it gets less.
+// used returns what pods other than w's have requested. It returns nil if w's pod already has its
+// reservation and needs no more; else it also wakes w when resources are freed.
 func (r *admission) used(w *worker, more bool) v1.ResourceList {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +83,8 @@ func (r *admission) others(key pod.Key) v1.ResourceList {
 	return sum
 }
 
-// admit holds what the pod requests, unless others have taken it since it was judged that it fits.
+// admit reserves what the pod requests. It returns false if other pods have reserved it since the
+// planner decided that the pod fits.
 func (r *admission) admit(key pod.Key, requests v1.ResourceList) bool {
 	if len(requests) == 0 {
 		return true
@@ -95,7 +98,8 @@ func (r *admission) admit(key pod.Key, requests v1.ResourceList) bool {
 	return true
 }
 
-// grow has the pod hold other requests than it had, unless others have taken meanwhile what it needs more.
+// grow replaces the pod's reservation by that of to. It returns false if other pods have reserved
+// the additional resources meanwhile.
 func (r *admission) grow(key pod.Key, from, to *v1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +113,7 @@ func (r *admission) grow(key pod.Key, from, to *v1.Pod) bool {
 	return true
 }
 
-// forget lets go of a worker that has ended.
+// forget removes a worker that has ended, and the reservation of its pod.
 func (r *admission) forget(w *worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +121,8 @@ func (r *admission) forget(w *worker) {
 	r.letGo(w.key)
 }
 
-// account tells the room whether the worker's pod is there: as long as it has a sandbox, or anything lives.
+// account records whether the worker's pod is on the machine: it is as long as it has a sandbox, or
+// an instance that runs or whose state is unknown.
 func (w *worker) account(seen pod.Observed) {
 	there := len(seen.Sandboxes) > 0
 	for _, c := range seen.Containers {
@@ -128,10 +133,10 @@ func (w *worker) account(seen pod.Observed) {
 		w.admission.release(w.key)
 	case w.pod != nil:
 		w.admission.hold(w.key, plan.Requests(w.pod))
-	} // what is on its way out keeps what it has
+	} // a pod that is being terminated keeps its reservation
 }
 
-// used is what others have of what the worker's pod requests.
+// used returns what other pods have requested, if the worker's pod needs resources.
 func (w *worker) used() v1.ResourceList {
 	if w.pod == nil || w.resized == nil && len(plan.Requests(w.pod)) == 0 {
 		return nil

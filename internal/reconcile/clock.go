@@ -6,18 +6,18 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// clock tells how long ago something was that was noted down by the wall's clock. That clock may be set at any time; so each
-// time is asked for its age once, when it is seen first, and from then on it counts as this process has measured it.
-// What seems not to have been yet has just been.
+// clock converts recorded wall times to monotonic times of this process. The wall clock may be set
+// at any moment: so clock computes the age of each recorded time once, when it first sees it, and
+// after that counts by the monotonic clock. A time in the future counts as now.
 type clock struct {
 	wall func() time.Time
 	seen map[wallTime]time.Time
 }
 
-// wallTime is a time that was noted down of something.
+// wallTime identifies a recorded time: whose it is, and its value.
 type wallTime struct {
 	of string
-	at int64 // by the wall's clock
+	at int64 // wall clock, Unix nanoseconds
 }
 
 func newClock(wall func() time.Time) clock {
@@ -27,7 +27,8 @@ func newClock(wall func() time.Time) clock {
 	return clock{wall: wall, seen: map[wallTime]time.Time{}}
 }
 
-// monotonic returns at as this process measures time. Of the zero time it is that.
+// monotonic converts at, a wall time recorded of the instance or revision with the ID of, to a
+// monotonic time of this process. The zero time stays zero.
 func (c clock) monotonic(of string, at time.Time) time.Time {
 	if at.IsZero() {
 		return at
@@ -42,7 +43,8 @@ func (c clock) monotonic(of string, at time.Time) time.Time {
 	return placed
 }
 
-// recorded returns at, as this process measures time, by the wall's clock as it is now. Of the zero time it is that.
+// recorded converts at, a monotonic time of this process, to a wall time by the current wall clock.
+// The zero time stays zero.
 func (c clock) recorded(at time.Time) time.Time {
 	if at.IsZero() {
 		return at
@@ -50,7 +52,7 @@ func (c clock) recorded(at time.Time) time.Time {
 	return c.wall().UTC().Add(-time.Since(at)).Round(0)
 }
 
-// steady is seen with the times of instances placed.
+// steady returns seen with the instances' times converted by monotonic.
 func (w *worker) steady(seen pod.Observed) pod.Observed {
 	w.clock.forget(seen)
 	for _, all := range []*[]pod.Container{&seen.Containers, &seen.Remembered} {
@@ -64,7 +66,7 @@ func (w *worker) steady(seen pod.Observed) pod.Observed {
 	return seen
 }
 
-// forget drops what was seen of instances that are not there any more.
+// forget removes the times of instances and revisions that no longer exist.
 func (c clock) forget(seen pod.Observed) {
 	if len(c.seen) <= 4*(len(seen.Containers)+len(seen.Remembered))+len(seen.Data) {
 		return

@@ -10,18 +10,19 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// measurePeriod is how often it is looked what pods with limits of the disk take, as the kubelet does.
+// measurePeriod is how often the disk usage of pods with disk limits is measured, as in the
+// kubelet.
 const measurePeriod = 10 * time.Second
 
-// measure is how far the worker is with what its pod takes of the disk. Measuring runs beside the worker,
-// since it reads as many directories as the pod made.
+// measure is the state of the measurement of the pod's disk usage. A measurement runs in its own
+// goroutine, because it reads as many directories as the pod has created.
 type measure struct {
-	of      *v1.Pod // whose what follows is
+	of      *v1.Pod // the pod that the fields below belong to
 	limited bool
-	why     string // it has to end
+	why     string // why the pod is evicted; "" if it is not
 	at      time.Time
-	live    bool // there is something to measure
-	running bool // and it is done now
+	live    bool // an instance of the pod runs
+	running bool // a measurement is in progress
 	cancel  context.CancelFunc
 	done    chan measured
 }
@@ -34,20 +35,25 @@ type measured struct {
 
 func newMeasure() measure { return measure{done: make(chan measured), cancel: func() {}} }
 
-// measureDisk begins to measure the pod, if it has limits and it is time. One of which nothing lives is not
-// measured, nor one of which it was said already that it has to end.
+// measureDisk starts a measurement of the pod if the pod has disk limits and a measurement is due.
+// It does not measure a pod without running instances, nor one that is already evicted.
 func (w *worker) measureDisk(ctx context.Context, seen pod.Observed) {
 	m := &w.measure
 	if m.of != w.pod {
 		m.cancel()
-		*m = measure{of: w.pod, limited: w.pod != nil && pod.StorageLimitsOf(w.pod).Any(), done: m.done, cancel: func() {}}
+		*m = measure{
+			of:      w.pod,
+			limited: w.pod != nil && pod.StorageLimitsOf(w.pod).Any(),
+			done:    m.done,
+			cancel:  func() {},
+		}
 	}
 	if !m.limited {
 		return
 	}
 	var err error
 	if m.why, err = w.o.Data.Evicted(w.pod.UID); err != nil {
-		w.log.Warn("not known whether the pod was evicted", "why", err)
+		w.log.Warn("reading whether the pod was evicted failed", "err", err)
 	}
 	if m.running || m.why != "" || time.Since(m.at) < measurePeriod {
 		return
@@ -81,7 +87,8 @@ func (w *worker) measureDisk(ctx context.Context, seen pod.Observed) {
 	})
 }
 
-// keepMeasured judges what a measurement found, unless it is of what is not wanted any more.
+// keepMeasured evicts the pod if the measurement exceeds its limits. It ignores the result of a pod
+// that is no longer desired.
 func (w *worker) keepMeasured(r measured) {
 	m := &w.measure
 	if m.of != r.of {
@@ -89,7 +96,7 @@ func (w *worker) keepMeasured(r measured) {
 	}
 	m.running, m.at = false, time.Now()
 	if r.err != nil {
-		w.log.Warn("what the pod takes of the disk is not known", "why", r.err)
+		w.log.Warn("measuring the pod's disk usage failed", "err", r.err)
 		return
 	}
 	why := plan.Exceeded(r.of, r.used)
@@ -97,11 +104,11 @@ func (w *worker) keepMeasured(r measured) {
 		return
 	}
 	if err := w.o.Data.Evict(r.of.UID, why); err != nil {
-		w.log.Warn("trying again later", "why", err)
+		w.log.Warn("saving the pod's eviction failed; retrying", "err", err)
 	}
 }
 
-// measureAgain is in how long the pod is to be measured; 0: never.
+// measureAgain returns after what time the pod is to be measured; 0: never.
 func (w *worker) measureAgain() time.Duration {
 	m := &w.measure
 	if !m.limited || !m.live || m.running || m.why != "" {
@@ -110,7 +117,7 @@ func (w *worker) measureAgain() time.Duration {
 	return max(measurePeriod-time.Since(m.at), time.Millisecond)
 }
 
-// sooner is the shorter of two waits, of which 0 is none.
+// sooner returns the shorter of two waits, where 0 means no wait is due.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -15,9 +15,9 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// perform does the actions in order and stops at the first that fails, and after each start. A signal that is not sent
-// in time keeps nothing else waiting: no action rests on another's. It reports whether anything may have changed, so
-// that a look is due.
+// perform executes the actions in order. It stops at the first that fails, and after each start of
+// a container. A signal that times out does not stop it, because no action depends on a signal. It
+// reports whether something may have changed, so that an inspection is due.
 func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.Action) (look bool, err error) {
 	var late error
 	for _, a := range w.prompt(actions) {
@@ -34,20 +34,21 @@ func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.
 			return true, errors.Join(late, fmt.Errorf("%s: %w", a, err))
 		}
 		if _, started := a.(plan.StartContainer); started {
-			// It is noted down before anything else is done: it may be gone any moment.
+			// Inspect and record the instance before anything else: it may exit at any moment.
 			return true, late
 		}
 	}
 	return look, late
 }
 
-// signalTimeout bounds a signal: one that a shim does not take at once it does not take at all.
+// signalTimeout limits the delivery of a signal. A shim that does not deliver it at once does not
+// deliver it at all.
 const signalTimeout = 10 * time.Second
 
-// errLate marks a signal that was not sent in time.
+// errLate marks a signal that was not delivered within signalTimeout.
 var errLate = errors.New("the container's shim does not answer")
 
-// signalInTime sends a signal, within signalTimeout.
+// signalInTime sends a signal and waits at most signalTimeout.
 func (w *worker) signalInTime(ctx context.Context, id, signal string) error {
 	limited, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
@@ -59,8 +60,8 @@ func (w *worker) signalInTime(ctx context.Context, id, signal string) error {
 	return err
 }
 
-// prompt leaves the signals out to instances that did not take their last one in time, unless nothing else is to be done:
-// the pod's other containers are served first.
+// prompt removes the signals to instances whose last signal timed out, unless there are no other
+// actions. So the pod's other containers are served first.
 func (w *worker) prompt(actions []plan.Action) []plan.Action {
 	others := slices.DeleteFunc(slices.Clone(actions), func(a plan.Action) bool {
 		switch a := a.(type) {
@@ -77,18 +78,19 @@ func (w *worker) prompt(actions []plan.Action) []plan.Action {
 	return others
 }
 
-// resizeInTime resizes an instance, within runtime.Timeout.
+// resizeInTime resizes an instance and waits at most runtime.Timeout.
 func (w *worker) resizeInTime(ctx context.Context, a plan.Resize) error {
 	return inTime(ctx, func(ctx context.Context) error {
 		return w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container))
 	})
 }
 
-// lastTime is for how long an action goes on when podrun is told to stop. What takes longer hangs, with the runtime
-// or a shim of it; podrun may be killed at any instruction anyway.
+// lastTime is how long a running action may continue after podrun is asked to stop. An action that
+// takes longer hangs in the runtime or in a shim. Cancelling it is safe, because podrun may be
+// killed at any instruction anyway.
 const lastTime = 15 * time.Second
 
-// finish brings an action that has begun to its end even when podrun is told to stop.
+// finish completes an action that has begun even if ctx ends, within lastTime.
 func (w *worker) finish(ctx context.Context, do func(context.Context) error) error {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -96,19 +98,19 @@ func (w *worker) finish(ctx context.Context, do func(context.Context) error) err
 	return do(longer)
 }
 
-// do is the only switch from decision to effect.
+// do executes one action. It is the only place where a decision becomes an effect.
 func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error {
 	switch a := a.(type) {
 	case plan.CreateSandbox:
 		if a.Attempt > 0 {
-			w.record("", normal, "SandboxChanged", "The pod's namespaces and network are made anew")
+			w.record("", normal, "SandboxChanged", "The pod's namespaces and network are created again")
 		}
 		return w.failed("", plan.ReasonFailedSandbox, w.createSandbox(ctx, seen, a))
 	case plan.EnsureImage:
 		if err := w.ensureImage(ctx, a.Container); err != nil {
 			return w.failed(a.Container, plan.ReasonErrImagePull, err)
 		}
-		return nil // an earlier failure is forgotten when the container starts, not when a pull begins
+		return nil // an earlier failure is cleared by the start of the container, not by the start of a pull
 	case plan.StartContainer:
 		return w.failed(a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
 	case plan.RunPreStop:
@@ -124,7 +126,7 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		w.note(seen, a.ID)
 		return nil
 	case plan.Terminate:
-		if w.signalled[a.ID].Asked.IsZero() { // else it was told when its preStop hook began
+		if w.signalled[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
 			w.recordStop(a.Container, a.Why)
 		}
 		return w.signal(ctx, seen, a.ID, "")
@@ -145,12 +147,13 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		w.o.Logs.Forget(a.UID)
 		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeData(ctx, a.UID) })
 	default:
-		return fmt.Errorf("no way to do %T", a)
+		return fmt.Errorf("unknown action %T", a)
 	}
 }
 
-// failed keeps a failure for the planner, under the container's name. Only a runtime out of reach ends
-// the round: then nothing else would succeed either.
+// failed records a failure for the planner under the container's name ("" is the sandbox). A nil
+// err clears it. It returns an error, which ends the sync, only if the runtime is unavailable: then
+// no other action would succeed either.
 func (w *worker) failed(name, reason string, err error) error {
 	var start *runtime.StartError
 	var told *runtime.ReasonError
@@ -161,9 +164,9 @@ func (w *worker) failed(name, reason string, err error) error {
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
 	case errors.As(err, &start):
-		// The instance exists and shows why it ended.
+		// The instance exists, and its status shows why it exited.
 		w.record(name, warning, "Failed", "Error: "+err.Error())
-		w.log.Warn("container did not start", "container", name, "why", err)
+		w.log.Warn("container failed to start", "container", name, "err", err)
 		delete(w.failures, name)
 		return nil
 	case errors.As(err, &told):
@@ -175,27 +178,28 @@ func (w *worker) failed(name, reason string, err error) error {
 	}
 	w.failures[name] = plan.Failure{Reason: reason, Message: err.Error(), At: time.Now(), Count: f.Count + 1}
 	if reason == reasonPulling {
-		return nil // no failure: it is on its way
+		return nil // not a failure: the pull is in progress
 	}
 	w.recordFailure(name, reason, err)
-	w.log.Warn("failed; trying again later", "container", name, "reason", reason, "why", err)
+	w.log.Warn("pod action failed; retrying", "container", name, "reason", reason, "err", err)
 	return nil
 }
 
 func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.CreateSandbox) error {
 	if !w.admission.admit(w.key, plan.Requests(w.pod)) {
-		return nil // others were faster: it is judged again
+		return nil // other pods were admitted first: plan again
 	}
 	if mine, _ := seen.Split(w.pod.UID); len(mine.Data) == 0 {
 		again := w.pod.DeepCopy()
 		metaAnnotation(again, manifest.AnnotationSeen, w.clock.wall().UTC().Format(time.RFC3339Nano))
 		if w.shown == w.pod {
-			w.shown = again // nobody need be shown this one apart
+			w.shown = again // it need not be published separately
 		}
 		w.pod = again
 	}
 	return within(ctx, w.slots.make, func(ctx context.Context) error {
-		// First the manifest: whatever is left of a pod, it can be told which one it was.
+		// Save the manifest first, so that whatever is left of a pod can be attributed to its
+		// revision.
 		if err := w.o.Data.SavePod(w.pod, w.o.Owner); err != nil {
 			return err
 		}
@@ -203,7 +207,8 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 	})
 }
 
-// removeSandbox removes a sandbox. A lost one that cannot be removed keeps nothing waiting.
+// removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
+// pod has, or gets, another one that must not wait for it.
 func (w *worker) removeSandbox(ctx context.Context, a plan.RemoveSandbox) error {
 	err := within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
 	if a.Lost {
@@ -215,7 +220,7 @@ func (w *worker) removeSandbox(ctx context.Context, a plan.RemoveSandbox) error 
 	return err
 }
 
-// reasonKillSandbox is the kubelet's for a sandbox that cannot be removed.
+// reasonKillSandbox is the kubelet's reason for a sandbox that cannot be removed.
 const reasonKillSandbox = "FailedKillPod"
 
 func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.StartContainer) error {
@@ -240,7 +245,15 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 	}
 	return within(ctx, w.slots.make, func(ctx context.Context) error {
 		err := w.o.Containers.StartContainer(ctx, runtime.Start{
-			Pod: w.pod, Container: c, Sandbox: sandbox, Attempt: a.Attempt, Backoff: a.Backoff, RestartGeneration: a.RestartGeneration, Image: image, Env: in.Env, Mounts: mounts,
+			Pod:               w.pod,
+			Container:         c,
+			Sandbox:           sandbox,
+			Attempt:           a.Attempt,
+			Backoff:           a.Backoff,
+			RestartGeneration: a.RestartGeneration,
+			Image:             image,
+			Env:               in.Env,
+			Mounts:            mounts,
 		})
 		if err == nil {
 			w.record(c.Name, normal, "Created", "Created container "+c.Name)
@@ -259,10 +272,12 @@ func (w *worker) container(name string) *v1.Container {
 	return nil
 }
 
-// farewellLog is how long the log of a pod that is going is written on; what is then left of it goes unread.
+// farewellLog is how long the rest of the log of a pod that is being terminated for good is
+// written. Output that is left after that is lost.
 const farewellLog = 10 * time.Second
 
-// finishLog writes what the instance has written into its log, for a while only if its pod is going.
+// finishLog writes the rest of an instance's output to its log. If the pod is not desired any more,
+// it stops after farewellLog.
 func (w *worker) finishLog(ctx context.Context, c pod.Container) error {
 	if w.pod == nil {
 		var cancel context.CancelFunc
@@ -281,8 +296,8 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 				if w.pod != nil && !late || ctx.Err() != nil {
 					return err
 				}
-				// What is to go must not wait for space, which it may be that takes it.
-				w.log.Warn("a container's log is not written to its end", "container", c.Name, "why", err)
+				// The removal must not wait for disk space, which the instance itself may be using.
+				w.log.Warn("container log is incomplete", "container", c.Name, "err", err)
 			}
 			if w.logIsMessage(c) {
 				message = w.o.Logs.End(ctx, instance(w.key, c))
@@ -294,8 +309,9 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 	return w.o.Containers.ReapContainer(ctx, id, message)
 }
 
-// removeContainer removes an instance and, where a later one is there to tell of how the container was before,
-// its log. The log goes first: once the instance is gone, nobody asks for it again.
+// removeContainer removes an instance. If a newer instance exists, which then is the container's
+// previous state, it also removes the log. The log is removed first, because after the removal of
+// the instance nothing triggers it again.
 func (w *worker) removeContainer(ctx context.Context, seen pod.Observed, id string) error {
 	for _, c := range seen.Containers {
 		later := func(d pod.Container) bool { return d.UID == c.UID && d.Name == c.Name && d.Attempt > c.Attempt }
@@ -308,7 +324,8 @@ func (w *worker) removeContainer(ctx context.Context, seen pod.Observed, id stri
 	return w.o.Containers.RemoveContainer(ctx, id)
 }
 
-// logIsMessage reports that the end of its log is what a failed instance has to say about its end.
+// logIsMessage reports that the end of the instance's log is its termination message
+// (terminationMessagePolicy FallbackToLogsOnError).
 func (w *worker) logIsMessage(c pod.Container) bool {
 	if w.pod == nil || c.UID != w.pod.UID || c.ExitCode == 0 || c.Message != "" {
 		return false

@@ -8,13 +8,13 @@ import (
 	"podrun.io/podrun/internal/plan"
 )
 
-// The priorities of Kubernetes' own classes.
+// The priorities of Kubernetes' system-cluster-critical and system-node-critical classes.
 const (
 	CriticalPriority     = 2_000_000_000
 	nodeCriticalPriority = CriticalPriority + 1000
 )
 
-// Priority is the pod's among those that end when the machine shuts down.
+// Priority returns the pod's priority for the order of termination at a shutdown of the machine.
 func Priority(p *v1.Pod) int64 {
 	switch {
 	case p.Spec.Priority != nil:
@@ -27,8 +27,8 @@ func Priority(p *v1.Pod) int64 {
 	return 0
 }
 
-// halted puts into in what a shutdown of the machine means for the pod. One that is not wanted any more ends with
-// those of the priority that it has had.
+// halted adds a shutdown of the machine to the planner's input. A pod that is not desired any more
+// is terminated with the priority of its last manifest.
 func (w *worker) halted(in plan.Input) plan.Input {
 	if w.halt == nil {
 		return in
@@ -42,7 +42,7 @@ func (w *worker) halted(in plan.Input) plan.Input {
 		p = w.running(in.Observed)
 	}
 	if p == nil {
-		p = &v1.Pod{} // nothing is known of it
+		p = &v1.Pod{} // its manifest is not known
 	}
 	if Priority(p) >= h.Below {
 		return in

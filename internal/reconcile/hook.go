@@ -13,14 +13,14 @@ import (
 	"podrun.io/podrun/internal/probe"
 )
 
-// hook is one of an instance's hooks, running or done. It runs beside the worker, so that the pod's other
-// containers are served meanwhile and a grace period that runs out is noticed.
+// hook is a lifecycle hook of an instance, running or done. It runs in its own goroutine, so that
+// the worker can serve the pod's other containers meanwhile and enforce the grace period.
 type hook struct {
 	id, container  string
 	pre            bool
 	cancel         context.CancelFunc
 	done, recorded bool
-	at             time.Time // when it was done
+	at             time.Time // when it finished
 	failed         *pod.Failed
 }
 
@@ -29,9 +29,9 @@ type hookResult struct {
 	err error
 }
 
-// hooks are those of one worker.
+// hooks are the hooks of one worker.
 type hooks struct {
-	// post and pre are by instance ID.
+	// post and pre are the postStart and preStop hooks by instance ID.
 	post, pre map[string]*hook
 }
 
@@ -39,7 +39,7 @@ func newHooks() hooks {
 	return hooks{post: map[string]*hook{}, pre: map[string]*hook{}}
 }
 
-// end gives up the hooks of an instance that has ended.
+// end cancels the hooks of an instance that has exited.
 func (h *hooks) end(id string) {
 	for _, all := range []map[string]*hook{h.post, h.pre} {
 		if all[id] != nil {
@@ -48,7 +48,7 @@ func (h *hooks) end(id string) {
 	}
 }
 
-// keep forgets the hooks of instances that are not there any more.
+// keep cancels and removes the hooks of instances that no longer exist.
 func (h *hooks) keep(there []pod.Container) {
 	for _, all := range []map[string]*hook{h.post, h.pre} {
 		for id, hook := range all {
@@ -60,7 +60,8 @@ func (h *hooks) keep(there []pod.Container) {
 	}
 }
 
-// probe begins the postStart hooks that are due, also those that an earlier podrun did not see done, and says which instances are to be asked how they are.
+// probe starts the postStart hooks that are due, including those that an earlier podrun process did
+// not see finish, and sets which instances are probed.
 func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 	w.hooks.keep(seen.Containers)
 	var targets []probe.Target
@@ -74,7 +75,8 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 			}
 			switch h := w.hooks.post[c.ID]; {
 			case h == nil && w.postStartDue(spec, c):
-				w.runHook(ctx, &hook{id: c.ID, container: c.Name}, w.target(w.pod, spec, seen, c), spec.Lifecycle.PostStart)
+				w.runHook(ctx, &hook{id: c.ID, container: c.Name},
+					w.target(w.pod, spec, seen, c), spec.Lifecycle.PostStart)
 			case h != nil && h.done && !h.recorded:
 				h.recorded = true
 				w.note(seen, c.ID)
@@ -89,26 +91,30 @@ func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 	w.o.Prober.Set(w.key, w.targets)
 }
 
-// postStartDue reports that an instance's postStart hook is to be run. One that is being ended gets none.
+// postStartDue reports that an instance's postStart hook must be run. An instance that is being
+// terminated gets none.
 func (w *worker) postStartDue(spec *v1.Container, c *pod.Container) bool {
 	return spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil && c.State == pod.Running &&
 		c.Notes.PostStartDue && c.Notes.Failed == nil && w.signalled[c.ID] == (pod.Signals{})
 }
 
-// postStartLeft reports that an instance's postStart hook is not done.
+// postStartLeft reports that an instance's postStart hook has not finished.
 func (w *worker) postStartLeft(c pod.Container) bool {
 	h := w.hooks.post[c.ID]
 	return c.Notes.PostStartDue && (h == nil || !h.done)
 }
 
-// leftover are those that were asked and are of a revision that is not wanted any more. While they end it is asked
-// whether they are ready, as by the kubelet.
+// leftover returns the running targets of the last call that are not in now because their revision
+// is no longer desired. While such an instance terminates its readiness is still probed, as by the
+// kubelet.
 func (w *worker) leftover(seen pod.Observed, now []probe.Target) (left []probe.Target) {
 	for _, t := range w.targets {
 		if slices.ContainsFunc(now, func(n probe.Target) bool { return n.ID == t.ID }) {
 			continue
 		}
-		if slices.ContainsFunc(seen.Containers, func(c pod.Container) bool { return c.ID == t.ID && c.State == pod.Running }) {
+		if slices.ContainsFunc(seen.Containers, func(c pod.Container) bool {
+			return c.ID == t.ID && c.State == pod.Running
+		}) {
 			if w.signalled[t.ID] != (pod.Signals{}) {
 				t.Extent = probe.Readiness
 			}
@@ -119,8 +125,18 @@ func (w *worker) leftover(seen pod.Observed, now []probe.Target) (left []probe.T
 }
 
 func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
-	t := probe.Target{ID: c.ID, Pod: p, Container: spec, StartedAt: w.clock.monotonic(c.ID, c.StartedAt), Extent: probe.Everything,
-		Saved: pod.Probed{Started: c.Notes.Started, Ready: c.Notes.Ready, Since: w.clock.monotonic(c.ID, c.Notes.Since)}}
+	t := probe.Target{
+		ID:        c.ID,
+		Pod:       p,
+		Container: spec,
+		StartedAt: w.clock.monotonic(c.ID, c.StartedAt),
+		Extent:    probe.Everything,
+		Saved: pod.Probed{
+			Started: c.Notes.Started,
+			Ready:   c.Notes.Ready,
+			Since:   w.clock.monotonic(c.ID, c.Notes.Since),
+		},
+	}
 	switch {
 	case c.State == pod.Exited:
 		t.Extent = probe.Nothing
@@ -138,7 +154,7 @@ func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod
 	return t
 }
 
-// probed is what hooks and probes have come to, by instance ID.
+// probed returns the results of hooks and probes by instance ID.
 func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 	found := w.o.Prober.Results(w.key)
 	if found == nil && len(w.hooks.post) > 0 {
@@ -156,7 +172,7 @@ func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 		found[id] = p
 	}
 	for _, c := range seen.Containers {
-		failed := c.Notes.Failed // as an earlier podrun found it
+		failed := c.Notes.Failed // as recorded by an earlier podrun process
 		if renewed := w.renewed[c.ID]; renewed != nil {
 			failed = renewed
 		}
@@ -169,7 +185,8 @@ func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 		}
 	}
 	for _, c := range seen.Containers {
-		// A hook or probe that fails because its instance has ended says nothing about the instance.
+		// A hook or probe that fails because its instance has exited says nothing about the
+		// instance.
 		if p, ok := found[c.ID]; ok && p.Failed != nil && w.endedByItself(c) {
 			p.Failed = nil
 			found[c.ID] = p
@@ -178,7 +195,7 @@ func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
 	return found
 }
 
-// endedByItself reports that an instance had ended before anybody began to end it.
+// endedByItself reports that an instance exited before its termination began.
 func (w *worker) endedByItself(c pod.Container) bool {
 	if c.State != pod.Exited {
 		return false
@@ -192,7 +209,7 @@ func (w *worker) endedByItself(c pod.Container) bool {
 	return true
 }
 
-// runHook runs a hook beside the worker.
+// runHook runs a hook in its own goroutine.
 func (w *worker) runHook(ctx context.Context, h *hook, t probe.Target, action *v1.LifecycleHandler) {
 	hctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
@@ -211,7 +228,7 @@ func (w *worker) runHook(ctx context.Context, h *hook, t probe.Target, action *v
 	})
 }
 
-// keepHook takes a hook's result, unless the hook has been given up meanwhile.
+// keepHook stores the result of a hook, unless the hook has been cancelled meanwhile.
 func (w *worker) keepHook(r hookResult) {
 	h := r.of
 	if w.hooks.post[h.id] != h && w.hooks.pre[h.id] != h {
@@ -232,14 +249,14 @@ func (w *worker) keepHook(r hookResult) {
 		reason = "FailedPreStopHook"
 	}
 	w.record(h.container, warning, reason, r.err.Error())
-	w.log.Warn("hook failed", "container", h.container, "reason", reason, "why", r.err)
+	w.log.Warn("lifecycle hook failed", "container", h.container, "reason", reason, "err", r.err)
 	if !h.pre {
 		h.failed = &pod.Failed{Why: reason, Message: r.err.Error()}
 	}
 }
 
-// readyStill says of the instances of a pod that is being ended for good whether they are ready: what their probes say,
-// as far as they have any, until they have ended.
+// readyStill returns by instance ID whether the instances of a pod that is being terminated for
+// good are ready: the probe results, if there are any, and false once an instance has exited.
 func (w *worker) readyStill(seen pod.Observed) map[string]bool {
 	ready, probed := map[string]bool{}, w.probed(seen)
 	for _, t := range w.targets {
@@ -253,7 +270,8 @@ func (w *worker) readyStill(seen pod.Observed) map[string]bool {
 	return ready
 }
 
-// preStop begins the hook of an instance, which may be of a revision that is not wanted any more.
+// preStop starts an instance's preStop hook. The instance may belong to a revision that is no
+// longer desired.
 func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreStop) error {
 	s := w.signalled[a.ID]
 	if s.Asked.IsZero() {
@@ -266,22 +284,24 @@ func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreSt
 		}
 		p, spec, err := w.manifestOf(c)
 		if err != nil {
-			w.log.Warn("preStop hook left out", "container", c.Name, "why", err)
+			w.log.Warn("preStop hook skipped", "container", c.Name, "err", err)
 			s.Hooked = time.Now()
 			break
 		}
 		s.Hooking = true
-		w.runHook(ctx, &hook{id: c.ID, container: c.Name, pre: true}, w.target(p, spec, seen, c), spec.Lifecycle.PreStop)
+		w.runHook(ctx, &hook{id: c.ID, container: c.Name, pre: true},
+			w.target(p, spec, seen, c), spec.Lifecycle.PreStop)
 	}
 	w.signalled[a.ID] = s
 	w.note(seen, a.ID)
 	return nil
 }
 
-// manifestOf returns what an instance with a preStop hook was started from.
+// manifestOf returns the pod and the container that an instance with a preStop hook was started
+// from.
 func (w *worker) manifestOf(c *pod.Container) (*v1.Pod, *v1.Container, error) {
 	p := w.pod
-	if p == nil || p.UID != c.UID || w.replaced { // replaced: it has the UID, and is another manifest's
+	if p == nil || p.UID != c.UID || w.replaced { // replaced: same UID, but another manifest
 		var err error
 		if p, err = w.o.Data.LoadPod(c.UID); err != nil {
 			return nil, nil, err
@@ -292,5 +312,5 @@ func (w *worker) manifestOf(c *pod.Container) (*v1.Pod, *v1.Container, error) {
 			return p, spec, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("the manifest kept for %s has no such hook", c.UID)
+	return nil, nil, fmt.Errorf("the saved manifest of %s has no such hook", c.UID)
 }

@@ -13,14 +13,15 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// image is how far one container's image is: pulling while cancel is set, else ready.
+// image is the state of one container's image: it is being pulled while cancel is set, else it is
+// ready.
 type image struct {
 	cancel context.CancelFunc
 	ref    string
 	ready  pod.Image
 }
 
-// pullPeriod is how often a status tells anew how far pulls are.
+// pullPeriod is how often the progress of pulls is published in the status.
 const pullPeriod = time.Second
 
 type pullResult struct {
@@ -29,13 +30,13 @@ type pullResult struct {
 	elapsed   time.Duration
 	of        *image
 	ready     pod.Image
-	// instead is why the image is one that was present, and not what was to be pulled.
+	// instead is why the pull failed, if ready is a local image that is used in its place.
 	instead error
 	err     error
 }
 
-// ensureImage finds the image or begins to pull it, as the pull policy says. Pulls run beside the
-// worker, so that the pod's other containers are served meanwhile.
+// ensureImage resolves the local image or starts a pull, as the pull policy says. Pulls run in
+// their own goroutines, so that the pod's other containers are served meanwhile.
 func (w *worker) ensureImage(ctx context.Context, container string) error {
 	c := w.container(container)
 	if c == nil {
@@ -52,8 +53,11 @@ func (w *worker) ensureImage(ctx context.Context, container string) error {
 			return err
 		}
 		if c.ImagePullPolicy == v1.PullNever {
-			return &runtime.ReasonError{Reason: plan.ReasonErrImageNeverPull,
-				Err: fmt.Errorf("Container image %q is not present with pull policy of Never", c.Image)} //nolint:staticcheck // Kubernetes' words
+			return &runtime.ReasonError{
+				Reason: plan.ReasonErrImageNeverPull,
+				//nolint:staticcheck // Kubernetes' words
+				Err: fmt.Errorf("Container image %q is not present with pull policy of Never", c.Image),
+			}
 		}
 	}
 	w.pull(ctx, container, c.Image)
@@ -74,18 +78,27 @@ func (w *worker) pull(ctx context.Context, container, ref string) {
 		var instead error
 		if err != nil && pctx.Err() == nil && w.o.PreferLocal {
 			if present, missing := w.o.Images.Resolve(pctx, ref); missing == nil {
-				w.log.Warn("the image cannot be pulled; starting from the one that is present", "container", container, "image", ref, "why", err)
+				w.log.Warn("image pull failed; using the local image",
+					"container", container, "image", ref, "err", err)
 				ready, instead, err = present, err, nil
 			}
 		}
 		select {
-		case w.pulled <- pullResult{container: container, of: i, ref: ref, elapsed: time.Since(began), ready: ready, instead: instead, err: err}:
+		case w.pulled <- pullResult{
+			container: container,
+			of:        i,
+			ref:       ref,
+			elapsed:   time.Since(began),
+			ready:     ready,
+			instead:   instead,
+			err:       err,
+		}:
 		case <-pctx.Done():
 		}
 	})
 }
 
-// keepPull takes a pull's result, unless the pull has been given up meanwhile.
+// keepPull stores the result of a pull, unless the pull has been cancelled meanwhile.
 func (w *worker) keepPull(r pullResult) {
 	if w.images[r.container] != r.of {
 		return
@@ -95,19 +108,21 @@ func (w *worker) keepPull(r pullResult) {
 	if r.err == nil {
 		w.images[r.container] = &image{ready: r.ready}
 		if r.instead != nil {
-			w.record(r.container, warning, "Failed", fmt.Sprintf("Failed to pull image %q, starting from the one that is present: %v", r.ref, r.instead))
+			w.record(r.container, warning, "Failed",
+				fmt.Sprintf("Failed to pull image %q, starting from the one that is present: %v", r.ref, r.instead))
 		} else {
-			w.record(r.container, normal, "Pulled", fmt.Sprintf("Pulled image %q in %s", r.ref, r.elapsed.Round(time.Millisecond)))
+			w.record(r.container, normal, "Pulled",
+				fmt.Sprintf("Pulled image %q in %s", r.ref, r.elapsed.Round(time.Millisecond)))
 		}
 	}
 	if errors.Is(r.err, runtime.ErrUnavailable) {
-		// Kept like any failure, so that the next pull waits.
+		// Record it as a usual failure, so that the next pull backs off.
 		r.err = errors.New(r.err.Error())
 	}
 	_ = w.failed(r.container, plan.ReasonErrImagePull, r.err)
 }
 
-// stopPulls gives up what is being pulled for a revision that is not wanted any more.
+// stopPulls cancels the pulls for a revision that is no longer desired.
 func (w *worker) stopPulls() {
 	for name, i := range w.images {
 		if i.cancel != nil {
@@ -117,7 +132,7 @@ func (w *worker) stopPulls() {
 	}
 }
 
-// progress is how far an image's pull is, for people.
+// progress returns how far an image's pull is, for people.
 func (w *worker) progress(i *image) string {
 	if i.cancel == nil {
 		return ""
@@ -126,7 +141,8 @@ func (w *worker) progress(i *image) string {
 	return p.String()
 }
 
-// pullTick rings when a status is to tell anew how far pulls are; nil while there are none.
+// pullTick returns a channel that fires when the progress of pulls is to be published again, or nil
+// if there are no pulls.
 func (w *worker) pullTick() <-chan time.Time {
 	for _, i := range w.images {
 		if i.cancel != nil {

@@ -12,20 +12,21 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// reasonPulling is how a status shows that a volume's image is on its way.
+// reasonPulling is the reason in the status of a container that waits for the pull of a volume's
+// image.
 const reasonPulling = "ContainerCreating"
 
-// imageOf is the name under which a worker keeps a volume's image among those of its containers. It is no
-// container's.
+// imageOf is the key of a volume's image in worker.images. No container can have this name.
 func imageOf(volume string) string { return "volume/" + volume }
 
-// volumeError says why a volume's image is not there, where the reason would else be the container's own image.
+// volumeError says why a volume's image is missing, where the reason alone would mean the
+// container's own image.
 type volumeError string
 
 func (e volumeError) Error() string { return string(e) }
 
-// imageVolumes makes the images visible that c mounts, and returns where. What must be pulled first comes beside
-// the worker; until then it is an error.
+// imageVolumes mounts the images of c's image volumes and returns their paths by volume name. It
+// returns an error while an image must still be pulled; the pull runs in its own goroutine.
 func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]string, error) {
 	var paths map[string]string
 	for _, m := range c.VolumeMounts {
@@ -51,7 +52,8 @@ func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]
 	return paths, nil
 }
 
-// volumeImage finds the volume's image or begins to pull it, as its pull policy says, once a revision.
+// volumeImage resolves the volume's local image or starts a pull, as the pull policy says, once per
+// revision.
 func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (pod.Image, error) {
 	ref, name := volume.Image.Reference, imageOf(volume.Name)
 	switch i := w.images[name]; {
@@ -72,17 +74,23 @@ func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (pod.Image,
 		}
 	}
 	if f, failed := w.failures[name]; failed && w.images[name] == nil {
-		// Said where the container's own would be; the next attempt pulls anew.
+		// Report it as the container's own image would be. The next attempt pulls again.
 		delete(w.failures, name)
-		return pod.Image{}, &runtime.ReasonError{Reason: f.Reason, Err: volumeError(fmt.Sprintf("volume %q: %s", volume.Name, f.Message))}
+		return pod.Image{}, &runtime.ReasonError{
+			Reason: f.Reason,
+			Err:    volumeError(fmt.Sprintf("volume %q: %s", volume.Name, f.Message)),
+		}
 	}
 	if w.images[name] == nil {
 		w.pull(ctx, name, ref)
 	}
-	return pod.Image{}, &runtime.ReasonError{Reason: reasonPulling, Err: fmt.Errorf("pulling image %q of volume %q", ref, volume.Name)}
+	return pod.Image{}, &runtime.ReasonError{
+		Reason: reasonPulling,
+		Err:    fmt.Errorf("pulling image %q of volume %q", ref, volume.Name),
+	}
 }
 
-// pulledVolume lets those that wait for a volume's image try again.
+// pulledVolume lets the containers that wait for a volume's image try again.
 func (w *worker) pulledVolume() {
 	for name, f := range w.failures {
 		if f.Reason == reasonPulling {

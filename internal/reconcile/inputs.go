@@ -12,10 +12,11 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// reasonConfig is how a status shows that what a container is to find inside cannot be had.
+// reasonConfig is the reason in the status of a container whose environment or other configuration
+// cannot be made.
 const reasonConfig = "CreateContainerConfigError"
 
-// inside gathers what the container finds inside and resolves its environment.
+// inside collects what is visible inside the container and resolves its environment variables.
 func (w *worker) inside(c *v1.Container, s pod.Sandbox) (pod.Inside, error) {
 	in := w.shared(s)
 	in.Container = c
@@ -34,7 +35,7 @@ func (w *worker) inside(c *v1.Container, s pod.Sandbox) (pod.Inside, error) {
 	return in, nil
 }
 
-// shared is what all of the pod's containers have in common.
+// shared returns the part of the input that all containers of the pod share.
 func (w *worker) shared(s pod.Sandbox) pod.Inside {
 	in := pod.Inside{Pod: w.pod, Sandbox: s, Objects: w.objects, Node: w.o.Node}
 	if w.o.HostIP != "" {
@@ -50,14 +51,14 @@ func (w *worker) pullSecrets() []v1.LocalObjectReference {
 	return w.pod.Spec.ImagePullSecrets
 }
 
-// logins are what the pod's imagePullSecrets say. One that is missing is left out, as the kubelet does: the
-// image may be had without.
+// logins returns the contents of the pod's imagePullSecrets. A missing Secret is skipped, as by the
+// kubelet: the image may not need it.
 func (w *worker) logins() [][]byte {
 	var texts [][]byte
 	for _, ref := range w.pod.Spec.ImagePullSecrets {
 		s := w.objects.Secrets[pod.Key{Namespace: w.pod.Namespace, Name: ref.Name}]
 		if s == nil {
-			w.log.Warn("a pull secret is missing", "secret", ref.Name)
+			w.log.Warn("image pull secret not found; pulling without it", "secret", ref.Name)
 			continue
 		}
 		for _, key := range []string{v1.DockerConfigJsonKey, v1.DockerConfigKey} {
@@ -73,13 +74,17 @@ func fileKeys(c *v1.Container) []pod.FileKey {
 	var keys []pod.FileKey
 	for _, e := range c.Env {
 		if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
-			keys = append(keys, pod.FileKey{Volume: e.ValueFrom.FileKeyRef.VolumeName, Path: e.ValueFrom.FileKeyRef.Path})
+			keys = append(keys, pod.FileKey{
+				Volume: e.ValueFrom.FileKeyRef.VolumeName,
+				Path:   e.ValueFrom.FileKeyRef.Path,
+			})
 		}
 	}
 	return keys
 }
 
-// learn takes in the objects as they are now. What failed for want of one is tried again at once.
+// learn stores the current objects. It clears the failures that a missing object may have caused,
+// so that these are tried again at once.
 func (w *worker) learn(now pod.Objects) {
 	if reflect.DeepEqual(w.objects, now) {
 		return
@@ -94,14 +99,14 @@ func (w *worker) learn(now pod.Objects) {
 	w.stale = true
 }
 
-// refresh brings the volumes of what runs up to date with the manifest and the objects.
+// refresh updates the volumes of a running pod to the current manifest and objects.
 func (w *worker) refresh(ctx context.Context, seen pod.Observed) {
 	if !w.stale || w.pod == nil {
 		return
 	}
 	mine, _ := seen.Split(w.pod.UID)
 	if len(mine.Sandboxes) == 0 {
-		w.stale = false // nothing is there yet; a start readies what it needs
+		w.stale = false // nothing runs yet; a start creates what it needs
 		return
 	}
 	err := w.o.Volumes.Refresh(ctx, w.shared(mine.Sandboxes[0]))
@@ -109,7 +114,7 @@ func (w *worker) refresh(ctx context.Context, seen pod.Observed) {
 	w.stale = err != nil
 }
 
-// removeData removes what was kept for a revision, after what was mounted for it.
+// removeData unmounts the volumes of a revision and then removes everything that was saved for it.
 func (w *worker) removeData(ctx context.Context, uid pod.UID) error {
 	if err := w.o.Volumes.Teardown(ctx, uid); err != nil {
 		return err

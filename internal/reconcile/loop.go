@@ -16,33 +16,40 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Loop owns the workers. Its maps belong to the goroutine in Run.
+// Loop owns the workers and passes manifests and events to them. Only the goroutine of Run accesses
+// its maps.
 type Loop struct {
 	o         Options
 	slots     slots
 	order     *order
 	admission *admission
 	workers   map[pod.Key]*worker
-	// strays are pods that were seen and have no worker. An event that may not be acted on now must be
-	// remembered: no second one comes.
+	// strays are observed pods that have no worker. An event that must not be acted on yet is
+	// remembered here, because no second event follows.
 	strays map[pod.Key]bool
-	// listed says that everything has been seen once: before that it is not known whose a pod is.
+	// listed reports that the first complete list has been read. Before that the owner of a pod is
+	// not known.
 	listed   bool
 	last     manifest.Desired
-	blame    manifest.Blame // last's
+	blame    manifest.Blame // of last
 	finished chan *worker
-	halt     atomic.Pointer[Halt] // nil: the machine goes on
+	halt     atomic.Pointer[Halt] // nil: the machine is not shutting down
 	running  sync.WaitGroup
 }
 
-// NewLoop makes a Loop.
+// NewLoop returns a Loop. Call Run to start it.
 func NewLoop(o Options) *Loop {
 	if o.Parallel <= 0 {
 		o.Parallel = 4
 	}
 	l := &Loop{
-		o: o, slots: newSlots(o.Parallel), order: newOrder(), admission: newAdmission(o.Node), workers: map[pod.Key]*worker{}, strays: map[pod.Key]bool{},
-		finished: make(chan *worker),
+		o:         o,
+		slots:     newSlots(o.Parallel),
+		order:     newOrder(),
+		admission: newAdmission(o.Node),
+		workers:   map[pod.Key]*worker{},
+		strays:    map[pod.Key]bool{},
+		finished:  make(chan *worker),
 	}
 	for _, key := range o.Strays {
 		l.strays[key] = true
@@ -50,7 +57,8 @@ func NewLoop(o Options) *Loop {
 	return l
 }
 
-// Run serves until ctx ends and every worker has returned. Containers run on, unless StopAll.
+// Run works until ctx ends and every worker has returned. It returns ctx's error. The containers
+// keep running, unless Options.StopAll returns true.
 func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events <-chan relist.Event) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer l.running.Wait()
@@ -83,12 +91,13 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 	}
 }
 
-// want hands every pod's newest manifest to its worker.
+// want passes the newest manifest of every pod to its worker.
 func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 	l.last, l.blame = d, d.Blame()
 	for key, p := range d.Pods {
 		if l.workers[key] == nil {
-			// It may be there: until its worker has looked, nobody else gets its place.
+			// The pod may already be running: reserve its requests until its worker has inspected
+			// it, so that no other pod is admitted in its place.
 			l.admission.hold(key, plan.Requests(p))
 		}
 	}
@@ -104,7 +113,7 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 	l.settleStrays(ctx)
 }
 
-// notify has a pod judged again, if it has a worker.
+// notify wakes the pod's worker, if it has one.
 func (l *Loop) notify(key pod.Key) {
 	if w := l.workers[key]; w != nil {
 		w.notify()
@@ -130,8 +139,9 @@ func (l *Loop) handle(ctx context.Context, e relist.Event) {
 	l.settleStrays(ctx)
 }
 
-// settleStrays gives a worker to pods that nobody wants: to end them once it is sure that nobody does, and
-// to keep them alive while a source of manifests that could tell is out of order.
+// settleStrays gives workers to pods that no manifest names. A worker terminates such a pod once it
+// is certain that no source names it, and keeps the pod running while a source that could name it
+// cannot be read.
 func (l *Loop) settleStrays(ctx context.Context) {
 	if l.o.Adopts == nil || !l.listed || !l.last.Complete && len(l.last.Problems) == 0 {
 		return
@@ -156,7 +166,8 @@ func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 	return w
 }
 
-// retire lets a worker go whose pod is gone, unless the pod has been wanted again meanwhile.
+// retire removes a worker whose pod is gone. It starts a new one if the pod has been added again
+// meanwhile.
 func (l *Loop) retire(ctx context.Context, w *worker) {
 	delete(l.workers, w.key)
 	if p := l.last.Pods[w.key]; p != nil {
@@ -164,7 +175,8 @@ func (l *Loop) retire(ctx context.Context, w *worker) {
 	}
 }
 
-// stopAll ends all pods where that is asked for, and returns when they are gone.
+// stopAll terminates and removes all pods if Options.StopAll asks for it, and returns when they are
+// gone.
 func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	if l.o.StopAll == nil || !l.o.StopAll() {
 		return
@@ -189,19 +201,20 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	}
 }
 
-// slots bound how much is made and cleared away at once: the machine's processors are the limit, and
-// more at a time only makes each wait longer.
+// slots limit how many sandboxes and containers are created and removed at the same time. The
+// processors of the machine are the bottleneck: more parallel work only makes each one slower.
 type slots struct{ make, clear chan struct{} }
 
 func newSlots(n int) slots {
 	return slots{make: make(chan struct{}, n), clear: make(chan struct{}, n)}
 }
 
-// longestSlot is how long a mutation keeps its slot. What takes longer does not work, it waits: for a shim or a mount
-// that hangs, as a rule, and a few of those would keep every other pod from starting.
+// longestSlot is how long a mutation holds its slot. A mutation that takes longer is not computing
+// but waiting, usually for a shim or a mount that hangs. A few of those would prevent every other
+// pod from starting.
 const longestSlot = 10 * time.Second
 
-// within calls f, for as long as a mutation may take, and holds one of the slots as long as it is likely to work.
+// within calls f with the timeout of a mutation. It holds a slot for at most longestSlot.
 func within(ctx context.Context, slot chan struct{}, f func(context.Context) error) error {
 	select {
 	case slot <- struct{}{}:
@@ -214,7 +227,7 @@ func within(ctx context.Context, slot chan struct{}, f func(context.Context) err
 	return inTime(ctx, f)
 }
 
-// inTime calls f, for as long as a mutation may take.
+// inTime calls f with the timeout of a mutation, runtime.Timeout.
 func inTime(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, runtime.Timeout)
 	defer cancel()

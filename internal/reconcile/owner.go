@@ -11,17 +11,18 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Owners gives each pod to one process at a time.
+// Owners ensures that only one process at a time works on a pod.
 type Owners interface {
-	// Acquire makes this process the pod's owner, for as long as it lives or until Release. holder says, for people,
-	// which process has the pod; "": this one. fresh says that this process has just come to have it, so that what is
-	// known of the pod may be out of date. A *LockError is shown on the pod.
+	// Acquire makes this process the pod's owner until Release or until the process exits. If
+	// another process owns the pod, holder describes that process for people; else holder is "".
+	// fresh reports that this process has just become the owner, so that earlier observations of
+	// the pod may be outdated. The status of the pod shows a *LockError.
 	Acquire(key pod.Key) (holder string, fresh bool, err error)
-	// Release lets another process have the pod.
+	// Release gives up the ownership of the pod.
 	Release(key pod.Key)
 }
 
-// LockError says that nobody can have a pod, as its lock is.
+// LockError means that the lock of a pod cannot be taken by any process.
 type LockError struct {
 	Key pod.Key
 	Err error
@@ -30,20 +31,20 @@ type LockError struct {
 func (e *LockError) Error() string { return fmt.Sprintf("locking pod %s: %v", e.Key, e.Err) }
 func (e *LockError) Unwrap() error { return e.Err }
 
-// ownerPoll is how often it is tried to have a pod that another process has.
+// ownerPoll is how often the worker tries to acquire a pod that another process owns.
 const ownerPoll = 500 * time.Millisecond
 
-// unwantedPoll is the same of a pod that no manifest names.
+// unwantedPoll is the same for a pod that no manifest names.
 const unwantedPoll = 10 * time.Second
 
-// The reasons why a pod is not this process's to touch.
+// The reasons why this process must not work on a pod.
 const (
 	reasonOwned = "OwnedByOther"
 	reasonLock  = "FailedLock"
 )
 
-// acquire makes this process the pod's owner, or sees that it still is. Without it nothing is done to the pod, not even
-// recorded.
+// acquire makes this process the pod's owner, or checks that it still is. Without ownership nothing
+// is done to the pod, not even recorded.
 func (w *worker) acquire() (acquired bool, err error) {
 	if w.o.Owners == nil {
 		return true, nil
@@ -59,26 +60,26 @@ func (w *worker) acquire() (acquired bool, err error) {
 		w.notAcquired(plan.Waiting{Reason: reasonOwned, Message: "The pod is run by " + holder})
 		return false, nil
 	}
-	if fresh && w.owns { // another process may have had it meanwhile
+	if fresh && w.owns { // another process may have owned it meanwhile
 		w.lose()
 	}
 	w.owns, w.outdated = true, w.outdated || fresh
 	if w.barred != nil {
 		w.barred = nil
-		w.log.Info("this process has the pod now")
+		w.log.Info("pod lock acquired")
 		w.notOwned(nil)
 	}
 	return true, nil
 }
 
-// notAcquired makes known why this process has not got the pod.
+// notAcquired logs, records and publishes why this process does not own the pod.
 func (w *worker) notAcquired(why plan.Waiting) {
 	if w.owns {
 		w.lose()
 	}
 	if (w.barred == nil || *w.barred != why) && w.named() {
 		w.barred = &why
-		w.log.Warn("this process has not got the pod; waiting for it", "reason", why.Reason, "message", why.Message)
+		w.log.Warn("pod lock not acquired; retrying", "reason", why.Reason, "message", why.Message)
 		w.record("", warning, why.Reason, why.Message)
 	}
 	if w.o.Troubled != nil {
@@ -87,7 +88,8 @@ func (w *worker) notAcquired(why plan.Waiting) {
 	w.notOwned(&why)
 }
 
-// lose ends what this process does for a pod that it has no longer, and forgets what it knew of it.
+// lose stops everything that this process does for a pod that it no longer owns, and drops its
+// cached state.
 func (w *worker) lose() {
 	w.owns = false
 	w.targets = nil
@@ -97,10 +99,11 @@ func (w *worker) lose() {
 	w.hooks.keep(nil)
 	w.stopPulls()
 	w.shown, w.before, w.saved = nil, nil, nil
-	w.chosenVersion = -1 // what runs may be another revision
+	w.chosenVersion = -1 // another revision may be running now
 }
 
-// notOwned publishes why this process has not got the pod, if a manifest names it; nil: it has it.
+// notOwned publishes why this process does not own the pod, if a manifest names the pod. A nil why
+// means that it does own it.
 func (w *worker) notOwned(why *plan.Waiting) {
 	w.mu.Lock()
 	want := w.want
@@ -109,7 +112,7 @@ func (w *worker) notOwned(why *plan.Waiting) {
 		why = nil
 	}
 	if err := w.o.Publisher.NotOwned(w.key, want, why); err != nil {
-		w.log.Warn("get cannot show whether another process has the pod", "err", err)
+		w.log.Warn("recording the pod's owner for podrun get failed", "err", err)
 	}
 }
 
@@ -120,8 +123,9 @@ func (w *worker) named() bool {
 	return w.want != nil
 }
 
-// leave shows whose a pod is that could not be inspected for that reason, and lets them have it. It reports whether this
-// process is done with it.
+// leave handles an inspection that failed because another process keeps the pod's checkpoint
+// (runtime.WithheldError): it publishes that owner and releases the pod. It reports whether this
+// worker can end.
 func (w *worker) leave(err error) (done bool) {
 	withheld := (*runtime.WithheldError)(nil)
 	if w.withheld = errors.As(err, &withheld); !w.withheld {
@@ -134,7 +138,8 @@ func (w *worker) leave(err error) (done bool) {
 	return w.unwantedByAll()
 }
 
-// unwantedByAll reports that no manifest names the pod, which another process has: it is not this one's business.
+// unwantedByAll reports that no manifest names the pod. Another process owns it, so there is
+// nothing to do here.
 func (w *worker) unwantedByAll() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,12 +150,13 @@ func (w *worker) unwantedByAll() bool {
 	return true
 }
 
-// foreign reports that no manifest names the pod and that it is not this process's to end: it is left as it is.
+// foreign reports that no manifest names the pod and that this process must not terminate it: it is
+// left as it is.
 func (w *worker) foreign(seen pod.Observed) bool {
 	return w.pod == nil && w.o.Adopts != nil && !seen.Empty() && !w.o.Adopts(seen)
 }
 
-// letGo lets another process have the pod.
+// letGo releases the pod, so that another process can own it.
 func (w *worker) letGo() {
 	if w.o.Owners != nil {
 		w.o.Owners.Release(w.key)

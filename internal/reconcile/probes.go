@@ -7,41 +7,44 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// recordProbes keeps what startup and readiness probes have come to say of the instances, so that the next podrun
-// neither asks what has started up to start up again nor shows what is ready as not ready.
+// recordProbes saves the results of startup and readiness probes. So the next podrun process does
+// not run the startup probe of a started instance again, and does not show a ready instance as not
+// ready.
 func (w *worker) recordProbes(seen pod.Observed) {
 	found := w.o.Prober.Results(w.key)
 	for _, c := range seen.Containers {
 		p, asked := found[c.ID]
-		if !asked || c.State != pod.Running || sameAnswer(p.Started, c.Notes.Started) && sameAnswer(p.Ready, c.Notes.Ready) {
+		if !asked || c.State != pod.Running ||
+			sameAnswer(p.Started, c.Notes.Started) && sameAnswer(p.Ready, c.Notes.Ready) {
 			continue
 		}
 		w.note(seen, c.ID)
 	}
 }
 
-// sameAnswer reports that a probe's answer is the recorded one. One that was not given yet is none.
+// sameAnswer reports that a probe result equals the recorded one. A nil result (none yet) counts as
+// equal.
 func sameAnswer(now, recorded *bool) bool {
 	return now == nil || recorded != nil && *now == *recorded
 }
 
-// loadConditions has the pod's conditions go on from what an earlier podrun published, so that their times are those of
-// their transitions.
+// loadConditions loads the conditions that an earlier podrun process published, so that the new
+// ones keep their transition times.
 func (w *worker) loadConditions() {
 	if w.before != nil {
 		return
 	}
 	var err error
 	if w.before, err = w.o.Data.LoadConditions(w.pod.UID); err != nil {
-		w.log.Warn("conditions may show later times than those of their transitions", "err", err)
+		w.log.Warn("loading the pod's conditions failed; their transition times may be too late", "err", err)
 	}
 }
 
-// saveConditions keeps the conditions that are published.
+// saveConditions saves the published conditions.
 func (w *worker) saveConditions(now []v1.PodCondition) {
 	if !equality.Semantic.DeepEqual(w.before, now) {
 		if err := w.o.Data.SaveConditions(w.pod.UID, now); err != nil {
-			w.log.Debug("conditions are not kept", "err", err)
+			w.log.Debug("saving the pod's conditions failed", "err", err)
 		}
 	}
 	w.before = now

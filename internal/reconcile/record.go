@@ -10,12 +10,13 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// recordedEvents is what a worker has made events of or logged, and does not say again while it is so.
+// recordedEvents is what a worker has already recorded as events or logged, and does not repeat
+// while it is unchanged.
 type recordedEvents struct {
 	problem, failure, pending, outdated, unheard string
-	// resizing: what runs is being brought to another size.
+	// resizing reports that a resize of running instances is in progress.
 	resizing bool
-	// waiting has, by container, the attempt that waits.
+	// waiting is the attempt that waits in back-off, by container.
 	waiting map[string]string
 }
 
@@ -24,7 +25,8 @@ const (
 	warning = true
 )
 
-// record records what happened to a container; "" is the pod as a whole, whose the images of volumes are too.
+// record records an event of a container. "" is the pod as a whole, also used for the images of
+// volumes.
 func (w *worker) record(container string, warning bool, reason, message string) {
 	if strings.HasPrefix(container, imageOf("")) {
 		container = ""
@@ -36,7 +38,7 @@ func (w *worker) record(container string, warning bool, reason, message string) 
 	w.o.Events.Record(e)
 }
 
-// recordFailure records an attempt that made nothing, under the kubelet's reason.
+// recordFailure records an attempt that created no instance, under the kubelet's reason.
 func (w *worker) recordFailure(container, reason string, err error) {
 	switch reason {
 	case plan.ReasonErrImagePull:
@@ -50,7 +52,7 @@ func (w *worker) recordFailure(container, reason string, err error) {
 	case runtime.ReasonFailedMount:
 		w.record("", warning, reason, err.Error())
 	case reasonResize:
-		if w.failures[container].Count == 1 { // it is tried again and again
+		if w.failures[container].Count == 1 { // retried all the time: record it once
 			w.record("", warning, reason, "Pod resize error: "+err.Error())
 		}
 	default:
@@ -65,20 +67,21 @@ func (w *worker) recordStop(container, why string) {
 	w.record(container, normal, "Killing", fmt.Sprintf("Stopping container %s: %s", container, why))
 }
 
-// recordOutdated records why volumes of what runs show what was before; nil: they do not. It is tried every second.
+// recordOutdated records why the volumes of a running pod are outdated; nil: they are not. The
+// update is tried every second, so the same error is recorded once.
 func (w *worker) recordOutdated(err error) {
 	why := ""
 	if err != nil {
 		why = err.Error()
 	}
 	if why != "" && why != w.recorded.outdated {
-		w.log.Warn("a running pod's volumes are not up to date", "why", why)
+		w.log.Warn("volumes of the running pod are not up to date", "err", why)
 		w.record("", warning, runtime.ReasonFailedMount, "not up to date: "+why)
 	}
 	w.recorded.outdated = why
 }
 
-// recordManifest records that the pod's manifest has turned bad.
+// recordManifest records that the pod's manifest has become invalid.
 func (w *worker) recordManifest() {
 	if w.pod != nil && w.problem != "" && w.problem != w.recorded.problem {
 		w.record("", warning, "FailedValidation", w.problem)
@@ -86,7 +89,8 @@ func (w *worker) recordManifest() {
 	w.recorded.problem = w.problem
 }
 
-// recordPlan records what the pod comes to wait for: each back-off, and what keeps or ends it as a whole.
+// recordPlan records what the pod starts to wait for: each back-off, and what delays or ends the
+// pod as a whole.
 func (w *worker) recordPlan(seen pod.Observed, p plan.Plan) {
 	if w.pod == nil {
 		return

@@ -7,26 +7,26 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// reasonResize is the kubelet's of a resize that failed.
+// reasonResize is the kubelet's reason for a failed resize.
 const reasonResize = "ResizeError"
 
-// allocate gives the pod the CPU and memory that its manifest says, unless others have taken them since it was
-// judged that they are there. It is kept on disk before anything gets it: what is larger than what is kept
-// would be taken for less by the next podrun.
+// allocate gives the pod the CPU and memory of its manifest, unless other pods have reserved them
+// since the planner decided that they are available. It saves the new size before an instance gets
+// it: after a restart podrun would otherwise count the pod as smaller than it is.
 func (w *worker) allocate(a plan.Allocate) {
 	if w.resized == nil || !a.Anew && !w.admission.grow(w.key, w.pod, w.resized) {
 		return
 	}
 	w.pod, w.resized = w.resized, nil
 	w.save(w.pod)
-	w.stale = true // volumes may show them
+	w.stale = true // volumes may show the resources
 	if !a.Anew {
 		w.recorded.resizing = true
 		w.record("", normal, "ResizeStarted", "Pod resize started: "+pod.SizeOf(w.pod))
 	}
 }
 
-// recordResize records what becomes of another size of the pod, under the kubelet's reasons.
+// recordResize records the progress of a resize, under the kubelet's reasons.
 func (w *worker) recordResize(p plan.Plan) {
 	pending := ""
 	if why := p.ResizePending; why != nil {

@@ -13,7 +13,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// chooseRevision makes what was set last the pod that this worker works for.
+// chooseRevision chooses the pod revision that this worker runs, from what was passed to set or
+// release last. It does nothing if that has not changed since.
 func (w *worker) chooseRevision(seen pod.Observed) {
 	w.mu.Lock()
 	want, bad, desired, turn, known := w.want, w.bad, w.desired, w.version, w.given
@@ -32,7 +33,7 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 	w.resumeUnwanted(seen)
 	w.pod, w.problem = w.choose(want, desired, seen), bad
 	if before != nil && w.replaced && (w.pod == nil || w.pod.UID != before.UID) {
-		w.unwanted[before.UID] = true // it is being ended still
+		w.unwanted[before.UID] = true // it is still being terminated
 	}
 	if w.pod != nil && w.unwanted[w.pod.UID] {
 		w.replaced = true
@@ -50,14 +51,15 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 	w.stale = w.stale || before != w.pod
 }
 
-// choose settles under which UID the wanted pod runs: that of what runs already, if it needs no new
-// containers. Without a manifest the pod goes, unless its manifest only cannot be read now.
+// choose returns the desired pod under the UID that it runs with: that of the running revision if
+// the manifest needs no new containers. A pod without a manifest is not desired, unless its
+// manifest only cannot be read at the moment.
 func (w *worker) choose(want *v1.Pod, desired *manifest.Desired, seen pod.Observed) *v1.Pod {
 	running := w.running(seen)
 	switch {
 	case want != nil && running != nil:
 		if seen.Owner != "" && seen.Owner != w.o.Owner {
-			w.log.Info("keeping a pod that another podrun left", "command", seen.Owner)
+			w.log.Info("adopting a pod that another podrun command started", "command", seen.Owner)
 		}
 		return w.adopt(want, running, seen)
 	case want != nil:
@@ -69,8 +71,9 @@ func (w *worker) choose(want *v1.Pod, desired *manifest.Desired, seen pod.Observ
 	}
 }
 
-// noteUnwanted keeps in mind which revisions are being ended. One that is wanted again meanwhile starts anew,
-// as in Kubernetes: what was asked to end has not crashed, and a job of it has not run.
+// noteUnwanted remembers which revisions are being terminated. A revision that is desired again
+// meanwhile starts from the beginning, as in Kubernetes: an instance that was asked to terminate
+// has not crashed, and a terminated job has not completed.
 func (w *worker) noteUnwanted(seen pod.Observed, p plan.Plan) {
 	old := seen
 	if w.pod != nil {
@@ -94,7 +97,7 @@ func (w *worker) noteUnwanted(seen pod.Observed, p plan.Plan) {
 	}
 }
 
-// running returns the manifest of the newest revision that is there; nil when none is known.
+// running returns the manifest of the newest revision on the machine, or nil if it is not known.
 func (w *worker) running(seen pod.Observed) *v1.Pod {
 	uid, found := newest(seen)
 	if !found {
@@ -106,14 +109,14 @@ func (w *worker) running(seen pod.Observed) *v1.Pod {
 	p, err := w.o.Data.LoadPod(uid)
 	if err != nil {
 		if !errors.Is(err, runtime.ErrNotFound) {
-			w.log.Warn("manifest of a running pod not readable", "uid", uid, "why", err)
+			w.log.Warn("reading the manifest of a running pod failed", "uid", uid, "err", err)
 		}
 		return nil
 	}
 	return manifest.Upgraded(p)
 }
 
-// final reports that p, which is there, has come to its end and is not run anew.
+// final reports that p, which is on the machine, has reached its final phase and is not run again.
 func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	return plan.Final(plan.Input{
 		Pod: p, Since: w.since(p), Observed: w.steady(seen), Probed: w.probed(seen), Evicted: w.measure.why,
@@ -121,13 +124,13 @@ func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	})
 }
 
-// since is when p's revision began, as this process measures time.
+// since returns when p's revision began, as a monotonic time of this process.
 func (w *worker) since(p *v1.Pod) time.Time {
 	since, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
 	return w.clock.monotonic(string(p.UID), since)
 }
 
-// newest is the newest revision that is there.
+// newest returns the newest revision on the machine.
 func newest(seen pod.Observed) (pod.UID, bool) {
 	if len(seen.Data) == 0 {
 		return "", false
@@ -135,7 +138,8 @@ func newest(seen pod.Observed) (pod.UID, bool) {
 	return seen.Data[0], true
 }
 
-// adopt returns want under the UID that it shall run with.
+// adopt returns want under the UID that it is to run with: running's if want needs no new
+// containers.
 func (w *worker) adopt(want, running *v1.Pod, seen pod.Observed) *v1.Pod {
 	if !manifest.SameRun(running, want) {
 		w.replaced = running.UID == want.UID
@@ -143,7 +147,8 @@ func (w *worker) adopt(want, running *v1.Pod, seen pod.Observed) *v1.Pod {
 	}
 	kept := want.DeepCopy()
 	if w.final(running, seen) {
-		// Its result is judged by the deadline that it had: Kubernetes' terminal phases are final.
+		// The result is judged by the deadline that the pod ran with: Kubernetes' terminal phases
+		// are final.
 		kept.Spec.ActiveDeadlineSeconds = running.Spec.ActiveDeadlineSeconds
 	}
 	manifest.SetUID(kept, running.UID)
@@ -152,22 +157,22 @@ func (w *worker) adopt(want, running *v1.Pod, seen pod.Observed) *v1.Pod {
 		metaAnnotation(kept, manifest.AnnotationSeen, seen)
 	}
 	if !pod.SameSize(running, kept) {
-		// What it has been given stays until it is given the other.
+		// The pod keeps its allocated resources until the new ones are allocated.
 		w.resized = kept
 		kept = pod.Sized(kept, running)
 	}
-	// Every change of any manifest comes by here: what has not changed is not written again.
+	// Every change of any manifest calls this: save skips a pod that has not changed.
 	w.save(kept)
 	return kept
 }
 
-// save keeps what a pod that is there runs with.
+// save saves the manifest that an existing revision runs.
 func (w *worker) save(p *v1.Pod) {
 	if equality.Semantic.DeepEqual(w.saved, p) {
 		return
 	}
 	if err := w.o.Data.SavePod(p, w.o.Owner); err != nil {
-		w.log.Warn("manifest of a running pod not updated", "uid", p.UID, "why", err)
+		w.log.Warn("saving the manifest of a running pod failed", "uid", p.UID, "err", err)
 		return
 	}
 	w.saved = p

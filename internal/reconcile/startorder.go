@@ -9,8 +9,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// order tells workers which pods have come to their result, and rings those that wait for one that has. It
-// does not judge: who may start is the planner's to say.
+// order records which pods have reached their result (Arrived), and wakes the workers that wait for
+// one of them. It does not decide which pod may start: the planner does.
 type order struct {
 	mu      sync.Mutex
 	arrived map[pod.Key]bool
@@ -21,7 +21,7 @@ func newOrder() *order {
 	return &order{arrived: map[pod.Key]bool{}, waiting: map[pod.Key]map[*worker]bool{}}
 }
 
-// report takes down whether a pod has come to its result.
+// report records whether a pod has reached its result.
 func (o *order) report(key pod.Key, arrived bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -36,7 +36,7 @@ func (o *order) report(key pod.Key, arrived bool) {
 	delete(o.waiting, key)
 }
 
-// missing returns those of keys that have not come to their result. w is rung when one does.
+// missing returns those of keys that have not reached their result. It wakes w when one does.
 func (o *order) missing(w *worker, keys []pod.Key) []pod.Key {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,7 +54,7 @@ func (o *order) missing(w *worker, keys []pod.Key) []pod.Key {
 	return out
 }
 
-// forget lets go of a worker that has ended.
+// forget removes a worker that has ended.
 func (o *order) forget(w *worker) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,7 +63,7 @@ func (o *order) forget(w *worker) {
 	}
 }
 
-// after are the pods that the worker's has to wait for.
+// after returns the pods that the worker's pod still has to wait for.
 func (w *worker) after() []pod.Key {
 	if w.pod == nil {
 		return nil
@@ -75,12 +75,13 @@ func (w *worker) after() []pod.Key {
 	return w.order.missing(w, keys)
 }
 
-// Arrived reports that a pod has come to a good result: a job has succeeded, a service is ready.
+// Arrived reports that a pod has reached a good result: a job has succeeded, a service is ready.
 func Arrived(p *v1.Pod) bool {
 	if p.Status.Phase == v1.PodSucceeded {
 		return true
 	}
-	return p.Spec.RestartPolicy == v1.RestartPolicyAlways && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-	})
+	return p.Spec.RestartPolicy == v1.RestartPolicyAlways &&
+		slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+		})
 }

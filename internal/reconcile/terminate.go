@@ -8,9 +8,10 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// signal sends a signal and keeps when it was sent. That the grace period begins is noted down before it, and
-// so is a verdict that had the instance ended, because the code that the instance makes of its end does not tell
-// it; that it was told, after it, because a signal that was noted down and not sent would never be.
+// signal sends a signal and records when. It saves the start of the grace period before it sends
+// the signal. With it, it saves a probe or hook failure that is the reason for the termination,
+// because the exit code does not show it. It saves that the stop signal was sent only afterwards: a
+// signal that is saved as sent but was not would never be sent.
 func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal string) error {
 	s := w.signalled[id]
 	first := s == (pod.Signals{})
@@ -22,7 +23,7 @@ func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal strin
 		w.note(seen, id)
 	}
 	if err := w.signalInTime(ctx, id, signal); err != nil {
-		if first { // it has not begun, then
+		if first { // the termination has not begun
 			w.signalled[id] = pod.Signals{}
 			w.note(seen, id)
 		}
@@ -34,14 +35,14 @@ func (w *worker) signal(ctx context.Context, seen pod.Observed, id, signal strin
 		s.Signalled = time.Now()
 	}
 	w.signalled[id] = s
-	if signal == "" { // what was killed need not be known to have been
+	if signal == "" { // that it was killed need not be saved
 		w.note(seen, id)
 	}
 	return nil
 }
 
-// note notes down what an instance has come to, so that the next podrun neither runs its postStart hook nor gives it
-// its grace period again, nor takes a failure for a completion.
+// note saves an instance's state in the checkpoint. So after a restart podrun does not repeat its
+// postStart hook or its grace period, and does not take a failure for a completion.
 func (w *worker) note(seen pod.Observed, id string) {
 	for _, c := range seen.Containers {
 		if c.ID != id {
@@ -56,12 +57,13 @@ func (w *worker) note(seen pod.Observed, id string) {
 			n.Started, n.Ready, n.Since = found.Started, found.Ready, w.clock.wall().UTC()
 		}
 		if err := w.o.Data.Note(c.UID, id, n); err != nil {
-			w.log.Warn("podrun would not go on from here after a restart", "container", c.Name, "why", err)
+			w.log.Warn("saving the container state failed; a restarted podrun may repeat hooks and the grace period",
+				"container", c.Name, "err", err)
 		}
 	}
 }
 
-// recordedSignals are what an instance was sent, by the wall's clock.
+// recordedSignals returns what was sent to an instance, in wall times.
 func (w *worker) recordedSignals(id string) pod.Signals {
 	s := w.signalled[id]
 	for _, at := range []*time.Time{&s.Asked, &s.Hooked, &s.Signalled, &s.Killed} {
@@ -70,17 +72,19 @@ func (w *worker) recordedSignals(id string) pod.Signals {
 	return s
 }
 
-// ending reports that an instance has been asked to end.
+// ending reports that the termination of an instance has begun.
 func (w *worker) ending(seen pod.Observed) bool {
-	return slices.ContainsFunc(seen.Containers, func(c pod.Container) bool { return w.signalled[c.ID] != (pod.Signals{}) })
+	return slices.ContainsFunc(seen.Containers, func(c pod.Container) bool {
+		return w.signalled[c.ID] != (pod.Signals{})
+	})
 }
 
-// unwants reports that c is of what is not wanted any more.
+// unwants reports that c belongs to a revision that is no longer desired.
 func (w *worker) unwants(c pod.Container) bool {
 	return w.pod == nil || c.UID != w.pod.UID || w.replaced
 }
 
-// signals are what an instance was sent: by this process, or as the checkpoint has it.
+// signals returns what was sent to an instance, by this process or as the checkpoint says.
 func (w *worker) signals(c pod.Container) pod.Signals {
 	if s, known := w.signalled[c.ID]; known {
 		return s
@@ -92,7 +96,7 @@ func (w *worker) signals(c pod.Container) pod.Signals {
 	return s
 }
 
-// resume takes over what an earlier podrun had begun to end.
+// resume continues the terminations that an earlier podrun process began.
 func (w *worker) resume(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if s := w.signals(c); !c.Reaped && s != (pod.Signals{}) {
@@ -101,7 +105,8 @@ func (w *worker) resume(seen pod.Observed) {
 	}
 }
 
-// resumeUnwanted takes over which revisions an earlier podrun had begun to end because they were not wanted.
+// resumeUnwanted restores which revisions an earlier podrun process began to terminate because they
+// were not desired.
 func (w *worker) resumeUnwanted(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if c.Notes.Unwanted {

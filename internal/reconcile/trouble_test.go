@@ -44,7 +44,7 @@ func TestTroubleIsShown(t *testing.T) {
 		after(time.Minute)
 		h.wantLiving("u1-a-1")
 		h.stop()
-		for _, what := range []string{"trying again later\" pod=default/web why=\"reap"} {
+		for _, what := range []string{"pod sync failed; retrying\" pod=default/web err=\"reap"} {
 			if n := strings.Count(said.String(), what); n != 1 {
 				t.Errorf("%q was said %d times:\n%s", what, n, said.String())
 			}

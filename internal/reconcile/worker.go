@@ -20,83 +20,106 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// worker serves one pod name through all its revisions. All but the fields under mu belong to the
-// goroutine in run.
+// worker runs one pod name through all of its revisions. Only the goroutine of run accesses its
+// fields, except for those below mu.
 type worker struct {
 	key       pod.Key
 	o         *Options
 	slots     slots
 	order     *order
 	admission *admission
-	halt      *atomic.Pointer[Halt] // the loop's
+	halt      *atomic.Pointer[Halt] // shared with the loop
 	log       *slog.Logger
 	changed   chan struct{}
 
 	mu      sync.Mutex
 	want    *v1.Pod
-	bad     string            // what is wrong with want's manifest now
-	version int               // counts what was set
-	desired *manifest.Desired // to be asked whether a pod without a manifest stays
-	given   pod.Objects       // what manifests have of ConfigMaps and Secrets
+	bad     string            // errors in want's manifest since want was read
+	version int               // incremented by set and release
+	desired *manifest.Desired // decides whether a pod without a manifest stays
+	given   pod.Objects       // ConfigMaps and Secrets from the manifests
 
-	chosenVersion int // the turn that pod came from
+	chosenVersion int // the version that pod was chosen from
 	pod           *v1.Pod
-	resized       *v1.Pod         // pod with what its manifest says it has, until it is given that; nil: it is
-	shown         *v1.Pod         // what was published last came of it
-	completed     bool            // it was published that the pod has completed
-	leaving       bool            // it was published that the pod is being ended for good
-	ready         map[string]bool // and, by instance ID, what is ready still
-	saved         *v1.Pod         // what was kept on disk last for a pod that ran already
-	maxGrace      *time.Duration  // the longest that ending it may take
-	problem       string          // what is wrong with its manifest
-	objects       pod.Objects     // what pod may refer to
-	measure       measure
-	clock         clock
-	stale         bool             // volumes may show what objects or pod were before
-	unsure        bool             // not known what to keep, nor that it may go
-	earlier       bool             // a completed pod is of an earlier run
-	replaced      bool             // what is there under pod's UID is of another manifest, or was being ended
-	unwanted      map[pod.UID]bool // revisions that were not wanted and of which something was ended since
+	// resized is pod with the resources of its manifest while these are not allocated yet; nil if
+	// they are.
+	resized   *v1.Pod
+	shown     *v1.Pod         // what the last published status was made of
+	completed bool            // the pod was published as completed
+	leaving   bool            // the pod was published as being terminated for good
+	ready     map[string]bool // readiness by instance ID, as published with leaving
+	saved     *v1.Pod         // what was last saved for a pod that was already running
+	maxGrace  *time.Duration  // upper limit of all grace periods
+	problem   string          // errors in its manifest
+	objects   pod.Objects     // ConfigMaps and Secrets that pod may refer to
+	measure   measure
+	clock     clock
+	stale     bool // volumes may not show the current objects or pod
+	unsure    bool // the sources are incomplete: neither run nor delete
+	earlier   bool // a completed pod belongs to an earlier run
+	// replaced reports that what exists under pod's UID belongs to another manifest, or was being
+	// terminated.
+	replaced bool
+	// unwanted are revisions that were not desired and of which something has been terminated
+	// since.
+	unwanted      map[pod.UID]bool
 	signalled     map[string]pod.Signals
-	late          map[string]bool // by instance ID: its last signal was not sent in time
+	late          map[string]bool // by instance ID: its last signal timed out
 	failures      map[string]plan.Failure
-	renewed       map[string]*pod.Failed // by instance ID, what ends for its resources' sake
-	before        []v1.PodCondition      // as published last
+	renewed       map[string]*pod.Failed // by instance ID: instances that are replaced for a resize
+	before        []v1.PodCondition      // the conditions published last
 	images        map[string]*image
 	pulled        chan pullResult
 	hooks         hooks
-	targets       []probe.Target // what was asked how it is, last
+	targets       []probe.Target // the last targets given to the prober
 	hooked        chan hookResult
 	beside        sync.WaitGroup // pulls, hooks and measurements
-	trouble       int            // failed rounds in a row
-	loggedTrouble string         // the last trouble that was logged
-	recorded      recordedEvents // what the last events of their kind were
-	unpublished   bool           // how the pod is could not be published
-	owns          bool           // this process had the pod when it was asked last
-	barred        *plan.Waiting  // why it has not got the pod; nil: it has, or was not asked
-	withheld      bool           // it is shown that the pod is another's, who keeps its checkpoint
-	outdated      bool           // the pod has not been inspected since something was done, or since this process has it
+	trouble       int            // consecutive failed syncs
+	loggedTrouble string         // the last error that was logged
+	recorded      recordedEvents // the last events of each kind
+	unpublished   bool           // the last status could not be published
+	owns          bool           // this process owned the pod at the last check
+	barred        *plan.Waiting  // why this process does not own the pod; nil: it does, or not checked yet
+	withheld      bool           // published as owned by a process that withholds its checkpoint
+	// outdated reports that the pod has not been inspected since the last action, or since this
+	// process acquired it.
+	outdated bool
 }
 
 const (
 	firstTrouble   = 500 * time.Millisecond
 	longestTrouble = 30 * time.Second
-	// refreshAgain is when volumes and statuses that could not be brought up to date are tried again.
+	// refreshAgain is the delay before volumes and statuses that could not be updated are tried
+	// again.
 	refreshAgain = time.Second
 )
 
 func newWorker(key pod.Key, o *Options, s slots, turns *order, r *admission) *worker {
 	return &worker{
-		key: key, o: o, slots: s, order: turns, admission: r, log: o.Log.With("pod", key.String()), changed: make(chan struct{}, 1),
-		earlier: o.Rerun, unwanted: map[pod.UID]bool{}, signalled: map[string]pod.Signals{}, late: map[string]bool{}, failures: map[string]plan.Failure{},
-		renewed: map[string]*pod.Failed{}, images: map[string]*image{}, pulled: make(chan pullResult),
-		hooks: newHooks(), hooked: make(chan hookResult), measure: newMeasure(),
-		clock: newClock(o.Wall),
+		key:       key,
+		o:         o,
+		slots:     s,
+		order:     turns,
+		admission: r,
+		log:       o.Log.With("pod", key.String()),
+		changed:   make(chan struct{}, 1),
+		earlier:   o.Rerun,
+		unwanted:  map[pod.UID]bool{},
+		signalled: map[string]pod.Signals{},
+		late:      map[string]bool{},
+		failures:  map[string]plan.Failure{},
+		renewed:   map[string]*pod.Failed{},
+		images:    map[string]*image{},
+		pulled:    make(chan pullResult),
+		hooks:     newHooks(),
+		hooked:    make(chan hookResult),
+		measure:   newMeasure(),
+		clock:     newClock(o.Wall),
 	}
 }
 
-// set says what is wanted from now on; nil: nothing. bad is what is wrong with its manifest since p was
-// read. objects are what it may refer to.
+// set sets the desired pod; nil means none. bad is what has become wrong with its manifest since p
+// was read. objects are what p may refer to.
 func (w *worker) set(p *v1.Pod, bad string, objects pod.Objects) {
 	w.mu.Lock()
 	w.want, w.bad, w.desired, w.given = p, bad, nil, objects
@@ -105,8 +128,8 @@ func (w *worker) set(p *v1.Pod, bad string, objects pod.Objects) {
 	w.notify()
 }
 
-// release says that no manifest names the pod any more. Whether it goes depends on what it runs: a pod
-// whose manifest only cannot be read stays.
+// release records that no manifest names the pod any more. The worker then decides by what the pod
+// runs whether it stays: a pod stays while its manifest only cannot be read.
 func (w *worker) release(d manifest.Desired) {
 	w.mu.Lock()
 	w.want, w.bad, w.desired, w.given = nil, "", &d, d.Objects
@@ -115,7 +138,7 @@ func (w *worker) release(d manifest.Desired) {
 	w.notify()
 }
 
-// notify asks for a new judgement.
+// notify wakes the worker for another sync. It does not block.
 func (w *worker) notify() {
 	select {
 	case w.changed <- struct{}{}:
@@ -123,15 +146,15 @@ func (w *worker) notify() {
 	}
 }
 
-// run works until ctx ends, or until the pod is neither wanted nor there any more; then it offers itself
-// to finished.
+// run syncs the pod until ctx ends, or until the pod is neither desired nor there any more. Then it
+// sends the worker to finished.
 func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 	defer w.beside.Wait()
-	// What is this pod's by its name must not be taken from a successor, which may begin as soon as this one is offered
-	// to finished.
+	// End before the worker is sent to finished: a successor for the same pod name may start right
+	// after that, and must not lose what end gives back by name.
 	end := sync.OnceFunc(w.end)
 	defer end()
-	// Not before it is told what is wanted: until then it would take that for nothing.
+	// Wait for the first set or release: without it the worker would take the pod for not desired.
 	w.wait(ctx, 0)
 	look := true
 	for ctx.Err() == nil {
@@ -148,7 +171,7 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 	}
 }
 
-// end gives back what the worker has of what others share.
+// end gives back everything that the worker holds of shared resources.
 func (w *worker) end() {
 	w.o.Prober.Set(w.key, nil)
 	w.measure.cancel()
@@ -156,10 +179,10 @@ func (w *worker) end() {
 	w.stopPulls()
 	w.admission.forget(w)
 	w.order.forget(w)
-	w.letGo() // last: until then something may be done to the pod
+	w.letGo() // last: until then actions may still run on the pod
 }
 
-// wait returns when there is reason for another round, and whether that round must look for itself.
+// wait returns when another sync is due. look reports that this sync must inspect the pod.
 func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	var timer <-chan time.Time
 	if wake > 0 {
@@ -169,7 +192,7 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-ctx.Done():
 	case <-timer:
 		return true
-	case <-w.pullTick(): // how far pulls are is worth a status, not a look
+	case <-w.pullTick(): // progress of a pull changes only the status: no inspection
 	case <-w.changed:
 	case r := <-w.pulled:
 		w.keepPull(r)
@@ -181,14 +204,16 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	return false
 }
 
-// retire reports that nothing has been set since the last round took what it wanted.
+// retire reports that nothing has been set since the last sync chose its revision.
 func (w *worker) retire() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.chosenVersion == w.version
 }
 
-// sync plans, does, looks again, until the plan has nothing to do.
+// sync executes plans until a plan has no actions: it inspects the pod, computes the plan and
+// executes it. look makes it inspect the pod before the first plan. It returns after what time to
+// sync again (0: when notified) and whether the pod is gone.
 func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone bool) {
 	seen := w.o.Inspector.Seen(w.key)
 	w.outdated = w.outdated || look
@@ -203,7 +228,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 			case w.named():
 				return ownerPoll, false
 			case !seen.Empty():
-				return unwantedPoll, false // it may be this process's to end when the other one lets it go
+				return unwantedPoll, false // this process may have to terminate it once the other releases it
 			}
 			return 0, w.unwantedByAll()
 		}
@@ -221,7 +246,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		}
 		if w.foreign(seen) {
 			if w.outdated = !looked; w.outdated {
-				continue // whose it is may have been written down since
+				continue // its owner may have been recorded since
 			}
 			return 0, true
 		}
@@ -233,7 +258,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
 			if w.replaced {
-				w.before = nil // what was published is not this pod's
+				w.before = nil // it was published of another pod
 			}
 			w.earlier, w.replaced = false, false
 		}
@@ -253,11 +278,13 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 			return p.Wake, p.Gone && !w.unpublished
 		}
 		look, err = w.perform(ctx, seen, p.Actions)
-		w.outdated = look // until then nothing else is done: not everything that wakes a worker has inspected the pod
+		// Nothing is executed before the next inspection: not everything that wakes a worker has
+		// inspected the pod.
+		w.outdated = look
 		if err != nil {
 			w.publish(seen, p, true)
 			wake = w.troubled(err)
-			if p.Wake > 0 { // what else is due in the pod does not wait for what failed
+			if p.Wake > 0 { // what is due in the pod does not wait for the failed action
 				wake = min(wake, max(p.Wake, firstTrouble))
 			}
 			return wake, false
@@ -266,7 +293,9 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 	return 0, false
 }
 
-// troubled counts a failed round and says when to try again.
+// troubled counts and logs a failed sync and returns after what time to try again. The delay
+// doubles with each consecutive failure up to longestTrouble; it is one second while the runtime is
+// unavailable.
 func (w *worker) troubled(err error) time.Duration {
 	w.trouble++
 	if w.o.Troubled != nil {
@@ -274,18 +303,18 @@ func (w *worker) troubled(err error) time.Duration {
 	}
 	level := slog.LevelWarn
 	if text := err.Error(); text == w.loggedTrouble || errors.Is(err, context.Canceled) {
-		level = slog.LevelDebug // said already
+		level = slog.LevelDebug // already logged
 	} else {
 		w.loggedTrouble = text
 	}
-	w.log.Log(context.Background(), level, "trying again later", "why", err)
+	w.log.Log(context.Background(), level, "pod sync failed; retrying", "err", err)
 	if errors.Is(err, runtime.ErrUnavailable) {
 		return time.Second
 	}
 	return min(firstTrouble<<min(w.trouble-1, 10), longestTrouble)
 }
 
-// longestGrace is the longest grace period that is given now; nil: each instance's own.
+// longestGrace is the longest grace period that applies now; nil: each instance's own.
 func (w *worker) longestGrace() *time.Duration {
 	select {
 	case <-w.o.Hurry:
@@ -305,14 +334,31 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		since = w.since(w.pod)
 	}
 	return w.halted(plan.Input{
-		Since: since, MaxGrace: w.longestGrace(), Node: w.o.Node, Used: w.used(), NodeLabels: w.o.NodeLabels, Pod: w.pod, Resized: w.resized, Observed: w.steady(seen), Images: images, Signalled: w.signalled, Failures: w.failures,
-		Probed: w.probed(seen), After: w.after(),
-		Evicted: w.measure.why, Boot: w.o.Boot, Earlier: w.earlier, Replaced: w.replaced, MaxBackoff: w.o.MaxBackoff, Now: time.Now(),
+		Since:      since,
+		MaxGrace:   w.longestGrace(),
+		Node:       w.o.Node,
+		Used:       w.used(),
+		NodeLabels: w.o.NodeLabels,
+		Pod:        w.pod,
+		Resized:    w.resized,
+		Observed:   w.steady(seen),
+		Images:     images,
+		Signalled:  w.signalled,
+		Failures:   w.failures,
+		Probed:     w.probed(seen),
+		After:      w.after(),
+		Evicted:    w.measure.why,
+		Boot:       w.o.Boot,
+		Earlier:    w.earlier,
+		Replaced:   w.replaced,
+		MaxBackoff: w.o.MaxBackoff,
+		Now:        time.Now(),
 	})
 }
 
-// publish tells how the pod is; resting: nothing happens to it for now, be it because that failed. A pod that is on its
-// way out keeps its last status until it is gone, but for what its readiness probes say.
+// publish publishes the pod's status. resting reports that nothing happens to the pod for now,
+// possibly because an action failed. A pod that is being terminated for good keeps its last status
+// until it is gone, except for the results of its readiness probes.
 func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 	var err error
 	switch {
@@ -333,11 +379,12 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 			w.before = nil
 		}
 		w.loadConditions()
-		// What is between two states of rest is not worth a file each. A result is: what is left to do may take long.
+		// Publish only states of rest: each intermediate state would cost a file. A result is
+		// published at once, because the remaining actions may take long.
 		w.shown, w.leaving, w.completed = w.pod, false, p.Completed
 		out := w.pod.DeepCopy()
 		if w.resized != nil {
-			out = pod.Sized(w.pod, w.resized) // the manifest's; what it has is in the status
+			out = pod.Sized(w.pod, w.resized) // the manifest's resources; the status has the allocated ones
 		}
 		if w.problem != "" {
 			metaAnnotation(out, manifest.AnnotationError, w.problem)
@@ -345,33 +392,42 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 		if !p.Next.IsZero() {
 			metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
 		}
-		out.Status = status.Of(status.Input{Pod: w.pod, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Before: w.before, Now: time.Now()})
+		out.Status = status.Of(status.Input{
+			Pod:      w.pod,
+			Observed: seen,
+			Plan:     p,
+			Probed:   w.probed(seen),
+			HostIP:   w.o.HostIP,
+			Before:   w.before,
+			Now:      time.Now(),
+		})
 		w.saveConditions(out.Status.Conditions)
 		w.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
 	if w.unpublished = err != nil; !w.unpublished {
 		w.recorded.unheard = ""
-	} else if err.Error() != w.recorded.unheard { // it is tried again and again
+	} else if err.Error() != w.recorded.unheard { // retried every second: log it once
 		w.recorded.unheard = err.Error()
-		w.log.Error("status not written", "why", err)
+		w.log.Error("pod status not written; retrying", "err", err)
 	}
 }
 
-// showLast publishes how a pod is that an earlier podrun ran and that is being ended now.
+// showLast publishes the last status of a pod that an earlier podrun process ran and that is being
+// terminated now.
 func (w *worker) showLast(seen pod.Observed, p plan.Plan) {
 	last := w.running(seen)
 	if last == nil {
-		return // what it was is not known
+		return // its manifest is not known
 	}
 	w.shown = last
 	out := last.DeepCopy()
-	before, _ := w.o.Data.LoadConditions(last.UID) // without them only the times are others
+	before, _ := w.o.Data.LoadConditions(last.UID) // without them only the transition times differ
 	out.Status = status.Of(status.Input{
 		Pod: last, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Before: before, Now: time.Now(),
 	})
 	if err := w.o.Publisher.Publish(out, false); err != nil {
-		w.log.Warn("status not written", "err", err)
+		w.log.Warn("pod status not written", "err", err)
 	}
 }
 
