@@ -1,5 +1,12 @@
-// Package agent is the wiring: it turns options into sources, runtime, relister, loop and their kin, and
-// runs them as one. It is the only room that knows everybody, and it decides nothing about pods.
+// Package agent wires the other packages together for the commands serve, once and down: it turns
+// options into manifest sources, a runtime, a relister, the reconcile loop and the rest, and runs
+// them. It is the only package that imports all of these.
+//
+// The package also owns the locks: the one of the run directory, and the owner lock per pod that
+// gives a pod to one process (podlock.go). It does not decide what happens to a pod: package plan
+// does.
+//
+// Begin reading with Serve, Once or Down; all three call open, which builds a house, and house.run.
 package agent
 
 import (
@@ -38,74 +45,79 @@ import (
 	"podrun.io/podrun/internal/volume"
 )
 
-// Options are what serve, once and down have in common.
+// Options are the options that serve, once and down have in common.
 type Options struct {
 	Dirs    layout.Dirs
 	Connect ConnectOptions
 	Sources SourceOptions
 	Stdin   io.Reader
-	// NodeName is the suffix of every pod's name, in lower case.
+	// NodeName is the suffix of every pod name, in lower case.
 	NodeName     string
 	RelistPeriod time.Duration
-	// Events is auto, on or off: whether the runtime's event stream is listened to.
+	// Events is "auto", "on" or "off": whether to subscribe to the runtime's event stream.
 	Events string
 	// MaxBackoff is the longest crash back-off.
 	MaxBackoff time.Duration
-	// ClusterDNS are the servers of pods with dnsPolicy ClusterFirst; none: the host's.
+	// ClusterDNS are the DNS servers of pods with the dnsPolicy ClusterFirst. If empty, they use
+	// the host's.
 	ClusterDNS []string
-	// ClusterDomain ends pods' full names.
+	// ClusterDomain is the suffix of the pods' fully qualified names.
 	ClusterDomain string
-	// CNIConfDir has the configuration of CNI's plugins, which are in CNIBinDirs; without any, podrun's own
-	// bridge connects pods.
+	// CNIConfDir has the configuration of the CNI plugins, whose binaries are in CNIBinDirs.
+	// Without a configuration podrun's own bridge connects the pods.
 	CNIConfDir string
 	CNIBinDirs []string
-	// RouteToPods lets packets of other links reach any port of pods on podrun's own bridge.
+	// RouteToPods allows packets from other links to all ports of pods on podrun's own bridge.
 	RouteToPods bool
-	// PreferLocal starts pods from images that are present when those that are always pulled cannot be.
+	// PreferLocal starts a pod from a local image if an image that is always pulled cannot be
+	// pulled.
 	PreferLocal bool
-	// ImageDir has archives of images that are loaded at the start; empty: the root directory's.
+	// ImageDir has image archives that are loaded at the start. Empty: the directory below the root
+	// directory.
 	ImageDir string
-	// LogRotation says when containers' logs are put away, and how many are kept.
+	// LogRotation says when container logs are rotated and how many files are kept.
 	LogRotation containerlog.Rotation
-	// Halt says how pods end when the machine shuts down.
+	// Halt says how pods are terminated when the machine shuts down.
 	Halt HaltOptions
-	// Garbage says which images that nobody uses are removed, and when a disk is too full.
+	// Garbage says when unused images are removed and when a disk counts as too full.
 	Garbage gc.Policy
-	// Listen is where serve answers HTTP beside its socket.
+	// Listen is where serve accepts HTTP requests besides its socket.
 	Listen server.ListenOptions
-	// Notify is how serve tells a service manager how it is.
+	// Notify is how serve reports its state to a service manager.
 	Notify NotifyOptions
-	// Hurry, once closed, has all that ends killed at once; may be nil.
+	// Hurry, once closed, makes every termination a kill without a grace period. May be nil.
 	Hurry <-chan struct{}
 	Log   *slog.Logger
 
-	// observer hears how listing goes; may be nil.
+	// observer receives measurements of the relister. May be nil.
 	observer relist.Observer
-	// locks are those of the pods that this process has; nil: they are made.
+	// locks are the owner locks of this process's pods. nil: they are created.
 	locks *podLocks
-	// backend is used in place of a containerd; for tests.
+	// backend replaces containerd, for tests.
 	backend backend
-	// machine stands in for this machine, so that all runs in virtual time; nil: this one. For tests, beside backend.
+	// machine replaces this machine, so that everything runs in virtual time. nil: this machine.
+	// For tests, together with backend.
 	machine *machine
 }
 
-// machine is what serve and once read of the machine. Under one that is given nothing waits in the kernel: files are
-// looked at from time to time, nobody is answered over HTTP, and the process's memory is left alone.
+// machine is what serve and once read of the machine. With a replaced machine nothing blocks in the
+// kernel: files are polled instead of watched, no HTTP server runs, and the memory of the process
+// is not tuned.
 type machine struct {
 	boot   string
 	hostIP string
 	node   v1.ResourceList
-	// parallel is how many mutations go on at once.
+	// parallel is the maximum number of parallel mutations.
 	parallel int
-	// wall is the wall clock, which may be set; nil: this process's.
+	// wall is the wall clock, which may be set. nil: time.Now.
 	wall func() time.Time
-	// dial connects to manifests' URLs; nil: the network.
+	// dial connects to manifest URLs. nil: over the network.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// published hears each status that is published; may be nil.
+	// published is called with each status that is published. May be nil.
 	published func(p *v1.Pod)
 }
 
-// readMachine reads this machine, unless another stands in for it.
+// readMachine returns the values of this machine, or those of Options.machine if it is set.
 func (o Options) readMachine() (machine, error) {
 	if o.machine != nil {
 		return *o.machine, nil
@@ -118,7 +130,7 @@ func (o Options) readMachine() (machine, error) {
 	return machine{boot: boot, hostIP: hostIP(o.Log), node: nodeResources(o), parallel: 2 * goruntime.NumCPU()}, nil
 }
 
-// backend is a runtime in all the roles of the port that the house needs.
+// backend is a runtime with all the interfaces that a house uses.
 type backend interface {
 	runtime.Lister
 	runtime.Notifier
@@ -133,17 +145,17 @@ type backend interface {
 	Sweep(ctx context.Context) error
 }
 
-// ErrUsage marks errors that the caller made: wrong options, manifests that cannot be used.
+// ErrUsage marks errors of the caller: wrong options, or manifests that cannot be used.
 var ErrUsage = errors.New("usage")
 
-// house is a connected podrun: everything but the sources of manifests.
+// house is a podrun that is connected to a runtime: all parts except the manifest sources.
 type house struct {
 	o       Options
 	runtime backend
-	conn    *Connection // nil where the runtime was given
-	leave   func()      // lets others settle elsewhere
+	conn    *Connection // nil with Options.backend
+	leave   func()      // releases the binding
 	network *network.Network
-	// sandboxes are beneath runtime.
+	// sandboxes are the sandboxes that runtime uses.
 	sandboxes    *sandbox.Store
 	relister     *relist.Relister
 	tailer       *containerlog.Tailer
@@ -156,7 +168,8 @@ type house struct {
 	halt         chan reconcile.Halt // to the loop
 }
 
-// neighbours are the other pods as p may call them. One that starts after others has to know them at once.
+// neighbours returns the host entries of other pods for p. A pod that starts after others must know
+// them at once.
 func (h *house) neighbours(p *v1.Pod) []pod.HostEntry {
 	if p.Annotations[pod.AnnotationAfter] != "" {
 		h.names.CatchUp()
@@ -164,7 +177,8 @@ func (h *house) neighbours(p *v1.Pod) []pod.HostEntry {
 	return h.names.Of(p)
 }
 
-// open connects to the runtime and puts the rooms together.
+// open connects to the runtime and builds a house. owner is ownerServe, ownerOnce or "" (down while
+// no serve runs).
 func open(ctx context.Context, o Options, owner string, publisher reconcile.Publisher) (*house, error) {
 	if err := makeDirs(o.Dirs.Modes()); err != nil {
 		return nil, fmt.Errorf("making podrun's directories: %w", err)
@@ -177,7 +191,9 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 		Dirs: o.Dirs, Log: o.Log, Keep: owner == ownerServe, ConfDir: o.CNIConfDir, BinDirs: o.CNIBinDirs,
 		Open: o.RouteToPods,
 	})
-	store := sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain, CgroupDriver: o.Connect.CgroupDriver})
+	store := sandbox.New(sandbox.Options{
+		Dirs: o.Dirs, Log: o.Log, Network: pods, ClusterDomain: o.ClusterDomain, CgroupDriver: o.Connect.CgroupDriver,
+	})
 	r, conn, leave, err := o.connect(ctx, m.boot, store)
 	if err != nil {
 		return nil, err
@@ -185,7 +201,10 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if conn != nil {
 		if err := conn.migrate(ctx, owner); err != nil {
 			leave()
-			return nil, errors.Join(fmt.Errorf("adopting the pods of a former version of podrun: %w", err), conn.Close())
+			return nil, errors.Join(
+				fmt.Errorf("adopting the pods of a former version of podrun: %w", err),
+				conn.Close(),
+			)
 		}
 	}
 	if o.locks == nil {
@@ -196,10 +215,17 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	if o.Events == "off" {
 		listing.Notifier = nil
 	}
-	h := &house{o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing), tailer: containerlog.New(containerlog.Options{Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log})}
+	h := &house{
+		o: o, runtime: r, conn: conn, leave: leave, network: pods, sandboxes: store, relister: relist.New(listing),
+		tailer: containerlog.New(containerlog.Options{
+			Dirs: o.Dirs, Rotation: o.LogRotation, Unwatched: o.machine != nil, Log: o.Log,
+		}),
+	}
 	h.events = event.New(o.Dirs, o.NodeName, o.Log)
 	h.prober, h.probeChanges = probe.New(probe.Options{Exec: r, Events: h.events, Log: o.Log}), make(chan pod.Key)
-	h.names = dns.New(dns.Options{Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log})
+	h.names = dns.New(dns.Options{
+		Checkpoints: r.Store(), Boot: m.boot, ClusterDomain: o.ClusterDomain, HostIP: m.hostIP, Log: o.Log,
+	})
 	h.volumes = volume.New(volume.Options{
 		Dirs: o.Dirs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Neighbours: h.neighbours, Log: o.Log,
 	})
@@ -207,30 +233,38 @@ func open(ctx context.Context, o Options, owner string, publisher reconcile.Publ
 	h.loop = reconcile.Options{
 		Halt:      h.halt,
 		Inspector: h.relister, Sandboxes: r, Containers: r, Images: r, Data: r, Owners: o.locks,
-		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Results: h.probeChanges, Hurry: o.Hurry, Publisher: overhearing{publisher, h.names, m.published}, Events: h.events,
+		Volumes: h.volumes, Disk: disk.New(o.Dirs, r), Logs: h.tailer, Prober: h.prober, Results: h.probeChanges,
+		Hurry: o.Hurry, Publisher: overhearing{publisher, h.names, m.published}, Events: h.events,
 		Troubled: troubled(publisher),
-		Owner:    owner, Boot: m.boot, HostIP: m.hostIP, Node: m.node, Wall: m.wall, NodeLabels: nodeLabels(o), MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
+		Owner:    owner, Boot: m.boot, HostIP: m.hostIP, Node: m.node, Wall: m.wall, NodeLabels: nodeLabels(o),
+		MaxBackoff: o.MaxBackoff, PreferLocal: o.PreferLocal, Parallel: m.parallel, Log: o.Log,
 	}
 	return h, nil
 }
 
-// End ends what may still go on though nobody waits for it, last of all in a process.
+// End kills the programs that this process still runs although nothing waits for them any more.
+// Call it last in a process.
 func End() { sys.EndPrograms() }
 
-// warnOfMachine tells what of this machine keeps pods from what they are used to.
+// warnOfMachine logs properties of this machine that limit what pods can do.
 func warnOfMachine(log *slog.Logger) {
 	if sys.EnforcesSELinux("/") {
-		log.Warn("SELinux is enforced on this machine: containers without seLinuxOptions, and their volumes, get no labels; what the policy keeps from them, label by hand")
+		log.Warn("SELinux is enforcing: containers without seLinuxOptions and their volumes get no labels; " +
+			"label by hand the files to which the policy denies access")
 	}
 	if hides, err := sys.RootHides(os.Getpid()); hides {
-		log.Warn("podrun runs in a chroot: exec, also of probes and hooks, is refused in containers that are started there; enter the directory by pivot_root instead")
+		log.Warn("podrun runs in a chroot: exec, including probes and hooks, is refused in containers started there; " +
+			"use pivot_root instead of chroot")
 	} else if err != nil {
-		log.Debug("it is not known whether this is a chroot", "why", err)
+		log.Debug("checking for a chroot failed", "err", err)
 	}
 }
 
-// connect returns the runtime to use, and has settled there until leave.
-func (o Options) connect(ctx context.Context, boot string, store *sandbox.Store) (r backend, c *Connection, leave func(), err error) {
+// connect returns the runtime to use. It binds the run directory to that containerd until leave is
+// called. c and leave are nil with Options.backend.
+func (o Options) connect(
+	ctx context.Context, boot string, store *sandbox.Store,
+) (r backend, c *Connection, leave func(), err error) {
 	if o.backend != nil {
 		return o.backend, nil, nil, nil
 	}
@@ -257,7 +291,7 @@ func (o Options) connect(ctx context.Context, boot string, store *sandbox.Store)
 func hostIP(log *slog.Logger) string {
 	ip, err := network.HostIP()
 	if err != nil {
-		log.Debug("the node's address is not known", "why", err)
+		log.Debug("reading the node's address failed", "err", err)
 		return ""
 	}
 	return ip.String()
@@ -269,42 +303,42 @@ func (h *house) close() {
 	}
 	defer h.leave()
 	if err := h.conn.Close(); err != nil {
-		h.o.Log.Debug("disconnecting failed", "why", err)
+		h.o.Log.Debug("closing the containerd connection failed", "err", err)
 	}
 	if h.loop.Owner == ownerOnce {
-		return // a serve beside it may keep the network
+		return // a serve at the same time may still use the network
 	}
 	if err := h.network.Close(); err != nil {
-		h.o.Log.Warn("the pods' network stays", "why", err)
+		h.o.Log.Warn("removing the pod network failed", "err", err)
 	}
 }
 
-// sweep removes what an earlier run was cut off with and no list shows.
+// sweep removes what an interrupted run left behind and no list shows, and repairs the pod network.
 func (h *house) sweep(ctx context.Context) {
 	if h.conn == nil {
 		return
 	}
 	if err := h.runtime.Sweep(ctx); err != nil {
-		h.o.Log.Warn("leftovers stay", "why", err)
+		h.o.Log.Warn("removing leftovers of an interrupted run failed", "err", err)
 	}
 	if err := h.network.Mend(); err != nil {
-		h.o.Log.Warn("pods may not be reached, or reach nobody", "why", err)
+		h.o.Log.Warn("repairing the pod network failed", "err", err)
 	}
 	if err := status.Sweep(h.o.Dirs); err != nil {
-		h.o.Log.Warn("leftovers stay", "why", err)
+		h.o.Log.Warn("removing leftover status files failed", "err", err)
 	}
 }
 
-// networkSweep is how often the network is released of sandboxes that are gone: what their plugins refused before may
-// go by now.
+// networkSweep is how often the network resources of removed sandboxes are released: CNI plugins
+// that refused a release before may accept it later.
 const networkSweep = 5 * time.Minute
 
-// sweepNetwork removes sandboxes that no checkpoint names, and releases what the network holds for them, now and then. It may take long,
-// and nothing waits for it.
+// sweepNetwork periodically removes sandboxes that no checkpoint names and releases their network
+// resources, until ctx ends. A pass may take long; nothing waits for it.
 func (h *house) sweepNetwork(ctx context.Context) {
 	for {
 		if err := h.sweepLost(ctx); err != nil && ctx.Err() == nil {
-			h.o.Log.Warn("the network of sandboxes that are gone is not released yet", "err", err)
+			h.o.Log.Warn("removing lost sandboxes or their network resources failed; retrying later", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -322,11 +356,12 @@ func (h *house) sweepLost(ctx context.Context) error {
 	return errors.Join(h.sandboxes.Sweep(ctx, known), h.network.SweepLost(ctx, known))
 }
 
-// run runs the loop on what feed sends until ctx ends. What the loop stands on ends after it.
+// run runs the loop with the desired sets from feed until ctx ends. The parts that the loop depends
+// on are stopped after it.
 func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manifest.Desired)) {
 	seen, err := beginSighting(h.o.Dirs)
 	if err != nil {
-		h.o.Log.Warn("get cannot tell how old a status is", "why", err)
+		h.o.Log.Warn("podrun get cannot show the age of statuses", "err", err)
 	} else {
 		defer seen.end()
 	}
@@ -356,14 +391,15 @@ func (h *house) run(ctx context.Context, feed func(context.Context, chan<- manif
 	stopFeeding()
 }
 
-// ended reports an actor that ended otherwise than by being told to.
+// ended logs that an actor (a part with its own goroutine) ended although it was not cancelled.
 func (h *house) ended(actor string, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
-		h.o.Log.Error("ended unexpectedly", "actor", actor, "why", err)
+		h.o.Log.Error("actor ended unexpectedly", "actor", actor, "err", err)
 	}
 }
 
-// there returns what is there, as far as it can be told: of a pod that hangs, that it is, and its manifest.
+// there returns the pods on the machine as far as they can be inspected. For a pod that hangs, the
+// result has only the facts that it exists and which manifest it runs.
 func (h *house) there(ctx context.Context) ([]pod.Observed, error) {
 	all, err := h.runtime.List(ctx)
 	if unknown := (*runtime.UnknownError)(nil); errors.As(err, &unknown) {
@@ -372,8 +408,8 @@ func (h *house) there(ctx context.Context) ([]pod.Observed, error) {
 	return all, err
 }
 
-// origins returns where the pods that are there were read, so that of two manifests for one pod the
-// running one's stays chosen.
+// origins returns where the manifests of the pods on the machine were read, so that of two
+// manifests for one pod the running one stays chosen.
 func (h *house) origins() (map[pod.Key]manifest.Origin, error) {
 	all, err := h.runtime.Store().List()
 	if err != nil {

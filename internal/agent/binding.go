@@ -13,12 +13,14 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// ElsewhereError says that the run directory's pods are in another containerd, or in another namespace of it. Those who
-// look here only would clear away what is left of them, volumes too, and start each a second time.
+// ElsewhereError says that the run directory's pods are in another containerd, or in another of its
+// namespaces. A podrun that only inspects its own containerd would remove what is left of these
+// pods, including volumes, and start each pod a second time.
 type ElsewhereError struct {
-	// Address and Namespace are of the containerd that has the pods; Address is a socket, or Embedded.
+	// Address and Namespace are those of the containerd that has the pods. Address is a socket, or
+	// Embedded.
 	Address, Namespace string
-	// Run is the run directory, Note the file that says where its pods are.
+	// Run is the run directory. Note is the file that records where its pods are.
 	Run, Note string
 }
 
@@ -30,26 +32,31 @@ func (e *ElsewhereError) Error() string {
 	return fmt.Sprintf("the pods of %s are in namespace %s of %s", e.Run, e.Namespace, at)
 }
 
-// Hint says what to do about it.
+// Hint says how to resolve the conflict.
 func (e *ElsewhereError) Hint() string {
-	return fmt.Sprintf("use that one, or end them there first: podrun down --all --containerd-address %s --containerd-namespace %s; if that containerd is gone for good, remove %s",
+	return fmt.Sprintf("use that containerd, or remove the pods there first: "+
+		"podrun down --all --containerd-address %s --containerd-namespace %s; "+
+		"if that containerd no longer exists, remove %s",
 		e.Address, e.Namespace, e.Note)
 }
 
-// binding is where a run directory's pods are.
+// binding records which containerd, and which namespace of it, has the pods of a run directory, and
+// in which boot.
 type binding struct{ address, namespace, boot string }
 
-// is reports that both are the same namespace. A socket may be moved, so that another path is no other containerd.
+// is reports that both are the same namespace of the same containerd. Socket paths are not
+// compared, because a socket may be moved: another path need not be another containerd.
 func (p binding) is(other binding) bool {
 	return p.namespace == other.namespace && (p.address == Embedded) == (other.address == Embedded)
 }
 
-// settle makes the run directory's pods those of one place, until leave. All podruns that make or end pods share a lock
-// of the file that says which; whoever is elsewhere may change that when there are no others and nothing is left of pods.
+// settle binds the run directory to one containerd namespace until leave is called. All podruns
+// that create or remove pods hold a shared lock of the binding's file. A podrun with another
+// binding may change it only if nobody else holds the lock and no pods are left.
 func settle(dirs layout.Dirs, here binding, empty func() (bool, error)) (leave func(), err error) {
 	f, err := os.OpenFile(dirs.Binding(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("settling in the run directory: %w", err)
+		return nil, fmt.Errorf("binding the run directory to containerd: %w", err)
 	}
 	for end := time.Now().Add(forkTime); ; time.Sleep(10 * time.Millisecond) {
 		there, err := tryToSettle(f, here, empty)
@@ -63,15 +70,21 @@ func settle(dirs layout.Dirs, here binding, empty func() (bool, error)) (leave f
 		}
 		f.Close()
 		if errors.Is(err, errElsewhere) {
-			return nil, &ElsewhereError{Address: there.address, Namespace: there.namespace, Run: dirs.Run, Note: dirs.Binding()}
+			return nil, &ElsewhereError{
+				Address:   there.address,
+				Namespace: there.namespace,
+				Run:       dirs.Run,
+				Note:      dirs.Binding(),
+			}
 		}
-		return nil, fmt.Errorf("settling in the run directory: %w", err)
+		return nil, fmt.Errorf("binding the run directory to containerd: %w", err)
 	}
 }
 
 var errElsewhere = errors.New("pods are elsewhere")
 
-// tryToSettle fails with errElsewhere if there are pods there, and with EWOULDBLOCK while podruns are, or one just settles.
+// tryToSettle fails with errElsewhere if there are pods with another binding, and with EWOULDBLOCK
+// while other podruns hold the lock or one is just changing the binding.
 func tryToSettle(f *os.File, here binding, empty func() (bool, error)) (there binding, err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return binding{}, err
@@ -99,7 +112,8 @@ func tryToSettle(f *os.File, here binding, empty func() (bool, error)) (there bi
 	return here, unix.Flock(int(f.Fd()), unix.LOCK_SH)
 }
 
-// readBinding reads what a file says; one that says nothing whole is of no boot.
+// readBinding reads the file of the binding. Incomplete contents are returned as the zero binding,
+// which is of no boot.
 func readBinding(f *os.File) (binding, error) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<16))
 	if err != nil {

@@ -8,18 +8,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// DefaultCleanupTimeout is how long cleaning up may delay the end of once by default.
+// DefaultCleanupTimeout is by default how long cleaning up may delay the end of once.
 const DefaultCleanupTimeout = 10 * time.Second
 
 const (
-	// promptness is in what time something that was told to stop has to return; then it is left alone.
+	// promptness is how long a function may take to return after its context has ended. After that
+	// it is abandoned.
 	promptness = 500 * time.Millisecond
-	// killTime is how long what is killed at once may take to be gone.
+	// killTime is how long killed pods may take to disappear.
 	killTime = time.Second
 )
 
-// promptly returns what f does, or soon after ctx has ended ctx's error. Then f goes on alone: what it waits for, as
-// a person's input or a file system that hangs, does not hear of ctx.
+// promptly returns the result of f, or ctx's error soon after ctx has ended. In the second case f
+// continues in the background: what it waits for, such as a person's input or a file system that
+// hangs, cannot be cancelled.
 func promptly[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type outcome struct {
 		result T
@@ -44,26 +46,28 @@ func promptly[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// cleanup bounds what follows a result.
+// cleanup limits the time of the cleanup after a result.
 type cleanup struct {
-	// begun is when it has begun.
+	// begun is when the cleanup began.
 	begun time.Time
-	// grace is the longest grace period of what ends, most what cleaning up may take after that.
+	// grace is the longest grace period of the terminating pods. most is how long the cleanup may
+	// take after that.
 	grace, most time.Duration
-	// runs reports that something that is to end runs still.
+	// runs reports that a terminating pod still runs.
 	runs func() bool
-	// interrupted is closed when somebody does not want to wait, but for the grace periods; nil: that is so already.
+	// interrupted is closed when the user does not want to wait any longer than the grace periods.
+	// nil: that is the case already.
 	interrupted <-chan struct{}
 	// onInterrupt is called when interrupted is closed.
 	onInterrupt func()
-	// hurry is closed when everything is killed at once.
+	// hurry is closed when everything is to be killed at once.
 	hurry <-chan struct{}
 }
 
-// endPoll is how often it is looked whether what is to end has ended.
+// endPoll is how often the terminating pods are checked.
 const endPoll = 100 * time.Millisecond
 
-// begin returns a context that ends when cleaning up has had its time.
+// begin returns a context that ends when the time of the cleanup is over.
 func (c cleanup) begin() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -73,11 +77,12 @@ func (c cleanup) begin() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// wait returns when cleaning up has had its time, or ctx ends.
+// wait returns when the time of the cleanup is over, or ctx ends.
 func (c cleanup) wait(ctx context.Context) {
 	tick := time.NewTicker(endPoll)
 	defer tick.Stop()
-	// From since on nothing runs. At least killTime: what was to be brought to its end before may have taken it all.
+	// Nothing runs any more from since on. Allow at least killTime: what had to be finished before
+	// may have used up most.
 	since, most := c.begun, max(c.most, killTime)
 	for {
 		if c.runs() {
@@ -113,7 +118,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// graceOf is how long a pod may take to end; 0 if nothing of it runs.
+// graceOf returns how long a pod may take to terminate; 0 if it has reached a final phase and none of
+// its containers runs.
 func graceOf(p *v1.Pod) time.Duration {
 	over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)

@@ -28,14 +28,14 @@ import (
 const (
 	// Embedded is the address that stands for podrun's own containerd.
 	Embedded = "embedded"
-	// SystemAddress is where a machine's containerd listens.
+	// SystemAddress is the default socket of the machine's containerd.
 	SystemAddress = "/run/containerd/containerd.sock"
 )
 
-// ErrNotRunning says that podrun's own containerd is what would be used, and that it does not run.
+// ErrNotRunning says that podrun's own containerd is the one to use, but does not run.
 var ErrNotRunning = errors.New("podrun's own containerd is not running")
 
-// UnreachableError says that containerd cannot be used; nothing was done.
+// UnreachableError says that containerd cannot be used. Nothing was done.
 type UnreachableError struct {
 	// Address is the socket, or Embedded.
 	Address string
@@ -51,54 +51,58 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// ConnectOptions say which containerd to use and how. Dirs and Log must be given.
+// ConnectOptions say which containerd to use and how. Dirs and Log are required.
 type ConnectOptions struct {
-	// Address is a socket or Embedded; empty: chosen by what is there, see Locate.
+	// Address is a socket or Embedded. Empty: chosen as described at Locate.
 	Address string
 	// Environment is the value of $CONTAINERD_ADDRESS.
 	Environment string
-	// Running fails with ErrNotRunning rather than start a containerd.
+	// Running makes Connect fail with ErrNotRunning instead of starting a containerd.
 	Running bool
 
 	Namespace, Snapshotter, RuntimeName string
-	// RegistryConfig is a docker config.json with credentials of registries; empty: docker's own, if there.
+	// RegistryConfig is a docker config.json with registry credentials. Empty: docker's own, if it
+	// exists.
 	RegistryConfig string
-	// RegistryHostsDir has the registries' settings; empty: /etc/containerd/certs.d.
+	// RegistryHostsDir has the registry configuration (hosts.toml). Empty: /etc/containerd/certs.d.
 	RegistryHostsDir string
 	Dirs             layout.Dirs
-	// Boot is the kernel's boot id; "": it is asked for.
+	// Boot is the kernel's boot ID. Empty: it is read.
 	Boot string
-	// ClusterDomain ends pods' full names.
+	// ClusterDomain is the suffix of the pods' fully qualified names.
 	ClusterDomain string
-	// Sandboxes may be nil where no sandbox is made.
+	// Sandboxes may be nil if no sandbox is created.
 	Sandboxes containerd.Sandboxes
-	// Store has the pods' checkpoints; nil: those below Dirs.
+	// Store has the pods' checkpoints. nil: those below Dirs.
 	Store *checkpoint.Store
-	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
+	// SeccompDefault applies the RuntimeDefault profile to containers without a seccomp profile.
 	SeccompDefault bool
-	// PodMaxPids is the most processes that a pod may have; 0: any number.
+	// PodMaxPids is the maximum number of processes of a pod. 0: no limit.
 	PodMaxPids int64
-	// CgroupDriver is that of new pods.
+	// CgroupDriver is the cgroup driver of new pods.
 	CgroupDriver oci.Driver
-	// CDIDirs have the specifications of devices that pods may ask for.
+	// CDIDirs have the CDI specifications of devices that pods may request.
 	CDIDirs []string
-	// Devices are what pods may ask for by limits, with the devices by CDI's names.
+	// Devices are the device resources that pods may request in limits, each with the CDI names of
+	// its devices.
 	Devices map[v1.ResourceName][]string
-	// RuntimeClasses are those that pods may name.
+	// RuntimeClasses are the runtime classes that pods may name.
 	RuntimeClasses map[string]containerd.RuntimeClass
-	// AllowedSysctls are kernel parameters that pods may set beside the safe ones.
+	// AllowedSysctls are the kernel parameters that pods may set besides the safe ones.
 	AllowedSysctls []string
-	// KeepLogs leaves the logs of pods that are gone where they are.
+	// KeepLogs leaves the logs of removed pods on disk.
 	KeepLogs bool
 	Log      *slog.Logger
 }
 
-// Connection is a containerd in use. Podrun's own stays while there is one.
+// Connection is a containerd in use. podrun's own containerd keeps running while there is a
+// Connection to it.
 type Connection struct {
-	// Driver is the connection to containerd; Runtime is that with the pods' checkpoints.
+	// Driver is the connection to containerd. Runtime is Driver together with the pods'
+	// checkpoints.
 	Driver  *containerd.Runtime
 	Runtime *checkpointed.Runtime
-	// Address is the socket; Embedded says that it is podrun's own.
+	// Address is the socket. Embedded reports that it is podrun's own.
 	Address  string
 	Embedded bool
 	lease    *embedded.Lease
@@ -106,7 +110,7 @@ type Connection struct {
 	o        ConnectOptions
 }
 
-// Close ends the connection; what runs stays.
+// Close closes the connection. Running pods are not affected.
 func (c *Connection) Close() error {
 	err := c.Driver.Close()
 	if c.lease != nil {
@@ -115,11 +119,11 @@ func (c *Connection) Close() error {
 	return err
 }
 
-// keepPoll is how often it is looked whether podrun's own containerd lives; a look costs some microseconds.
+// keepPoll is how often podrun's own containerd is checked. A check costs a few microseconds.
 const keepPoll = 200 * time.Millisecond
 
-// keep starts podrun's own containerd again whenever it has died, until ctx ends. The connection finds the
-// new one by itself. Any other containerd is somebody else's to keep.
+// keep restarts podrun's own containerd whenever it has died, until ctx ends. The connection
+// reconnects by itself. Any other containerd is managed by its owner, so keep returns at once.
 func (c *Connection) keep(ctx context.Context) {
 	if !c.Embedded {
 		return
@@ -137,14 +141,15 @@ func (c *Connection) keep(ctx context.Context) {
 			continue
 		}
 		if !failed {
-			c.own.Log.Warn("podrun's own containerd has died; starting it again")
+			c.own.Log.Warn("podrun's own containerd has died; restarting it")
 		}
-		// A daemon whose directory was removed keeps the root directory from another as long as it has clients.
+		// As long as it has clients, a daemon whose directory was removed blocks the root directory
+		// for a new one.
 		_ = c.lease.Close()
 		lease, err := embedded.Ensure(ctx, c.own)
 		if err != nil {
 			if !failed && ctx.Err() == nil {
-				c.own.Log.Error("podrun's own containerd does not start; trying again", "why", err)
+				c.own.Log.Error("podrun's own containerd failed to start; retrying", "err", err)
 			}
 			pause, failed = min(2*pause, longest), true
 			continue
@@ -153,7 +158,7 @@ func (c *Connection) keep(ctx context.Context) {
 	}
 }
 
-// credentials is the config.json to use. One that was named must be there.
+// credentials returns the docker config.json to use. One that was named explicitly must exist.
 func (o ConnectOptions) credentials() image.Credentials {
 	if o.RegistryConfig != "" {
 		return image.Credentials{Path: o.RegistryConfig}
@@ -169,8 +174,9 @@ func (o ConnectOptions) credentials() image.Credentials {
 	return image.Credentials{Path: filepath.Join(dir, "config.json"), Optional: true}
 }
 
-// Locate returns the address of the containerd to use, Embedded for podrun's own: the one asked for,
-// else the environment's, else podrun's own if it runs, else the machine's, else podrun's own.
+// Locate returns the address of the containerd to use; Embedded is podrun's own. The first of these
+// is chosen: the address in the options, the one in the environment, podrun's own if it runs, the
+// machine's if its socket exists, podrun's own.
 func Locate(o ConnectOptions) string {
 	switch {
 	case o.Address != "":
@@ -186,15 +192,16 @@ func Locate(o ConnectOptions) string {
 	return Embedded
 }
 
-// Connect connects to the containerd that Locate names, and starts podrun's own if it is that one. When
-// that fails the error is an *UnreachableError.
+// Connect connects to the containerd that Locate returns, and starts podrun's own if that is the
+// one. It returns an *UnreachableError if that fails.
 func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
-	// Chosen once: when podrun's own dies meanwhile, the machine's is not to take its place.
+	// Choose once: if podrun's own dies meanwhile, the machine's must not be used instead.
 	o.Address = strings.TrimPrefix(Locate(o), "unix://")
 	return retried(ctx, func() (*Connection, error) { return connect(ctx, o) })
 }
 
-// retried connects, up to three times when podrun's own containerd dies meanwhile: nobody else keeps that one.
+// retried calls connect up to three times if podrun's own containerd dies meanwhile, because
+// nothing else restarts that one.
 func retried(ctx context.Context, connect func() (*Connection, error)) (*Connection, error) {
 	for left := 2; ; left-- {
 		c, err := connect()
@@ -207,7 +214,7 @@ func retried(ctx context.Context, connect func() (*Connection, error)) (*Connect
 	}
 }
 
-// connect tries once, with the containerd at o.Address.
+// connect tries once to connect to the containerd at o.Address.
 func connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 	c := &Connection{Address: o.Address, Embedded: o.Address == Embedded}
 	fail := func(err error) (*Connection, error) {
@@ -247,22 +254,41 @@ func connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 		o.Boot = boot
 	}
 	r, err := containerd.New(ctx, containerd.Options{
-		Address: c.Address, Namespace: o.Namespace, Snapshotter: o.Snapshotter, RuntimeName: o.RuntimeName,
-		Dirs: o.Dirs, Present: func() (map[string]bool, error) { return presentSandboxes(o.Store) }, Sandboxes: o.Sandboxes, SeccompDefault: o.SeccompDefault, PodMaxPids: o.PodMaxPids, CgroupDriver: o.CgroupDriver, Log: o.Log,
-		HostsDir: o.RegistryHostsDir, Credentials: o.credentials(),
-		ClusterDomain: o.ClusterDomain, AllowedSysctls: o.AllowedSysctls, RuntimeClasses: o.RuntimeClasses, CDIDirs: o.CDIDirs, Devices: o.Devices,
+		Address:        c.Address,
+		Namespace:      o.Namespace,
+		Snapshotter:    o.Snapshotter,
+		RuntimeName:    o.RuntimeName,
+		Dirs:           o.Dirs,
+		Present:        func() (map[string]bool, error) { return presentSandboxes(o.Store) },
+		Sandboxes:      o.Sandboxes,
+		SeccompDefault: o.SeccompDefault,
+		PodMaxPids:     o.PodMaxPids,
+		CgroupDriver:   o.CgroupDriver,
+		Log:            o.Log,
+		HostsDir:       o.RegistryHostsDir,
+		Credentials:    o.credentials(),
+		ClusterDomain:  o.ClusterDomain,
+		AllowedSysctls: o.AllowedSysctls,
+		RuntimeClasses: o.RuntimeClasses,
+		CDIDirs:        o.CDIDirs,
+		Devices:        o.Devices,
 	})
 	if err != nil {
 		return fail(err)
 	}
 	c.Driver, c.o = r, o
 	c.Runtime = checkpointed.New(checkpointed.Options{
-		Driver: r, Store: o.Store, Boot: func() string { return o.Boot }, Dirs: o.Dirs, KeepLogs: o.KeepLogs, Log: o.Log,
+		Driver:   r,
+		Store:    o.Store,
+		Boot:     func() string { return o.Boot },
+		Dirs:     o.Dirs,
+		KeepLogs: o.KeepLogs,
+		Log:      o.Log,
 	})
 	return c, nil
 }
 
-// presentSandboxes returns the IDs of the sandboxes that checkpoints have.
+// presentSandboxes returns the IDs of the sandboxes in all checkpoints.
 func presentSandboxes(store *checkpoint.Store) (map[string]bool, error) {
 	all, err := store.List()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Diff tells what Serve would make of the pods that are there now, and the desired set that it rests on.
-// It needs no containerd and changes nothing, whether serve runs or not.
+// Diff returns what Serve would change on the pods that are on the machine now, and the desired set
+// that this is based on. It needs no containerd and changes nothing, whether serve runs or not.
 func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, error) {
 	store := checkpoint.NewStore(o.Dirs, o.Log)
 	kept, err := store.List()
@@ -34,14 +34,16 @@ func Diff(ctx context.Context, o Options) ([]manifest.Change, manifest.Desired, 
 	}
 	for key, revisions := range kept {
 		if owner := revisions[0].Owner; owner != ownerServe && owner != "" && desired.Pods[key] == nil {
-			delete(there, key) // another's to end
+			delete(there, key) // not serve's to terminate
 		}
 	}
 	return manifest.Changes(desired, there), desired, nil
 }
 
-// readAll merges what each source says first.
-func readAll(ctx context.Context, all []manifest.Source, running map[pod.Key]manifest.Origin) (manifest.Desired, error) {
+// readAll merges the first snapshot of each source.
+func readAll(
+	ctx context.Context, all []manifest.Source, running map[pod.Key]manifest.Origin,
+) (manifest.Desired, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	defer reading.Wait()

@@ -12,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// makeDirs makes podrun's directories and gives those that are there their modes, which a former version, a umask or
-// somebody else may have made others.
+// makeDirs creates podrun's directories and repairs the modes of existing ones, which a former
+// version, a umask or another program may have changed.
 func makeDirs(modes []layout.Mode) error {
 	for _, m := range modes {
 		if m.Own {
@@ -48,11 +48,12 @@ func makeDir(m layout.Mode) error {
 	if err := os.MkdirAll(m.Path, m.Mode); err != nil {
 		return err
 	}
-	// The umask may have taken bits away.
+	// The umask may have cleared bits.
 	return repair(m.Path, m.Mode)
 }
 
-// repairEntries gives the directories in m's their mode. Links are not followed, and what vanishes needs none.
+// repairEntries sets the mode of the directories in m's directory. It does not follow links, and
+// ignores entries that disappear meanwhile.
 func repairEntries(m layout.Mode) error {
 	entries, err := os.ReadDir(m.Path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,30 +17,33 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// DownOptions are down's own.
+// DownOptions are the options of Down.
 type DownOptions struct {
-	// Pick chooses among the pods that are there.
+	// Pick chooses among the pods on the machine.
 	Pick func([]*v1.Pod) ([]*v1.Pod, error)
-	// Unkept: of the chosen pods those go that no other process has; the error names the others. Else none goes if
-	// another process has one.
+	// Unkept removes those of the chosen pods that no other process owns, and the error names the
+	// others. Otherwise none is removed if another process owns one of them.
 	Unkept bool
-	// Grace is the longest that a pod is given to end; nil: what its manifest says.
+	// Grace is the longest grace period of a pod. nil: the manifest's.
 	Grace *time.Duration
-	// Waiting hears what a pod is waited for that takes long, again when that changes. May be nil.
+	// Waiting is called with what a pod is waiting for if its removal takes long, and again when
+	// that changes. May be nil.
 	Waiting func(key pod.Key, what string)
 }
 
-// Down stops and removes the chosen pods, gracefully, and returns what it removed. While serve runs it works
-// beside it as once does, and refuses the pods that serve keeps, which would start them again. The error names what
-// stays. When ctx ends it returns soon, whatever hangs: what it has begun may go on until the process
-// ends.
+// Down stops and removes the chosen pods with their grace periods and returns the pods that it
+// removed. While serve runs, Down works at the same time, as Once does, and refuses the pods that
+// serve runs, because serve would start them again. The error names the pods that were not removed.
+// Down returns soon after ctx ends even if something hangs; what it has begun may continue until
+// the process exits.
 func Down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	return promptly(ctx, func() ([]pod.Key, error) { return down(ctx, o, d) })
 }
 
 func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	lock, serving := lockServe(o.Dirs, commandDown)
-	owner, sweep := ownerOnce, func(*house) {} // beside serve, what seems to be left over may be serve's at work
+	// While serve runs do not sweep: what looks like leftovers may be serve's work in progress.
+	owner, sweep := ownerOnce, func(*house) {}
 	switch {
 	case serving == nil:
 		defer lock.unlock()
@@ -96,7 +99,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	return gone, errors.Join(err, others, kept())
 }
 
-// awaitRemoval is the board's, and tells what takes long.
+// awaitRemoval calls the board's awaitRemoval and reports pods that take long to d.Waiting.
 func (h *house) awaitRemoval(ctx context.Context, b *board, keys map[pod.Key]bool, d DownOptions) []Left {
 	if d.Waiting != nil {
 		waiting, enough := context.WithCancel(ctx)
@@ -108,11 +111,12 @@ func (h *house) awaitRemoval(ctx context.Context, b *board, keys map[pod.Key]boo
 	return b.awaitRemoval(ctx, keys, d.Grace, h.o.Log)
 }
 
-// removalPatience is how long down goes on while nothing but failures is heard of.
+// removalPatience is how long down continues while all attempts fail.
 const removalPatience = 30 * time.Second
 
-// awaitRemoval returns when these pods have been removed or ctx ends, or else those that are left when no pod has gone
-// for removalPatience beyond the grace periods and all that is tried fails. It logs what it waits for.
+// awaitRemoval returns nil when these pods have been removed. It returns the pods that are left
+// when ctx ends, or when no pod was removed for the grace period plus removalPatience and something
+// has failed for each of them recently. It logs what it waits for.
 func (b *board) awaitRemoval(ctx context.Context, keys map[pod.Key]bool, most *time.Duration, log *slog.Logger) []Left {
 	since, logged, count := time.Now(), time.Now(), len(keys)
 	tick := time.NewTicker(time.Second)
@@ -134,7 +138,7 @@ func (b *board) awaitRemoval(ctx context.Context, keys map[pod.Key]bool, most *t
 		}
 		if time.Since(logged) > grace+removalPatience {
 			logged = time.Now()
-			log.Warn("pods are still being removed", "pods", len(left), "first", left[0].Key, "why", left[0].Why)
+			log.Warn("pods are still being removed", "pods", len(left), "first", left[0].Key, "err", left[0].Why)
 		}
 		select {
 		case <-b.change:
@@ -145,7 +149,7 @@ func (b *board) awaitRemoval(ctx context.Context, keys map[pod.Key]bool, most *t
 	}
 }
 
-// removed are those of the chosen pods that are not left; for those that are the error says why.
+// removed returns the chosen pods that are not left. The error says why each of the others is.
 func removed(chosen map[pod.Key]bool, left []Left) ([]pod.Key, error) {
 	var errs []error
 	for _, l := range left {
@@ -155,10 +159,11 @@ func removed(chosen map[pod.Key]bool, left []Left) ([]pod.Key, error) {
 	return slices.SortedFunc(maps.Keys(chosen), pod.Key.Compare), errors.Join(errs...)
 }
 
-// awaitedPoll is after what time, and how often, it is told what down waits for.
+// awaitedPoll is when down first reports what it waits for, and how often it checks for changes.
 const awaitedPoll = 2 * time.Second
 
-// reportAwaited tells what the pods that are not gone wait for, and again when that changes, until ctx ends.
+// reportAwaited calls tell with what each remaining pod waits for, and again when that changes,
+// until ctx ends.
 func (h *house) reportAwaited(ctx context.Context, b *board, keys map[pod.Key]bool, tell func(pod.Key, string)) {
 	told := map[pod.Key]string{}
 	tick := time.NewTicker(awaitedPoll)
@@ -178,7 +183,8 @@ func (h *house) reportAwaited(ctx context.Context, b *board, keys map[pod.Key]bo
 	}
 }
 
-// awaited is what a pod that is being removed waits for, as far as was listed, and why that has failed if it has.
+// awaited returns what a pod that is being removed waits for, according to the last list, and why
+// the last attempt failed, if it did.
 func (h *house) awaited(l Left) string {
 	what := "the rest of it to be removed"
 	switch {
@@ -193,7 +199,7 @@ func (h *house) awaited(l Left) string {
 	return what
 }
 
-// besideServe says of a pod that cannot be had that serve runs, if it does.
+// besideServe adds to the error of a pod that serve owns that serve is running.
 func besideServe(serving, err error) error {
 	if owned := (*OwnedError)(nil); serving != nil && errors.As(err, &owned) && owned.Serve {
 		return fmt.Errorf("%w: %w", serving, err)
@@ -201,9 +207,9 @@ func besideServe(serving, err error) error {
 	return err
 }
 
-// acquire makes this process the owner of those of the chosen pods that no other process has. The others are not chosen any
-// more; refused names them, each by an *OwnedError. serves says that a serve runs: it may just have begun and not come
-// to have its pods yet.
+// acquire makes this process the owner of those of the chosen pods that no other process owns. It
+// deletes the others from chosen and returns an *OwnedError for each in refused. serves reports
+// that a serve runs: it may have started just now and not own its pods yet.
 func (h *house) acquire(ctx context.Context, chosen map[pod.Key]bool, serves bool) (refused []error, err error) {
 	refuse := func(err error, key pod.Key) {
 		delete(chosen, key)
@@ -231,8 +237,9 @@ func (h *house) acquire(ctx context.Context, chosen map[pod.Key]bool, serves boo
 	return refused, err
 }
 
-// choose lets pick choose among the pods that are there. kept then names those of them to which nothing may be done and,
-// if all were to go, the checkpoints that stay because they cannot be read.
+// choose calls pick with the pods on the machine. kept then returns an error for each picked pod
+// that must not be changed and, if pick chose all pods, for each checkpoint that stays because it
+// cannot be read.
 func (h *house) choose(
 	ctx context.Context, pick func([]*v1.Pod) ([]*v1.Pod, error),
 ) (chosen map[pod.Key]bool, kept func() error, err error) {
@@ -268,14 +275,14 @@ func (h *house) choose(
 		named := errors.Join(stay...)
 		for _, err := range h.runtime.Store().Errors() {
 			if !errors.Is(named, err) {
-				stay = append(stay, fmt.Errorf("what belongs to a checkpoint that cannot be read stays: %w", err))
+				stay = append(stay, fmt.Errorf("the data of an unreadable checkpoint is not removed: %w", err))
 			}
 		}
 		return errors.Join(stay...)
 	}, nil
 }
 
-// withheld takes from the chosen pods those to which nothing may be done, and says why.
+// withheld deletes the pods that must not be changed from chosen and returns why.
 func (h *house) withheld(all []pod.Observed, chosen map[pod.Key]bool) (why []error) {
 	for _, o := range all {
 		for _, uid := range o.Data {
@@ -288,7 +295,8 @@ func (h *house) withheld(all []pod.Observed, chosen map[pod.Key]bool) (why []err
 	return why
 }
 
-// manifestOf returns what o runs; where that is not kept, a pod of that name.
+// manifestOf returns the manifest that o runs, or a pod with only its name if no manifest was
+// saved.
 func (h *house) manifestOf(o pod.Observed) *v1.Pod {
 	for _, uid := range o.Data {
 		if p, err := h.runtime.LoadPod(uid); err == nil {

@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// newKeeper makes what keeps the disks from filling.
+// newKeeper creates the garbage collector, which prevents the disks from filling up.
 func (h *house) newKeeper() *gc.Keeper {
 	disks := []gc.Disk{{Name: "nodefs", Path: h.o.Dirs.Root}, {Name: "logfs", Path: h.o.Dirs.Log, Logs: true}}
 	root := h.conn.Driver.ImageRoot()
@@ -26,8 +26,9 @@ func (h *house) newKeeper() *gc.Keeper {
 	})
 }
 
-// neededImages are those that pods may be started from: what manifests name, and what was loaded from archives
-// and might be found nowhere else. It is not sure as long as a manifest that was there cannot be read.
+// neededImages returns the images that pods may be started from: those that manifests name, and
+// those loaded from archives, which may not be available anywhere else. sure is false while an
+// existing manifest cannot be read.
 func (o Options) neededImages(want manifest.Desired) (refs []string, sure bool) {
 	for _, p := range want.Pods {
 		for _, c := range pod.AllContainers(p) {

@@ -12,17 +12,19 @@ import (
 )
 
 const (
-	// roomyHeap is the size to which the heap may grow before garbage is collected, or twice what lives if that
-	// is more: many pods that start at once have the processors to themselves. It is given back at rest.
+	// roomyHeap is the size to which the heap may grow before garbage is collected, unless twice
+	// the live heap is more. So the processors are free for the pods when many start at once. The
+	// memory is returned at rest.
 	roomyHeap = 32 << 20
-	// smallHeap is what a heap at rest may keep of it.
+	// smallHeap is how much unused and free memory the heap may hold at rest.
 	smallHeap = 16 << 20
-	// letGoEvery is how often memory is given back that only a start or a burst of work needed.
+	// letGoEvery is how often memory that only a start or a burst of work needed is returned to the
+	// system.
 	letGoEvery = 15 * time.Second
 )
 
-// What the runtime's metrics call the heap that the last collection found alive, and all that the heap has of
-// the system's memory.
+// The names in runtime/metrics of the heap that was live at the last collection, and of all memory
+// that the heap has from the system.
 const (
 	live    = "/gc/heap/live:bytes"
 	objects = "/memory/classes/heap/objects:bytes"
@@ -30,7 +32,8 @@ const (
 	free    = "/memory/classes/heap/free:bytes"
 )
 
-// keepSmall gives back what serve does not need at rest, until ctx ends. A user's own GOGC is left as it is.
+// keepSmall returns memory that serve does not need at rest to the system, until ctx ends. A GOGC
+// that the user has set is not changed.
 func keepSmall(ctx context.Context, log *slog.Logger) {
 	own := os.Getenv("GOGC") == ""
 	if own {
@@ -50,20 +53,20 @@ func keepSmall(ctx context.Context, log *slog.Logger) {
 				debug.SetGCPercent(heapLimit(metric(live)))
 			}
 			if err := sys.LetTextGo(); err != nil {
-				log.Debug("memory is not given back", "why", err)
+				log.Debug("returning memory to the system failed", "err", err)
 				return
 			}
 		}
 	}
 }
 
-// heapLimit is the garbage, in percent of the living heap, with which the heap reaches roomyHeap.
+// heapLimit returns the GC percentage with which the heap grows to roomyHeap.
 func heapLimit(living uint64) int {
 	const least, most = 100, 800
 	return min(max(roomyHeap*100/max(int(living), 1)-100, least), most)
 }
 
-// metric is the sum of metrics of the runtime that are counts of bytes.
+// metric returns the sum of the named runtime metrics, which count bytes.
 func metric(names ...string) (sum uint64) {
 	samples := make([]metrics.Sample, len(names))
 	for i, name := range names {

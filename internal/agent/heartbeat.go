@@ -12,26 +12,30 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// heartbeat is how often a running podrun says that it keeps statuses up to date.
+// heartbeat is how often a running podrun updates the time of its sighting file.
 const heartbeat = 10 * time.Second
 
-// sighting is the file by which others tell whether statuses are kept up to date, and until when they were:
-// who keeps them holds a lock of it, shared by serve and once, and sets its time. The kernel drops the lock of
-// a process that was killed.
+// sighting is the file by which other processes see whether the statuses are kept up to date, and
+// until when they were. A process that keeps them up to date holds a lock on the file, which serve
+// and once share, and updates the file's time. The kernel releases the lock of a process that was
+// killed.
 type sighting struct{ file *os.File }
 
 func beginSighting(dirs layout.Dirs) (*sighting, error) {
 	if err := os.MkdirAll(dirs.Run, layout.ModePassable); err != nil {
-		return nil, fmt.Errorf("making the run directory: %w", err)
+		return nil, fmt.Errorf("creating the run directory: %w", err)
 	}
 	f, err := os.OpenFile(dirs.Seen(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("saying that statuses are kept: %w", err)
+		return nil, fmt.Errorf("marking statuses as up to date: %w", err)
 	}
 	s := &sighting{f}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}); err != nil {
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{
+		Type:   unix.F_RDLCK,
+		Whence: io.SeekStart,
+	}); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("saying that statuses are kept: %w", err)
+		return nil, fmt.Errorf("marking statuses as up to date: %w", err)
 	}
 	s.beat()
 	return s, nil
@@ -39,10 +43,10 @@ func beginSighting(dirs layout.Dirs) (*sighting, error) {
 
 func (s *sighting) beat() {
 	now := time.Now()
-	_ = os.Chtimes(s.file.Name(), now, now) // a sight that looks older than it is, is no harm
+	_ = os.Chtimes(s.file.Name(), now, now) // a time that is too old does no harm
 }
 
-// keep says so until ctx ends.
+// keep updates the file's time until ctx ends.
 func (s *sighting) keep(ctx context.Context) {
 	every := time.NewTicker(heartbeat)
 	defer every.Stop()
@@ -56,14 +60,14 @@ func (s *sighting) keep(ctx context.Context) {
 	}
 }
 
-// end says that statuses are kept no longer.
+// end updates the file's time once more and releases the lock.
 func (s *sighting) end() {
 	s.beat()
 	s.file.Close()
 }
 
-// LastSeen returns until when statuses were kept up to date, and whether they still are. The time is zero
-// where podrun never ran since the machine was started.
+// LastSeen returns until when the statuses were kept up to date, and whether they still are. The
+// time is zero if podrun has not run since the boot of the machine.
 func LastSeen(dirs layout.Dirs) (at time.Time, alive bool) {
 	f, err := os.Open(dirs.Seen())
 	if err != nil {

@@ -17,21 +17,23 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// loader is the part of the runtime that loading needs.
+// loader is the part of the runtime that loads image archives.
 type loader interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)
 	Resolve(ctx context.Context, ref string) (pod.Image, error)
 }
 
-// loaded is what an archive had when it was loaded, and what tells that it is still the same.
+// loaded records the images of a loaded archive, and the size and time that tell whether the
+// archive has changed.
 type loaded struct {
 	Size  int64     `json:"size"`
 	Time  time.Time `json:"time"`
 	Names []string  `json:"names"`
 }
 
-// loadImages loads the archives of the image directory that have changed since, or whose images are gone.
-// One that cannot be loaded is told of and keeps no pod from starting.
+// loadImages loads those archives of the image directory that have changed since they were loaded,
+// or whose images are missing. It logs an archive that cannot be loaded; that does not prevent pods
+// from starting.
 func (o Options) loadImages(ctx context.Context, into loader) {
 	dir := o.ImageDir
 	if dir == "" {
@@ -42,7 +44,7 @@ func (o Options) loadImages(ctx context.Context, into loader) {
 		return
 	}
 	if err != nil {
-		o.Log.Warn("no image is loaded", "why", err)
+		o.Log.Warn("reading the image directory failed; no image archive is loaded", "err", err)
 		return
 	}
 	known := map[string]loaded{}
@@ -57,7 +59,7 @@ func (o Options) loadImages(ctx context.Context, into loader) {
 		}
 		now, fresh, err := loadArchive(ctx, into, file, known[file])
 		if err != nil {
-			o.Log.Warn("an archive of images is not loaded", "file", file, "why", err)
+			o.Log.Warn("loading an image archive failed", "file", file, "err", err)
 			continue
 		}
 		if fresh {
@@ -73,17 +75,20 @@ func (o Options) loadImages(ctx context.Context, into loader) {
 		err = sys.WriteFile(o.Dirs.LoadedImages(), text, 0o600)
 	}
 	if err != nil {
-		o.Log.Warn("archives of images will be loaded again", "why", err)
+		o.Log.Warn("saving the list of loaded image archives failed; they will be loaded again", "err", err)
 	}
 }
 
-// isArchive tells an archive by its name, as manifests are told.
+// isArchive reports by its name whether a directory entry is an image archive.
 func isArchive(e fs.DirEntry) bool {
 	return !e.IsDir() && !strings.HasPrefix(e.Name(), ".") &&
-		slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst"}, func(end string) bool { return strings.HasSuffix(e.Name(), end) })
+		slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst"}, func(end string) bool {
+			return strings.HasSuffix(e.Name(), end)
+		})
 }
 
-// loadArchive loads a file unless it is what was loaded before and all of that is there; fresh: it did.
+// loadArchive loads an archive unless it is unchanged and all of its images are present. fresh
+// reports that it was loaded.
 func loadArchive(ctx context.Context, into loader, file string, before loaded) (now loaded, fresh bool, err error) {
 	f, err := os.Open(file)
 	if err != nil {

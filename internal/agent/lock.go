@@ -15,25 +15,26 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// ErrServing says that another podrun serve works on the same run directory, ErrEnding that a podrun down does.
+// ErrServing says that another podrun serve uses the same run directory. ErrEnding says that a
+// podrun down does.
 var (
 	ErrServing = errors.New("podrun serve is running")
-	ErrEnding  = errors.New("podrun down is at work")
+	ErrEnding  = errors.New("podrun down is running")
 )
 
-// forkTime is for how long a child of a killed serve may still hold its files: from the fork that begot it
-// until it becomes another program.
+// forkTime is how long a child of a killed serve may still hold its files: from the fork until the
+// exec.
 const forkTime = time.Second
 
-// serveLock is the file that lockServe locks.
+// serveLock is the path of the file that lockServe locks.
 func serveLock(dirs layout.Dirs) string { return filepath.Join(dirs.Run, "serve.lock") }
 
-// lockServe lets one serve or down at a time work on a run directory; the lock's file says which. The kernel drops
-// the lock of a process that was killed.
+// lockServe locks the run directory for one serve or down at a time. who is written to the lock's
+// file. The kernel releases the lock of a process that was killed.
 func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
 	path := serveLock(dirs)
 	if err := os.MkdirAll(dirs.Run, layout.ModePassable); err != nil {
-		return nil, fmt.Errorf("making the run directory: %w", err)
+		return nil, fmt.Errorf("creating the run directory: %w", err)
 	}
 	f, err := openLock(path, os.O_CREATE)
 	if err != nil {
@@ -52,15 +53,16 @@ func lockServe(dirs layout.Dirs, who string) (*runLock, error) {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 	if f.Truncate(0) == nil {
-		_, _ = f.WriteString(who) // where it cannot be said, as on a full disk, it is taken for a serve's
+		_, _ = f.WriteString(who) // if this fails, as on a full disk, the owner is taken for a serve
 	}
 	return &runLock{file: f, path: path}, nil
 }
 
-var errNoLock = errors.New("in the place of a lock's file is something else; remove it")
+var errNoLock = errors.New("the lock file is a link or not a regular file; remove it")
 
-// openLock opens a file that is locked by others too. Through a link it would be another file than the one that the
-// path names, and somebody else's would be written to.
+// openLock opens a file that other processes lock too. It refuses symbolic links, hard links and
+// files that are not regular: the open file would not be the one that the path names, or podrun
+// would write to somebody else's file.
 func openLock(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|flag, 0o600)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
@@ -89,7 +91,8 @@ type runLock struct {
 
 func (l *runLock) unlock() { l.file.Close() }
 
-// watch calls gone when the run directory is removed before ctx ends: then the lock is not where others look for it.
+// watch calls gone when the run directory is removed before ctx ends: other processes then do not
+// find the lock any more.
 func (l *runLock) watch(ctx context.Context, gone func()) {
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
@@ -106,7 +109,7 @@ func (l *runLock) watch(ctx context.Context, gone func()) {
 	}
 }
 
-// lockHolder says who has the lock.
+// lockHolder returns ErrServing or ErrEnding, depending on who holds the lock.
 func lockHolder(lock io.ReaderAt) error {
 	text := make([]byte, len(commandDown))
 	if n, _ := lock.ReadAt(text, 0); string(text[:n]) == commandDown {
@@ -115,7 +118,8 @@ func lockHolder(lock io.ReaderAt) error {
 	return ErrServing
 }
 
-// JustBegun reports that a serve began less than that long ago, so that it may not have come to have its pods yet.
+// JustBegun reports that a serve started less than ago before now, so that it may not own its pods
+// yet.
 func JustBegun(dirs layout.Dirs, ago time.Duration) bool {
 	info, err := os.Stat(serveLock(dirs))
 	return err == nil && time.Since(info.ModTime()) < ago

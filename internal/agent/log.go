@@ -18,7 +18,8 @@ import (
 	"podrun.io/podrun/internal/server"
 )
 
-// Log implements server.Node: what a container wrote, its standard error among its standard output.
+// Log implements server.Node. It writes the log of a container to out, with standard output and
+// standard error mixed.
 func (n node) Log(ctx context.Context, want server.LogRequest, out io.Writer) error {
 	pods, err := n.Pods()
 	if err != nil {
@@ -34,7 +35,8 @@ func (n node) Log(ctx context.Context, want server.LogRequest, out io.Writer) er
 	}
 	dirs := n.desk.o.Dirs
 	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
-		n.desk.o.Log.Debug("the newest lines of a log may be missing", "pod", inst.Key, "container", inst.Container, "why", err)
+		n.desk.o.Log.Debug("converting the end of a container log failed; its newest lines may be missing",
+			"pod", inst.Key, "container", inst.Container, "err", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -53,7 +55,7 @@ func (n node) Log(ctx context.Context, want server.LogRequest, out io.Writer) er
 	return err
 }
 
-// runOf is the newest run of a container, or the one before.
+// runOf returns the newest instance of a container, or with previous the one before.
 func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
 	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 	i := slices.IndexFunc(all, func(s v1.ContainerStatus) bool { return s.Name == container })
@@ -61,7 +63,7 @@ func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
 		return pod.Instance{}, fmt.Errorf("container %q in pod %s: %w", container, p.Name, server.ErrNotFound)
 	}
 	s := all[i]
-	// While it waits to be started again, the newest run is the last one.
+	// While the container waits for a restart, its newest instance is the last one that exited.
 	inst := pod.Instance{
 		ID: pod.IDOf(s.ContainerID), Key: pod.KeyOf(p), UID: p.UID, Container: container, Attempt: int(s.RestartCount),
 	}
@@ -72,18 +74,19 @@ func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
 	case previous && !waiting:
 		inst.ID, inst.Attempt = pod.IDOf(s.LastTerminationState.Terminated.ContainerID), inst.Attempt-1
 	case waiting && !last:
-		return inst, fmt.Errorf("container %q in pod %s is %w: %s", container, p.Name, server.ErrNotYet, s.State.Waiting.Reason)
+		return inst, fmt.Errorf("container %q in pod %s is %w: %s",
+			container, p.Name, server.ErrNotYet, s.State.Waiting.Reason)
 	}
 	return inst, nil
 }
 
-// awaitEnd closes stop when the instance has ended and all that it wrote is in its log.
+// awaitEnd closes stop when the instance has exited and all of its output is in its log.
 func awaitEnd(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<- struct{}) {
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		// Asked first: what an ended instance wrote is then all there. A log that cannot be caught up with, as
-		// on a full disk, is tried again; its owner says so.
+		// Check for the exit first: all output of an exited instance is then available to CatchUp.
+		// If that fails, as on a full disk, try again; the owner of the pod logs the error.
 		if containerlog.Ended(dirs, inst) && containerlog.CatchUp(ctx, dirs, inst) == nil {
 			close(stop)
 			return

@@ -11,10 +11,11 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// errFormerServe says that the pods of a former version are not to be adopted, because their podrun is at work.
+// errFormerServe says that the pods of a former version cannot be adopted yet, because their podrun
+// still runs.
 var errFormerServe = errors.New("podrun serve of that version is still running; restart it first")
 
-// serves reports that a podrun serve, of whatever version, has the run directory.
+// serves reports that a podrun serve of any version holds the run directory.
 func serves(dirs layout.Dirs) bool {
 	f, err := os.Open(serveLock(dirs))
 	if err != nil {
@@ -24,10 +25,11 @@ func serves(dirs layout.Dirs) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// migrate makes checkpoints of what the former version of podrun kept of its pods, once, so that they are adopted
-// without a restart. It may be removed after the next release.
+// migrate creates checkpoints, once, from what the former version of podrun saved of its pods, so
+// that they are adopted without a restart. It may be removed after the next release.
 //
-// When it fails nothing may be done to any pod: what runs would be taken for somebody else's.
+// If migrate fails, nothing may be done to any pod: the running instances would be taken for
+// somebody else's.
 func (c *Connection) migrate(ctx context.Context, owner string) error {
 	legacy, err := c.Driver.Legacy(ctx)
 	if err != nil || len(legacy) == 0 {
@@ -44,7 +46,7 @@ func (c *Connection) migrate(ctx context.Context, owner string) error {
 			err = store.Restore(old)
 		}
 		if err == nil {
-			// What was cut off here is finished at the next start.
+			// If this is interrupted, the next start finishes it.
 			err = c.Driver.ForgetLegacy(old.UID())
 		}
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 	"podrun.io/podrun/internal/cgroup"
 )
 
-// nodeResources is what the machine has for pods: all of it, since podrun keeps nothing for itself.
+// nodeResources returns the node's allocatable resources: all of the machine's, since podrun
+// reserves nothing for itself.
 func nodeResources(o Options) v1.ResourceList {
 	list := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(goruntime.NumCPU()), resource.DecimalSI)}
 	var info unix.Sysinfo_t
@@ -24,7 +25,7 @@ func nodeResources(o Options) v1.ResourceList {
 	}
 	pages, err := cgroup.HugePages()
 	if err != nil {
-		o.Log.Debug("it is not known what the machine has of huge pages", "why", err)
+		o.Log.Debug("reading the machine's huge pages failed", "err", err)
 	}
 	maps.Copy(list, hugePages(pages))
 	for name, devices := range o.Connect.Devices {
@@ -33,8 +34,8 @@ func nodeResources(o Options) v1.ResourceList {
 	return list
 }
 
-// hugePages are bytes by the pages' size as resources. A size that is not there now is left out: a container
-// that asks for it waits until it is.
+// hugePages converts bytes by page size to resources. A page size that is not available now is left
+// out: a container that requests it waits until it is.
 func hugePages(pages map[int64]int64) v1.ResourceList {
 	list := v1.ResourceList{}
 	for size, bytes := range pages {
@@ -44,7 +45,11 @@ func hugePages(pages map[int64]int64) v1.ResourceList {
 	return list
 }
 
-// nodeLabels are those that the kubelet gives every node.
+// nodeLabels returns the labels that the kubelet gives every node.
 func nodeLabels(o Options) map[string]string {
-	return map[string]string{v1.LabelHostname: o.NodeName, v1.LabelOSStable: goruntime.GOOS, v1.LabelArchStable: goruntime.GOARCH}
+	return map[string]string{
+		v1.LabelHostname:   o.NodeName,
+		v1.LabelOSStable:   goruntime.GOOS,
+		v1.LabelArchStable: goruntime.GOARCH,
+	}
 }

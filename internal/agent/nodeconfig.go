@@ -15,22 +15,25 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd"
 )
 
-// NodeConfig is what a machine has for its pods, beside what flags say.
+// NodeConfig is the node configuration file: what a machine offers its pods in addition to the
+// flags.
 type NodeConfig struct {
-	// RuntimeClasses are the values of runtimeClassName that pods may give.
+	// RuntimeClasses are the values that pods may give as runtimeClassName.
 	RuntimeClasses map[string]struct {
-		// Runtime is containerd's name for the class's runtime, such as io.containerd.runsc.v1, or the path of
-		// its shim; the default is what other pods have.
+		// Runtime is containerd's name for the runtime of the class, such as
+		// io.containerd.runsc.v1, or the path of its shim. The default is the runtime of pods
+		// without a class.
 		Runtime string `json:"runtime,omitempty"`
-		// BinaryName is what runs containers in runc's place, such as crun.
+		// BinaryName is the OCI runtime to use instead of runc, such as crun.
 		BinaryName string `json:"binaryName,omitempty"`
 	} `json:"runtimeClasses,omitempty"`
-	// Devices are what pods may ask for by limits: names with a domain, such as example.com/gpu, and for each the
-	// devices that there are, by CDI's names, such as example.com/gpu=0. A device is one pod's at a time.
+	// Devices are the device resources that pods may request in limits: names with a domain, such
+	// as example.com/gpu, each with the CDI names of its devices, such as example.com/gpu=0. A
+	// device belongs to one pod at a time.
 	Devices map[v1.ResourceName][]string `json:"devices,omitempty"`
 }
 
-// ReadNodeConfig reads a file in YAML. A field that it does not know is an error.
+// ReadNodeConfig reads a YAML file. An unknown field is an error.
 func ReadNodeConfig(path string) (NodeConfig, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -43,7 +46,7 @@ func ReadNodeConfig(path string) (NodeConfig, error) {
 	return out, nil
 }
 
-// parseNodeConfig is ReadNodeConfig of the file's text.
+// parseNodeConfig parses the contents of the file.
 func parseNodeConfig(text []byte) (NodeConfig, error) {
 	var out NodeConfig
 	if err := yaml.UnmarshalStrict(text, &out); err != nil {
@@ -60,7 +63,8 @@ func parseNodeConfig(text []byte) (NodeConfig, error) {
 	return out, nil
 }
 
-// verifyDevices refuses names that no pod could give, or no CDI specification, and devices that are named twice.
+// verifyDevices refuses resource names that no pod can request, device names that no CDI
+// specification can have, and devices that are listed twice.
 func verifyDevices(named map[v1.ResourceName][]string) error {
 	known := map[string]v1.ResourceName{}
 	for _, resource := range slices.Sorted(maps.Keys(named)) {
@@ -84,7 +88,7 @@ func verifyDevices(named map[v1.ResourceName][]string) error {
 	return nil
 }
 
-// Classes are the runtime classes as the runtime wants them.
+// Classes returns the runtime classes as the containerd package needs them.
 func (n NodeConfig) Classes() map[string]containerd.RuntimeClass {
 	out := map[string]containerd.RuntimeClass{}
 	for name, class := range n.RuntimeClasses {

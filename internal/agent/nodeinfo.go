@@ -27,21 +27,21 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// desk is where a running serve is asked how it is: over HTTP, and by those who scrape its metrics.
+// desk provides the state of a running serve to the HTTP server and the metrics.
 type desk struct {
 	o       *Options
 	files   *status.Files
 	metrics *metrics.Metrics
-	server  *server.Server // nil: nobody is answered
-	keeper  *gc.Keeper     // nil where the runtime was given
-	disks   *stats.Disks   // likewise
+	server  *server.Server // nil: no HTTP
+	keeper  *gc.Keeper     // nil with Options.backend
+	disks   *stats.Disks   // nil with Options.backend
 
 	mu      sync.Mutex
 	desired manifest.Desired
 }
 
-// newDesk takes the addresses, so that it is known early when they cannot be had, and makes the metrics,
-// which watch listing from then on.
+// newDesk opens the listening sockets, so that an address that is not available is an early error,
+// and creates the metrics, which observe the relister from then on.
 func newDesk(o *Options) (*desk, error) {
 	d := &desk{o: o, files: status.NewFiles(o.Dirs), metrics: metrics.New(o.Log)}
 	o.observer = d.metrics
@@ -59,14 +59,14 @@ func newDesk(o *Options) (*desk, error) {
 	return d, nil
 }
 
-// close gives up the addresses.
+// close closes the listening sockets.
 func (d *desk) close() {
 	if d.server != nil {
 		d.server.Close()
 	}
 }
 
-// want takes note of what the sources want.
+// want stores the current desired set.
 func (d *desk) want(now manifest.Desired) {
 	if d.keeper != nil {
 		d.keeper.Want(d.o.neededImages(now))
@@ -76,7 +76,7 @@ func (d *desk) want(now manifest.Desired) {
 	d.desired = now
 }
 
-// run answers until ctx ends.
+// run serves HTTP until ctx ends.
 func (d *desk) run(ctx context.Context, r *relist.Relister) error {
 	n := node{desk: d, Relister: r, summary: d.o.summary(d.disks)}
 	d.metrics.Watch(n)
@@ -84,30 +84,34 @@ func (d *desk) run(ctx context.Context, r *relist.Relister) error {
 	if a := d.server.Address(); a != nil {
 		address = a.String()
 	}
-	d.o.Log.Info("answering HTTP", "socket", d.o.Dirs.Socket(), "listen", address)
+	d.o.Log.Info("serving HTTP", "socket", d.o.Dirs.Socket(), "listen", address)
 	return d.server.Run(ctx, server.NewHandler(server.Options{
-		Node: n, Metrics: d.metrics.Handler(), Resource: metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, d.o.Log), Events: n.Events, Log: d.o.Log,
+		Node:     n,
+		Metrics:  d.metrics.Handler(),
+		Resource: metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, d.o.Log),
+		Events:   n.Events,
+		Log:      d.o.Log,
 	}))
 }
 
-// node is what the desk tells of.
+// node implements server.Node and metrics.Node.
 type node struct {
 	desk *desk
 	*relist.Relister
 	summary *stats.Stats
 }
 
-// Desired is what the sources said last.
+// Desired returns the current desired set.
 func (n node) Desired() manifest.Desired {
 	n.desk.mu.Lock()
 	defer n.desk.mu.Unlock()
 	return n.desk.desired
 }
 
-// Pods are the pods with the statuses that were written last.
+// Pods returns the pods with their last written statuses.
 func (n node) Pods() ([]v1.Pod, error) { return n.desk.files.Pods() }
 
-// Events are what is kept of what happened to pods, the newest last.
+// Events returns the stored events, oldest first.
 func (n node) Events() ([]v1.Event, error) {
 	records, err := event.Read(n.desk.o.Dirs)
 	var out []v1.Event
@@ -129,25 +133,41 @@ func (n node) Summary(ctx context.Context, whole bool) (*kubelet.Summary, error)
 	return n.summary.Summary(pods, time.Now())
 }
 
-// summary makes what reads what is taken. Where there are no cgroups to be read, containers are left out.
+// summary returns the reader of resource usage. Without readable cgroups the usage of containers is
+// left out.
 func (o Options) summary(disks *stats.Disks) *stats.Stats {
 	taken := func(string) (cgroup.Usage, error) { return cgroup.Usage{}, cgroup.ErrNoUsage }
 	processes := func(string) ([]int, error) { return nil, cgroup.ErrNoUsage }
 	if tree, err := cgroup.Open(); err == nil {
 		taken, processes = tree.Usage, tree.Processes
 	}
-	return stats.New(stats.Options{Node: o.NodeName, Usage: taken, Machine: sys.ReadUsage, Processes: processes, Links: sys.Links, Disks: disks})
+	return stats.New(stats.Options{
+		Node:      o.NodeName,
+		Usage:     taken,
+		Machine:   sys.ReadUsage,
+		Processes: processes,
+		Links:     sys.Links,
+		Disks:     disks,
+	})
 }
 
-// disks are what is told of disks, as far as containerd says where it has images.
+// disks returns the reader of disk usage. The image file system is the one that containerd reports,
+// or else the root directory's.
 func (h *house) disks() *stats.Disks {
 	r, dirs := h.conn.Driver, h.o.Dirs
 	meter := disk.New(dirs, r)
-	return &stats.Disks{Usage: meter.Usage, Dir: meter.VolumeDir, Images: r.ImagesSize, FS: sys.ReadFS,
-		Data: dirs.Root, Logs: dirs.Log, Root: cmp.Or(r.ImageRoot(), dirs.Root)}
+	return &stats.Disks{
+		Usage:  meter.Usage,
+		Dir:    meter.VolumeDir,
+		Images: r.ImagesSize,
+		FS:     sys.ReadFS,
+		Data:   dirs.Root,
+		Logs:   dirs.Log,
+		Root:   cmp.Or(r.ImageRoot(), dirs.Root),
+	}
 }
 
-// Health implements server.Node: podrun does its work, and reaches containerd.
+// Health implements server.Node: the relister works, and containerd is reachable.
 func (n node) Health() []server.Check {
 	var away error
 	if err := n.Failing(); errors.Is(err, runtime.ErrUnavailable) {
@@ -156,8 +176,8 @@ func (n node) Health() []server.Check {
 	return []server.Check{{Name: "relist", Err: n.Healthy()}, {Name: "containerd", Err: away}}
 }
 
-// Ready implements server.Node: all sources have spoken, all that they said can be used, and what is there
-// is known.
+// Ready implements server.Node: all sources have been read, all manifests can be used, and the pods
+// on the machine are known.
 func (n node) Ready() []server.Check {
 	desired := n.Desired()
 	var waiting error
@@ -172,7 +192,7 @@ func (n node) Ready() []server.Check {
 	}
 }
 
-// pressure says which disks have too little space.
+// pressure returns which disks have too little free space.
 func (n node) pressure() error {
 	if n.desk.keeper == nil {
 		return nil
@@ -196,7 +216,7 @@ func (n node) ImagesRemoved() map[string]int {
 	return n.desk.keeper.Removed()
 }
 
-// problems words all problems as one, whatever order the sources are in.
+// problems joins the problems into one error, independent of the order of the sources.
 func problems(all []manifest.Problem) error {
 	var texts []string
 	for _, p := range all {

@@ -11,28 +11,35 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 )
 
-// HaltOptions say how pods end when the machine shuts down.
+// HaltOptions say how pods are terminated when the machine shuts down.
 type HaltOptions struct {
-	// Grace is the longest that all of it may take; 0: pods are not ended.
+	// Grace is the longest that the termination of all pods may take. 0: pods are not terminated.
 	Grace time.Duration
-	// Critical is what of it is kept for pods of critical priority, which end last.
+	// Critical is the part of Grace that is reserved for pods with critical priority, which are
+	// terminated last.
 	Critical time.Duration
-	// Bus is D-Bus' address; empty: the system's.
+	// Bus is the address of D-Bus. Empty: the system bus.
 	Bus string
 }
 
-// halting ends the pods of a house in the order of their priority; it is logind's Shutdown.
+// halting terminates the pods of a house in the order of their priority. It implements
+// nodeshutdown.Shutdown.
 type halting struct {
 	h  *house
 	to chan reconcile.Halt
 }
 
-// awaitShutdown ends pods in order when the machine shuts down, until ctx ends.
+// awaitShutdown terminates pods in order when the machine shuts down, until ctx ends.
 func (h *house) awaitShutdown(ctx context.Context, running *sync.WaitGroup) {
 	if h.o.Halt.Grace <= 0 {
 		return
 	}
-	w := nodeshutdown.New(nodeshutdown.Options{Address: h.o.Halt.Bus, Most: h.o.Halt.Grace, Shutdown: halting{h, h.halt}, Log: h.o.Log})
+	w := nodeshutdown.New(nodeshutdown.Options{
+		Address:  h.o.Halt.Bus,
+		Most:     h.o.Halt.Grace,
+		Shutdown: halting{h, h.halt},
+		Log:      h.o.Log,
+	})
 	running.Go(func() { h.ended("logind", w.Run(ctx)) })
 }
 
@@ -53,23 +60,23 @@ func (s halting) send(ctx context.Context, h reconcile.Halt) bool {
 	case <-ctx.Done():
 		return false
 	case <-time.After(time.Second):
-		s.h.o.Log.Error("pods are not told of the machine's shutdown")
+		s.h.o.Log.Error("machine shutdown: the pod loop does not respond")
 		return false
 	}
 }
 
-// seenEvery is how often it is looked whether pods have ended.
+// seenEvery is how often the terminating pods are checked.
 const seenEvery = 100 * time.Millisecond
 
-// end ends the pods below a priority and returns when none of them runs, or the time is over.
+// end terminates the pods below a priority and returns when none of them runs or the time is over.
 func (s halting) end(ctx context.Context, below int64, within time.Duration) {
 	end := time.Now().Add(within)
-	for told := false; !told; { // a busy loop hears of it late, and gives what is left
+	for told := false; !told; { // a busy loop receives it late, so compute the remaining time again
 		left := time.Until(end)
 		if ctx.Err() != nil || left <= 0 {
 			return
 		}
-		// Not quite all of it is grace: to kill takes time too.
+		// Not all of it is the grace period: a kill takes time too.
 		told = s.send(ctx, reconcile.Halt{Below: below, Grace: left - left/10})
 	}
 	deadline := time.NewTimer(time.Until(end))
@@ -81,14 +88,14 @@ func (s halting) end(ctx context.Context, below int64, within time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-deadline.C:
-			s.h.o.Log.Warn("not all pods have ended in the time that the machine's shutdown gives them")
+			s.h.o.Log.Warn("machine shutdown: pods still running at the end of the grace period")
 			return
 		case <-every.C:
 		}
 	}
 }
 
-// living reports that something runs of a pod below the priority, or that it is not known.
+// living reports that an instance of a pod below the priority runs, or that this is not known.
 func (s halting) living(ctx context.Context, below int64) bool {
 	all, err := s.h.runtime.List(ctx)
 	if err != nil {

@@ -12,15 +12,17 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// NotifyOptions are how a service manager that speaks systemd's protocol wants to hear how serve is.
+// NotifyOptions are how serve reports its state to a service manager that speaks systemd's
+// protocol.
 type NotifyOptions struct {
-	// Socket is where it listens; empty: nobody does.
+	// Socket is the service manager's socket. Empty: there is none.
 	Socket string
-	// Watchdog is how long it waits for a sign of life; 0: for ever.
+	// Watchdog is the interval within which the service manager expects a sign of life. 0: none.
 	Watchdog time.Duration
 }
 
-// NotifyFrom reads what systemd gives a service by environment; see sd_notify(3) and sd_watchdog_enabled(3).
+// NotifyFrom reads the options from the environment that systemd gives a service; see sd_notify(3)
+// and sd_watchdog_enabled(3).
 func NotifyFrom(getenv func(string) string) NotifyOptions {
 	o := NotifyOptions{Socket: getenv("NOTIFY_SOCKET")}
 	micros, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64)
@@ -31,7 +33,7 @@ func NotifyFrom(getenv func(string) string) NotifyOptions {
 	return o
 }
 
-// notifier tells a service manager how serve is.
+// notifier sends serve's state to the service manager.
 type notifier struct {
 	NotifyOptions
 	log *slog.Logger
@@ -42,7 +44,7 @@ func (n notifier) say(state string) {
 		return
 	}
 	if err := n.send(state); err != nil {
-		n.log.Warn("the service manager is not told", "state", state, "why", err)
+		n.log.Warn("notifying the service manager failed", "state", state, "err", err)
 	}
 }
 
@@ -56,13 +58,13 @@ func (n notifier) send(state string) error {
 	return err
 }
 
-// ready says that serve has begun its work, and on what.
+// ready reports that serve has started, and with how many pods.
 func (n notifier) ready(pods int) {
 	n.say(fmt.Sprintf("READY=1\nSTATUS=Serving %d pods", pods))
 }
 
-// keep gives signs of life until ctx ends, as long as the loop takes what is offered to it. Pods that the
-// loop does not know are nothing to it.
+// keep sends signs of life until ctx ends, as long as the loop receives from its channel. It sends
+// the loop the zero Key, which the loop ignores.
 func (n notifier) keep(ctx context.Context, loop chan<- pod.Key) {
 	if n.Socket == "" || n.Watchdog <= 0 {
 		return

@@ -18,38 +18,41 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// OnceOptions are once's own.
+// OnceOptions are the options of Once.
 type OnceOptions struct {
-	// Timeout bounds the wait for results, with all that comes before; 0: none.
+	// Timeout limits the wait for results, including the preparation. 0: no limit.
 	Timeout time.Duration
-	// Remove stops and removes all pods in the end.
+	// Remove stops and removes all pods at the end.
 	Remove bool
-	// CleanupTimeout is how long cleaning up may take once the result is known and what is to end has ended;
-	// 0: DefaultCleanupTimeout.
+	// CleanupTimeout is how long cleaning up may take once the result is known and the terminating
+	// pods have ended. 0: DefaultCleanupTimeout.
 	CleanupTimeout time.Duration
-	// Interrupted is called once when the context ends after pods were begun; stops: pods are being ended, within their
-	// grace periods. Else only the wait for cleaning up ends. May be nil.
+	// Interrupted is called once if the context ends after pods were started. stops reports that
+	// pods are being terminated, within their grace periods; otherwise only the wait for the
+	// cleanup ends. May be nil.
 	Interrupted func(stops bool)
-	// Progress hears each pod whenever its status changed, from several goroutines. May be nil.
+	// Progress is called with each pod whose status changed, from several goroutines. May be nil.
 	Progress func(p *v1.Pod)
-	// Begun is called once before anything is run, with what tells how far pulls are. May be nil.
+	// Begun is called once before anything is run, with a function that returns the progress of an
+	// image's pull. May be nil.
 	Begun func(pulling func(image string) (pod.Progress, bool))
-	// Finished is called once when the results are in, before anything is removed.
+	// Finished is called once when the results are known, before anything is removed.
 	Finished func(r Result)
 }
 
-// Result is how a run of once ended.
+// Result is the outcome of Once.
 type Result struct {
-	// Pods are in order of namespace and name, with their last status.
+	// Pods are sorted by namespace and name, with their last status.
 	Pods []*v1.Pod
-	// TimedOut and Interrupted say what ended the wait before every pod was done; a run is interrupted while its result
-	// is shown and while it cleans up, too.
+	// TimedOut and Interrupted report what ended the wait before every pod was done. Interrupted is
+	// also set by an interrupt while the result is shown or while Once cleans up.
 	TimedOut, Interrupted bool
-	// Removed: no pod of the run is there any more.
+	// Removed reports that no pod of the run exists any more.
 	Removed bool
-	// Left are the pods of which something is left that was to be cleaned up.
+	// Left are the pods that could not be cleaned up completely.
 	Left []Left
-	// settling is for how long all pods were done while something was left to do for them; unsettled: too long.
+	// settling is how long all pods were done while actions were left for them. unsettled reports
+	// that this took too long.
 	settling  time.Duration
 	unsettled bool
 }
@@ -57,17 +60,18 @@ type Result struct {
 // Left is a pod that could not be cleaned up in time.
 type Left struct {
 	Key pod.Key
-	// Why is the last failure; nil: none was heard of.
+	// Why is the last error; nil if there was none.
 	Why error
 }
 
-// done reports that every pod has come to its result, or never will because another has failed.
+// done reports that every pod has reached its result, or never will because another pod has failed.
 func (r Result) done() bool {
 	stranded := r.Stranded()
 	return !slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return !Done(p) && !stranded[pod.KeyOf(p)] })
 }
 
-// stopped reports that an interrupt ends the pods. One that comes when all have their results ends only a wait.
+// stopped reports that an interrupt terminates the pods. An interrupt after all pods have their
+// results only ends a wait.
 func (r Result) stopped() bool { return r.Interrupted && !r.done() }
 
 // Failed reports that a pod failed.
@@ -75,8 +79,8 @@ func (r Result) Failed() bool {
 	return slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
 }
 
-// Stranded returns the pods that were not started because one that they were to start after has failed, or
-// was not started either.
+// Stranded returns the pods that were not started because a pod that they start after has failed,
+// or was not started either.
 func (r Result) Stranded() map[pod.Key]bool {
 	lost, stranded := map[pod.Key]bool{}, map[pod.Key]bool{}
 	for _, p := range r.Pods {
@@ -95,13 +99,14 @@ func (r Result) Stranded() map[pod.Key]bool {
 	return stranded
 }
 
-// onceLogTries makes once wait for seven seconds for space for a log, and then go on: whoever waits for the
-// result may do so without end, and what is left to do then fits into DefaultCleanupTimeout.
+// onceLogTries makes once retry a log without disk space for seven seconds and then continue:
+// otherwise the caller could wait for the result without end. What is left to do after that fits
+// into DefaultCleanupTimeout.
 const onceLogTries = 4
 
-// Once runs the pods of all sources once and waits until each is done. When ctx ends first it stops the
-// pods; when the time is out, those that are not done. It returns soon after that, whatever hangs: when it does, what
-// it has begun may go on until the process ends.
+// Once runs the pods of all sources once and waits until each is done. When ctx ends first, it
+// stops the pods; at the timeout, it stops those that are not done. Once returns soon after that
+// even if something hangs; what it has begun may then continue until the process exits.
 func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	if once.CleanupTimeout == 0 {
 		once.CleanupTimeout = DefaultCleanupTimeout
@@ -146,9 +151,9 @@ func Once(ctx context.Context, o Options, once OnceOptions) (Result, error) {
 	return h.once(ctx, once, want, board), nil
 }
 
-// TimeoutError says that the time was out before any pod was run.
+// TimeoutError says that the timeout was reached before any pod was run.
 type TimeoutError struct {
-	// Doing is what took so long.
+	// Doing is the step that took too long.
 	Doing string
 	After time.Duration
 }
@@ -157,8 +162,8 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("not done within %s: %s; nothing was started", e.After, e.Doing)
 }
 
-// openOnce connects to the runtime and loads the images that are to be there. When ctx ends meanwhile it leaves nothing
-// open.
+// openOnce connects to the runtime and loads the image archives. If ctx ends meanwhile it closes
+// everything again.
 func (o Options) openOnce(ctx context.Context, board *board) (*house, error) {
 	h, err := open(ctx, o, ownerOnce, board)
 	if err != nil {
@@ -175,7 +180,7 @@ func (o Options) openOnce(ctx context.Context, board *board) (*house, error) {
 	return h, nil
 }
 
-// once runs what is wanted and closes the house.
+// once runs the desired set and closes the house.
 func (h *house) once(ctx context.Context, once OnceOptions, want manifest.Desired, board *board) Result {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -224,12 +229,12 @@ func (h *house) once(ctx context.Context, once OnceOptions, want manifest.Desire
 	select {
 	case <-ended:
 	case <-waiting.Done():
-		h.o.Log.Debug("what was begun is not brought to its end")
+		h.o.Log.Debug("cleanup time is over; actions in progress are abandoned")
 	}
 	return result
 }
 
-// ends returns the pods that do not stay, and the longest grace period of those that run.
+// ends returns the pods that are to be removed, and the longest grace period of those that run.
 func ends(r Result, keep manifest.Desired) (remove map[pod.Key]bool, grace time.Duration) {
 	remove = map[pod.Key]bool{}
 	for _, p := range r.Pods {
@@ -241,7 +246,7 @@ func ends(r Result, keep manifest.Desired) (remove map[pod.Key]bool, grace time.
 	return remove, grace
 }
 
-// runs reports that a container of one of the pods runs, as far as was listed.
+// runs reports that a container of one of the pods runs, according to the last list.
 func (h *house) runs(keys map[pod.Key]bool) bool {
 	for key := range keys {
 		runs := func(c pod.Container) bool { return c.State == pod.Running }
@@ -252,7 +257,7 @@ func (h *house) runs(keys map[pod.Key]bool) bool {
 	return false
 }
 
-// forward passes on what is wanted until ctx ends.
+// forward passes on desired sets until ctx ends.
 func forward(ctx context.Context, in <-chan manifest.Desired, out chan<- manifest.Desired) {
 	for {
 		select {
@@ -271,9 +276,10 @@ func send(ctx context.Context, out chan<- manifest.Desired, d manifest.Desired) 
 	}
 }
 
-// kept is what stays of a run: everything, unless asked otherwise, interrupted, or not done in time.
+// kept returns the desired set that stays after a run: all pods, unless Remove is set, the run was
+// interrupted, or pods were not done in time.
 func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
-	// The objects stay: the volumes of the pods that stay show them.
+	// Keep the objects: the volumes of the pods that stay show them.
 	d := manifest.Desired{Pods: map[pod.Key]*v1.Pod{}, Objects: want.Objects, Complete: true}
 	if remove || r.stopped() {
 		return d
@@ -287,7 +293,8 @@ func kept(want manifest.Desired, r Result, remove bool) manifest.Desired {
 	return d
 }
 
-// readOnce reads every source one time. One manifest that cannot be used means that nothing is run.
+// readOnce reads every source once. If a manifest cannot be used it returns an error, and nothing
+// is run.
 func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
 	all, err := o.sources(cacheOptions{}, nil)
 	if err != nil {
@@ -323,28 +330,33 @@ func readOnce(ctx context.Context, o Options) (manifest.Desired, error) {
 	}
 }
 
-// missing are the ConfigMaps and Secrets that would have to come before a pod could start. Under once they
-// never do.
+// missing returns an error for each ConfigMap and Secret that a pod needs and no manifest has:
+// under once it can never appear.
 func missing(d manifest.Desired) []error {
 	var errs []error
 	for _, p := range d.Pods {
 		for _, r := range d.Missing(p) {
-			errs = append(errs, fmt.Errorf("%s: pod %s needs the %s %q, which no manifest has", manifest.OriginOf(p).Path, pod.KeyOf(p), r.Kind, r.Name))
+			errs = append(errs, fmt.Errorf("%s: pod %s needs the %s %q, which no manifest has",
+				manifest.OriginOf(p).Path, pod.KeyOf(p), r.Kind, r.Name))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
 }
 
-// strangers names what pods are to start after and that is nowhere: they would wait for ever.
+// strangers returns an error for each pod that starts after a pod that no manifest has: it would
+// wait for ever.
 func strangers(d manifest.Desired) []error {
 	var bad []error
 	for _, p := range d.Pods {
 		for _, key := range pod.After(p) {
 			if d.Complete && d.Pods[key] == nil {
 				bad = append(bad, &manifest.InvalidError{Errors: []manifest.FieldError{{
-					File: manifest.OriginOf(p).Path, Field: "metadata.annotations[" + pod.AnnotationAfter + "]", Key: pod.KeyOf(p),
-					Message: fmt.Sprintf("Not found: %q: no manifest of this run makes pod %s", p.Annotations[pod.AnnotationAfter], key),
+					File:  manifest.OriginOf(p).Path,
+					Field: "metadata.annotations[" + pod.AnnotationAfter + "]",
+					Key:   pod.KeyOf(p),
+					Message: fmt.Sprintf("Not found: %q: no manifest of this run makes pod %s",
+						p.Annotations[pod.AnnotationAfter], key),
 				}}})
 			}
 		}
@@ -352,14 +364,14 @@ func strangers(d manifest.Desired) []error {
 	return bad
 }
 
-// ManifestError says that nothing was run because a manifest cannot be used. Its text is the errors, a
-// line each.
+// ManifestError says that nothing was run because a manifest cannot be used. Its text has one error
+// per line.
 type ManifestError struct{ Err error }
 
 func (e *ManifestError) Error() string { return e.Err.Error() }
 func (e *ManifestError) Unwrap() error { return e.Err }
 
-// Done reports that a pod has come to its result: a job has ended, a service is ready.
+// Done reports that a pod has reached its result: a job has ended, a service is ready.
 func Done(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodFailed || reconcile.Arrived(p)
 }

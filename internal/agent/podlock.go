@@ -22,21 +22,23 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 )
 
-// podLocks implement reconcile.Owners among all processes of a run directory, by a file for each pod that is locked
-// as long as a process has the pod. The kernel drops the lock of a process that was killed.
+// podLocks implements reconcile.Owners among all processes that share a run directory: a process
+// that owns a pod holds a lock on the pod's file. The kernel releases the lock of a process that
+// was killed.
 type podLocks struct {
 	dirs layout.Dirs
 	self holder
-	// fresh is called when this process has come to have a pod, before anything is done to it.
+	// fresh is called when this process has just acquired a pod, before anything is done to the
+	// pod.
 	fresh func() error
 
 	mu    sync.Mutex
 	files map[pod.Key]*os.File // locked
-	busy  map[pod.Key]bool     // those that a call works on
-	idle  *sync.Cond           // one of busy is so no longer
+	busy  map[pod.Key]bool     // a call works on the pod's lock
+	idle  *sync.Cond           // signalled when an entry of busy is removed
 }
 
-// holder is what a pod's lock file says of the process that has the pod.
+// holder is what a pod's lock file records of the process that owns the pod.
 type holder struct {
 	Command string    `json:"command"`
 	PID     int       `json:"pid"`
@@ -59,22 +61,22 @@ func newPodLocks(dirs layout.Dirs, command string) *podLocks {
 	return l
 }
 
-// OwnedError says that another process has a pod that this one was asked to run or to end.
+// OwnedError says that another process owns a pod that this one was asked to run or to remove.
 type OwnedError struct {
 	Key pod.Key
-	// Holder is the process, for people.
+	// Holder describes the process, for people.
 	Holder string
-	// Serve: it is a serve, which keeps the pod as long as its manifest is there.
+	// Serve reports that it is a serve, which keeps the pod as long as its manifest exists.
 	Serve bool
 }
 
 func (e *OwnedError) Error() string { return fmt.Sprintf("pod %s is run by %s", e.Key, e.Holder) }
 
-// LockError says that nobody can have a pod, as its lock is.
+// LockError says that no process can lock a pod, because of the state of its lock file.
 type LockError = reconcile.LockError
 
-// Acquire implements reconcile.Owners. A pod whose file is not in its place any more, so that another process may have
-// locked a new one, must be acquired anew.
+// Acquire implements reconcile.Owners. It locks a new file if the pod's file has been removed or
+// replaced, because another process may have locked the new one.
 func (l *podLocks) Acquire(key pod.Key) (other string, fresh bool, err error) {
 	holder, fresh, err := l.acquire(key)
 	if holder != nil {
@@ -83,13 +85,13 @@ func (l *podLocks) Acquire(key pod.Key) (other string, fresh bool, err error) {
 	return other, fresh, err
 }
 
-// acquire is Acquire, with what is known of the other process; nil: none has the pod.
+// acquire is Acquire, but returns the holder itself. other is nil if no other process owns the pod.
 func (l *podLocks) acquire(key pod.Key) (other *holder, fresh bool, err error) {
 	file := l.begin(key)
 	defer l.end(key)
 	if file != nil {
 		here, err := sameFile(file, l.dirs.PodLock(key))
-		if err != nil { // it may still be there
+		if err != nil { // the file may still be in place
 			return nil, false, fmt.Errorf("checking the lock of pod %s: %w", key, err)
 		}
 		if here {
@@ -114,8 +116,8 @@ func (l *podLocks) acquire(key pod.Key) (other *holder, fresh bool, err error) {
 	return nil, true, nil
 }
 
-// begin waits until no other call works on the pod's lock and returns its file, if this process has the pod. No call
-// works on files with mu, which those for other pods need.
+// begin waits until no other call works on the pod's lock and returns the pod's file if this
+// process owns the pod. Calls do file operations without mu, because calls for other pods need mu.
 func (l *podLocks) begin(key pod.Key) *os.File {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +135,7 @@ func (l *podLocks) end(key pod.Key) {
 	l.idle.Broadcast()
 }
 
-// drop lets the pod go. The file stays.
+// drop unlocks the pod's file. It does not remove the file.
 func (l *podLocks) drop(key pod.Key) {
 	l.mu.Lock()
 	file := l.files[key]
@@ -142,7 +144,8 @@ func (l *podLocks) drop(key pod.Key) {
 	unlockFile(file)
 }
 
-// AcquireAll has this process own all of the pods, or none that it has not yet: then the error is an *OwnedError.
+// AcquireAll makes this process the owner of all of the pods. If another process owns one, it
+// releases those that it has just acquired and returns an *OwnedError.
 func (l *podLocks) AcquireAll(keys []pod.Key) error {
 	var got []pod.Key
 	for _, key := range keys {
@@ -163,7 +166,8 @@ func (l *podLocks) AcquireAll(keys []pod.Key) error {
 	return nil
 }
 
-// acquireAll is AcquireAll for the keys of a map. It returns soon after ctx has ended, whatever hangs.
+// acquireAll calls AcquireAll with the keys of a map. It returns soon after ctx has ended even if
+// something hangs.
 func acquireAll[T any](ctx context.Context, l *podLocks, pods map[pod.Key]T) error {
 	keys := slices.SortedFunc(maps.Keys(pods), pod.Key.Compare)
 	_, err := promptly(ctx, func() (struct{}, error) { return struct{}{}, l.AcquireAll(keys) })
@@ -177,12 +181,13 @@ func (l *podLocks) Release(key pod.Key) {
 	if file == nil {
 		return
 	}
-	// While it is locked: whoever opened it meanwhile sees that it is not there any more, and makes a new one.
+	// Remove the file while it is locked: a process that has opened it meanwhile sees that it is
+	// gone, and creates a new one.
 	removeLock(file, l.dirs.PodLock(key))
 	l.drop(key)
 }
 
-// Sweep removes the files of pods that no process has, which killed processes left.
+// Sweep removes the lock files that killed processes left of pods that no process owns.
 func (l *podLocks) Sweep() error {
 	entries, err := os.ReadDir(l.dirs.PodLocks())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -194,7 +199,10 @@ func (l *podLocks) Sweep() error {
 	var errs []error
 	for _, e := range entries {
 		namespace, name, _ := strings.Cut(e.Name(), "_")
-		if err := l.sweep(pod.Key{Namespace: namespace, Name: name}, filepath.Join(l.dirs.PodLocks(), e.Name())); err != nil {
+		if err := l.sweep(
+			pod.Key{Namespace: namespace, Name: name},
+			filepath.Join(l.dirs.PodLocks(), e.Name()),
+		); err != nil {
 			errs = append(errs, fmt.Errorf("opening a pod's lock: %w", err))
 		}
 	}
@@ -214,25 +222,26 @@ func (l *podLocks) sweep(key pod.Key, path string) error {
 	if err != nil {
 		return err
 	}
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else a process has the pod
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil { // else a process owns the pod
 		removeLock(f, path)
 	}
 	unlockFile(f)
 	return nil
 }
 
-// removeLock removes a locked file, unless another one is in its place.
+// removeLock removes a locked file, unless the path leads to another file now.
 func removeLock(f *os.File, path string) {
 	if here, err := sameFile(f, path); err == nil && here {
 		_ = os.Remove(path)
 	}
 }
 
-// lockTries is how often a file that was removed or replaced while it was being locked is tried again: a podrun that
-// lets the pod go just then removes it once.
+// lockTries is how often to try again if the file is removed or replaced while it is being locked.
+// A podrun that releases the pod at that moment removes the file once.
 const lockTries = 100
 
-// sayTries and sayDelay bound the wait for a process that has just locked a pod's file and not said in it yet who it is.
+// sayTries and sayDelay limit the wait for a process that has just locked a pod's file and has not
+// written its holder record yet.
 const (
 	sayTries = 20
 	sayDelay = 5 * time.Millisecond
@@ -240,12 +249,13 @@ const (
 
 var errUnsteady = errors.New("the file is replaced again and again")
 
-// lock locks the pod's file and says in it who has it. file is nil when another process has it.
+// lock locks the pod's file and writes the holder record. file is nil if another process holds the
+// lock; other then describes it.
 func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 	path := l.dirs.PodLock(key)
 	for try := range lockTries {
 		f, err := openLock(path, os.O_CREATE)
-		if errors.Is(err, fs.ErrNotExist) { // the directory is not there, or the file is gone again
+		if errors.Is(err, fs.ErrNotExist) { // the directory does not exist, or the file was removed again
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				return nil, nil, err
 			}
@@ -262,7 +272,7 @@ func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 		case errors.Is(err, unix.EWOULDBLOCK):
 			other := readHolder(f)
 			f.Close()
-			if other.Command == "" && try < sayTries { // it may be about to say who it is
+			if other.Command == "" && try < sayTries { // it may not have written its record yet
 				time.Sleep(sayDelay)
 				continue
 			}
@@ -286,15 +296,17 @@ func (l *podLocks) lock(key pod.Key) (file *os.File, other *holder, err error) {
 	return nil, nil, &os.PathError{Op: "lock", Path: path, Err: errUnsteady}
 }
 
-// showKept has Kept see that the file's process has the pod, by a second lock beside the one that gives it the pod:
-// of this kind it can be asked whether it is held without taking it, so that no reader is ever in an owner's way.
+// showKept takes a second lock on the file (an open file description lock), by which Kept sees that
+// the file's process owns the pod. Such a lock can be tested without taking it, so a reader never
+// blocks an owner.
 func showKept(f *os.File) {
-	// Where the file system has no such locks, the pod is shown as one that nobody keeps, and is kept all the same.
+	// If the file system has no such locks, the pod is shown as Unowned although it is owned.
 	_ = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart})
 }
 
-// Kept reports whether a process has the pod. known is false where that cannot be told, as in a run directory where
-// no process has had a pod yet. Between the hands of two processes, as while serve restarts, nobody has it.
+// Kept reports whether a process owns the pod. known is false if that cannot be found out, for
+// example in a run directory where no process has owned a pod yet. While ownership passes from one
+// process to another, as in a restart of serve, no process owns the pod.
 func Kept(dirs layout.Dirs, key pod.Key) (kept, known bool) {
 	f, err := openLock(dirs.PodLock(key), 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -312,8 +324,8 @@ func Kept(dirs layout.Dirs, key pod.Key) (kept, known bool) {
 	return lock.Type != unix.F_UNLCK, true
 }
 
-// LastKept returns until when a serve that runs no more kept the pod, which no process keeps; the zero time if it was not a
-// serve that had it last, or is not known.
+// LastKept returns until when the last serve owned the pod, if no process owns it now and that
+// serve has ended. It returns the zero time if the last owner was not a serve, or is not known.
 func LastKept(dirs layout.Dirs, key pod.Key) time.Time {
 	f, err := openLock(dirs.PodLock(key), 0)
 	if err != nil {
@@ -327,12 +339,12 @@ func LastKept(dirs layout.Dirs, key pod.Key) time.Time {
 	return at
 }
 
-// write says who has the pod. Where that cannot be written, as on a full disk, the lock holds all the same.
+// write writes the holder record. If that fails, as on a full disk, the lock still holds.
 func (l *podLocks) write(f *os.File) {
 	self := l.self
 	self.Since = time.Now().UTC().Truncate(time.Second)
 	text, err := json.Marshal(self)
-	if err == nil && f.Truncate(0) == nil { // a killed process may have left a longer text
+	if err == nil && f.Truncate(0) == nil { // a killed process may have left a longer record
 		_, _ = f.WriteAt(text, 0)
 	}
 }
@@ -361,7 +373,7 @@ func sameFile(f *os.File, path string) (bool, error) {
 }
 
 func unlockFile(f *os.File) {
-	// Explicitly, because a child between fork and exec still shares the open file.
+	// Unlock explicitly, because a child between fork and exec still shares the open file.
 	_ = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart})
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 	f.Close()

@@ -10,27 +10,29 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 )
 
-// problemLog logs what is wrong with manifests once, and once when it is mended. What is wrong with a URL's
-// the source logs itself, in its own rhythm.
+// problemLog logs each manifest problem and warning once, and once when it is resolved. It skips
+// those of URLs, which the HTTP source logs itself at its own intervals.
 type problemLog struct {
 	problems, warnings map[string]bool
-	events             reconcile.Recorder // nil: nobody keeps them
+	events             reconcile.Recorder // nil: no events
 }
 
 func (t *problemLog) report(log *slog.Logger, d manifest.Desired) {
 	t.problems = reported(t.problems, d.Problems, func(p manifest.Problem) {
-		log.Error("manifest cannot be used; what runs from it goes on", "manifest", p.Origin.Path, "why", p.Err.Error())
-		if t.events != nil { // one that was never good has no pod to show it
+		log.Error("manifest cannot be used; its running pods keep running",
+			"manifest", p.Origin.Path, "err", p.Err.Error())
+		if t.events != nil { // a manifest that was never valid has no pod whose status shows it
 			t.events.Record(pod.Event{Warning: true, Reason: "FailedValidation", Message: p.Err.Error()})
 		}
 	}, func(was string) { log.Info("manifest problem is gone", "was", was) })
 	t.warnings = reported(t.warnings, d.Warnings, func(p manifest.Problem) {
-		log.Warn("manifest is used, but should not be as it is", "manifest", p.Origin.Path, "why", p.Err.Error())
+		log.Warn("manifest is used, but has a problem", "manifest", p.Origin.Path, "err", p.Err.Error())
 		t.record(d, p)
 	}, func(was string) { log.Info("manifest warning is gone", "was", was) })
 }
 
-// record makes an event of a warning for each pod of the file, or, if it is of a directory, for the node.
+// record records a warning as an event of each pod of the file or, if the file has none (as for a
+// directory), of the node.
 func (t *problemLog) record(d manifest.Desired, p manifest.Problem) {
 	if t.events == nil {
 		return
@@ -48,9 +50,11 @@ func (t *problemLog) record(d manifest.Desired, p manifest.Problem) {
 	}
 }
 
-// reported calls came for each problem that is not among those before, went for each that is there no more,
-// and returns the texts of those that are.
-func reported(before map[string]bool, problems []manifest.Problem, came func(manifest.Problem), went func(string)) map[string]bool {
+// reported calls came for each problem that is new, calls went for each that is resolved, and
+// returns the texts of the current ones.
+func reported(
+	before map[string]bool, problems []manifest.Problem, came func(manifest.Problem), went func(string),
+) map[string]bool {
 	now := map[string]bool{}
 	for _, p := range problems {
 		if p.Origin.Source == manifest.SourceHTTP {

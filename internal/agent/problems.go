@@ -13,21 +13,21 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// ManifestProblem is one thing that serve found wrong with a manifest.
+// ManifestProblem is a problem that serve found in a manifest.
 type ManifestProblem struct {
 	// Manifest is the file, directory or URL.
 	Manifest string `json:"manifest"`
 	Error    string `json:"error"`
 }
 
-// problemFile keeps what is wrong with manifests where other commands can read it: a manifest that was
-// never good has no pod that could show it.
+// problemFile saves the manifest problems in a file for other commands, because a manifest that was
+// never valid has no pod whose status could show them.
 type problemFile struct {
 	path string
 	last []byte
 }
 
-// write replaces the file if it would change.
+// write replaces the file if its contents change.
 func (f *problemFile) write(problems []manifest.Problem) error {
 	all := []ManifestProblem{}
 	for _, p := range problems {
@@ -47,8 +47,8 @@ func (f *problemFile) write(problems []manifest.Problem) error {
 	return nil
 }
 
-// ManifestProblems returns what serve found wrong when it read the manifests last; nothing where it never
-// ran.
+// ManifestProblems returns the problems that serve found when it last read the manifests; nothing
+// if it never ran.
 func ManifestProblems(dirs layout.Dirs) ([]ManifestProblem, error) {
 	data, err := os.ReadFile(dirs.ManifestProblems())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 )
 
-// overhearing tells the pods' names of every pod that is published.
+// overhearing is a Publisher that also passes the addresses of every published pod to names.
 type overhearing struct {
 	reconcile.Publisher
 	names *dns.Names

@@ -10,34 +10,36 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// The kinds of runs that own pods.
+// The owners that are saved with pods: which command runs them.
 const (
 	ownerServe = "serve"
 	ownerOnce  = "once"
 )
 
-// commandDown is the command that ends pods, and has the run directory as long as it does.
+// commandDown is the command that removes pods. It holds the lock of the run directory while it
+// runs.
 const commandDown = "down"
 
 // errRunRemoved ends a serve whose run directory was removed.
 var errRunRemoved = errors.New("the run directory was removed")
 
-// Serve keeps the pods of all sources running until ctx ends. They run on afterwards, unless stopPods. When the run
-// directory is removed, with the statuses, the socket and podrun's own containerd's state in it, it begins anew.
+// Serve keeps the pods of all sources running until ctx ends. They keep running after that, unless
+// stopPods is set. If the run directory is removed, together with the statuses, the socket and the
+// state of podrun's own containerd, Serve starts from the beginning.
 func Serve(ctx context.Context, o Options, stopPods bool) error {
 	for {
 		err := serve(ctx, o, stopPods)
 		if !errors.Is(err, errRunRemoved) {
 			return err
 		}
-		o.Log.Warn("the run directory was removed; beginning anew", "directory", o.Dirs.Run)
+		o.Log.Warn("the run directory was removed; restarting", "directory", o.Dirs.Run)
 	}
 }
 
 func serve(ctx context.Context, o Options, stopPods bool) error {
 	cache := cacheOptions{dir: o.Dirs.Manifests()}
 	o.Sources.Lasting = true
-	if _, err := o.sources(cache, nil); err != nil { // before anything is started
+	if _, err := o.sources(cache, nil); err != nil { // check the options before anything is started
 		return err
 	}
 	lock, err := lockServe(o.Dirs, ownerServe)
@@ -57,7 +59,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	defer h.close()
 	h.sweep(ctx)
 	if err := h.o.locks.Sweep(); err != nil {
-		h.o.Log.Warn("leftovers stay", "err", err)
+		h.o.Log.Warn("removing leftover pod locks failed", "err", err)
 	}
 	if h.conn != nil {
 		o.loadImages(ctx, h.conn.Driver)
@@ -102,8 +104,10 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	return nil
 }
 
-// pass hands on what the sources want, and tells of it, until ctx ends.
-func (h *house) pass(ctx context.Context, d *desk, tell notifier, in <-chan manifest.Desired, out chan<- manifest.Desired) {
+// pass stores, logs and passes on the desired sets of the sources until ctx ends.
+func (h *house) pass(
+	ctx context.Context, d *desk, tell notifier, in <-chan manifest.Desired, out chan<- manifest.Desired,
+) {
 	ready := false
 	told := problemLog{events: h.events}
 	shown := problemFile{path: h.o.Dirs.ManifestProblems()}
@@ -115,11 +119,11 @@ func (h *house) pass(ctx context.Context, d *desk, tell notifier, in <-chan mani
 			d.want(want)
 			told.report(h.o.Log, want)
 			if err := shown.write(want.Problems); err != nil {
-				h.o.Log.Warn("get cannot show what is wrong with manifests", "why", err)
+				h.o.Log.Warn("podrun get cannot show manifest problems", "err", err)
 			}
 			select {
 			case out <- want:
-				// With a source that is away, as much is served as can be.
+				// Be ready although a source cannot be read: serve the pods of the others.
 				if !ready && (want.Complete || len(want.Problems) > 0) {
 					ready = true
 					tell.ready(len(want.Pods))
@@ -131,7 +135,7 @@ func (h *house) pass(ctx context.Context, d *desk, tell notifier, in <-chan mani
 	}
 }
 
-// beside starts what serve does beside its pods, until ctx ends.
+// beside starts what serve does besides running pods, until ctx ends.
 func (h *house) beside(ctx context.Context, d *desk, running *sync.WaitGroup) {
 	if h.o.machine == nil {
 		running.Go(func() { keepSmall(ctx, h.o.Log) })

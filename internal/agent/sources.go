@@ -20,44 +20,44 @@ import (
 
 // SourceOptions say where manifests are read.
 type SourceOptions struct {
-	// Manifests are files, directories or "-" for standard input.
+	// Manifests are files, directories, or "-" for standard input.
 	Manifests []string
-	// Default says that nobody named Manifests. With a URL they are then read only if they are there, or
-	// come to be there.
+	// Default reports that the user did not set Manifests. If there is a URL, they may then be
+	// missing, and are read when they appear.
 	Default            bool
 	FileCheckFrequency time.Duration
-	// StrictPermissions refuses files that others than root and podrun's user can write or replace.
+	// StrictPermissions refuses files that users other than root and podrun's user can write or
+	// replace.
 	StrictPermissions bool
-	// Lasting is filesource.Options'.
+	// Lasting is passed to filesource.Options.
 	Lasting bool
-	// NoSuffix leaves the pods' names as their manifests give them.
+	// NoSuffix keeps the pod names of the manifests, without the node name.
 	NoSuffix bool
-	// Policy refuses pods that ask for more; nil: none.
+	// Policy refuses pods that request more than it allows. nil: no limits.
 	Policy *validate.Policy
-	// URL serves manifests; empty: none does. What is said of the fields below in httpsource.Options
-	// holds here.
+	// URL serves manifests. Empty: none. The fields below are described at httpsource.Options.
 	URL                       string
 	URLHeaders                []string
 	CAFile, CertFile, KeyFile string
 	HTTPCheckFrequency        time.Duration
 }
 
-// cacheOptions say what is made of a URL's last good answer; by default nothing.
+// cacheOptions say what is saved of a URL's last good response. By default nothing is.
 type cacheOptions struct {
 	dir string
-	// readOnly: it is used but not written.
+	// readOnly uses the cache without writing it.
 	readOnly bool
 }
 
-// sources makes the options' sources of manifests. running are the origins of the pods that are
-// there: a place that one of them came from is never thought to be missing on purpose.
+// sources creates the manifest sources of the options. running are the origins of the pods on the
+// machine: a path that one of them came from is never taken for missing on purpose.
 func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin) ([]manifest.Source, error) {
 	var all []manifest.Source
 	s := o.Sources
 	seen := map[string]bool{}
 	for _, path := range s.Manifests {
 		if path != manifest.Stdin {
-			if abs, err := filepath.Abs(path); err == nil { // else reading it says so
+			if abs, err := filepath.Abs(path); err == nil { // else reading it returns the error
 				path = abs
 			}
 		}
@@ -66,13 +66,27 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 		}
 		seen[path] = true
 		if path == manifest.Stdin {
-			all = append(all, filesource.NewStdin(o.Stdin, manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy}))
+			all = append(all, filesource.NewStdin(o.Stdin, manifest.LoadOptions{
+				NodeName: o.NodeName,
+				NoSuffix: s.NoSuffix,
+				Policy:   s.Policy,
+			}))
 			continue
 		}
 		all = append(all, filesource.New(filesource.Options{
-			Path: path, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CheckFrequency: s.FileCheckFrequency, Log: o.Log,
-			StrictPermissions: s.StrictPermissions, Lasting: s.Lasting, Optional: s.Default && s.URL != "" && !from(running, path),
-			Runs: from(running, path), IdentityDir: cache.dir, IdentityReadOnly: cache.readOnly, Unwatched: o.machine != nil,
+			Path:              path,
+			NodeName:          o.NodeName,
+			NoSuffix:          s.NoSuffix,
+			Policy:            s.Policy,
+			CheckFrequency:    s.FileCheckFrequency,
+			Log:               o.Log,
+			StrictPermissions: s.StrictPermissions,
+			Lasting:           s.Lasting,
+			Optional:          s.Default && s.URL != "" && !from(running, path),
+			Runs:              from(running, path),
+			IdentityDir:       cache.dir,
+			IdentityReadOnly:  cache.readOnly,
+			Unwatched:         o.machine != nil,
 		}))
 	}
 	if s.URL != "" {
@@ -81,8 +95,19 @@ func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin
 			dial = o.machine.dial
 		}
 		h, err := httpsource.New(httpsource.Options{
-			URL: s.URL, Headers: s.URLHeaders, CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
-			CheckFrequency: s.HTTPCheckFrequency, NodeName: o.NodeName, NoSuffix: s.NoSuffix, Policy: s.Policy, CacheDir: cache.dir, CacheReadOnly: cache.readOnly, Dial: dial, Log: o.Log,
+			URL:            s.URL,
+			Headers:        s.URLHeaders,
+			CAFile:         s.CAFile,
+			CertFile:       s.CertFile,
+			KeyFile:        s.KeyFile,
+			CheckFrequency: s.HTTPCheckFrequency,
+			NodeName:       o.NodeName,
+			NoSuffix:       s.NoSuffix,
+			Policy:         s.Policy,
+			CacheDir:       cache.dir,
+			CacheReadOnly:  cache.readOnly,
+			Dial:           dial,
+			Log:            o.Log,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUsage, err)
@@ -105,7 +130,7 @@ func from(running map[pod.Key]manifest.Origin, path string) bool {
 	return false
 }
 
-// sourceNames are those of sources, for people.
+// sourceNames returns the names of the sources, for people.
 func sourceNames(all []manifest.Source) string {
 	var out []string
 	for _, s := range all {
@@ -114,19 +139,22 @@ func sourceNames(all []manifest.Source) string {
 	return strings.Join(out, ", ")
 }
 
-// prune forgets what URLs served that are asked no more.
+// prune removes the cached responses of URLs that are not used any more.
 func prune(cache, url string, log *slog.Logger) {
 	var used []string
 	if url != "" {
 		used = append(used, url)
 	}
 	if err := httpsource.PruneCache(cache, used...); err != nil {
-		log.Warn("what other URLs served is still on disk", "why", err)
+		log.Warn("removing the cached responses of unused URLs failed", "err", err)
 	}
 }
 
-// read runs sources and the mux over them until ctx ends, and sends every desired set.
-func read(ctx context.Context, all []manifest.Source, running map[pod.Key]manifest.Origin, out chan<- manifest.Desired, failed func(string, error)) {
+// read runs the sources and their mux until ctx ends, and sends every desired set.
+func read(
+	ctx context.Context, all []manifest.Source, running map[pod.Key]manifest.Origin,
+	out chan<- manifest.Desired, failed func(string, error),
+) {
 	snapshots := make(chan manifest.Snapshot)
 	var names []string
 	var reading sync.WaitGroup
@@ -138,7 +166,8 @@ func read(ctx context.Context, all []manifest.Source, running map[pod.Key]manife
 			}
 		})
 	}
-	if err := manifest.NewMux(names, running).Run(ctx, snapshots, out); err != nil && !errors.Is(err, context.Canceled) {
+	if err := manifest.NewMux(names, running).Run(ctx, snapshots, out); err != nil &&
+		!errors.Is(err, context.Canceled) {
 		failed("mux", err)
 	}
 	reading.Wait()

@@ -16,11 +16,11 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// board collects how the pods of one run are, on their way into the status files.
+// board collects the statuses of the pods of one run and passes them on to the status files.
 type board struct {
 	files    *status.Files
 	progress func(*v1.Pod)
-	change   chan struct{} // rung at every change
+	change   chan struct{} // receives a value at every change
 	mu       sync.Mutex
 	pods     map[pod.Key]*v1.Pod
 	settled  map[pod.Key]bool
@@ -28,7 +28,7 @@ type board struct {
 	trouble  map[pod.Key]trouble // the last one
 }
 
-// trouble is a failure of what was to be done for a pod.
+// trouble is a failed action of a pod.
 type trouble struct {
 	why error
 	at  time.Time
@@ -58,16 +58,17 @@ func (b *board) Publish(p *v1.Pod, settled bool) error {
 	return b.files.Publish(p, settled)
 }
 
-// Leaving passes on that a pod is being ended: how it was counts all the same.
+// Leaving passes on that a pod is being terminated. Its last status still counts.
 func (b *board) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
 	return b.files.Leaving(key, now, ready)
 }
 
-// NotOwned does nothing: who needs a pod's lock has it before anything is begun. Why it is lost later, troubled hears.
+// NotOwned does nothing: a run acquires the locks that it needs before it starts anything. If a
+// lock is lost later, troubled is called.
 func (b *board) NotOwned(pod.Key, *v1.Pod, *plan.Waiting) error { return nil }
 
-// Gone notes that a pod was removed. That may be heard twice: a late event of a pod that is gone makes the
-// loop look for it once more.
+// Gone records that a pod was removed. It may be called twice: a late event of a removed pod makes
+// the loop inspect the pod again.
 func (b *board) Gone(key pod.Key) error {
 	err := b.files.Gone(key)
 	b.mu.Lock()
@@ -77,14 +78,14 @@ func (b *board) Gone(key pod.Key) error {
 	return err
 }
 
-// troubled records why what was to be done for a pod has failed.
+// troubled records why an action of a pod has failed.
 func (b *board) troubled(key pod.Key, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.trouble[key] = trouble{why, time.Now()}
 }
 
-// troubled is how a publisher that wants to hear of failures does; nil for any other.
+// troubled returns the function of a publisher that records failures; nil for any other publisher.
 func troubled(p reconcile.Publisher) func(pod.Key, error) {
 	if b, is := p.(*board); is {
 		return b.troubled
@@ -99,14 +100,15 @@ func (b *board) notify() {
 	}
 }
 
-// wait returns when every pod is done and nothing is left to do for it, or earlier when ctx ends or timeout is over,
-// unless it is 0. What is left to do when all are done delays the result by cleanup at most.
+// wait returns when every pod is done and no actions are left, or earlier when ctx ends or after
+// timeout (0: none). Actions that are left when all pods are done delay the result by at most
+// cleanup.
 func (b *board) wait(ctx context.Context, timeout, cleanup time.Duration) Result {
 	var late, over <-chan time.Time
 	if timeout > 0 {
 		late = time.After(timeout)
 	}
-	var known time.Time // since when all are done
+	var known time.Time // since when all pods are done
 	for {
 		r, settled := b.result()
 		done := r.done()
@@ -136,7 +138,8 @@ func (b *board) wait(ctx context.Context, timeout, cleanup time.Duration) Result
 	}
 }
 
-// result returns how the pods are; settled: all are done, and nothing is left to do for them.
+// result returns the pods and their statuses. settled reports that all are done and no actions are
+// left.
 func (b *board) result() (r Result, settled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,8 +168,8 @@ func (b *board) waitGone(ctx context.Context, keys map[pod.Key]bool) {
 	}
 }
 
-// failing reports that something has failed for each of these pods in the last while, and how long those of them that
-// run may take to end.
+// failing reports that an action of each of these pods has failed within the last while, and
+// returns the longest grace period of those that run.
 func (b *board) failing(left []Left, while time.Duration) (all bool, grace time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,7 +184,8 @@ func (b *board) failing(left []Left, while time.Duration) (all bool, grace time.
 	return all, grace
 }
 
-// left are those of the pods that have not been removed, in order, and why as far as is known.
+// left returns those of the pods that have not been removed, sorted, each with its last error, if
+// any.
 func (b *board) left(keys map[pod.Key]bool) []Left {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +199,7 @@ func (b *board) left(keys map[pod.Key]bool) []Left {
 	return left
 }
 
-// unsettled are the pods, among these, that something is left to do for.
+// unsettled returns those of the pods that actions are left for.
 func (b *board) unsettled(keys map[pod.Key]*v1.Pod) []Left {
 	b.mu.Lock()
 	defer b.mu.Unlock()
