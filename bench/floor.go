@@ -22,7 +22,8 @@ import (
 
 const runtimeName = "io.containerd.runc.v2"
 
-// floor makes containers with the containerd client alone: a snapshot, a spec, a task with its own shim.
+// floor is the baseline: it creates containers with the containerd client alone, each with a
+// snapshot, a spec, and a task with its own shim.
 type floor struct {
 	client *containerd.Client
 	image  containerd.Image
@@ -53,7 +54,7 @@ func floorNamespace(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, "floor")
 }
 
-// create makes a container with a new snapshot and starts it.
+// create creates a container with a new snapshot and starts it.
 func (f *floor) create(ctx context.Context, id, prefix string) error {
 	ctx = floorNamespace(ctx)
 	c, err := f.client.NewContainer(ctx, id,
@@ -62,7 +63,12 @@ func (f *floor) create(ctx context.Context, id, prefix string) error {
 		containerd.WithNewSpec(
 			oci.WithImageConfig(f.image),
 			oci.WithProcessArgs(command(prefix)...),
-			oci.WithMounts([]specs.Mount{{Destination: markMount, Type: "bind", Source: f.marks.dir, Options: []string{"rbind", "rw"}}})))
+			oci.WithMounts([]specs.Mount{{
+				Destination: markMount,
+				Type:        "bind",
+				Source:      f.marks.dir,
+				Options:     []string{"rbind", "rw"},
+			}})))
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", id, err)
 	}
@@ -76,7 +82,8 @@ func (f *floor) create(ctx context.Context, id, prefix string) error {
 	return nil
 }
 
-// many starts n containers with the given workers and returns how long it took until the last one ran.
+// many starts n containers with the given number of workers and returns how long it took until the
+// last one ran.
 func (f *floor) many(ctx context.Context, prefix string, n, workers int) (time.Duration, error) {
 	begin := time.Now()
 	group, gctx := errgroup.WithContext(ctx)
@@ -92,14 +99,15 @@ func (f *floor) many(ctx context.Context, prefix string, n, workers int) (time.D
 	return last.Sub(begin), err
 }
 
-// restart starts a container, kills its process, and returns how long a new container takes to run in its
-// place. Like podrun's, its snapshot is new and the dead one is removed afterwards.
+// restart starts a container, kills its process, and returns how long it takes until a replacement
+// runs. As in podrun, the replacement has a new snapshot, and the dead container is removed
+// afterwards.
 func (f *floor) restart(ctx context.Context, prefix string) (time.Duration, error) {
 	_, dead, running, err := f.replace(ctx, prefix)
 	return running.Sub(dead), err
 }
 
-// update is the same from the moment at which the old container is told to end.
+// update is restart, but measures from the signal to the old container.
 func (f *floor) update(ctx context.Context, prefix string) (time.Duration, error) {
 	killed, _, running, err := f.replace(ctx, prefix)
 	return running.Sub(killed), err
@@ -135,7 +143,7 @@ func (f *floor) replace(ctx context.Context, prefix string) (killed, dead, runni
 	return killed, dead, running, err
 }
 
-// remove removes every container of the floor and its marks.
+// remove removes every container of the floor, and the marks with the prefix.
 func (f *floor) remove(ctx context.Context, prefix string) error {
 	ctx = floorNamespace(ctx)
 	containers, err := f.client.Containers(ctx)
@@ -159,7 +167,7 @@ func (f *floor) remove(ctx context.Context, prefix string) error {
 	return errors.Join(group.Wait(), f.marks.clear(prefix))
 }
 
-// removeCgroups removes the empty cgroups that runc leaves above those of the floor's containers.
+// removeCgroups removes the empty parent cgroups that runc leaves of the floor's containers.
 func removeCgroups() {
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*/floor")
 	for _, group := range append(groups, "/sys/fs/cgroup/floor") {

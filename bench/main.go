@@ -1,6 +1,9 @@
-// Command bench measures podrun against the containerd client alone, both on one containerd, in turns, and
-// prints a table of medians and ratios. A process counts as running when it has itself made a file. It is a
-// benchmark, not a test: it judges nothing.
+// Command bench measures podrun against a baseline, the containerd client alone ("floor"). Both use
+// the same containerd in alternation. It prints a table of medians and ratios. A process counts as
+// running when it has created a file itself (see marks). It is a benchmark, not a test: it does not
+// fail when a bound is exceeded.
+//
+// Begin reading with run, then measure.
 package main
 
 import (
@@ -37,15 +40,15 @@ func main() {
 	var o options
 	flag.StringVar(&o.kind, "containerd", testcontainerd.Stock, "`kind` of containerd: stock or debian")
 	flag.StringVar(&o.podrun, "podrun", "bin/podrun", "podrun `binary`")
-	flag.StringVar(&o.markdown, "markdown", "", "`file` to write the table into")
-	flag.IntVar(&o.rounds, "rounds", 15, "rounds of the single runs")
-	flag.IntVar(&o.manyRounds, "many-rounds", 5, "rounds of many pods at once")
-	flag.IntVar(&o.pods, "pods", 50, "how many pods are many")
-	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long to watch podrun idle")
+	flag.StringVar(&o.markdown, "markdown", "", "`file` to write the table to")
+	flag.IntVar(&o.rounds, "rounds", 15, "`number` of rounds with a single pod")
+	flag.IntVar(&o.manyRounds, "many-rounds", 5, "`number` of rounds with many pods at once")
+	flag.IntVar(&o.pods, "pods", 50, "`number` of pods in the rounds of many pods")
+	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long to measure podrun with idle pods")
 	flag.BoolVar(&o.floorOnly, "floor-only", false, "measure the containerd client alone")
-	flag.BoolVar(&o.relist, "relist", false, "measure nothing but full lists against the bare calls to containerd")
-	flag.BoolVar(&o.network, "network", false, "measure nothing but how podrun's own bridge connects pods")
-	flag.BoolVar(&o.pulls, "pulls", false, "measure nothing but pulls against ctr's")
+	flag.BoolVar(&o.relist, "relist", false, "measure only full lists, against the bare calls to containerd")
+	flag.BoolVar(&o.network, "network", false, "measure only how podrun's own bridge connects pods")
+	flag.BoolVar(&o.pulls, "pulls", false, "measure only image pulls, against those of ctr")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -55,7 +58,7 @@ func main() {
 	}
 }
 
-// run sets up, measures, prints and cleans up.
+// run sets up the environment, measures, prints and cleans up.
 func run(ctx context.Context, o options) (err error) {
 	dir, err := os.MkdirTemp("", "pb")
 	if err != nil {
@@ -80,7 +83,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	// Both sides take the shim that belongs to this containerd.
+	// Both sides use the shim that belongs to this containerd.
 	server, err := testcontainerd.Start(ctx, bin, dir)
 	if err != nil {
 		return err
@@ -123,8 +126,8 @@ func run(ctx context.Context, o options) (err error) {
 	return r.print(ctx, o, client)
 }
 
-// mountTmpfs makes path what /run is on a machine, for both sides: podrun's run directory and containerd's
-// state.
+// mountTmpfs mounts a tmpfs at path. Both sides need one, as /run is on a machine: podrun's run
+// directory and containerd's state directory.
 func mountTmpfs(path string) (undo func(), err error) {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, err

@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marks tells when processes ran: each makes a file in a directory that is bound into its container, and
-// the kernel reports it. Neither podrun nor containerd is asked.
+// marks record when processes ran: each process creates a file in a directory that is bind mounted
+// into its container, and inotify reports it. So the times depend neither on podrun nor on
+// containerd.
 type marks struct {
 	dir string
 	fd  *os.File
 	at  chan mark
 }
 
-// mark is a file that a process made.
+// mark is a file that a process created.
 type mark struct {
 	name string
 	at   time.Time
@@ -31,7 +32,7 @@ type mark struct {
 func newMarks(dir string) (*marks, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("making an inotify instance: %w", err)
+		return nil, fmt.Errorf("creating an inotify instance: %w", err)
 	}
 	m := &marks{dir: dir, fd: os.NewFile(uintptr(fd), "inotify"), at: make(chan mark, 1024)}
 	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE); err != nil {
@@ -63,7 +64,8 @@ func (m *marks) read() {
 	}
 }
 
-// wait returns when n marks whose names begin with prefix were made, and the time of the last.
+// wait returns when n marks whose names begin with prefix have been created, with the time of the
+// last one.
 func (m *marks) wait(ctx context.Context, prefix string, n int) (time.Time, error) {
 	for {
 		select {
@@ -91,11 +93,15 @@ func (m *marks) clear(prefix string) error {
 	return err
 }
 
-// command is what every measured container runs: it makes a mark of its own and stays. A replacement makes
-// another.
+// command is the command of every measured container: it creates a mark with a random name and then
+// sleeps. A replacement creates another mark.
 func command(prefix string) []string {
-	return []string{"sh", "-c", "read id </proc/sys/kernel/random/uuid; : >" + markMount + "/" + prefix + ".$id; exec sleep 1000000"}
+	return []string{
+		"sh",
+		"-c",
+		"read id </proc/sys/kernel/random/uuid; : >" + markMount + "/" + prefix + ".$id; exec sleep 1000000",
+	}
 }
 
-// markMount is where the marks' directory is in the containers.
+// markMount is the path of the marks directory in the containers.
 const markMount = "/marks"

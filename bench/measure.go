@@ -10,16 +10,16 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// floorWorkers is how many containers the floor makes at a time.
+// floorWorkers is how many containers the floor creates in parallel.
 const floorWorkers = 4
 
-// roundTimeout bounds one round, the removal of its pods included.
+// roundTimeout limits one round, including the removal of its pods.
 const roundTimeout = 3 * time.Minute
 
-// pair are the times of both sides for the same job.
+// pair has the times of both sides for the same job.
 type pair struct{ floor, podrun []time.Duration }
 
-// results are all figures of a run.
+// results has all results of a run.
 type results struct {
 	one, restart, update, many pair
 	pull                       pair
@@ -28,14 +28,16 @@ type results struct {
 	network                    []time.Duration
 }
 
-// side is one of the two that are compared.
+// side is one of the two sides that are compared.
 type side struct {
 	one, restart, update, many func(ctx context.Context, prefix string) (time.Duration, error)
 	remove                     func(ctx context.Context, prefix string) error
 }
 
-// measure runs all rounds, the two sides in turns.
-func measure(ctx context.Context, o options, client *containerd.Client, address, archive, dir string, m *marks) (r results, err error) {
+// measure runs all rounds, alternating between the two sides.
+func measure(
+	ctx context.Context, o options, client *containerd.Client, address, archive, dir string, m *marks,
+) (r results, err error) {
 	f, err := newFloor(ctx, client, archive, dir, m)
 	if err != nil {
 		return r, err
@@ -57,7 +59,7 @@ func measure(ctx context.Context, o options, client *containerd.Client, address,
 	defer func() {
 		if err != nil {
 			log, _ := os.ReadFile(dir + "/serve.log")
-			err = fmt.Errorf("%w\npodrun serve said:\n%s", err, log)
+			err = fmt.Errorf("%w\nlog of podrun serve:\n%s", err, log)
 		}
 		err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 	}()
@@ -75,7 +77,7 @@ func measure(ctx context.Context, o options, client *containerd.Client, address,
 	return r, r.idle(ctx, o, n)
 }
 
-// rounds fills in the times.
+// rounds measures all jobs and stores their times.
 func (r *results) rounds(ctx context.Context, o options, floor side, podrun *side) error {
 	jobs := []struct {
 		name   string
@@ -83,15 +85,23 @@ func (r *results) rounds(ctx context.Context, o options, floor side, podrun *sid
 		into   *pair
 		of     func(*side) func(context.Context, string) (time.Duration, error)
 	}{
-		{"one", o.rounds, &r.one, func(s *side) func(context.Context, string) (time.Duration, error) { return s.one }},
-		{"restart", o.rounds, &r.restart, func(s *side) func(context.Context, string) (time.Duration, error) { return s.restart }},
-		{"update", o.rounds, &r.update, func(s *side) func(context.Context, string) (time.Duration, error) { return s.update }},
-		{"many", o.manyRounds, &r.many, func(s *side) func(context.Context, string) (time.Duration, error) { return s.many }},
+		{"one", o.rounds, &r.one, func(s *side) func(context.Context, string) (time.Duration, error) {
+			return s.one
+		}},
+		{"restart", o.rounds, &r.restart, func(s *side) func(context.Context, string) (time.Duration, error) {
+			return s.restart
+		}},
+		{"update", o.rounds, &r.update, func(s *side) func(context.Context, string) (time.Duration, error) {
+			return s.update
+		}},
+		{"many", o.manyRounds, &r.many, func(s *side) func(context.Context, string) (time.Duration, error) {
+			return s.many
+		}},
 	}
 	for _, job := range jobs {
 		for i := range job.rounds + 1 {
 			into := job.into
-			if i == 0 { // the first of each warms up
+			if i == 0 { // the first round of each job is a warm-up
 				into = &pair{}
 			}
 			d, err := round(ctx, floor, job.of(&floor), fmt.Sprintf("f%s%d", job.name, i))
@@ -111,8 +121,10 @@ func (r *results) rounds(ctx context.Context, o options, floor side, podrun *sid
 	return nil
 }
 
-// round does a job once and clears up after it.
-func round(ctx context.Context, s side, job func(context.Context, string) (time.Duration, error), prefix string) (time.Duration, error) {
+// round runs a job once and removes its pods.
+func round(
+	ctx context.Context, s side, job func(context.Context, string) (time.Duration, error), prefix string,
+) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	if err := settle(ctx); err != nil {
@@ -125,13 +137,13 @@ func round(ctx context.Context, s side, job func(context.Context, string) (time.
 	return d, s.remove(ctx, prefix)
 }
 
-// idle watches podrun while its pods do nothing.
+// idle measures the CPU time and memory of podrun while its pods are idle.
 func (r *results) idle(ctx context.Context, o options, n *node) error {
 	if _, err := n.many(ctx, "idle", o.pods); err != nil {
 		return err
 	}
 	pid := n.cmd.Process.Pid
-	// What starting them took is over after a few relists.
+	// The work of starting them ends after a few relists.
 	if err := sleep(ctx, 5*time.Second); err != nil {
 		return err
 	}

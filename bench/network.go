@@ -19,8 +19,9 @@ import (
 // connections is how many pods are connected one after the other.
 const connections = 50
 
-// measureNetwork times how podrun's own bridge connects a pod's network namespace, until its address can be
-// used, with as many pods there already. The bridge is there, as on a machine that runs pods.
+// measureNetwork measures how long podrun's own bridge takes to connect a pod's network namespace
+// until its address can be used, while pods other pods are connected. The bridge already exists, as
+// on a machine that runs pods.
 func measureNetwork(ctx context.Context, dir string, pods int) (times []time.Duration, err error) {
 	bridge := network.NewBridge(network.Options{
 		Dirs: layout.Dirs{Run: filepath.Join(dir, "run", "bridge")}, Log: slog.New(slog.DiscardHandler),
@@ -52,7 +53,7 @@ func measureNetwork(ctx context.Context, dir string, pods int) (times []time.Dur
 	return times, nil
 }
 
-// newNamespace returns the path of a network namespace of its own, which leave gives up.
+// newNamespace creates a network namespace and returns its path. leave releases it.
 func newNamespace() (path string, leave func(), err error) {
 	made, done := make(chan error), make(chan struct{})
 	go func() {
@@ -65,7 +66,7 @@ func newNamespace() (path string, leave func(), err error) {
 		}
 	}()
 	if err := <-made; err != nil {
-		return "", nil, fmt.Errorf("making a network namespace: %w", err)
+		return "", nil, fmt.Errorf("creating a network namespace: %w", err)
 	}
 	return path, func() { close(done) }, nil
 }

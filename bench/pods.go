@@ -18,7 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 )
 
-// node is a running `podrun serve`, driven only by its manifests.
+// node is a running `podrun serve` that is controlled only by its manifests.
 type node struct {
 	cmd       *exec.Cmd
 	done      chan struct{}
@@ -29,9 +29,17 @@ type node struct {
 	binary    string
 }
 
-// newNode loads the image and starts podrun with private directories in dir.
-func newNode(ctx context.Context, client *containerd.Client, address, binary, archive, dir string, m *marks) (*node, error) {
-	n := &node{client: client, manifests: filepath.Join(dir, "manifests"), marks: m, binary: binary, done: make(chan struct{})}
+// newNode loads the image and starts podrun with its own directories in dir.
+func newNode(
+	ctx context.Context, client *containerd.Client, address, binary, archive, dir string, m *marks,
+) (*node, error) {
+	n := &node{
+		client:    client,
+		manifests: filepath.Join(dir, "manifests"),
+		marks:     m,
+		binary:    binary,
+		done:      make(chan struct{}),
+	}
 	n.flags = []string{
 		"--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
 		"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"),
@@ -47,19 +55,22 @@ func newNode(ctx context.Context, client *containerd.Client, address, binary, ar
 		return nil, err
 	}
 	defer log.Close()
-	n.cmd = exec.Command(binary, append([]string{"serve", "--manifests", n.manifests, "--node-name", "bench"}, n.flags...)...)
+	n.cmd = exec.Command(
+		binary,
+		append([]string{"serve", "--manifests", n.manifests, "--node-name", "bench"}, n.flags...)...,
+	)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	if err := n.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting podrun: %w", err)
 	}
 	go func() {
-		_ = n.cmd.Wait() // it is told to end, or says why it did in its log
+		_ = n.cmd.Wait() // it is stopped by Close, or its log says why it exited
 		close(n.done)
 	}()
 	return n, nil
 }
 
-// podrun runs a command to its end.
+// podrun runs a podrun command and waits for it.
 func (n *node) podrun(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, n.binary, append(args, n.flags...)...).CombinedOutput()
 	if err != nil {
@@ -68,7 +79,7 @@ func (n *node) podrun(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// Close stops podrun and its pods.
+// Close stops podrun and removes its pods.
 func (n *node) Close(ctx context.Context) error {
 	err := n.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -80,7 +91,7 @@ func (n *node) Close(ctx context.Context) error {
 	return errors.Join(err, n.podrun(ctx, "down", "--all"))
 }
 
-// manifest is one pod with one container that makes a mark and stays.
+// manifest is a pod with one container that creates a mark and then sleeps.
 var manifest = template.Must(template.New("pod").Funcs(template.FuncMap{"command": command}).Parse(`apiVersion: v1
 kind: Pod
 metadata:
@@ -106,13 +117,13 @@ spec:
 ---
 `))
 
-// many drops a file with n pods and returns how long it took until the last process ran.
+// many creates a manifest file with n pods and returns how long it took until the last process ran.
 func (n *node) many(ctx context.Context, prefix string, count int) (time.Duration, error) {
 	return n.drop(ctx, prefix, count, false)
 }
 
-// update edits the manifest of the only pod, so that it needs a new container, and returns how long that
-// takes to run. The container ends at once when it is asked to.
+// update edits the manifest of the only pod, so that it needs a new container, and returns how long
+// it takes until that runs. The old container ends at once when it is asked to terminate.
 func (n *node) update(ctx context.Context, prefix string) (time.Duration, error) {
 	if _, err := n.many(ctx, prefix, 1); err != nil {
 		return 0, err
@@ -134,7 +145,7 @@ func (n *node) drop(ctx context.Context, prefix string, count int, edit bool) (t
 			return 0, err
 		}
 	}
-	// Written aside and renamed: podrun sees it whole.
+	// Write a hidden file and rename it, so that podrun reads it only when it is complete.
 	hidden := filepath.Join(n.manifests, "."+prefix)
 	if err := os.WriteFile(hidden, text.Bytes(), 0o644); err != nil {
 		return 0, err
@@ -149,12 +160,14 @@ func (n *node) drop(ctx context.Context, prefix string, count int, edit bool) (t
 
 func (n *node) file(prefix string) string { return filepath.Join(n.manifests, prefix+".yaml") }
 
-// restart kills the process of the only pod and returns how long its replacement takes to run.
+// restart kills the process of the only pod and returns how long it takes until its replacement
+// runs.
 func (n *node) restart(ctx context.Context, prefix string) (time.Duration, error) {
 	if _, err := n.many(ctx, prefix, 1); err != nil {
 		return 0, err
 	}
-	// The mark is made before podrun has heard that the container runs; a person's kill comes later.
+	// The mark is created before podrun has the event that the container runs. Wait: a real failure
+	// would come later, too.
 	if err := settle(ctx); err != nil {
 		return 0, err
 	}
@@ -173,7 +186,7 @@ func (n *node) restart(ctx context.Context, prefix string) (time.Duration, error
 	return last.Sub(begin), err
 }
 
-// pids are the processes of podrun's running containers, as containerd knows them.
+// pids returns the processes of podrun's running containers, as containerd reports them.
 func (n *node) pids(ctx context.Context) ([]int, error) {
 	list, err := n.client.TaskService().List(namespaces.WithNamespace(ctx, "podrun"), &tasks.ListTasksRequest{})
 	if err != nil {
@@ -188,7 +201,7 @@ func (n *node) pids(ctx context.Context) ([]int, error) {
 	return out, nil
 }
 
-// remove takes the pods' manifests away and returns when containerd has no container of theirs left.
+// remove removes the pods' manifests and returns when containerd has none of their containers left.
 func (n *node) remove(ctx context.Context, prefix string) error {
 	if err := os.Remove(n.file(prefix)); err != nil {
 		return err

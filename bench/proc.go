@@ -19,7 +19,8 @@ func kill(pid int) error {
 	return nil
 }
 
-// settle lets what went before come to rest, so that it is not measured with what follows.
+// settle waits for the effects of earlier work to end, so that they are not measured with what
+// follows.
 func settle(ctx context.Context) error { return sleep(ctx, 500*time.Millisecond) }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -46,7 +47,7 @@ func pss(pid int) (float64, error) {
 	return 0, fmt.Errorf("process %d has no Pss", pid)
 }
 
-// cpu returns the time that a process's threads have had, in nanosecond resolution.
+// cpu returns the CPU time of a process's current threads, with nanosecond resolution.
 func cpu(pid int) (time.Duration, error) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

@@ -31,7 +31,8 @@ const (
 	pullRow                   = "image of 8 × 8 MB layers pulled, `ctr images pull` against `podrun images pull`"
 )
 
-// hub is a registry in memory with one image of random layers, which counts what it is asked for.
+// hub is an in-memory registry with one image of random layers. It counts the blobs that are
+// fetched.
 type hub struct {
 	*httptest.Server
 	ref   string
@@ -68,7 +69,9 @@ func (h *hub) push(image v1.Image) error {
 	if err != nil {
 		return err
 	}
-	if err := h.send(http.MethodPost, "blobs/uploads/?digest="+digest.String(), "", bytes.NewReader(config)); err != nil {
+	if err := h.send(
+		http.MethodPost, "blobs/uploads/?digest="+digest.String(), "", bytes.NewReader(config),
+	); err != nil {
 		return err
 	}
 	layers, err := image.Layers()
@@ -116,12 +119,14 @@ func (h *hub) send(method, path, kind string, content io.Reader) error {
 	return nil
 }
 
-// measurePulls compares `podrun images pull` with `ctr images pull`, whole commands, in turns. Nothing of the image is
-// there when one begins.
-func measurePulls(ctx context.Context, o options, client *containerd.Client, address, bin, dir string) (p pair, err error) {
+// measurePulls compares `podrun images pull` with `ctr images pull`, as whole commands in
+// alternation. Nothing of the image is present when a command starts.
+func measurePulls(
+	ctx context.Context, o options, client *containerd.Client, address, bin, dir string,
+) (p pair, err error) {
 	ctr := filepath.Join(bin, "ctr")
 	if _, err := os.Stat(ctr); err != nil {
-		return p, nil // Debian's is not unpacked
+		return p, nil // the Debian containerd is unpacked without ctr
 	}
 	h, err := newHub()
 	if err != nil {
@@ -139,19 +144,23 @@ func measurePulls(ctx context.Context, o options, client *containerd.Client, add
 		if n := h.blobs.Load(); n != pullLayers+1 {
 			return 0, fmt.Errorf("%s fetched %d blobs", command, n)
 		}
-		return took, client.ImageService().Delete(namespaces.WithNamespace(ctx, namespace), h.ref, images.SynchronousDelete())
+		return took, client.ImageService().Delete(
+			namespaces.WithNamespace(ctx, namespace), h.ref, images.SynchronousDelete(),
+		)
 	}
 	for round := range pullRounds + 1 {
-		floor, err := pull(pullFloorNamespace, ctr, "--address", address, "--namespace", pullFloorNamespace, "images", "pull", "--plain-http", h.ref)
+		floor, err := pull(pullFloorNamespace, ctr, "--address", address, "--namespace", pullFloorNamespace,
+			"images", "pull", "--plain-http", h.ref)
 		if err != nil {
 			return p, err
 		}
-		mine, err := pull("podrun", o.podrun, "images", "pull", "--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
+		mine, err := pull("podrun", o.podrun, "images", "pull",
+			"--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
 			"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"), h.ref)
 		if err != nil {
 			return p, err
 		}
-		if round > 0 { // the first warms both up
+		if round > 0 { // the first round is a warm-up
 			p.floor, p.podrun = append(p.floor, floor), append(p.podrun, mine)
 		}
 	}

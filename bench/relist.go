@@ -29,30 +29,37 @@ import (
 )
 
 const (
-	// relists is how many full lists are timed in a row, and relistRounds how often, in turns with the
-	// bare calls.
+	// relists is how many full lists are timed in a row. relistRounds is how often that is
+	// repeated, alternating with the bare calls.
 	relists      = 50
 	relistRounds = 9
 	wantedRelist = 1.5
 )
 
-// measureRelist compares podrun's full list (containers, tasks, sandboxes, data, and the comparison with
-// what was seen before) with the two calls that it cannot do without.
-func measureRelist(ctx context.Context, o options, client *containerd.Client, address, archive, dir string, m *marks) (err error) {
+// measureRelist compares podrun's full list (containers, tasks, sandboxes, data, and the comparison
+// with the previous list) with the two calls to containerd that it cannot do without.
+func measureRelist(
+	ctx context.Context, o options, client *containerd.Client, address, archive, dir string, m *marks,
+) (err error) {
 	n, err := newNode(ctx, client, address, o.podrun, archive, dir, m)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close(context.WithoutCancel(ctx))) }()
-	dirs := layout.Dirs{Root: filepath.Join(dir, "podrun"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log")}
+	dirs := layout.Dirs{
+		Root: filepath.Join(dir, "podrun"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log"),
+	}
 	log := slog.New(slog.DiscardHandler)
 	d, err := adapter.New(ctx, adapter.Options{Address: address, Dirs: dirs, Log: log,
-		Sandboxes: sandbox.New(sandbox.Options{Dirs: dirs, Log: log, Network: network.NewBridge(network.Options{Dirs: dirs, Log: log})})})
+		Sandboxes: sandbox.New(sandbox.Options{Dirs: dirs, Log: log,
+			Network: network.NewBridge(network.Options{Dirs: dirs, Log: log})})})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	r := checkpointed.New(checkpointed.Options{Driver: d, Store: checkpoint.NewStore(dirs, log), Boot: func() string { return "" }, Dirs: dirs, Log: log})
+	r := checkpointed.New(checkpointed.Options{
+		Driver: d, Store: checkpoint.NewStore(dirs, log), Boot: func() string { return "" }, Dirs: dirs, Log: log,
+	})
 	var table bytes.Buffer
 	fmt.Fprintln(&table, "| containers | two calls, ms | full list, ms | ratio | wanted |")
 	fmt.Fprintln(&table, "| --- | --- | --- | --- | --- |")
@@ -62,7 +69,7 @@ func measureRelist(ctx context.Context, o options, client *containerd.Client, ad
 			return err
 		}
 		have = count
-		// The pods' own start is over when nothing changes any more.
+		// The work of starting the pods has ended after this time.
 		if err := sleep(ctx, 5*time.Second); err != nil {
 			return err
 		}
@@ -78,7 +85,8 @@ func measureRelist(ctx context.Context, o options, client *containerd.Client, ad
 			}
 			bare, full = append(bare, b), append(full, f)
 		}
-		fmt.Fprintf(&table, "| %d | %s | %s | **%.2f** | ≤ %.2f |\n", count, median3(bare), median3(full), float64(median(full))/float64(median(bare)), wantedRelist)
+		fmt.Fprintf(&table, "| %d | %s | %s | **%.2f** | ≤ %.2f |\n", count,
+			median3(bare), median3(full), float64(median(full))/float64(median(bare)), wantedRelist)
 	}
 	for _, count := range []int{10, 100, 1_000, 10_000} {
 		var full []time.Duration
@@ -97,7 +105,7 @@ func measureRelist(ctx context.Context, o options, client *containerd.Client, ad
 	}
 	version, err := client.Version(ctx)
 	if err != nil {
-		return fmt.Errorf("asking containerd's version: %w", err)
+		return fmt.Errorf("reading containerd's version: %w", err)
 	}
 	rest, err := os.ReadFile(o.markdown)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -111,9 +119,10 @@ func measureRelist(ctx context.Context, o options, client *containerd.Client, ad
 	return os.WriteFile(o.markdown, []byte(strings.TrimRight(before, "\n")+relistHeading+section), 0o644)
 }
 
-// keptRelist is the section of full lists in the markdown file, which other measurements leave alone.
+// keptRelist returns the section about full lists of the markdown file, which other measurements
+// leave unchanged.
 func keptRelist(markdown string) string {
-	rest, _ := os.ReadFile(markdown) // it may not be there yet
+	rest, _ := os.ReadFile(markdown) // the file need not exist yet
 	_, section, found := strings.Cut(string(rest), relistHeading)
 	if !found {
 		return ""
@@ -138,7 +147,7 @@ answers at once: they measure podrun's own comparison.
 Taken on: %s.
 `
 
-// madeUp is a runtime in which nothing happens, and that knows everything beforehand.
+// madeUp returns a runtime with n pods in which nothing happens and all data is in memory.
 func madeUp(n int) runtime.Lister {
 	var s steady
 	for i := range n {
@@ -156,12 +165,12 @@ type steady []pod.Observed
 // List implements runtime.Lister.
 func (s steady) List(context.Context) ([]pod.Observed, error) { return s, nil }
 
-// Inspect implements runtime.Lister; nobody asks.
+// Inspect implements runtime.Lister. It is not called.
 func (s steady) Inspect(context.Context, pod.Key) (pod.Observed, error) {
 	return pod.Observed{}, errors.ErrUnsupported
 }
 
-// bareCalls times what a full list asks containerd, with the client alone.
+// bareCalls times the containerd calls of a full list, with the containerd client alone.
 func bareCalls(ctx context.Context, client *containerd.Client, count int) (time.Duration, error) {
 	ctx = namespaces.WithNamespace(ctx, adapter.DefaultNamespace)
 	begin := time.Now()
@@ -205,7 +214,8 @@ func fullLists(ctx context.Context, r runtime.Lister, log *slog.Logger) (time.Du
 	return watch.took / relists, nil
 }
 
-// stopwatch times the lists between the first and the last: from one's beginning to the next's.
+// stopwatch times the lists between the second and the last, from the start of one to the start of
+// the next.
 type stopwatch struct {
 	lists int
 	first time.Time
@@ -235,7 +245,7 @@ func (*stopwatch) Inspected(time.Duration, error) {}
 // Stream implements relist.Observer.
 func (*stopwatch) Stream(bool, error) {}
 
-// Rang implements relist.Observer.
+// Notified implements relist.Observer.
 func (*stopwatch) Notified(time.Duration) {}
 
 // Happened implements relist.Observer.

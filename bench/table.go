@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wanted are the bounds that podrun has set itself.
+// The bounds that podrun aims for. They are shown in the table.
 const (
 	wantedOne     = 1.3
 	wantedMany    = 1.15
@@ -26,7 +26,7 @@ const (
 	wantedNetwork = 5 * time.Millisecond
 )
 
-// print writes the table to standard output, and with the page around it into the markdown file.
+// print writes the table to standard output and, within the whole page, to the markdown file.
 func (r results) print(ctx context.Context, o options, client *containerd.Client) error {
 	var table bytes.Buffer
 	fmt.Fprintln(&table, "| job | containerd alone, ms | podrun, ms | ratio | wanted |")
@@ -49,18 +49,19 @@ func (r results) print(ctx context.Context, o options, client *containerd.Client
 	}
 	version, err := client.Version(ctx)
 	if err != nil {
-		return fmt.Errorf("asking containerd's version: %w", err)
+		return fmt.Errorf("reading containerd's version: %w", err)
 	}
 	page := fmt.Sprintf(page, o.rounds, o.manyRounds, floorWorkers, table.String(), machine(version.Version))
 	return os.WriteFile(o.markdown, []byte(page+keptRelist(o.markdown)), 0o644)
 }
 
-// networkRow is the table's line for a pod's network.
+// networkRow returns the table row for a pod's network.
 func (r results) networkRow() string {
-	return fmt.Sprintf("| pod's network ready, with podrun's own bridge | | %s | | ≤ %s ms |", spread(r.network), ms(wantedNetwork))
+	return fmt.Sprintf("| pod's network ready, with podrun's own bridge | | %s | | ≤ %s ms |",
+		spread(r.network), ms(wantedNetwork))
 }
 
-// row writes a line of the table: medians, with the least and the most in brackets.
+// row writes a table row: medians, with minimum and maximum in brackets.
 func (p pair) row(w *bytes.Buffer, name string, wanted float64) {
 	ratio := ""
 	if len(p.podrun) > 0 {
@@ -84,13 +85,14 @@ func median(d []time.Duration) time.Duration {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// machine says on what the figures were taken.
+// machine describes the machine and the software of the measurement.
 func machine(containerd string) string {
 	var u unix.Utsname
-	_ = unix.Uname(&u) // an empty name says enough
+	_ = unix.Uname(&u) // an empty release is acceptable
 	runc, _ := exec.Command("runc", "--version").Output()
 	first, _, _ := strings.Cut(string(runc), "\n")
-	return fmt.Sprintf("%d cores, Linux %s, containerd %s, %s, %s", runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), containerd, first, runtime.Version())
+	return fmt.Sprintf("%d cores, Linux %s, containerd %s, %s, %s",
+		runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), containerd, first, runtime.Version())
 }
 
 const page = `# Benchmarks

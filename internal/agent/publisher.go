@@ -15,6 +15,7 @@ type overhearing struct {
 	also  func(p *v1.Pod) // may be nil
 }
 
+// Publish implements reconcile.Publisher. It passes on the addresses only when the pod is settled.
 func (o overhearing) Publish(p *v1.Pod, settled bool) error {
 	if o.also != nil {
 		o.also(p)
@@ -25,6 +26,7 @@ func (o overhearing) Publish(p *v1.Pod, settled bool) error {
 	return o.Publisher.Publish(p, settled)
 }
 
+// Gone implements reconcile.Publisher.
 func (o overhearing) Gone(key pod.Key) error {
 	o.names.SetIPs(key, nil)
 	return o.Publisher.Gone(key)
