@@ -19,7 +19,7 @@ import (
 
 const besideManifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: c, image: \"web:1\"}]\n"
 
-// serveUntil is a serve that runs until stop, which returns when it has ended.
+// serveUntil runs a serve until stop is called, which returns when serve has ended.
 func serveUntil(t *testing.T, o Options, stopPods bool) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -33,10 +33,10 @@ func serveUntil(t *testing.T, o Options, stopPods bool) (stop func()) {
 	}
 }
 
-// all has down end all pods.
+// all picks all pods.
 func all(pods []*v1.Pod) ([]*v1.Pod, error) { return pods, nil }
 
-// TestDownBesideServe: what nobody keeps is removed while serve runs, what serve keeps is not.
+// TestDownBesideServe: while serve runs, down removes pods that no process owns, but not serve's.
 func TestDownBesideServe(t *testing.T) {
 	rt := fake.New("boot-1")
 	rt.AddImage("web:1", fake.Script{})
@@ -77,8 +77,9 @@ func TestDownBesideServe(t *testing.T) {
 	})
 }
 
-// TestServeAndOnceOfOnePod: one at a time has a pod. A once is refused while serve has it; a serve waits for once's end,
-// says so meanwhile, and adopts what once leaves running.
+// TestServeAndOnceOfOnePod: one process at a time owns a pod. A once is refused while serve owns
+// it. A serve waits for the end of a once, shows that meanwhile, and adopts what once leaves
+// running.
 func TestServeAndOnceOfOnePod(t *testing.T) {
 	rt := fake.New("boot-1")
 	rt.AddImage("web:1", fake.Script{})
@@ -133,8 +134,8 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 	})
 }
 
-// TestServeLeavesOncesPods: what a once has left running is not the business of a serve that has no manifest of it, also
-// when that ends its own pods.
+// TestServeLeavesOncesPods: a serve without a manifest of a pod that once left running leaves it
+// alone, also when the serve terminates its own pods.
 func TestServeLeavesOncesPods(t *testing.T) {
 	rt := fake.New("boot-1")
 	rt.AddImage("web:1", fake.Script{})
@@ -160,7 +161,8 @@ func TestServeLeavesOncesPods(t *testing.T) {
 	})
 }
 
-// TestServeTakesAndRemoves: a pod that a once left, whose manifest serve is given and that is taken away at once, goes.
+// TestServeTakesAndRemoves: a pod that once left running is removed if its manifest is added to
+// serve and removed at once.
 func TestServeTakesAndRemoves(t *testing.T) {
 	rt := fake.New("boot-1")
 	rt.AddImage("web:1", fake.Script{})
@@ -195,8 +197,8 @@ func TestServeTakesAndRemoves(t *testing.T) {
 	})
 }
 
-// TestPodWithoutUsableLock: what is no lock in a lock's place keeps only its own pod from running under serve, which
-// shows it; once, down and a signal are not kept by it.
+// TestPodWithoutUsableLock: something that is not a usable lock file prevents only its own pod from
+// running under serve, which shows the error. once, down and a signal still work.
 func TestPodWithoutUsableLock(t *testing.T) {
 	rt := fake.New("boot-1")
 	rt.AddImage("web:1", fake.Script{})
@@ -233,7 +235,8 @@ func TestPodWithoutUsableLock(t *testing.T) {
 	})
 }
 
-// TestLostPodOfOnce: a pod whose lock somebody else has got while once runs it is let alone, and said to be left.
+// TestLostPodOfOnce: a pod whose lock another process has acquired while once runs is left alone,
+// and is reported as left.
 func TestLostPodOfOnce(t *testing.T) {
 	onFake(t, func(r *onceTest) {
 		key := pod.Key{Namespace: "default", Name: "slow-n"}

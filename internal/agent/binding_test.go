@@ -9,7 +9,7 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// TestSettle: the pods of a run directory are in one containerd and one namespace of it at a time.
+// TestSettle: the pods of a run directory are in one namespace of one containerd at a time.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Run: t.TempDir()}

@@ -46,7 +46,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestContainerdDiesMeanwhile: podrun's own containerd is connected to again when it dies meanwhile, no other is.
+// TestContainerdDiesMeanwhile: Connect tries again if podrun's own containerd dies meanwhile, but
+// not for any other containerd.
 func TestContainerdDiesMeanwhile(t *testing.T) {
 	t.Parallel()
 	lost := fmt.Errorf("asking for plugins: %w", runtime.ErrUnavailable)

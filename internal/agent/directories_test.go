@@ -10,7 +10,8 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// TestMakeDirs: whatever the umask, a former version and the order, each directory has the mode of the table.
+// TestMakeDirs: independent of the umask, a former version and the order, each directory has the
+// mode of the table.
 func TestMakeDirs(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	top := t.TempDir()

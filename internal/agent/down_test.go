@@ -13,8 +13,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// TestDownSaysWhatItWaitsFor: what takes long is told after some seconds, and again when it is something else. An
-// interrupt ends the wait, whatever hangs.
+// TestDownSaysWhatItWaitsFor: what a removal waits for is reported after some seconds, and again
+// when it changes. An interrupt ends the wait, even if something hangs.
 func TestDownSaysWhatItWaitsFor(t *testing.T) {
 	const containers = "a-n: its containers to end"
 	const sandbox = "a-n: its network and its sandbox to be removed"

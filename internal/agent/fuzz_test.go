@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzNodeConfig reads whatever is in the file of --node-config. What is accepted names each device once, by a name that
-// CDI has, and is the same after it was written and read again.
+// FuzzNodeConfig parses arbitrary node configuration files. An accepted configuration names each
+// device once, by a valid CDI name, and is unchanged after it was written and read again.
 func FuzzNodeConfig(f *testing.F) {
 	for _, text := range []string{
 		"runtimeClasses:\n  a: {runtime: r, binaryName: b}\ndevices:\n  v.example/gpu: [v.example/gpu=0]\n", "", "- a\n", "devices: {gpu: []}\n",

@@ -2,7 +2,7 @@ package agent
 
 import "testing"
 
-// TestRoomFor: a small heap may grow to the roomy one, a large one to twice what lives.
+// TestRoomFor: a small heap may grow to roomyHeap, a large one to twice the live heap.
 func TestRoomFor(t *testing.T) {
 	for living, want := range map[uint64]int{0: 800, 1 << 20: 800, 8 << 20: 300, 16 << 20: 100, 1 << 30: 100} {
 		if got := heapLimit(living); got != want {
@@ -11,7 +11,7 @@ func TestRoomFor(t *testing.T) {
 	}
 }
 
-// TestMetric: the runtime knows the metrics by these names.
+// TestMetric: runtime/metrics has metrics with these names.
 func TestMetric(t *testing.T) {
 	for _, name := range []string{objects, unused, free} {
 		if name != free && metric(name) == 0 {

@@ -12,7 +12,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// A lock that goes within a moment, as that of a killed serve's child, is waited for; one that stays is not.
+// TestLockServe: lockServe waits for a lock that is released soon, such as that of a killed serve's
+// child, but not for one that stays.
 func TestLockServe(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Run: t.TempDir()}
@@ -39,7 +40,8 @@ func TestLockServe(t *testing.T) {
 	}
 }
 
-// TestSweepOfPodLocks: the file of a pod whose owner was killed goes, that of one that has an owner stays.
+// TestSweepOfPodLocks: the file of a pod whose owner was killed is removed, that of a pod with an
+// owner stays.
 func TestSweepOfPodLocks(t *testing.T) {
 	dirs := layout.Dirs{Run: t.TempDir()}
 	mine, killed := newPodLocks(dirs, ownerServe), newPodLocks(dirs, ownerOnce)

@@ -87,7 +87,7 @@ func (s *serving) get(path string) (int, string, error) {
 	return r.StatusCode, string(body), err
 }
 
-// until asks again and again until the answer is as it should be.
+// until requests the path repeatedly until the response is as expected.
 func (s *serving) until(path string, status int, parts ...string) string {
 	s.t.Helper()
 	var last string
@@ -106,7 +106,8 @@ func (s *serving) until(path string, status int, parts ...string) string {
 	return ""
 }
 
-// TestServeBeginsAnew: when the run directory is removed serve begins anew, with statuses, socket and lock, and leaves the pods as they are.
+// TestServeBeginsAnew: when the run directory is removed serve starts from the beginning, with
+// statuses, socket and lock, and leaves the pods running.
 func TestServeBeginsAnew(t *testing.T) {
 	s := newServing(t)
 	s.stopPods = true
@@ -197,7 +198,7 @@ func TestServeTellsHowItIs(t *testing.T) {
 	}
 }
 
-// A source that has not spoken keeps serve from being ready.
+// TestServeWaitsForItsSources: serve is not ready before all sources have been read.
 func TestServeWaitsForItsSources(t *testing.T) {
 	s := newServing(t)
 	// A server that never answers.

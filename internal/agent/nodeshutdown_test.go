@@ -10,7 +10,8 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// A loop that is late to hear of the machine's shutdown hears of it all the same, and gives the time that is left.
+// TestShutdownIsToldToABusyLoop: a busy loop still receives the machine's shutdown when it is late,
+// with the time that remains.
 func TestShutdownIsToldToABusyLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{o: Options{Log: slog.New(slog.DiscardHandler), Halt: HaltOptions{Critical: 2 * time.Second}}, runtime: fake.New("boot")}

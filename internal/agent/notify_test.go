@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// listener hears what a service says.
+// listener returns a socket and a function that returns the next message of the service.
 func listener(t *testing.T) (path string, next func() string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sd") // short: a socket's path is
@@ -67,7 +67,7 @@ func TestServeTellsTheServiceManager(t *testing.T) {
 	}
 }
 
-// Nobody listens: that is worth a word, and no more.
+// TestServeWithoutTheServiceManager: a missing service manager is logged, and has no other effect.
 func TestServeWithoutTheServiceManager(t *testing.T) {
 	s := newServing(t)
 	s.o.Notify = NotifyOptions{Socket: filepath.Join(t.TempDir(), "nobody"), Watchdog: time.Millisecond}

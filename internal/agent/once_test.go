@@ -23,7 +23,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// onceTest is a whole once on the fake runtime, in virtual time. Its manifests come by standard input.
+// onceTest is a whole once on the fake runtime, in virtual time. It reads its manifests from
+// standard input.
 type onceTest struct {
 	t       *testing.T
 	runtime *fake.Runtime
@@ -68,20 +69,20 @@ func onceDirs(dir string) layout.Dirs {
 	return layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log")}
 }
 
-// onceManifest is a pod with one container; more goes into its spec.
+// onceManifest returns a pod with one container; more is added to its spec.
 func onceManifest(name, policy, image string, more ...string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, uid: %s}\n"+
 		"spec:\n  restartPolicy: %s\n  containers: [{name: c, image: \"%s\"}]\n%s",
 		name, name, policy, image, strings.Join(more, ""))
 }
 
-// run runs once on these manifests.
+// run calls Once with these manifests.
 func (r *onceTest) run(manifests ...string) (Result, error) {
 	r.o.Stdin = strings.NewReader(strings.Join(manifests, ""))
 	return Once(r.ctx, r.o, r.once)
 }
 
-// mustRun is run, which must not fail, with how long it took.
+// mustRun is run, but fails the test on an error. It also returns how long run took.
 func (r *onceTest) mustRun(manifests ...string) (Result, time.Duration) {
 	r.t.Helper()
 	began := time.Now()
@@ -95,7 +96,7 @@ func (r *onceTest) mustRun(manifests ...string) (Result, time.Duration) {
 // after calls f after d of virtual time.
 func (r *onceTest) after(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
-// wantTook checks that something took from least to most.
+// wantTook checks that something took between least and most.
 func (r *onceTest) wantTook(took, least, most time.Duration) {
 	r.t.Helper()
 	if took < least || took > most {
@@ -103,7 +104,7 @@ func (r *onceTest) wantTook(took, least, most time.Duration) {
 	}
 }
 
-// phases are those of the pods, by their names.
+// phases returns the phases of the pods, with their names.
 func phases(r Result) string {
 	var all []string
 	for _, p := range r.Pods {
@@ -112,7 +113,7 @@ func phases(r Result) string {
 	return strings.Join(all, " ")
 }
 
-// leftOver are the pods of which something is left, as once says it.
+// leftOver returns the pods that are left, as once reports them.
 func leftOver(r Result) string {
 	var all []string
 	for _, l := range r.Left {
@@ -121,7 +122,7 @@ func leftOver(r Result) string {
 	return strings.Join(all, "\n")
 }
 
-// there are the names of the pods of which the runtime has something.
+// there returns the names of the pods that the runtime has something of.
 func (r *onceTest) there() string {
 	r.t.Helper()
 	all, err := r.runtime.List(context.Background())
@@ -186,8 +187,8 @@ func TestOnceResults(t *testing.T) {
 	}
 }
 
-// TestOnceKeepsObjects: the volumes of services that once leaves running show their ConfigMaps on, though it ends
-// others.
+// TestOnceKeepsObjects: the volumes of services that once leaves running still show their
+// ConfigMaps although once terminates other pods.
 func TestOnceKeepsObjects(t *testing.T) {
 	onFake(t, func(r *onceTest) {
 		r.once.Timeout = 5 * time.Second
@@ -206,8 +207,8 @@ func TestOnceKeepsObjects(t *testing.T) {
 	})
 }
 
-// TestOnceDoesNotWaitForCleaningUp: when the result is known, cleaning up that fails or hangs delays it for the bound
-// only, and what is left is named.
+// TestOnceDoesNotWaitForCleaningUp: once the result is known, a cleanup that fails or hangs delays
+// it only up to the limit, and the error names what is left.
 func TestOnceDoesNotWaitForCleaningUp(t *testing.T) {
 	plugin := errors.New("the plugin says no")
 	for _, c := range []struct {
@@ -265,7 +266,8 @@ func TestOnceDoesNotWaitForCleaningUp(t *testing.T) {
 	}
 }
 
-// hungRemovals is a runtime that hangs over removing sandboxes, whatever becomes of the context, for some time.
+// hungRemovals is a runtime that hangs in RemoveSandbox for some time, even after its context has
+// ended.
 type hungRemovals struct {
 	*fake.Runtime
 	takes time.Duration
@@ -277,7 +279,7 @@ func (h hungRemovals) RemoveSandbox(ctx context.Context, id string) error {
 	return h.Runtime.RemoveSandbox(ctx, id)
 }
 
-// TestOnceDoesNotWaitForWhatHangs: a call that does not even hear of its context keeps once no longer.
+// TestOnceDoesNotWaitForWhatHangs: a call that ignores its context does not delay once.
 func TestOnceDoesNotWaitForWhatHangs(t *testing.T) {
 	for _, remove := range []bool{false, true} {
 		onFake(t, func(r *onceTest) {
@@ -291,7 +293,7 @@ func TestOnceDoesNotWaitForWhatHangs(t *testing.T) {
 	}
 }
 
-// silent is standard input of which nothing comes.
+// silent is a standard input without any data.
 type silent struct{ open chan struct{} }
 
 func (s silent) Read([]byte) (int, error) {
@@ -299,7 +301,7 @@ func (s silent) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// hungCreation is a runtime that hangs over making sandboxes until its context ends.
+// hungCreation is a runtime that hangs in CreateSandbox until its context ends.
 type hungCreation struct{ *fake.Runtime }
 
 // CreateSandbox implements runtime.Sandboxes.
@@ -413,8 +415,8 @@ func TestOnceIsInterrupted(t *testing.T) {
 	}
 }
 
-// interruptConnecting interrupts once while it connects to a containerd that does not answer, in real time; late: its
-// time-out does.
+// interruptConnecting interrupts once in real time while it connects to a containerd that does not
+// respond. With late it reaches its timeout instead.
 func interruptConnecting(t *testing.T, late bool) {
 	dir, err := os.MkdirTemp("", "po")
 	if err != nil {
@@ -449,7 +451,7 @@ func interruptConnecting(t *testing.T, late bool) {
 	}
 }
 
-// TestOnceReadsInTime: the time-out counts while manifests are read.
+// TestOnceReadsInTime: the timeout includes the reading of manifests.
 func TestOnceReadsInTime(t *testing.T) {
 	onFake(t, func(r *onceTest) {
 		in := silent{make(chan struct{})}
@@ -463,7 +465,7 @@ func TestOnceReadsInTime(t *testing.T) {
 	})
 }
 
-// TestOnceThatCannotBegin releases the pods that it had acquired.
+// TestOnceThatCannotBegin: a once that cannot start releases the pods that it had acquired.
 func TestOnceThatCannotBegin(t *testing.T) {
 	onFake(t, func(r *onceTest) {
 		if err := os.WriteFile(r.o.Dirs.Log, nil, 0o600); err != nil { // in place of the directory
@@ -479,7 +481,8 @@ func TestOnceThatCannotBegin(t *testing.T) {
 	})
 }
 
-// TestOnceWaitsForTheNewRun: a service that runs under the same UID, but of another manifest, is no result of this one.
+// TestOnceWaitsForTheNewRun: a service that runs under the same UID, but from another manifest,
+// does not count as a result of this run.
 func TestOnceWaitsForTheNewRun(t *testing.T) {
 	onFake(t, func(r *onceTest) {
 		r.mustRun(onceManifest("a", "Always", "web:1"))

@@ -19,7 +19,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// twoProcesses are the locks of two processes on one run directory.
+// twoProcesses returns the locks of two processes in one run directory.
 func twoProcesses(t *testing.T) (a, b *podLocks) {
 	dirs := layout.Dirs{Run: t.TempDir()}
 	a, b = newPodLocks(dirs, ownerServe), newPodLocks(dirs, ownerOnce)
@@ -28,7 +28,8 @@ func twoProcesses(t *testing.T) (a, b *podLocks) {
 	return a, b
 }
 
-// wantLock tries to have the pod. holder is what the other's text must contain; "": it must be had.
+// wantLock tries to acquire the pod. holder is what the returned holder must contain; "": the pod
+// must be acquired.
 func wantLock(t *testing.T, l *podLocks, key pod.Key, holder string, wantFresh bool) {
 	t.Helper()
 	other, fresh, err := l.Acquire(key)
@@ -62,7 +63,7 @@ func TestPodLock(t *testing.T) {
 	}
 }
 
-// wantKept complains unless readers see whether a process has the pod.
+// wantKept checks that Kept reports whether a process owns the pod.
 func wantKept(t *testing.T, dirs layout.Dirs, key pod.Key, want, wantKnown bool) {
 	t.Helper()
 	if kept, known := Kept(dirs, key); kept != want || known != wantKnown {
@@ -70,7 +71,7 @@ func wantKept(t *testing.T, dirs layout.Dirs, key pod.Key, want, wantKnown bool)
 	}
 }
 
-// TestKept: readers see whether a process has a pod, and are in nobody's way while they look.
+// TestKept: readers see whether a process owns a pod, and do not block any process meanwhile.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	a, b := twoProcesses(t)
@@ -106,7 +107,7 @@ func TestKept(t *testing.T) {
 	<-stopped
 }
 
-// TestPodLockThatCannotLook: a pod of which it cannot be told what was done to it is not had.
+// TestPodLockThatCannotLook: a pod is not acquired if its checkpoints cannot be scanned.
 func TestPodLockThatCannotLook(t *testing.T) {
 	t.Parallel()
 	a, b := twoProcesses(t)
@@ -120,7 +121,8 @@ func TestPodLockThatCannotLook(t *testing.T) {
 	wantLock(t, a, lockedPod, "podrun once", false)
 }
 
-// TestPodLockFileThatWasRemoved: who opened the file before its owner removed it has no lock by it.
+// TestPodLockFileThatWasRemoved: a process that opened the file before its owner removed it does
+// not own the pod.
 func TestPodLockFileThatWasRemoved(t *testing.T) {
 	t.Parallel()
 	a, b := twoProcesses(t)
@@ -166,7 +168,7 @@ func TestAcquireAllOrNone(t *testing.T) {
 	wantLock(t, a, key("a"), "podrun once", false) // it had that before
 }
 
-// TestOddPodLocks: neither a pod's name nor what is in the file matters.
+// TestOddPodLocks: neither the pod's name nor the contents of the file matter.
 func TestOddPodLocks(t *testing.T) {
 	t.Parallel()
 	a, b := twoProcesses(t)
@@ -185,7 +187,7 @@ func TestOddPodLocks(t *testing.T) {
 	}
 }
 
-// TestPodLockOnFullDisk: the lock holds, though it cannot be said whose it is.
+// TestPodLockOnFullDisk: the lock holds although its holder cannot be written.
 func TestPodLockOnFullDisk(t *testing.T) {
 	t.Parallel()
 	a, b := twoProcesses(t)
@@ -202,7 +204,7 @@ func TestPodLockOnFullDisk(t *testing.T) {
 	wantLock(t, b, lockedPod, "another podrun", false)
 }
 
-// promptAcquire is Acquire, which must return soon.
+// promptAcquire is Acquire, but must return soon.
 func promptAcquire(t *testing.T, l *podLocks, key pod.Key) (other string, fresh bool, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -218,8 +220,8 @@ func promptAcquire(t *testing.T, l *podLocks, key pod.Key) (other string, fresh 
 	return other, fresh, err
 }
 
-// TestPodLockThatIsNoFile: what is no regular file of its own in the place of a pod's lock is an error of that pod, is
-// not written to, and keeps nobody from another pod.
+// TestPodLockThatIsNoFile: a lock path that is not a regular file with one link is an error of that
+// pod, is not written to, and does not affect other pods.
 func TestPodLockThatIsNoFile(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path, victim string) error{
@@ -261,7 +263,7 @@ func TestPodLockThatIsNoFile(t *testing.T) {
 	}
 }
 
-// TestPodLockThatHangs: who waits for one pod keeps nobody from another one.
+// TestPodLockThatHangs: a process that waits for one pod's lock can still acquire other pods.
 func TestPodLockThatHangs(t *testing.T) {
 	t.Parallel()
 	a, _ := twoProcesses(t)
@@ -287,8 +289,8 @@ func TestPodLockThatHangs(t *testing.T) {
 	<-done
 }
 
-// TestPodLockThatWasTakenAway: an owner whose file is not there any more has the pod only if it can have it anew, and
-// must look at the pod then.
+// TestPodLockThatWasTakenAway: an owner whose file has been removed owns the pod only if it can
+// acquire it again, and must then inspect the pod.
 func TestPodLockThatWasTakenAway(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(path string) error{
@@ -321,7 +323,8 @@ func TestPodLockThatWasTakenAway(t *testing.T) {
 	}
 }
 
-// TestLostPodLock: an owner whose file is taken away for something that is none has not got the pod any more.
+// TestLostPodLock: an owner whose file has been replaced by something that is not a lock file does
+// not own the pod any more.
 func TestLostPodLock(t *testing.T) {
 	t.Parallel()
 	a, b := twoProcesses(t)
@@ -342,11 +345,13 @@ func TestLostPodLock(t *testing.T) {
 	wantLock(t, a, lockedPod, "podrun once", false)
 }
 
-// killedLocks are those of the process that TestPodLockOfKilledProcess kills. Not a local variable: the garbage
-// collector would close its files, and so unlock the pod, while the process waits to be killed.
+// killedLocks are the locks of the process that TestPodLockOfKilledProcess kills. They are not a
+// local variable, because the garbage collector would close their files, and so unlock the pod,
+// while the process waits to be killed.
 var killedLocks *podLocks
 
-// TestPodLockOfKilledProcess: the lock of a process that was killed is free at once, though its children run on.
+// TestPodLockOfKilledProcess: the lock of a killed process is free at once, although its children
+// continue to run.
 func TestPodLockOfKilledProcess(t *testing.T) {
 	const envDir = "PODRUN_TEST_POD_LOCK"
 	if dir := os.Getenv(envDir); dir != "" { // the process that is killed

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// tooMuch is what no level allows, beside what each does.
+// tooMuch is a manifest that requests more than the policy levels of these tests allow.
 const tooMuch = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {hostPID: true, containers: [{name: c, image: i}]}\n"
 
 func baseline(t *testing.T) *validate.Policy {
@@ -29,7 +29,7 @@ func baseline(t *testing.T) *validate.Policy {
 	return policy
 }
 
-// Whatever way a manifest comes in, the level is asked.
+// TestEveryWayInIsJudged: the policy level applies to manifests from every kind of source.
 func TestEveryWayInIsJudged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestEveryWayInIsJudged(t *testing.T) {
 	}
 }
 
-// An edit that asks for more than the level allows changes nothing of what is wanted.
+// TestEditsAreJudged: an edit that exceeds the policy level does not change the desired pod.
 func TestEditsAreJudged(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "web.yaml")

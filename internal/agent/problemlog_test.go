@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// recorded are events, a line each.
+// recorded are the recorded events, one per line.
 type recorded []string
 
 func (r *recorded) Record(e pod.Event) {

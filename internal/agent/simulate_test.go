@@ -27,8 +27,8 @@ var (
 	simulateTrace = flag.Bool("trace", false, "print what happens")
 )
 
-// TestSimulate runs serve and once through random histories under every fault, each from a seed, and checks the rules.
-// `make simulate SEED=n` repeats one and prints what happens.
+// TestSimulate runs serve and once through random histories with every kind of fault, each from a
+// seed, and checks the rules. `make simulate SEED=n` repeats one history and prints its steps.
 func TestSimulate(t *testing.T) {
 	begun := time.Now()
 	all := fnv.New64a()
@@ -50,8 +50,9 @@ func TestSimulate(t *testing.T) {
 	t.Logf("%d seeds took %s; digest of what happened: %x", *simulateSeeds, time.Since(begun).Round(time.Millisecond), all.Sum64())
 }
 
-// TestSimulateRepeats: a seed's history is the same each time. That holds for how scripts/simulate.sh builds and runs
-// this; without it goroutines that wake at one instant may go on in either order.
+// TestSimulateRepeats: a seed gives the same history each time. That requires the build and run
+// settings of scripts/simulate.sh; without them goroutines that wake at the same instant may run in
+// any order.
 func TestSimulateRepeats(t *testing.T) {
 	for n := range *simulateTwice {
 		seed := *simulateFrom + uint64(n)
@@ -96,7 +97,7 @@ func simulate(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// inTheWorld has log lines carry the simulation's time.
+// inTheWorld gives log lines the simulation's time.
 func inTheWorld(w *world) func([]string, slog.Attr) slog.Attr {
 	return func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -106,7 +107,7 @@ func inTheWorld(w *world) func([]string, slog.Attr) slog.Attr {
 	}
 }
 
-// run lives through a time of faults, then a calm one, and clears away everything.
+// run runs a phase with faults, then one without, and then removes everything.
 func (s *simulation) run() {
 	for i := range servedPods {
 		if s.r.IntN(3) > 0 {
@@ -169,7 +170,7 @@ func (s *simulation) calm() {
 	})
 }
 
-// clear takes all manifests away, and has once remove what is its own.
+// clear removes all manifests, and has once remove its own pods.
 func (s *simulation) clear() {
 	for i := range s.pods {
 		s.pods[i].pod = nil
@@ -193,7 +194,7 @@ func (s *simulation) clear() {
 	})
 }
 
-// await waits until a rule holds, as long as that may take.
+// await waits until a rule holds, at most for the time that this may take.
 func (s *simulation) await(rule string, missing func() string) {
 	begun := time.Now()
 	for {

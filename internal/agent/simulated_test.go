@@ -34,7 +34,8 @@ spec:
     readinessProbe: {exec: {command: [x]}, periodSeconds: 10}
 `
 
-// simulated are options of a podrun that runs in virtual time, on a runtime in memory and directories of its own.
+// simulated returns the options of a podrun that runs in virtual time, on an in-memory runtime with
+// its own directories.
 func simulated(t *testing.T, rt *fake.Runtime) Options {
 	dir := t.TempDir()
 	manifests := filepath.Join(dir, "manifests")
@@ -51,8 +52,8 @@ func simulated(t *testing.T, rt *fake.Runtime) Options {
 	}
 }
 
-// TestServeInVirtualTime: serve, with all that belongs to it, lives through an hour of a pod that crashes again and again,
-// and through its manifest's removal.
+// TestServeInVirtualTime: a whole serve runs for an hour with a pod that crashes again and again,
+// and then removes it with its manifest.
 func TestServeInVirtualTime(t *testing.T) {
 	rt := fake.New("boot-1")
 	rt.AddImage("bad:1", fake.Script{Run: time.Second, Exit: 1})
@@ -97,7 +98,7 @@ func TestServeInVirtualTime(t *testing.T) {
 	t.Logf("an hour took %s", time.Since(begun))
 }
 
-// TestOnceInVirtualTime: once runs a job from a URL to its end, on a network in memory.
+// TestOnceInVirtualTime: once runs a job from a URL to completion, on an in-memory network.
 func TestOnceInVirtualTime(t *testing.T) {
 	rt := fake.New("boot-1")
 	rt.AddImage("job:1", fake.Script{Run: 10 * time.Minute, Exit: 3})
@@ -137,7 +138,7 @@ spec:
   - {name: a, image: "job:1"}
 `
 
-// acceptor accepts what is sent to it.
+// acceptor is a listener that accepts the connections that are sent to it.
 type acceptor chan net.Conn
 
 // Accept implements net.Listener.

@@ -16,7 +16,8 @@ import (
 
 const webPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n"
 
-// first returns the first complete set of these options' sources, if there is one before the timeout.
+// first returns the first complete desired set of the options' sources, if there is one before the
+// timeout.
 func first(t *testing.T, o Options, running map[pod.Key]manifest.Origin, timeout time.Duration) (manifest.Desired, bool) {
 	t.Helper()
 	o.NodeName, o.Log = "n", slog.New(slog.DiscardHandler)
@@ -43,7 +44,8 @@ func first(t *testing.T, o Options, running map[pod.Key]manifest.Origin, timeout
 	}
 }
 
-// With a URL, the default directory may be missing, unless pods came from there.
+// TestDefaultDirectoryBesideAURL: with a URL the default directory may be missing, unless pods came
+// from it.
 func TestDefaultDirectoryBesideAURL(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(webPod)) }))

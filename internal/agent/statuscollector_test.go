@@ -14,7 +14,8 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// A pod that is heard of twice does not stand for another that is still there.
+// TestWaitGone: a pod that is reported as removed twice does not count for another pod that is
+// still there.
 func TestWaitGone(t *testing.T) {
 	t.Parallel()
 	files := status.NewFiles(layout.Dirs{Run: t.TempDir()})
@@ -41,7 +42,8 @@ func TestWaitGone(t *testing.T) {
 	})
 }
 
-// What cannot be removed is given up, and said, but not before its grace period is over, nor while others go.
+// TestAwaitRemoval: down gives up a pod that cannot be removed and reports it, but not before its
+// grace period is over, nor while other pods are being removed.
 func TestAwaitRemoval(t *testing.T) {
 	t.Parallel()
 	files := status.NewFiles(layout.Dirs{Run: t.TempDir()})
