@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 )
 
-// asking is a pod that requests memory.
+// asking returns a pod that requests memory.
 func asking(name, memory string) *v1.Pod {
 	p := newPod(name, types.UID("u-"+name), v1.RestartPolicyAlways, "a")
 	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}
@@ -24,8 +24,9 @@ func machine(memory string) func(*reconcile.Options) {
 	return func(o *reconcile.Options) { o.Node = v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)} }
 }
 
-// TestPodsFitTheMachine: however many come at once, no more run than have room, and the next one runs as soon
-// as one has gone. Who runs keeps its place over a restart of podrun.
+// TestPodsFitTheMachine: however many pods are added at once, only those that fit run, and the next
+// one starts as soon as one is removed. Running pods keep their reservation over a restart of
+// podrun.
 func TestPodsFitTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()

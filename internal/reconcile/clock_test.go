@@ -12,7 +12,8 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// setClock is a machine whose clock is set by an hour, under a podrun that runs or while there is none.
+// setClock runs f on machines whose wall clock is set by an hour, while podrun runs or between two
+// podruns.
 func setClock(t *testing.T, f func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, by time.Duration)) {
 	for name, by := range map[string]time.Duration{"on": time.Hour, "back": -time.Hour} {
 		for _, restarted := range []bool{false, true} {
@@ -39,7 +40,8 @@ func onWall(rt *fake.Runtime) func(*reconcile.Options) {
 	return func(o *reconcile.Options) { o.Wall = rt.Wall }
 }
 
-// TestClockIsSetWhileBackingOff: the pause is as long as ever; for a podrun that was started since, at most.
+// TestClockIsSetWhileBackingOff: the back-off is as long as without the change. For a podrun that
+// was started after the change, it is at most that long.
 func TestClockIsSetWhileBackingOff(t *testing.T) {
 	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, _ time.Duration) {
 		h := start(t, rt, onWall(rt))
@@ -63,7 +65,8 @@ func TestClockIsSetWhileBackingOff(t *testing.T) {
 	})
 }
 
-// TestClockIsSetInAGracePeriod: it is as long as ever; for a podrun that was started since, at most.
+// TestClockIsSetInAGracePeriod: the grace period is as long as without the change. For a podrun
+// that was started after the change, it is at most that long.
 func TestClockIsSetInAGracePeriod(t *testing.T) {
 	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, by time.Duration) {
 		rt.IgnoreTerm("a")
@@ -86,8 +89,8 @@ func TestClockIsSetInAGracePeriod(t *testing.T) {
 	})
 }
 
-// TestClockIsSetBeforeADeadline: it comes when it should; for a podrun that was started since, not later than if the pod
-// had started with it.
+// TestClockIsSetBeforeADeadline: the deadline is reached at the right time. For a podrun that was
+// started after the change, it is reached no later than if the pod had started with that podrun.
 func TestClockIsSetBeforeADeadline(t *testing.T) {
 	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, restarted bool, _ time.Duration) {
 		h := start(t, rt, onWall(rt))
@@ -121,7 +124,7 @@ func TestClockIsSetBeforeADeadline(t *testing.T) {
 	})
 }
 
-// TestClockIsSetBeforeTheFirstProbe: an instance that seems to come from the future is probed.
+// TestClockIsSetBeforeTheFirstProbe: an instance whose start time is in the future is probed.
 func TestClockIsSetBeforeTheFirstProbe(t *testing.T) {
 	setClock(t, func(t *testing.T, rt *fake.Runtime, set func(h *house) *house, _ bool, _ time.Duration) {
 		h := start(t, rt, onWall(rt))

@@ -31,14 +31,14 @@ func wants(pods ...func() *v1.Pod) step {
 
 func exits(id string, code int) step { return func(h *cutHouse) { h.rt.Exit(id, code) } }
 
-// losesSandbox has the pod's sandbox not be whole any more.
+// losesSandbox makes the pod's sandbox incomplete.
 func losesSandbox(h *cutHouse) {
 	for _, id := range h.rt.SandboxIDs() {
 		h.rt.LoseSandbox(id)
 	}
 }
 
-// history is a pod's, one step every ten seconds, with what it has to come to.
+// history is the course of a pod, one step every ten seconds, with its expected result.
 type history struct {
 	images map[string]fake.Script
 	deaf   string
@@ -76,7 +76,7 @@ type cutHouse struct {
 	ran                   map[string]int // commands that came to their end, by instance
 }
 
-// clocked notes down when instances were started and signalled.
+// clocked records when instances were started and signalled.
 type clocked struct {
 	runtime.Containers
 	h *cutHouse
@@ -118,10 +118,10 @@ func (h *cutHouse) tell() {
 	h.want(all...)
 }
 
-// tick is how soon a podrun that was killed is found to be.
+// tick is how often to check whether podrun was killed.
 const tick = 500 * time.Millisecond
 
-// pass lets time pass; a podrun that was killed is started again after it was away.
+// pass lets time pass. It restarts a podrun that was killed, after some time without podrun.
 func (h *cutHouse) pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		after(tick)
@@ -143,7 +143,7 @@ func (h *cutHouse) pass(d time.Duration) {
 	}
 }
 
-// check sees that nothing runs twice and that no restart count goes back.
+// check verifies that nothing runs twice and that no restart count decreases.
 func (h *cutHouse) check() {
 	running := map[string]string{}
 	for _, id := range strings.Fields(h.living()) {
@@ -200,7 +200,7 @@ func (x history) run(t *testing.T, away time.Duration, cuts ...int) (done bool) 
 	return done
 }
 
-// judge sees what it has come to.
+// judge verifies the result of the history.
 func (x history) judge(h *cutHouse) {
 	h.wantLiving(x.living)
 	p := h.board.get("web")
@@ -358,12 +358,13 @@ func histories() map[string]history {
 	}
 }
 
-// cutStride is how far apart the mutations are after which podrun is killed.
+// cutStride is the distance between the mutations after which podrun is killed.
 var cutStride = 1
 
-// TestCutAfterEveryMutation kills podrun after every single mutation of many histories, and again soon after, starts it
-// anew each time, at once or some time later, and sees that nothing runs twice or a second time, that no grace
-// period is given twice or left out, that counts do not go back, and that it comes to the same end.
+// TestCutAfterEveryMutation kills podrun after each mutation of many histories, and a second time
+// soon after. It restarts podrun each time, at once or some time later. It verifies that nothing
+// runs twice at the same time or is run a second time, that no grace period is given twice or left
+// out, that counts do not decrease, and that the result is the same.
 func TestCutAfterEveryMutation(t *testing.T) {
 	for name, x := range histories() {
 		t.Run(name, func(t *testing.T) {

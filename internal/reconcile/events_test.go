@@ -65,7 +65,8 @@ func TestEventsOfAnEnd(t *testing.T) {
 	})
 }
 
-// TestEventsOfPreferLocal: a pod that starts from an image that is present says that it was not pulled, and why.
+// TestEventsOfPreferLocal: a pod that starts from a local image has an event that says that the
+// image was not pulled, and why.
 func TestEventsOfPreferLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -136,7 +137,7 @@ normal Started web/a: Started container a
 	})
 }
 
-// brokenVolumes has none to give.
+// brokenVolumes fails for all volumes.
 type brokenVolumes struct{ noVolumes }
 
 func (brokenVolumes) Setup(context.Context, pod.Inside) ([]pod.Mount, error) {
@@ -170,7 +171,7 @@ func TestEventsOfAPodThatCannotStart(t *testing.T) {
 	})
 }
 
-// staleVolumes cannot be brought up to date, with what is in why.
+// staleVolumes fails to update volumes, with the error in why.
 type staleVolumes struct {
 	noVolumes
 	why *atomic.Pointer[string]
@@ -183,7 +184,8 @@ func (v staleVolumes) Refresh(context.Context, pod.Inside) error {
 	return nil
 }
 
-// An edit that a running pod cannot follow is said once, not at every try, until it is another or mended.
+// TestEventsOfVolumesNotUpToDate: an edit that a running pod cannot follow makes one event, not one
+// per attempt, until the error changes or is resolved.
 func TestEventsOfVolumesNotUpToDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var why atomic.Pointer[string]

@@ -16,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// ledger is a disk that takes as long as it is told to measure.
+// ledger is a Disk whose measurements take as long as configured.
 type ledger struct {
 	mu       sync.Mutex
 	used     int64
@@ -53,8 +53,8 @@ func (l *ledger) count() int {
 	return len(l.measured)
 }
 
-// TestDiskLimit: a pod with a limit is measured every 10 s, beside the worker, and ends when it has outgrown
-// it; one without never is.
+// TestDiskLimit: a pod with a disk limit is measured every 10 s, in parallel to its worker, and is
+// terminated when it exceeds the limit. A pod without a limit is never measured.
 func TestDiskLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}})

@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// shelf is Logs that keeps whose log there is.
+// shelf is a Logs that records which logs exist.
 type shelf struct {
 	noLogs
 	mu   sync.Mutex
@@ -53,7 +53,8 @@ func (s *shelf) attempts() []int {
 	return out
 }
 
-// Of a container that has died fifty times, the last two instances and their logs are there.
+// TestOneDeadInstanceStaysWithItsLog: of a container that has exited fifty times, the last two
+// instances and their logs exist.
 func TestOneDeadInstanceStaysWithItsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, logs := runtimeWith(map[string]fake.Script{"a:1": {}}), &shelf{}

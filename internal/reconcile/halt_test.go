@@ -12,8 +12,9 @@ import (
 	"podrun.io/podrun/internal/reconcile"
 )
 
-// When the machine shuts down pods end in the order of their priority, each within its time; nothing of them
-// is removed, none starts, and all run again when it goes on after all.
+// TestMachineShutsDown: at a shutdown of the machine the pods are terminated in the order of their
+// priority, each group within its time. Nothing of them is removed, no pod starts, and all run
+// again if the shutdown is cancelled.
 func TestMachineShutsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		halt := make(chan reconcile.Halt)
@@ -51,8 +52,8 @@ func TestMachineShutsDown(t *testing.T) {
 	})
 }
 
-// TestShutdownBoundsWhatIsNotWanted: a pod whose manifest went just before has no more time than the others of its
-// priority.
+// TestShutdownBoundsWhatIsNotWanted: a pod whose manifest was removed just before has no more time
+// than the others of its priority.
 func TestShutdownBoundsWhatIsNotWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		halt := make(chan reconcile.Halt)

@@ -16,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// hung is a runtime that takes long, or for ever, over making sandboxes.
+// hung is a runtime whose CreateSandbox takes long, or never returns.
 type hung struct {
 	*fake.Runtime
 	takes time.Duration
@@ -32,7 +32,7 @@ func (h hung) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
 	}
 }
 
-// hungFor is a runtime that hangs over making the sandboxes, and over the starts, of some pods.
+// hungFor is a runtime that hangs in CreateSandbox and in the starts of some pods.
 type hungFor struct {
 	*fake.Runtime
 	pods map[string]bool
@@ -46,8 +46,8 @@ func (h hungFor) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) erro
 	return h.Runtime.CreateSandbox(ctx, p, attempt)
 }
 
-// TestHungStartsKeepNoOtherFromStarting: as many pods as may start at once hang, again and again; the others start
-// all the same.
+// TestHungStartsKeepNoOtherFromStarting: as many pods as may start in parallel hang, again and
+// again. The other pods start nevertheless.
 func TestHungStartsKeepNoOtherFromStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
@@ -71,8 +71,8 @@ func TestHungStartsKeepNoOtherFromStarting(t *testing.T) {
 	})
 }
 
-// TestStopWhileTheRuntimeHangs: when podrun is told to stop, what was begun is brought to its end, but not waited
-// for without end, however many pods wait for their turn.
+// TestStopWhileTheRuntimeHangs: when podrun is stopped it completes the actions in progress, but
+// does not wait for them without end, however many pods wait for a slot.
 func TestStopWhileTheRuntimeHangs(t *testing.T) {
 	for _, tt := range []struct {
 		takes time.Duration

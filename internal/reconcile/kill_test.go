@@ -11,8 +11,8 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// TestKilledAnywhere kills podrun after every single mutation of a history of start, crash, edit and
-// delete, starts it anew, and expects the same end each time.
+// TestKilledAnywhere kills podrun after each mutation of a history of start, crash, edit and
+// delete, restarts it, and expects the same result each time.
 func TestKilledAnywhere(t *testing.T) {
 	edited := func(uid string) *v1.Pod {
 		p := newPod("web", "u2", v1.RestartPolicyAlways, "a", "b")

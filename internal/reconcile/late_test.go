@@ -15,7 +15,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// hungShims are a runtime in which the shims of some instances do not answer.
+// hungShims is a runtime in which the shims of some instances do not respond.
 type hungShims struct {
 	*fake.Runtime
 	mu   sync.Mutex
@@ -62,8 +62,8 @@ func withHungShims(t *testing.T, images map[string]fake.Script) (*house, *hungSh
 	return start(t, shims.Runtime, func(o *reconcile.Options) { o.Containers = shims }), shims
 }
 
-// TestASignalThatHangs: containers of a pod end although the shim of another of its containers hangs, whether that is to
-// be asked or killed, and that one ends when its shim answers again.
+// TestASignalThatHangs: the containers of a pod are terminated although the shim of another of its
+// containers hangs at a TERM or KILL. That container is terminated when its shim responds again.
 func TestASignalThatHangs(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,8 @@ func TestASignalThatHangs(t *testing.T) {
 	}
 }
 
-// TestAKillBesideAHungShim: what is killed when its grace is over does not wait for a container whose shim hangs.
+// TestAKillBesideAHungShim: the kill at the end of a grace period does not wait for a container
+// whose shim hangs.
 func TestAKillBesideAHungShim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, shims := withHungShims(t, map[string]fake.Script{"a:1": {}, "b:1": {}})
@@ -120,8 +121,8 @@ func TestAKillBesideAHungShim(t *testing.T) {
 	})
 }
 
-// TestARestartBesideAHungShim: a container whose liveness probe fails, but cannot be ended, keeps no other of its pod from
-// being restarted.
+// TestARestartBesideAHungShim: a container whose liveness probe fails, but which cannot be
+// terminated, does not delay the restart of the pod's other containers.
 func TestARestartBesideAHungShim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, shims := withHungShims(t, map[string]fake.Script{"a:1": {}, "b:1": {}})
@@ -139,7 +140,8 @@ func TestARestartBesideAHungShim(t *testing.T) {
 	})
 }
 
-// TestAResizeThatHangs: it fails in the end, is shown as failed, and is done when the shim answers again.
+// TestAResizeThatHangs: the resize fails after the timeout, is shown as failed, and succeeds when
+// the shim responds again.
 func TestAResizeThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, shims := withHungShims(t, map[string]fake.Script{"a:1": {}, "b:1": {}})

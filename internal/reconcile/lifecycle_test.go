@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// withInit gives a pod init containers; a name in capitals makes a sidecar.
+// withInit adds init containers to a pod. A name in capitals makes a sidecar.
 func withInit(p *v1.Pod, names ...string) *v1.Pod {
 	for _, n := range names {
 		name := strings.ToLower(n)
@@ -212,7 +212,8 @@ func TestDeadlineIsNotStretchedByARestartOfPodrun(t *testing.T) {
 	})
 }
 
-// TestResultsAreFinal: another deadline, in place, changes no result, also when podrun is started again.
+// TestResultsAreFinal: an in-place change of the deadline changes no result, also after a restart
+// of podrun.
 func TestResultsAreFinal(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy        v1.RestartPolicy
@@ -315,8 +316,9 @@ func TestLabelsChangeInPlace(t *testing.T) {
 	})
 }
 
-// TestFormerHash: a pod of podrun's former version, which had the manifest's hash as kubernetes.io/config.hash, is
-// adopted by the same manifest though a default has changed since, and is shown with its UID there.
+// TestFormerHash: a pod of podrun's former version, which stored the manifest's hash as
+// kubernetes.io/config.hash, is adopted by the same manifest although a default has changed since.
+// It is then shown with its UID in this annotation.
 func TestFormerHash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -347,7 +349,7 @@ func TestFormerHash(t *testing.T) {
 	})
 }
 
-// TestFormerHashUnreadable: so it is shown when its manifest cannot be read.
+// TestFormerHashUnreadable: the same is shown if its manifest cannot be read.
 func TestFormerHashUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -391,7 +393,8 @@ func TestAShorterGraceArrivesMeanwhile(t *testing.T) {
 	})
 }
 
-// TestAddressesOutliveTheSandbox: a pod that has completed shows the address that it had; one that runs again, its own.
+// TestAddressesOutliveTheSandbox: a completed pod shows the address that it had; a pod that runs
+// again shows its new one.
 func TestAddressesOutliveTheSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, runtimeWith(map[string]fake.Script{"a:1": {Run: time.Minute}}))

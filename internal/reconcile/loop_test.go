@@ -29,7 +29,7 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// house is a whole podrun on a runtime in memory.
+// house is a whole podrun on an in-memory runtime.
 type house struct {
 	t       *testing.T
 	rt      *fake.Runtime
@@ -40,7 +40,7 @@ type house struct {
 	events  events
 }
 
-// events are what was recorded, a line each.
+// events records the events, one per line.
 type events struct {
 	mu    sync.Mutex
 	lines []string
@@ -56,7 +56,7 @@ func (e *events) Record(event pod.Event) {
 	e.lines = append(e.lines, strings.TrimSpace(fmt.Sprintf("%s %s %s/%s: %s", kind, event.Reason, event.Key.Name, event.Container, event.Message)))
 }
 
-// take returns what was recorded since it was asked last.
+// take returns the events since its last call.
 func (e *events) take() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -65,7 +65,7 @@ func (e *events) take() string {
 	return text
 }
 
-// board keeps the last status of every pod.
+// board records the last status of each pod.
 type board struct {
 	mu   sync.Mutex
 	pods map[pod.Key]*v1.Pod
@@ -108,7 +108,7 @@ func (b *board) Gone(key pod.Key) error {
 	return b.deaf
 }
 
-// NotOwned shows that another process has the pod.
+// NotOwned records that another process owns the pod.
 func (b *board) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -188,13 +188,13 @@ func desired(pods ...*v1.Pod) manifest.Desired {
 	return d
 }
 
-// after lets virtual time pass and everything come to rest.
+// after lets virtual time pass and waits until all goroutines are idle.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// living returns the ids of the running instances.
+// living returns the IDs of the running instances.
 func (h *house) living() string {
 	all, err := h.rt.List(h.t.Context())
 	if err != nil {
@@ -311,7 +311,7 @@ func TestBackoffAndCountSurviveRestartOfPodrun(t *testing.T) {
 	})
 }
 
-// wantLeaving checks what is told of whether a pod is being ended for good.
+// wantLeaving checks whether the pod was published as being terminated for good.
 func (h *house) wantLeaving(name string, want bool) {
 	h.t.Helper()
 	if got := h.board.get(name).DeletionTimestamp != nil; got != want {
@@ -397,7 +397,8 @@ func TestDeleteAndCreateAgainWhileTerminating(t *testing.T) {
 	}
 }
 
-// A job that was taken away and put back while it ended has not run.
+// TestDeleteAndCreateAJobAgainWhileTerminating: a job whose manifest was removed and added again
+// during its termination runs again.
 func TestDeleteAndCreateAJobAgainWhileTerminating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"i:1": {Run: time.Second}, "a:1": {Run: time.Minute}})
@@ -417,7 +418,7 @@ func TestDeleteAndCreateAJobAgainWhileTerminating(t *testing.T) {
 	})
 }
 
-// An edit that is taken back while the old revision ends.
+// TestEditAndBackWhileTerminating: an edit is reverted while the old revision is being terminated.
 func TestEditAndBackWhileTerminating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, forever())
@@ -554,7 +555,8 @@ func TestBadManifestIsShownUntilMended(t *testing.T) {
 	})
 }
 
-// While nobody can tell whether a pod is wanted it is not only spared but served, after a reboot too.
+// TestPodsOfASourceThatCannotBeReadAreKeptAlive: while it is unknown whether a pod is desired it is
+// not only kept but also managed, also after a reboot.
 func TestPodsOfASourceThatCannotBeReadAreKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -585,7 +587,8 @@ func TestPodsOfASourceThatCannotBeReadAreKeptAlive(t *testing.T) {
 	})
 }
 
-// A pod of which nothing tells what it runs cannot be served, but neither may it go.
+// TestUnknownPodIsSparedWhileUnsure: a pod whose manifest is not known cannot be managed, but must
+// not be removed either.
 func TestUnknownPodIsSparedWhileUnsure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -780,8 +783,8 @@ func TestVanishedContainerAndLostSandbox(t *testing.T) {
 	})
 }
 
-// TestACompletedJobIsRememberedWithoutItsContainer removes a job's container behind podrun's back, while
-// podrun runs and while it does not.
+// TestACompletedJobIsRememberedWithoutItsContainer removes a job's container outside of podrun,
+// while podrun runs and while it does not.
 func TestACompletedJobIsRememberedWithoutItsContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"j:1": {Run: time.Second}})
@@ -870,8 +873,8 @@ func TestStartErrorIsAnAttempt(t *testing.T) {
 	})
 }
 
-// TestUnansweredStartIsARun: a process of which nobody knows whether it ran has run: a job that is never restarted has
-// failed, and another container waits for its back-off.
+// TestUnansweredStartIsARun: a process that may have run counts as run. So a job that is never
+// restarted has failed, and a container with another restart policy waits for its back-off.
 func TestUnansweredStartIsARun(t *testing.T) {
 	for policy, want := range map[v1.RestartPolicy]v1.PodPhase{v1.RestartPolicyNever: v1.PodFailed, v1.RestartPolicyAlways: v1.PodRunning} {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// oneOwner is Owners of which another process has every pod as long as other is not "", and of which nobody can have
-// those in broken.
+// oneOwner is an Owners in which another process owns every pod while other is not "". The pods in
+// broken cannot be locked by any process.
 type oneOwner struct {
 	mu     sync.Mutex
 	other  string
@@ -61,7 +61,7 @@ func (o *oneOwner) released(name string) int {
 	return o.let[name]
 }
 
-// TestLockThatNobodyCanHave: it is shown on its pod, and other pods run.
+// TestLockThatNobodyCanHave: the error is shown on the pod, and other pods run.
 func TestLockThatNobodyCanHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := &oneOwner{broken: map[string]error{"web": &reconcile.LockError{Err: errors.New("no lock")}}}
@@ -85,7 +85,8 @@ func TestLockThatNobodyCanHave(t *testing.T) {
 	})
 }
 
-// TestLostPod: what a process has no longer, it neither asks how it is nor starts again, until it has it again.
+// TestLostPod: a process neither probes nor restarts a pod that it does not own any more, until it
+// owns the pod again.
 func TestLostPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := &oneOwner{}
@@ -109,7 +110,7 @@ func TestLostPod(t *testing.T) {
 	})
 }
 
-// TestNotOwnedAnyLonger: a pod that another process has is shown so only as long as a manifest names it.
+// TestNotOwnedAnyLonger: a pod of another process is shown as such only while a manifest names it.
 func TestNotOwnedAnyLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := &oneOwner{other: "podrun once"}
@@ -136,7 +137,8 @@ func TestNotOwnedAnyLonger(t *testing.T) {
 	})
 }
 
-// withholder is a Looker that tells of one pod that it is another version's, as long as it is to.
+// withholder is an Inspector that reports one pod as owned by a later version of podrun, while that
+// is configured.
 type withholder struct {
 	reconcile.Inspector
 	name atomic.Pointer[string]
@@ -150,8 +152,8 @@ func (w *withholder) Inspect(ctx context.Context, key pod.Key) (pod.Observed, er
 	return w.Inspector.Inspect(ctx, key)
 }
 
-// TestPodOfALaterVersion: it is shown whose the pod is, nothing is done to it, and others may have it; neither other pods
-// nor itself, once it can be inspected, are kept from running.
+// TestPodOfALaterVersion: the pod's owner is shown, nothing is done to the pod, and other processes
+// may acquire it. Other pods run, and so does the pod itself once it can be inspected.
 func TestPodOfALaterVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looker, owners := &withholder{}, &oneOwner{}
@@ -202,8 +204,8 @@ func TestPodOfALaterVersion(t *testing.T) {
 	})
 }
 
-// TestUnwantedPodThatIsLetGo: a pod that no manifest names any more, while another process has it, is ended when that lets
-// it go.
+// TestUnwantedPodThatIsLetGo: a pod that no manifest names any more while another process owns it
+// is terminated when that process releases it.
 func TestUnwantedPodThatIsLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners := &oneOwner{}
@@ -227,8 +229,8 @@ func TestUnwantedPodThatIsLetGo(t *testing.T) {
 	})
 }
 
-// TestTakenOverPodThatGoes: whose a pod is is asked anew when its manifest goes, also if much was done since it was taken
-// over and a call hung meanwhile.
+// TestTakenOverPodThatGoes: when the manifest of a pod is removed its owner is checked again, also
+// if many actions were done since the pod was acquired and a call hung meanwhile.
 func TestTakenOverPodThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -252,7 +254,7 @@ func TestTakenOverPodThatGoes(t *testing.T) {
 	})
 }
 
-// slowImages are found after five minutes.
+// slowImages resolves images only after five minutes.
 type slowImages struct{ runtime.Images }
 
 func (s *slowImages) Resolve(ctx context.Context, ref string) (pod.Image, error) {

@@ -18,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// execProbe runs the command every second; two failures count.
+// execProbe returns a probe that runs the command every second and fails after two failures.
 func execProbe(cmd string) *v1.Probe {
 	p := &v1.Probe{TimeoutSeconds: 1, PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 2}
 	p.Exec = &v1.ExecAction{Command: []string{cmd}}
@@ -29,7 +29,8 @@ func execHook(cmd string) *v1.LifecycleHandler {
 	return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{cmd}}}
 }
 
-// commands are what exec'd commands come to: an exit code, or no end for a negative one.
+// commands returns the results of exec'd commands: an exit code; a command with a negative one does
+// not end.
 func commands(codes map[string]func() int) fake.Command {
 	return func(ctx context.Context, _ string, cmd []string) (int, error) {
 		code := codes[cmd[0]]()
@@ -43,7 +44,7 @@ func commands(codes map[string]func() int) fake.Command {
 
 func always(code int) func() int { return func() int { return code } }
 
-// from gives before until d has passed since now, and then code.
+// from returns before until d has passed since now, and then code.
 func from(d time.Duration, before, code int) func() int {
 	at := time.Now().Add(d)
 	return func() int {
@@ -121,8 +122,9 @@ func TestLivenessRestarts(t *testing.T) {
 	})
 }
 
-// TestFailureIsNoCompletion: what had to be ended has not completed, whatever code it makes of that, and however long its
-// restart waits; a podrun that is started meanwhile knows it too.
+// TestFailureIsNoCompletion: an instance that had to be terminated has not completed, whatever its
+// exit code is, and however long its restart is delayed. A podrun that is started meanwhile treats
+// it the same.
 func TestFailureIsNoCompletion(t *testing.T) {
 	for name, spoil := range map[string]func(c *v1.Container){
 		"liveness":  func(c *v1.Container) { c.LivenessProbe = execProbe("bad") },
@@ -163,7 +165,8 @@ func TestFailureIsNoCompletion(t *testing.T) {
 	}
 }
 
-// TestReadinessWhileEnding: what is being ended is asked whether it is ready, and no more whether it lives.
+// TestReadinessWhileEnding: while an instance is being terminated its readiness is probed, but not
+// its liveness.
 func TestReadinessWhileEnding(t *testing.T) {
 	for name, next := range map[string][]*v1.Pod{"not wanted": nil, "edited": {newPod("web", "u2", v1.RestartPolicyAlways, "a")}} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +218,8 @@ func TestReadinessWhileEnding(t *testing.T) {
 	}
 }
 
-// TestConditionsAreTheRevisions: what was shown of the revision before an edit says nothing of the new one.
+// TestConditionsAreTheRevisions: conditions of the revision before an edit are not taken over by
+// the new one.
 func TestConditionsAreTheRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, forever())
@@ -232,8 +236,9 @@ func TestConditionsAreTheRevisions(t *testing.T) {
 	})
 }
 
-// TestConditionsOfAPodMadeAgain: what was shown of a pod whose manifest went and came back before it had ended says nothing
-// of the pod that is made then, under the same UID.
+// TestConditionsOfAPodMadeAgain: the manifest of a pod is removed and added again before the pod
+// has terminated. The old pod's conditions are not taken over by the pod that is then created under
+// the same UID.
 func TestConditionsOfAPodMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -262,7 +267,7 @@ func TestConditionsOfAPodMadeAgain(t *testing.T) {
 
 func execs(rt *fake.Runtime) []string { return callsOf(rt, "Exec ") }
 
-// callsOf are the calls of one kind.
+// callsOf returns the calls of one kind.
 func callsOf(rt *fake.Runtime, kind string) []string {
 	var out []string
 	for _, call := range rt.Calls() {
@@ -316,7 +321,8 @@ func TestPostStart(t *testing.T) {
 	})
 }
 
-// TestFailedPostStartIsNotReady while it is being killed for that.
+// TestFailedPostStartIsNotReady: an instance is not ready while it is being killed because its
+// postStart hook failed.
 func TestFailedPostStartIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -338,7 +344,8 @@ func TestFailedPostStartIsNotReady(t *testing.T) {
 	})
 }
 
-// TestEndingPodShowsItsReadiness: its probe is asked until it has ended.
+// TestEndingPodShowsItsReadiness: the readiness probe of a terminating pod is run until the pod has
+// ended.
 func TestEndingPodShowsItsReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var code atomic.Int32
@@ -378,8 +385,8 @@ func conditionStatus(is bool) v1.ConditionStatus {
 	return v1.ConditionFalse
 }
 
-// TestPostStartOfAnOlderPodrun: of an instance that a podrun started which did not note down that its hook was due the
-// hook was done.
+// TestPostStartOfAnOlderPodrun: the hook of an instance counts as done if the podrun that started
+// the instance did not record that the hook was due.
 func TestPostStartOfAnOlderPodrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -407,8 +414,8 @@ func TestPostStartOfAnOlderPodrun(t *testing.T) {
 	})
 }
 
-// TestPostStartOfAnEarlierPodrun: a hook that podrun was killed in, or before, is run by the next; one that was done
-// is not.
+// TestPostStartOfAnEarlierPodrun: a hook during or before which podrun was killed is run by the
+// next podrun; a hook that was done is not.
 func TestPostStartOfAnEarlierPodrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, ran := forever(), 0

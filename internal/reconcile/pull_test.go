@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// TestPullProgress: a status tells how far the pull is, without anything being looked at for it.
+// TestPullProgress: the status shows the progress of a pull, without inspections for it.
 func TestPullProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := fake.New("boot-1")

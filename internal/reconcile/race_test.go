@@ -2,6 +2,6 @@
 
 package reconcile_test
 
-// The race detector makes everything ten times slower, and looks for something else than a cut at each mutation: it is
-// content with some of them.
+// The race detector slows everything down tenfold, and its purpose is not to find a wrong result
+// after a cut: a part of the mutations is enough.
 func init() { cutStride = 7 }

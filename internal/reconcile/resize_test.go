@@ -38,7 +38,7 @@ func TestResourcesChangeInPlace(t *testing.T) {
 	})
 }
 
-// resources is what the newest instance of the pod's container runs with.
+// resources returns what the newest instance of the pod's container runs with.
 func (h *house) resources(uid pod.UID, container string) string {
 	all, _ := h.rt.List(h.t.Context())
 	for _, o := range all {
@@ -49,8 +49,9 @@ func (h *house) resources(uid pod.UID, container string) string {
 	return ""
 }
 
-// TestGrowthWaitsForRoom: a pod that is to have more than there is keeps what it has, over the deaths of its
-// containers and of podrun, and gets it when there is room, all without an end.
+// TestGrowthWaitsForRoom: a pod that is to get more resources than are free keeps those that it
+// has, also when its containers or podrun are restarted. It gets the new ones as soon as they are
+// free, without a restart.
 func TestGrowthWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -119,7 +120,8 @@ func TestGrowthWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestResizeThatFailsIsShown: what the pod was given and could not be brought to.
+// TestResizeThatFailsIsShown: the status shows the resources that were allocated to the pod but
+// could not be applied.
 func TestResizeThatFailsIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -150,8 +152,9 @@ func TestResizeThatFailsIsShown(t *testing.T) {
 	})
 }
 
-// TestResizeByANewInstance: what the policy asks for, once, at once and whatever the container's own policy
-// and its code; podrun may be killed after any step of it.
+// TestResizeByANewInstance: a resizePolicy that requires a restart makes one restart, at once,
+// whatever the container's restart policy and its exit code are. podrun may be killed after any
+// step of it.
 func TestResizeByANewInstance(t *testing.T) {
 	for n, done := 1, false; !done; n++ {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 
 // The cases of this file were found by the simulation of package agent.
 
-// TestNothingIsDoneUninspected: what wakes a worker whose pod could not be inspected does not have it act on what was
-// seen before.
+// TestNothingIsDoneUninspected: a wakeup of a worker whose pod could not be inspected does not make
+// it act on an earlier observation.
 func TestNothingIsDoneUninspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
@@ -37,7 +37,8 @@ func TestNothingIsDoneUninspected(t *testing.T) {
 	})
 }
 
-// TestHookOfACompletedContainer: a postStart hook that fails because its container has completed makes no failure of it.
+// TestHookOfACompletedContainer: a postStart hook that fails because its container has completed
+// does not make the completion a failure.
 func TestHookOfACompletedContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: 2 * time.Second}, "b:1": {Run: time.Minute}})
@@ -58,7 +59,8 @@ func TestHookOfACompletedContainer(t *testing.T) {
 	})
 }
 
-// TestPreStopOfAReplacedManifest: what is ended for another manifest with its UID runs the hook that it was started with.
+// TestPreStopOfAReplacedManifest: an instance that is terminated because of another manifest with
+// the same UID runs the hook that it was started with.
 func TestPreStopOfAReplacedManifest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}, "a:2": {}})

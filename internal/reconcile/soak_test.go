@@ -16,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// churn is a day in a node's life.
+// churn is a day of changes on a node.
 type churn struct {
 	*house
 	t      *testing.T
@@ -31,8 +31,7 @@ func (c *churn) option(o *reconcile.Options) {
 	o.Logs, o.Boot = c.logs, fmt.Sprintf("boot-%d", c.boots)
 }
 
-// podOf is the n-th pod in a new revision: some run for ever, some crash by themselves, some are
-// jobs.
+// podOf returns the n-th pod in a new revision: some run for ever, some crash, some are jobs.
 func (c *churn) podOf(n int) *v1.Pod {
 	c.edits++
 	name, uid := fmt.Sprintf("p%d", n), pod.UID(fmt.Sprintf("u%d", c.edits))
@@ -50,7 +49,7 @@ func (c *churn) podOf(n int) *v1.Pod {
 	return p
 }
 
-// step does one of the things that happen to a node.
+// step executes one of the changes.
 func (c *churn) step() {
 	n := c.random.IntN(12)
 	name := fmt.Sprintf("p%d", n)
@@ -106,7 +105,7 @@ func (c *churn) running() (out []pod.Container) {
 	return out
 }
 
-// check sees that nothing has piled up, and that all that should run does.
+// check verifies that nothing has piled up, and that everything that should run does.
 func (c *churn) check(at time.Duration) {
 	all, err := c.rt.List(c.t.Context())
 	if err != nil {
@@ -150,8 +149,8 @@ func (s *shelf) all() []pod.Instance {
 	return slices.Clone(s.logs)
 }
 
-// Over a day of edits, crashes, restarts and reboots nothing piles up, nothing that should run does not, and in
-// the end nothing is left.
+// TestADayOfChurn: over a day of edits, crashes, restarts and reboots nothing piles up, everything
+// that should run does, and in the end nothing is left.
 func TestADayOfChurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}, "b:1": {}, "crashes:1": {Run: 10 * time.Second, Exit: 1}, "job:1": {Run: time.Minute}})

@@ -13,7 +13,8 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// TestGraceIsNotGivenAgain: podrun is killed while a pod is ended, and the next one goes on from there.
+// TestGraceIsNotGivenAgain: podrun is killed while a pod is being terminated, and the next podrun
+// continues with the rest of the grace period.
 func TestGraceIsNotGivenAgain(t *testing.T) {
 	for name, wanted := range map[string][]*v1.Pod{
 		"not wanted":   nil,
@@ -48,7 +49,7 @@ func TestGraceIsNotGivenAgain(t *testing.T) {
 	}
 }
 
-// TestGraceBeginsOnce: podrun is killed after any step of telling an instance to end.
+// TestGraceBeginsOnce: podrun is killed after any step of sending an instance its stop signal.
 func TestGraceBeginsOnce(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,8 @@ func TestGraceBeginsOnce(t *testing.T) {
 	}
 }
 
-// TestGraceBeginsWithTheSignal: while the runtime is out of reach nobody is told, and no grace period passes.
+// TestGraceBeginsWithTheSignal: while the runtime is unavailable no signal is sent, and no grace
+// period begins.
 func TestGraceBeginsWithTheSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -100,7 +102,8 @@ func TestGraceBeginsWithTheSignal(t *testing.T) {
 	})
 }
 
-// TestPreStopGoesOnAfterARestart: the hook of a podrun that was killed is run again, in what is left.
+// TestPreStopGoesOnAfterARestart: the hook of a podrun that was killed is run again, within the
+// rest of the grace period.
 func TestPreStopGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := forever()
@@ -132,8 +135,8 @@ func TestPreStopGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-// TestAVerdictOutlivesPodrun: an instance that failed its probe and ended with 0 when it was asked to has not
-// completed, though podrun was killed meanwhile.
+// TestAVerdictOutlivesPodrun: an instance that failed its probe and then exited with 0 at its stop
+// signal has not completed, even if podrun was killed meanwhile.
 func TestAVerdictOutlivesPodrun(t *testing.T) {
 	for _, ends := range []string{"unseen", "seen", "not"} {
 		t.Run(ends, func(t *testing.T) {
@@ -176,8 +179,8 @@ func TestAVerdictOutlivesPodrun(t *testing.T) {
 	}
 }
 
-// TestAllContainersRestart: one end has all restart, init containers too, in the same sandbox; podrun may be
-// killed after any step of it.
+// TestAllContainersRestart: one exit restarts all containers, including init containers, in the
+// same sandbox. podrun may be killed after any step of it.
 func TestAllContainersRestart(t *testing.T) {
 	for n, done := 1, false; !done; n++ {
 		synctest.Test(t, func(t *testing.T) {

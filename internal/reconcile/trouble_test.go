@@ -18,8 +18,8 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// TestTroubleIsShown: with nothing that can be done, as on a full disk, a status tells that the container has died, and
-// the log tells each trouble once.
+// TestTroubleIsShown: when every action fails, as on a full disk, the status shows that the
+// container has exited, and each error is logged once.
 func TestTroubleIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
@@ -52,8 +52,8 @@ func TestTroubleIsShown(t *testing.T) {
 	})
 }
 
-// TestVolumeImageComes: that the image of a volume has to be pulled first is no failure; that it cannot be is one, and
-// not of the container's own image.
+// TestVolumeImageComes: a volume's image that must be pulled first is not a failure. A failed pull
+// of it is one, and is not attributed to the container's own image.
 func TestVolumeImageComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
@@ -84,8 +84,9 @@ normal Started web/a: Started container a`)
 	})
 }
 
-// TestStatusIsWrittenLater: a status that cannot be written, as on a full disk, is written when it can be, though nothing
-// happens to the pod any more; and a pod's last one goes with it. The log tells it once.
+// TestStatusIsWrittenLater: a status that cannot be written, as on a full disk, is written as soon
+// as that is possible, even if nothing happens to the pod any more. The status of a removed pod is
+// removed likewise. The error is logged once.
 func TestStatusIsWrittenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := runtimeWith(map[string]fake.Script{"a:1": {}})
@@ -121,12 +122,12 @@ func TestStatusIsWrittenLater(t *testing.T) {
 	})
 }
 
-// fullLogs cannot write.
+// fullLogs fails to write logs.
 type fullLogs struct{ noLogs }
 
 func (fullLogs) Finish(context.Context, pod.Instance) error { return syscall.ENOSPC }
 
-// TestLogThatCannotBeWritten: neither a restart nor what is to go waits for space for the log.
+// TestLogThatCannotBeWritten: neither a restart nor a removal waits for disk space for the log.
 func TestLogThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, forever(), func(o *reconcile.Options) { o.Logs = fullLogs{} })

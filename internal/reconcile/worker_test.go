@@ -12,7 +12,7 @@ import (
 	"podrun.io/podrun/internal/probe"
 )
 
-// witness is a Looker that is not to be asked, and a Prober without anybody to ask.
+// witness is an Inspector that must not be called, and a Prober without targets.
 type witness struct{ t *testing.T }
 
 func (w witness) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
@@ -25,7 +25,7 @@ func (w witness) Set(pod.Key, []probe.Target)                                   
 func (w witness) Results(pod.Key) map[string]pod.Probed                          { return nil }
 func (w witness) Hook(context.Context, probe.Target, *v1.LifecycleHandler) error { return nil }
 
-// TestAWorkerWaitsToBeTold: one that does not know yet what is wanted ends nothing for that.
+// TestAWorkerWaitsToBeTold: a worker that has not received a desired state yet terminates nothing.
 func TestAWorkerWaitsToBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
