@@ -1,4 +1,5 @@
-// Command podrun keeps Kubernetes' pods running on one machine, without Kubernetes.
+// Command podrun runs Kubernetes pods on one machine, without Kubernetes. It keeps the pods of a
+// directory of manifests running with containerd. Begin reading at cmd.Main.
 package main
 
 import (

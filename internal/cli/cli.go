@@ -1,6 +1,8 @@
-// Package cli tells of a pod in a line what there is to see at a glance: its state in a word, as kubectl has
-// it, and why it is not well. It is pure, reads nothing but the pod, and shows nothing: that is for those who
-// ask it.
+// Package cli summarizes the status of a pod in one line: its state in a word, as in kubectl's
+// STATUS column, and the reason why it is not well. It is pure: it reads nothing but the v1.Pod,
+// and prints nothing. Package cmd and the HTTP server print the results.
+//
+// Begin reading at Of and Why.
 package cli
 
 import (
@@ -12,14 +14,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Summary is a pod in a line, as kubectl has it, but that a reason of the whole pod's is always shown.
+// Summary is the one-line summary of a pod: the READY, STATUS and RESTARTS columns of kubectl get
+// pods. Unlike kubectl, it always shows a reason in the status of the pod itself.
 type Summary struct {
-	// Text is the state in a word: Running, CrashLoopBackOff, Init:0/2, Terminating.
+	// Text is the state in a word, such as Running, CrashLoopBackOff, Init:0/2 or Terminating.
 	Text string
-	// Ready of so many Containers, sidecars among them.
+	// Ready is the number of ready containers and Containers the number of containers. Both count
+	// sidecars, and neither counts other init containers.
 	Ready, Containers int
 	Restarts          int
-	LastRestart       time.Time // zero: none
+	LastRestart       time.Time // zero if no container has been restarted
 }
 
 // Of summarizes a pod by its status.
@@ -36,8 +40,8 @@ func Of(p *v1.Pod) Summary {
 		s.main(p)
 	}
 	if p.Status.Reason != "" {
-		// It is the whole pod's. How its containers ended, or that they wait, would hide it: one that was evicted may
-		// well have completed when it was told to end.
+		// The reason applies to the whole pod. The state of its containers must not hide it: the
+		// containers of an evicted pod, for example, may well complete when they are stopped.
 		s.Text = p.Status.Reason
 	}
 	if p.DeletionTimestamp != nil && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
@@ -55,8 +59,9 @@ func condition(p *v1.Pod, kind v1.PodConditionType) bool {
 	return false
 }
 
-// initial judges the init containers: true when one of them keeps the pod, whose text is then set. The
-// second result counts the restarts of the sidecars alone, which still matter later.
+// initial evaluates the init containers. It returns true and sets Text if one of them holds up the
+// pod. The second result counts the restarts of the sidecars only, because these still count after
+// initialization.
 func (s *Summary) initial(p *v1.Pod) (bool, Summary) {
 	isSidecar := map[string]bool{}
 	for i := range p.Spec.InitContainers {
@@ -89,7 +94,7 @@ func (s *Summary) initial(p *v1.Pod) (bool, Summary) {
 	return false, sidecars
 }
 
-// main judges the main containers; the first one that is not well gives the text.
+// main evaluates the main containers. The first one that is not well determines Text.
 func (s *Summary) main(p *v1.Pod) {
 	running, completed := false, false
 	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {

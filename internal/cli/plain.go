@@ -6,10 +6,11 @@ import (
 	"unicode"
 )
 
-// Plain is text of a pod's, shown so that it does nothing to a terminal: control characters and what turns
-// the direction of writing are spelled out. Line ends and tabs stay.
+// Plain makes text that comes from a pod safe for a terminal. It replaces control characters and
+// format characters, such as those that change the writing direction, by escape sequences in plain
+// text. Line feeds and tabs stay.
 func Plain(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte may act, too
+	s = strings.ToValidUTF8(s, "\ufffd") // a single invalid byte may be a control character, too
 	acts := func(r rune) bool {
 		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
 	}

@@ -6,14 +6,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Role is a container of a pod with what distinguishes the kinds.
+// Role is a container of a pod, with its status and its kind: main, init or sidecar.
 type Role struct {
 	Container *v1.Container
-	Status    *v1.ContainerStatus // nil while unknown
+	Status    *v1.ContainerStatus // nil if the pod has no status of the container yet
 	Init      bool
 }
 
-// InstanceID is the runtime's ID of the instance that the status tells of; "" while there is none.
+// InstanceID returns the runtime's ID of the instance that the status describes, or "" if there is
+// none.
 func (r Role) InstanceID() string {
 	if r.Status == nil {
 		return ""
@@ -21,7 +22,7 @@ func (r Role) InstanceID() string {
 	return pod.IDOf(r.Status.ContainerID)
 }
 
-// Roles lists a pod's containers, the main ones first.
+// Roles returns the containers of a pod: the main containers first, then the init containers.
 func Roles(p *v1.Pod) []Role {
 	var all []Role
 	collect := func(containers []v1.Container, statuses []v1.ContainerStatus, init bool) {
@@ -40,7 +41,7 @@ func Roles(p *v1.Pod) []Role {
 	return all
 }
 
-// Kind is what a container is beside the main ones: init, sidecar or nothing.
+// Kind returns "init", "sidecar", or "" for a main container.
 func (r Role) Kind() string {
 	switch {
 	case !r.Init:

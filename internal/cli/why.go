@@ -12,7 +12,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Why says in a line why a pod is not well, the most telling first; "" if it is, or is merely on its way.
+// Why returns one line with the most significant reason why a pod is not well. It returns "" if the
+// pod is well or is still starting.
 func Why(p *v1.Pod, now time.Time) string {
 	text := ""
 	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != "Deleted" {
@@ -42,7 +43,7 @@ func whyNot(p *v1.Pod, now time.Time) string {
 		case s.Waiting != nil && s.Waiting.Reason == "CrashLoopBackOff":
 			return name + crash(r.Status, nextAttempt(p, now))
 		case s.Waiting != nil && s.Waiting.Message != "":
-			// The reason is in the column STATUS.
+			// The STATUS column shows the reason of the waiting state already.
 			return name + OneLine(s.Waiting.Message) + nextAttempt(p, now)
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
 			return name + exit(s.Terminated)
@@ -53,8 +54,8 @@ func whyNot(p *v1.Pod, now time.Time) string {
 	return unready
 }
 
-// sinceUnowned says how long ago it was that something was known of a pod that no process keeps, as an addition to a
-// sentence.
+// sinceUnowned returns " (AGE ago)", which is appended to the message of an Unowned pod: the age of
+// the last status of a pod that no process owns. It returns "" for all other pods.
 func sinceUnowned(p *v1.Pod, now time.Time) string {
 	for _, c := range p.Status.Conditions {
 		if p.Status.Reason == "Unowned" && c.Type == v1.PodReady && !c.LastTransitionTime.IsZero() {
@@ -64,7 +65,7 @@ func sinceUnowned(p *v1.Pod, now time.Time) string {
 	return ""
 }
 
-// InitialFirst puts the init containers before the others.
+// InitialFirst returns the init containers before the main containers.
 func InitialFirst(all []Role) []Role {
 	var first, rest []Role
 	for _, r := range all {
@@ -85,15 +86,15 @@ func notReady(r Role) string {
 		case r.Container.Lifecycle != nil && r.Container.Lifecycle.PostStart != nil:
 			return "its postStart hook is running"
 		}
-		return "not started up"
+		return "it has not started up yet"
 	}
 	if r.Container.ReadinessProbe != nil {
 		return "its readiness probe does not succeed"
 	}
-	return "it is being ended"
+	return "it is being stopped"
 }
 
-// crash words a container that waits to be started again.
+// crash describes a container that waits to be restarted.
 func crash(s *v1.ContainerStatus, next string) string {
 	if t := s.LastTerminationState.Terminated; t != nil {
 		return exit(t) + next
@@ -101,7 +102,7 @@ func crash(s *v1.ContainerStatus, next string) string {
 	return reasonAnd(s.State.Waiting.Reason, s.State.Waiting.Message) + next
 }
 
-// exit words how a container ended.
+// exit describes how a container terminated.
 func exit(t *v1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit code %d", t.ExitCode)
 	if t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed" {
@@ -117,7 +118,8 @@ func reasonAnd(reason, message string) string {
 	return reason + ": " + message
 }
 
-// nextAttempt says when podrun tries again, as an addition to a sentence.
+// nextAttempt returns "; next attempt in DURATION", which is appended to a reason, or "" if no
+// attempt is scheduled.
 func nextAttempt(p *v1.Pod, now time.Time) string {
 	at, err := time.Parse(time.RFC3339, p.Annotations[manifest.AnnotationNext])
 	if err != nil || !at.After(now) {
@@ -126,7 +128,7 @@ func nextAttempt(p *v1.Pod, now time.Time) string {
 	return "; next attempt in " + duration.HumanDuration(at.Sub(now))
 }
 
-// OneLine is the first line of text, and a mark if there are more.
+// OneLine returns the first line of text. It appends an ellipsis if there are more lines.
 func OneLine(text string) string {
 	first, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if strings.TrimSpace(more) != "" {
