@@ -26,14 +26,15 @@ func (a *app) attachCommand() *cobra.Command {
 	var f attachFlags
 	c := &cobra.Command{
 		Use:   "attach POD [-c CONTAINER] [-it]",
-		Short: "See and write to what a container runs",
-		Long: "attach prints what a running container writes from now on, its standard error to standard error, and ends\n" +
-			"when the container does. To interrupt it leaves the container alone.\n\n" +
-			"With -i it passes standard input on to a container whose manifest says stdin: true. At its end attach does\n" +
-			"too, and the container reads on with the next one that attaches; with stdinOnce: true the container's\n" +
-			"input ends as well, whatever ends attach, and attach stays for the rest of the output. With -it and a\n" +
-			"container that says tty: true, keys and the terminal's size go to the container; the detach keys leave it.\n\n" +
-			"To run a shell beside what a container runs use podrun exec -it.",
+		Short: "Attach to a running container",
+		Long: "attach prints what a running container writes from now on, its standard error to standard error.\n" +
+			"It exits when the container exits. Interrupting attach does not affect the container.\n\n" +
+			"With -i, attach passes standard input to a container whose manifest says stdin: true. It exits at\n" +
+			"the end of standard input, and the container's input stays open for the next attach. With\n" +
+			"stdinOnce: true the container's input is closed too, however attach ends, and attach prints the\n" +
+			"rest of the output. With -it and a container with tty: true, keys and the size of the terminal are\n" +
+			"passed to the container; the detach keys detach from it.\n\n" +
+			"To run a shell in a running container, use podrun exec -it.",
 		Example: "  podrun attach web\n  podrun attach -it console -c app\n  podrun attach -i load < data.sql",
 		Args:    argCount(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -58,11 +59,14 @@ func (a *app) attachCommand() *cobra.Command {
 		},
 		ValidArgsFunction: a.completePods,
 	}
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "the pod's namespace")
-	c.Flags().StringVarP(&f.container, "container", "c", "", "the container (default: the pod's first)")
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pod")
+	c.Flags().StringVarP(&f.container, "container", "c", "",
+		"container name (default: the pod's default container, else its first)")
 	c.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the container")
-	c.Flags().BoolVarP(&f.tty, "tty", "t", false, "standard input is a terminal; so it is taken anyway where the container has one")
-	c.Flags().StringVar(&f.detachKeys, "detach-keys", "ctrl-p,ctrl-q", "keys that leave a container's terminal: characters, or ctrl- and one; empty: none")
+	c.Flags().BoolVarP(&f.tty, "tty", "t", false,
+		"standard input is a terminal; detected without this flag if the container has tty: true")
+	c.Flags().StringVar(&f.detachKeys, "detach-keys", "ctrl-p,ctrl-q",
+		"keys to detach from a container's terminal: characters, or ctrl- and a character; empty: none")
 	a.completeFlags(c)
 	return c
 }
@@ -84,8 +88,12 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r cli.Role, f attachFlags, 
 	case r.Status == nil || r.Status.State.Running == nil:
 		return fmt.Errorf("container %q in pod %q is not running", name, p.Name)
 	case f.stdin && !r.Container.Stdin:
-		return &failure{code: exitFailed, err: fmt.Errorf("container %q in pod %q has no standard input: its manifest does not say stdin: true", name, p.Name),
-			hint: "podrun exec -it " + shortName(p) + " -c " + name + " -- sh runs a shell in it"}
+		return &failure{
+			code: exitFailed,
+			err: fmt.Errorf("container %q in pod %q has no standard input: its manifest does not say stdin: true",
+				name, p.Name),
+			hint: "podrun exec -it " + shortName(p) + " -c " + name + " -- sh runs a shell in it",
+		}
 	case f.tty && !r.Container.TTY:
 		fmt.Fprintf(a.errOut, "Unable to use a TTY: container %s has none\n", name)
 	}
@@ -114,32 +122,37 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r cli.Role, f attachFlags, 
 		fmt.Fprintf(a.errOut, "\nDetached; podrun attach -it %s -c %s attaches again\n", shortName(p), name)
 		return nil
 	case errors.Is(err, runtime.ErrNoStdin):
-		return &failure{code: exitFailed, err: fmt.Errorf("the standard input of container %q in pod %q has been closed: it says stdinOnce, and who was attached has gone", name, p.Name)}
+		return &failure{
+			code: exitFailed,
+			err: fmt.Errorf("the standard input of container %q in pod %q is closed: "+
+				"its manifest says stdinOnce: true, and a former attach has ended", name, p.Name),
+		}
 	case errors.Is(err, runtime.ErrNotFound):
 		return fmt.Errorf("container %q in pod %q is not running any more", name, p.Name)
 	}
 	return err
 }
 
-// session is one person, or pipe, attached to a container's standard input.
+// session is one attachment of the user's standard input to the standard input of a container.
 type session struct {
 	app       *app
 	runtime   runtime.Attacher
 	id        string
 	container *v1.Container
-	// output passes the container's output on until that, or its context, ends.
+	// output copies the container's output until the output or the context ends.
 	output func(context.Context) error
 	keys   []byte
 }
 
-// errDetached ends a session by its detach keys.
+// errDetached ends a session in which the user has typed the detach keys.
 var errDetached = errors.New("detached")
 
-// answerTime is how long a session whose input has ended waits for what the container says to it.
+// answerTime is how long a session goes on printing the container's output after the end of
+// standard input.
 const answerTime = 300 * time.Millisecond
 
-// run ends when the container does, when ctx ends, at the detach keys, and, unless the container's input
-// ends with it, soon after the end of standard input.
+// run attaches until the container exits, ctx ends or the user types the detach keys. It also
+// returns shortly after the end of standard input, unless that closes the container's input.
 func (s *session) run(ctx context.Context) error {
 	to, err := s.runtime.OpenStdin(ctx, s.id)
 	if err != nil {
@@ -159,7 +172,8 @@ func (s *session) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// It is not waited for: nothing ends a read of a person's terminal.
+	// run does not wait for this goroutine, because nothing can interrupt a read from the user's
+	// terminal.
 	go func() {
 		if why := s.input(to, in); why != nil {
 			cancel(why)
@@ -175,14 +189,16 @@ func (s *session) run(ctx context.Context) error {
 	return err
 }
 
-// input passes in on, and returns why the session is to end; nil: not yet.
+// input copies in to the container. It returns the reason to end the session, or nil if the session
+// goes on.
 func (s *session) input(to io.WriteCloser, in io.Reader) error {
 	_, err := io.Copy(to, in)
 	escape := term.EscapeError{}
 	if errors.As(err, &escape) {
 		return errDetached
 	}
-	// Any other failure is the container's: it reads no more, and how that ends is seen by its output.
+	// Any other error comes from the side of the container, which reads no more. The end of its
+	// output then ends the session.
 	_ = to.Close()
 	if err != nil || s.container.StdinOnce && !s.container.TTY {
 		return nil
@@ -191,8 +207,9 @@ func (s *session) input(to io.WriteCloser, in io.Reader) error {
 	return io.EOF
 }
 
-// acquireTerminal gives the person's terminal to the container, which draws anew when the size changes: so
-// first it is told another one.
+// acquireTerminal connects the user's terminal to the container: it sets raw mode and passes on
+// changes of the size. Programs redraw the screen when the size changes, so acquireTerminal first
+// sets a different size and then the right one. giveBack restores the terminal.
 func (s *session) acquireTerminal(ctx context.Context, terminal *os.File) (giveBack func(), err error) {
 	if size := sizeOf(terminal); size != (runtime.TermSize{}) {
 		other := size
@@ -226,9 +243,10 @@ func (s *session) acquireTerminal(ctx context.Context, terminal *os.File) (giveB
 	}, nil
 }
 
-// resize tells the container its terminal's size. That it cannot be told ends no session.
+// resize sets the size of the container's terminal. A failure is logged and does not end the
+// session.
 func (s *session) resize(ctx context.Context, size runtime.TermSize) {
 	if err := s.runtime.ResizeTerminal(ctx, s.id, size); err != nil {
-		s.app.log.Debug("a terminal was not resized", "why", err)
+		s.app.log.Debug("resizing the terminal of a container failed", "err", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
-// The colours of a terminal, as its escape sequences have them.
+// SGR parameters of the ANSI escape sequences for colours.
 const (
 	red    = "31"
 	green  = "32"
@@ -15,14 +15,15 @@ const (
 	faint  = "2"
 )
 
-// coloured reports that a stream may be coloured: it is a terminal that can, and nobody has asked for none by
-// NO_COLOR (no-color.org).
+// coloured reports whether output to a stream may have colours: the stream is a terminal that
+// supports them, and NO_COLOR (no-color.org) is not set.
 func coloured(stream any) bool {
 	f := terminalOf(stream)
 	return f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// colour returns text in a colour; "" is none.
+// colour returns text with the escape sequences of a colour. If code is "", text is returned
+// unchanged.
 func colour(text, code string) string {
 	if code == "" || text == "" {
 		return text
@@ -30,7 +31,8 @@ func colour(text, code string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// statusColour colours the text of a pod's status; nil where there are no colours.
+// statusColour returns a function that colours the STATUS text of a pod, or nil if standard output
+// has no colours.
 func (a *app) statusColour() func(string) string {
 	if !coloured(a.out) {
 		return nil
@@ -38,12 +40,15 @@ func (a *app) statusColour() func(string) string {
 	return func(text string) string { return colour(text, colourOf(text)) }
 }
 
-// colourOf is green for what is well, yellow for what is on its way, red for what needs somebody.
+// colourOf returns green for a pod that is well, yellow for one in a transient state, faint for a
+// deleted one, and red for all others.
 func colourOf(status string) string {
 	switch {
 	case slices.Contains([]string{"Running", "Succeeded", "Completed"}, status):
 		return green
-	case slices.Contains([]string{"Pending", "ContainerCreating", "PodInitializing", "Terminating", "NotReady", "WaitingForPods"}, status),
+	case slices.Contains([]string{
+		"Pending", "ContainerCreating", "PodInitializing", "Terminating", "NotReady", "WaitingForPods",
+	}, status),
 		len(status) > 5 && status[:5] == "Init:" && status[5] >= '0' && status[5] <= '9':
 		return yellow
 	case status == "Deleted":

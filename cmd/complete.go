@@ -11,8 +11,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// completionPods are the pods that a half-typed command line may mean: completion runs before a command's
-// checks, and says nothing where it knows nothing.
+// completionPods returns the pods that an incomplete command line can refer to. Completion runs
+// without PersistentPreRunE, so completionPods calls prepare itself. It returns nil if the pods
+// cannot be read.
 func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 	if a.prepare(c, nil) != nil {
 		return nil
@@ -31,12 +32,15 @@ func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 	return within(pods, namespace)
 }
 
-// shortName is a pod's name in its manifest.
+// shortName returns the name of a pod in its manifest: the full name without the suffix of the node
+// name.
 func shortName(p *v1.Pod) string {
 	return strings.TrimSuffix(p.Name, "-"+strings.ToLower(p.Spec.NodeName))
 }
 
-// podWords are the names by which the pods may be called: the manifest's, unless two have it.
+// podWords returns the completions for the names of pods, each with the state of the pod: the name
+// in the manifest, or the full name if several pods have that name. It leaves out pods that are in
+// given.
 func podWords(pods []*v1.Pod, given []string) []string {
 	count := map[string]int{}
 	for _, p := range pods {
@@ -55,7 +59,7 @@ func podWords(pods []*v1.Pod, given []string) []string {
 	return words
 }
 
-// completePods completes the one pod of a command.
+// completePods completes the argument of a command that takes one pod.
 func (a *app) completePods(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -63,12 +67,13 @@ func (a *app) completePods(c *cobra.Command, args []string, _ string) ([]string,
 	return podWords(a.completionPods(c), nil), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeManyPods completes any number of pods.
+// completeManyPods completes the arguments of a command that takes any number of pods.
 func (a *app) completeManyPods(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return podWords(a.completionPods(c), args), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeResources completes `pods NAME…`; kinds are those that the command knows.
+// completeResources completes a resource type and, after pods, the names of pods. kinds are the
+// resource types of the command.
 func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		switch {
@@ -81,7 +86,8 @@ func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
 	}
 }
 
-// completeContainers completes --container by the pod that is named already.
+// completeContainers completes --container with the containers of the pod on the command line, or
+// of all pods if there is none yet.
 func (a *app) completeContainers(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var words []string
 	for _, p := range a.completionPods(c) {
@@ -97,7 +103,7 @@ func (a *app) completeContainers(c *cobra.Command, args []string, _ string) ([]s
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNamespaces completes --namespace by the pods that there are.
+// completeNamespaces completes --namespace with the namespaces of all pods.
 func (a *app) completeNamespaces(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if a.prepare(c, nil) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -115,18 +121,28 @@ func (a *app) completeNamespaces(c *cobra.Command, _ []string, _ string) ([]stri
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFlags makes the flags of a command complete that name something of pods'.
+// completeFlags registers completions for those flags of a command that take pods, namespaces,
+// containers or fixed values.
 func (a *app) completeFlags(c *cobra.Command) {
 	words := map[string]cobra.CompletionFunc{
 		"namespace": a.completeNamespaces, "container": a.completeContainers,
-		"output":  cobra.FixedCompletions([]string{"wide", "json", "yaml", "name", "jsonpath=", "custom-columns=", "go-template="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
-		"types":   cobra.FixedCompletions([]string{v1.EventTypeNormal, v1.EventTypeWarning}, cobra.ShellCompDirectiveNoFileComp),
+		"output": cobra.FixedCompletions(
+			[]string{"wide", "json", "yaml", "name", "jsonpath=", "custom-columns=", "go-template="},
+			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp,
+		),
+		"types": cobra.FixedCompletions(
+			[]string{v1.EventTypeNormal, v1.EventTypeWarning},
+			cobra.ShellCompDirectiveNoFileComp,
+		),
 		"sort-by": cobra.FixedCompletions([]string{"cpu", "memory"}, cobra.ShellCompDirectiveNoFileComp),
-		"for":     cobra.FixedCompletions([]string{"condition=Ready", "phase=Succeeded", "phase=Failed", "phase=Running", "delete"}, cobra.ShellCompDirectiveNoFileComp),
+		"for": cobra.FixedCompletions(
+			[]string{"condition=Ready", "phase=Succeeded", "phase=Failed", "phase=Running", "delete"},
+			cobra.ShellCompDirectiveNoFileComp,
+		),
 	}
 	for name, complete := range words {
 		if c.Flags().Lookup(name) != nil {
-			_ = c.RegisterFlagCompletionFunc(name, complete) // fails only for a flag that is not there, or twice
+			_ = c.RegisterFlagCompletionFunc(name, complete) // fails only if the flag does not exist or has one already
 		}
 	}
 }

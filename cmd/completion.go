@@ -8,10 +8,11 @@ func (a *app) completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "Print a shell's completion of podrun's commands, pods and containers",
-		Long: "completion prints what a shell needs to complete podrun's commands, flags, pods and containers.\n" +
-			"podrun's package installs it.",
-		Example: "  # bash, for all users; it needs the package bash-completion\n  podrun completion bash >/usr/share/bash-completion/completions/podrun\n\n" +
+		Short: "Print the completion script for a shell",
+		Long: "completion prints a script that lets a shell complete podrun's commands, flags, pods and\n" +
+			"containers. The Debian package of podrun installs it.",
+		Example: "  # bash, for all users; it needs the package bash-completion\n" +
+			"  podrun completion bash >/usr/share/bash-completion/completions/podrun\n\n" +
 			"  # zsh\n  podrun completion zsh >/usr/share/zsh/vendor-completions/_podrun\n\n" +
 			"  # fish\n  podrun completion fish >/usr/share/fish/vendor_completions.d/podrun.fish",
 		Args:      arguments(cobra.MatchAll(argCount(1, 1), cobra.OnlyValidArgs)),

@@ -9,7 +9,8 @@ import (
 	"podrun.io/podrun/internal/embedded"
 )
 
-// connection is what the flags say of containerd.
+// connection returns the options to connect to containerd that the global flags and the environment
+// give.
 func (a *app) connection() agent.ConnectOptions {
 	return agent.ConnectOptions{
 		Address: a.containerdAddress, Environment: os.Getenv("CONTAINERD_ADDRESS"),
@@ -18,20 +19,22 @@ func (a *app) connection() agent.ConnectOptions {
 	}
 }
 
-// connect connects to containerd, for a command that makes no pods.
+// connect connects to containerd, for a command that creates no pods.
 func (a *app) connect(ctx context.Context) (*agent.Connection, error) {
 	c, err := agent.Connect(ctx, a.connection())
 	return c, unreachable(ctx, err)
 }
 
-// unreachable gives an error of agent.Connect its exit code and hint.
+// unreachable gives an error of agent.Connect its exit code and hint. It returns other errors
+// unchanged.
 func unreachable(ctx context.Context, err error) error {
 	var u *agent.UnreachableError
 	switch {
 	case err == nil || ctx.Err() != nil || !errors.As(err, &u):
 		return err
 	case errors.Is(err, embedded.ErrNotRoot):
-		return &failure{code: exitUsage, err: err, hint: "run it with sudo, or name another containerd by --containerd-address"}
+		return &failure{code: exitUsage, err: err,
+			hint: "run it with sudo, or name another containerd with --containerd-address"}
 	case errors.Is(err, embedded.ErrNoRunc), u.Address == agent.Embedded:
 		return &failure{code: exitNoRuntime, err: err}
 	}

@@ -8,26 +8,32 @@ import (
 	"podrun.io/podrun/internal/embedded"
 )
 
-// containerdCommand is what podrun starts when it needs a containerd and there is none.
+// containerdCommand returns the hidden command that podrun starts when it needs a containerd and
+// none is running.
 func (a *app) containerdCommand() *cobra.Command {
 	var noSync bool
 	var grace time.Duration
 	c := &cobra.Command{
 		Use:     "containerd",
-		Short:   "Be podrun's own containerd",
+		Short:   "Run podrun's own containerd",
 		Long:    "containerd runs the containerd that is built into podrun, until nothing needs it any more.",
 		Example: "  podrun containerd --root-dir /var/lib/podrun --run-dir /run/podrun",
 		Hidden:  true,
 		Args:    argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := embedded.Serve(c.Context(), embedded.Options{Dirs: a.dirs(), Log: a.log, NoSync: noSync, IdleGrace: grace})
+			err := embedded.Serve(c.Context(), embedded.Options{
+				Dirs:      a.dirs(),
+				Log:       a.log,
+				NoSync:    noSync,
+				IdleGrace: grace,
+			})
 			if err != nil && c.Context().Err() == nil {
 				return &failure{code: exitNoRuntime, err: err}
 			}
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&noSync, "no-sync", false, "do not wait for the disk; a power loss may ruin what is kept")
-	c.Flags().DurationVar(&grace, "idle-grace", embedded.DefaultIdleGrace, "how long to stay when nothing needs it")
+	c.Flags().BoolVar(&noSync, "no-sync", false, "do not sync the database to disk; a power loss may corrupt it")
+	c.Flags().DurationVar(&grace, "idle-grace", embedded.DefaultIdleGrace, "time to keep running when nothing needs it")
 	return c
 }

@@ -20,10 +20,10 @@ func (a *app) describeCommand() *cobra.Command {
 	var namespace string
 	c := &cobra.Command{
 		Use:   "describe pod NAME...",
-		Short: "Tell why a pod is as it is",
-		Long: "describe tells where a pod's manifest is and what is wrong with it, how each container is and was\n" +
-			"before, the pod's conditions, the last lines of what is not well and what happened last. It also works\n" +
-			"while serve is down.",
+		Short: "Show details of a pod",
+		Long: "describe shows the path of a pod's manifest and the errors in it, the current and the last state\n" +
+			"of each container, the pod's conditions, the last log lines of containers that are not well, and\n" +
+			"the events of the pod. It also works while serve is down.",
 		Example: "  podrun describe pod web",
 		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ func (a *app) describeCommand() *cobra.Command {
 			pods, err := a.selected(getFlags{namespace: namespace}, names)
 			a.warnOfAge(pods)
 			if err != nil {
-				a.warnOfManifests() // it may be why a pod is not there
+				a.warnOfManifests() // a manifest error may be the reason why a pod does not exist
 			}
 			for i, p := range pods {
 				if i > 0 {
@@ -59,20 +59,26 @@ func (a *app) describeCommand() *cobra.Command {
 	return c
 }
 
-// description writes a pod for people, in kubectl's words where it has them.
+// description writes the details of a pod for the user, with the field names of kubectl where
+// kubectl has the field.
 type description struct {
 	out io.Writer
 	now time.Time
 }
 
-// line writes a field; further lines of the value are put under its first. One without a value is left out.
+// line writes a field. It aligns further lines of the value with the first one, and writes nothing
+// if the value is empty.
 func (d description) line(indent int, name, value string) {
 	if value == "" {
 		return
 	}
 	pad := strings.Repeat(" ", indent)
 	const width = 20
-	value = strings.ReplaceAll(strings.TrimRight(cli.Plain(value), "\n"), "\n", "\n"+strings.Repeat(" ", max(width, indent)))
+	value = strings.ReplaceAll(
+		strings.TrimRight(cli.Plain(value), "\n"),
+		"\n",
+		"\n"+strings.Repeat(" ", max(width, indent)),
+	)
 	fmt.Fprintf(d.out, "%s%-*s%s\n", pad, width-indent, name+":", value)
 }
 
@@ -156,10 +162,14 @@ func (d description) conditions(all []v1.PodCondition) {
 	fmt.Fprintln(d.out, "Conditions:")
 	rows := [][]string{{"  Type", "Status", "Reason"}}
 	for _, c := range all {
-		rows = append(rows, []string{"  " + string(c.Type), string(c.Status), strings.TrimSuffix(c.Reason+": "+c.Message, ": ")})
+		rows = append(rows, []string{
+			"  " + string(c.Type),
+			string(c.Status),
+			strings.TrimSuffix(c.Reason+": "+c.Message, ": "),
+		})
 	}
 	t := table{out: d.out}
-	_ = t.print(rows...) // what comes before would have failed, too
+	_ = t.print(rows...) // an error would already have shown in the output before
 }
 
 func when(t *metav1.Time) string {
@@ -176,7 +186,7 @@ func boolean(b bool) string {
 	return "False"
 }
 
-// pairs are a map's entries in order, one a line.
+// pairs returns the entries of a map as key=value lines, sorted by key.
 func pairs(m map[string]string) string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {

@@ -19,11 +19,13 @@ func (a *app) diffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff",
 		Short: "Show what serve would change",
-		Long: "diff reads the manifests as serve would and prints, for each pod, whether serve would create, replace,\n" +
-			"keep or remove it, whether serve runs or not. It changes nothing. For a pod that would be replaced it\n" +
-			"names fields that differ.\n\n" +
-			"Exit code: 0 serve would change nothing; 1 it would; 2 something could not be read or used.",
-		Example: "  # what a new set of manifests would do to this machine\n  podrun diff --manifests new/\n\n" +
+		Long: "diff reads the manifests as serve would and prints for each pod whether serve would create,\n" +
+			"replace, keep or remove it. serve need not be running. diff changes nothing. For a pod that would\n" +
+			"be replaced, it names fields that differ.\n\n" +
+			"Exit code: 0 serve would change nothing; 1 serve would change pods; 2 a source cannot be read or\n" +
+			"used.",
+		Example: "  # show what a new set of manifests would change on this machine\n" +
+			"  podrun diff --manifests new/\n\n" +
 			"  podrun diff --manifest-url https://pods.example/node1.yaml -o json",
 		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -34,7 +36,7 @@ func (a *app) diffCommand() *cobra.Command {
 			if err := s.options(c, &o); err != nil {
 				return usage(c, err)
 			}
-			o.Log = slog.New(slog.DiscardHandler) // problems come back
+			o.Log = slog.New(slog.DiscardHandler) // problems are in the result
 			changes, desired, err := agent.Diff(c.Context(), o)
 			switch {
 			case errors.Is(err, agent.ErrUsage):
@@ -50,11 +52,11 @@ func (a *app) diffCommand() *cobra.Command {
 	}
 	s.add(c.Flags())
 	fromEnvironment(c.Flags())
-	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
+	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return c
 }
 
-// changeJSON is a change as diff prints it.
+// changeJSON is a change in the JSON output of diff.
 type changeJSON struct {
 	Action    manifest.Action `json:"action"`
 	Namespace string          `json:"namespace"`
@@ -67,7 +69,13 @@ type changeJSON struct {
 func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem, output string) error {
 	rows, differs := []changeJSON{}, false
 	for _, c := range changes {
-		row := changeJSON{Action: c.Action, Namespace: c.Key.Namespace, Name: c.Key.Name, Manifest: c.Origin.Path, Fields: c.Fields}
+		row := changeJSON{
+			Action:    c.Action,
+			Namespace: c.Key.Namespace,
+			Name:      c.Key.Name,
+			Manifest:  c.Origin.Path,
+			Fields:    c.Fields,
+		}
 		if c.Why != nil {
 			row.Why = c.Why.Error()
 		}
@@ -100,9 +108,14 @@ func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem
 	return nil
 }
 
-// String is the change in a line.
+// String returns the change as one line of text.
 func (c changeJSON) String() string {
-	sign := map[manifest.Action]string{manifest.Create: "+", manifest.Replace: "~", manifest.Keep: "=", manifest.Remove: "-"}[c.Action]
+	sign := map[manifest.Action]string{
+		manifest.Create:  "+",
+		manifest.Replace: "~",
+		manifest.Keep:    "=",
+		manifest.Remove:  "-",
+	}[c.Action]
 	line := fmt.Sprintf("%s %s %s/%s", sign, c.Action, c.Namespace, c.Name)
 	if c.Manifest != "" {
 		line += " (" + c.Manifest + ")"

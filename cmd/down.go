@@ -22,12 +22,14 @@ func (a *app) downCommand() *cobra.Command {
 		Use:         "down [POD… | --all]",
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Stop and remove pods gracefully",
-		Long: "down stops the named pods, or all of podrun's, within their grace periods, and removes them with\n" +
-			"everything that was made for them. It says what it waits for if that takes long. An interrupt ends it within\n" +
-			"a second, with exit code 130, or 143 by SIGTERM: call it again, with a shorter --grace-period where pods take\n" +
-			"too long to end. It refuses pods that serve keeps, since serve would start them again, and those that a once\n" +
-			"has; with --all it names them and removes the others.",
-		Example: "  # remove what once left running\n  podrun down --all",
+		Long: "down stops the named pods, or with --all all pods of podrun, within their grace periods. It\n" +
+			"removes them with everything that podrun created for them, and prints what it waits for if that\n" +
+			"takes long.\n\n" +
+			"An interrupt ends down within a second, with exit code 130, or 143 for SIGTERM. Run it again to\n" +
+			"remove the rest, with a shorter --grace-period if pods take too long to stop.\n\n" +
+			"down refuses pods that serve runs, because serve would start them again, and pods that once runs.\n" +
+			"With --all it names these pods and removes all others.",
+		Example: "  # remove the pods that once left running\n  podrun down --all",
 		RunE: func(c *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
 				return usage(c, errors.New("name the pods, or give --all"))
@@ -58,16 +60,25 @@ func (a *app) downCommand() *cobra.Command {
 				fmt.Fprintf(a.out, "pod %q removed\n", key.Name)
 			}
 			if c.Context().Err() != nil && errors.Is(err, context.Canceled) {
-				return &failure{code: a.interrupted(), err: errors.New("interrupted; call it again to remove what is left")}
+				return &failure{
+					code: a.interrupted(),
+					err:  errors.New("interrupted; run podrun down again to remove what is left"),
+				}
 			}
-			if owned := (*agent.OwnedError)(nil); errors.Is(err, agent.ErrServing) && (!errors.As(err, &owned) || owned.Serve) {
-				return &failure{code: exitFailed, err: err, hint: "remove the pod's manifest and serve stops it, or end the process that has the pod first"}
+			if owned := (*agent.OwnedError)(nil); errors.Is(err, agent.ErrServing) &&
+				(!errors.As(err, &owned) || owned.Serve) {
+				return &failure{
+					code: exitFailed,
+					err:  err,
+					hint: "remove the pod's manifest, then serve stops the pod; or stop its owner process first",
+				}
 			}
 			return a.agentError(c, err)
 		},
 	}
-	c.Flags().IntVar(&seconds, "grace-period", 0, "most seconds that a pod is given to end, 0 being none at all (default: as its manifest says)")
-	c.Flags().BoolVar(&all, "all", false, "all pods of all namespaces")
+	c.Flags().IntVar(&seconds, "grace-period", 0,
+		"maximum seconds for a pod to stop, 0 to kill it at once (default: the grace period in its manifest)")
+	c.Flags().BoolVar(&all, "all", false, "stop and remove all pods in all namespaces")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the named pods")
 	c.ValidArgsFunction = a.completeManyPods
 	a.completeFlags(c)

@@ -33,11 +33,12 @@ func (a *app) eventsCommand() *cobra.Command {
 	var f eventsFlags
 	c := &cobra.Command{
 		Use:   "events [POD]",
-		Short: "Tell what happened, newest last",
-		Long: "events tells what happened to pods, and which manifests could not be used, newest last. The last 50 of a\n" +
-			"pod are kept, and the last 1000 of all, also of pods that are gone.",
-		Example: "  podrun events\n  podrun events web -w\n  podrun events -A --types Warning\n  podrun events web -o json",
-		Args:    argCount(0, 1),
+		Short: "Show events, oldest first",
+		Long: "events shows the events of pods and of manifests that cannot be used, oldest first. podrun keeps\n" +
+			"the last 50 events of each pod and the last 1000 of all pods, including removed pods.",
+		Example: "  podrun events\n  podrun events web -w\n" +
+			"  podrun events -A --types Warning\n  podrun events web -o json",
+		Args: argCount(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := bareName(f.of)
 			if len(args) > 0 {
@@ -54,20 +55,22 @@ func (a *app) eventsCommand() *cobra.Command {
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "events of all namespaces")
-	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on printing what happens")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "form of the output: "+outputForms)
-	c.Flags().StringVar(&f.of, "for", "", "a pod, as pod/NAME; the same as naming it")
-	c.Flags().StringSliceVar(&f.types, "types", nil, "events of these types only: Normal, Warning")
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "after listing the events, watch for new ones")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "output format: "+outputForms)
+	c.Flags().StringVar(&f.of, "for", "",
+		"show only the events of a pod, given as pod/NAME; the same as the argument POD")
+	c.Flags().StringSliceVar(&f.types, "types", nil, "show only events of these types: Normal, Warning")
 	c.ValidArgsFunction = a.completePods
-	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the line of headers out")
-	_ = c.RegisterFlagCompletionFunc("for", func(c *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
-		return a.completePods(c, nil, text)
-	})
-	a.completeFlags(c) // what is completed already stays
+	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print headers")
+	_ = c.RegisterFlagCompletionFunc("for",
+		func(c *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
+			return a.completePods(c, nil, text)
+		})
+	a.completeFlags(c) // it does not replace the completion of --for
 	return c
 }
 
-// check reads what the flags mean together.
+// check checks and normalizes the flags, and parses --output into form.
 func (f *eventsFlags) check(name string) (err error) {
 	for i, t := range f.types {
 		f.types[i] = strings.ToUpper(t[:min(1, len(t))]) + strings.ToLower(t[min(1, len(t)):])
@@ -76,7 +79,7 @@ func (f *eventsFlags) check(name string) (err error) {
 		}
 	}
 	if f.allNamespaces && name != "" {
-		return errors.New("a pod's events cannot be told across all namespaces")
+		return errors.New("the events of one pod cannot be shown across all namespaces")
 	}
 	f.form, err = parseForm(f.output)
 	return err
@@ -130,7 +133,7 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 	})
 }
 
-// chosenEvents are the events that the flags and the name ask for.
+// chosenEvents returns the events that the flags and the name of the pod select.
 func (a *app) chosenEvents(f eventsFlags, name string) ([]v1.Event, error) {
 	records, err := event.Read(a.dirs())
 	if err != nil {
@@ -138,13 +141,14 @@ func (a *app) chosenEvents(f eventsFlags, name string) ([]v1.Event, error) {
 	}
 	chosen, nodes := []v1.Event{}, map[string]bool{}
 	for _, r := range records {
-		nodes[strings.ToLower(r.Node)] = true // down does not know it
+		nodes[strings.ToLower(r.Node)] = true // down records no node name in its events
 	}
 	for _, r := range records {
 		e := r.Event()
 		node, suffixed := strings.CutPrefix(r.Name, name+"-")
 		named := name == "" || r.Namespace != "" && (r.Name == name || suffixed && node != "" && nodes[node])
-		if named && (f.allNamespaces || e.Namespace == f.namespace) && (len(f.types) == 0 || slices.Contains(f.types, e.Type)) {
+		if named && (f.allNamespaces || e.Namespace == f.namespace) &&
+			(len(f.types) == 0 || slices.Contains(f.types, e.Type)) {
 			chosen = append(chosen, e)
 		}
 	}
@@ -178,7 +182,7 @@ func (a *app) printEvents(f eventsFlags, all []v1.Event) error {
 	return err
 }
 
-// eventRows are events in a table, with a line of headers if it has none yet.
+// eventRows returns events as rows of a table, after the headers if header is true.
 func (a *app) eventRows(f eventsFlags, all []v1.Event, header bool) (rows [][]string, err error) {
 	if header && f.form.custom != nil {
 		rows = append(rows, f.form.headers())
@@ -214,7 +218,13 @@ func (a *app) eventRow(e *v1.Event, f eventsFlags, now time.Time) []string {
 	if f.output != "wide" {
 		message = cli.OneLine(message)
 	}
-	row := []string{seen, e.Type, e.Reason, strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, strings.ReplaceAll(message, "\n", "; ")}
+	row := []string{
+		seen,
+		e.Type,
+		e.Reason,
+		strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
+		strings.ReplaceAll(message, "\n", "; "),
+	}
 	if f.allNamespaces {
 		row = append([]string{e.Namespace}, row...)
 	}

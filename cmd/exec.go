@@ -23,8 +23,8 @@ func (a *app) execCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a container",
-		Long: "exec runs a command in a running container and exits with its exit code. That containerd is\n" +
-			"restarted meanwhile does not end it.",
+		Long: "exec runs a command in a running container and exits with the exit code of the command. A restart\n" +
+			"of containerd does not end the command.",
 		Example: "  podrun exec web -- cat /etc/hosts\n  podrun exec -it web -c app -- sh\n" +
 			"  podrun exec -i db -- psql < dump.sql",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -39,10 +39,11 @@ func (a *app) execCommand() *cobra.Command {
 			return a.exec(c, f, args[0], args[1:])
 		},
 	}
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "the pod's namespace")
-	c.Flags().StringVarP(&f.container, "container", "c", "", "the container (default: the pod's first)")
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pod")
+	c.Flags().StringVarP(&f.container, "container", "c", "",
+		"container name (default: the pod's default container, else its first)")
 	c.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
-	c.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal")
+	c.Flags().BoolVarP(&f.tty, "tty", "t", false, "allocate a terminal for the command")
 	c.ValidArgsFunction = a.completePods
 	a.completeFlags(c)
 	return c
@@ -83,9 +84,11 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 	return nil
 }
 
-// execIn runs the command with the streams that the flags ask for.
+// execIn runs the command with the standard streams that the flags select, and returns its exit
+// code.
 func (a *app) execIn(ctx context.Context, e runtime.Execer, id string, command []string, f execFlags) (int, error) {
-	// Else this process ends with a write to nobody, and leaves the command behind.
+	// Without a handler, Go terminates this process at SIGPIPE, when the reader of the output has
+	// closed it. The command in the container would go on running.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)

@@ -15,17 +15,18 @@ import (
 	"podrun.io/podrun/internal/cli"
 )
 
-// The exit codes that mean the same for every command.
+// Exit codes that have the same meaning for every command.
 const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitNoRuntime   = 3
 	exitInterrupted = 130
-	exitBrokenPipe  = 141 // nobody reads the output any more
-	exitTerminated  = 143 // interrupted, by SIGTERM
+	exitBrokenPipe  = 141 // the reader of the output has closed it
+	exitTerminated  = 143 // interrupted by SIGTERM
 )
 
-// failure is an error with an exit code of its own. Err nil: all has been said.
+// failure is an error with an exit code and, optionally, a hint for the user. err is nil if the
+// command has already printed everything that there is to say.
 type failure struct {
 	code int
 	err  error
@@ -41,12 +42,12 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// usage marks err as a wrong use of c.
+// usage marks err as a usage error of command c: exit code 2, and a hint to read the help of c.
 func usage(c *cobra.Command, err error) error {
 	return &failure{code: exitUsage, err: err, hint: "see " + c.CommandPath() + " --help"}
 }
 
-// arguments makes a command's check of its arguments a matter of usage.
+// arguments turns the errors of check into usage errors.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
@@ -56,10 +57,10 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// many is for takes: as many arguments as one likes.
+// many is the maximum for argCount that allows any number of arguments.
 const many = math.MaxInt
 
-// argCount checks how many arguments a command is given.
+// argCount returns a check that a command has at least least and at most most arguments.
 func argCount(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		synopsis := strings.TrimSuffix(c.CommandPath(), c.Name()) + c.Use
@@ -78,7 +79,7 @@ func argCount(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// needRoot fails for other users than root.
+// needRoot returns a usage error if the effective user is not root.
 func needRoot(c *cobra.Command) error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -86,7 +87,8 @@ func needRoot(c *cobra.Command) error {
 	return &failure{code: exitUsage, err: fmt.Errorf("%s needs root", c.CommandPath()), hint: "run it with sudo"}
 }
 
-// interrupted is the exit code of what was interrupted, by the signal as a shell counts.
+// interrupted returns the exit code of an interrupted command: 128 plus the number of SIGTERM or
+// SIGPIPE, as shells do, and that of SIGINT for all other signals.
 func (a *app) interrupted() int {
 	if a.caught == nil {
 		return exitInterrupted
@@ -101,7 +103,7 @@ func (a *app) interrupted() int {
 	}
 }
 
-// exit says what went wrong, if anything did, and returns the exit code.
+// exit prints the error and its hint, if there are any, and returns the exit code.
 func (a *app) exit(err error) int {
 	if err == nil {
 		return 0

@@ -13,21 +13,27 @@ import (
 	"podrun.io/podrun/internal/gc"
 )
 
-// logFlags say how much of containers' logs is kept. Their names and defaults are the kubelet's.
+// logFlags are the flags for the rotation of container logs. Their names and defaults are those of
+// the kubelet.
 type logFlags struct {
 	maxSize  string
 	maxFiles int
 }
 
-// minLogSize is the least --container-log-max-size: rotation costs more than what a smaller file holds.
+// minLogSize is the minimum of --container-log-max-size in bytes. Rotating smaller files costs more
+// than the log that they hold.
 const minLogSize = 1 << 10
 
-// defaultRotation is that of commands without flags for it, and of the flags.
+// defaultRotation is the rotation of commands that have no flags for it, and the default of the
+// flags.
 var defaultRotation = containerlog.Rotation{Size: 10 << 20, Files: 5}
 
 func (l *logFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&l.maxSize, "container-log-max-size", resource.NewQuantity(defaultRotation.Size, resource.BinarySI).String(), "size at which a container's log is put away for a new one, such as 512Ki or 10Mi")
-	f.IntVar(&l.maxFiles, "container-log-max-files", defaultRotation.Files, "files kept of a container's log, older ones compressed; at least 2")
+	f.StringVar(&l.maxSize, "container-log-max-size",
+		resource.NewQuantity(defaultRotation.Size, resource.BinarySI).String(),
+		"size at which a container log is rotated, such as 512Ki or 10Mi")
+	f.IntVar(&l.maxFiles, "container-log-max-files", defaultRotation.Files,
+		"maximum number of files per container log, at least 2; old files are compressed")
 }
 
 func (l *logFlags) options(o *agent.Options) error {
@@ -42,35 +48,45 @@ func (l *logFlags) options(o *agent.Options) error {
 	return nil
 }
 
-// haltFlags say how pods end when the machine shuts down.
+// haltFlags are the flags for the graceful shutdown of the machine.
 type haltFlags struct{ o agent.HaltOptions }
 
 func (h *haltFlags) add(f *pflag.FlagSet) {
-	f.DurationVar(&h.o.Grace, "shutdown-grace-period", 30*time.Second, "longest that a shutdown of the machine waits for pods to end, if systemd's logind grants it; 0: not at all")
-	f.DurationVar(&h.o.Critical, "shutdown-grace-period-critical-pods", 0, "what of that is kept for pods of critical priority, which end last")
+	f.DurationVar(&h.o.Grace, "shutdown-grace-period", 30*time.Second,
+		"maximum delay of the machine's shutdown to stop pods, if systemd-logind permits it; 0: no delay")
+	f.DurationVar(&h.o.Critical, "shutdown-grace-period-critical-pods", 0,
+		"part of --shutdown-grace-period that is reserved for pods of critical priority, which stop last")
 	fromEnvironment(f)
 }
 
 func (h *haltFlags) options(o *agent.Options) error {
 	if h.o.Grace < 0 || h.o.Critical < 0 || h.o.Critical > h.o.Grace {
-		return fmt.Errorf("--shutdown-grace-period %s, --shutdown-grace-period-critical-pods %s: must not be negative, and the second not the greater", h.o.Grace, h.o.Critical)
+		return fmt.Errorf("--shutdown-grace-period %s, --shutdown-grace-period-critical-pods %s: "+
+			"must not be negative, and the second not the greater", h.o.Grace, h.o.Critical)
 	}
 	o.Halt = h.o
 	o.Halt.Bus = os.Getenv("DBUS_SYSTEM_BUS_ADDRESS")
 	return nil
 }
 
-// garbageFlags say when images go that nobody uses, and logs of pods that are gone, and when a disk is too full.
+// garbageFlags are the flags for garbage collection: when unused images and the logs of removed
+// pods are deleted, and when a disk is too full.
 type garbageFlags struct{ policy gc.Policy }
 
 func (g *garbageFlags) add(f *pflag.FlagSet) {
 	p := &g.policy
-	f.IntVar(&p.High, "image-gc-high-threshold", 85, "percentage of the images' disk from which on images that nobody uses are removed; 100: never")
-	f.IntVar(&p.Low, "image-gc-low-threshold", 80, "percentage down to which that is done")
-	f.DurationVar(&p.MinAge, "image-minimum-gc-age", 2*time.Minute, "how long an image that nobody uses stays at least")
-	f.DurationVar(&p.MaxAge, "image-maximum-gc-age", 0, "after how long it goes in any case; 0: not for its age")
-	f.IntVar(&p.LeastFree, "disk-pressure-threshold", 10, "percentage that has to be free on a disk; with less, all images that nobody uses go and it is told; 0: never")
-	f.DurationVar(&p.LogAge, "pod-log-retention", 0, "how long the logs of pods that are gone stay; 0: they go with the pod")
+	f.IntVar(&p.High, "image-gc-high-threshold", 85,
+		"usage of the image disk in percent from which unused images are removed; 100: never")
+	f.IntVar(&p.Low, "image-gc-low-threshold", 80,
+		"usage of the image disk in percent at which the removal of unused images stops")
+	f.DurationVar(&p.MinAge, "image-minimum-gc-age", 2*time.Minute,
+		"minimum time for which an unused image is kept")
+	f.DurationVar(&p.MaxAge, "image-maximum-gc-age", 0,
+		"time after which an unused image is removed whatever the disk usage; 0: never")
+	f.IntVar(&p.LeastFree, "disk-pressure-threshold", 10,
+		"minimum free disk space in percent; below it, all unused images are removed and a warning is logged; 0: never")
+	f.DurationVar(&p.LogAge, "pod-log-retention", 0,
+		"how long the logs of removed pods are kept; 0: they are removed with the pod")
 	fromEnvironment(f)
 }
 
@@ -78,9 +94,11 @@ func (g *garbageFlags) options(o *agent.Options) error {
 	p := g.policy
 	switch {
 	case p.High < 1 || p.High > 100 || p.Low < 0 || p.Low > p.High:
-		return fmt.Errorf("--image-gc-high-threshold %d, --image-gc-low-threshold %d: must be percentages, and the second not the greater", p.High, p.Low)
+		return fmt.Errorf("--image-gc-high-threshold %d, --image-gc-low-threshold %d: "+
+			"must be percentages, and the second not the greater", p.High, p.Low)
 	case p.MinAge < 0 || p.MaxAge < 0 || p.MaxAge != 0 && p.MaxAge <= p.MinAge:
-		return fmt.Errorf("--image-minimum-gc-age %s, --image-maximum-gc-age %s: must not be negative, and the second greater unless 0", p.MinAge, p.MaxAge)
+		return fmt.Errorf("--image-minimum-gc-age %s, --image-maximum-gc-age %s: "+
+			"must not be negative, and the second greater unless 0", p.MinAge, p.MaxAge)
 	case p.LogAge < 0:
 		return fmt.Errorf("--pod-log-retention %s: must not be negative", p.LogAge)
 	case p.LeastFree < 0 || p.LeastFree > 99:

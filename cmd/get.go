@@ -30,10 +30,11 @@ type getFlags struct {
 func (f *getFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "form of the output: "+outputForms)
-	c.Flags().StringVarP(&f.selector, "selector", "l", "", "pods with such labels only: app=web,tier!=cache, env in (a,b), !old")
-	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the line of headers out")
-	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on printing pods as they change")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "output format: "+outputForms)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "",
+		"label selector: app=web,tier!=cache, env in (a,b), !old")
+	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print headers")
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "after listing the pods, watch for changes")
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -41,14 +42,15 @@ func (a *app) getCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get pods [NAME...] | get volumes | get events",
 		Short: "List pods, volumes or events",
-		Long: "get pods lists the pods as serve saw them last; while serve is down, as they were then, and says how long\n" +
-			"ago that was. NAME is a pod's full name, or its name in the manifest. REASON is why a pod is not well, cut\n" +
-			"off where the terminal ends; podrun describe has all of it. A pod that no process keeps is Unowned: REASON\n" +
-			"says when something was last known of it.\n\n" +
-			"get volumes lists what persistentVolumeClaims stand for, and which pods have them. get events is\n" +
-			"podrun events.",
-		Example: "  podrun get pods\n  podrun get volumes -A\n  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n" +
-			"  podrun get pods -l app=web -w\n  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +
+		Long: "get pods lists the pods with the status that serve last published. While serve is down, it also\n" +
+			"prints the age of that status. NAME is the full name of a pod or its name in the manifest. REASON\n" +
+			"is the reason why a pod is not well, cut off at the width of the terminal; podrun describe prints\n" +
+			"all of it. A pod that no process runs is Unowned; REASON then shows the age of its last status.\n\n" +
+			"get volumes lists the volumes of persistentVolumeClaims and the pods that use them. get events is\n" +
+			"the same as podrun events.",
+		Example: "  podrun get pods\n  podrun get volumes -A\n" +
+			"  podrun get pods -A -o wide\n  podrun get pod web -o yaml\n  podrun get pods -l app=web -w\n" +
+			"  podrun get pods -o jsonpath='{.items[*].metadata.name}'\n" +
 			"  podrun get pods -o custom-columns=POD:.metadata.name,IP:.status.podIP",
 		Args: argCount(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -56,7 +58,13 @@ func (a *app) getCommand() *cobra.Command {
 				return a.getVolumes(c, f, args[1:])
 			}
 			if isEvents(args[0]) && len(args) == 1 && f.selector == "" {
-				e := eventsFlags{namespace: f.namespace, allNamespaces: f.allNamespaces, watch: f.watch, output: f.output, noHeaders: f.noHeaders}
+				e := eventsFlags{
+					namespace:     f.namespace,
+					allNamespaces: f.allNamespaces,
+					watch:         f.watch,
+					output:        f.output,
+					noHeaders:     f.noHeaders,
+				}
 				if err := e.check(""); err != nil {
 					return usage(c, err)
 				}
@@ -89,11 +97,12 @@ func (a *app) psCommand() *cobra.Command {
 	return c
 }
 
-// podNames takes `pods NAME...` and `pods/NAME...`.
+// podNames returns the names in the arguments `pods NAME...` or `pods/NAME...`.
 func podNames(args []string) ([]string, error) {
 	if !strings.Contains(args[0], "/") {
 		if !isPods(args[0]) {
-			return nil, fmt.Errorf("unknown resource type %q: podrun has pods, volumes and events; podrun images lists images", args[0])
+			return nil, fmt.Errorf(
+				"unknown resource type %q: podrun has pods, volumes and events; podrun images lists images", args[0])
 		}
 		return args[1:], nil
 	}
@@ -114,7 +123,7 @@ func isPods(kind string) bool { return kind == "pods" || kind == "pod" || kind =
 
 func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	if f.allNamespaces && len(names) > 0 {
-		return usage(c, errors.New("a pod cannot be got by name across all namespaces"))
+		return usage(c, errors.New("a pod cannot be retrieved by name across all namespaces"))
 	}
 	v, err := a.newView(f, len(names) == 1)
 	if err != nil {
@@ -122,7 +131,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	}
 	switch {
 	case f.selector != "" && len(names) > 0:
-		return usage(c, errors.New("pods are got by names or by --selector, not by both"))
+		return usage(c, errors.New("pods are selected by name or by --selector, not by both"))
 	case f.selector != "":
 		if _, err := labels.Parse(f.selector); err != nil {
 			return usage(c, fmt.Errorf("--selector %q: %w", f.selector, err))
@@ -131,7 +140,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	pods, missing := a.selected(f, names)
 	if v.tabular() {
 		a.warnOfAge(pods)
-		a.warnOfManifests() // also of a pod that is not there: it may be why
+		a.warnOfManifests() // also if a pod does not exist: a manifest error may be the reason
 	}
 	if missing != nil && len(pods) == 0 {
 		return missing
@@ -145,7 +154,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		return nil
 	}
 	if !f.watch {
-		return errors.Join(v.list(pods), missing) // what is there is shown, as by kubectl
+		return errors.Join(v.list(pods), missing) // as kubectl, print the pods that exist
 	}
 	if missing != nil {
 		return missing
@@ -153,7 +162,8 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	return a.watch(c.Context(), f, names, v)
 }
 
-// warnOfAge says how old the answer is when nobody keeps it up to date.
+// warnOfAge warns how old the statuses are if serve does not run, unless other processes own all
+// pods shown.
 func (a *app) warnOfAge(shown []*v1.Pod) {
 	seen, alive := agent.LastSeen(a.dirs())
 	unkept := func(p *v1.Pod) bool {
@@ -166,7 +176,8 @@ func (a *app) warnOfAge(shown []*v1.Pod) {
 	fmt.Fprintf(a.errOut, "warning: podrun serve is not running; this is how pods were %s ago\n", age(seen, time.Now()))
 }
 
-// warnOfManifests says which manifests serve cannot use, for one that was never good has no pod to show it.
+// warnOfManifests warns about manifests that serve cannot use. A manifest that was never valid has
+// no pod whose status could show the error.
 func (a *app) warnOfManifests() {
 	const most = 5
 	problems, err := agent.ManifestProblems(a.dirs())
@@ -217,10 +228,10 @@ func (a *app) selected(f getFlags, names []string) ([]*v1.Pod, error) {
 	return chosen, errors.Join(failures...)
 }
 
-// watchPoll is how often the status directory is looked at when changes are not told.
+// watchPoll is how often a watched directory is read if no change is notified.
 const watchPoll = 2 * time.Second
 
-// watch prints every pod, and again whenever it has changed, until ctx ends.
+// watch prints all pods, and each pod again whenever it has changed, until ctx ends.
 func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) error {
 	shown := map[pod.Key]shownPod{}
 	return a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
@@ -230,14 +241,16 @@ func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) er
 		case err != nil && len(shown) == 0:
 			return false, err
 		case err != nil && !errors.As(err, &absent):
-			a.log.Debug("pods cannot be read now", "why", err)
-			return false, nil // not gone, for all that is known
+			a.log.Debug("reading pods failed", "err", err)
+			return false, nil // a failed read does not mean that the pods are removed
 		}
 		return false, v.changes(pods, shown)
 	})
 }
 
-// eachChange calls look now and whenever a file in dir may have changed, until it says that it is done.
+// eachChange calls look at once, and again whenever a file in dir may have changed, until look
+// returns true or an error or ctx ends. It returns the error of look or the cause of the end of
+// ctx.
 func (a *app) eachChange(ctx context.Context, dir string, look func() (done bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := watch.New(a.log)
@@ -248,7 +261,8 @@ func (a *app) eachChange(ctx context.Context, dir string, look func() (done bool
 	ticker := time.NewTicker(watchPoll)
 	defer ticker.Stop()
 	for {
-		// Again each time: the directory may not be there yet, or be a new one.
+		// The watch is added anew each time, because the directory may not exist yet or may have
+		// been replaced.
 		_ = w.Add(dir)
 		if done, err := look(); done || err != nil {
 			return err
@@ -262,7 +276,7 @@ func (a *app) eachChange(ctx context.Context, dir string, look func() (done bool
 	}
 }
 
-// shownPod is what was printed of a pod last.
+// shownPod is the last version of a pod that was printed.
 type shownPod struct {
 	pod  *v1.Pod
 	text []byte

@@ -34,8 +34,8 @@ func (a *app) pullCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pull IMAGE...",
 		Short: "Pull images from their registries",
-		Long: "pull fetches images whether or not they are present, and prints each with its digest. What an interrupted\n" +
-			"pull has fetched is not fetched again.",
+		Long: "pull fetches images, whether or not they are present, and prints each with its digest. It does not\n" +
+			"fetch again what an interrupted pull has fetched.",
 		Example: "  podrun images pull docker.io/library/nginx:1.29",
 		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, refs []string) error {
@@ -71,9 +71,10 @@ func (a *app) pullCommand() *cobra.Command {
 func (a *app) saveCommand() *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use:     "save IMAGE...",
-		Short:   "Save images to an archive",
-		Long:    "save writes images, for this machine's platform, to an archive that load, docker and others can read.",
+		Use:   "save IMAGE...",
+		Short: "Save images to an archive",
+		Long: "save writes images, for the platform of this machine, to an archive that podrun images load,\n" +
+			"docker and other tools can read.",
 		Example: "  podrun images save -o web.tar web:1",
 		Args:    argCount(1, many),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
@@ -87,8 +88,9 @@ func (a *app) saveCommand() *cobra.Command {
 	return c
 }
 
-// writeWhole replaces the file that a path leads to: under another name first, so that whoever finds it finds it whole.
-// What is no regular file, as /dev/stdout or a pipe, is written to as it is.
+// writeWhole replaces the file that path leads to. It writes a temporary file in the same directory
+// and renames it, so that readers never see a partial file. It follows symbolic links. A path that
+// is not a regular file, such as /dev/stdout or a pipe, is written to directly.
 func writeWhole(path string, write func(io.Writer) error) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -98,13 +100,13 @@ func writeWhole(path string, write func(io.Writer) error) error {
 		}
 		return errors.Join(write(f), f.Close())
 	}
-	for range 40 { // as many as the kernel follows
+	for range 40 { // the kernel follows at most 40 links
 		target, err := os.Readlink(path)
 		if err != nil {
 			break
 		}
 		if !filepath.IsAbs(target) {
-			target = filepath.Dir(path) + "/" + target // not cleaned: what ".." means depends on links
+			target = filepath.Dir(path) + "/" + target // not cleaned, because links change the meaning of ".."
 		}
 		path = target
 	}
@@ -117,7 +119,7 @@ func writeWhole(path string, write func(io.Writer) error) error {
 	if info != nil {
 		mode = info.Mode().Perm()
 		if was, is := info.Sys().(*syscall.Stat_t); is {
-			_ = f.Chown(int(was.Uid), int(was.Gid)) // only root can give it away
+			_ = f.Chown(int(was.Uid), int(was.Gid)) // fails unless the user is root
 		}
 	}
 	if err := errors.Join(write(f), f.Chmod(mode), f.Close()); err != nil {
@@ -145,17 +147,17 @@ func (a *app) removeImagesCommand() *cobra.Command {
 			return imageError(all)
 		}),
 	}
-	c.Flags().BoolVar(&force, "force", false, "remove them though containers are made of them; those run on")
+	c.Flags().BoolVar(&force, "force", false, "remove images even if containers use them; running containers continue")
 	return c
 }
 
-// imageError gives an error of the image store its hint.
+// imageError adds a hint to an error of the image store.
 func imageError(err error) error {
 	switch {
 	case errors.Is(err, images.ErrUsed):
-		return &failure{code: exitFailed, err: err, hint: "--force removes it all the same; containers that run go on"}
+		return &failure{code: exitFailed, err: err, hint: "--force removes it anyway; running containers continue"}
 	case errors.Is(err, runtime.ErrNotFound):
-		return &failure{code: exitFailed, err: err, hint: "podrun images lists those that are present"}
+		return &failure{code: exitFailed, err: err, hint: "podrun images lists the images that are present"}
 	}
 	return err
 }

@@ -16,11 +16,12 @@ import (
 
 func (a *app) imagesCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "images",
-		Short:   "List, pull, load, save and remove images",
-		Long:    "images lists the images in podrun's containerd namespace.",
-		Example: "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n  podrun images load web.tar\n  podrun images prune",
-		Args:    argCount(0, 0),
+		Use:   "images",
+		Short: "List, pull, load, save and remove images",
+		Long:  "images lists the images in podrun's containerd namespace.",
+		Example: "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n" +
+			"  podrun images load web.tar\n  podrun images prune",
+		Args: argCount(0, 0),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			return a.listImages(ctx, s)
 		}),
@@ -28,7 +29,7 @@ func (a *app) imagesCommand() *cobra.Command {
 	load := &cobra.Command{
 		Use:     "load FILE...",
 		Short:   "Load images from archives",
-		Long:    "load loads the images of OCI or Docker archives, compressed or not; - is standard input.",
+		Long:    "load loads images from OCI or Docker archives, compressed or not. The file - is standard input.",
 		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
 		Args:    argCount(1, many),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, files []string) error {
@@ -40,9 +41,10 @@ func (a *app) imagesCommand() *cobra.Command {
 		}),
 	}
 	prune := &cobra.Command{
-		Use:     "prune",
-		Short:   "Remove images that no container uses",
-		Long:    "prune removes the images that no container, running or not, and no volume of a pod is made of, unless they are pinned, and what interrupted pulls have fetched.",
+		Use:   "prune",
+		Short: "Remove unused images",
+		Long: "prune removes images that no container, running or not, and no volume of a pod uses, except pinned\n" +
+			"images. It also removes what interrupted pulls have fetched.",
 		Example: "  podrun images prune",
 		Args:    argCount(0, 0),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
@@ -57,7 +59,7 @@ func (a *app) imagesCommand() *cobra.Command {
 	return c
 }
 
-// imageStore is the part of containerd that images needs.
+// imageStore is the part of the containerd driver that the images commands need.
 type imageStore interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)
 	ListImages(ctx context.Context) ([]pod.StoredImage, error)

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/cli"
 )
 
-// The report is JUnit's XML: a suite of all pods, a case for each.
+// The report is in JUnit's XML format: one suite for all pods, and one test case per pod.
 type (
 	junitSuites struct {
 		XMLName xml.Name     `xml:"testsuites"`
@@ -44,32 +44,35 @@ type (
 	}
 )
 
-// report is the file that tells how a run ended. Whatever ends it, an earlier run's report does not stay.
+// report is the file in which once reports the result of a run. However the run ends, the report of
+// an earlier run does not stay.
 type report struct {
-	path  string // empty: none is written
+	path  string // "" if no report is written
 	began time.Time
-	// written: the results, or why there are none, are in it.
+	// written is true if the file has the results or the error of this run, or cannot be written.
 	written atomic.Bool
 }
 
-// begin replaces an earlier report by one that tells that the run was cut off. What is no file, as a pipe, gets one
-// report only.
+// begin replaces an earlier report by one that says that the run was cut off. If path is not a
+// regular file, such as a pipe, begin writes nothing, because a reader of a pipe gets one report
+// only.
 func (r *report) begin() error {
 	if info, err := os.Stat(r.path); r.path == "" || err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
 	err := r.write(r.failed(errors.New("podrun once did not come to its end")))
-	r.written.Store(err != nil) // it cannot be
+	r.written.Store(err != nil) // do not try again after an error
 	return err
 }
 
-// results writes how the pods ended.
+// results writes the results of the pods.
 func (r *report) results(result agent.Result) error {
-	r.written.Store(true) // or it cannot be written
+	r.written.Store(true) // also if the write fails: do not try again
 	return r.write(junitOf(result, time.Since(r.began)))
 }
 
-// failure writes why there are no results, unless there are.
+// failure writes the error because of which there are no results, unless the report has been
+// written.
 func (r *report) failure(why error) error {
 	if r.written.Swap(true) {
 		return nil
@@ -91,8 +94,8 @@ func (r *report) write(suites junitSuites) error {
 	return nil
 }
 
-// replaceFile replaces a file as a whole, or, where that is not possible, as of a file that is mounted by itself, in
-// its place.
+// replaceFile replaces a file atomically. If that is not possible, as for a file that is a mount
+// point, it overwrites the file in place.
 func replaceFile(path string, text []byte) error {
 	whole := writeWhole(path, func(w io.Writer) error { _, err := w.Write(text); return err })
 	if whole == nil {
@@ -104,7 +107,7 @@ func replaceFile(path string, text []byte) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// failed is a report of an error that no pod's case can show.
+// failed returns a report of an error that belongs to no pod.
 func (r *report) failed(why error) junitSuites {
 	took, text := inSeconds(time.Since(r.began)), strings.TrimSpace(why.Error())
 	first, _, _ := strings.Cut(text, "\n")
@@ -135,7 +138,8 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 	return junitSuites{Suites: []junitSuite{suite}}
 }
 
-// whyNotDone is what ended the wait for the pods, in front of how they are; empty: nothing did.
+// whyNotDone returns what ended the wait for the pods, as a prefix of their state, or "" if nothing
+// did.
 func whyNotDone(r agent.Result) string {
 	switch {
 	case r.Interrupted:
@@ -146,8 +150,8 @@ func whyNotDone(r agent.Result) string {
 	return ""
 }
 
-// lastState is how p is, in a word, with how the first of its containers that has failed did so last, else with why it is
-// not well.
+// lastState returns the state of p in a word and, in brackets, the last exit of the first container
+// that has failed or else the reason why p is not well.
 func lastState(p *v1.Pod) string {
 	for _, s := range allStatuses(p) {
 		if t := lastEnd(s); t != nil && t.ExitCode != 0 {
@@ -160,7 +164,7 @@ func lastState(p *v1.Pod) string {
 	return stateOf(p)
 }
 
-// exitOf is an exit code, with its reason if that tells more.
+// exitOf returns an exit code, with the reason if that adds information.
 func exitOf(t *v1.ContainerStateTerminated) string {
 	code := fmt.Sprintf("exit code %d", t.ExitCode)
 	if t.Reason == "" || t.Reason == "Error" {
@@ -169,7 +173,7 @@ func exitOf(t *v1.ContainerStateTerminated) string {
 	return t.Reason + ", " + code
 }
 
-// lastEnd is how a container ended last; nil: it has not yet.
+// lastEnd returns the most recent termination of a container, or nil if it has not terminated yet.
 func lastEnd(s v1.ContainerStatus) *v1.ContainerStateTerminated {
 	if s.State.Terminated != nil {
 		return s.State.Terminated
@@ -181,8 +185,8 @@ func allStatuses(p *v1.Pod) []v1.ContainerStatus {
 	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 }
 
-// notDoneText is what else is known of a pod that is not done: its message, how its containers ended last, and what
-// they wait for.
+// notDoneText returns the details of a pod that is not done: its message, the last exit of each
+// container, and what its containers wait for.
 func notDoneText(p *v1.Pod) string {
 	var lines []string
 	if p.Status.Message != "" {
@@ -201,7 +205,7 @@ func notDoneText(p *v1.Pod) string {
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 
-// podElapsed is from a pod's start to the end of its last container.
+// podElapsed returns the time from the start of a pod to the termination of its last container.
 func podElapsed(p *v1.Pod) time.Duration {
 	if p.Status.StartTime == nil {
 		return 0
@@ -215,18 +219,19 @@ func podElapsed(p *v1.Pod) time.Duration {
 	return max(0, last.Sub(p.Status.StartTime.Time))
 }
 
-// endings says how each container ended last.
+// endings returns one line per container with its last exit.
 func endings(p *v1.Pod) string {
 	var lines []string
 	for _, s := range allStatuses(p) {
 		if t := lastEnd(s); t != nil {
-			lines = append(lines, fmt.Sprintf("%s: %s, exit code %d%s", s.Name, t.Reason, t.ExitCode, detail(t.Message)))
+			lines = append(lines,
+				fmt.Sprintf("%s: %s, exit code %d%s", s.Name, t.Reason, t.ExitCode, detail(t.Message)))
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// unfinished names the pods that are not done, with their state.
+// unfinished lists the pods that are not done, each with its state.
 func unfinished(r agent.Result) string {
 	var names []string
 	for _, p := range r.Pods {

@@ -38,9 +38,10 @@ func (a *app) logsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs POD [-c CONTAINER] | logs -l SELECTOR",
 		Short: "Print the logs of containers",
-		Long: "logs prints what a container wrote, its standard error to standard error. It works while serve is\n" +
-			"down. With -f it goes on over restarts while podrun keeps the pod, and ends when the container has ended\n" +
-			"for good. Lines of several containers have the pod and the container before them.",
+		Long: "logs prints the log of a container, its standard error to standard error. It also works while\n" +
+			"serve is down. With -f it follows the log across restarts as long as podrun runs the pod, and\n" +
+			"exits when the container will not run again. Lines of several containers are prefixed with the pod\n" +
+			"and the container.",
 		Example: "  podrun logs web\n  podrun logs -f --tail 20 web -c app\n  podrun logs --previous web\n" +
 			"  podrun logs -f web --all-containers\n  podrun logs -l app=web --tail 5",
 		ValidArgsFunction: a.completePods,
@@ -49,23 +50,27 @@ func (a *app) logsCommand() *cobra.Command {
 				return usage(c, err)
 			}
 			if f.tail == -1 && f.selector != "" && !f.follow && !c.Flags().Changed("tail") {
-				f.tail = 10 // as kubectl has it
+				f.tail = 10 // the default of kubectl
 			}
 			return a.logs(c, f, args)
 		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "default", "the pods' namespace")
-	flags.StringVarP(&f.container, "container", "c", "", "the container (default: the pod's first)")
-	flags.StringVarP(&f.selector, "selector", "l", "", "pods with such labels; 10 lines of each unless --tail says more")
-	flags.BoolVar(&f.all, "all-containers", false, "all of the pod's containers")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on printing what comes")
-	flags.BoolVarP(&f.previous, "previous", "p", false, "the log of the run before the last restart")
-	flags.BoolVar(&f.prefix, "prefix", false, "put pod and container before each line (default: when there are several)")
-	flags.BoolVar(&f.timestamps, "timestamps", false, "put the time before each line")
-	flags.IntVar(&f.tail, "tail", -1, "print that many of the last lines; -1: all")
-	flags.StringVar(&f.sinceTime, "since-time", "", "print lines that are not older than that, such as 2026-01-02T15:04:05Z")
-	flags.DurationVar(&f.since, "since", 0, "print lines newer than that, such as 5s, 2m or 3h")
+	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
+	flags.StringVarP(&f.container, "container", "c", "",
+		"container name (default: the pod's default container, else its first)")
+	flags.StringVarP(&f.selector, "selector", "l", "",
+		"label selector of the pods; prints the last 10 lines of each unless --tail is set")
+	flags.BoolVar(&f.all, "all-containers", false, "print the logs of all containers of the pod")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "follow the log")
+	flags.BoolVarP(&f.previous, "previous", "p", false, "print the log of the previous instance of the container")
+	flags.BoolVar(&f.prefix, "prefix", false,
+		"prefix each line with the pod and the container (default: if there are several logs)")
+	flags.BoolVar(&f.timestamps, "timestamps", false, "prefix each line with its timestamp")
+	flags.IntVar(&f.tail, "tail", -1, "number of most recent lines to print; -1: all")
+	flags.StringVar(&f.sinceTime, "since-time", "",
+		"print lines since a time in RFC 3339 format, such as 2026-01-02T15:04:05Z")
+	flags.DurationVar(&f.since, "since", 0, "print lines newer than a duration, such as 5s, 2m or 3h")
 	a.completeFlags(c)
 	return c
 }
@@ -82,11 +87,11 @@ func (f logsFlags) check(c *cobra.Command, args []string) error {
 	case f.since > 0 && f.sinceTime != "":
 		return errors.New("only one of --since and --since-time may be used")
 	case f.follow && f.previous:
-		return errors.New("only one of --follow and --previous may be used: the previous run has ended")
+		return errors.New("only one of --follow and --previous may be used: the previous instance has ended")
 	case f.all && f.container != "":
 		return errors.New("only one of --container and --all-containers may be used")
 	case f.selector != "" && len(args) > 0:
-		return errors.New("pods are chosen by name or by --selector, not by both")
+		return errors.New("pods are selected by name or by --selector, not by both")
 	case f.selector != "":
 		if _, err := labels.Parse(f.selector); err != nil {
 			return fmt.Errorf("--selector %q: %w", f.selector, err)
@@ -120,7 +125,7 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 		o.Tail = &f.tail
 	}
 	if f.sinceTime != "" {
-		o.Since, _ = time.Parse(time.RFC3339, f.sinceTime) // it has been checked
+		o.Since, _ = time.Parse(time.RFC3339, f.sinceTime) // check has parsed it already
 	}
 	if f.since > 0 {
 		o.Since = time.Now().Add(-f.since)
@@ -128,7 +133,8 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 	return a.printStreams(c.Context(), streams, o, f.prefix)
 }
 
-// logStreams are the logs that the flags ask for. Of several, those that have not begun are left out.
+// logStreams returns the logs that the flags select. If several are selected, it warns about
+// containers that have no log yet and leaves them out.
 func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 	var streams []logStream
 	for _, p := range pods {
@@ -149,7 +155,11 @@ func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 			if err != nil {
 				return nil, err
 			}
-			streams = append(streams, logStream{role: r, inst: inst, label: "[pod/" + p.Name + "/" + r.Container.Name + "] "})
+			streams = append(streams, logStream{
+				role:  r,
+				inst:  inst,
+				label: "[pod/" + p.Name + "/" + r.Container.Name + "] ",
+			})
 		}
 	}
 	if len(streams) == 0 {
@@ -158,7 +168,7 @@ func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 	return streams, nil
 }
 
-// printStreams prints logs one after the other, or all at once if they are followed.
+// printStreams prints logs one after the other, or concurrently if they are followed.
 func (a *app) printStreams(ctx context.Context, streams []logStream, o containerlog.ReadOptions, prefix bool) error {
 	var mu sync.Mutex
 	errs := make([]error, len(streams))
@@ -192,11 +202,12 @@ func (a *app) printStreams(ctx context.Context, streams []logStream, o container
 	return errors.Join(errs...)
 }
 
-// readLogs prints the log of an instance and, if it is followed, of those that come after it.
+// readLogs prints the log of an instance. If the log is followed, it goes on with the logs of the
+// instances that come after it.
 func (a *app) readLogs(ctx context.Context, s logStream, o containerlog.ReadOptions, out, errOut io.Writer) error {
 	for first := true; ; first = false {
 		err := a.readLog(ctx, s.inst, o, out, errOut)
-		// The log of one that was soon followed by others may be gone already.
+		// The log of an instance may be removed already if other instances followed soon.
 		if !o.Follow || err != nil && (first || !errors.Is(err, errNoLog)) {
 			return err
 		}
@@ -208,7 +219,8 @@ func (a *app) readLogs(ctx context.Context, s logStream, o containerlog.ReadOpti
 	}
 }
 
-// successor waits for the instance that follows one that has ended; false when none will.
+// successor waits for the instance that follows an instance that has ended. more is false if there
+// will be none.
 func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, more bool, err error) {
 	next = s.inst
 	next.ID, next.Attempt = "", next.Attempt+1
@@ -239,7 +251,7 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 	return next, more, err
 }
 
-// overForGood reports that a container will not run again.
+// overForGood reports whether a container will not run again.
 func overForGood(p *v1.Pod, r cli.Role) bool {
 	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return true
@@ -251,15 +263,16 @@ func overForGood(p *v1.Pod, r cli.Role) bool {
 	return r.Init && !pod.IsSidecar(r.Container) && code == 0 || !plan.ShouldRestart(p, r.Container, code)
 }
 
-// labelColours tell containers apart.
+// labelColours are the colours of the prefixes, so that the user can tell containers apart.
 var labelColours = [...]string{"36", "33", "35", "32", "34", "96", "93", "95"}
 
-// prefixer puts a label before each line. Lines of several are not mixed.
+// prefixer writes a label before each line. Prefixers that share mu write whole lines, so that the
+// lines of several logs are not mixed.
 type prefixer struct {
 	to    io.Writer
 	label string
 	mu    *sync.Mutex
-	rest  []byte // a line without its end
+	rest  []byte // a line whose end has not been written yet
 }
 
 func (p *prefixer) Write(b []byte) (int, error) {
@@ -283,7 +296,7 @@ func (p *prefixer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// end writes a last line that has no end.
+// end writes a last line that has no line feed.
 func (p *prefixer) end() error {
 	if len(p.rest) == 0 {
 		return nil
@@ -292,7 +305,8 @@ func (p *prefixer) end() error {
 	return err
 }
 
-// readLog prints an instance's log, and converts what nobody has converted yet.
+// readLog prints the log of an instance. It first converts raw output that no other process has
+// converted yet.
 func (a *app) readLog(ctx context.Context, inst pod.Instance, o containerlog.ReadOptions, out, errOut io.Writer) error {
 	dirs := a.dirs()
 	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
@@ -320,17 +334,19 @@ func (a *app) readLog(ctx context.Context, inst pod.Instance, o containerlog.Rea
 
 var errNoLog = errors.New("no log")
 
-// keepUpEvery is how often a followed log is converted should nobody else do it.
+// keepUpEvery is how often a followed log is converted, in case no other process does it.
 const keepUpEvery = 250 * time.Millisecond
 
-// keepUp closes stop when the instance has ended and all that it wrote is in its log.
+// keepUp converts the log of an instance until ctx ends. It closes stop when the instance has ended
+// and its log has all of its output.
 func keepUp(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<- struct{}) {
 	ticker := time.NewTicker(keepUpEvery)
 	defer ticker.Stop()
 	for {
-		// Asked first: what an ended instance wrote is then all there.
+		// The state is read before the conversion: if the instance has ended, all of its output is
+		// there to be converted.
 		ended := containerlog.Ended(dirs, inst)
-		// A failure, such as a full disk, is tried again; the log's owner says it.
+		// A failure, such as a full disk, is retried. The process that owns the log reports it.
 		if err := containerlog.CatchUp(ctx, dirs, inst); err == nil && ended {
 			close(stop)
 			return

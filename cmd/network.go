@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/agent"
 )
 
-// networkFlags say how pods are connected and find others.
+// networkFlags are the flags for the network and the DNS of pods.
 type networkFlags struct {
 	clusterDNS    []string
 	clusterDomain string
@@ -21,11 +21,17 @@ type networkFlags struct {
 }
 
 func (n *networkFlags) add(f *pflag.FlagSet) {
-	f.StringSliceVar(&n.clusterDNS, "cluster-dns", nil, "DNS servers of pods with dnsPolicy ClusterFirst, by address (default: the host's)")
-	f.StringVar(&n.cniConfDir, "cni-conf-dir", "/etc/cni/net.d", "directory of CNI's configuration; empty, or without any but podman's and nerdctl's: podrun's own bridge")
-	f.StringArrayVar(&n.cniBinDirs, "cni-bin-dir", []string{"/opt/cni/bin", "/usr/lib/cni"}, "directory of CNI's plugins; repeatable")
-	f.BoolVar(&n.routeToPods, "route-to-pods", false, "let other machines, and other networks of this one, reach all ports of pods at the pods' own addresses, not only published ones (podrun's own bridge)")
-	f.StringVar(&n.clusterDomain, "cluster-domain", "cluster.local", "domain of pods' full names")
+	f.StringSliceVar(&n.clusterDNS, "cluster-dns", nil,
+		"IP addresses of the DNS servers for pods with dnsPolicy ClusterFirst (default: the host's)")
+	f.StringVar(&n.cniConfDir, "cni-conf-dir", "/etc/cni/net.d",
+		"directory of CNI configurations; podrun uses its own bridge if this is empty,\n"+
+			"or if the directory has no configurations but those of podman and nerdctl")
+	f.StringArrayVar(&n.cniBinDirs, "cni-bin-dir", []string{"/opt/cni/bin", "/usr/lib/cni"},
+		"directory of CNI plugins; repeatable")
+	f.BoolVar(&n.routeToPods, "route-to-pods", false,
+		"let other machines, and other networks of this machine, reach all ports of pods at the pods'\n"+
+			"own addresses, not only published ports (only with podrun's own bridge)")
+	f.StringVar(&n.clusterDomain, "cluster-domain", "cluster.local", "DNS domain of the pods' full names")
 }
 
 func (n *networkFlags) options(o *agent.Options) error {

@@ -25,16 +25,17 @@ import (
 
 const exitTimeout = 124
 
-// onceFlags are once's own.
+// onceFlags are the flags and the state of once.
 type onceFlags struct {
 	run     runFlags
 	timeout time.Duration
 	report  report
-	// cleanupTimeout is how long cleaning up may take.
+	// cleanupTimeout is how long the clean-up may delay the exit, not counting the grace periods of
+	// pods.
 	cleanupTimeout time.Duration
 	logs           string
 	remove         bool
-	// hasResults says that the results are known.
+	// hasResults is true when the results of all pods are known.
 	hasResults atomic.Bool
 }
 
@@ -44,34 +45,41 @@ func (a *app) onceCommand() *cobra.Command {
 		Use:         "once",
 		Annotations: map[string]string{annotationQuiet: "yes"},
 		Short:       "Run the pods of all manifests once and exit with their result",
-		Long: "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or OnFailure is\n" +
-			"done when it has succeeded or failed. One with Always is done when it is ready; it is left running\n" +
-			"unless --rm.\n\n" +
-			"A pod has one owner process at a time. If serve or another once has one of the pods, once names that\n" +
-			"process and exits before it starts anything. It takes over pods that still run and that nobody has; those\n" +
-			"that have completed run again. What it leaves running stays until serve, by a manifest, or down takes it.\n\n" +
-			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage, a manifest that cannot be used\n" +
-			"or a pod that another process has (nothing was started); 3 containerd out of reach; 124 --timeout\n" +
-			"passed; 130 interrupted, 143 by SIGTERM, 141 when nobody reads its output any more.\n\n" +
-			"At --timeout the pods that are not done are stopped and removed, with their logs, at an interrupt all of\n" +
-			"them; each has its grace period. At a second interrupt they are killed and once ends at once. An interrupt\n" +
-			"when the results are known ends the wait for cleaning up within a second, also with 130 or 143.\n\n" +
-			"once ends when the result is known: cleaning up that takes longer than --cleanup-timeout, beside the\n" +
-			"grace periods of what ends, is a warning that names what is left. The report is replaced whatever ends\n" +
-			"once, with the errors in it if no pod was run.\n\n" +
-			"A pod with the annotation podrun.io/after starts when the pods that it names have succeeded or, with\n" +
-			"restartPolicy Always, are ready. Should one of them fail, it is not started.",
-		Example: "  # a job from standard input, with its whole output\n  podrun once --manifests - --logs all <job.yaml\n\n" +
-			"  # in CI: at most ten minutes, a JUnit report, nothing left behind\n  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
+		Long: "once runs the pods, waits until each is done and exits. A pod with restartPolicy Never or\n" +
+			"OnFailure is done when it has succeeded or failed. A pod with restartPolicy Always is done when it\n" +
+			"is ready; once leaves it running unless --rm is set.\n\n" +
+			"A pod has one owner process at a time. If serve or another once owns one of the pods, once names\n" +
+			"that process and exits before it starts anything. once takes over running pods that no process\n" +
+			"owns, and runs completed pods again. Pods that once leaves running stay until serve takes them\n" +
+			"over, because it has a manifest for them, or until down removes them.\n\n" +
+			"Exit code: 0 every pod succeeded or is ready; 1 a pod failed; 2 bad usage, a manifest that cannot\n" +
+			"be used or a pod that another process owns (nothing was started); 3 containerd out of reach; 124\n" +
+			"--timeout passed; 130 interrupted, 143 by SIGTERM, 141 because the reader of the output has closed\n" +
+			"it.\n\n" +
+			"At --timeout, once stops and removes the pods that are not done, with their logs; at an interrupt,\n" +
+			"all pods. Each pod has its grace period. A second interrupt kills the pods, and once exits\n" +
+			"immediately. An interrupt after the results are known ends the clean-up within a second, also with\n" +
+			"exit code 130 or 143.\n\n" +
+			"once exits when the results are known. If the clean-up takes longer than --cleanup-timeout, not\n" +
+			"counting the grace periods of pods that stop, once prints a warning that names what is left. once\n" +
+			"always replaces the report, however it ends. If no pod was run, the report has the errors.\n\n" +
+			"A pod with the annotation podrun.io/after starts when the pods that the annotation names have\n" +
+			"succeeded or, with restartPolicy Always, are ready. If one of them fails, the pod is not started.",
+		Example: "  # run a job from standard input and print its whole log\n" +
+			"  podrun once --manifests - --logs all <job.yaml\n\n" +
+			"  # in CI: run for at most ten minutes, write a JUnit report and leave nothing behind\n" +
+			"  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
 		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, f) },
 	}
 	f.run.add(c.Flags())
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait for the results (default: for ever)")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
 	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", agent.DefaultCleanupTimeout,
-		"how long cleaning up may delay the end, beside grace periods")
-	c.Flags().StringVar(&f.report.path, "report", "", "file for a report in JUnit's XML, written however once ends")
-	c.Flags().StringVar(&f.logs, "logs", "failed", "whose logs to print in the end: all, failed (what failed or was not done) or none")
+		"maximum time that the clean-up may delay the exit, not counting grace periods")
+	c.Flags().StringVar(&f.report.path, "report", "",
+		"file for a report in JUnit XML format, written however once ends")
+	c.Flags().StringVar(&f.logs, "logs", "failed",
+		"logs to print at the end: all, failed (of containers that failed or were not done) or none")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.unreported = func(err error) {
 		if err := f.report.failure(err); err != nil {
@@ -81,7 +89,7 @@ func (a *app) onceCommand() *cobra.Command {
 	return c
 }
 
-// check says what cannot be used, before anything runs.
+// check returns an error for values that cannot be used, before anything runs.
 func (f *onceFlags) check() error {
 	switch {
 	case !slices.Contains([]string{"all", "failed", "none"}, f.logs):
@@ -92,13 +100,13 @@ func (f *onceFlags) check() error {
 		return fmt.Errorf("--cleanup-timeout %s: must be more than 0", f.cleanupTimeout)
 	}
 	if err := writable(f.report.path); f.report.path != "" && err != nil {
-		f.report.written.Store(true) // it cannot be
+		f.report.written.Store(true) // do not try to report this error in it
 		return fmt.Errorf("--report: %w", err)
 	}
 	return nil
 }
 
-// writable says why a file can be neither written nor made.
+// writable returns an error if a file can be neither written nor created.
 func writable(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -149,12 +157,12 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(hurryTime): // nobody may be reading what it prints
+	case <-time.After(hurryTime): // runOnce may hang in a write that nobody reads
 		return &failure{code: a.interrupted(), err: errors.New("interrupted twice; what was begun is left as it is")}
 	}
 }
 
-// hurryTime is in what time once ends when it is interrupted for the second time.
+// hurryTime is the maximum time in which once exits after a second interrupt.
 const hurryTime = 900 * time.Millisecond
 
 func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *progress) error {
@@ -194,7 +202,7 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 	return a.onceResult(result, f)
 }
 
-// onInterrupt says what a first interrupt does.
+// onInterrupt returns the message for the first interrupt.
 func onInterrupt(stops bool) string {
 	if stops {
 		return "interrupted: stopping the pods; interrupt again to kill them at once"
@@ -202,7 +210,8 @@ func onInterrupt(stops bool) string {
 	return "interrupted: not waiting for the clean-up"
 }
 
-// notStarted gives an error that kept everything from being started its exit code: that of failed pods says that they ran.
+// notStarted gives an error because of which nothing was started its exit code, exitUsage instead
+// of exitFailed: exitFailed says that pods ran and failed.
 func notStarted(err error) error {
 	var f *failure
 	if !errors.As(err, &f) {
@@ -214,7 +223,8 @@ func notStarted(err error) error {
 	return f
 }
 
-// writeReport gives up when it is interrupted, or takes as long as cleaning up may: it may be a FIFO that nobody reads.
+// writeReport writes the results to the report file. It gives up at an interrupt or after the
+// clean-up timeout, because the file may be a FIFO without a reader.
 func (a *app) writeReport(ctx context.Context, f *onceFlags, r agent.Result) error {
 	written := make(chan error, 1)
 	go func() { written <- f.report.results(r) }()
@@ -229,7 +239,8 @@ func (a *app) writeReport(ctx context.Context, f *onceFlags, r agent.Result) err
 	return fmt.Errorf("the report is not written: nobody reads %s", f.report.path)
 }
 
-// nextInterrupt is closed when ctx ends or, if it has ended, at a second interrupt.
+// nextInterrupt returns a channel that is closed at the next interrupt: when ctx ends or, if it has
+// ended already, at the second interrupt.
 func (a *app) nextInterrupt(ctx context.Context) <-chan struct{} {
 	if ctx.Err() != nil {
 		return a.hurry
@@ -237,7 +248,8 @@ func (a *app) nextInterrupt(ctx context.Context) <-chan struct{} {
 	return ctx.Done()
 }
 
-// untilInterrupted returns when f does, or at the next interrupt: nobody may be reading what f prints.
+// untilInterrupted calls f and returns when f returns or at the next interrupt, because f may hang
+// in a write that nobody reads.
 func (a *app) untilInterrupted(ctx context.Context, f func()) {
 	interrupted := a.nextInterrupt(ctx)
 	done := make(chan struct{})
@@ -251,7 +263,7 @@ func (a *app) untilInterrupted(ctx context.Context, f func()) {
 	}
 }
 
-// onceResult is the exit code of a run.
+// onceResult returns an error with the exit code of the run, or nil if it succeeded.
 func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 	switch {
 	case result.Interrupted:
@@ -269,7 +281,7 @@ func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 	return nil
 }
 
-// interruption says what an interrupt has ended.
+// interruption returns the error text for a run that was interrupted.
 func interruption(r agent.Result) string {
 	bad := unfinished(r)
 	switch {
@@ -281,10 +293,11 @@ func interruption(r agent.Result) string {
 	return "interrupted; not done: " + bad
 }
 
-// warnOfLeft names the pods that could not be cleaned up in time. That is no result: the exit code stays the pods'.
+// warnOfLeft names the pods that could not be cleaned up in time. This does not change the exit
+// code, which is that of the results.
 func (a *app) warnOfLeft(left []agent.Left) {
 	for _, l := range left {
-		why := "that takes longer"
+		why := "the clean-up has not finished in time"
 		if l.Why != nil {
 			why = l.Why.Error()
 		}
@@ -295,7 +308,8 @@ func (a *app) warnOfLeft(left []agent.Left) {
 	}
 }
 
-// printLogs prints what the chosen containers wrote and, for those that failed or were not done, why or how they are.
+// printLogs prints the logs of the selected containers. For containers that failed or were not
+// done, it also prints the reason or the state.
 func (a *app) printLogs(r agent.Result, which string) {
 	if which == "none" {
 		return
@@ -316,11 +330,12 @@ func (a *app) printLogs(r agent.Result, which string) {
 	}
 }
 
-// problemOf says how a container failed, or how it is when the pod has no result; empty: neither, or it never ran.
+// problemOf describes how a container failed or, if the pod has no result, the state of the
+// container. It returns "" if neither applies or the container never ran.
 func problemOf(p *v1.Pod, r cli.Role) string {
 	s, t := r.Status, r.Status.State.Terminated
 	switch {
-	// A sidecar was told to end; how it did so is no result.
+	// podrun stops sidecars when the pod is done, so their exit code is not a result.
 	case t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container)):
 		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, cli.Plain(detail(t.Message)))
 	case agent.Done(p) || t != nil || s.State.Running == nil && lastEnd(*s) == nil:
@@ -343,7 +358,7 @@ func detail(message string) string {
 	return ": " + message
 }
 
-// failedTail is how many lines of a failed container's log are shown.
+// failedTail is the number of lines that printLog prints of the log of a failed container.
 const failedTail = 20
 
 func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
@@ -353,6 +368,6 @@ func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
 	}
 	path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
 	if err := containerlog.Read(context.Background(), path, o, forTerminal(a.out), forTerminal(a.errOut)); err != nil {
-		a.log.Debug("log not readable", "pod", p.Name, "container", s.Name, "why", err)
+		a.log.Debug("reading container log failed", "pod", p.Name, "container", s.Name, "err", err)
 	}
 }

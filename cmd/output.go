@@ -10,18 +10,20 @@ import (
 	"syscall"
 )
 
-// output is where a command writes that is not ended when nobody reads that any more, as after "| head": it has pods to
-// end. Then broken is called, once, and what else is written is lost.
+// output is the standard output or standard error of a command that must go on when the reader has
+// closed the other end of the pipe, as head does, because it still has pods to stop. At the first
+// write without a reader, Write calls broken; it discards everything from then on.
 type output struct {
 	to     io.Writer
 	broken func()
 
 	mu   sync.Mutex
 	gone bool
-	err  error // the first one, but that nobody reads it
+	err  error // the first error other than EPIPE
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It is safe for concurrent use, and returns no error when there is no
+// reader.
 func (o *output) Write(text []byte) (int, error) {
 	o.mu.Lock()
 	gone := o.gone
@@ -45,19 +47,21 @@ func (o *output) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// failed returns why something that was to be written is not.
+// failed returns the first error of a write, other than that there is no reader.
 func (o *output) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// outlastReaders has a pipe without a reader end nothing but the writing. The channel is never read: Go ends a process
-// that nobody has told what to do about it.
+// outlastReaders lets the process survive a write to a pipe without a reader: the write fails with
+// EPIPE. Unless SIGPIPE is handled, Go terminates a process for such a write to standard output or
+// standard error. Nothing reads the channel.
 func outlastReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// untilNobodyReads has the command's context end, as by an interrupt, when nobody reads what it writes any more, unless
-// its results are known by then. It returns its standard output. Terminals stay what they are.
+// untilNobodyReads replaces the standard streams of the command so that it is cancelled, as by an
+// interrupt, when the reader of its output has closed it, unless the results are known by then. It
+// returns the new standard output. Streams that are terminals are not replaced.
 func (a *app) untilNobodyReads(known *atomic.Bool) *output {
 	outlastReaders()
 	broken := func() {

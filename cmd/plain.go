@@ -7,14 +7,15 @@ import (
 	"podrun.io/podrun/internal/cli"
 )
 
-// plainWriter passes text on so that it does nothing to the terminal that it is for.
+// plainWriter escapes control characters in what is written to a terminal; see cli.Plain.
 type plainWriter struct {
 	out io.Writer
-	// rest is a character of which the end is not written yet.
+	// rest is an incomplete UTF-8 sequence at the end of the last write.
 	rest []byte
 }
 
-// forTerminal is out, or, if that is a terminal, what makes text of pods harmless to it. Programs get all as it is.
+// forTerminal returns a writer that makes text that comes from pods safe for the terminal out. If
+// out is not a terminal, it returns out, so that other programs get the text unchanged.
 func forTerminal(out io.Writer) io.Writer {
 	shown := out
 	if p, ok := out.(*progress); ok {

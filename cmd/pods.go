@@ -21,12 +21,13 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// betweenOwners is how long a running podrun may take to have a pod that another one has just let go, or that it was
-// started to keep.
+// betweenOwners is the time in which a running podrun acquires a pod that another process has
+// released, or that it was started to run.
 const betweenOwners = time.Second
 
-// settledPods are the pods as readPods has them. Those that nobody keeps, and of which something was heard just now, are
-// looked at twice while a podrun runs, so that one that goes from hand to hand is not shown as nobody's.
+// settledPods returns the pods as readPods does. If a pod has lost its owner a moment ago, or a
+// serve has just started, it waits for betweenOwners and reads the pods again, provided that a
+// podrun is running. So a pod that passes from one process to another is not shown as Unowned.
 func settledPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	pods, err := readPods(dirs)
 	begun := agent.JustBegun(dirs, 3*betweenOwners)
@@ -41,13 +42,13 @@ func settledPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	return readPods(dirs)
 }
 
-// justLetGo reports that a process kept the pod, which none keeps now, a moment ago.
+// justLetGo reports whether the pod, which has no owner now, had one a moment ago.
 func justLetGo(p *v1.Pod) bool {
 	return time.Since(status.UnownedSince(p)) < 3*betweenOwners
 }
 
-// readPods returns the pods of all status files, by namespace and name. There are none where podrun
-// never ran. Those that no process keeps are shown as such.
+// readPods returns the pods of all status files, sorted by namespace and name. It returns none if
+// podrun never ran. Pods that no process owns get the reason Unowned.
 func readPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	entries, err := os.ReadDir(dirs.Statuses())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +61,7 @@ func readPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 		}
 		p, err := readPod(filepath.Join(dirs.Statuses(), e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since
+			continue // removed in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -79,7 +80,9 @@ func readPods(dirs layout.Dirs) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// withOwners says of the pods that serve wants and another process runs just that.
+// withOwners merges the pods that serve wants to run but that another process owns. If such a pod
+// has a status already, its reason and message are replaced by those of serve, which name the
+// owner; otherwise the pod is added.
 func withOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
 	notes, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*"+layout.SuffixNotOwned))
 	if err != nil {
@@ -103,20 +106,21 @@ func withOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
 	return pods, nil
 }
 
-// withoutOwners says of the pods that have not ended and that no process keeps just that.
+// withoutOwners sets the reason Unowned for the pods that have not ended and that no process owns.
 func withoutOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
 	var all []*v1.Pod
 	for _, p := range pods {
 		key := pod.KeyOf(p)
 		if kept, known := agent.Kept(dirs, key); !kept && known && !status.Ended(p) {
 			var err error
-			// Anew: what was read may be older than what its owner wrote last.
+			// The status is read again, because the owner may have written it after it was read and
+			// before the process ended.
 			last := agent.LastKept(dirs, key)
 			if p, err = readUnowned(dirs.Status(key), last); errors.Is(err, fs.ErrNotExist) {
 				p, err = readUnowned(dirs.NotOwned(key), last)
 			}
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // gone since
+				continue // removed in the meantime
 			}
 			if err != nil {
 				return nil, err
@@ -127,8 +131,8 @@ func withoutOwners(dirs layout.Dirs, pods []*v1.Pod) ([]*v1.Pod, error) {
 	return all, nil
 }
 
-// readUnowned reads the status of a pod that no process keeps. It was kept until last, if that is known; else until it
-// was written.
+// readUnowned reads the status of a pod that no process owns and sets its reason to Unowned, with
+// the time of the last status: the later of last and the modification time of the file.
 func readUnowned(path string, last time.Time) (*v1.Pod, error) {
 	p, err := readPod(path)
 	if err != nil {
@@ -163,12 +167,13 @@ func within(pods []*v1.Pod, namespace string) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return p.Namespace != namespace })
 }
 
-// notFoundError says that there is no such pod.
+// notFoundError is the error that a pod does not exist.
 type notFoundError struct{ name string }
 
 func (e *notFoundError) Error() string { return fmt.Sprintf("pods %q not found", e.name) }
 
-// find returns the pod of a full name, else the one whose manifest gives it that name.
+// find returns the pod with the full name name, or else the pod with that name in its manifest. It
+// fails if several pods have that name in their manifests.
 func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 	name = bareName(name)
 	var short []*v1.Pod
@@ -194,12 +199,12 @@ func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 		hint: "use a full name: " + strings.Join(names, ", ")}
 }
 
-// bareName is a pod's name without its kind.
+// bareName returns the name of a pod without the prefix of a resource type.
 func bareName(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "pods/"), "pod/"), "po/")
 }
 
-// podNamed finds a pod by its status file.
+// podNamed returns a pod by its full name or its name in the manifest.
 func (a *app) podNamed(namespace, name string) (*v1.Pod, error) {
 	pods, err := readPods(a.dirs())
 	if err != nil {
@@ -210,8 +215,9 @@ func (a *app) podNamed(namespace, name string) (*v1.Pod, error) {
 
 const defaultContainer = "kubectl.kubernetes.io/default-container"
 
-// choose returns the named container of p; without a name the default one, and says so where there are
-// several.
+// choose returns the container of p with the given name. If name is "", it returns the container
+// that the default-container annotation names, or else the first one, and prints which one it chose
+// if there are several.
 func (a *app) choose(p *v1.Pod, name string) (cli.Role, error) {
 	all := cli.Roles(p)
 	if len(all) == 0 {
@@ -219,7 +225,9 @@ func (a *app) choose(p *v1.Pod, name string) (cli.Role, error) {
 	}
 	if name == "" {
 		r := all[0]
-		if i := slices.IndexFunc(all, func(r cli.Role) bool { return r.Container.Name == p.Annotations[defaultContainer] }); i >= 0 {
+		if i := slices.IndexFunc(all, func(r cli.Role) bool {
+			return r.Container.Name == p.Annotations[defaultContainer]
+		}); i >= 0 {
 			r = all[i]
 		} else if len(all) > 1 {
 			fmt.Fprintf(a.errOut, "Defaulted container %q out of: %s\n", r.Container.Name, listed(all))
@@ -231,8 +239,11 @@ func (a *app) choose(p *v1.Pod, name string) (cli.Role, error) {
 			return r, nil
 		}
 	}
-	return cli.Role{}, &failure{code: exitFailed, err: fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
-		hint: "it has: " + listed(all)}
+	return cli.Role{}, &failure{
+		code: exitFailed,
+		err:  fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
+		hint: "it has: " + listed(all),
+	}
 }
 
 func listed(all []cli.Role) string {
@@ -247,14 +258,16 @@ func listed(all []cli.Role) string {
 	return strings.Join(names, ", ")
 }
 
-// instance names the run of a container whose log is wanted: the current or last one, or the one before.
+// instance returns the instance of a container whose log is requested: the current or last one or,
+// if previous is true, the one before.
 func instance(p *v1.Pod, r cli.Role, previous bool) (pod.Instance, error) {
 	name := r.Container.Name
 	i := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: name}
 	if r.Status == nil {
 		return i, fmt.Errorf("container %q in pod %q is waiting to start", name, p.Name)
 	}
-	// While it waits to be started again, the newest run is the last one.
+	// While the container waits to be restarted, its newest instance is the one that terminated
+	// last.
 	i.ID, i.Attempt = r.InstanceID(), int(r.Status.RestartCount)
 	waiting := r.Status.State.Running == nil && r.Status.State.Terminated == nil
 	last := r.Status.LastTerminationState.Terminated

@@ -26,11 +26,12 @@ func (a *app) portForwardCommand() *cobra.Command {
 	var addresses []string
 	c := &cobra.Command{
 		Use:   "port-forward POD [LOCAL:]REMOTE...",
-		Short: "Forward ports of this machine to a pod",
-		Long: "port-forward listens on LOCAL and connects to REMOTE as the pod itself would at localhost, so that also\n" +
-			"what listens there alone is reached. REMOTE is a port's number, or its name in the manifest; without LOCAL\n" +
-			"it is the same, and any free port for :REMOTE. It goes on over restarts of the pod, until it is\n" +
-			"interrupted. Only TCP is forwarded.",
+		Short: "Forward local ports to a pod",
+		Long: "port-forward listens on the port LOCAL of this machine and connects to the port REMOTE at\n" +
+			"localhost inside the pod, so it also reaches processes that listen only there. REMOTE is the\n" +
+			"number of a port, or its name in the manifest. LOCAL defaults to REMOTE; :REMOTE selects a free\n" +
+			"local port. port-forward continues across restarts of the pod until it is interrupted. It forwards\n" +
+			"TCP only.",
 		Example: "  podrun port-forward web 8080:80\n  podrun port-forward web :http\n" +
 			"  podrun port-forward db 5432 --address 192.0.2.1",
 		Args:              argCount(2, many),
@@ -62,21 +63,23 @@ func (a *app) portForwardCommand() *cobra.Command {
 			return a.portForward(c.Context(), pod.KeyOf(p), addresses, all)
 		},
 	}
-	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "the pod's namespace")
-	c.Flags().StringSliceVar(&addresses, "address", []string{"localhost"}, "addresses to listen on: IPs, or localhost")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
+	c.Flags().StringSliceVar(&addresses, "address", []string{"localhost"},
+		"addresses to listen on: IP addresses or localhost")
 	a.completeFlags(c)
 	return c
 }
 
-// forward is a port here and one of a pod's.
+// forward is a local port and the port of the pod to which it is forwarded.
 type forward struct {
 	local, remote uint16
-	// name is the pod's port by name, for resolve; with same, local is to be the same as remote.
+	// name is the name of the remote port, until resolve finds its number. If same is true, the
+	// local port is to be the same as the remote port.
 	name string
 	same bool
 }
 
-// parseForward takes [LOCAL:]REMOTE.
+// parseForward parses [LOCAL:]REMOTE.
 func parseForward(spec string) (forward, error) {
 	local, remote, two := strings.Cut(spec, ":")
 	if !two {
@@ -102,7 +105,7 @@ func parseForward(spec string) (forward, error) {
 	return f, nil
 }
 
-// resolve finds a named port among the pod's.
+// resolve finds the number of a named port in the containers of the pod.
 func (f *forward) resolve(p *v1.Pod) error {
 	if f.name == "" {
 		return nil
@@ -127,7 +130,7 @@ func namedPort(p *v1.Pod, name string) uint16 {
 	return 0
 }
 
-// portForward listens until ctx ends.
+// portForward listens and forwards connections until ctx ends. It always returns an error.
 func (a *app) portForward(ctx context.Context, key pod.Key, addresses []string, all []forward) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
@@ -154,7 +157,8 @@ func (a *app) portForward(ctx context.Context, key pod.Key, addresses []string, 
 	return ctx.Err()
 }
 
-// listenFor listens on the local port at each address. Localhost is 127.0.0.1, and ::1 where there is one.
+// listenFor listens on the local port at each address. The address localhost stands for 127.0.0.1
+// and, if the machine has IPv6, ::1. The returned listeners are open even if there is an error.
 func listenFor(addresses []string, f forward) ([]net.Listener, error) {
 	var all []net.Listener
 	for _, address := range addresses {
@@ -166,7 +170,7 @@ func listenFor(addresses []string, f forward) ([]net.Listener, error) {
 		for i, host := range hosts {
 			l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 			if err != nil && i > 0 {
-				continue // there may be no IPv6
+				continue // the machine may have no IPv6
 			}
 			if err != nil {
 				return all, fmt.Errorf("listening on %s: %w", address, err)
@@ -180,7 +184,8 @@ func listenFor(addresses []string, f forward) ([]net.Listener, error) {
 	return all, nil
 }
 
-// serveForward takes connections until the listener is closed.
+// serveForward accepts and forwards connections until the listener is closed. It returns when all
+// connections have ended.
 func (a *app) serveForward(ctx context.Context, key pod.Key, l net.Listener, remote uint16) {
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -198,7 +203,7 @@ func (a *app) serveForward(ctx context.Context, key pod.Key, l net.Listener, rem
 	}
 }
 
-// carry connects to the pod as it is now, and copies both ways.
+// carry connects to the current sandbox of the pod and copies data in both directions.
 func (a *app) carry(ctx context.Context, key pod.Key, conn net.Conn, remote uint16) error {
 	netns, err := a.podNetwork(key)
 	if err != nil {
@@ -217,7 +222,8 @@ func (a *app) carry(ctx context.Context, key pod.Key, conn net.Conn, remote uint
 	return nil
 }
 
-// dialInside connects to a port of the pod's localhost; without a namespace that is this machine's.
+// dialInside connects to a port at localhost in the pod's network namespace, or in that of the host
+// if netns is empty.
 func dialInside(ctx context.Context, netns string, port uint16) (net.Conn, error) {
 	var errs []error
 	for _, localhost := range []string{"127.0.0.1", "::1"} {
@@ -232,18 +238,19 @@ func dialInside(ctx context.Context, netns string, port uint16) (net.Conn, error
 		}
 		errs = append(errs, err)
 	}
-	return nil, errs[0] // that of ::1 tells nothing more
+	return nil, errs[0] // the error for ::1 adds nothing
 }
 
-// copyHalf copies one way and passes the end on.
+// copyHalf copies data in one direction, then closes the write side of the destination.
 func copyHalf(to, from net.Conn) {
-	_, _ = io.Copy(to, from) // either side may go away
+	_, _ = io.Copy(to, from) // either side may close the connection
 	if half, ok := to.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
 }
 
-// podNetwork is the path of the pod's network namespace; "" for the host's.
+// podNetwork returns the path of the pod's network namespace, or "" if the pod uses that of the
+// host.
 func (a *app) podNetwork(key pod.Key) (string, error) {
 	p, err := readPod(a.dirs().Status(key))
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// outputForms are what -o may be.
+// outputForms are the values of -o, for help and error messages.
 const outputForms = "wide, json, yaml, name, jsonpath=TEMPLATE, go-template=TEMPLATE,\n" +
 	"custom-columns=HEADER:PATH,…, or a file: jsonpath-file=, go-template-file=, custom-columns-file="
 
-// form is how objects are printed.
+// form is an output format for objects.
 type form struct {
-	kind string // wide, json, yaml, name, the kind of a template; "" is a table
-	// text makes an object's text by a template; nil: the form has none.
+	kind string // wide, json, yaml, name or the kind of a template; "" is a table
+	// text renders an object with the template; nil if the format has none.
 	text func(object any) ([]byte, error)
 	// custom are the columns of custom-columns.
 	custom []customColumn
 }
 
-// parseForm reads -o.
+// parseForm parses the value of -o.
 func parseForm(output string) (form, error) {
 	if slices.Contains([]string{"", "wide", "json", "yaml", "name"}, output) {
 		return form{kind: output}, nil
@@ -68,10 +68,11 @@ func parseForm(output string) (form, error) {
 	return f, nil
 }
 
-// tabular reports that the form is for people.
+// tabular reports whether the format is one of the standard tables, which are for people.
 func (f form) tabular() bool { return f.kind == "" || f.kind == "wide" }
 
-// marshal makes an object's text; tables and names are others' to make.
+// marshal renders an object as YAML, JSON or with the template. It does not handle tables and
+// names.
 func (f form) marshal(object any) ([]byte, error) {
 	switch f.kind {
 	case "yaml":
@@ -87,7 +88,7 @@ func (f form) marshal(object any) ([]byte, error) {
 	return b, nil
 }
 
-// headers are those of custom-columns.
+// headers returns the headers of custom-columns.
 func (f form) headers() []string {
 	var header []string
 	for _, c := range f.custom {
@@ -96,23 +97,28 @@ func (f form) headers() []string {
 	return header
 }
 
-// view prints pods in one form.
+// view prints pods in one format.
 type view struct {
 	form
-	single  bool // one pod by its name: it and not a list
+	single  bool // print a pod that was named as an object, not as a list
 	columns columns
 	table   table
 	headed  bool
 }
 
-// newView makes the view that the flags ask for.
+// newView returns a view with the format that the flags select.
 func (a *app) newView(f getFlags, single bool) (*view, error) {
 	in, err := parseForm(f.output)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{form: in, single: single, table: a.newTable(), headed: f.noHeaders,
-		columns: columns{namespace: f.allNamespaces, wide: f.output == "wide"}}
+	v := &view{
+		form:    in,
+		single:  single,
+		table:   a.newTable(),
+		headed:  f.noHeaders,
+		columns: columns{namespace: f.allNamespaces, wide: f.output == "wide"},
+	}
 	if v.tabular() {
 		v.table.paint = map[int]func(string) string{v.columns.status(): a.statusColour()}
 	}
@@ -166,7 +172,7 @@ func (v *view) rows(pods []*v1.Pod) error {
 	return v.table.print(rows...)
 }
 
-// object prints one pod, or a list of them.
+// object prints one pod, or a list of pods.
 func (v *view) object(object any) error {
 	var b []byte
 	var err error
@@ -182,7 +188,8 @@ func (v *view) object(object any) error {
 	return err
 }
 
-// changes prints the pods that are not as shown, and a last row of those that are gone.
+// changes prints the pods that differ from those in shown, and a last entry with the phase Deleted
+// for each pod that was removed. It updates shown.
 func (v *view) changes(pods []*v1.Pod, shown map[pod.Key]shownPod) error {
 	now := map[pod.Key]bool{}
 	var changed []*v1.Pod

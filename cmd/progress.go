@@ -15,44 +15,47 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// progress shows how pods come along: on a terminal a line a pod that is kept up to date, else a line for
-// each change.
+// progress prints the progress of pods: on a terminal one line per pod, which is redrawn, otherwise
+// one line per change. Its methods are safe for concurrent use.
 type progress struct {
 	out   io.Writer
 	began time.Time
-	// size returns the terminal's size in characters; nil: out is none.
+	// size returns the terminal's size in characters. It is nil if out is not a terminal, and after
+	// finish.
 	size func() (width, height int)
-	// plain says that out is none, so that lines stay as they were written.
+	// plain is true if out is not a terminal, so that lines cannot be redrawn.
 	plain bool
-	// done reports that a pod has come to its result.
+	// done reports whether a pod has its result.
 	done func(*v1.Pod) bool
 
 	mu    sync.Mutex
 	order []pod.Key
 	lines map[pod.Key]*progressLine
-	// pulling tells how far the pull of an image is; nil: nobody knows yet.
+	// pulling returns the progress of the pull of an image. It is nil until watch is called.
 	pulling  func(image string) (pod.Progress, bool)
-	reported time.Time // when it was told last in lines
-	drawn    int       // lines on the screen that are to be drawn over
+	reported time.Time // when the progress of pulls was last printed as lines
+	drawn    int       // number of lines on the screen that the next draw overwrites
 }
 
 type progressLine struct {
 	state string
-	// elapsed is until the state came about; over says that the pod has come to its result.
+	// elapsed is the time from the beginning to the last change of state. over is true if the pod
+	// has its result.
 	elapsed time.Duration
 	over    bool
-	// images are those that the pod may be waiting for.
+	// images are the images that the pod may be waiting for.
 	images []string
 }
 
-// newProgress shows progress on out, which stays as it is where it is no terminal.
+// newProgress returns a progress that prints to out. It does not redraw lines if out is not a
+// terminal or TERM is dumb.
 func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 	p := &progress{out: out, began: time.Now(), lines: map[pod.Key]*progressLine{}, done: done}
 	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
 		p.size = func() (int, int) {
 			width, height, err := term.GetSize(int(f.Fd()))
 			if err != nil || width == 0 || height == 0 {
-				return 80, 24 // it does not tell
+				return 80, 24 // the size is unknown
 			}
 			return width, height
 		}
@@ -61,15 +64,15 @@ func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 	return p
 }
 
-// stateOf is how p is, in a word.
+// stateOf returns the state of p in a word.
 func stateOf(p *v1.Pod) string {
 	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
-		return p.Status.Reason // why it does not start
+		return p.Status.Reason // the reason why the pod does not start
 	}
 	return cli.Of(p).Text
 }
 
-// report takes note of a pod's status.
+// report records the status of a pod and prints it if it has changed.
 func (l *progress) report(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +97,8 @@ func (l *progress) report(p *v1.Pod) {
 	}
 }
 
-// tick lets the times of what is not over go on, a few times a second, until stop is closed.
+// tick updates the times of pods that are not done and the progress of pulls every redrawEvery,
+// until stop is closed.
 func (l *progress) tick(stop <-chan struct{}) {
 	again := time.NewTicker(redrawEvery)
 	defer again.Stop()
@@ -115,7 +119,9 @@ func (l *progress) tick(stop <-chan struct{}) {
 	}
 }
 
-// draw writes all lines over those that were drawn last. The caller holds the lock.
+// draw writes all lines over those that were drawn last. If there are more pods than the terminal
+// has lines, it leaves out pods that are done first. The caller must hold l.mu, and l.size must not
+// be nil.
 func (l *progress) draw() {
 	width, height := l.size()
 	var b strings.Builder
@@ -137,10 +143,10 @@ func (l *progress) draw() {
 		b.WriteString(cutTo(fmt.Sprintf("%6.1fs %s %s", took.Seconds(), key, state), width-1) + "\n")
 	}
 	l.drawn = len(keys)
-	_, _ = io.WriteString(l.out, b.String()) // whoever closed the terminal does not want to know
+	_, _ = io.WriteString(l.out, b.String()) // an error means that the terminal is closed
 }
 
-// unfinished are the most that fit of the pods, those first that are not over.
+// unfinished returns at most most pods, beginning with those that are not done.
 func (l *progress) unfinished(most int) []pod.Key {
 	var first, last []pod.Key
 	for _, key := range l.order {
@@ -153,7 +159,7 @@ func (l *progress) unfinished(most int) []pod.Key {
 	return append(first, last...)[:most]
 }
 
-// erase takes the lines that were drawn off the screen.
+// erase appends to b the escape sequences that remove the lines drawn last.
 func (l *progress) erase(b *strings.Builder) {
 	if l.drawn > 0 {
 		fmt.Fprintf(b, "\x1b[%dA\x1b[J", l.drawn)
@@ -161,7 +167,7 @@ func (l *progress) erase(b *strings.Builder) {
 	}
 }
 
-// Write puts text above the lines, as of the log. It implements io.Writer.
+// Write implements io.Writer. It writes text, such as the log, above the lines of the pods.
 func (l *progress) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +186,7 @@ func (l *progress) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// finish leaves the lines as they are; what is written from now on comes below them.
+// finish draws the lines for the last time. What is written later appears below them.
 func (l *progress) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +197,7 @@ func (l *progress) finish() {
 	}
 }
 
-// cutTo is the beginning of s that fits.
+// cutTo returns the first width characters of s.
 func cutTo(s string, width int) string {
 	runes := []rune(s)
 	if width < 1 || len(runes) <= width {

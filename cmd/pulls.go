@@ -13,23 +13,25 @@ import (
 )
 
 const (
-	// barWidth is that of a bar, in characters.
+	// barWidth is the width of a progress bar in characters.
 	barWidth = 20
-	// sayPullsEvery is how often is said in lines how far pulls are.
+	// sayPullsEvery is how often the progress of pulls is printed if lines cannot be redrawn.
 	sayPullsEvery = 10 * time.Second
 	redrawEvery   = 200 * time.Millisecond
 )
 
-// bar draws how far a pull is.
+// bar renders the progress of a pull as a bar, or as an ellipsis while the total size is unknown.
 func bar(p pod.Progress) string {
 	if !p.HasTotal() {
 		return "…"
 	}
 	full := int(p.Fetched * barWidth / p.Total)
-	return fmt.Sprintf("[%s%s] %3d%% %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), p.Fetched*100/p.Total, p)
+	return fmt.Sprintf("[%s%s] %3d%% %s",
+		strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), p.Fetched*100/p.Total, p)
 }
 
-// awaited are the images of a pod's containers that have not run yet, each once.
+// awaited returns the images of the containers of a pod that are waiting or have no status yet,
+// each image once.
 func awaited(p *v1.Pod) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -43,14 +45,15 @@ func awaited(p *v1.Pod) []string {
 	return out
 }
 
-// watch says who tells how far pulls are.
+// watch sets the function that returns the progress of the pull of an image.
 func (l *progress) watch(pulling func(image string) (pod.Progress, bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pulling, l.reported = pulling, time.Now()
 }
 
-// pull is the first pull that a line waits for; false: none.
+// pull returns the progress of the first pull that the pod of the line waits for. ok is false if it
+// waits for none.
 func (l *progress) pull(line *progressLine) (image string, p pod.Progress, ok bool) {
 	if l.pulling == nil || line.over {
 		return "", p, false
@@ -63,7 +66,8 @@ func (l *progress) pull(line *progressLine) (image string, p pod.Progress, ok bo
 	return "", p, false
 }
 
-// sayPulls says in lines how far pulls are, now and then. The caller holds the lock.
+// sayPulls prints the progress of pulls as lines if sayPullsEvery has passed since the last time.
+// The caller must hold l.mu.
 func (l *progress) sayPulls() {
 	if l.pulling == nil || time.Since(l.reported) < sayPullsEvery {
 		return
@@ -76,8 +80,8 @@ func (l *progress) sayPulls() {
 	}
 }
 
-// showPull shows how far the pull of an image is until the function that it returns is given its result: a bar on
-// a terminal, else a line now and then.
+// showPull prints the progress of the pull of an image: a bar on a terminal, otherwise a line every
+// sayPullsEvery. It stops when the caller calls the returned function with the result of the pull.
 func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) func(error) {
 	l := newProgress(a.errOut, nil)
 	var last pod.Progress
@@ -88,7 +92,10 @@ func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) fu
 		switch {
 		case !l.plain:
 			width, _ := l.size()
-			fmt.Fprintf(l.out, "\r\x1b[K%s", cutTo(fmt.Sprintf("%6.1fs %s %s", time.Since(l.began).Seconds(), ref, bar(last)), width-1))
+			fmt.Fprintf(l.out, "\r\x1b[K%s", cutTo(
+				fmt.Sprintf("%6.1fs %s %s", time.Since(l.began).Seconds(), ref, bar(last)),
+				width-1,
+			))
 		case time.Since(l.reported) >= sayPullsEvery && last.HasTotal():
 			l.reported = time.Now()
 			fmt.Fprintf(l.out, "%6.1fs %s: %s\n", time.Since(l.began).Seconds(), ref, last)
@@ -116,7 +123,8 @@ func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) fu
 			fmt.Fprint(l.out, "\r\x1b[K")
 		}
 		if err == nil && last.HasTotal() {
-			fmt.Fprintf(l.out, "%6.1fs %s: %s in %d layers\n", time.Since(l.began).Seconds(), ref, pod.Bytes(last.Total), last.Layers)
+			fmt.Fprintf(l.out, "%6.1fs %s: %s in %d layers\n",
+				time.Since(l.began).Seconds(), ref, pod.Bytes(last.Total), last.Layers)
 		}
 	}
 }

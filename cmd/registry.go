@@ -9,16 +9,19 @@ import (
 	"podrun.io/podrun/internal/agent"
 )
 
-// registryFlags say how images are pulled.
+// registryFlags are the flags for pulling images.
 type registryFlags struct{ config, hostsDir string }
 
 func (r *registryFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&r.config, "registry-config", "", "docker config.json with credentials of registries, credential helpers too (default: docker's own, if it is there)")
-	f.StringVar(&r.hostsDir, "registry-hosts-dir", "/etc/containerd/certs.d", "directory of the registries' mirrors and certificates, as containerd has it")
+	f.StringVar(&r.config, "registry-config", "",
+		"docker config.json with registry credentials and credential helpers (default: docker's own, if it exists)")
+	f.StringVar(&r.hostsDir, "registry-hosts-dir", "/etc/containerd/certs.d",
+		"directory of registry mirrors and certificates, in containerd's format")
 }
 
-// options fails for what was named and is not there: credentials and mirrors that do not count would be noticed late. The
-// directory of mirrors by default need not be there.
+// options sets the registry options of o. It fails if a path that the user gave does not exist or
+// has the wrong type, because missing credentials or mirrors would be noticed only later. The
+// default directory of mirrors need not exist.
 func (r *registryFlags) options(f *pflag.FlagSet, o *agent.ConnectOptions) error {
 	for name, path := range map[string]string{"registry-config": r.config, "registry-hosts-dir": r.hostsDir} {
 		if !f.Changed(name) || path == "" {

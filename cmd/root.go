@@ -1,5 +1,10 @@
-// Package cmd is the command line: one file per command, each from flags to options, one call, print,
-// exit code. It speaks to people and decides nothing about pods. No other room imports cobra.
+// Package cmd implements the command line of podrun with cobra. Each command has a file, which
+// defines the flags, turns them into options, makes one call to another package, prints the result
+// and determines the exit code. The package reads status files and prints them, but makes no
+// decisions about pods. No other package imports cobra.
+//
+// Standard output is for data, standard error for messages to the user. Begin reading at Main;
+// (*app).commands lists all commands.
 package cmd
 
 import (
@@ -23,24 +28,27 @@ import (
 	"podrun.io/podrun/internal/layout"
 )
 
-// app is what all commands share.
+// app is the state that all commands share: the standard streams, the logger, the signals received
+// and the global flags.
 type app struct {
 	in          io.Reader
 	out, errOut io.Writer
-	// log is there when a command runs.
+	// log is nil until prepare has run, which is before the command runs.
 	log *slog.Logger
-	// hurry is closed when a person who has asked for the end asks again.
+	// hurry is closed at the second signal that asks the command to stop.
 	hurry chan struct{}
-	// caught is the first signal that asked for the end; 0: none has. Nil outside Main.
+	// caught is the first signal that asked the command to stop, or 0 if there was none. It is nil
+	// unless Main created the app.
 	caught *atomic.Int32
-	// cancel ends the context of the command that runs.
+	// cancel ends the context of the running command.
 	cancel context.CancelFunc
-	// unreported writes a command's report of its own failure, if it is to write one and has not; nil: none is.
+	// unreported writes the error of the command to its report file, if it has one and nothing has
+	// been written to it yet. It is nil if no command writes a report.
 	unreported func(err error)
 	globals
 }
 
-// globals are the flags of all commands.
+// globals are the flags that all commands have.
 type globals struct {
 	containerdAddress, containerdNamespace string
 	snapshotter, runtime                   string
@@ -52,8 +60,11 @@ func (g globals) dirs() layout.Dirs {
 	return layout.Dirs{Root: g.rootDir, Run: g.runDir, Log: g.logDir}
 }
 
-// Main runs the command line args, without the program's name, and returns its exit code. It ends early,
-// gracefully, at SIGINT and SIGTERM. A process that was started as containerd's shim is that and no more.
+// Main runs the command line args, which do not contain the program's name, and returns the exit
+// code. SIGINT, SIGTERM and, unless it is ignored, SIGHUP stop the command gracefully.
+//
+// If the process was started as containerd's shim or as the stand-in for runc, Main runs that and
+// no command. See embedded.Dispatch.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	if code, is := embedded.Dispatch(ctx, os.Args); is {
 		return code
@@ -72,7 +83,8 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	return a.exit(err)
 }
 
-// checkHelp makes help about a command that does not exist an error; cobra's shows another's.
+// checkHelp makes help for an unknown command an error. By default, cobra prints the help of
+// another command.
 func checkHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -92,13 +104,14 @@ func checkHelp(root *cobra.Command) {
 	}
 }
 
-// Tree is all commands, for those who document them.
+// Tree returns the root command with all commands, for generators of documentation.
 func Tree() *cobra.Command {
 	return (&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()
 }
 
-// heed returns a context that ends at the first SIGINT or SIGTERM, or SIGHUP unless that is ignored, as under
-// nohup; at the second one hurry is closed, and the third one ends the process.
+// heed returns a context that is cancelled at the first SIGINT, SIGTERM or SIGHUP. SIGHUP has no
+// effect if it is ignored, as under nohup. The second signal closes hurry, and the third one
+// terminates the process.
 func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	a.cancel = cancel
@@ -145,12 +158,12 @@ const (
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "podrun COMMAND",
-		Short: "Kubernetes' pods on one machine, without Kubernetes",
-		Long: "podrun keeps the pods of a directory of Kubernetes Pod manifests running on one machine, with\n" +
-			"containerd: any that is there, else its own.",
-		Example: "  # keep a machine's pods running\n  podrun serve --manifests /etc/pods\n\n" +
+		Short: "Run Kubernetes pods on one machine, without Kubernetes",
+		Long: "podrun keeps the pods of a directory of Kubernetes Pod manifests running on one machine. It uses\n" +
+			"the machine's containerd if there is one, else its own.",
+		Example: "  # keep the pods of a machine running\n  podrun serve --manifests /etc/pods\n\n" +
 			"  # run a job and exit with its result\n  podrun once --manifests job.yaml\n\n" +
-			"  # see them\n  podrun get pods",
+			"  # list the pods\n  podrun get pods",
 		Args:              argCount(0, 0),
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors:     true,
@@ -165,14 +178,14 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, err) })
 	a.globalFlags(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run pods:"},
-		&cobra.Group{ID: groupInspect, Title: "See and reach them:"},
-		&cobra.Group{ID: groupOther, Title: "Other:"})
+		&cobra.Group{ID: groupInspect, Title: "Inspect and access pods:"},
+		&cobra.Group{ID: groupOther, Title: "Other commands:"})
 	root.SetHelpCommandGroupID(groupOther)
 	a.commands(root)
 	return root
 }
 
-// commands is the list of all commands.
+// commands adds all commands to root, each in its group of the help.
 func (a *app) commands(root *cobra.Command) {
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
@@ -181,29 +194,51 @@ func (a *app) commands(root *cobra.Command) {
 		}
 	}
 	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
-	add(groupInspect, a.getCommand(), a.psCommand(), a.describeCommand(), a.eventsCommand(), a.logsCommand(), a.execCommand(), a.attachCommand(), a.portForwardCommand(), a.topCommand(), a.waitCommand())
-	add(groupOther, a.validateCommand(), a.diffCommand(), a.imagesCommand(), a.volumesCommand(), a.versionCommand(), a.completionCommand(), a.containerdCommand())
+	add(groupInspect,
+		a.getCommand(),
+		a.psCommand(),
+		a.describeCommand(),
+		a.eventsCommand(),
+		a.logsCommand(),
+		a.execCommand(),
+		a.attachCommand(),
+		a.portForwardCommand(),
+		a.topCommand(),
+		a.waitCommand())
+	add(groupOther,
+		a.validateCommand(),
+		a.diffCommand(),
+		a.imagesCommand(),
+		a.volumesCommand(),
+		a.versionCommand(),
+		a.completionCommand(),
+		a.containerdCommand())
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.containerdAddress, "containerd-address", "", "containerd's socket, or embedded for podrun's own (default: $CONTAINERD_ADDRESS,\nelse podrun's own if it runs, else /run/containerd/containerd.sock if it exists, else podrun's own)")
-	f.StringVar(&a.containerdNamespace, "containerd-namespace", "podrun", "namespace within containerd")
-	f.StringVar(&a.snapshotter, "snapshotter", "", "containerd's snapshotter (default: the best that works here)")
-	f.StringVar(&a.runtime, "runtime", "io.containerd.runc.v2", "containerd's runtime")
-	f.StringVar(&a.rootDir, "root-dir", "/var/lib/podrun", "directory of what must survive a reboot")
-	f.StringVar(&a.runDir, "run-dir", "/run/podrun", "directory of what need not")
-	f.StringVar(&a.logDir, "log-dir", "/var/log/pods", "directory of the containers' logs")
-	f.StringVar(&a.logLevel, "log-level", "info", "least level of podrun's own log: debug, info, warn or error")
-	f.StringVar(&a.logFormat, "log-format", "text", "form of podrun's own log: text or json")
+	f.StringVar(&a.containerdAddress, "containerd-address", "",
+		"containerd socket, or embedded for podrun's own containerd (default: $CONTAINERD_ADDRESS,\n"+
+			"else podrun's own if it runs, else /run/containerd/containerd.sock if it exists, else podrun's own)")
+	f.StringVar(&a.containerdNamespace, "containerd-namespace", "podrun", "containerd namespace")
+	f.StringVar(&a.snapshotter, "snapshotter", "",
+		"containerd snapshotter (default: the best one that works on this machine)")
+	f.StringVar(&a.runtime, "runtime", "io.containerd.runc.v2", "containerd runtime")
+	f.StringVar(&a.rootDir, "root-dir", "/var/lib/podrun", "directory for state that must survive a reboot")
+	f.StringVar(&a.runDir, "run-dir", "/run/podrun", "directory for state that need not survive a reboot")
+	f.StringVar(&a.logDir, "log-dir", "/var/log/pods", "directory for container logs")
+	f.StringVar(&a.logLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
+	f.StringVar(&a.logFormat, "log-format", "text", "log format: text or json")
 	fromEnvironment(f)
 }
 
-// annotationQuiet is on commands whose own lines tell a person enough: their log is of warnings.
+// annotationQuiet marks commands that print enough about their work themselves: the default of
+// --log-level is warn for them.
 const annotationQuiet = "podrun.io/quiet"
 
 const envAnnotation = "podrun.io/env"
 
-// fromEnvironment lets the flags of f be given by environment too: --root-dir as PODRUN_ROOT_DIR.
+// fromEnvironment lets an environment variable set each flag of f: PODRUN_ROOT_DIR sets --root-dir,
+// for example. A flag on the command line takes precedence; see prepare.
 func fromEnvironment(f *pflag.FlagSet) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := "PODRUN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
@@ -211,7 +246,8 @@ func fromEnvironment(f *pflag.FlagSet) {
 	})
 }
 
-// prepare completes the flags and makes the log, before any command runs.
+// prepare runs before every command. It sets flags from environment variables, makes the
+// directories absolute paths, checks the flags of the log and creates the logger.
 func (a *app) prepare(c *cobra.Command, _ []string) error {
 	var bad error
 	c.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -228,8 +264,8 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	if bad != nil {
 		return bad
 	}
-	// Paths end up in containers' specs and in other processes, so they must not depend on where this
-	// one was started.
+	// These paths end up in the specs of containers and in other processes, so they must not depend
+	// on the working directory of this process.
 	for _, dir := range []*string{&a.rootDir, &a.runDir, &a.logDir} {
 		abs, err := filepath.Abs(*dir)
 		if err != nil {
@@ -251,7 +287,8 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	return nil
 }
 
-// logHandler writes the log to w, as the flags say. They have been checked.
+// logHandler returns a handler that writes the log to w in the format and from the level that the
+// flags name. prepare has checked the flags.
 func (a *app) logHandler(w io.Writer) slog.Handler {
 	var o slog.HandlerOptions
 	var level slog.Level
@@ -263,7 +300,7 @@ func (a *app) logHandler(w io.Writer) slog.Handler {
 	return slog.NewTextHandler(w, &o)
 }
 
-// usageTemplate is cobra's with the examples last, where a reader's eye is.
+// usageTemplate is cobra's template with the examples at the end, where the reader sees them first.
 const usageTemplate = `Usage:
   {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}{{if .HasAvailableSubCommands}}{{range $g := .Groups}}
 
@@ -279,7 +316,7 @@ Aliases:
 Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
 
-Flags of all commands, each also by environment (--root-dir is PODRUN_ROOT_DIR):
+Global flags, which environment variables can set too (PODRUN_ROOT_DIR for --root-dir):
 {{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasExample}}
 
 Examples:

@@ -18,14 +18,14 @@ import (
 	"podrun.io/podrun/internal/server"
 )
 
-// The longest crash back-off is in these bounds, as the kubelet's crashLoopBackOff.maxContainerRestartPeriod
-// (pkg/kubelet/apis/config/validation).
+// The bounds of the longest crash back-off are those of the kubelet's
+// crashLoopBackOff.maxContainerRestartPeriod (pkg/kubelet/apis/config/validation).
 const (
 	leastRestartPeriod = time.Second
 	mostRestartPeriod  = 5 * time.Minute
 )
 
-// runFlags are those of serve and once.
+// runFlags are the flags that serve and once have in common.
 type runFlags struct {
 	sources          sourceFlags
 	relistPeriod     time.Duration
@@ -46,24 +46,32 @@ type runFlags struct {
 
 func (r *runFlags) add(f *pflag.FlagSet) {
 	r.sources.add(f)
-	f.DurationVar(&r.relistPeriod, "relist-period", time.Second, "how often containers are listed when no event stream is heard")
-	f.StringVar(&r.events, "events", "auto", "whether to listen to containerd's event stream: auto, on or off")
-	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", mostRestartPeriod, "longest crash back-off, between 1s and 5m")
-	f.BoolVar(&r.seccompDefault, "seccomp-default", false, "give containers without a seccomp profile RuntimeDefault's instead of none")
-	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set beside the safe ones (kernel.msg*,net.core.somaxconn)")
-	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"}, "directories of CDI's specifications, for devices that pods name by annotations cdi.k8s.io/…")
-	f.StringVar(&r.nodeConfig, "node-config", "", "file of what this node has for pods: runtime classes and devices")
-	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "most processes that a pod may have; -1: any number")
-	f.StringVar(&r.cgroupDriver, "cgroup-driver", string(oci.Cgroupfs), "who makes pods' cgroups: cgroupfs, or systemd as slices and scopes")
+	f.DurationVar(&r.relistPeriod, "relist-period", time.Second,
+		"how often containers are listed while there is no event stream")
+	f.StringVar(&r.events, "events", "auto", "use containerd's event stream: auto, on or off")
+	f.DurationVar(&r.maxRestartPeriod, "max-container-restart-period", mostRestartPeriod,
+		"maximum crash back-off, between 1s and 5m")
+	f.BoolVar(&r.seccompDefault, "seccomp-default", false,
+		"use the RuntimeDefault seccomp profile for containers without a profile")
+	f.StringSliceVar(&r.allowedSysctls, "allowed-unsafe-sysctls", nil,
+		"sysctls that pods may set in addition to the safe ones (kernel.msg*,net.core.somaxconn)")
+	f.StringSliceVar(&r.cdiDirs, "cdi-spec-dirs", []string{"/etc/cdi", "/var/run/cdi"},
+		"directories of CDI specifications, for devices that pods request by annotations cdi.k8s.io/…")
+	f.StringVar(&r.nodeConfig, "node-config", "", "file with the runtime classes and devices of this node")
+	f.Int64Var(&r.podMaxPids, "pod-max-pids", -1, "maximum number of processes per pod; -1: no limit")
+	f.StringVar(&r.cgroupDriver, "cgroup-driver", string(oci.Cgroupfs),
+		"driver that manages the pods' cgroups: cgroupfs, or systemd for slices and scopes")
 	r.network.add(f)
 	r.registry.add(f)
 	r.logs.add(f)
-	f.BoolVar(&r.preferLocal, "prefer-local", false, "start from an image that is present when one with imagePullPolicy Always cannot be pulled")
-	f.StringVar(&r.imageDir, "image-dir", "", "directory of OCI and Docker archives to load at the start (default: images in the root directory)")
+	f.BoolVar(&r.preferLocal, "prefer-local", false,
+		"use a local image if an image with imagePullPolicy Always cannot be pulled")
+	f.StringVar(&r.imageDir, "image-dir", "",
+		"directory of OCI and Docker archives to load at start (default: images in the root directory)")
 	fromEnvironment(f)
 }
 
-// options turns the flags into what the agent wants.
+// options checks the flags and returns the options of the agent.
 func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	switch r.events {
 	case "auto", "on", "off":
@@ -74,14 +82,18 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 		return agent.Options{}, usage(c, err)
 	}
 	if d := r.maxRestartPeriod; d < leastRestartPeriod || d > mostRestartPeriod {
-		return agent.Options{}, usage(c, fmt.Errorf("--max-container-restart-period %s: must be at least %s and at most %s", d, leastRestartPeriod, mostRestartPeriod))
+		return agent.Options{}, usage(c,
+			fmt.Errorf("--max-container-restart-period %s: must be at least %s and at most %s",
+				d, leastRestartPeriod, mostRestartPeriod))
 	}
 	if r.podMaxPids == 0 || r.podMaxPids < -1 {
-		return agent.Options{}, usage(c, fmt.Errorf("--pod-max-pids %d: must be positive, or -1 for any number", r.podMaxPids))
+		return agent.Options{}, usage(c,
+			fmt.Errorf("--pod-max-pids %d: must be positive, or -1 for any number", r.podMaxPids))
 	}
 	for _, name := range r.allowedSysctls {
 		if pod.SysctlNamespace(name) == "" {
-			return agent.Options{}, usage(c, fmt.Errorf("--allowed-unsafe-sysctls %q: is the whole machine's, not a pod's", name))
+			return agent.Options{}, usage(c,
+				fmt.Errorf("--allowed-unsafe-sysctls %q: is not namespaced; it applies to the whole machine", name))
 		}
 	}
 	o := a.agentOptions()
@@ -102,28 +114,40 @@ func (r *runFlags) options(a *app, c *cobra.Command) (agent.Options, error) {
 	}
 	o.Connect.SeccompDefault, o.Connect.PodMaxPids = r.seccompDefault, max(r.podMaxPids, 0)
 	o.PreferLocal, o.ImageDir = r.preferLocal, r.imageDir
-	if err := errors.Join(r.registry.options(c.Flags(), &o.Connect), r.network.options(&o), r.logs.options(&o)); err != nil {
+	if err := errors.Join(
+		r.registry.options(c.Flags(), &o.Connect),
+		r.network.options(&o),
+		r.logs.options(&o),
+	); err != nil {
 		return agent.Options{}, usage(c, err)
 	}
 	o.RelistPeriod, o.MaxBackoff, o.Events = r.relistPeriod, r.maxRestartPeriod, r.events
 	return o, nil
 }
 
-// cgroupDriver takes the driver of that name; systemd says whether it runs here.
+// cgroupDriver returns the cgroup driver with a name. systemd tells whether systemd runs on this
+// machine.
 func cgroupDriver(name string, systemd bool) (oci.Driver, error) {
 	switch d := oci.Driver(name); {
 	case d == oci.Cgroupfs, d == oci.Systemd && systemd:
 		return d, nil
 	case d == oci.Systemd:
-		return "", errors.New("--cgroup-driver systemd: systemd does not run here (there is no /run/systemd/system); cgroupfs works without it")
+		return "", errors.New("--cgroup-driver systemd: systemd does not run here " +
+			"(there is no /run/systemd/system); cgroupfs works without it")
 	default:
 		return "", fmt.Errorf("--cgroup-driver %q: must be cgroupfs or systemd", name)
 	}
 }
 
-// agentOptions are those that every command of the agent has.
+// agentOptions returns the options of the agent that all commands share.
 func (a *app) agentOptions() agent.Options {
-	return agent.Options{Dirs: a.dirs(), Connect: a.connection(), Stdin: a.in, Log: a.log, LogRotation: defaultRotation}
+	return agent.Options{
+		Dirs:        a.dirs(),
+		Connect:     a.connection(),
+		Stdin:       a.in,
+		Log:         a.log,
+		LogRotation: defaultRotation,
+	}
 }
 
 func nodeName(given string) (string, error) {
@@ -131,7 +155,7 @@ func nodeName(given string) (string, error) {
 	if name == "" {
 		var err error
 		if name, err = os.Hostname(); err != nil {
-			return "", fmt.Errorf("--node-name: the hostname is not known: %w", err)
+			return "", fmt.Errorf("--node-name: reading the hostname: %w", err)
 		}
 	}
 	name = strings.ToLower(strings.TrimSpace(name))
@@ -150,17 +174,22 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Keep the pods of all manifests running",
-		Long: "serve runs the pods of all manifests, restarts what dies as each pod's restartPolicy says, and follows\n" +
-			"every change of the manifests, until it is stopped by SIGTERM or SIGINT. The pods run on then, and the\n" +
-			"next serve takes them over without a restart. A manifest that turns bad never stops a pod that runs.\n\n" +
-			"A pod that another process has, such as once, is shown as OwnedByOther, and serve takes it over as soon as\n" +
-			"it is free. Pods that once runs or has left running, and that no manifest of serve names, are left alone.\n\n" +
-			"With --manifest-url and no --manifests, /etc/pods is read only if it is there or comes to be there. What\n" +
-			"the URL served last is kept for a restart while its server is down.",
-		Example: "  # keep a machine's pods\n  podrun serve --manifests /etc/pods\n\n" +
-			"  # two sources, own directories, JSON logs\n  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml --root-dir /data/podrun --log-format json\n\n" +
-			"  # the pods that a server names; in the environment a secret is not seen by ps\n" +
-			"  PODRUN_MANIFEST_URL_HEADER='Authorization: Bearer s3cret' podrun serve --manifest-url https://pods.example/node1.yaml",
+		Long: "serve runs the pods of all manifests, restarts containers as the restartPolicy of each pod says,\n" +
+			"and applies every change of the manifests, until SIGTERM or SIGINT stops it. The pods then\n" +
+			"continue to run, and the next serve takes them over without a restart. A manifest that becomes\n" +
+			"invalid never stops a running pod.\n\n" +
+			"A pod that another process owns, such as once, is shown as OwnedByOther. serve takes it over as\n" +
+			"soon as that process releases it. serve does not touch pods that once runs or has left running if\n" +
+			"no manifest of serve names them.\n\n" +
+			"With --manifest-url and without --manifests, /etc/pods is read only if it exists, or as soon as it\n" +
+			"exists. The last response of the URL is kept on disk, for a restart while the server is down.",
+		Example: "  # run the pods of a machine\n  podrun serve --manifests /etc/pods\n\n" +
+			"  # two sources, separate directories, JSON logs\n" +
+			"  podrun serve --manifests /etc/pods --manifests /srv/extra.yaml \\\n" +
+			"    --root-dir /data/podrun --log-format json\n\n" +
+			"  # run the pods that a server returns; ps does not show a secret in an environment variable\n" +
+			"  PODRUN_MANIFEST_URL_HEADER='Authorization: Bearer s3cret' \\\n" +
+			"    podrun serve --manifest-url https://pods.example/node1.yaml",
 		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := r.options(a, c)
@@ -179,15 +208,19 @@ func (a *app) serveCommand() *cobra.Command {
 			if err := needRoot(c); err != nil {
 				return err
 			}
-			outlastReaders() // its pods need it more than its log
+			outlastReaders() // the pods must run on even if nobody reads the log
 			o.Hurry, o.Notify = a.hurry, agent.NotifyFrom(os.Getenv)
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},
 	}
-	c.Flags().StringVar(&listen.Address, "listen", "", "address to answer HTTP at too, read-only (127.0.0.1:10255); always on podrun.sock in the run directory. Other than loopback needs the three files")
-	c.Flags().StringVar(&listen.CertFile, "listen-cert-file", "", "certificate, in PEM, for --listen with TLS; it is read again when it changes")
-	c.Flags().StringVar(&listen.KeyFile, "listen-key-file", "", "the certificate's key")
-	c.Flags().StringVar(&listen.TokenFile, "listen-token-file", "", "file with the bearer token that clients of --listen must send; it is read for each request")
+	c.Flags().StringVar(&listen.Address, "listen", "",
+		"address of the read-only HTTP server (127.0.0.1:10255), which always listens on podrun.sock in the run\n"+
+			"directory too. An address other than loopback requires the three --listen-…-file flags")
+	c.Flags().StringVar(&listen.CertFile, "listen-cert-file", "",
+		"TLS certificate for --listen, in PEM format; reloaded when it changes")
+	c.Flags().StringVar(&listen.KeyFile, "listen-key-file", "", "private key of the certificate, in PEM format")
+	c.Flags().StringVar(&listen.TokenFile, "listen-token-file", "",
+		"file with the bearer token that clients of --listen must send; read for each request")
 	r.add(c.Flags())
 	garbage.add(c.Flags())
 	halt.add(c.Flags())
@@ -195,7 +228,7 @@ func (a *app) serveCommand() *cobra.Command {
 	return c
 }
 
-// ownedHint says what to do where command is refused a pod that another process has.
+// ownedHint returns the hint for a command that failed because another process owns a pod.
 func ownedHint(command string, owned *agent.OwnedError) string {
 	const wait = "wait until that one has ended, or end it"
 	switch {
@@ -217,17 +250,25 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 	case errors.Is(err, agent.ErrUsage):
 		return usage(c, err)
 	case errors.As(err, &bad):
-		return &failure{code: exitUsage, err: err, hint: "nothing was started; podrun validate checks manifests without running them"}
+		return &failure{
+			code: exitUsage,
+			err:  err,
+			hint: "nothing was started; podrun validate checks manifests without running them",
+		}
 	case errors.As(err, &owned):
 		return &failure{code: exitUsage, err: err, hint: ownedHint(c.Name(), owned)}
 	case errors.As(err, &locked):
-		return &failure{code: exitUsage, err: err, hint: "nothing was done to any pod"}
+		return &failure{code: exitUsage, err: err, hint: "no pod was changed"}
 	case errors.As(err, &elsewhere):
 		return &failure{code: exitFailed, err: err, hint: elsewhere.Hint()}
 	case errors.Is(err, agent.ErrEnding):
 		return &failure{code: exitFailed, err: err, hint: "wait until it is done, or interrupt it"}
 	case errors.Is(err, agent.ErrServing):
-		return &failure{code: exitFailed, err: err, hint: "stop it first, or give this one its own --run-dir and --root-dir"}
+		return &failure{
+			code: exitFailed,
+			err:  err,
+			hint: "stop it first, or give this one its own --run-dir and --root-dir",
+		}
 	}
 	return unreachable(c.Context(), err)
 }

@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// sourceFlags say where manifests are read, and for which node.
+// sourceFlags are the flags for the sources of manifests and the name of the node.
 type sourceFlags struct {
 	manifests                 []string
 	nodeName                  string
@@ -29,33 +29,43 @@ type sourceFlags struct {
 }
 
 func (s *sourceFlags) add(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"}, "directory or file of manifests; repeatable")
-	f.StringVar(&s.nodeName, "node-name", "", "suffix of the pods' names (default: the hostname, in lower case)")
+	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"}, "directory or file with manifests; repeatable")
+	f.StringVar(&s.nodeName, "node-name", "", "suffix of pod names (default: the hostname, in lower case)")
 	addNoNodeSuffix(f, &s.noNodeSuffix)
-	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second, "how often manifests are read again though nothing was notified")
-	f.BoolVar(&s.strictPermissions, "strict-permissions", false, "refuse manifests that others than root and podrun's user own or can write, or can replace by way of a directory up to / or a link, instead of warning")
+	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second,
+		"how often manifests are read again if no change is notified")
+	f.BoolVar(&s.strictPermissions, "strict-permissions", false,
+		"refuse manifests, instead of warning, if a user other than root and podrun's user owns or can write\n"+
+			"them, or can replace them through a directory up to / or through a link")
 	addPodSecurity(f, &s.podSecurity)
 	f.StringVar(&s.url, "manifest-url", "", "http or https URL that serves manifests")
-	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil, "header 'Name: value' to send with each request to the URL; never shown; repeatable")
-	f.StringVar(&s.caFile, "manifest-url-ca-file", "", "authorities to trust for the URL, in PEM (default: the system's)")
-	f.StringVar(&s.certFile, "manifest-url-cert-file", "", "client certificate to show to the URL's server, in PEM")
-	f.StringVar(&s.keyFile, "manifest-url-key-file", "", "key of the client certificate, in PEM")
-	f.DurationVar(&s.httpCheckFrequency, "http-check-frequency", 20*time.Second, "how often the URL is asked, give or take a tenth")
+	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil,
+		"HTTP header 'Name: value' for requests to the URL; never printed; repeatable")
+	f.StringVar(&s.caFile, "manifest-url-ca-file", "",
+		"CA certificates to trust for the URL, in PEM format (default: the system's)")
+	f.StringVar(&s.certFile, "manifest-url-cert-file", "", "client certificate for the URL, in PEM format")
+	f.StringVar(&s.keyFile, "manifest-url-key-file", "", "private key of the client certificate, in PEM format")
+	f.DurationVar(&s.httpCheckFrequency, "http-check-frequency", 20*time.Second,
+		"how often the URL is requested, plus or minus a tenth")
 }
 
-// addNoNodeSuffix adds the flag that leaves pods' names alone.
+// addNoNodeSuffix adds the flag that omits the node name from the names of pods.
 func addNoNodeSuffix(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "no-node-suffix", false, "leave the pods' names as their manifests give them, without the node's name")
+	f.BoolVar(to, "no-node-suffix", false, "do not append the node name to the names of pods")
 }
 
-// addPodSecurity adds the flag that says what pods may ask for.
+// addPodSecurity adds the flag for the Pod Security Standard that pods must meet.
 func addPodSecurity(f *pflag.FlagSet, level *string) {
-	f.StringVar(level, "pod-security", "privileged", "what pods may ask for, by Kubernetes' Pod Security Standards: privileged (anything), baseline or restricted")
+	f.StringVar(level, "pod-security", "privileged",
+		"Kubernetes Pod Security Standard that pods must meet: privileged (no restrictions), baseline or restricted")
 }
 
-// options puts the flags into what the agent wants.
+// options checks the flags and sets the node name and the sources in the options of the agent.
 func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
-	if err := positive(map[string]time.Duration{"file-check-frequency": s.fileCheckFrequency, "http-check-frequency": s.httpCheckFrequency}); err != nil {
+	if err := positive(map[string]time.Duration{
+		"file-check-frequency": s.fileCheckFrequency,
+		"http-check-frequency": s.httpCheckFrequency,
+	}); err != nil {
 		return err
 	}
 	if s.url == "" && (len(s.urlHeaders) > 0 || s.caFile+s.certFile+s.keyFile != "") {
@@ -79,7 +89,7 @@ func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
 	return nil
 }
 
-// positive refuses durations, by their flags' names, that are not.
+// positive returns an error for the first duration, by flag name, that is not greater than 0.
 func positive(durations map[string]time.Duration) error {
 	for _, name := range slices.Sorted(maps.Keys(durations)) {
 		if d := durations[name]; d <= 0 {

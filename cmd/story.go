@@ -16,10 +16,10 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// lastLines is how many lines of a container that is not well describe shows.
+// lastLines is the number of log lines that describe prints of a container that is not well.
 const lastLines = 10
 
-// describeLogs shows the last lines of the containers that are not well.
+// describeLogs prints the last log lines of the containers that are not well.
 func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
 	for _, r := range cli.InitialFirst(cli.Roles(p)) {
 		if r.Status == nil || !unwell(p, r) {
@@ -27,7 +27,7 @@ func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
 		}
 		inst, err := instance(p, r, r.Status.State.Running != nil && r.Status.LastTerminationState.Terminated != nil)
 		if err != nil {
-			continue // it has written nothing
+			continue // the container has no log yet
 		}
 		text := a.lastLines(ctx, inst)
 		if text == "" {
@@ -40,31 +40,40 @@ func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
 	}
 }
 
-// unwell reports that a container failed, or did so before it was restarted and is not ready since.
+// unwell reports whether a container failed, or has terminated before and is not ready now.
 func unwell(p *v1.Pod, r cli.Role) bool {
 	if t := r.Status.State.Terminated; t != nil {
 		return t.ExitCode != 0
 	}
 	before := r.Status.LastTerminationState.Terminated
-	return p.Status.Phase != v1.PodSucceeded && before != nil && (before.ExitCode != 0 || r.Status.State.Waiting != nil) && !r.Status.Ready
+	return p.Status.Phase != v1.PodSucceeded && before != nil &&
+		(before.ExitCode != 0 || r.Status.State.Waiting != nil) &&
+		!r.Status.Ready
 }
 
-// lastLines are the last lines that an instance wrote, of both its streams; "" if there are none any more.
+// lastLines returns the last log lines of an instance, of standard output and standard error, or ""
+// if there is no log any more.
 func (a *app) lastLines(ctx context.Context, inst pod.Instance) string {
 	if err := containerlog.CatchUp(ctx, a.dirs(), inst); err != nil {
-		a.log.Debug("the newest lines of a log may be missing", "why", err)
+		a.log.Debug("converting container log failed, the newest lines may be missing", "err", err)
 	}
 	tail := lastLines
 	var out bytes.Buffer
 	w := io.Writer(&out)
-	err := containerlog.Read(ctx, a.dirs().ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), containerlog.ReadOptions{Tail: &tail}, w, w)
+	err := containerlog.Read(
+		ctx,
+		a.dirs().ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
+		containerlog.ReadOptions{Tail: &tail},
+		w,
+		w,
+	)
 	if err != nil {
 		return ""
 	}
 	return out.String()
 }
 
-// describeEvents shows what happened to the revision.
+// describeEvents prints the events of the revision.
 func (a *app) describeEvents(d description, p *v1.Pod) error {
 	records, err := event.Read(a.dirs())
 	if err != nil {

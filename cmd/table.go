@@ -16,18 +16,20 @@ import (
 	"podrun.io/podrun/internal/manifest"
 )
 
-// table prints rows with aligned columns. Its columns only grow, so that rows printed later stay in line.
+// table prints rows with aligned columns. Columns never become narrower, so that rows printed later
+// stay aligned.
 type table struct {
 	out    io.Writer
 	widths []int
-	// fit is the terminal's width, which the last column must not pass; 0: as wide as need be.
+	// fit is the width of the terminal, at which the last column is cut off; 0 means no limit.
 	fit int
-	// paint colours the cells of columns, by their index; the header is left alone.
+	// paint has functions that colour the cells of a column, by its index. The header is not
+	// coloured.
 	paint map[int]func(string) string
 	begun bool
 }
 
-// newTable makes a table that fits the terminal, if there is one.
+// newTable returns a table on standard output that fits the width of the terminal, if there is one.
 func (a *app) newTable() table {
 	t := table{out: a.out}
 	if f := terminalOf(a.out); f != nil {
@@ -38,7 +40,7 @@ func (a *app) newTable() table {
 	return t
 }
 
-// print prints rows; all columns but the last are padded, three blanks apart.
+// print prints rows. Three spaces separate the columns; the last column is not padded.
 func (t *table) print(rows ...[]string) error {
 	for _, row := range rows {
 		for i, cell := range row {
@@ -61,7 +63,7 @@ func (t *table) print(rows ...[]string) error {
 func (t *table) row(b *strings.Builder, row []string) {
 	used := 0
 	for len(row) > 0 && row[len(row)-1] == "" {
-		row = row[:len(row)-1] // no blanks at the end of a line
+		row = row[:len(row)-1] // no trailing spaces
 	}
 	for i, cell := range row {
 		last := i == len(row)-1
@@ -81,10 +83,10 @@ func (t *table) row(b *strings.Builder, row []string) {
 	b.WriteByte('\n')
 }
 
-// leastColumn is how much of the last column is shown on however narrow a terminal.
+// leastColumn is the minimum width of the last column, even on a terminal that is too narrow.
 const leastColumn = 16
 
-// cut shortens text to n characters.
+// cut shortens text to n characters, the last of which is an ellipsis.
 func cut(text string, n int) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text
@@ -92,10 +94,10 @@ func cut(text string, n int) string {
 	return strings.TrimRight(string([]rune(text)[:n-1]), " ") + "…"
 }
 
-// columns choose what a row shows.
+// columns selects the columns of the table of pods.
 type columns struct{ namespace, wide bool }
 
-// status is the index of the column that says how a pod is.
+// status returns the index of the STATUS column.
 func (c columns) status() int {
 	if c.namespace {
 		return 3
@@ -136,13 +138,15 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	return row
 }
 
-// cell is where a pod was read, and in brief what is wrong there now.
+// cell returns the MANIFEST column of a pod: the path of its manifest, and a short form of the
+// error in it.
 func cell(p *v1.Pod) string {
 	path, wrong := manifest.OriginOf(p).Path, p.Annotations[manifest.AnnotationError]
 	if wrong == "" {
 		return orNone(path)
 	}
-	if other, _, twice := strings.Cut(wrong, ": pod "+p.Namespace+"/"+p.Name+" is also in "); twice && !strings.Contains(other, "\n") {
+	if other, _, twice := strings.Cut(wrong, ": pod "+p.Namespace+"/"+p.Name+" is also in "); twice &&
+		!strings.Contains(other, "\n") {
 		return path + " (also in " + other + ")"
 	}
 	rest, _ := strings.CutPrefix(wrong, path+":")

@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// bare is an object as templates see it: maps and lists under the fields' JSON names.
+// bare converts an object to maps and lists with the JSON names of the fields, as templates expect
+// it.
 func bare(object any) (any, error) {
 	b, err := json.Marshal(object)
 	if err != nil {
@@ -26,7 +27,7 @@ func bare(object any) (any, error) {
 	return out, err
 }
 
-// filled makes an object's text by the execution of a parsed template.
+// filled returns a function that renders an object with the execute method of a parsed template.
 func filled(execute func(io.Writer, any) error) func(any) ([]byte, error) {
 	return func(object any) ([]byte, error) {
 		plain, err := bare(object)
@@ -39,7 +40,8 @@ func filled(execute func(io.Writer, any) error) func(any) ([]byte, error) {
 	}
 }
 
-// parseJSONPath returns what makes an object's text by a template as kubectl's -o jsonpath takes it.
+// parseJSONPath parses a template for kubectl's -o jsonpath and returns a function that renders an
+// object with it.
 func parseJSONPath(text string) (func(any) ([]byte, error), error) {
 	path := jsonpath.New("output").AllowMissingKeys(true)
 	if err := path.Parse(text); err != nil {
@@ -48,7 +50,8 @@ func parseJSONPath(text string) (func(any) ([]byte, error), error) {
 	return filled(path.Execute), nil
 }
 
-// parseGoTemplate does the same for Go's templates, with kubectl's functions.
+// parseGoTemplate parses a Go template, with kubectl's functions, and returns a function that
+// renders an object with it.
 func parseGoTemplate(text string) (func(any) ([]byte, error), error) {
 	t, err := template.New("output").Funcs(template.FuncMap{"exists": exists, "base64decode": base64Decode}).Parse(text)
 	if err != nil {
@@ -57,7 +60,8 @@ func parseGoTemplate(text string) (func(any) ([]byte, error), error) {
 	return filled(t.Execute), nil
 }
 
-// exists reports that fields, each within the one before, lead somewhere.
+// exists reports whether nested fields exist in a map: the first in in, each other in the value of
+// the one before.
 func exists(in any, fields ...string) bool {
 	for _, field := range fields {
 		m, ok := in.(map[string]any)
@@ -76,13 +80,14 @@ func base64Decode(text string) (string, error) {
 	return string(b), err
 }
 
-// customColumn is one of custom-columns.
+// customColumn is a column of custom-columns.
 type customColumn struct {
 	header string
 	path   *jsonpath.JSONPath
 }
 
-// parseColumns takes HEADER:PATH,… as kubectl does: the braces and the first dot of a path may be left out.
+// parseColumns parses HEADER:PATH,… as kubectl does. The braces and the leading dot of a path are
+// optional.
 func parseColumns(spec string) ([]customColumn, error) {
 	var all []customColumn
 	for _, one := range strings.Split(spec, ",") {
@@ -100,7 +105,8 @@ func parseColumns(spec string) ([]customColumn, error) {
 	return all, nil
 }
 
-// columnsFile turns a file with a line of headers and a line of paths into a columns' specification.
+// columnsFile converts a file with a line of headers and a line of paths to the form that
+// parseColumns takes.
 func columnsFile(text string) (string, error) {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	var words [][]string
@@ -119,7 +125,7 @@ func columnsFile(text string) (string, error) {
 	return strings.Join(specs, ","), nil
 }
 
-// customRow is an object's row; what it does not have is <none>.
+// customRow returns the row of an object. Fields that the object does not have are <none>.
 func customRow(columns []customColumn, object any) ([]string, error) {
 	plain, err := bare(object)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// terminalOf returns a stream if it is a terminal, else nil.
+// terminalOf returns the file of a stream if it is a terminal, or nil.
 func terminalOf(stream any) *os.File {
 	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
@@ -21,7 +21,7 @@ func terminalOf(stream any) *os.File {
 	return nil
 }
 
-// sizeOf is a terminal's size; zero where that is not known.
+// sizeOf returns the size of a terminal, or zero if it is unknown.
 func sizeOf(terminal *os.File) runtime.TermSize {
 	width, height, err := term.GetSize(int(terminal.Fd()))
 	if err != nil {
@@ -30,9 +30,14 @@ func sizeOf(terminal *os.File) runtime.TermSize {
 	return runtime.TermSize{Width: uint16(width), Height: uint16(height)}
 }
 
-// lend makes a person's terminal a container's: its size is told whenever it changes, and with raw every key is
-// passed on as it is. It is given back by what is returned.
-func lend(ctx context.Context, terminal *os.File, raw bool) (sizes <-chan runtime.TermSize, giveBack func(), err error) {
+// lend prepares the user's terminal for use by a process in a container. It sends the size to sizes
+// now and whenever it changes, and sets raw mode if raw is true, so that every key is passed on
+// unchanged. The caller must call giveBack to restore the terminal.
+func lend(ctx context.Context, terminal *os.File, raw bool) (
+	sizes <-chan runtime.TermSize,
+	giveBack func(),
+	err error,
+) {
 	restore := func() {}
 	if raw {
 		old, err := term.MakeRaw(int(terminal.Fd()))
@@ -52,7 +57,7 @@ func lend(ctx context.Context, terminal *os.File, raw bool) (sizes <-chan runtim
 	}, nil
 }
 
-// watchSize sends the terminal's size now and whenever it changes, until ctx ends.
+// watchSize sends the terminal's size to sizes now and whenever it changes, until ctx ends.
 func watchSize(ctx context.Context, terminal *os.File, sizes chan<- runtime.TermSize) {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)

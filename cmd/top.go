@@ -30,9 +30,10 @@ func (a *app) topCommand() *cobra.Command {
 	var f topFlags
 	c := &cobra.Command{
 		Use:   "top [POD...]",
-		Short: "Show how much CPU and memory containers take",
-		Long: "top shows what the containers of pods take: thousandths of a processor, over a second, and memory without\n" +
-			"cached files that were not used lately. It reads the kernel's cgroups, so it also works while serve is down.",
+		Short: "Show the CPU and memory usage of containers",
+		Long: "top shows the CPU usage of containers in millicores, measured over a second, and their memory\n" +
+			"working set, which does not count cached file data that has not been used recently. It reads the\n" +
+			"kernel's cgroups, so it also works while serve is down.",
 		Example:           "  podrun top\n  podrun top web\n  podrun top -A --sort-by memory",
 		ValidArgsFunction: a.completeManyPods,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -42,7 +43,7 @@ func (a *app) topCommand() *cobra.Command {
 			case f.interval <= 0:
 				return usage(c, fmt.Errorf("--interval %s: must be positive", f.interval))
 			case f.allNamespaces && len(args) > 0:
-				return usage(c, errors.New("a pod cannot be got by name across all namespaces"))
+				return usage(c, errors.New("a pod cannot be retrieved by name across all namespaces"))
 			case f.selector != "":
 				if _, err := labels.Parse(f.selector); err != nil {
 					return usage(c, fmt.Errorf("--selector %q: %w", f.selector, err))
@@ -53,19 +54,19 @@ func (a *app) topCommand() *cobra.Command {
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces")
-	c.Flags().StringVarP(&f.selector, "selector", "l", "", "pods with such labels only")
-	c.Flags().StringVar(&f.sortBy, "sort-by", "", "cpu or memory: those that take most first")
-	c.Flags().DurationVar(&f.interval, "interval", time.Second, "over which time CPU is measured")
-	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the line of headers out")
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of the pods")
+	c.Flags().StringVar(&f.sortBy, "sort-by", "", "sort by cpu or memory, highest usage first")
+	c.Flags().DurationVar(&f.interval, "interval", time.Second, "time over which the CPU usage is measured")
+	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print headers")
 	a.completeFlags(c)
 	return c
 }
 
-// taker is a running container with what it takes.
+// taker is a running container and its resource usage.
 type taker struct {
 	pod           *v1.Pod
 	name          string
-	cgroups       []string // the places where it may be
+	cgroups       []string // paths where its cgroup may be, one for each driver
 	before, after cgroup.Usage
 	millicores    int64
 }
@@ -112,7 +113,7 @@ func takers(pods []*v1.Pod) []taker {
 	return all
 }
 
-// measure looks twice; those that ended meanwhile are left out.
+// measure reads the usage twice, interval apart. It leaves out containers that end in the meantime.
 func measure(ctx context.Context, tree *cgroup.Tree, all []taker, interval time.Duration) ([]taker, error) {
 	look := func(into func(*taker) *cgroup.Usage) error {
 		var err error
@@ -157,7 +158,12 @@ func (a *app) printTop(f topFlags, all []taker) error {
 		rows = append(rows, []string{"POD", "NAME", "CPU(cores)", "MEMORY(bytes)"})
 	}
 	for _, t := range all {
-		rows = append(rows, []string{t.pod.Name, t.name, strconv.FormatInt(t.millicores, 10) + "m", strconv.FormatInt(t.after.WorkingSet>>20, 10) + "Mi"})
+		rows = append(rows, []string{
+			t.pod.Name,
+			t.name,
+			strconv.FormatInt(t.millicores, 10) + "m",
+			strconv.FormatInt(t.after.WorkingSet>>20, 10) + "Mi",
+		})
 	}
 	if f.allNamespaces {
 		for i := range rows {

@@ -23,10 +23,12 @@ func (a *app) validateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
 		Short: "Check manifests as serve would",
-		Long: "validate reads manifests as serve does and prints every error with file, line and field. Exit code:\n" +
-			"0 all can be used, 1 some cannot, 2 some could not be read. Manifests that others than root and their owner can write get a warning.",
-		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n  podrun validate - < web.yaml",
-		Args:    argCount(1, many),
+		Long: "validate reads manifests as serve does and prints every error with its file, line and field. It\n" +
+			"warns about manifests that users other than root and the owner can write.\n\n" +
+			"Exit code: 0 all manifests can be used; 1 some cannot; 2 some cannot be read.",
+		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n" +
+			"  podrun validate - < web.yaml",
+		Args: argCount(1, many),
 		RunE: func(c *cobra.Command, paths []string) error {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
@@ -39,17 +41,21 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, fmt.Errorf("--pod-security %w", err))
 			}
-			return a.validate(c.Context(), paths, filesource.Options{NodeName: node, NoSuffix: noSuffix, Policy: policy}, output)
+			return a.validate(c.Context(), paths, filesource.Options{
+				NodeName: node,
+				NoSuffix: noSuffix,
+				Policy:   policy,
+			}, output)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "text", "form of the output: text or json")
-	c.Flags().StringVar(&node, "node-name", "", "the node's name (default: the host's, lower case)")
+	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	c.Flags().StringVar(&node, "node-name", "", "node name (default: the hostname, in lower case)")
 	addNoNodeSuffix(c.Flags(), &noSuffix)
 	addPodSecurity(c.Flags(), &podSecurity)
 	return c
 }
 
-// findings is what validate prints as JSON.
+// findings is the JSON output of validate.
 type findings struct {
 	Valid  bool                  `json:"valid"`
 	Pods   []validPod            `json:"pods"`
@@ -107,7 +113,7 @@ func (a *app) validate(ctx context.Context, paths []string, o filesource.Options
 	return a.report(found, unreadable, output)
 }
 
-// snapshot reads one path as a source would.
+// snapshot reads one path as a manifest source does.
 func (a *app) snapshot(ctx context.Context, path string, o filesource.Options) manifest.Snapshot {
 	if path != manifest.Stdin {
 		o.Path = path
@@ -117,7 +123,8 @@ func (a *app) snapshot(ctx context.Context, path string, o filesource.Options) m
 	return filesource.NewStdin(a.in, load).Read(ctx)
 }
 
-// fieldErrors returns a problem of what a manifest says; false when it could not be read.
+// fieldErrors returns the field errors of a problem in the content of a manifest. It returns false
+// if the manifest could not be read.
 func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
 	var invalid *manifest.InvalidError
 	var field manifest.FieldError
@@ -134,14 +141,14 @@ func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
 	return nil, false
 }
 
-// warn says what is used though something should be done about it.
+// warn prints the warnings about manifests that are used nevertheless.
 func (a *app) warn(warnings []manifest.Problem) {
 	for _, w := range warnings {
 		fmt.Fprintln(a.errOut, "warning:", w.Err)
 	}
 }
 
-// name puts the paths as the user gave them for those as they were read.
+// name replaces the paths that were read by the paths that the user gave.
 func (f *findings) name(shown map[string]string) {
 	rename := func(file string) string {
 		if path, ok := shown[file]; ok {
@@ -160,7 +167,8 @@ func (f *findings) name(shown map[string]string) {
 	}
 }
 
-// report prints the findings, and the sum of them for people.
+// report prints the findings on standard output and a summary on standard error. It returns an
+// error with the exit code if there are any errors.
 func (a *app) report(f findings, unreadable []error, output string) error {
 	if output == "json" {
 		b, err := json.MarshalIndent(f, "", "  ")
@@ -185,7 +193,8 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 	case len(unreadable) > 0:
 		return &failure{code: exitUsage, err: errors.Join(unreadable...)}
 	case len(f.Errors) > 0:
-		fmt.Fprintf(a.errOut, "%s in %s; %s valid\n", count(len(f.Errors), "error"), count(len(files), "file"), count(len(f.Pods), "pod"))
+		fmt.Fprintf(a.errOut, "%s in %s; %s valid\n",
+			count(len(f.Errors), "error"), count(len(files), "file"), count(len(f.Pods), "pod"))
 		return &failure{code: exitFailed}
 	}
 	fmt.Fprintf(a.errOut, "%s valid\n", count(len(f.Pods), "pod"))

@@ -14,17 +14,17 @@ import (
 	"podrun.io/podrun/internal/agent"
 )
 
-// versions is what version prints.
+// versions is the JSON output of version.
 type versions struct {
 	Version string `json:"version"`
-	// Commit is empty when the build knew of none.
+	// Commit is empty if the build had no information about it.
 	Commit string `json:"commit,omitempty"`
-	// Modified says that files differed from the commit's.
+	// Modified is true if the build had uncommitted changes.
 	Modified         bool   `json:"modified"`
 	Go               string `json:"go"`
 	Platform         string `json:"platform"`
 	ContainerdClient string `json:"containerdClient"`
-	// ContainerdServer is empty when none is running.
+	// ContainerdServer is empty if no containerd is running.
 	ContainerdServer  string `json:"containerdServer,omitempty"`
 	ContainerdAddress string `json:"containerdAddress,omitempty"`
 }
@@ -34,8 +34,8 @@ func (a *app) versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of podrun and containerd",
-		Long: "version prints podrun's version, and that of the containerd that it would use if that runs; it\n" +
-			"starts none.",
+		Long: "version prints the versions of podrun and of the containerd that podrun would use, if it is\n" +
+			"running. It does not start containerd.",
 		Example: "  podrun version\n  podrun version -o json",
 		Args:    argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -45,11 +45,11 @@ func (a *app) versionCommand() *cobra.Command {
 			return a.version(c.Context(), output)
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "form of the output: json")
+	c.Flags().StringVarP(&output, "output", "o", "", "output format: json")
 	return c
 }
 
-// serverTimeout bounds the question to a containerd that may hang.
+// serverTimeout is the timeout for the version request to containerd, which may hang.
 const serverTimeout = 3 * time.Second
 
 func (a *app) version(ctx context.Context, output string) error {
@@ -81,7 +81,7 @@ func (a *app) version(ctx context.Context, output string) error {
 		[]string{"containerd server:", server})
 }
 
-// commitText is the commit for people.
+// commitText returns the commit for the text output.
 func (v versions) commitText() string {
 	if v.Modified {
 		return v.Commit + " (modified)"
@@ -89,13 +89,13 @@ func (v versions) commitText() string {
 	return orNone(v.Commit)
 }
 
-// commit is set by the linker where Go itself stamps none, as in a git worktree: the hash, with dirtySuffix if files
-// differ from the commit's.
+// commit is set by the linker if Go stamps no commit into the binary, as in a git worktree. It is
+// the hash, followed by dirtySuffix if there were uncommitted changes.
 var commit string
 
 const dirtySuffix = "-dirty"
 
-// built reads what the build left in the binary.
+// built returns the versions that are recorded in the binary.
 func built() versions {
 	v := versions{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -114,7 +114,8 @@ func built() versions {
 	return v
 }
 
-// stamp takes the commit from what Go stamped, else from the linker's text.
+// stamp sets the commit from the build settings that Go stamped or, without these, from the value
+// that the linker set.
 func (v *versions) stamp(settings []debug.BuildSetting, linked string) {
 	v.Commit, v.Modified = strings.CutSuffix(linked, dirtySuffix)
 	for _, s := range settings {

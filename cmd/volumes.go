@@ -16,9 +16,9 @@ import (
 func (a *app) volumesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "volumes",
-		Short: "Remove volumes that outlive pods",
-		Long: "volumes are what a pod's persistentVolumeClaims stand for: directories that outlive the pod.\n" +
-			"podrun get volumes lists them.",
+		Short: "Remove persistent volumes",
+		Long: "volumes manages the volumes of persistentVolumeClaims, which are directories that outlive the pods\n" +
+			"that use them. podrun get volumes lists them.",
 		Example: "  podrun get volumes -A\n  podrun volumes rm data",
 		Args:    argCount(0, 0),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -26,8 +26,8 @@ func (a *app) volumesCommand() *cobra.Command {
 	var namespace string
 	rm := &cobra.Command{
 		Use:     "rm NAME...",
-		Short:   "Remove volumes with all that is in them",
-		Long:    "rm removes volumes with all that is in them. One that a pod has is not removed.",
+		Short:   "Remove volumes and all data in them",
+		Long:    "rm removes volumes and all data in them. It does not remove volumes that a pod uses.",
 		Example: "  podrun volumes rm data -n default",
 		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, names []string) error {
@@ -52,10 +52,12 @@ func (a *app) volumesCommand() *cobra.Command {
 }
 
 func isVolumes(kind string) bool {
-	return slices.Contains([]string{"volumes", "volume", "pvc", "persistentvolumeclaims", "persistentvolumeclaim"}, kind)
+	return slices.Contains([]string{
+		"volumes", "volume", "pvc", "persistentvolumeclaims", "persistentvolumeclaim",
+	}, kind)
 }
 
-// getVolumes lists the volumes that outlive pods.
+// getVolumes lists the volumes of persistentVolumeClaims.
 func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 	if f.watch || len(names) > 0 {
 		return usage(c, errors.New("volumes are listed all at once"))

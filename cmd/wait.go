@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// waited is what a pod is waited for to be; nil stands for a pod that is not there.
+// waited reports whether a pod is in the state to wait for. p is nil if the pod does not exist.
 type waited func(p *v1.Pod) bool
 
 func (a *app) waitCommand() *cobra.Command {
@@ -21,14 +21,14 @@ func (a *app) waitCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "wait POD… --for=CONDITION",
-		Short: "Wait until pods are ready, done or gone",
-		Long: "wait returns when it has seen each of the pods as --for says, and fails with exit code 1 when the time is\n" +
-			"out. A pod that is not there yet is waited for too. Of one that no process keeps it is not known whether it\n" +
-			"is ready: that is waited for until one does. --for is one of\n\n" +
-			"  condition=NAME[=True|False]  a condition of the pod's: Ready, Initialized, ContainersReady, …\n" +
+		Short: "Wait until pods are ready, done or removed",
+		Long: "wait exits when each of the pods has met the condition of --for, or with exit code 1 at the\n" +
+			"timeout. It also waits for pods that do not exist yet. Whether a pod is ready is unknown while no\n" +
+			"process runs it, so wait then waits until a process does. --for is one of\n\n" +
+			"  condition=NAME[=True|False]  a condition of the pod: Ready, Initialized, ContainersReady, …\n" +
 			"  phase=NAME                   Pending, Running, Succeeded or Failed\n" +
-			"  jsonpath={PATH}[=VALUE]      a field of the pod's, with that value or with any\n" +
-			"  delete                       the pod is gone",
+			"  jsonpath={PATH}[=VALUE]      a field of the pod exists, or has that value\n" +
+			"  delete                       the pod has been removed",
 		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
 			"  podrun wait web db --for=delete",
 		Args: argCount(1, many),
@@ -43,9 +43,10 @@ func (a *app) waitCommand() *cobra.Command {
 			return a.wait(c.Context(), namespace, args, is, timeout)
 		},
 	}
-	c.Flags().StringVar(&what, "for", "", "what to wait for: condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete")
+	c.Flags().StringVar(&what, "for", "",
+		"condition to wait for: condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait; 0: look once")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "maximum time to wait; 0: check once")
 	c.ValidArgsFunction = a.completeManyPods
 	a.completeFlags(c)
 	return c
@@ -56,7 +57,7 @@ var errTimedOut = errors.New("timed out")
 func (a *app) wait(ctx context.Context, namespace string, names []string, is waited, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	defer cancel()
-	left, late := names, names // late is left with why, where nothing more is to be expected
+	left, late := names, names // late is left, with the message of Unowned pods
 	err := a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
 		pods, err := settledPods(a.dirs())
 		if err != nil {
@@ -89,7 +90,7 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 	return err
 }
 
-// waitedFor reads --for.
+// waitedFor parses the value of --for.
 func waitedFor(text string) (waited, error) {
 	kind, rest, _ := strings.Cut(text, "=")
 	switch {
@@ -111,10 +112,11 @@ func waitedFor(text string) (waited, error) {
 		}
 		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
 	}
-	return nil, fmt.Errorf("--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete", text)
+	return nil, fmt.Errorf(
+		"--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete", text)
 }
 
-// waitedField reads {PATH} or {PATH}=VALUE.
+// waitedField parses {PATH} or {PATH}=VALUE.
 func waitedField(text string) (waited, error) {
 	end := strings.LastIndex(text, "}") + 1
 	value, given := strings.CutPrefix(text[end:], "=")
@@ -131,7 +133,7 @@ func waitedField(text string) (waited, error) {
 	}, nil
 }
 
-// hasCondition does not mind the case, as kubectl.
+// hasCondition reports whether a condition of p has a value. It ignores case, as kubectl does.
 func hasCondition(p *v1.Pod, name, value string) bool {
 	for _, c := range p.Status.Conditions {
 		if strings.EqualFold(string(c.Type), name) {
