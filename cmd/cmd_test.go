@@ -26,7 +26,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// safeBuffer can be looked at while a command writes to it.
+// safeBuffer is a buffer that can be read while a command writes to it.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -44,7 +44,7 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-// newApp returns a command line with directories of its own.
+// newApp returns a command line that uses its own temporary directories.
 func newApp(t *testing.T, in io.Reader) (a *app, out, errOut *safeBuffer) {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,7 +110,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// While nobody else converts, logs -f does, and it ends with the container.
+// TestLogsFollow: if no other process converts the log, logs -f does, and it exits with the
+// container.
 func TestLogsFollow(t *testing.T) {
 	t.Parallel()
 	a, out, errOut := newApp(t, nil)
@@ -136,7 +137,7 @@ func TestLogsFollow(t *testing.T) {
 	}
 }
 
-// fakeExecer tells what it was asked.
+// fakeExecer records the arguments of Exec.
 type fakeExecer struct {
 	id   string
 	cmd  []string
@@ -233,7 +234,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestWriteWhole: a file is replaced as a whole, where a link leads too; what is no regular file stays what it is.
+// TestWriteWhole: a file is replaced atomically, also through a link; a path that is not a regular
+// file is not replaced.
 func TestWriteWhole(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -274,7 +276,8 @@ func TestWriteWhole(t *testing.T) {
 	}
 }
 
-// TestUntilInterrupted: what nobody reads is waited for until somebody interrupts, be it again.
+// TestUntilInterrupted: output that nobody reads blocks until the next interrupt, be it the first
+// or the second.
 func TestUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	a := &app{hurry: make(chan struct{})}
@@ -301,7 +304,7 @@ func TestUntilInterrupted(t *testing.T) {
 	}
 }
 
-// TestWritable: that a report cannot be written is known before the pods run.
+// TestWritable: a report file that cannot be written is an error before the pods run.
 func TestWritable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,9 +11,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// completionPods returns the pods that an incomplete command line can refer to. Completion runs
-// without PersistentPreRunE, so completionPods calls prepare itself. It returns nil if the pods
-// cannot be read.
+// completionPods returns the pods that an incomplete command line can refer to. cobra does not run
+// PersistentPreRunE for the command that is being completed, so completionPods calls prepare
+// itself. It returns nil if the pods cannot be read.
 func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 	if a.prepare(c, nil) != nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// docs/cli has a page per command, made from its help.
+// TestDocs: docs/cli has a page per command, generated from the help of the command.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "docs", "cli")
@@ -62,7 +62,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// theirs are flags of other programs that documents name.
+// theirs are flags of other programs that documents mention, by document.
 var theirs = map[string][]string{
 	"*":                {"now", "privileged", "unix-socket"}, // systemctl's, docker's, curl's
 	"from-podman.md":   {"replace", "configmap"},
@@ -70,7 +70,7 @@ var theirs = map[string][]string{
 	"to-kubernetes.md": {"dry-run"},
 }
 
-// The flags that documents name are podrun's.
+// TestFlagsInDocuments: all other flags in the documents exist in podrun.
 func TestFlagsInDocuments(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"help": true}
@@ -92,7 +92,7 @@ func TestFlagsInDocuments(t *testing.T) {
 	}
 }
 
-// Every command says what it does and ends with examples.
+// TestHelp: every command has a short description, and its help ends with examples.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := (&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()
@@ -113,7 +113,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// visible lists the commands that people are told of.
+// visible returns c and all commands below it that are not hidden.
 func visible(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, sub := range c.Commands() {

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// notDonePod is a job whose container is as it says.
+// notDonePod returns a job with one container that has the status s.
 func notDonePod(name string, s v1.ContainerStatus) *v1.Pod {
 	s.Name = "c"
 	return &v1.Pod{
@@ -27,7 +27,8 @@ func notDonePod(name string, s v1.ContainerStatus) *v1.Pod {
 	}
 }
 
-// notDone is a run of which a pod crashes again and again, one runs, one cannot start and one has succeeded.
+// notDone returns the result of a run with a pod that crashes again and again, one that runs, one
+// that cannot start and one that has succeeded.
 func notDone() agent.Result {
 	failed := func(code int32, reason string) v1.ContainerState {
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code, Reason: reason}}
@@ -48,8 +49,8 @@ func notDone() agent.Result {
 	}}
 }
 
-// TestReportOfWhatIsNotDone: it tells how the last run of a container ended, and whether the time was out or somebody
-// interrupted.
+// TestReportOfWhatIsNotDone: the report says how the last instance of a container ended, and
+// whether the run timed out or was interrupted.
 func TestReportOfWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	r := notDone()
@@ -75,7 +76,8 @@ func TestReportOfWhatIsNotDone(t *testing.T) {
 	}
 }
 
-// TestOnceSaysWhatIsNotDone: so does the last line.
+// TestOnceSaysWhatIsNotDone: the last line of once names the pods that are not done, with their
+// state.
 func TestOnceSaysWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	const states = "default/crashes CrashLoopBackOff (exit code 5), default/killed CrashLoopBackOff (OOMKilled, exit code 137), " +
@@ -97,7 +99,8 @@ func TestOnceSaysWhatIsNotDone(t *testing.T) {
 	}
 }
 
-// TestLogsOfWhatIsNotDone: by default they are shown like those of what failed.
+// TestLogsOfWhatIsNotDone: by default, once prints the logs of containers that are not done, like
+// those of failed containers.
 func TestLogsOfWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -125,7 +128,8 @@ func TestLogsOfWhatIsNotDone(t *testing.T) {
 	}
 }
 
-// TestHintsOfOwnedPods: they say what was not done, and what to do about the process that has the pod.
+// TestHintsOfOwnedPods: the hints say what was not started or stopped, and what to do about the
+// process that owns the pod.
 func TestHintsOfOwnedPods(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -145,7 +149,8 @@ func TestHintsOfOwnedPods(t *testing.T) {
 	}
 }
 
-// TestWhyAServiceIsNotReady: what is not done says which probe has yet to succeed.
+// TestWhyAServiceIsNotReady: the state of a service that is not done names the probe that has not
+// succeeded yet.
 func TestWhyAServiceIsNotReady(t *testing.T) {
 	t.Parallel()
 	p := notDonePod("db", v1.ContainerStatus{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}})

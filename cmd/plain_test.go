@@ -28,7 +28,7 @@ func TestPlainWriter(t *testing.T) {
 	}
 }
 
-// TestPlainForTerminals: only what a person sees is changed.
+// TestPlainForTerminals: text is escaped only if the output is a terminal.
 func TestPlainForTerminals(t *testing.T) {
 	t.Parallel()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -41,7 +41,8 @@ func TestProgressInLines(t *testing.T) {
 	})
 }
 
-// screen is what a terminal shows of text that moves the cursor up and clears below.
+// screen returns what a terminal shows of text that moves the cursor up and clears the screen below
+// it.
 func screen(text string) string {
 	var lines []string
 	for part := range strings.SplitAfterSeq(text, "\n") {
@@ -100,7 +101,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	})
 }
 
-// pullingPod is a pod whose container waits for its image.
+// pullingPod returns a pod whose container waits for its image.
 func pullingPod() *v1.Pod {
 	p := podIn("a", v1.PodPending)
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: "box:1"}}
@@ -151,7 +152,8 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotDoneSaysWhy: by the reason of the pod as a whole, where it has one.
+// TestWhatIsNotDoneSaysWhy: the state of a pod that is not done is the reason of the whole pod, if
+// it has one.
 func TestWhatIsNotDoneSaysWhy(t *testing.T) {
 	waits := podIn("big", v1.PodPending)
 	waits.Status.Reason = "OutOfmemory"

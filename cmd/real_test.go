@@ -27,7 +27,7 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// real is a container that really runs, on podrun's own containerd.
+// real is a container that runs on podrun's own containerd.
 type real struct {
 	t    *testing.T
 	app  *app
@@ -36,7 +36,8 @@ type real struct {
 	inst pod.Instance
 }
 
-// startReal runs a line of sh as container app of pod web-node1, and writes the status file.
+// startReal runs a shell command line as container app of pod web-node1, and writes the status
+// file.
 func startReal(t *testing.T, line string) real {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -46,7 +47,7 @@ func startReal(t *testing.T, line string) real {
 			t.Skip(program + " is not installed")
 		}
 	}
-	// A socket's path is short.
+	// The path of a socket must be short.
 	dir, err := os.MkdirTemp("", "podrun")
 	must(t, err)
 	a := &app{in: strings.NewReader(""), out: &safeBuffer{}, errOut: &safeBuffer{}, log: slog.New(slog.DiscardHandler)}
@@ -121,12 +122,12 @@ func (r real) remove(dir string) {
 	}
 	must(r.t, rt.RemoveData(ctx, r.inst.Key, r.inst.UID))
 	must(r.t, r.conn.Close())
-	// Its own containerd goes when nothing needs it; then nothing is mounted any more.
+	// podrun's own containerd exits when nothing needs it; then nothing is mounted any more.
 	eventually(r.t, "its end", func() bool { return !embedded.Running(r.app.dirs()) })
 	must(r.t, os.RemoveAll(dir))
 }
 
-// run runs a command line on the real container and returns its error.
+// run runs a command line against the real container and returns its error.
 func (r real) run(args ...string) error {
 	g, a := r.app.globals, *r.app
 	root := a.root() // which sets the copy's flags to their defaults
@@ -159,7 +160,8 @@ func TestRealExec(t *testing.T) {
 	}
 }
 
-// What a real container writes comes out, with nobody reading for a while, to the last byte.
+// TestRealLogs: logs prints all that a real container writes, to the last byte, although no process
+// reads it for a while.
 func TestRealLogs(t *testing.T) {
 	r := startReal(t, "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo oops >&2; printf 'no end'; exec sleep 1000")
 	var want strings.Builder
@@ -191,7 +193,8 @@ func TestRealLogs(t *testing.T) {
 	}
 }
 
-// A container that writes its last lines and dies at once loses none of them.
+// TestRealLastWords: a container that writes its last lines and exits immediately loses none of
+// them.
 func TestRealLastWords(t *testing.T) {
 	r := startReal(t, "sleep 0.2; seq 1 3000; seq 1 3000 >&2; exit 3")
 	eventually(t, "the end", func() bool { return r.container().State == pod.Exited })

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if code, is := embedded.Dispatch(context.Background(), os.Args); is {
 		os.Exit(code)
 	}
-	// A test that forgets to name its directories must not touch the machine's.
+	// A test that does not set its directories must not use those of the machine.
 	for _, name := range []string{"PODRUN_ROOT_DIR", "PODRUN_RUN_DIR", "PODRUN_LOG_DIR"} {
 		if os.Getenv(name) == "" {
 			_ = os.Setenv(name, "/dev/null/podrun")
@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// Scripts run the real command line, in directories of their own.
+// TestScripts runs the scripts in testdata/script with the real command line, each in its own
+// directories.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -66,7 +67,8 @@ func TestScripts(t *testing.T) {
 
 var agoPattern = regexp.MustCompile(`ago\(([^)]*)\)`)
 
-// ago replaces ago(DURATION) in files by that time, since the age of a pod depends on now.
+// ago replaces ago(DURATION) in files by that time, because the age of a pod depends on the current
+// time.
 func ago(ts *testscript.TestScript, _ bool, files []string) {
 	for _, file := range files {
 		path := ts.MkAbs(file)
@@ -81,7 +83,7 @@ func ago(ts *testscript.TestScript, _ bool, files []string) {
 	}
 }
 
-// own keeps pods until the script ends, by the files of their locks.
+// own holds the lock files of pods until the script ends, as an owner process does.
 func own(ts *testscript.TestScript, _ bool, files []string) {
 	for _, file := range files {
 		f, err := os.OpenFile(ts.MkAbs(file), os.O_CREATE|os.O_RDWR, 0o600)

@@ -17,7 +17,7 @@ import (
 
 var webPod = pod.Key{Namespace: "default", Name: "web-n"}
 
-// hold locks a file as a process does that keeps what it stands for.
+// hold locks a file as a process does that owns what the file stands for.
 func hold(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -26,7 +26,8 @@ func hold(t *testing.T, path string) {
 	must(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}))
 }
 
-// unownedApp has a running pod that no process keeps, beside a podrun that runs.
+// unownedApp returns a command line with a running pod that no process owns, while a podrun is
+// running.
 func unownedApp(t *testing.T) *app {
 	a, _, _ := newApp(t, nil)
 	must(t, os.Mkdir(a.dirs().PodLocks(), 0o700))
@@ -37,7 +38,8 @@ func unownedApp(t *testing.T) *app {
 	return a
 }
 
-// TestPodBetweenOwners: a pod that another process takes within a second is not shown as one that nobody keeps.
+// TestPodBetweenOwners: a pod that another process acquires within a second is not shown as
+// Unowned.
 func TestPodBetweenOwners(t *testing.T) {
 	t.Parallel()
 	a := unownedApp(t)
@@ -60,7 +62,8 @@ func TestPodBetweenOwners(t *testing.T) {
 	})
 }
 
-// TestUnownedForLong: a pod that nobody has had for long keeps nobody waiting, unless a serve has just begun.
+// TestUnownedForLong: commands do not wait for a pod that has had no owner for long, unless a serve
+// has just started.
 func TestUnownedForLong(t *testing.T) {
 	t.Parallel()
 	a := unownedApp(t)
@@ -83,8 +86,8 @@ func TestUnownedForLong(t *testing.T) {
 	})
 }
 
-// TestUnownedSince: what a serve kept until it ended was known until then, however long ago it changed last; what a once
-// left is known as it was left.
+// TestUnownedSince: a pod of a serve is Unowned since that serve ended, however long ago its status
+// changed; a pod that once left is Unowned since once left it.
 func TestUnownedSince(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]time.Duration{"serve": time.Minute, "once": time.Hour} {
@@ -104,8 +107,8 @@ func TestUnownedSince(t *testing.T) {
 	}
 }
 
-// TestLogsOfUnownedPod: nobody starts the next instance of a pod that no process keeps, so its log is not followed for
-// ever, though a podrun runs.
+// TestLogsOfUnownedPod: no process starts the next instance of a pod without an owner, so logs -f
+// of it ends even if a podrun is running.
 func TestLogsOfUnownedPod(t *testing.T) {
 	t.Parallel()
 	a := unownedApp(t)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The commit is what Go stamped, and the linker's where Go stamps none.
+// TestStampedCommit: the commit is the one that Go stamped or, if there is none, the one that the
+// linker set.
 func TestStampedCommit(t *testing.T) {
 	t.Parallel()
 	stamped := func(modified string) []debug.BuildSetting {
