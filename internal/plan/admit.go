@@ -13,12 +13,13 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// ReasonWaitingForPods is why a pod does not run whose predecessors have not come to their result. It is no
-// reason of Kubernetes'.
+// ReasonWaitingForPods is the reason of a pod that does not run because pods that it starts after
+// have not yet succeeded or become ready. Kubernetes has no such reason.
 const ReasonWaitingForPods = "WaitingForPods"
 
-// admit says why the pod cannot run on this machine as it is now; nil if it can. The reasons are the
-// kubelet's, but a pod is not rejected for good: it waits until the reason is gone. What runs is not asked.
+// admit returns why the pod cannot run on this machine in its current state; nil if it can. The
+// reasons are the kubelet's, but the pod is not rejected for good: it waits until the cause has
+// gone. Running pods are not checked.
 func (j *judge) admit() *Waiting {
 	p := j.in.Pod
 	if len(j.in.After) > 0 {
@@ -35,7 +36,10 @@ func (j *judge) admit() *Waiting {
 		}
 	}
 	if len(missing) > 0 {
-		return &Waiting{Reason: "NodeAffinity", Message: "the node does not have what nodeSelector asks for: " + strings.Join(missing, ", ")}
+		return &Waiting{
+			Reason:  "NodeAffinity",
+			Message: "the node does not have what nodeSelector asks for: " + strings.Join(missing, ", "),
+		}
 	}
 	if lack := Lacking(Requests(p), j.in.Used, j.in.Node); lack != nil {
 		return lack
@@ -43,21 +47,24 @@ func (j *judge) admit() *Waiting {
 	return nil
 }
 
-// Requests are what p as a whole requests of the machine; nil when that is nothing.
+// Requests returns what p as a whole requests of the machine; nil if it requests nothing.
 func Requests(p *v1.Pod) v1.ResourceList {
 	if pod.QOS(p) == v1.PodQOSBestEffort && !requestsOther(p) {
-		return nil // most pods: not worth a sum
+		return nil // avoids the sum for most pods
 	}
 	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 }
 
-// requestsOther reports that p requests something beside CPU and memory.
+// requestsOther reports whether p requests anything beside CPU and memory.
 func requestsOther(p *v1.Pod) bool {
-	return len(p.Spec.Overhead) > 0 || slices.ContainsFunc(pod.AllContainers(p), func(c *v1.Container) bool { return len(c.Resources.Requests) > 0 })
+	return len(p.Spec.Overhead) > 0 || slices.ContainsFunc(pod.AllContainers(p), func(c *v1.Container) bool {
+		return len(c.Resources.Requests) > 0
+	})
 }
 
-// Lacking says which resource a pod with these requests cannot have of what the machine has, with what others
-// have used; nil if it can have all. Reason and message are the kubelet's, and so is the order.
+// Lacking returns which of the requested resources does not fit into what the machine has beside
+// what is used by others; nil if all of them fit. A resource that the machine does not name is
+// ignored unless it is a device. Reason, message and the order of the resources are the kubelet's.
 func Lacking(requests, used, has v1.ResourceList) *Waiting {
 	order := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
@@ -83,10 +90,16 @@ func Lacking(requests, used, has v1.ResourceList) *Waiting {
 			return q.Value()
 		}
 		if !known {
-			return &Waiting{Reason: "OutOf" + string(name), Message: fmt.Sprintf("the devices of this node's --node-config do not name %s", name)}
+			return &Waiting{
+				Reason:  "OutOf" + string(name),
+				Message: fmt.Sprintf("the devices of this node's --node-config do not name %s", name),
+			}
 		}
-		return &Waiting{Reason: "OutOf" + string(name), Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-			name, value(wanted), value(taken), value(capacity))}
+		return &Waiting{
+			Reason: "OutOf" + string(name),
+			Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+				name, value(wanted), value(taken), value(capacity)),
+		}
 	}
 	return nil
 }

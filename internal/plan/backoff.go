@@ -11,8 +11,9 @@ import (
 const (
 	firstBackoff   = 10 * time.Second
 	longestBackoff = 5 * time.Minute
-	// goodRun is how long an instance runs that has the back-off begin anew, whatever the longest pause is: the 600 s
-	// of the HasExpiredFunc that the kubelet gives its back-off (pkg/kubelet/kubelet.go, NewMainKubelet).
+	// goodRun is how long an instance has to run to reset the crash back-off, whatever the longest
+	// back-off is: the 600 s of the HasExpiredFunc that the kubelet gives its back-off
+	// (pkg/kubelet/kubelet.go, NewMainKubelet).
 	goodRun = 10 * time.Minute
 )
 
@@ -23,8 +24,9 @@ func maxBackoff(limit time.Duration) time.Duration {
 	return limit
 }
 
-// backoff is the pause after the end of an instance that was started at the given step: none after the
-// first, then 10 s, doubling up to limit, as the kubelet's crash loop does it.
+// backoff returns the pause after the exit of an instance that was started at the given back-off
+// step: none after step 0, then 10 s, doubled with each step up to limit, as the kubelet's crash
+// loop does it.
 func backoff(step int, limit time.Duration) time.Duration {
 	if step == 0 {
 		return 0
@@ -32,7 +34,7 @@ func backoff(step int, limit time.Duration) time.Duration {
 	return doubled(firstBackoff, step-1, maxBackoff(limit))
 }
 
-// doubled is first × 2^n, at most limit.
+// doubled returns first × 2^n, at most limit.
 func doubled(first time.Duration, n int, limit time.Duration) time.Duration {
 	d := first
 	for ; n > 0 && d < limit; n-- {
@@ -41,15 +43,16 @@ func doubled(first time.Duration, n int, limit time.Duration) time.Duration {
 	return min(d, limit)
 }
 
-// The reasons of an image that cannot be had.
+// The reasons of an image that is not available.
 const (
 	ReasonErrImagePull      = "ErrImagePull"
 	ReasonImagePullBackOff  = "ImagePullBackOff"
 	ReasonErrImageNeverPull = "ErrImageNeverPull"
 )
 
-// retryDelay is the pause after a failed attempt that left no instance: as the kubelet's for pulls, and
-// shorter for what may be mended on this machine at any moment.
+// retryDelay returns the pause after a failed attempt that left no instance. Image pulls follow the
+// kubelet's back-off; other failures have a shorter one, because their cause can be repaired on
+// this machine at any moment.
 func retryDelay(f Failure) time.Duration {
 	switch f.Reason {
 	case ReasonErrImagePull:
@@ -59,11 +62,11 @@ func retryDelay(f Failure) time.Duration {
 	}
 }
 
-// ReasonFailedSandbox is the reason of a sandbox's failure that has none of its own.
+// ReasonFailedSandbox is the reason of a failure to create a sandbox that has no reason of its own.
 const ReasonFailedSandbox = "FailedCreatePodSandBox"
 
-// waitingForSandbox words a failure of the sandbox. As in Kubernetes the containers are merely being
-// created, unless it is known what is missing.
+// waitingForSandbox returns the waiting state of containers whose sandbox failed. As in Kubernetes
+// the reason is that of notYet, unless the failure has a more precise one.
 func waitingForSandbox(f Failure, notYet Waiting) Waiting {
 	if f.Reason == ReasonFailedSandbox {
 		return Waiting{Reason: notYet.Reason, Message: f.Message}
@@ -71,10 +74,13 @@ func waitingForSandbox(f Failure, notYet Waiting) Waiting {
 	return Waiting{Reason: f.Reason, Message: f.Message}
 }
 
-// waitingAfter words a failure as a status shows it.
+// waitingAfter returns the waiting state that the status shows after f.
 func waitingAfter(f Failure, c *v1.Container) Waiting {
 	if f.Reason == ReasonErrImagePull && f.Count > 1 {
-		return Waiting{Reason: ReasonImagePullBackOff, Message: fmt.Sprintf("Back-off pulling image %q: %s: %s", c.Image, f.Reason, strings.TrimSpace(f.Message))}
+		return Waiting{
+			Reason:  ReasonImagePullBackOff,
+			Message: fmt.Sprintf("Back-off pulling image %q: %s: %s", c.Image, f.Reason, strings.TrimSpace(f.Message)),
+		}
 	}
 	return Waiting{Reason: f.Reason, Message: f.Message}
 }

@@ -11,21 +11,26 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// AnnotationRunPolicy with the value RunOnceEver keeps a completed pod from running again after a reboot.
+// AnnotationRunPolicy is the annotation that, with the value RunOnceEver, prevents a completed pod
+// from running again after a reboot.
 const (
 	AnnotationRunPolicy = "podrun.io/run-policy"
 	RunOnceEver         = "once-ever"
 )
 
-// rekill is how long a killed instance is given to be seen dead before it is killed again.
+// rekill is how long to wait for the exit of a killed instance before it is killed again.
 const rekill = 5 * time.Second
 
-// Compute judges. The same input gives the same plan.
+// Compute returns the plan for in. The same input always gives the same plan.
 func Compute(in Input) Plan {
 	if in.MaxGrace != nil {
 		in.Observed.Containers = limited(in.Observed.Containers, *in.MaxGrace)
 	}
-	j := judge{in: in, plan: Plan{Waiting: map[string]Waiting{}}, restartGeneration: restartGenerationOf(in.Pod, in.Observed)}
+	j := judge{
+		in:                in,
+		plan:              Plan{Waiting: map[string]Waiting{}},
+		restartGeneration: restartGenerationOf(in.Pod, in.Observed),
+	}
 	switch {
 	case in.Pod == nil:
 		if j.end(in.Observed, "not wanted") {
@@ -36,7 +41,7 @@ func Compute(in Input) Plan {
 		if j.in.Resized != nil {
 			j.do(Allocate{Anew: true})
 		}
-		j.end(in.Observed, "starting anew")
+		j.end(in.Observed, "pod starts again")
 		j.waitAll(j.notYet())
 	default:
 		j.keep()
@@ -44,8 +49,8 @@ func Compute(in Input) Plan {
 	return j.plan
 }
 
-// Final reports that the wanted revision has come to its end, even if something of it is still being ended, and that
-// it is not run anew: its result stays.
+// Final reports whether the wanted revision has finished and is not started again, so that its
+// result is final. Some of its containers may still be terminating. Input.Pod must not be nil.
 func Final(in Input) bool {
 	j := judge{in: in}
 	mine, _ := in.Observed.Split(in.Pod.UID)
@@ -53,7 +58,7 @@ func Final(in Input) bool {
 	return over && !j.again()
 }
 
-// judge carries one judgement from its input to its plan.
+// judge holds the input and the growing plan of one call of Compute.
 type judge struct {
 	in                Input
 	plan              Plan
@@ -62,14 +67,14 @@ type judge struct {
 
 func (j *judge) do(a Action) { j.plan.Actions = append(j.plan.Actions, a) }
 
-// wakeIn asks for a new judgement after d at the latest.
+// wakeIn makes the plan's Wake at most d.
 func (j *judge) wakeIn(d time.Duration) {
 	if d = max(d, time.Millisecond); j.plan.Wake == 0 || d < j.plan.Wake {
 		j.plan.Wake = d
 	}
 }
 
-// retryIn notes when something that failed is due.
+// retryIn records that something that failed is retried after left.
 func (j *judge) retryIn(left time.Duration) {
 	j.wakeIn(left)
 	if at := j.in.Now.Add(left); j.plan.Next.IsZero() || at.Before(j.plan.Next) {
@@ -83,10 +88,12 @@ func (j *judge) waitAll(w Waiting) {
 	}
 }
 
-// notYet is why a container waits that nothing keeps from its start but what must come before.
+// notYet returns the waiting state of a container that only waits for earlier steps of the pod's
+// start.
 func (j *judge) notYet() Waiting { return NotYet(j.in.Pod) }
 
-// NotYet is why a container of p waits whose turn has not come.
+// NotYet returns the waiting state of a container of p that only waits for earlier steps of the
+// pod's start.
 func NotYet(p *v1.Pod) Waiting {
 	if len(p.Spec.InitContainers) > 0 {
 		return Waiting{Reason: "PodInitializing"}
@@ -94,8 +101,9 @@ func NotYet(p *v1.Pod) Waiting {
 	return Waiting{Reason: "ContainerCreating"}
 }
 
-// end stops all of o and, once nothing of it lives, removes it, the records last: as long as one is left,
-// it is known that there is something to remove. It reports whether nothing lives.
+// end stops all of o and, once nothing of it lives, removes it. Records of containers that have run
+// are removed last: as long as one is left, podrun knows that there is something to remove. It
+// reports whether nothing lives.
 func (j *judge) end(o pod.Observed, why string) bool {
 	if j.stopAll(o, why) {
 		return false
@@ -120,8 +128,8 @@ func (j *judge) end(o pod.Observed, why string) bool {
 	return true
 }
 
-// keep brings the pod to what is wanted. Revisions of before are stopped first and wholly; they are
-// cleared away last, because nobody waits for that.
+// keep plans for a pod that is wanted. Older revisions are stopped completely before the wanted one
+// runs; their remains are removed last, because nothing waits for that.
 func (j *judge) keep() {
 	if j.reapLost() {
 		return
@@ -136,10 +144,13 @@ func (j *judge) keep() {
 	}
 }
 
-// run brings the wanted revision to life.
+// run plans for the wanted revision.
 func (j *judge) run(o pod.Observed) {
 	if j.late(o) {
-		j.plan.Failure = &Waiting{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+		j.plan.Failure = &Waiting{
+			Reason:  "DeadlineExceeded",
+			Message: "Pod was active on the node longer than the specified deadline",
+		}
 	}
 	if j.in.Evicted != "" {
 		j.plan.Failure = &Waiting{Reason: "Evicted", Message: j.in.Evicted}
@@ -159,7 +170,7 @@ func (j *judge) run(o pod.Observed) {
 		return
 	}
 	if j.in.Halted {
-		if !j.stopAll(o, "machine shuts down") {
+		if !j.stopAll(o, "node is shutting down") {
 			j.reapAll(o)
 		}
 		j.waitAll(Waiting{Reason: "NodeShutdown", Message: "Pod was terminated in response to imminent node shutdown."})
@@ -185,12 +196,14 @@ func (j *judge) run(o pod.Observed) {
 	}
 	if !j.starting() {
 		j.clear(o)
-		j.removeLost(slices.DeleteFunc(slices.Clone(o.Sandboxes), func(s pod.Sandbox) bool { return s.ID == sandbox.ID }))
+		j.removeLost(slices.DeleteFunc(slices.Clone(o.Sandboxes), func(s pod.Sandbox) bool {
+			return s.ID == sandbox.ID
+		}))
 	}
 }
 
-// removeLost removes sandboxes in which nothing runs. What cannot be removed now, as when a network's plugin fails,
-// keeps nothing else waiting and is tried again.
+// removeLost removes sandboxes in which nothing runs. A removal that fails, for example because a
+// network plugin fails, is retried later and delays nothing else.
 func (j *judge) removeLost(all []pod.Sandbox) {
 	for _, s := range all {
 		if f, failed := j.in.Failures[FailureSandbox+s.ID]; failed {
@@ -203,7 +216,8 @@ func (j *judge) removeLost(all []pod.Sandbox) {
 	}
 }
 
-// starting reports that a start is due, or what comes right before it: nothing is cleared away until then.
+// starting reports whether the plan contains a start, or a step right before one. Nothing is
+// cleaned up until then.
 func (j *judge) starting() bool {
 	return slices.ContainsFunc(j.plan.Actions, func(a Action) bool {
 		switch a.(type) {
@@ -214,8 +228,8 @@ func (j *judge) starting() bool {
 	})
 }
 
-// sandbox returns the sandbox to run in. Without one it plans for one, after all that lived in a lost
-// one has ended.
+// sandbox returns the sandbox to run in and whether it is ready. If there is none, it plans one,
+// after everything that runs in a lost sandbox has exited.
 func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 	attempt := 0
 	for i, s := range o.Sandboxes {
@@ -240,7 +254,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 			return pod.Sandbox{}, false
 		}
 	}
-	// Images first: those that must be pulled come meanwhile.
+	// Images come first, so that pulls run while the sandbox is created.
 	for _, c := range pod.AllContainers(j.in.Pod) {
 		j.ensureEarly(o, c)
 	}
@@ -248,7 +262,7 @@ func (j *judge) sandbox(o pod.Observed) (pod.Sandbox, bool) {
 	return pod.Sandbox{}, false
 }
 
-// ensureEarly plans for the image of a container that will be started as soon as there is a sandbox.
+// ensureEarly plans for the image of a container that is started as soon as there is a sandbox.
 func (j *judge) ensureEarly(o pod.Observed, c *v1.Container) {
 	last, found := o.Newest(j.in.Pod.UID, c.Name)
 	due := !found || last.State == pod.Exited && (j.isInit(c.Name) || j.restarts(c, last))
@@ -258,8 +272,8 @@ func (j *judge) ensureEarly(o pod.Observed, c *v1.Container) {
 	}
 }
 
-// containers brings all but the init containers to what is wanted. Those that have not run yet wait while
-// the postStart hook of one before them is due or runs, as in Kubernetes.
+// containers plans for all but the init containers. A container that has not run yet waits while
+// the postStart hook of one before it is due or running, as in Kubernetes.
 func (j *judge) containers(o pod.Observed, sandbox pod.Sandbox) {
 	hooking := false
 	for i := range j.in.Pod.Spec.Containers {
@@ -277,7 +291,7 @@ func (j *judge) containers(o pod.Observed, sandbox pod.Sandbox) {
 	}
 }
 
-// container brings one container to what its restart policy wants.
+// container plans for one container according to its restart policy.
 func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
 	last, lost, found := o.Last(j.in.Pod.UID, c.Name)
 	bad := j.in.Probed[last.ID].Failed
@@ -285,15 +299,26 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 	case !found:
 		j.start(c, StartContainer{Container: c.Name, Why: "first start"})
 	case lost && last.State != pod.Exited:
-		// How it ended nobody knows. Its number and its back-off are not given again.
-		s := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1, Why: "its container was removed"}
+		// How the instance ended is unknown. Its attempt number and its back-off step are not used
+		// again.
+		s := StartContainer{
+			Container: c.Name,
+			Attempt:   last.Attempt + 1,
+			Backoff:   last.Backoff + 1,
+			Why:       "container was removed",
+		}
 		if last.Boot != j.in.Boot {
 			s.Backoff = 0
 		}
 		j.start(c, s)
 	case last.State == pod.Created:
-		// Left by a start that was cut off before the process ran: no attempt was used.
-		j.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt, Backoff: last.Backoff, Why: "its start was cut off"})
+		// The start was interrupted before the process ran, so the attempt number was not used.
+		j.start(c, StartContainer{
+			Container: c.Name,
+			Attempt:   last.Attempt,
+			Backoff:   last.Backoff,
+			Why:       "start was interrupted",
+		})
 	case last.State == pod.Running && bad != nil:
 		if bad.Resize {
 			j.resizing()
@@ -306,8 +331,9 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 		}
 		j.stop(last, time.Time{}, bad.Why)
 	case last.State == pod.Running && j.in.Signalled[last.ID] != (pod.Signals{}):
-		// Asked to end while it was not wanted: nobody knows what it still does.
-		j.stop(last, time.Time{}, "was asked to end")
+		// The instance was asked to exit while it was not wanted: its state is unknown, so it is
+		// replaced.
+		j.stop(last, time.Time{}, "termination was already requested")
 	case last.State == pod.Running && last.SandboxID != sandbox.ID:
 		j.stop(last, time.Time{}, "sandbox replaced")
 	case last.State == pod.Running && !lost:
@@ -318,7 +344,12 @@ func (j *judge) container(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) 
 }
 
 func (j *judge) restart(c *v1.Container, last pod.Container) {
-	s := StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Backoff: last.Backoff + 1, Why: fmt.Sprintf("exit code %d", last.ExitCode)}
+	s := StartContainer{
+		Container: c.Name,
+		Attempt:   last.Attempt + 1,
+		Backoff:   last.Backoff + 1,
+		Why:       fmt.Sprintf("exit code %d", last.ExitCode),
+	}
 	delay := backoff(last.Backoff, j.in.MaxBackoff)
 	failed := j.in.Probed[last.ID].Failed
 	switch {
@@ -333,17 +364,21 @@ func (j *judge) restart(c *v1.Container, last pod.Container) {
 		s.Backoff, delay = 1, 0
 	}
 	if left := delay - j.in.Now.Sub(last.FinishedAt); left > 0 && delay > 0 {
-		// A clock that was set back must not stretch the wait.
+		// A clock that was set back must not extend the wait.
 		left = min(left, delay)
 		j.retryIn(left)
-		j.plan.Waiting[c.Name] = Waiting{Reason: "CrashLoopBackOff",
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, j.in.Pod.Name, j.in.Pod.Namespace, j.in.Pod.UID)}
+		j.plan.Waiting[c.Name] = Waiting{
+			Reason: "CrashLoopBackOff",
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
+				delay, c.Name, j.in.Pod.Name, j.in.Pod.Namespace, j.in.Pod.UID),
+		}
 		return
 	}
 	j.start(c, s)
 }
 
-// start plans the start, or what must come before it.
+// start plans the start of an instance, or the step that must come before it: a wait for a retry,
+// or the image.
 func (j *judge) start(c *v1.Container, s StartContainer) {
 	j.plan.Waiting[c.Name] = j.notYet()
 	if f, failed := j.in.Failures[c.Name]; failed {
@@ -356,7 +391,10 @@ func (j *judge) start(c *v1.Container, s StartContainer) {
 	switch image := j.in.Images[c.Name]; {
 	case image.Pulling:
 		if _, failed := j.in.Failures[c.Name]; image.Progress != "" || !failed {
-			j.plan.Waiting[c.Name] = Waiting{j.notYet().Reason, strings.TrimSuffix(fmt.Sprintf("pulling image %q: %s", c.Image, image.Progress), ": ")}
+			j.plan.Waiting[c.Name] = Waiting{
+				j.notYet().Reason,
+				strings.TrimSuffix(fmt.Sprintf("pulling image %q: %s", c.Image, image.Progress), ": "),
+			}
 		}
 	case !image.Ready:
 		j.do(EnsureImage{Container: c.Name})
@@ -366,8 +404,8 @@ func (j *judge) start(c *v1.Container, s StartContainer) {
 	}
 }
 
-// clear reaps what has ended and removes all but the newest ended instance of each container, which
-// stays for its state.
+// clear reaps exited instances and removes all but the newest exited instance of each container,
+// whose state the pod status needs.
 func (j *judge) clear(o pod.Observed) {
 	j.reapAll(o)
 	for _, c := range o.Containers {
@@ -391,8 +429,9 @@ func (j *judge) reapAll(o pod.Observed) {
 	}
 }
 
-// reapLost reaps what nobody saw the end of, before anything is started in its place: its process may run on, which
-// is for the one who reaps to find out. Nothing outlives a boot.
+// reapLost reaps instances of this boot whose exit nobody observed, before anything is started in
+// their place: their processes may still run, which the executor of the Reap finds out. It reports
+// whether there are any. No process survives a reboot, so instances of earlier boots are left out.
 func (j *judge) reapLost() (found bool) {
 	for _, c := range j.in.Observed.Containers {
 		if c.State == pod.Exited && !c.Reaped && c.Reason == pod.ReasonLost && c.Boot == j.in.Boot {
@@ -403,8 +442,9 @@ func (j *judge) reapLost() (found bool) {
 	return found
 }
 
-// again reports that what is left of the wanted revision is not of this run: it is cleared away whole and
-// the pod starts anew. A job that a reboot cut off runs again from its beginning.
+// again reports whether what is left of the wanted revision belongs to an earlier run: all of it is
+// removed and the pod starts from the beginning. A job that was interrupted by a reboot runs again
+// as a whole.
 func (j *judge) again() bool {
 	mine, _ := j.in.Observed.Split(j.in.Pod.UID)
 	if mine.Empty() {
@@ -412,7 +452,7 @@ func (j *judge) again() bool {
 	}
 	_, over := j.ended(mine)
 	if !slices.ContainsFunc(mine.Containers, lives) {
-		over = over || j.late(mine) // what is late and lives has to be ended first
+		over = over || j.late(mine) // a late instance that still lives is terminated first
 	}
 	if j.in.Replaced || j.in.Earlier && (len(mine.Containers) == 0 || over) {
 		return true

@@ -10,7 +10,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Exceeded says, in the kubelet's words, which of its limits of the machine's disk p has outgrown; "" if none.
+// Exceeded returns, in the kubelet's words, which of its limits on local ephemeral storage p
+// exceeds; "" if none.
 func Exceeded(p *v1.Pod, used pod.Usage) string {
 	limits := pod.StorageLimitsOf(p)
 	for _, name := range slices.Sorted(maps.Keys(limits.Volumes)) {
@@ -26,7 +27,8 @@ func Exceeded(p *v1.Pod, used pod.Usage) string {
 			}
 		}
 		if sum > whole.Value() {
-			return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s.", whole.String())
+			return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s.",
+				whole.String())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(limits.Containers)) {

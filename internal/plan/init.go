@@ -9,9 +9,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// initialize brings the init containers as far as they can come now, one after the other, and keeps the
-// sidecars among them running. It reports whether the pod's other containers may run. What counts is what
-// ran in this sandbox: in a new one everything is initialized anew.
+// initialize plans for the init containers, one after the other, and keeps the sidecars among them
+// running. It reports whether the pod's other containers may run. Only what ran in this sandbox
+// counts: in a new sandbox everything is initialized again.
 func (j *judge) initialize(o pod.Observed, sandbox pod.Sandbox) bool {
 	inits := j.in.Pod.Spec.InitContainers
 	if len(inits) > 0 && j.stopStrangers(o, sandbox) {
@@ -23,7 +23,7 @@ func (j *judge) initialize(o pod.Observed, sandbox pod.Sandbox) bool {
 		switch {
 		case pod.IsSidecar(c):
 			j.container(o, sandbox, c)
-			// Whoever came after it once does not wait for it again.
+			// Containers that have run after this sidecar once do not wait for it again.
 			if i >= furthest && !j.sidecarStarted(o, sandbox, c) {
 				j.waitFrom(i + 1)
 				return false
@@ -38,7 +38,8 @@ func (j *judge) initialize(o pod.Observed, sandbox pod.Sandbox) bool {
 	return true
 }
 
-// stopStrangers stops what still lives in another sandbox than this and reports whether anything does.
+// stopStrangers stops the instances that run in another sandbox than this one and reports whether
+// there are any.
 func (j *judge) stopStrangers(o pod.Observed, sandbox pod.Sandbox) (alive bool) {
 	for _, c := range o.Containers {
 		if c.State == pod.Running && c.SandboxID != sandbox.ID {
@@ -49,8 +50,8 @@ func (j *judge) stopStrangers(o pod.Observed, sandbox pod.Sandbox) (alive bool) 
 	return alive
 }
 
-// furthest is the index of the last init container that ran in the sandbox; behind the last once one of
-// the pod's other containers did.
+// furthest returns the index of the last init container that ran in the sandbox, or the number of
+// init containers once one of the pod's other containers has run in it.
 func (j *judge) furthest(o pod.Observed, sandbox pod.Sandbox) int {
 	ran := func(c *v1.Container) bool {
 		last, _, found := o.Last(j.in.Pod.UID, c.Name)
@@ -70,7 +71,8 @@ func (j *judge) furthest(o pod.Observed, sandbox pod.Sandbox) int {
 	return 0
 }
 
-// waitFrom says of the init containers from the i-th on, and of all others, that they wait for those before.
+// waitFrom marks the init containers from the i-th on, and all other containers, as waiting for
+// those before them.
 func (j *judge) waitFrom(i int) {
 	for _, c := range pod.AllContainers(j.in.Pod)[i:] {
 		j.plan.Waiting[c.Name] = j.notYet()
@@ -79,7 +81,8 @@ func (j *judge) waitFrom(i int) {
 
 func (j *judge) sidecarStarted(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) bool {
 	last, lost, found := o.Last(j.in.Pod.UID, c.Name)
-	return found && !lost && last.State == pod.Running && last.SandboxID == sandbox.ID && j.in.Probed[last.ID].IsStarted(c)
+	return found && !lost && last.State == pod.Running && last.SandboxID == sandbox.ID &&
+		j.in.Probed[last.ID].IsStarted(c)
 }
 
 func (j *judge) initDone(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) bool {
@@ -87,7 +90,7 @@ func (j *judge) initDone(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) b
 	return found && last.State == pod.Exited && last.ExitCode == 0 && last.SandboxID == sandbox.ID && !j.stale(last)
 }
 
-// initContainer runs an init container that has not succeeded in this sandbox.
+// initContainer plans for an init container that has not succeeded in this sandbox.
 func (j *judge) initContainer(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
 	last, _, found := o.Last(j.in.Pod.UID, c.Name)
 	if found && last.State == pod.Exited && last.ExitCode == 0 && !restartsAll(c, last) {
@@ -105,7 +108,7 @@ func (j *judge) isInit(name string) bool {
 	return slices.ContainsFunc(j.in.Pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
 }
 
-// initFailed reports that an init container failed for good.
+// initFailed reports that an init container has failed and is not restarted.
 func (j *judge) initFailed(o pod.Observed) bool {
 	return slices.ContainsFunc(j.in.Pod.Spec.InitContainers, func(c v1.Container) bool {
 		last, _, found := o.Last(j.in.Pod.UID, c.Name)

@@ -79,7 +79,7 @@ completed`},
 remove sandbox s0 (pod completed)
 completed`},
 		{"a start that was cut off", Input{Pod: withInit(wanted(always, "a"), "i", "j"), Images: allReady, Observed: observed(box, succeeded("i"), ctr("j", 0, pod.Created))}, `
-start j attempt 0 back-off 0 (its start was cut off)
+start j attempt 0 back-off 0 (start was interrupted)
 j waits: PodInitializing
 a waits: PodInitializing`},
 		{"not again when another container restarts", Input{Pod: withInit(wanted(always, "a"), "i"), Images: allReady, Observed: observed(box, succeeded("i"), ctr("a", 0, pod.Exited, reaped))}, `
@@ -162,7 +162,7 @@ completed`},
 terminate s s0 grace 30s (initialization failed)
 wake 30s`},
 		{"once runs again what had ended but for it", Input{Pod: withInit(wanted(never, "a"), "S"), Earlier: true, Observed: observed(box, s, ctr("a", 0, pod.Exited, reaped))}, `
-terminate s s0 grace 30s (starting anew)
+terminate s s0 grace 30s (pod starts again)
 wake 30s
 s waits: PodInitializing
 a waits: PodInitializing
@@ -273,7 +273,7 @@ DeadlineExceeded`},
 completed`},
 		{"once runs it again", Input{Pod: limit(wanted(always, "a"), 50), Since: since, Earlier: true, Observed: observed(pod.UID("u1"), ctr("a", 0, pod.Exited, reaped))}, `
 remove data of u1
-remove a a0 (starting anew)
+remove a a0 (pod starts again)
 a waits: ContainerCreating
 again`},
 		{"but says first that one still running is late", Input{Pod: limit(wanted(always, "a"), 50), Since: since, Earlier: true, Observed: observed(box, pod.UID("u1"), ctr("a", 0, pod.Running))}, `
@@ -282,7 +282,7 @@ wake 30s
 DeadlineExceeded`},
 		{"so does a reboot", Input{Pod: limit(wanted(always, "a"), 50), Since: since, Observed: observed(pod.UID("u1"), ctr("a", 0, pod.Exited, reaped, otherBoot))}, `
 remove data of u1
-remove a a0 (starting anew)
+remove a a0 (pod starts again)
 a waits: ContainerCreating
 again`},
 	})

@@ -1,5 +1,10 @@
-// Package plan is podrun's judgement: given what is wanted, what was seen and the time, it says what to
-// do next and why a container is not running. It is pure; it does nothing and remembers nothing.
+// Package plan decides what to do next for one pod. [Compute] maps an [Input] (the wanted pod, what
+// was observed of it, and the time) to a [Plan]: the actions to execute, when to compute again, and
+// why each container that does not run is waiting.
+//
+// The package is pure: it executes nothing, reads no clock and keeps no state between calls.
+// Package reconcile collects the input and executes the actions. Begin reading at [Compute] in
+// compute.go.
 package plan
 
 import (
@@ -11,148 +16,162 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Input is everything that a judgement rests on.
+// Input is everything that Compute decides from.
 type Input struct {
-	// Pod is what is wanted, under the UID that it shall run with; nil when the pod should be gone.
+	// Pod is the wanted pod, with the UID that it runs under; nil if the pod is to be removed.
 	Pod *v1.Pod
-	// Resized is Pod with the CPU and memory that its manifest says, where that is not what it has been given;
-	// nil: it is.
+	// Resized is Pod with the CPU and memory of its manifest, if they differ from what the pod has
+	// been allocated; nil if they are the same.
 	Resized  *v1.Pod
 	Observed pod.Observed
-	// Images tells, per container name, how far its image is.
+	// Images holds the image state of each container, by container name.
 	Images map[string]Image
-	// Signalled tells, per instance ID, what was sent to it.
+	// Signalled holds the signals that were sent to each instance, by instance ID.
 	Signalled map[string]pod.Signals
-	// Evicted is why the pod has to end though it would run on; "" if it need not.
+	// Evicted is the reason why the pod is evicted; "" if it is not.
 	Evicted string
-	// Failures tells, per container name, the last attempt that made no instance; under "" the sandbox's.
+	// Failures holds, by container name, the last failed attempt that left no instance. The key ""
+	// is the sandbox; the prefixes FailureResize and FailureSandbox make further keys.
 	Failures map[string]Failure
-	// Probed tells, per instance ID, what probes have found.
+	// Probed holds the probe and hook results of each instance, by instance ID.
 	Probed map[string]pod.Probed
-	// Since is when the wanted revision's run began; zero: it has not. It outlives podrun.
+	// Since is when the run of the wanted revision began; zero if it has not begun. It survives
+	// restarts of podrun.
 	Since time.Time
-	// MaxGrace is the longest grace period that anything is given to end; nil: its own; 0: all is killed at once.
-	// It may get shorter while something is being ended.
+	// MaxGrace limits every grace period; nil means no limit, 0 means that everything is killed at
+	// once. It may become shorter while instances are being terminated.
 	MaxGrace *time.Duration
-	// Halted says that the machine shuts down: all is ended, nothing is started, and nothing of it is removed.
+	// Halted reports that the machine is shutting down: everything is terminated, nothing is
+	// started, and no sandbox, container or data is removed.
 	Halted bool
-	// After are the pods that this one is to start after and that have not come to their result.
+	// After lists the pods that this one starts after and that have not yet succeeded or, with the
+	// restartPolicy Always, become ready.
 	After []pod.Key
-	// Boot is the kernel's boot id now.
+	// Boot is the current boot ID of the kernel.
 	Boot string
-	// Node is what the machine has for pods, Used what the other pods there have requested of it; NodeLabels
-	// is what nodeSelector chooses by.
+	// Node is what the machine offers to pods, and Used is what the other pods on it have
+	// requested. NodeLabels are the labels that nodeSelector is matched against.
 	Node, Used v1.ResourceList
 	NodeLabels map[string]string
-	// Earlier says that a completed pod belongs to an earlier run and is to be run again.
+	// Earlier reports that a completed pod belongs to an earlier run and is to be run again.
 	Earlier bool
-	// Replaced says that what is there under the wanted UID was made for another manifest, as when the
-	// manifest fixes its UID: it is ended whole first.
+	// Replaced reports that what exists under the wanted UID was created from another manifest,
+	// which happens when the manifest fixes its UID. All of it is terminated and removed before the
+	// pod starts.
 	Replaced bool
 	// MaxBackoff is the longest crash back-off; 0 means 5 minutes.
 	MaxBackoff time.Duration
 	Now        time.Time
 }
 
-// Image is the state of one container's image.
+// Image is the state of a container's image.
 type Image struct {
-	// Pulling: a pull is under way.
+	// Pulling reports that a pull is in progress.
 	Pulling bool
-	// Progress is how far the pull is, for people; "" until something is known.
+	// Progress describes the progress of the pull for people; "" if there is no information yet.
 	Progress string
-	// Ready: the image can be run.
+	// Ready reports that the image is present and can be run.
 	Ready bool
 }
 
-// Failure is an attempt to make something that left nothing behind.
+// Failure describes failed attempts, in a row, at an operation that left nothing behind.
 type Failure struct {
-	// Reason as a status shows it: ErrImagePull, CreateContainerConfigError, …
+	// Reason is the reason as the pod status shows it: ErrImagePull, CreateContainerConfigError, …
 	Reason  string
 	Message string
 	At      time.Time
-	// Count is how many times in a row.
+	// Count is the number of consecutive failures.
 	Count int
 }
 
-// Plan is what to do now.
+// Plan is the result of Compute.
 type Plan struct {
+	// Actions are what to execute now, in this order.
 	Actions []Action
-	// Wake says when to judge again though nothing was heard; 0: no need.
+	// Wake is the delay after which to compute again even if no event arrives; 0 means no timer is
+	// needed.
 	Wake time.Duration
-	// Waiting tells, per container name, why it is not running.
+	// Waiting holds, by container name, why a container is not running.
 	Waiting map[string]Waiting
-	// ResizePending is why the pod does not have the CPU and memory that its manifest says, in the words of the
-	// condition PodResizePending; nil: it has been given them.
+	// ResizePending is the reason and message of the condition PodResizePending: why the pod is not
+	// allocated the CPU and memory of its manifest; nil if it is.
 	ResizePending *Waiting
-	// Resizing says that something that runs has not got yet what the pod has been given, in the words of the
-	// condition PodResizeInProgress; nil: all has.
+	// Resizing is the reason and message of the condition PodResizeInProgress: something that runs
+	// does not have the allocated CPU and memory yet; nil if everything has.
 	Resizing *Waiting
-	// Restarting says that all containers are about to restart together.
+	// Restarting reports that all containers are about to be restarted together.
 	Restarting bool
-	// Next is when the first of what failed is tried again; zero: nothing is.
+	// Next is when the first of the failed operations is retried; zero if there is none.
 	Next time.Time
-	// Completed says that no container runs or will run again.
+	// Completed reports that no container runs or will run again.
 	Completed bool
-	// Failure is why the pod as a whole has failed, or cannot start now; nil: its containers tell.
+	// Failure is why the pod as a whole has failed or cannot start now; nil if the state of the
+	// containers says enough.
 	Failure *Waiting
-	// Again says that what is there under the wanted UID is being ended, so that the pod can start anew.
+	// Again reports that what exists under the wanted UID is being terminated and removed so that
+	// the pod can start from the beginning.
 	Again bool
-	// Gone says that the pod is not wanted and nothing is left of it.
+	// Gone reports that the pod is not wanted and that nothing of it is left.
 	Gone bool
 }
 
-// Waiting is why a container is not running, as Kubernetes spells it.
+// Waiting is the reason and message of a container that is not running, as in a
+// v1.ContainerStateWaiting.
 type Waiting struct{ Reason, Message string }
 
-// Action is one effect; the set is closed and every member is plain data.
+// Action is one operation to execute. The set of actions is closed, and every action is plain data.
 type Action interface {
 	fmt.Stringer
 	action()
 }
 
-// The actions. Why is for people.
+// The actions. Why is the cause, as a text for events and logs.
 type (
-	// CreateSandbox makes the pod's namespaces and network.
+	// CreateSandbox creates the pod's namespaces and network.
 	CreateSandbox struct{ Attempt int }
-	// RemoveSandbox releases them. Lost says that the pod has, or gets, another one that must not wait for this.
+	// RemoveSandbox releases a sandbox's namespaces and network. Lost reports that the pod has
+	// another sandbox, or gets one, that must not wait for this removal.
 	RemoveSandbox struct {
 		ID, Why string
 		Lost    bool
 	}
 	// EnsureImage finds or pulls a container's image.
 	EnsureImage struct{ Container string }
-	// StartContainer makes and starts an instance.
+	// StartContainer creates and starts an instance.
 	StartContainer struct {
 		Container        string
 		Attempt, Backoff int
-		// RestartGeneration counts how often all containers of the pod have been restarted together.
+		// RestartGeneration counts how often all containers of the pod have been restarted
+		// together.
 		RestartGeneration int
 		Why               string
 	}
-	// RunPreStop begins an instance's preStop hook, and its grace period with it.
+	// RunPreStop starts an instance's preStop hook, and with it the grace period.
 	RunPreStop struct {
 		ID, Container string
 		Grace         time.Duration
 		Why           string
 	}
-	// Terminate asks an instance to end.
+	// Terminate sends an instance its stop signal.
 	Terminate struct {
 		ID, Container string
 		Grace         time.Duration
 		Why           string
 	}
-	// Kill ends an instance at once.
+	// Kill sends an instance SIGKILL.
 	Kill struct{ ID, Container, Why string }
-	// Resize gives a running instance the CPU and memory that the manifest says now.
+	// Resize applies the resources To to a running instance, in place.
 	Resize struct{ ID, Container, To string }
-	// Allocate gives the pod the CPU and memory that its manifest says, as far as the machine has them. Anew: it
-	// is there no more, so that this is asked when it starts.
+	// Allocate gives the pod the CPU and memory of its manifest, as far as the machine has them.
+	// Anew means that nothing of the pod is left running, so that the machine's resources are
+	// checked when the pod starts.
 	Allocate struct{ Anew bool }
-	// Renew has an instance end, to be followed by one with the CPU and memory that the pod has been given.
+	// Renew terminates an instance, which is followed by one with the CPU and memory that the pod
+	// has been allocated.
 	Renew struct{ ID, Container string }
-	// Reap records an instance's exit and frees what it held.
+	// Reap records an instance's exit and releases what the instance held.
 	Reap struct{ ID, Container string }
-	// RemoveContainer removes an instance's last traces.
+	// RemoveContainer removes what is left of an instance, its record included.
 	RemoveContainer struct{ ID, Container, Why string }
 	// RemoveData removes a revision's directory and logs.
 	RemoveData struct{ UID pod.UID }

@@ -153,7 +153,7 @@ a waits: CrashLoopBackOff`},
 reap a a1
 remove a a0 (superseded)`},
 		{"a start that was cut off", Input{Pod: wanted(always, "a"), Images: ready, Observed: observed(sandbox(0, true), ctr("a", 0, pod.Created))}, `
-start a attempt 0 back-off 0 (its start was cut off)
+start a attempt 0 back-off 0 (start was interrupted)
 a waits: ContainerCreating`},
 		{"OnFailure: zero is the end", Input{Pod: wanted(onFailure, "a"), Observed: observed(sandbox(0, true), data, ctr("a", 0, pod.Exited))}, `
 reap a a0
@@ -167,13 +167,13 @@ a waits: ContainerCreating`},
 completed`},
 		{"once runs it again", Input{Pod: wanted(never, "a"), Earlier: true, Observed: observed(data, ctr("a", 0, pod.Exited, code(1), reaped))}, `
 remove data of u1
-remove a a0 (starting anew)
+remove a a0 (pod starts again)
 a waits: ContainerCreating
 again`},
 		{"once adopts what runs", Input{Pod: wanted(never, "a"), Earlier: true, Observed: observed(sandbox(0, true), data, ctr("a", 0, pod.Running))}, ``},
 		{"a reboot runs a job again", Input{Pod: wanted(never, "a"), Observed: observed(data, ctr("a", 0, pod.Exited, otherBoot, reaped))}, `
 remove data of u1
-remove a a0 (starting anew)
+remove a a0 (pod starts again)
 a waits: ContainerCreating
 again`},
 		{"a reboot restarts a service", Input{Pod: wanted(always, "a"), Images: ready, Observed: observed(sandbox(1, true), data, ctr("a", 5, pod.Exited, step(5), otherBoot, reaped))}, `
@@ -240,7 +240,7 @@ reap a a1
 remove data of u0
 remove a a1 (manifest changed)`},
 		{"the same UID for another manifest", Input{Pod: wanted(always, "a"), Replaced: true, Observed: observed(sandbox(0, true), data, ctr("a", 0, pod.Running))}, `
-terminate a a0 grace 30s (starting anew)
+terminate a a0 grace 30s (pod starts again)
 wake 30s
 a waits: ContainerCreating
 again`},
@@ -252,11 +252,11 @@ remove data of u1
 remove a a0 (not wanted)`},
 		{"a removed container's number is not given again", Input{Pod: wanted(always, "a"), Images: ready,
 			Observed: observed(sandbox(0, true), data, remembered(ctr("a", 3, pod.Running, step(2))))}, `
-start a attempt 4 back-off 3 (its container was removed)
+start a attempt 4 back-off 3 (container was removed)
 a waits: ContainerCreating`},
 		{"nor when an older one is left", Input{Pod: wanted(always, "a"), Images: ready,
 			Observed: observed(sandbox(0, true), data, ctr("a", 2, pod.Exited, reaped), remembered(ctr("a", 3, pod.Running)))}, `
-start a attempt 4 back-off 1 (its container was removed)
+start a attempt 4 back-off 1 (container was removed)
 a waits: ContainerCreating`},
 		{"a removed container's back-off goes on", Input{Pod: wanted(always, "a"), Images: ready,
 			Observed: observed(sandbox(0, true), data, remembered(ctr("a", 3, pod.Exited, step(1))))}, `
@@ -264,7 +264,7 @@ wake 9s
 a waits: CrashLoopBackOff`},
 		{"removed in an earlier boot", Input{Pod: wanted(always, "a"), Images: ready,
 			Observed: observed(sandbox(0, true), data, remembered(ctr("a", 3, pod.Running, step(2), otherBoot)))}, `
-start a attempt 4 back-off 0 (its container was removed)
+start a attempt 4 back-off 0 (container was removed)
 a waits: ContainerCreating`},
 		{"what is there counts, not what was noted of it", Input{Pod: wanted(always, "a"), Images: ready,
 			Observed: observed(sandbox(0, true), data, ctr("a", 3, pod.Running), remembered(ctr("a", 3, pod.Exited)))}, ``},

@@ -8,18 +8,21 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// A change of CPU and memory has two steps, as by the kubelet: first the pod is given them, if the machine has
-// what is asked for beside what the other pods have been given; until then the pod stays as it is. Then what
-// runs is brought to it, in place or, where the resizePolicy says so, by a new instance.
+// A change of CPU and memory takes two steps, as in the kubelet. First the pod is allocated the new
+// amount, if the machine has what is requested beside the allocations of the other pods; until then
+// the pod stays as it is. Then the running instances get the allocated resources: in place or,
+// where resizePolicy says so, by a new instance.
 
-// FailureResize before a container's name is the key of a failure to give it other resources.
+// FailureResize, followed by a container's name, is the key in Input.Failures of a failed resize.
 const FailureResize = "resize "
 
-// FailureSandbox before a sandbox's ID is the key of a failure to remove it.
+// FailureSandbox, followed by a sandbox's ID, is the key in Input.Failures of a failed removal of
+// that sandbox.
 const FailureSandbox = "sandbox "
 
-// allocate plans for the pod to be given what its manifest says, and reports whether it is. Unlike the kubelet
-// it calls infeasible what the machine does not have at all: it will not come by waiting.
+// allocate plans the allocation of what the manifest requests, and reports whether it did. Unlike
+// the kubelet it reports a request as infeasible if the machine cannot satisfy it even without
+// other pods, because waiting does not help.
 func (j *judge) allocate() bool {
 	if j.in.Resized == nil {
 		return false
@@ -37,8 +40,8 @@ func (j *judge) allocate() bool {
 	return true
 }
 
-// Growth is what a pod with the size of to requests of which one with the size of from requests less. What
-// gets less never waits.
+// Growth returns the requests of to that are higher than those of from. A request that gets lower
+// never waits.
 func Growth(from, to *v1.Pod) v1.ResourceList {
 	more, had := v1.ResourceList{}, Requests(from)
 	for name, quantity := range Requests(to) {
@@ -49,7 +52,8 @@ func Growth(from, to *v1.Pod) v1.ResourceList {
 	return more
 }
 
-// resize plans for the CPU and memory of a running instance, if they are not what it has been given.
+// resize plans the change of a running instance's CPU and memory if they differ from what the pod
+// has been allocated.
 func (j *judge) resize(c *v1.Container, last pod.Container) {
 	to := pod.ResourcesOf(j.in.Pod, c)
 	if to == last.Resources {
@@ -70,14 +74,15 @@ func (j *judge) resize(c *v1.Container, last pod.Container) {
 	j.do(Resize{ID: last.ID, Container: c.Name, To: to})
 }
 
-// resizing notes that something has not got yet what the pod has been given.
+// resizing records in the plan that something does not have the allocated resources yet.
 func (j *judge) resizing() {
 	if j.plan.Resizing == nil {
 		j.plan.Resizing = &Waiting{}
 	}
 }
 
-// RenewFailed is why an instance that is renewed has to end.
+// RenewFailed returns the failure that terminates an instance of the named container so that a new
+// one gets other resources.
 func RenewFailed(container string) *pod.Failed {
 	return &pod.Failed{Why: fmt.Sprintf("Container %s resize requires restart", container), Resize: true}
 }

@@ -79,7 +79,7 @@ resize pending: Infeasible: Node didn't have enough resource: cpu, requested: 90
 			Node: list("4", "8Gi"), Earlier: true, Observed: observed(data, ctr("a", 0, pod.Exited, reaped))}, `
 allocate what the manifest says, for a new start
 remove data of u1
-remove a a0 (starting anew)
+remove a a0 (pod starts again)
 a waits: ContainerCreating
 again`},
 		{"one that has ended does not change", Input{Pod: asking(wanted(never, "a"), "1", "1Gi"), Resized: asking(wanted(never, "a"), "2", "1Gi"),

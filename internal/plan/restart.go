@@ -9,16 +9,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// restarts says whether an ended instance of c is to be followed by another. An init container that
-// succeeded is not asked about: it is done whatever its policy.
+// restarts reports whether an exited instance of c is followed by another one. It is not called for
+// an init container that succeeded: that one is done whatever its policy.
 func (j *judge) restarts(c *v1.Container, last pod.Container) bool {
-	// One that had to be ended has not completed, whatever code it made of that.
+	// An instance that had to be terminated has not completed, whatever its exit code.
 	failed := j.in.Probed[last.ID].Failed
 	return j.stale(last) || ShouldRestart(j.in.Pod, c, last.ExitCode) ||
 		failed != nil && (failed.Resize || policyOf(j.in.Pod, c) != v1.RestartPolicyNever)
 }
 
-// policyOf is the container's own policy, else the pod's.
+// policyOf returns the container's own restart policy, else the pod's.
 func policyOf(p *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	if c.RestartPolicy != nil {
 		return v1.RestartPolicy(*c.RestartPolicy)
@@ -26,11 +26,12 @@ func policyOf(p *v1.Pod, c *v1.Container) v1.RestartPolicy {
 	return p.Spec.RestartPolicy
 }
 
-// ShouldRestart says whether a container that ended with code is to run again: the first rule that matches
-// the code says so, else the container's own policy, else the pod's, as Kubernetes has it since 1.35.
+// ShouldRestart reports whether a container that exited with code is restarted: by the first
+// restart rule that matches the code, else by the container's own policy, else by the pod's, as in
+// Kubernetes since 1.35.
 func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
 	if ruleFor(c, code) != nil {
-		return true // either action does
+		return true // both actions restart the container
 	}
 	switch policyOf(p, c) {
 	case v1.RestartPolicyNever:
@@ -42,7 +43,7 @@ func ShouldRestart(p *v1.Pod, c *v1.Container, code int) bool {
 	}
 }
 
-// ruleFor is the first of c's rules that an end with code matches; nil if none does.
+// ruleFor returns the first of c's restart rules that matches the exit code; nil if none does.
 func ruleFor(c *v1.Container, code int) *v1.ContainerRestartRule {
 	if c.RestartPolicy == nil {
 		return nil
@@ -53,15 +54,16 @@ func ruleFor(c *v1.Container, code int) *v1.ContainerRestartRule {
 			continue
 		}
 		in := slices.Contains(r.ExitCodes.Values, int32(code))
-		if in && r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn || !in && r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn {
+		if in && r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn ||
+			!in && r.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn {
 			return r
 		}
 	}
 	return nil
 }
 
-// over reports that the wanted revision has come to its end, and why: what lives of it is to end, and
-// nothing of it will run again.
+// over reports whether the wanted revision has finished, and why: its running instances are
+// terminated, and nothing of it is started again.
 func (j *judge) over(o pod.Observed) (why string, over bool) {
 	if j.in.Evicted != "" {
 		return "evicted", true
@@ -72,7 +74,8 @@ func (j *judge) over(o pod.Observed) (why string, over bool) {
 	return "deadline exceeded", j.late(o)
 }
 
-// ended reports that nothing but sidecars of the wanted revision lives, and that nothing will run again.
+// ended reports whether all but the sidecars of the wanted revision have exited and nothing of it
+// will be started again.
 func (j *judge) ended(o pod.Observed) (why string, ended bool) {
 	if j.initFailed(o) {
 		return "initialization failed", true
@@ -87,7 +90,7 @@ func (j *judge) ended(o pod.Observed) (why string, ended bool) {
 	return "pod completed", true
 }
 
-// deadline is when the pod may be active no longer.
+// deadline returns the time until which the pod may be active.
 func (j *judge) deadline() (at time.Time, has bool) {
 	seconds := j.in.Pod.Spec.ActiveDeadlineSeconds
 	if seconds == nil || j.in.Since.IsZero() {
@@ -96,8 +99,9 @@ func (j *judge) deadline() (at time.Time, has bool) {
 	return j.in.Since.Add(time.Duration(*seconds) * time.Second), true
 }
 
-// late reports that the pod had not come to its end when its deadline passed. It goes by what is recorded,
-// so that the answer stays, whatever the containers said when they were ended.
+// late reports whether the pod had not finished when its deadline passed. It depends on recorded
+// times only, so that the result stays the same whatever exit codes the terminated containers
+// return.
 func (j *judge) late(o pod.Observed) bool {
 	deadline, has := j.deadline()
 	if !has || j.in.Now.Before(deadline) {

@@ -6,11 +6,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// A round is the time between two ends that have all containers restart (KEP-5532). What was started in an
-// earlier round than this is ended without grace and started anew, init containers too, in the same sandbox,
-// as the kubelet has it; unlike there, who causes it again and again waits its back-off.
+// A restart generation is the time between two exits that restart all containers of the pod
+// (KEP-5532). Instances of an earlier generation are killed without grace and started again, init
+// containers too, in the same sandbox, as in the kubelet. Unlike in the kubelet, a container that
+// causes such restarts repeatedly waits for its back-off.
 
-// restartGenerationOf is the round that the wanted revision is in.
+// restartGenerationOf returns the restart generation that the wanted revision is in.
 func restartGenerationOf(p *v1.Pod, o pod.Observed) int {
 	round := 0
 	if p == nil || !RestartsAllEver(p) {
@@ -33,7 +34,7 @@ func restartGenerationOf(p *v1.Pod, o pod.Observed) int {
 	return round
 }
 
-// RestartsAllEver reports that an end of one of p's containers may have all restart.
+// RestartsAllEver reports whether an exit of one of p's containers can restart all of them.
 func RestartsAllEver(p *v1.Pod) bool {
 	for _, c := range pod.AllContainers(p) {
 		for _, rule := range c.RestartPolicyRules {
@@ -45,16 +46,18 @@ func RestartsAllEver(p *v1.Pod) bool {
 	return false
 }
 
-// restartsAll reports that the instance's end has all containers restart.
+// restartsAll reports whether the exit of the instance restarts all containers.
 func restartsAll(c *v1.Container, instance pod.Container) bool {
 	rule := ruleFor(c, instance.ExitCode)
-	return instance.State == pod.Exited && rule != nil && rule.Action == v1.ContainerRestartRuleActionRestartAllContainers
+	return instance.State == pod.Exited && rule != nil &&
+		rule.Action == v1.ContainerRestartRuleActionRestartAllContainers
 }
 
-// stale reports that the instance is of an earlier round.
+// stale reports whether the instance belongs to an earlier restart generation.
 func (j *judge) stale(c pod.Container) bool { return c.RestartGeneration < j.restartGeneration }
 
-// endGeneration ends what lives of earlier rounds and reports whether anything does.
+// endGeneration kills the live instances of earlier restart generations and reports whether there
+// are any.
 func (j *judge) endGeneration(o pod.Observed) (alive bool) {
 	for _, c := range o.Containers {
 		if j.stale(c) && lives(c) {

@@ -8,24 +8,28 @@ import (
 )
 
 const (
-	// podGrace is the least grace period of a pod that is ended, whatever its manifest or an eviction says: the
-	// kubelet's calculateEffectiveGracePeriod (pkg/kubelet/pod_workers.go) gives 1 s "no matter what". A preStop hook
-	// has as much of it as it needs.
+	// podGrace is the shortest grace period of a pod that is terminated, whatever its manifest or
+	// an eviction says: the kubelet's calculateEffectiveGracePeriod (pkg/kubelet/pod_workers.go)
+	// gives 1 s "no matter what". A preStop hook may use all of it.
 	podGrace = time.Second
-	// leastGrace is the least time between an instance's stop signal and KILL, however long its preStop hook or, for
-	// a sidecar, the others took: the kubelet's minimumGracePeriodInSeconds (pkg/kubelet/kuberuntime).
+	// leastGrace is the shortest time between an instance's stop signal and SIGKILL, however long
+	// its preStop hook or, for a sidecar, the other containers took: the kubelet's
+	// minimumGracePeriodInSeconds (pkg/kubelet/kuberuntime).
 	leastGrace = 2 * time.Second
-	// evictionGrace is the grace period of a pod that has outgrown its limits of the disk: the kubelet's
-	// immediateEvictionGracePeriodSeconds (pkg/kubelet/eviction), for all of its evictions by such limits.
+	// evictionGrace is the grace period of a pod that exceeds its storage limits: the kubelet's
+	// immediateEvictionGracePeriodSeconds (pkg/kubelet/eviction), which applies to all evictions by
+	// such limits.
 	evictionGrace = time.Second
 )
 
-// atOnce reports that nothing is given any time to end: nobody but a person asks for that.
+// atOnce reports whether everything is killed without a grace period, which only a user can
+// request.
 func (j *judge) atOnce() bool { return j.in.MaxGrace != nil && *j.in.MaxGrace <= 0 }
 
-// stopAll stops what lives of o and reports whether anything does. All are asked at once but the sidecars:
-// the last of them is asked when nothing else lives, then the one before it, each within what is left of
-// its grace period, which is at least podGrace.
+// stopAll stops the live instances of o and reports whether there are any. All but the sidecars are
+// terminated together. The sidecars follow in reverse order: the last of them when nothing else
+// lives, then the one before it, each within what is left of its grace period, which is at least
+// podGrace.
 func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 	o.Containers = slices.Clone(o.Containers)
 	for i := range o.Containers {
@@ -38,7 +42,7 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 		alive = true
 		why := why
 		if c.Stray {
-			why = "no checkpoint names it"
+			why = "not in any checkpoint"
 		}
 		begun := j.begun(o, c)
 		switch {
@@ -47,21 +51,22 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 		case !j.holdsOn(o, c, begun):
 			j.stop(c, begun, why)
 		case hookDue(c, j.in.Signalled[c.ID]):
-			// Hooks do not wait for their turn, only the signal does.
+			// Only the stop signal waits for the order of the sidecars; preStop hooks run at once.
 			j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: j.left(c.Grace, j.in.Signalled[c.ID].Asked), Why: why})
 		}
 	}
 	return alive
 }
 
-// holdsOn reports that a sidecar has to go on for those that need it, though everything is to end.
+// holdsOn reports whether a sidecar keeps running during termination for the containers that need
+// it. It does until its grace period, which began at begun, is over.
 func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
 	s := j.in.Signalled[c.ID]
 	if c.Sidecar == 0 || !s.Signalled.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
 		return false
 	}
 	if begun.IsZero() {
-		return true // those that need it are asked by this same plan
+		return true // this same plan terminates the containers that need it
 	}
 	left := j.left(c.Grace, begun)
 	if left > 0 {
@@ -70,14 +75,15 @@ func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
 	return left > 0
 }
 
-// hookDue reports that the instance's preStop hook is to be run: nobody has run it yet, or who did was podrun
-// before it was killed. It has what is left of the grace period then.
+// hookDue reports whether the instance's preStop hook is to be run: it has not been run, or it was
+// run by a podrun that was killed meanwhile. In the second case it gets what is left of the grace
+// period.
 func hookDue(c pod.Container, s pod.Signals) bool {
 	return c.PreStop && !s.Hooking && s.Hooked.IsZero() && s.Signalled.IsZero()
 }
 
-// left is what is left of a grace period that began then; all of it when it has not begun. A clock that was
-// set back must not stretch it.
+// left returns what is left of a grace period that began at begun; all of it if begun is zero. The
+// result is at most grace, so that a clock that was set back does not extend it.
 func (j *judge) left(grace time.Duration, begun time.Time) time.Duration {
 	if begun.IsZero() {
 		return grace
@@ -87,7 +93,7 @@ func (j *judge) left(grace time.Duration, begun time.Time) time.Duration {
 
 func lives(c pod.Container) bool { return c.State == pod.Running || c.State == pod.Unknown }
 
-// needed reports that a container lives that the sidecar has to outlive.
+// needed reports whether a container lives that has to be terminated before the sidecar.
 func needed(o pod.Observed, sidecar pod.Container) bool {
 	for _, c := range o.Containers {
 		if lives(c) && (c.Sidecar == 0 || c.Sidecar > sidecar.Sidecar) {
@@ -97,8 +103,10 @@ func needed(o pod.Observed, sidecar pod.Container) bool {
 	return false
 }
 
-// begun is when the first of those that end with c was asked to end; zero when none was. What of its sandbox has ended
-// long ago or has a successor was ended for a reason of its own.
+// begun returns when the termination of the instances that end together with c began: the earliest
+// request or SIGKILL; zero if there was none. It ignores instances of the sandbox that exited
+// longer ago than c's grace period or that have a successor: those were terminated for another
+// reason.
 func (j *judge) begun(o pod.Observed, c pod.Container) time.Time {
 	var first time.Time
 	now := j.in.Now
@@ -120,14 +128,14 @@ func (j *judge) begun(o pod.Observed, c pod.Container) time.Time {
 	return first
 }
 
-// hasLater reports that there is a later instance of c's container.
+// hasLater reports whether there is a later instance of c's container.
 func hasLater(o pod.Observed, c pod.Container) bool {
 	return slices.ContainsFunc(o.Containers, func(other pod.Container) bool {
 		return other.UID == c.UID && other.Name == c.Name && other.Attempt > c.Attempt
 	})
 }
 
-// kill ends one living instance at once, and again when it is not seen dead.
+// kill kills a live instance at once, and again if it is still alive after the time rekill.
 func (j *judge) kill(c pod.Container, why string) {
 	if killed := j.in.Signalled[c.ID].Killed; !killed.IsZero() {
 		if left := rekill - j.in.Now.Sub(killed); left > 0 {
@@ -139,9 +147,10 @@ func (j *judge) kill(c pod.Container, why string) {
 	j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
 }
 
-// stop brings one living instance to its end: after its preStop hook it is asked, and when its grace is over
-// it is killed. The hook is paid from the grace period, but for leastGrace; with a grace period of 0 there is
-// no hook. begun is when the grace period of a sidecar began.
+// stop terminates a live instance in steps: the preStop hook, the stop signal and, when the grace
+// period is over, SIGKILL. The hook's time counts against the grace period, but the instance keeps
+// at least leastGrace after the signal. With a grace period of 0 no hook is run. For a sidecar
+// begun is when the grace period began.
 func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 	s, grace := j.in.Signalled[c.ID], c.Grace
 	if c.Sidecar > 0 && !begun.IsZero() {
@@ -162,7 +171,8 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
 		j.wakeIn(grace)
 	case s.Signalled.IsZero():
-		// Its hook runs, or podrun was killed as it told it: perhaps it was told, perhaps not.
+		// The hook is still running, or podrun was killed while it sent the stop signal: whether
+		// the signal was delivered is unknown, so it is sent again.
 		left := j.left(grace, s.Asked)
 		if c.PreStop && s.Hooked.IsZero() && left > 0 {
 			j.wakeIn(left)
@@ -181,7 +191,7 @@ func (j *judge) stop(c pod.Container, begun time.Time, why string) {
 	}
 }
 
-// limited are the containers with no longer a grace period than limit.
+// limited returns the containers with grace periods of at most limit.
 func limited(all []pod.Container, limit time.Duration) []pod.Container {
 	all = slices.Clone(all)
 	for i := range all {
