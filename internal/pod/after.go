@@ -6,17 +6,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// AnnotationAfter has the pods that must have come to their result before this one starts, with commas
-// between: the names of their manifests, each with its namespace and a slash in front if that is another.
+// AnnotationAfter lists, separated by commas, the pods that this one starts after: the names in
+// their manifests, each with namespace and slash in front if it is in another namespace.
 const AnnotationAfter = "podrun.io/after"
 
-// After returns the pods that p waits for before it starts.
+// After returns the pods that p starts after, by its annotation AnnotationAfter.
 func After(p *v1.Pod) []Key {
 	value, ok := p.Annotations[AnnotationAfter]
 	if !ok {
 		return nil
 	}
-	// All pods of a node are named alike.
+	// All pods of a node have the node's name as suffix.
 	suffix := "-" + p.Spec.NodeName
 	if !strings.HasSuffix(p.Name, suffix) {
 		suffix = ""

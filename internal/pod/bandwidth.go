@@ -8,19 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Annotations of Kubernetes' that bound how fast a pod's network is, as a quantity of bits a second.
+// Kubernetes' annotations that limit the bandwidth of a pod's network, as a quantity of bits per
+// second.
 const (
 	AnnotationIngress = "kubernetes.io/ingress-bandwidth"
 	AnnotationEgress  = "kubernetes.io/egress-bandwidth"
 )
 
-// The bounds of such a quantity, as Kubernetes has them: 1k and 1P.
+// The limits of such a quantity, as in Kubernetes: 1k and 1P.
 const slowest, fastest = 1_000, 1_000_000_000_000_000
 
-// Bandwidth is how much may come to a pod and go from it, in bits a second; 0: any amount.
+// Bandwidth is the limit of a pod's incoming and outgoing traffic in bits per second; 0 means no
+// limit.
 type Bandwidth struct{ Ingress, Egress int64 }
 
-// BandwidthOf reads p's annotations, which validation has seen to.
+// BandwidthOf returns the limits in p's annotations, which must have been validated.
 func BandwidthOf(p *v1.Pod) Bandwidth {
 	read := func(key string) int64 {
 		text, ok := p.Annotations[key]
@@ -33,7 +35,7 @@ func BandwidthOf(p *v1.Pod) Bandwidth {
 	return Bandwidth{Ingress: read(AnnotationIngress), Egress: read(AnnotationEgress)}
 }
 
-// ParseBandwidth returns the bits a second that such an annotation says.
+// ParseBandwidth parses the value of a bandwidth annotation into bits per second.
 func ParseBandwidth(text string) (int64, error) {
 	quantity, err := resource.ParseQuantity(text)
 	if err != nil {

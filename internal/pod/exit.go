@@ -5,15 +5,17 @@ const (
 	ReasonCompleted = "Completed"
 	ReasonError     = "Error"
 	ReasonOOMKilled = "OOMKilled"
-	// ReasonLost is that of an exit that nobody saw, wherever it is noticed: the kubelet's ContainerReasonStatusUnknown.
+	// ReasonLost is the reason of an exit that nobody observed, wherever that is noticed: the
+	// kubelet's ContainerReasonStatusUnknown.
 	ReasonLost = "ContainerStatusUnknown"
 )
 
-// ExitReason is the reason of an exit with code. oom says that the kernel killed in this instance for want of memory:
-// that is the reason then whatever the code is, because the main process may outlive the one that was killed, and
-// end as it likes, even well. That is how containerd's CRI plugin answers the kubelet: its reason is OOMKilled as soon as
-// it hears of a container's TaskOOM (internal/cri/server/events.go), and only without one is it read off the code
-// (container_status.go).
+// ExitReason returns the reason of an exit with code. oom reports that the kernel killed a process
+// of this instance for lack of memory. The reason is then ReasonOOMKilled whatever the code is,
+// because the main process can outlive the killed one and exit with any code, even 0. containerd's
+// CRI plugin reports the same to the kubelet: OOMKilled as soon as it receives a TaskOOM event of
+// the container (internal/cri/server/events.go); only without one does it derive the reason from
+// the code (container_status.go).
 func ExitReason(code int, oom bool) string {
 	switch {
 	case oom:

@@ -7,42 +7,43 @@ import (
 
 // Image is an image that is present and unpacked.
 type Image struct {
-	// Name is the reference under which the runtime keeps it.
+	// Name is the reference under which the runtime stores it.
 	Name string
-	// ID is the digest-qualified identity that status shows.
+	// ID is the identity with digest that the status shows.
 	ID string
-	// StopSignal is what the image asks to be ended by, as SIGTERM is spelled; "": nothing.
+	// StopSignal is the stop signal in the image config, in the form SIGTERM; "" if it has none.
 	StopSignal string
 }
 
-// StoredImage is an image as the runtime keeps it.
+// StoredImage is an image as the runtime stores it.
 type StoredImage struct {
-	// Name is its full reference, ID the digest-qualified identity that status shows.
+	// Name is the full reference, ID the identity with digest that the status shows.
 	Name, ID string
-	// Size is that of the content, compressed as it was fetched, in bytes.
+	// Size is the size of the content in bytes, compressed as it was fetched.
 	Size      int64
 	CreatedAt time.Time
-	// Used says that a container, running or not, or a volume of a pod is made of it.
+	// Used reports that a container, running or not, or a volume of a pod uses the image.
 	Used bool
-	// Pinned says that it may only be removed by hand.
+	// Pinned reports that only a user may remove the image.
 	Pinned bool
 }
 
-// Progress is how far a pull is.
+// Progress is the progress of an image pull.
 type Progress struct {
-	// Fetched are the bytes of layers that are there, fetched now or before; Total is what there will be, 0
-	// until the registry has said what the image is made of.
+	// Fetched is how many bytes of layers are present, fetched now or earlier. Total is the final
+	// size in bytes; 0 until the registry has returned the manifest.
 	Fetched, Total int64
-	// Done of Layers are whole.
+	// Done is how many of the Layers are complete.
 	Done, Layers int
-	// Rate is how many bytes a second came in the last seconds.
+	// Rate is the number of bytes per second that arrived in the last seconds.
 	Rate int64
 }
 
-// HasTotal says that the registry has said what the image is made of.
+// HasTotal reports whether the registry has returned the image's manifest, so that Total is known.
 func (p Progress) HasTotal() bool { return p.Total > 0 }
 
-// String is p for people, as "12.3MB of 64.0MB, 8.1MB/s, 3 of 8 layers".
+// String formats p for people, as in "12.3MB of 64.0MB, 8.1MB/s, 3 of 8 layers". It is "" until the
+// total is known.
 func (p Progress) String() string {
 	if !p.HasTotal() {
 		return ""
@@ -50,13 +51,14 @@ func (p Progress) String() string {
 	if p.Done == p.Layers {
 		return fmt.Sprintf("%s fetched, unpacking", Bytes(p.Total))
 	}
-	return fmt.Sprintf("%s of %s, %s/s, %d of %d layers", Bytes(p.Fetched), Bytes(p.Total), Bytes(p.Rate), p.Done, p.Layers)
+	return fmt.Sprintf("%s of %s, %s/s, %d of %d layers",
+		Bytes(p.Fetched), Bytes(p.Total), Bytes(p.Rate), p.Done, p.Layers)
 }
 
-// Bytes is a size that is written for people, in powers of 1000 as registries do.
+// Bytes is a size that String formats for people, in powers of 1000 as registries do.
 type Bytes int64
 
-// String is the size with its unit, as 12.3MB.
+// String formats the size with its unit, as in 12.3MB.
 func (b Bytes) String() string {
 	if b < 1000 {
 		return fmt.Sprintf("%dB", int64(b))

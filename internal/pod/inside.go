@@ -2,43 +2,47 @@ package pod
 
 import v1 "k8s.io/api/core/v1"
 
-// Objects are the ConfigMaps and Secrets that pods may refer to. Nobody changes what is in them.
+// Objects are the ConfigMaps and Secrets that pods can refer to. They are shared and must not be
+// modified.
 type Objects struct {
 	ConfigMaps map[Key]*v1.ConfigMap
 	Secrets    map[Key]*v1.Secret
-	// Partial: a place that may have more was not read yet, so that what is not here is not known to be gone.
+	// Partial reports that a source that may contain more objects has not been read yet, so that a
+	// missing object does not count as removed.
 	Partial bool
 }
 
-// Variable is one of a container's environment variables, ready for its process.
+// Variable is an environment variable of a container, ready for its process.
 type Variable struct {
 	Name, Value string
-	// Secret: the value is a Secret's, or has one in it.
+	// Secret reports that the value comes from a Secret or contains a value of one.
 	Secret bool
 }
 
-// Inside is all that decides what a container finds inside, beside its image.
+// Inside is everything beside the image that decides what a container sees: its environment, mounts
+// and addresses.
 type Inside struct {
 	Pod       *v1.Pod
 	Container *v1.Container
 	Sandbox   Sandbox
 	Objects   Objects
-	// HostIPs are the machine's addresses, the first one its main one.
+	// HostIPs are the machine's addresses, the primary one first.
 	HostIPs []string
-	// Node is what the machine has for pods: a container's limit where it has none.
+	// Node is what the machine offers to pods. A container without a limit of its own has it as
+	// limit.
 	Node v1.ResourceList
-	// Files has what fileKeyRef reads.
+	// Files are the files that fileKeyRef reads.
 	Files map[FileKey]string
-	// Shown has where the files of image volumes are, by the volume's name.
+	// Shown holds the paths of the files of image volumes, by volume name.
 	Shown map[string]string
-	// Env are the container's variables, resolved, each name once.
+	// Env are the container's resolved variables; each name occurs once.
 	Env []Variable
 }
 
-// FileKey is a file in one of a pod's volumes.
+// FileKey identifies a file in one of a pod's volumes.
 type FileKey struct{ Volume, Path string }
 
-// IPs are the pod's addresses: the machine's where it uses the machine's network.
+// IPs returns the pod's addresses: the machine's if the pod uses the host network.
 func (in Inside) IPs() []string {
 	if in.Pod.Spec.HostNetwork {
 		return in.HostIPs
@@ -46,15 +50,15 @@ func (in Inside) IPs() []string {
 	return in.Sandbox.IPs
 }
 
-// Mount is a bind of a host path into a container.
+// Mount is a bind mount of a host path into a container.
 type Mount struct {
 	HostPath, ContainerPath string
 	ReadOnly                bool
-	// RecursiveReadOnly makes what is mounted below HostPath read-only too.
+	// RecursiveReadOnly makes mounts below HostPath read-only too.
 	RecursiveReadOnly bool
-	// Propagation says whether mounts on either side come to be on the other; "" is None.
+	// Propagation says whether mounts that are made on one side appear on the other; "" means None.
 	Propagation v1.MountPropagationMode
-	// Managed marks a file that podrun provides itself, such as /etc/hosts. A mount of the user's own
-	// at the same place replaces it.
+	// Managed marks a file that podrun provides itself, such as /etc/hosts. A mount of the user's
+	// own at the same path replaces it.
 	Managed bool
 }

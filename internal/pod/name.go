@@ -7,14 +7,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Longest names, as the kernel (the host's, __NEW_UTS_LEN) and DNS (a label) have them.
+// The longest names: a host name in the kernel (__NEW_UTS_LEN) and a DNS label.
 const (
 	longestHost  = 64
 	longestLabel = 63
 )
 
-// Hostname is p's name on the network without a domain: the one that it asks for, else its own, cut to
-// what DNS allows. A pod with host networking has it for other pods only.
+// Hostname returns p's host name without a domain: the one that its spec sets, else the pod's name,
+// cut to the length of a DNS label. For a pod with host networking it is only the name by which
+// other pods find it.
 func Hostname(p *v1.Pod) string {
 	switch {
 	case p.Spec.HostnameOverride != nil && *p.Spec.HostnameOverride != "":
@@ -29,8 +30,8 @@ func Hostname(p *v1.Pod) string {
 	return strings.TrimRight(name, "-.")
 }
 
-// Domain is what follows p's hostname in its full name below the cluster's domain; "" when it has no
-// subdomain. A hostnameOverride stands alone, as in Kubernetes.
+// Domain returns the part after p's host name in its full name below the cluster's domain; "" if p
+// has no subdomain. A hostnameOverride has no domain, as in Kubernetes.
 func Domain(p *v1.Pod, cluster string) string {
 	if p.Spec.Subdomain == "" || p.Spec.HostnameOverride != nil && *p.Spec.HostnameOverride != "" {
 		return ""
@@ -38,9 +39,9 @@ func Domain(p *v1.Pod, cluster string) string {
 	return strings.TrimRight(p.Spec.Subdomain+"."+p.Namespace+".svc."+cluster, ".")
 }
 
-// KernelName is what p's containers see as the machine's name: the hostname, or with setHostnameAsFQDN the
-// full name, which must then be short enough for the kernel. With host networking they see the machine's own,
-// and this is the hostname.
+// KernelName returns the host name that p's containers see: Hostname, or the full name with
+// setHostnameAsFQDN. It returns an error if the full name is too long for the kernel. With host
+// networking the containers see the machine's own host name, and the result is Hostname.
 func KernelName(p *v1.Pod, cluster string) (string, error) {
 	name, domain := Hostname(p), Domain(p, cluster)
 	if p.Spec.SetHostnameAsFQDN == nil || !*p.Spec.SetHostnameAsFQDN || domain == "" || p.Spec.HostNetwork {
@@ -48,12 +49,13 @@ func KernelName(p *v1.Pod, cluster string) (string, error) {
 	}
 	name += "." + domain
 	if len(name) > longestHost {
-		return "", fmt.Errorf("setHostnameAsFQDN: %s has %d characters, and a machine's name has %d at most", name, len(name), longestHost)
+		return "", fmt.Errorf("setHostnameAsFQDN: %s has %d characters, and a machine's name has %d at most",
+			name, len(name), longestHost)
 	}
 	return name, nil
 }
 
-// HostEntry is a line of /etc/hosts: an address and the names that it has.
+// HostEntry is a line of /etc/hosts: an address and its names.
 type HostEntry struct {
 	IP    string
 	Names []string

@@ -11,25 +11,28 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// AnnotationNetworks names the networks that a pod has beside its own, in the form of the Kubernetes Network
+// AnnotationNetworks lists the pod's additional networks, in the format of the Kubernetes Network
 // Plumbing Working Group.
 const AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
 
-// Network is one that a pod has beside its own.
+// Network is an additional network of a pod.
 type Network struct {
-	// Name is that of a configuration of CNI's on this node.
+	// Name is the name of a CNI configuration on this node.
 	Name string `json:"name"`
-	// Namespace is of the object that would describe it to a cluster; on a node it means nothing.
+	// Namespace is the namespace of the object that describes the network in a cluster; a node
+	// ignores it.
 	Namespace string `json:"namespace,omitempty"`
-	// Interface is the link's name in the pod.
+	// Interface is the name of the network interface in the pod.
 	Interface string `json:"interface,omitempty"`
-	// IPs and MAC are addresses that the pod wants there; empty: any.
+	// IPs and MAC are the addresses that the pod requests there; empty means any.
 	IPs []string `json:"ips,omitempty"`
 	MAC string   `json:"mac,omitempty"`
 }
 
-// Networks are the pod's, from its annotation: names with commas between, each NAME, NAMESPACE/NAME or
-// NAME@INTERFACE, or a list in JSON.
+// Networks returns the pod's additional networks from its annotation: names separated by commas,
+// each NAME, NAMESPACE/NAME or NAME@INTERFACE, or a JSON list. An interface without a name gets
+// net1, net2, … by its position. It returns an error if the annotation is malformed or an interface
+// name is used twice.
 func Networks(p *v1.Pod) ([]Network, error) {
 	text := strings.TrimSpace(p.Annotations[AnnotationNetworks])
 	if text == "" {
@@ -68,13 +71,14 @@ func Networks(p *v1.Pod) ([]Network, error) {
 	return all, nil
 }
 
-// verify adds the network's link to those that are used.
+// verify checks the network and adds its interface to those that are used.
 func (n *Network) verify(used map[string]bool) error {
-	const longest = 15 // the kernel's
+	const longest = 15 // IFNAMSIZ of the kernel, without the final 0
 	switch {
 	case n.Name == "" || strings.ContainsAny(n.Name, "/@ \t\n"):
 		return fmt.Errorf("%q cannot be a network's name", n.Name)
-	case len(n.Interface) > longest || n.Interface == "." || n.Interface == ".." || strings.ContainsAny(n.Interface, "/: \t\n"):
+	case len(n.Interface) > longest || n.Interface == "." || n.Interface == ".." ||
+		strings.ContainsAny(n.Interface, "/: \t\n"):
 		return fmt.Errorf("%q cannot be a link's name", n.Interface)
 	case used[n.Interface]:
 		return fmt.Errorf("the link %s is the pod's already", n.Interface)

@@ -1,5 +1,9 @@
-// Package pod holds podrun's nouns: what a pod is called, what was seen of it on the machine, and what it has there.
-// It is data only. It does not own what is wanted (that is a v1.Pod) and knows no runtime.
+// Package pod defines podrun's basic data types: the identity of a pod ([Key], [UID]), what was
+// observed of it on the machine ([Observed], [Container], [Sandbox]), and what is derived from its
+// spec, such as its QoS class, host ports and storage limits.
+//
+// The package holds data only. What is wanted of a pod is a v1.Pod, not a type of this package, and
+// the package knows no container runtime. Begin reading at [Observed].
 package pod
 
 import (
@@ -12,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Key names a pod. Its name is the full one, with the node's name as suffix. A worker serves one Key,
-// whatever revisions come and go under it.
+// Key identifies a pod by namespace and full name, which has the node's name as suffix. One worker
+// serves one Key, whatever revisions of the pod come and go.
 type Key struct{ Namespace, Name string }
 
-// Compare orders by namespace, then by name.
+// Compare orders keys by namespace, then by name.
 func (k Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
 }
@@ -24,32 +28,35 @@ func (k Key) Compare(other Key) int {
 // KeyOf returns the key of p.
 func KeyOf(p *v1.Pod) Key { return Key{Namespace: p.Namespace, Name: p.Name} }
 
+// String returns NAMESPACE/NAME.
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
-// UID is a revision of a pod: it changes with every edit that needs new containers.
+// UID identifies a revision of a pod: it changes with every edit that needs new containers.
 type UID = types.UID
 
-// State is what a container was seen to be.
+// State is the observed state of a container.
 type State int
 
-// The states of a container. A container that was never seen has none.
+// The states of a container. A container that was never observed has none.
 const (
-	// Unknown: the runtime could not say. Nothing may be concluded from it.
+	// Unknown means that the runtime could not report the state. No conclusion may be drawn from
+	// it.
 	Unknown State = iota
-	// Created: made but never started; its process has not run.
+	// Created means that the container was created but never started; its process has not run.
 	Created
 	Running
 	Exited
 )
 
+// String returns the state's name in lower case.
 func (s State) String() string {
 	return [...]string{"unknown", "created", "running", "exited"}[s]
 }
 
-// MarshalText writes the state by its name.
+// MarshalText returns the state's name.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a state's name; a foreign one is Unknown.
+// UnmarshalText parses a state's name; any other text is Unknown.
 func (s *State) UnmarshalText(text []byte) error {
 	*s = Unknown
 	for _, known := range []State{Created, Running, Exited} {
@@ -60,7 +67,7 @@ func (s *State) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Container is one instance of a pod's container as seen on the machine.
+// Container is one instance of a pod's container as observed on the machine.
 type Container struct {
 	ID        string
 	Name      string
@@ -68,109 +75,118 @@ type Container struct {
 	SandboxID string
 	// Attempt is the restart number: 0 for the first instance of this name under this UID.
 	Attempt int
-	// Backoff is the step of the crash back-off that this instance was started at; 0 means none.
+	// Backoff is the crash back-off step at which this instance was started; 0 means none.
 	Backoff int
-	// RestartGeneration is how often all containers of the pod had been restarted together when this instance was started.
+	// RestartGeneration is how often all containers of the pod had been restarted together when
+	// this instance was started.
 	RestartGeneration int `json:"Round,omitzero"`
-	// Boot is the kernel's boot id under which the instance was made.
+	// Boot is the kernel's boot ID under which the instance was created.
 	Boot  string
 	State State
-	// PID is the host's process id while Running, else 0.
+	// PID is the process ID on the host while the instance is Running, else 0.
 	PID int
-	// StartedAt is when the instance was started, or was tried to be; zero while Created.
+	// StartedAt is when the start of the instance succeeded or was tried; zero while Created.
 	StartedAt, FinishedAt time.Time
-	// ExitCode, Reason and Message are set when Exited. Reason is empty where only the code is known.
+	// ExitCode, Reason and Message are set when Exited. Reason is empty if only the code is known.
 	ExitCode int
 	Reason   string
 	Message  string
 	// Grace is the termination grace period that the instance was started with.
 	Grace time.Duration
-	// Image is the reference that the manifest gave, ImageID the digest that it stood for.
+	// Image is the reference in the manifest, ImageID the digest that it resolved to.
 	Image, ImageID string
-	// Sidecar is the place among the pod's init containers, from 1, of an instance that runs as a sidecar;
-	// 0 for any other container.
+	// Sidecar is the position among the pod's init containers, from 1, of an instance that runs as
+	// a sidecar; 0 for any other container.
 	Sidecar int
-	// PreStop says that a hook is to be run before the instance is sent its stop signal.
+	// PreStop reports that a preStop hook has to run before the instance is sent its stop signal.
 	PreStop bool
-	// StopSignal is what the manifest or the image asks for, as SIGTERM is spelled; "" is SIGTERM.
+	// StopSignal is the stop signal of the manifest or the image config, in the form SIGTERM; ""
+	// means SIGTERM.
 	StopSignal string `json:",omitzero"`
-	// Resources is what of CPU and memory the instance runs with, as ResourcesOf spells it.
+	// Resources is the CPU and memory that the instance runs with, in the format of ResourcesOf.
 	Resources string
-	// Reaped says that the exit is recorded durably and that no process, mount or shim is held any more.
+	// Reaped reports that the exit is recorded durably and that the instance holds no process,
+	// mount or shim any more.
 	Reaped bool
-	// Stray says that no checkpoint names the instance although it carries podrun's labels: the checkpoint was
-	// lost, or somebody else made the instance. It belongs to no revision.
+	// Stray reports that no checkpoint names the instance although it carries podrun's labels:
+	// either the checkpoint was lost, or something else created the instance. It belongs to no
+	// revision.
 	Stray bool `json:",omitzero"`
-	// Notes is what is kept of its course.
+	// Notes is what the checkpoint keeps of the instance's history.
 	Notes Notes `json:",omitzero"`
 }
 
-// Sandbox is a pod's pinned namespaces and network as seen on the machine.
+// Sandbox is a pod's pinned namespaces and network as observed on the machine.
 type Sandbox struct {
 	ID  string
 	UID UID
-	// Attempt counts the sandboxes made for this UID, from 0.
+	// Attempt counts the sandboxes created for this UID, from 0.
 	Attempt int
-	// Boot is the kernel's boot id under which the sandbox was made; it ends with that boot.
+	// Boot is the kernel's boot ID under which the sandbox was created; a sandbox does not survive
+	// a reboot.
 	Boot string
-	// Ready says that the sandbox is complete and that all that it pinned is still there.
+	// Ready reports that the sandbox is complete and that everything it pinned still exists.
 	Ready     bool `json:"-"`
 	CreatedAt time.Time
 	// IPs are the pod's addresses, IPv4 first; empty with host networking.
 	IPs []string `json:",omitempty"`
-	// Details is what whoever made the sandbox needs to use and to remove it.
+	// Details is what the creator of the sandbox needs to use and to remove it.
 	Details SandboxDetails `json:",omitzero"`
 }
 
-// SandboxDetails are how a sandbox was made. They are kept with it because the pod's manifest and podrun's flags
-// may be others by the time it is used or removed.
+// SandboxDetails records how a sandbox was created. It is stored with the sandbox because the pod's
+// manifest and podrun's flags may have changed when the sandbox is used or removed.
 type SandboxDetails struct {
-	// Complete says that the sandbox was made to its end.
+	// Complete reports that the creation of the sandbox was completed.
 	Complete bool `json:",omitzero"`
-	// HostNetwork and HostIPC say that the pod has the host's namespaces.
+	// HostNetwork and HostIPC report that the pod uses the host's network and IPC namespaces.
 	HostNetwork bool `json:",omitzero"`
 	HostIPC     bool `json:",omitzero"`
-	// Shm says that the pod's containers share memory that is mounted for them.
+	// Shm reports that the pod's containers share a memory file system (/dev/shm) that is mounted
+	// for them.
 	Shm bool `json:",omitzero"`
-	// FirstUser is the first of the host's user IDs that are the pod's own; 0: its users are the host's.
+	// FirstUser is the first host user ID of the range that the pod's user namespace maps to; 0 if
+	// the pod uses the host's user IDs.
 	FirstUser uint32 `json:",omitzero"`
-	// Systemd says that systemd makes the pod's cgroups.
+	// Systemd reports that systemd creates the pod's cgroups.
 	Systemd bool `json:",omitzero"`
-	// PauseParent is the cgroup below which the first process of the pod's process namespace has one of its own,
-	// named after the sandbox's ID; "": the pod has no process namespace.
+	// PauseParent is the parent of the cgroup of the first process in the pod's PID namespace; that
+	// cgroup is named after the sandbox ID. "" if the pod has no PID namespace of its own.
 	PauseParent string `json:",omitzero"`
-	// PausePID and PauseStart identify that process: its ID and its start in the kernel's ticks since boot.
+	// PausePID and PauseStart identify that process: its process ID and its start time in kernel
+	// ticks since boot.
 	PausePID   int    `json:",omitzero"`
 	PauseStart uint64 `json:",omitzero"`
-	// Group is what the containers' shim is named after; "": the sandbox's ID. Sandboxes of former versions of
-	// podrun have one.
+	// Group is the name of the containers' shim group; "" means the sandbox ID. Sandboxes that
+	// older versions of podrun created have one.
 	Group string `json:",omitzero"`
 }
 
-// Observed is all that was seen of one pod, of every revision.
+// Observed is everything that was observed of one pod, in all its revisions.
 type Observed struct {
 	Key        Key
 	Sandboxes  []Sandbox   // newest first
 	Containers []Container // newest first
-	// Data are the revisions that have a checkpoint, newest first.
+	// Data lists the revisions that have a checkpoint, newest first.
 	Data []UID
-	// Remembered are the newest instances of each container that the checkpoints have, by revision. Mostly
-	// they are among Containers too; one that is not was removed behind podrun's back.
+	// Remembered are the newest instances of each container in the checkpoints, by revision.
+	// Normally they are in Containers too; one that is not was removed by something other than
+	// podrun.
 	Remembered []Container
-	// Owner tells which kind of run started the newest revision: "serve" or "once".
+	// Owner is the command that started the newest revision: "serve" or "once".
 	Owner string
-	// Gone are the last sandboxes that revisions had and have no more, for their addresses. They are what the
-	// relister remembers, and no runtime tells.
+	// Gone are the last sandboxes of revisions that have none any more, for their addresses. The
+	// relister remembers them; no runtime reports them.
 	Gone []Sandbox
 }
 
-// Empty reports that nothing of the pod is left.
+// Empty reports whether nothing of the pod is left.
 func (o Observed) Empty() bool {
 	return len(o.Sandboxes) == 0 && len(o.Containers) == 0 && len(o.Data) == 0
 }
 
-// Sort puts the newest first: by revision, in the order of Data, then by the number of the attempt. No clock is
-// asked, because it may have been set.
+// Sort puts the newest first: by revision, in the order of Data, then by attempt. It does not
+// compare times, because the clock may have been changed.
 func (o *Observed) Sort() {
 	rank := func(uid UID) int {
 		if i := slices.Index(o.Data, uid); i >= 0 {
@@ -187,7 +203,8 @@ func (o *Observed) Sort() {
 	})
 }
 
-// Newest returns the instance of the named container with the highest attempt under uid.
+// Newest returns the instance of the named container with the highest attempt under uid. It ignores
+// stray instances.
 func (o Observed) Newest(uid UID, name string) (Container, bool) {
 	var best Container
 	found := false
@@ -199,8 +216,9 @@ func (o Observed) Newest(uid UID, name string) (Container, bool) {
 	return best, found
 }
 
-// Last returns what is known of the newest instance of the named container under uid. With lost, it is
-// not there any more: it was removed by somebody else, and what is returned is what was noted down.
+// Last returns the newest instance of the named container under uid, including those that exist
+// only in the checkpoints. If lost is true, the instance does not exist any more: something else
+// removed it, and last is what the checkpoint recorded.
 func (o Observed) Last(uid UID, name string) (last Container, lost, found bool) {
 	last, found = o.Newest(uid, name)
 	for _, c := range o.Remembered {
@@ -211,7 +229,8 @@ func (o Observed) Last(uid UID, name string) (last Container, lost, found bool) 
 	return last, lost, found
 }
 
-// Split parts what belongs to uid from what belongs to other revisions.
+// Split separates what belongs to uid from what belongs to other revisions. Stray instances are
+// among the others.
 func (o Observed) Split(uid UID) (mine, others Observed) {
 	mine, others = Observed{Key: o.Key, Owner: o.Owner}, Observed{Key: o.Key, Owner: o.Owner}
 	side := func(u UID) *Observed {
@@ -242,27 +261,29 @@ func (o Observed) Split(uid UID) (mine, others Observed) {
 	return mine, others
 }
 
-// Event is something that happened to a pod, for people to read. Nothing that podrun does rests on it.
+// Event is something that happened to a pod, for people to read. podrun makes no decision by
+// events.
 type Event struct {
-	// Key is the pod's; the zero Key stands for the node.
+	// Key is the pod's key; the zero Key stands for the node.
 	Key       Key
 	UID       UID
-	Container string // empty: the pod as a whole
-	// Warning: it should not be so.
+	Container string // empty for the pod as a whole
+	// Warning reports that the event is a problem.
 	Warning bool
-	// Reason is Kubernetes' word where it has one: Pulled, Started, BackOff, …
+	// Reason is Kubernetes' reason where it has one: Pulled, Started, BackOff, …
 	Reason, Message string
 }
 
-// IDOf is the instance's ID in a status' containerID.
+// IDOf returns the instance ID in the containerID of a container status.
 func IDOf(containerID string) string {
 	_, id, _ := strings.Cut(containerID, "://")
 	return id
 }
 
-// Instance names one run of a container: what its logs are kept under.
+// Instance identifies one run of a container; its logs are stored under it.
 type Instance struct {
-	// ID tells it from another one of the same attempt, as when what was kept of the pod is lost; "": not known.
+	// ID distinguishes instances with the same attempt, which exist after the pod's checkpoint was
+	// lost; "" if it is not known.
 	ID        string
 	Key       Key
 	UID       UID

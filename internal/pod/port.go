@@ -7,16 +7,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// HostPort is a port of the machine's that a pod wants for one of its own.
+// HostPort is a port of the host that is forwarded to a port of a pod.
 type HostPort struct {
 	Protocol v1.Protocol `json:"protocol"`
-	// HostIP is the machine's address that it is for; "" means all of them.
+	// HostIP is the host address that the port is bound to; "" means all of them.
 	HostIP string `json:"hostIP,omitempty"`
 	Port   uint16 `json:"port"`
-	// ContainerPort is where it leads to.
+	// ContainerPort is the port in the pod.
 	ContainerPort uint16 `json:"containerPort"`
 }
 
+// String returns PORT/PROTOCOL, with HOSTIP and a colon in front if there is one.
 func (p HostPort) String() string {
 	if p.HostIP == "" {
 		return fmt.Sprintf("%d/%s", p.Port, p.Protocol)
@@ -24,8 +25,8 @@ func (p HostPort) String() string {
 	return fmt.Sprintf("%s:%d/%s", p.HostIP, p.Port, p.Protocol)
 }
 
-// HostPorts are those of all containers that run as long as the pod does: sidecars too, other init
-// containers not.
+// HostPorts returns the host ports of all containers that run as long as the pod does, sidecars
+// included, but not those of other init containers.
 func HostPorts(p *v1.Pod) []HostPort {
 	var out []HostPort
 	add := func(c *v1.Container) {
@@ -42,7 +43,8 @@ func HostPorts(p *v1.Pod) []HostPort {
 		add(&p.Spec.Containers[i])
 	}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil &&
+			*c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			add(c)
 		}
 	}

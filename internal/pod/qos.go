@@ -4,9 +4,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// QOS is the quality-of-service class of p, by Kubernetes' rules: Guaranteed when every container
-// limits CPU and memory and requests just that, BestEffort when none requests or limits either. Resources
-// of the pod's own count in place of its containers'.
+// QOS returns the quality-of-service class of p by Kubernetes' rules: Guaranteed if every container
+// limits CPU and memory and requests the same amounts, BestEffort if none requests or limits
+// either. Resources of the pod as a whole, if there are any, count instead of its containers'.
 func QOS(p *v1.Pod) v1.PodQOSClass {
 	var all []v1.ResourceRequirements
 	if own := p.Spec.Resources; own != nil && len(own.Limits)+len(own.Requests) > 0 {

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// ofPod comes before what the pod has as a whole in what ResourcesOf spells.
+// ofPod is the prefix of the resources of the pod as a whole in the format of ResourcesOf.
 const ofPod = "pod."
 
-// sized are what can be changed while a container runs.
+// sized lists the resources that can be changed while a container runs.
 func sized() []v1.ResourceName { return []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} }
 
-// ResourcesOf spells what CPU and memory c has in p, with what the pod has as a whole; "" where neither
-// says anything. The same text means the same cgroup.
+// ResourcesOf returns the CPU and memory of c in p, and of p as a whole, as text; "" if neither
+// sets any. Equal texts mean equal cgroup settings.
 func ResourcesOf(p *v1.Pod, c *v1.Container) string {
 	var out []string
 	spell := func(whose string, r *v1.ResourceRequirements) {
@@ -38,7 +38,7 @@ func ResourcesOf(p *v1.Pod, c *v1.Container) string {
 	return strings.Join(out, ",")
 }
 
-// SizeOf spells the CPU and memory of all of p's containers; "" where none has any.
+// SizeOf returns the CPU and memory of all of p's containers as text; "" if none sets any.
 func SizeOf(p *v1.Pod) string {
 	var size string
 	for _, c := range AllContainers(p) {
@@ -49,13 +49,13 @@ func SizeOf(p *v1.Pod) string {
 	return size
 }
 
-// read is what spelled says of the container's own, and of the pod's.
+// read parses a text of ResourcesOf into the container's own resources and the pod's.
 func read(spelled string) (own, pods v1.ResourceRequirements) {
 	for _, part := range strings.Split(spelled, ",") {
 		key, value, _ := strings.Cut(part, "=")
 		quantity, err := resource.ParseQuantity(value)
 		if err != nil {
-			continue // nothing that ResourcesOf wrote
+			continue // not written by ResourcesOf
 		}
 		of := &own
 		if rest, whole := strings.CutPrefix(key, ofPod); whole {
@@ -74,8 +74,8 @@ func read(spelled string) (own, pods v1.ResourceRequirements) {
 	return own, pods
 }
 
-// RunsWith are the resources of an instance of c that was seen to run with what is spelled: of CPU and memory
-// those, of all else c's.
+// RunsWith returns the resources of an instance of c that runs with those in spelled, a text of
+// ResourcesOf: CPU and memory from spelled, everything else from c.
 func RunsWith(c *v1.Container, spelled string) v1.ResourceRequirements {
 	own, _ := read(spelled)
 	out := *c.Resources.DeepCopy()
@@ -96,8 +96,9 @@ func RunsWith(c *v1.Container, spelled string) v1.ResourceRequirements {
 	return out
 }
 
-// NeedsRestart reports that c's resizePolicy asks for a new instance where one that runs with what from spells
-// is to have what to spells. As by the kubelet, a limit of the pod's counts where c has none of its own.
+// NeedsRestart reports whether c's resizePolicy requires a new instance to change its resources
+// from from to to, both in the format of ResourcesOf. As in the kubelet, the pod's limit counts if
+// c has none of its own.
 func NeedsRestart(c *v1.Container, from, to string) bool {
 	for _, policy := range c.ResizePolicy {
 		if policy.RestartPolicy != v1.RestartContainer {
@@ -121,12 +122,12 @@ func effective(spelled string, name v1.ResourceName) (request, limit resource.Qu
 	return own.Requests[name], limit
 }
 
-// SameSize reports that all of a's containers, and a as a whole, have the resources that b's have.
+// SameSize reports whether a and b have the same resources, in all containers and as a whole.
 func SameSize(a, b *v1.Pod) bool {
 	return equality.Semantic.DeepEqual(a, Sized(a, b))
 }
 
-// Sized is p with the resources of like, which has the same containers.
+// Sized returns a copy of p with the resources of like, which has the same containers.
 func Sized(p, like *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	p.Spec.Resources = like.Spec.Resources.DeepCopy()

@@ -6,7 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Security is the security context that c runs under: its own fields over the pod's.
+// Security returns the security context that c runs under: its own fields take precedence over the
+// pod's.
 func Security(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 	var out v1.SecurityContext
 	if c.SecurityContext != nil {
@@ -31,13 +32,13 @@ func orElse[T any](to **T, value *T) {
 	}
 }
 
-// Privileged reports that c has all rights on its machine.
+// Privileged reports whether c is a privileged container.
 func Privileged(c *v1.Container) bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-// IsCapability reports that name, with its CAP_, is one of Linux's. The list is of Linux 5.9, and there
-// have been no others since.
+// IsCapability reports whether name, with its prefix CAP_, is a Linux capability. The list is that
+// of Linux 5.9; no capability has been added since.
 func IsCapability(name string) bool {
 	return slices.Contains([]string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID",

@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ServerName checks the name or address of a server that a manifest names, and returns it as programs of the machine's
-// take it before a colon and a path: an IPv6 address in brackets. Nothing else is returned, an option least of all.
+// ServerName checks the name or address of a server in a manifest and returns it as mount programs
+// expect it before a colon and a path: an IPv6 address is in brackets. It returns an error for
+// anything else, so that the result can never be taken for a command-line option.
 func ServerName(text string) (string, error) {
 	inner, bracketed := strings.CutPrefix(text, "[")
 	if bracketed {
@@ -27,7 +28,7 @@ func ServerName(text string) (string, error) {
 	case bracketed || err == nil:
 		return "", errServerName
 	}
-	// Names of one's own network may have underscores.
+	// Names in a private network may contain underscores.
 	name := strings.ReplaceAll(strings.TrimSuffix(strings.ToLower(text), "."), "_", "-")
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return "", errServerName
@@ -37,10 +38,11 @@ func ServerName(text string) (string, error) {
 
 var errServerName = errors.New("must be a host name, as nfs.example.com, an IPv4 or an IPv6 address")
 
-// plain are the characters of a zone.
+// plain are the characters that are allowed in a zone.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
-// isZone reports that a zone of an IPv6 address, if there is any, can be the name of a network interface.
+// isZone reports whether the zone of an IPv6 address is empty or can be the name of a network
+// interface.
 func isZone(zone string) bool {
 	return len(zone) < 16 && strings.IndexFunc(zone, func(r rune) bool {
 		return !strings.ContainsRune(plain, r)

@@ -6,14 +6,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// IsSidecar reports that an init container is a sidecar: it runs beside the containers after it, as
-// Kubernetes' IsRestartableInitContainer says.
+// IsSidecar reports whether an init container is a sidecar, which keeps running beside the
+// containers after it: Kubernetes' IsRestartableInitContainer.
 func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// SidecarOrder is the place of the named container among p's init containers, from 1, if it is a sidecar;
-// else 0.
+// SidecarOrder returns the position of the named container among p's init containers, from 1, if it
+// is a sidecar; else 0.
 func SidecarOrder(p *v1.Pod, name string) int {
 	for i := range p.Spec.InitContainers {
 		if c := &p.Spec.InitContainers[i]; c.Name == name && IsSidecar(c) {
@@ -23,7 +23,8 @@ func SidecarOrder(p *v1.Pod, name string) int {
 	return 0
 }
 
-// AllContainers are p's init containers and then its others, in the manifest's order.
+// AllContainers returns p's init containers and then its other containers, in the manifest's order.
+// The pointers point into p.
 func AllContainers(p *v1.Pod) []*v1.Container {
 	all := make([]*v1.Container, 0, len(p.Spec.InitContainers)+len(p.Spec.Containers))
 	for _, of := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -34,34 +35,38 @@ func AllContainers(p *v1.Pod) []*v1.Container {
 	return all
 }
 
-// Probed is what the hooks and probes of one instance have come to so far.
+// Probed holds the current results of the hooks and probes of one instance.
 type Probed struct {
-	// Starting says that its postStart hook is still running: it counts as not started up.
+	// Starting reports that the postStart hook is still running, so that the instance does not
+	// count as started.
 	Starting bool
-	// Started and Ready are what the probes say; nil: nothing yet, or there is no such probe.
+	// Started and Ready are the results of the startup and the readiness probe; nil if there is no
+	// result yet or no such probe.
 	Started, Ready *bool
-	// Since is when that changed last.
+	// Since is when a result changed last.
 	Since time.Time
-	// Failed says that the instance has to end; nil: it need not.
+	// Failed is why the instance has to be terminated; nil if it has not.
 	Failed *Failed
 }
 
-// ReasonPostStart is why an instance has to end whose postStart hook failed.
+// ReasonPostStart is the reason to terminate an instance whose postStart hook failed.
 const ReasonPostStart = "FailedPostStartHook"
 
-// Failed is why an instance has to end and, unless its policy is Never, be followed by another.
+// Failed is why an instance has to be terminated and, unless its restart policy is Never, replaced
+// by a new one.
 type Failed struct {
-	// Why is in Kubernetes' words: "failed liveness probe", ReasonPostStart, …; Message what was heard.
+	// Why is the reason in Kubernetes' words: "failed liveness probe", ReasonPostStart, …; Message
+	// is the output or error.
 	Why, Message string
-	// Grace is the termination grace period that the probe asks for; nil: the instance's.
+	// Grace is the termination grace period of the probe; nil means the instance's own.
 	Grace *time.Duration
-	// Resize says that it is at no fault, but needs a new instance for the CPU or memory that it has been
-	// given: at once, and whatever its policy.
+	// Resize reports that the instance did not fail, but has to be replaced to get the CPU or
+	// memory that it has been allocated: at once and whatever its restart policy.
 	Resize bool `json:",omitzero"`
 }
 
-// IsStarted reports that a running instance of c has started up: its postStart hook is done, and has not failed, and
-// its startup probe, if it has one, has succeeded.
+// IsStarted reports whether a running instance of c has started: its postStart hook has completed
+// without failure, and its startup probe, if it has one, has succeeded.
 func (p Probed) IsStarted(c *v1.Container) bool {
 	if p.Starting || p.Failed != nil && p.Failed.Why == ReasonPostStart {
 		return false
@@ -72,8 +77,8 @@ func (p Probed) IsStarted(c *v1.Container) bool {
 	return p.Started != nil && *p.Started
 }
 
-// IsReady reports that a running instance of c is ready: what its readiness probe says, at once if it has
-// none, and never before it has started up.
+// IsReady reports whether a running instance of c is ready: the result of its readiness probe or,
+// without one, true as soon as it has started. It is never ready before it has started.
 func (p Probed) IsReady(c *v1.Container) bool {
 	if !p.IsStarted(c) {
 		return false

@@ -6,22 +6,22 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// StorageLimits bound what a pod may take of the machine's disk.
+// StorageLimits are the limits of a pod's local ephemeral storage.
 type StorageLimits struct {
-	// Volumes are of emptyDirs on disk.
+	// Volumes are the limits of emptyDirs on disk, by volume name.
 	Volumes map[string]resource.Quantity
-	// Containers are for each one's layer of its root filesystem and its logs.
+	// Containers are the limits of each container's writable layer and logs, by container name.
 	Containers map[string]resource.Quantity
-	// Whole is for all of that together, emptyDirs without a limit of their own and the files that podrun provides
-	// under /etc too; nil: there is none.
+	// Whole is the limit of all of that together, which includes emptyDirs without a limit of their
+	// own and the files that podrun provides under /etc; nil if there is none.
 	Whole *resource.Quantity
 }
 
-// Any reports that there is something to measure.
+// Any reports whether there is a limit that requires measuring.
 func (l StorageLimits) Any() bool { return len(l.Volumes) > 0 || l.Whole != nil }
 
-// StorageLimitsOf are the limits that p's manifest has. As in Kubernetes the containers' together are the
-// pod's, whether or not each has one.
+// StorageLimitsOf returns the limits of p's manifest. As in Kubernetes the sum of the containers'
+// limits is the limit of the pod, even if not every container has one.
 func StorageLimitsOf(p *v1.Pod) StorageLimits {
 	var out StorageLimits
 	for i := range p.Spec.Volumes {
@@ -51,21 +51,23 @@ func StorageLimitsOf(p *v1.Pod) StorageLimits {
 	return out
 }
 
-// OnDisk reports that v is an emptyDir on the machine's disk.
+// OnDisk reports whether v is an emptyDir on the machine's disk.
 func OnDisk(v *v1.Volume) bool {
 	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 }
 
-// Space is what something takes of a file system.
+// Space is an amount of disk space and a number of files.
 type Space struct{ Bytes, Files int64 }
 
-// Add is the space of both.
+// Add returns the sum of both.
 func (s Space) Add(o Space) Space { return Space{s.Bytes + o.Bytes, s.Files + o.Files} }
 
-// Usage is what a pod takes of the machine's disk, in bytes, as far as it was measured.
+// Usage is the measured local ephemeral storage of a pod in bytes.
 type Usage struct {
-	// Volumes are emptyDirs, Containers the layers of root filesystems and the logs, by name.
+	// Volumes holds the usage of emptyDirs, by volume name. Containers holds the usage of writable
+	// layers and logs, by container name.
 	Volumes, Containers map[string]int64
-	// Etc is of the files that podrun provides in all of the pod's containers, such as /etc/hosts.
+	// Etc is the size of the files that podrun provides in all of the pod's containers, such as
+	// /etc/hosts.
 	Etc int64
 }
