@@ -1,12 +1,14 @@
-// Package checkpoint keeps what podrun must know about each revision of a pod and cannot ask anybody: the manifest
-// that it runs, its sandboxes and instances with their IDs, how they ended, and what has been done to them. A
-// revision has one file, <root>/pods/<uid>/checkpoint.json, which is replaced as a whole. Only the process that has
-// the pod's owner lock writes it; everybody may read it.
+// Package checkpoint stores what podrun must know about each revision of a pod and cannot get from
+// anywhere else: the manifest that it runs, its sandboxes and instances with their IDs, how they
+// exited, and what has been done to them. A revision has one file,
+// <root>/pods/<uid>/checkpoint.json, which is replaced as a whole. Only the process that holds the
+// pod's owner lock writes it; every process may read it.
 //
-// The package does not know what runs: that is asked of the container runtime, and package checkpointed puts both
-// together. It does not make volumes or logs; it removes a revision's directory with all that is in it.
+// The package does not know what is running: package checkpointed reads that from the container
+// runtime and merges both. It creates no volumes or logs, but it removes a revision's directory
+// with everything in it.
 //
-// Begin reading at Checkpoint and Store.
+// Begin reading at [Checkpoint] and [Store].
 package checkpoint
 
 import (
@@ -17,37 +19,42 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Version is that of the file's format. A file of a later version is not read.
+// Version is the version of the file format. A file of a later version is not read.
 const Version = 1
 
-// Checkpoint is what is kept of one revision of a pod. A Checkpoint that a Store has returned is never changed.
+// Checkpoint is what is stored of one revision of a pod. A Checkpoint that a Store has returned
+// never changes and must not be modified.
 type Checkpoint struct {
 	Version int `json:"version"`
-	// Sequence orders the revisions of a pod: that of a later revision is higher. No clock is asked.
+	// Sequence orders the revisions of a pod: a later revision has a higher number. It does not
+	// depend on a clock.
 	Sequence int64 `json:"sequence"`
-	// Owner is the kind of run that the pod belongs to: "serve" or "once".
+	// Owner is the command that the pod belongs to: "serve" or "once".
 	Owner string `json:"owner"`
-	// Pod is the manifest that the revision runs, with the resources that it has been given.
+	// Pod is the manifest that the revision runs, with the resources that it has been allocated.
 	Pod *v1.Pod `json:"pod"`
-	// Sandboxes are those that were made, or are about to be made, and have not been removed.
+	// Sandboxes are the sandboxes that were created, or are about to be created, and have not been
+	// removed.
 	Sandboxes []pod.Sandbox `json:"sandboxes,omitempty"`
-	// Instances are those that were started, or are about to be. State is Created from before the instance is
-	// made, Running from just before its process is started, and Exited once its end is recorded. The newest
-	// one of each container stays when it is removed from the runtime.
+	// Instances are the instances that were started or are about to be. State is Created from
+	// before the instance is created, Running from just before its process is started, and Exited
+	// once its exit is recorded. The newest instance of each container stays here after it is
+	// removed from the runtime.
 	Instances []pod.Container `json:"instances,omitempty"`
-	// Evicted is why the pod had to end though it would have run on; "": it did not have to.
+	// Evicted is the reason why the pod was evicted; "" if it was not.
 	Evicted string `json:"evicted,omitempty"`
-	// Conditions are the pod's conditions as they were published last, for their transition times.
+	// Conditions are the pod's conditions as they were last published, for their transition times.
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
 }
 
 // Key returns the key of the checkpoint's pod.
 func (c *Checkpoint) Key() pod.Key { return pod.KeyOf(c.Pod) }
 
-// UID returns the revision's UID.
+// UID returns the UID of the revision.
 func (c *Checkpoint) UID() pod.UID { return c.Pod.UID }
 
-// Clone returns a copy whose lists may be changed. The manifest is shared: it is replaced, never changed.
+// Clone returns a copy whose lists may be modified. The manifest is shared: it may be replaced but
+// not modified.
 func (c *Checkpoint) Clone() *Checkpoint {
 	out := *c
 	out.Sandboxes = slices.Clone(c.Sandboxes)
@@ -56,7 +63,8 @@ func (c *Checkpoint) Clone() *Checkpoint {
 	return &out
 }
 
-// Sandbox returns the sandbox with that ID, nil if there is none. It may be changed if c may.
+// Sandbox returns a pointer to the sandbox with the ID; nil if there is none. The sandbox may be
+// modified only if c may be.
 func (c *Checkpoint) Sandbox(id string) *pod.Sandbox {
 	for i := range c.Sandboxes {
 		if c.Sandboxes[i].ID == id {
@@ -66,7 +74,8 @@ func (c *Checkpoint) Sandbox(id string) *pod.Sandbox {
 	return nil
 }
 
-// Instance returns the instance with that ID, nil if there is none. It may be changed if c may.
+// Instance returns a pointer to the instance with the ID; nil if there is none. The instance may be
+// modified only if c may be.
 func (c *Checkpoint) Instance(id string) *pod.Container {
 	for i := range c.Instances {
 		if c.Instances[i].ID == id {
@@ -76,18 +85,18 @@ func (c *Checkpoint) Instance(id string) *pod.Container {
 	return nil
 }
 
-// DropSandbox removes the sandbox with that ID.
+// DropSandbox removes the sandbox with the ID from the checkpoint.
 func (c *Checkpoint) DropSandbox(id string) {
 	c.Sandboxes = slices.DeleteFunc(c.Sandboxes, func(s pod.Sandbox) bool { return s.ID == id })
 }
 
-// DropInstance removes the instance with that ID.
+// DropInstance removes the instance with the ID from the checkpoint.
 func (c *Checkpoint) DropInstance(id string) {
 	c.Instances = slices.DeleteFunc(c.Instances, func(i pod.Container) bool { return i.ID == id })
 }
 
-// Newest returns, for each container, the instance with the highest attempt whose process may have run, in the
-// order of their names.
+// Newest returns, for each container, the instance with the highest attempt whose process may have
+// run, ordered by container name. In the result PID is 0 and Reaped is true.
 func (c *Checkpoint) Newest() []pod.Container {
 	newest := map[string]pod.Container{}
 	for _, i := range c.Instances {

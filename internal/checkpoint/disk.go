@@ -18,41 +18,47 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Disk has the files of checkpoints. The operating system's and one in memory are held to the same tests.
+// Disk stores the checkpoint files. The implementation on the file system and the one in memory
+// pass the same tests.
 type Disk interface {
-	// List returns the UIDs that have a checkpoint file, in no order.
+	// List returns the UIDs that have a checkpoint file, unordered.
 	List() ([]pod.UID, error)
-	// Path is where the file is, for people.
+	// Path returns the path of the file, for messages.
 	Path(uid pod.UID) string
-	// Stat returns what tells a file's content from an older one; fs.ErrNotExist when there is no file.
+	// Stat returns the stamp of the file's current content; fs.ErrNotExist if there is no file.
 	Stat(uid pod.UID) (Stamp, error)
 	// Read returns the file's content and its stamp.
 	Read(uid pod.UID) ([]byte, Stamp, error)
-	// Create is Write for a revision that may have no directory yet: it is made with the file in it.
+	// Create is Write for a revision that may have no directory yet: the directory is created
+	// together with the file.
 	Create(uid pod.UID, data []byte) (Stamp, error)
-	// Write replaces the file as a whole: a reader, also after a crash, sees the old content or the new. After a power
-	// cut it may be the old one. fs.ErrNotExist: the revision's directory is gone; it is not made again.
+	// Write replaces the file as a whole: a reader sees the old content or the new one, also after
+	// a crash of podrun. After a power failure it may be the old one. fs.ErrNotExist means that the
+	// revision's directory does not exist; Write does not create it again.
 	Write(uid pod.UID, data []byte) (Stamp, error)
-	// Remove removes the revision's directory, the checkpoint last, so that what is cut off is found again.
+	// Remove removes the revision's directory, the checkpoint last, so that an interrupted removal
+	// can be resumed.
 	Remove(ctx context.Context, uid pod.UID) error
-	// Sweep removes directories whose making or removal was cut off.
+	// Sweep removes directories whose creation or removal was interrupted.
 	Sweep(ctx context.Context) error
 }
 
-// Stamp identifies one content of a file.
+// Stamp identifies one content of a file: a different stamp means that the content may have
+// changed.
 type Stamp struct {
 	Inode uint64
-	// Time is when it was written, in nanoseconds.
+	// Time is the modification time in nanoseconds.
 	Time int64
 }
 
-// The directories in which a revision's is made and removed. A revision's own directory always has a checkpoint.
+// The prefixes of the directories in which a revision's directory is created and removed. A
+// revision's own directory always contains a checkpoint.
 const (
 	coming = ".coming-"
 	going  = ".going-"
 )
 
-// osDisk is the operating system's.
+// osDisk is the Disk on the file system.
 type osDisk struct{ dirs layout.Dirs }
 
 // List implements Disk.
@@ -91,7 +97,7 @@ func stampOf(info os.FileInfo) Stamp {
 
 // Read implements Disk.
 func (d osDisk) Read(uid pod.UID) ([]byte, Stamp, error) {
-	// Whatever is there in the file's place, opening it does not wait.
+	// Whatever is at the path, opening it neither blocks nor follows a link.
 	f, err := os.OpenFile(d.dirs.Checkpoint(uid), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, Stamp{}, err
@@ -102,7 +108,7 @@ func (d osDisk) Read(uid pod.UID) ([]byte, Stamp, error) {
 		return nil, Stamp{}, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostBytes {
-		return nil, Stamp{}, fmt.Errorf("%s is no file of at most %d bytes", f.Name(), mostBytes)
+		return nil, Stamp{}, fmt.Errorf("%s is not a regular file of at most %d bytes", f.Name(), mostBytes)
 	}
 	data, err := io.ReadAll(f)
 	if err != nil {
@@ -110,16 +116,18 @@ func (d osDisk) Read(uid pod.UID) ([]byte, Stamp, error) {
 	}
 	stamp := stampOf(info)
 	if age := time.Since(info.ModTime()); age < tick {
-		stamp = Stamp{} // a later content may get the same
+		stamp = Stamp{} // a later content may get the same stamp
 	}
 	return data, stamp, nil
 }
 
 const (
-	// mostBytes is how large a checkpoint may be: many times what any is.
+	// mostBytes is the largest size of a checkpoint file that is read, many times the size of any
+	// real one.
 	mostBytes = 64 << 20
-	// tick is more than the step of the clock by which the kernel stamps files. Two contents of one tick may have
-	// the same inode, freed and taken again, and the same time.
+	// tick is longer than the clock step with which the kernel stamps files. Two contents that are
+	// written within one tick may have the same time and the same inode number, which was freed and
+	// used again.
 	tick = 20 * time.Millisecond
 )
 
@@ -134,13 +142,13 @@ func (d osDisk) Write(uid pod.UID, data []byte) (Stamp, error) {
 	return d.Stat(uid)
 }
 
-// moveAside moves a directory that is in a checkpoint's place, which no file can replace.
+// moveAside renames a directory that is at a checkpoint's path, because no file can replace it.
 func (d osDisk) moveAside(path string) error {
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 		return nil
 	}
 	aside := path + ".directory"
-	if err := d.removeBeside(context.Background(), aside); err != nil { // root put it there
+	if err := d.removeBeside(context.Background(), aside); err != nil { // only root can have created it
 		return err
 	}
 	return os.Rename(path, aside)
@@ -154,23 +162,23 @@ func (d osDisk) Create(uid pod.UID, data []byte) (Stamp, error) {
 		if err = d.create(uid, data); err == nil {
 			return d.Stat(uid)
 		}
-		_ = os.RemoveAll(d.beside(coming, uid)) // trusted: no container has had it
+		_ = os.RemoveAll(d.beside(coming, uid)) // trusted: no container has used it
 		return Stamp{}, err
 	case err != nil:
 		return Stamp{}, err
 	case !info.IsDir():
-		return Stamp{}, &fs.PathError{Op: "open", Path: d.dirs.Pod(uid), Err: unix.ENOTDIR} // List would not show it
+		return Stamp{}, &fs.PathError{Op: "open", Path: d.dirs.Pod(uid), Err: unix.ENOTDIR} // List does not return it
 	}
 	return d.Write(uid, data)
 }
 
-// create makes a revision's directory, with its checkpoint in it from the first.
+// create creates a revision's directory so that it contains its checkpoint from the beginning.
 func (d osDisk) create(uid pod.UID, data []byte) error {
 	if err := os.MkdirAll(d.dirs.Pods(), layout.ModePrivate); err != nil {
 		return err
 	}
 	fresh := d.beside(coming, uid)
-	if err := os.RemoveAll(fresh); err != nil { // trusted: what was cut off; no container has had it
+	if err := os.RemoveAll(fresh); err != nil { // trusted: an interrupted creation; no container has used it
 		return err
 	}
 	if err := os.Mkdir(fresh, layout.ModePrivate); err != nil {
@@ -182,7 +190,7 @@ func (d osDisk) create(uid pod.UID, data []byte) error {
 	return os.Rename(fresh, d.dirs.Pod(uid))
 }
 
-// beside is where a revision's directory is while it is made or removed.
+// beside returns the path of a revision's directory while it is created or removed.
 func (d osDisk) beside(kind string, uid pod.UID) string {
 	return filepath.Join(d.dirs.Pods(), kind+string(uid))
 }
@@ -191,7 +199,7 @@ func (d osDisk) beside(kind string, uid pod.UID) string {
 func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	dir := d.dirs.Pod(uid)
 	info, err := os.Lstat(dir)
-	if err == nil && info.IsDir() { // a link is removed, and not followed
+	if err == nil && info.IsDir() { // a symbolic link is removed, not followed
 		if err := sys.NotMounted(dir); err != nil {
 			return err
 		}
@@ -200,7 +208,7 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := d.removeBeside(ctx, d.beside(going, uid)); err != nil { // what an earlier removal left is in the way
+	if err := d.removeBeside(ctx, d.beside(going, uid)); err != nil { // the rest of an earlier removal is in the way
 		return err
 	}
 	if err := os.Rename(dir, d.beside(going, uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -209,7 +217,7 @@ func (d osDisk) Remove(ctx context.Context, uid pod.UID) error {
 	return sys.RemoveTree(ctx, d.beside(going, uid))
 }
 
-// removeContents removes all but the checkpoint.
+// removeContents removes everything but the checkpoint from the revision's directory.
 func (d osDisk) removeContents(ctx context.Context, uid pod.UID) error {
 	entries, err := os.ReadDir(d.dirs.Pod(uid))
 	if err != nil {
@@ -242,7 +250,8 @@ func (d osDisk) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// removeBeside removes a directory that is no revision's any more.
+// removeBeside removes a directory that no longer belongs to a revision. It refuses if something is
+// mounted there.
 func (d osDisk) removeBeside(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -10,12 +10,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Memory is a Disk in memory, for tests. Its hook can make an operation fail, before or after its effect, and a
-// power cut can take back what was written last.
+// Memory is a Disk in memory, for tests. Its hook can make an operation fail, and PowerCut reverts
+// the latest writes.
 type Memory struct {
 	mu    sync.Mutex
 	files map[pod.UID]memoryFile
-	// synced has what no power cut takes.
+	// synced holds what survives a power failure.
 	synced map[pod.UID]memoryFile
 	writes int64
 	hook   func(operation string, uid pod.UID) error
@@ -26,7 +26,8 @@ type memoryFile struct {
 	stamp Stamp
 }
 
-// NewMemory returns an empty disk. hook is called before each "write" and "remove" and may refuse it; nil: none.
+// NewMemory returns an empty disk. hook is called before each "write" and "remove" and can refuse
+// it with an error; nil means no hook.
 func NewMemory(hook func(operation string, uid pod.UID) error) *Memory {
 	if hook == nil {
 		hook = func(string, pod.UID) error { return nil }
@@ -104,7 +105,7 @@ func (m *Memory) Remove(ctx context.Context, uid pod.UID) error {
 // Sweep implements Disk.
 func (m *Memory) Sweep(context.Context) error { return nil }
 
-// Corrupt replaces what a file has, as a bad sector or a person does.
+// Corrupt replaces the content of a file, as a bad sector or a user does.
 func (m *Memory) Corrupt(uid pod.UID, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,15 +113,15 @@ func (m *Memory) Corrupt(uid pod.UID, data []byte) {
 	m.files[uid] = memoryFile{data: data, stamp: Stamp{Inode: uint64(m.writes), Time: m.writes}}
 }
 
-// Sync makes what was written so far safe from PowerCut.
+// Sync protects everything that was written so far from PowerCut.
 func (m *Memory) Sync() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.synced = maps.Clone(m.files)
 }
 
-// PowerCut takes back what was written since the last Sync, of those files that lose says; of a file that was
-// removed since then, the removal.
+// PowerCut reverts the writes and removals since the last Sync, of those files for which lose
+// returns true.
 func (m *Memory) PowerCut(lose func(uid pod.UID) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

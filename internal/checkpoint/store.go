@@ -21,48 +21,49 @@ import (
 )
 
 var (
-	// ErrNotFound says that a revision has no checkpoint.
+	// ErrNotFound means that a revision has no checkpoint.
 	ErrNotFound = errors.New("no checkpoint")
-	// ErrLater says that a checkpoint is a later podrun's. It is left alone.
+	// ErrLater means that a later version of podrun wrote the checkpoint. It is left unchanged.
 	ErrLater = errors.New("a later version of podrun wrote it")
-	// ErrUIDInUse says that a revision with that UID is another pod's.
+	// ErrUIDInUse means that a revision of another pod has that UID.
 	ErrUIDInUse = errors.New("the UID is another pod's")
 )
 
-// Store reads and writes checkpoints. Its methods may be used at the same time, and by several processes, as long as
-// only one of them writes those of a pod.
+// Store reads and writes checkpoints. Its methods may be called concurrently, and from several
+// processes as long as only one of them writes the checkpoints of a pod.
 type Store struct {
 	disk Disk
 	log  *slog.Logger
 
 	mu    sync.Mutex
 	files map[pod.UID]*file
-	// byKey has the revisions of each pod that have been seen, byID those that have a sandbox or an instance.
+	// byKey holds the revisions of each pod, byID the revision of each sandbox or instance ID.
 	byKey map[pod.Key][]pod.UID
 	byID  map[string]pod.UID
-	// scanned says that all files have been seen once.
+	// scanned reports that all files have been read once.
 	scanned bool
 }
 
-// file is a checkpoint file as it was read or written last.
+// file is a checkpoint file as it was last read or written.
 type file struct {
 	stamp Stamp
-	// sum is that of the content; 0: it could not be read.
+	// sum is the hash of the content; 0 if it could not be read.
 	sum uint64
-	// checkpoint is as it was read last; nil: it never was, or what is there now is none.
+	// checkpoint is the last content that could be read; nil if there was none, or if the file is
+	// now known not to be a checkpoint.
 	checkpoint *Checkpoint
-	// err is why the file cannot be read; with a checkpoint, why it cannot be now.
+	// err is why the file cannot be read; with a checkpoint, why it cannot be read at the moment.
 	err error
-	// text is what a later podrun wrote.
+	// text is the content of a file that a later version of podrun wrote.
 	text []byte
 	// manifest is the checkpoint's pod in JSON.
 	manifest json.RawMessage
 }
 
-// NewStore returns the checkpoints below the directories.
+// NewStore returns a Store for the checkpoints below the directories.
 func NewStore(dirs layout.Dirs, log *slog.Logger) *Store { return NewStoreOn(osDisk{dirs}, log) }
 
-// NewStoreOn returns the checkpoints on a disk.
+// NewStoreOn returns a Store for the checkpoints on a disk.
 func NewStoreOn(disk Disk, log *slog.Logger) *Store {
 	return &Store{
 		disk: disk, log: log,
@@ -70,13 +71,13 @@ func NewStoreOn(disk Disk, log *slog.Logger) *Store {
 	}
 }
 
-// seed makes sums of this process.
+// seed makes the hashes specific to this process.
 var seed = maphash.MakeSeed()
 
 func sumOf(data []byte) uint64 { return maphash.Bytes(seed, data) | 1 }
 
-// Scan reads what is there and has not been read, and forgets what is gone. Afterwards Of knows all revisions but
-// those that other processes make.
+// Scan reads files that are new or have changed, and forgets those that have been removed.
+// Afterwards Of finds all revisions but those that other processes create later.
 func (s *Store) Scan() error {
 	uids, err := s.disk.List()
 	if err != nil {
@@ -87,10 +88,10 @@ func (s *Store) Scan() error {
 	there := make(map[pod.UID]bool, len(uids))
 	for _, uid := range uids {
 		there[uid] = true
-		_ = s.refresh(uid) // one that cannot be read is that pod's trouble
+		_ = s.refresh(uid) // a file that cannot be read affects only its own pod
 	}
 	for uid := range s.files {
-		if !there[uid] { // it may have been made since the directory was listed
+		if !there[uid] { // it may have been created since the directory was listed
 			_ = s.refresh(uid)
 		}
 	}
@@ -98,8 +99,9 @@ func (s *Store) Scan() error {
 	return nil
 }
 
-// List returns all checkpoints that can be read, those of a pod newest first. One that cannot be read is logged once; if
-// it could be before, it is returned as it was then, and Withheld says so.
+// List returns all checkpoints that can be read, those of a pod newest first. One that cannot be
+// read is logged once. If it could be read before, its earlier content is returned, and Withheld
+// returns the error.
 func (s *Store) List() (map[pod.Key][]*Checkpoint, error) {
 	if err := s.Scan(); err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func (s *Store) List() (map[pod.Key][]*Checkpoint, error) {
 	return out, nil
 }
 
-// Of returns the pod's checkpoints, newest first. It reads no other pod's files.
+// Of returns the pod's checkpoints, newest first. After a Scan it reads no other pod's files.
 func (s *Store) Of(key pod.Key) ([]*Checkpoint, error) {
 	s.mu.Lock()
 	scanned := s.scanned
@@ -135,7 +137,7 @@ func (s *Store) Of(key pod.Key) ([]*Checkpoint, error) {
 	return s.of(key), nil
 }
 
-// of returns the pod's checkpoints as they were read last. The caller holds mu.
+// of returns the pod's checkpoints as they were last read. The caller holds mu.
 func (s *Store) of(key pod.Key) []*Checkpoint {
 	var out []*Checkpoint
 	for _, uid := range s.byKey[key] {
@@ -163,8 +165,9 @@ func (s *Store) Get(uid pod.UID) (*Checkpoint, error) {
 	return f.checkpoint, f.err
 }
 
-// Withheld returns why nothing may be done to what is there of a revision that has been seen: its checkpoint may say
-// what cannot be read now, or not by this podrun. nil: there is nothing of the kind.
+// Withheld returns why nothing may be done to what exists of a revision that has been read: its
+// checkpoint may contain information that cannot be read at the moment, or not by this version of
+// podrun. It returns nil if there is no such reason.
 func (s *Store) Withheld(uid pod.UID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +177,7 @@ func (s *Store) Withheld(uid pod.UID) error {
 	return nil
 }
 
-// withheld is Withheld of the file's revision.
+// withheld is Withheld for the file's revision.
 func (f *file) withheld() error {
 	if f.checkpoint != nil || errors.Is(f.err, ErrLater) || passing(f.err) {
 		return f.err
@@ -182,8 +185,9 @@ func (f *file) withheld() error {
 	return nil
 }
 
-// MayName reports that a checkpoint that has been seen names the sandbox, or may do so: one that cannot be read now, or
-// a later podrun's that has the ID anywhere in its text.
+// MayName reports whether a checkpoint that has been read names the sandbox or may name it: one
+// that cannot be read at the moment, or one that a later version of podrun wrote and that contains
+// the ID anywhere in its text.
 func (s *Store) MayName(id string) bool {
 	if s.OfSandbox(id) != nil {
 		return true
@@ -198,12 +202,14 @@ func (s *Store) MayName(id string) bool {
 	return false
 }
 
-// OfSandbox returns the checkpoint that names the sandbox, of those that have been seen; nil if there is none.
+// OfSandbox returns the checkpoint, among those that have been read, that names the sandbox; nil if
+// there is none.
 func (s *Store) OfSandbox(id string) *Checkpoint {
 	return s.naming(id, func(c *Checkpoint) bool { return c.Sandbox(id) != nil })
 }
 
-// OfInstance returns the checkpoint that names the instance, of those that have been seen; nil if there is none.
+// OfInstance returns the checkpoint, among those that have been read, that names the instance; nil
+// if there is none.
 func (s *Store) OfInstance(id string) *Checkpoint {
 	return s.naming(id, func(c *Checkpoint) bool { return c.Instance(id) != nil })
 }
@@ -218,7 +224,7 @@ func (s *Store) naming(id string, names func(*Checkpoint) bool) *Checkpoint {
 	return f.checkpoint
 }
 
-// Errors returns why checkpoints that have been seen cannot be read, one error for each.
+// Errors returns why checkpoints cannot be read, one error for each such file.
 func (s *Store) Errors() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,8 +237,9 @@ func (s *Store) Errors() []error {
 	return all
 }
 
-// refresh reads the file if it is not the one that was read last. The error is the file's; nil also when there is
-// something that is no checkpoint, for good. The caller holds mu.
+// refresh reads the file unless it has not changed since it was last read. It returns ErrNotFound,
+// or the file's withheld error; nil also for a file that is permanently unreadable, whose err says
+// why. The caller holds mu.
 func (s *Store) refresh(uid pod.UID) error {
 	was := s.files[uid]
 	stamp, err := s.disk.Stat(uid)
@@ -263,7 +270,7 @@ func (s *Store) refresh(uid pod.UID) error {
 	if errors.Is(next.err, ErrLater) {
 		next.text = data
 	}
-	if was != nil && next.withheld() != nil { // what was known may still be so
+	if was != nil && next.withheld() != nil { // the earlier content may still be valid
 		next.checkpoint, next.manifest = was.checkpoint, was.manifest
 	}
 	if next.err != nil && (was == nil || was.err == nil || was.err.Error() != next.err.Error()) {
@@ -273,20 +280,23 @@ func (s *Store) refresh(uid pod.UID) error {
 	return next.withheld()
 }
 
-// warn says of a checkpoint that cannot be read what becomes of it.
+// warn logs that a checkpoint cannot be read, and what happens to its pod.
 func (s *Store) warn(uid pod.UID, f *file) {
-	what := "a checkpoint cannot be read: what runs of its pod is ended; its data stay until the pod is started under" +
-		" the same UID, or somebody removes the directory"
+	what := "checkpoint cannot be read: its pod's containers are terminated; its data are kept until the pod is" +
+		" started with the same UID or you remove the directory"
 	switch {
 	case errors.Is(f.err, ErrLater):
-		what = "a checkpoint is left alone, and its pod not managed: use that podrun, or remove the file"
+		what = "checkpoint is of a later version of podrun and its pod is not managed:" +
+			" run that version, or remove the file"
 	case f.withheld() != nil:
-		what = "a checkpoint cannot be read now: nothing is done to its pod until it can, or somebody removes the file"
+		what = "checkpoint cannot be read at the moment: its pod is left unchanged until it can," +
+			" or until you remove the file"
 	}
 	s.log.Warn(what, "uid", uid, "file", s.disk.Path(uid), "err", f.err)
 }
 
-// passing reports that the next attempt to read may succeed: nothing is wrong with the file itself.
+// passing reports whether the error is temporary: the file itself is not at fault and the next
+// attempt to read it may succeed.
 func passing(err error) bool {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN} {
 		if errors.Is(err, e) {
@@ -296,7 +306,7 @@ func passing(err error) bool {
 	return false
 }
 
-// put keeps what a file has. The caller holds mu.
+// put stores f as the state of the revision's file and indexes its checkpoint. The caller holds mu.
 func (s *Store) put(uid pod.UID, f *file) {
 	s.forget(uid)
 	s.files[uid] = f
@@ -336,7 +346,7 @@ func decode(uid pod.UID, data []byte) (*Checkpoint, json.RawMessage, error) {
 		Version int             `json:"version"`
 		Pod     json.RawMessage `json:"pod"`
 	}
-	// The version first: of a later one nothing else is known.
+	// The version comes first: the rest of a later version's format is unknown.
 	if err := json.Unmarshal(data, &parts); err != nil {
 		return nil, nil, fmt.Errorf("decoding the checkpoint of revision %s: %w", uid, err)
 	}
@@ -360,7 +370,8 @@ func decode(uid pod.UID, data []byte) (*Checkpoint, json.RawMessage, error) {
 	return c, parts.Pod, nil
 }
 
-// encode returns c in JSON. The manifest, most of it, is encoded already and only put in its place.
+// encode returns c in JSON. The manifest, which is most of it, is encoded already and only
+// inserted.
 func encode(c *Checkpoint, manifest json.RawMessage) ([]byte, error) {
 	rest, err := json.Marshal(struct {
 		*Checkpoint
@@ -370,13 +381,13 @@ func encode(c *Checkpoint, manifest json.RawMessage) ([]byte, error) {
 		return nil, err
 	}
 	data := make([]byte, 0, len(rest)+len(manifest)+len(`,"pod":`))
-	data = append(data, rest[:len(rest)-1]...) // it is never empty: there is a version
+	data = append(data, rest[:len(rest)-1]...) // never empty: it contains the version
 	data = append(append(data, `,"pod":`...), manifest...)
 	return append(data, '}'), nil
 }
 
-// Update changes the revision's checkpoint. change is given a copy; when it changes nothing, nothing is written.
-// ErrNotFound: there is none.
+// Update changes the revision's checkpoint. change gets a copy to modify; if it changes nothing,
+// nothing is written. ErrNotFound means that there is no checkpoint.
 func (s *Store) Update(uid pod.UID, change func(*Checkpoint)) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
@@ -395,9 +406,10 @@ func (s *Store) Update(uid pod.UID, change func(*Checkpoint)) error {
 	return s.write(next, was, s.disk.Write)
 }
 
-// Create makes the checkpoint of a new revision of the pod, or replaces the manifest and the owner of one that
-// is there. The revision is then the pod's newest. A checkpoint that cannot be read is replaced, unless it is ErrLater;
-// ErrTaken: the revision is another pod's.
+// Create creates the checkpoint of a new revision of the pod, or replaces the manifest and the
+// owner of an existing one. The revision is then the pod's newest. A checkpoint that is permanently
+// unreadable is replaced, but not one that is ErrLater. ErrUIDInUse means that the UID belongs to
+// another pod.
 func (s *Store) Create(p *v1.Pod, owner string) error {
 	if err := layout.CheckUID(p.UID); err != nil {
 		return err
@@ -426,7 +438,7 @@ func (s *Store) Create(p *v1.Pod, owner string) error {
 	return s.write(next, was, s.disk.Create)
 }
 
-// Restore writes a checkpoint as it is, for the migration of what a former version of podrun kept.
+// Restore writes a checkpoint as it is, to migrate the data of an earlier version of podrun.
 func (s *Store) Restore(c *Checkpoint) error {
 	if err := layout.CheckUID(c.UID()); err != nil {
 		return err
@@ -438,7 +450,8 @@ func (s *Store) Restore(c *Checkpoint) error {
 	return s.write(next, nil, s.disk.Create)
 }
 
-// write replaces the file that was read as was, unless nothing has changed; nil: there was none. The caller holds mu.
+// write replaces the file whose last state is was, unless the content is the same; a nil was means
+// that there was no file. The caller holds mu.
 func (s *Store) write(next *Checkpoint, was *file, to func(pod.UID, []byte) (Stamp, error)) error {
 	uid, now := next.UID(), &file{checkpoint: next}
 	if was != nil && was.checkpoint != nil && next.Pod == was.checkpoint.Pod {
@@ -472,7 +485,8 @@ func (s *Store) Remove(ctx context.Context, uid pod.UID) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
-	// Without the lock: it takes as long as what the pod left is large, and the file stays until the end.
+	// Without the lock: the time grows with the size of the pod's data, and the file stays until
+	// the end.
 	if err := s.disk.Remove(ctx, uid); err != nil {
 		return fmt.Errorf("removing the data of revision %s: %w", uid, err)
 	}
@@ -482,5 +496,5 @@ func (s *Store) Remove(ctx context.Context, uid pod.UID) error {
 	return nil
 }
 
-// Sweep removes what was cut off while a revision's directory was made or removed.
+// Sweep removes what is left of interrupted creations and removals of revisions' directories.
 func (s *Store) Sweep(ctx context.Context) error { return s.disk.Sweep(ctx) }

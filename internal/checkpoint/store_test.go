@@ -334,7 +334,7 @@ func TestLaterVersion(t *testing.T) {
 				t.Errorf("now it is %q, %v", got, err)
 			}
 		}
-		if !strings.Contains(s.log.String(), "left alone") {
+		if !strings.Contains(s.log.String(), "not managed") {
 			t.Error(s.log)
 		}
 	})
