@@ -2,39 +2,44 @@ package layout
 
 import "io/fs"
 
-// The modes of podrun's directories. Whatever is below a private one nobody but root gets to by its path: what is mounted
-// in containers from there comes in by descriptors of root's.
+// The modes of podrun's directories. Only root reaches what is below a private directory by its
+// path; what containers mount from there is mounted through file descriptors that root opened.
 const (
-	// ModePrivate is for root alone. All directories have it but those that Modes names.
+	// ModePrivate is for root only. All directories have it except for those that Modes lists with
+	// another mode.
 	ModePrivate fs.FileMode = 0o700
-	// ModePassable is for directories that users of pods with hostUsers: false pass on the way to their root file
-	// systems, without seeing what else is there. Nothing else that they may use is below.
+	// ModePassable is for directories that the users of pods with hostUsers: false must traverse to
+	// reach their root filesystems, without listing them. Nothing else that those users may access
+	// is below.
 	ModePassable fs.FileMode = 0o711
-	// ModeLogs lets others find logs, which have modes of their own.
+	// ModeLogs makes the log directories readable for others; log files have their own modes.
 	ModeLogs fs.FileMode = 0o755
-	// ModeVolume is a volume's own, as the kubelet's; the way to it is private. A container may change it.
+	// ModeVolume is the kubelet's mode of a volume directory; the directories above it are private.
+	// A container may change it.
 	ModeVolume fs.FileMode = 0o777
 	// ModeContent is for directories that podrun fills within a volume.
 	ModeContent fs.FileMode = 0o755
 )
 
-// Mode is that of a directory.
+// Mode describes the mode of a directory.
 type Mode struct {
 	Path string
 	Mode fs.FileMode
-	// Shared: others than podrun may have made the directory; then it is left as it is.
+	// Shared means that others than podrun may have created the directory; then its mode is left as
+	// it is.
 	Shared bool
-	// Lazy: it is made when it is needed first.
+	// Lazy means that the directory is created when it is first needed.
 	Lazy bool
-	// Entries: the directories in it have the same mode.
+	// Entries means that the directories in it have the same mode.
 	Entries bool
-	// Unrelated: the directories in it have nothing to do with each other, and the file system may spread them.
+	// Unrelated means that the directories in it are independent of each other, so that the file
+	// system may spread them over the disk.
 	Unrelated bool
-	// Own: nobody but root and podrun's user may own it.
+	// Own means that only root and the user that runs podrun may own the directory.
 	Own bool
 }
 
-// Modes are podrun's directories on the way to what pods have, the outer ones first.
+// Modes returns podrun's directories above the pods' data, outer directories first.
 func (d Dirs) Modes() []Mode {
 	return []Mode{
 		{Path: d.Root, Mode: ModePrivate, Own: true},
