@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// conditions are the five that Kubernetes shows of every pod.
+// conditions returns the five conditions that Kubernetes shows for every pod.
 func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 	p := in.Pod
 	var seen time.Time
@@ -41,9 +41,11 @@ func conditions(in Input, s v1.PodStatus, mine pod.Observed) []v1.PodCondition {
 	return all
 }
 
-// transition is when c's status came to be what it is: as shown before, or now if something else was shown, as the
-// kubelet's status manager has it. Of what was not shown before, c has what the facts tell; they tell too much to be
-// asked always: a container that dies and starts again is a fact, and need not change the status.
+// transition returns when c's status last changed: the published time if the same status was shown
+// before, and now if another one was, as in the kubelet's status manager. A condition that was not
+// shown before has the time that was derived from the containers. That time is not used otherwise,
+// because it changes too often: a container that exits and starts again need not change the
+// condition.
 func transition(in Input, c v1.PodCondition) metav1.Time {
 	now := metav1.Time{Time: in.Now.Truncate(time.Second)}
 	for _, before := range in.Before {
@@ -61,7 +63,7 @@ func transition(in Input, c v1.PodCondition) metav1.Time {
 	return c.LastTransitionTime
 }
 
-// passing are the conditions that only some pods have, for a while.
+// passing returns the conditions that only some pods have, temporarily.
 func passing(in Input, phase v1.PodPhase) []v1.PodCondition {
 	var all []v1.PodCondition
 	add := func(kind v1.PodConditionType, is bool, w plan.Waiting) {
@@ -77,7 +79,10 @@ func passing(in Input, phase v1.PodPhase) []v1.PodCondition {
 		case phase == v1.PodFailed:
 			why.Reason = "PodFailed"
 		case in.Plan.Restarting:
-			why = plan.Waiting{Reason: "RestartAllContainersStarted", Message: "container exited with restart policy rule"}
+			why = plan.Waiting{
+				Reason:  "RestartAllContainersStarted",
+				Message: "container exited with restart policy rule",
+			}
 		}
 		add(v1.AllContainersRestarting, in.Plan.Restarting, why)
 	}
@@ -95,10 +100,17 @@ func condition(kind v1.PodConditionType, is bool, at time.Time, reason, message 
 	if is {
 		status = v1.ConditionTrue
 	}
-	return v1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.Time{Time: at.Truncate(time.Second)}, Reason: reason, Message: message}
+	return v1.PodCondition{
+		Type:               kind,
+		Status:             status,
+		LastTransitionTime: metav1.Time{Time: at.Truncate(time.Second)},
+		Reason:             reason,
+		Message:            message,
+	}
 }
 
-// initialization tells whether the init containers have done their work, and which have not.
+// initialization returns the condition PodInitialized, which names the init containers that are not
+// complete.
 func initialization(p *v1.Pod, s v1.PodStatus, seen time.Time) v1.PodCondition {
 	done := lastEnd(s.InitContainerStatuses, seen)
 	switch {
@@ -111,7 +123,7 @@ func initialization(p *v1.Pod, s v1.PodStatus, seen time.Time) v1.PodCondition {
 		fmt.Sprintf("containers with incomplete status: %s", incomplete(p, s)))
 }
 
-// lastEnd is when the last of those that succeeded ended.
+// lastEnd returns when the last of the containers that succeeded finished; at if none did later.
 func lastEnd(all []v1.ContainerStatus, at time.Time) time.Time {
 	for _, c := range all {
 		if t := c.State.Terminated; t != nil && t.ExitCode == 0 && t.FinishedAt.After(at) {
@@ -121,7 +133,8 @@ func lastEnd(all []v1.ContainerStatus, at time.Time) time.Time {
 	return at
 }
 
-// readiness tells whether all containers are ready and, if not, why in Kubernetes' words.
+// readiness reports whether all containers are ready and, if not, the reason and message in
+// Kubernetes' words.
 func readiness(p *v1.Pod, s v1.PodStatus, done bool) (ready bool, reason, message string) {
 	switch {
 	case s.Phase == v1.PodSucceeded:
@@ -146,8 +159,9 @@ func readiness(p *v1.Pod, s v1.PodStatus, done bool) (ready bool, reason, messag
 	return false, "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
 }
 
-// SetReady has the status of a pod that is being ended show which of its instances are ready, by their IDs; of one that
-// ready does not tell, and of what had ended before, it stays as it is.
+// SetReady updates the readiness in the status of a pod that is being terminated. ready holds the
+// readiness by instance ID; instances that it does not contain, and those that had exited, stay as
+// they are.
 func SetReady(p *v1.Pod, ready map[string]bool, now time.Time) {
 	changed := false
 	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
@@ -172,7 +186,7 @@ func SetReady(p *v1.Pod, ready map[string]bool, now time.Time) {
 	}
 }
 
-// lastProbeChange is when hooks or probes changed something last.
+// lastProbeChange returns when a hook or probe result last changed; at if none did later.
 func lastProbeChange(found map[string]pod.Probed, mine pod.Observed, at time.Time) time.Time {
 	for _, c := range mine.Containers {
 		if since := found[c.ID].Since; since.After(at) {
@@ -182,7 +196,7 @@ func lastProbeChange(found map[string]pod.Probed, mine pod.Observed, at time.Tim
 	return at
 }
 
-// lastChange is when a container last started or ended.
+// lastChange returns when a container last started or exited; at if none did later.
 func lastChange(s v1.PodStatus, at time.Time) time.Time {
 	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
 		for _, t := range []*v1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {

@@ -24,21 +24,23 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Files keeps one file per pod with the v1.Pod that `get` prints, replaced atomically.
+// Files maintains one file per pod with the v1.Pod that `get` prints. Files are replaced
+// atomically. Its methods may be called concurrently.
 type Files struct {
 	dirs layout.Dirs
 	mu   sync.Mutex
 	last map[pod.Key][]byte
-	// others are pods that another process runs, whose status files are that one's.
+	// others holds the pods that another process owns; their status files are written by that
+	// process.
 	others map[pod.Key][]byte
 }
 
-// NewFiles keeps the status files of dirs.
+// NewFiles returns Files for the status files in dirs.
 func NewFiles(dirs layout.Dirs) *Files {
 	return &Files{dirs: dirs, last: map[pod.Key][]byte{}, others: map[pod.Key][]byte{}}
 }
 
-// Publish replaces p's file if it would change.
+// Publish replaces p's file if its content changes.
 func (f *Files) Publish(p *v1.Pod, _ bool) error {
 	out := p.DeepCopy()
 	out.APIVersion, out.Kind = "v1", "Pod"
@@ -47,9 +49,9 @@ func (f *Files) Publish(p *v1.Pod, _ bool) error {
 	return f.write(out)
 }
 
-// Leaving marks a pod as the API server marks one that is deleted: by the time at which its grace period is
-// over, and shows which of its instances are ready still, as SetReady does. A pod of which nothing was published stays
-// unknown.
+// Leaving marks a pod as the API server marks a deleted one, with the time at which its grace
+// period ends, and updates the readiness of its instances as SetReady does. It does nothing for a
+// pod that was never published.
 func (f *Files) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +76,7 @@ func (f *Files) Leaving(key pod.Key, now time.Time, ready map[string]bool) error
 	return f.write(&p)
 }
 
-// write replaces a file if it would change.
+// write replaces a file if its content changes.
 func (f *Files) write(p *v1.Pod) error {
 	key := pod.KeyOf(p)
 	data, err := json.Marshal(p)
@@ -94,15 +96,16 @@ func (f *Files) write(p *v1.Pod) error {
 	return nil
 }
 
-// NotOwned shows why this process has not got the pod whose manifest is p, as another one has it; nil: it has. The
-// pod's status file is the other process's to write.
+// NotOwned records why this process does not own the pod with manifest p, for example because
+// another process does; a nil why removes the record. The pod's status file is then written by the
+// other process.
 func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if why == nil {
 		delete(f.others, key)
 		if err := os.Remove(f.dirs.NotOwned(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing the note that another process has %s: %w", key, err)
+			return fmt.Errorf("removing the record that another process owns %s: %w", key, err)
 		}
 		return nil
 	}
@@ -127,7 +130,7 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	return nil
 }
 
-// Gone removes the file of a pod of which nothing is left.
+// Gone removes the status file of a pod of which nothing is left.
 func (f *Files) Gone(key pod.Key) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,22 +141,23 @@ func (f *Files) Gone(key pod.Key) error {
 	return nil
 }
 
-// Touch has the files say that what was published was so until now.
+// Touch sets the modification times of the status files to now, which says that their content is
+// still current.
 func (f *Files) Touch() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	for key := range f.last {
 		if f.others[key] == nil {
-			_ = os.Chtimes(f.dirs.Status(key), now, now) // it says less, then
+			_ = os.Chtimes(f.dirs.Status(key), now, now) // without it the status only looks older
 		}
 	}
 }
 
-// Pods returns what has been published of the pods that are not gone, in order of namespace and name.
+// Pods returns the published pods that are not gone, ordered by namespace and name.
 func (f *Files) Pods() ([]v1.Pod, error) {
 	f.mu.Lock()
-	last := maps.Clone(f.others) // the contents are never changed
+	last := maps.Clone(f.others) // the byte slices are never modified
 	maps.Copy(last, f.last)
 	f.mu.Unlock()
 	pods := make([]v1.Pod, 0, len(last))
@@ -178,7 +182,7 @@ func Keys(dirs layout.Dirs) ([]pod.Key, error) {
 	}
 	var keys []pod.Key
 	for _, e := range entries {
-		// Neither a namespace nor a pod's name has an underscore.
+		// Neither a namespace nor a pod name contains an underscore.
 		namespace, name, ok := strings.Cut(strings.TrimSuffix(e.Name(), ".json"), "_")
 		if ok && filepath.Ext(e.Name()) == ".json" {
 			keys = append(keys, pod.Key{Namespace: namespace, Name: name})
@@ -187,8 +191,8 @@ func Keys(dirs layout.Dirs) ([]pod.Key, error) {
 	return keys, nil
 }
 
-// Sweep removes what writers that were killed have left half written, and what a former serve had to say of pods
-// that others had.
+// Sweep removes incomplete files of writers that were killed, and the NotOwned files of an earlier
+// serve.
 func Sweep(dirs layout.Dirs) error {
 	left, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*.tmp"))
 	if err != nil {
@@ -201,7 +205,7 @@ func Sweep(dirs layout.Dirs) error {
 	left = append(left, notes...)
 	for _, path := range left {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing half a status: %w", err)
+			return fmt.Errorf("removing an incomplete status file: %w", err)
 		}
 	}
 	return nil

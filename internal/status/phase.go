@@ -7,8 +7,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// phase sums the containers up as the kubelet's getPhase does. completed is the planner's word that nothing
-// of the pod runs or will run again.
+// phase derives the phase from the containers' states as the kubelet's getPhase does. completed is
+// Plan.Completed: nothing of the pod runs or will run again.
 func phase(p *v1.Pod, s v1.PodStatus, completed bool) v1.PodPhase {
 	if completed {
 		return result(p, s)
@@ -18,14 +18,14 @@ func phase(p *v1.Pod, s v1.PodStatus, completed bool) v1.PodPhase {
 		t := c.State.Terminated
 		switch {
 		case c.State.Running != nil, c.LastTerminationState.Terminated != nil && t == nil:
-			running = true // or between two instances
+			running = true // running, or between two instances
 		case t == nil:
 			waiting = true
 		case plan.ShouldRestart(p, &p.Spec.Containers[i], int(t.ExitCode)):
 			running = true
 		}
 	}
-	initializing := false // anew, in a new sandbox
+	initializing := false // initializing again, in a new sandbox
 	for i, c := range s.InitContainerStatuses {
 		if pod.IsSidecar(&p.Spec.InitContainers[i]) {
 			running = running || c.State.Running != nil
@@ -42,7 +42,7 @@ func phase(p *v1.Pod, s v1.PodStatus, completed bool) v1.PodPhase {
 	return result(p, s)
 }
 
-// result is the phase of a pod that has come to its end.
+// result returns the phase of a pod that has finished: Succeeded or Failed.
 func result(p *v1.Pod, s v1.PodStatus) v1.PodPhase {
 	failed := func(c v1.ContainerStatus) bool {
 		t := c.State.Terminated
@@ -61,7 +61,7 @@ func result(p *v1.Pod, s v1.PodStatus) v1.PodPhase {
 	return v1.PodSucceeded
 }
 
-// begun reports that a container ran that waits for all init containers.
+// begun reports whether a container that waits for all init containers has run.
 func begun(s v1.PodStatus) bool {
 	for _, c := range s.ContainerStatuses {
 		if c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
@@ -71,11 +71,12 @@ func begun(s v1.PodStatus) bool {
 	return false
 }
 
-// initialized reports that nothing is left to be waited for before the pod's containers run; once one of
-// them did, it stays so.
+// initialized reports whether all init containers have done what the pod's containers wait for.
+// Once one of the pod's containers has run it stays true.
 func initialized(p *v1.Pod, s v1.PodStatus) bool { return begun(s) || len(incomplete(p, s)) == 0 }
 
-// incomplete are the init containers that have not succeeded, and the sidecars that have not started up.
+// incomplete returns the init containers that have not succeeded and the sidecars that have not
+// started.
 func incomplete(p *v1.Pod, s v1.PodStatus) []string {
 	var names []string
 	for i, c := range s.InitContainerStatuses {

@@ -1,5 +1,8 @@
-// Package status words what was seen and judged as Kubernetes words a pod's status. Of is pure; Files
-// keeps the answers where they can be read while nothing of podrun runs. It decides nothing.
+// Package status converts what was observed and planned for a pod into its v1.PodStatus. [Of] is
+// pure; [Files] stores the result in status files, which can be read while no podrun process runs.
+//
+// The package decides nothing, and no decision of podrun depends on a status file. Begin reading at
+// [Of].
 package status
 
 import (
@@ -16,17 +19,17 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Input is what a status rests on.
+// Input is everything that Of derives a status from.
 type Input struct {
 	Pod      *v1.Pod
 	Observed pod.Observed
 	Plan     plan.Plan
-	// Probed tells, per instance ID, what probes have found.
+	// Probed holds the probe and hook results of each instance, by instance ID.
 	Probed map[string]pod.Probed
-	// HostIP is the node's address, empty when not known.
+	// HostIP is the node's address; "" if it is not known.
 	HostIP string
-	// Before are the conditions that were shown last of this revision; nil: none were. From them come the times at
-	// which conditions that still are became so.
+	// Before are the conditions that were last published for this revision; nil if there were none.
+	// A condition whose status has not changed keeps its transition time from them.
 	Before []v1.PodCondition
 	Now    time.Time
 }
@@ -34,7 +37,7 @@ type Input struct {
 // Of returns the status of the wanted revision.
 func Of(in Input) v1.PodStatus {
 	mine, _ := in.Observed.Split(in.Pod.UID)
-	// An instance that never ran is no restart: the one before it is what there is to show.
+	// An instance that never ran is not a restart: the one before it is shown.
 	mine.Containers = slices.DeleteFunc(mine.Containers, func(c pod.Container) bool { return c.State == pod.Created })
 	s := v1.PodStatus{QOSClass: pod.QOS(in.Pod), HostIP: in.HostIP}
 	if in.HostIP != "" {
@@ -70,7 +73,7 @@ func Of(in Input) v1.PodStatus {
 	return s
 }
 
-// setIPs shows the addresses that the pod has, or had last.
+// setIPs sets the addresses that the pod has, or had last.
 func setIPs(s *v1.PodStatus, in Input, mine pod.Observed) {
 	had := slices.Concat(mine.Sandboxes, mine.Gone)
 	if len(had) == 0 {
@@ -103,7 +106,7 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 	}
 	s.RestartCount = int32(last.Attempt)
 	if last.State == pod.Created && last.Attempt > 0 {
-		s.RestartCount-- // it has not been restarted yet, and may not be
+		s.RestartCount-- // it has not been restarted yet, and may never be
 	}
 	s.ImageID = last.ImageID
 	s.ContainerID = containerID(last)
@@ -116,7 +119,8 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 		s.Resources = new(pod.RunsWith(c, last.Resources))
 	}
 	started := running && in.Probed[last.ID].IsStarted(c)
-	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c) && !in.Plan.Again // then it is of the run before
+	// With Again the instance belongs to the previous run.
+	s.Started, s.Ready = &started, running && in.Probed[last.ID].IsReady(c) && !in.Plan.Again
 	switch {
 	case running:
 		s.State.Running = &v1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}
@@ -140,19 +144,20 @@ func containerStatus(c *v1.Container, mine pod.Observed, in Input) v1.ContainerS
 	return s
 }
 
-// removed stands for the end of an instance that somebody else removed; code and reason are the kubelet's
-// for one that it cannot find.
+// removed returns the terminated state of an instance that something other than podrun removed.
+// Exit code and reason are those that the kubelet sets for a container that it cannot find.
 func removed(c pod.Container) *v1.ContainerStateTerminated {
-	c.ExitCode, c.Reason, c.Message = 137, pod.ReasonLost, "The container was removed by somebody else than podrun."
+	c.ExitCode, c.Reason, c.Message = 137, pod.ReasonLost, "The container was removed by something other than podrun."
 	return terminated(c)
 }
 
-// ended finds the exited instance of the given attempt, or the newest before it.
+// ended returns the exited instance with the given attempt, or else the newest one before it.
 func ended(o pod.Observed, uid pod.UID, name string, attempt int) (pod.Container, bool) {
 	var best pod.Container
 	found := false
 	for _, c := range o.Containers {
-		if c.UID == uid && c.Name == name && c.State == pod.Exited && c.Attempt <= attempt && (!found || c.Attempt > best.Attempt) {
+		if c.UID == uid && c.Name == name && c.State == pod.Exited && c.Attempt <= attempt &&
+			(!found || c.Attempt > best.Attempt) {
 			best, found = c, true
 		}
 	}
@@ -168,7 +173,8 @@ func terminated(c pod.Container) *v1.ContainerStateTerminated {
 	}
 }
 
-// seconds drops what Kubernetes' JSON cannot hold, so that a status read back equals the one written.
+// seconds drops fractions of a second, which Kubernetes' JSON cannot represent, so that a status
+// that is read back equals the one that was written.
 func seconds(t time.Time) metav1.Time {
 	if t.IsZero() {
 		return metav1.Time{}
@@ -176,15 +182,19 @@ func seconds(t time.Time) metav1.Time {
 	return metav1.Time{Time: t.Truncate(time.Second)}
 }
 
-// messagesLimit is how long the messages of a pod's containers may be together, in bytes, as in Kubernetes.
+// messagesLimit is the maximum length in bytes of the messages of a pod's containers together, as
+// in Kubernetes.
 const messagesLimit = 12 << 10
 
-// limitMessages gives each container its share.
+// limitMessages cuts each container's messages to an equal share of messagesLimit.
 func limitMessages(s *v1.PodStatus) {
 	all := len(s.InitContainerStatuses) + len(s.ContainerStatuses)
 	for _, of := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range of {
-			for _, t := range []*v1.ContainerStateTerminated{of[i].State.Terminated, of[i].LastTerminationState.Terminated} {
+			for _, t := range []*v1.ContainerStateTerminated{
+				of[i].State.Terminated,
+				of[i].LastTerminationState.Terminated,
+			} {
 				if t != nil && len(t.Message) > messagesLimit/all {
 					t.Message = strings.ToValidUTF8(t.Message[:messagesLimit/all], "")
 				}

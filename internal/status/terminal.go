@@ -6,9 +6,10 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// settleTerminal gives containers that never started, in a pod that has come to its end, the state that the
-// kubelet gives them: nothing of such a pod waits any more. Those that init containers kept from starting, and
-// init containers whose turn never came, go on showing that.
+// settleTerminal gives containers that never started, in a pod that has finished, the terminated
+// state that the kubelet gives them, because nothing in such a pod waits any more. Containers that
+// init containers prevented from starting stay waiting, and so do init containers that were never
+// reached.
 func settleTerminal(p *v1.Pod, s *v1.PodStatus) {
 	if initialized(p, *s) {
 		terminate(s.ContainerStatuses)

@@ -8,14 +8,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ReasonUnowned is the reason of a pod that no process keeps: how it is now is not known.
+// ReasonUnowned is the status reason of a pod that no process manages: its current state is
+// unknown.
 const ReasonUnowned = "Unowned"
 
-// IsUnowned reports that the pod is shown as one that no process keeps.
+// IsUnowned reports whether the pod's status says that no process manages it.
 func IsUnowned(p *v1.Pod) bool { return p.Status.Reason == ReasonUnowned }
 
-// SetUnowned shows that no process keeps the pod and that it was last known at that time, as the node controller shows
-// a pod of a node that is lost: its phase stays, whether it is ready is unknown. A pod that has ended stays as it is.
+// SetUnowned sets the status of a pod that no process manages and whose state was last known at
+// that time, as the node controller does for the pods of a lost node: the phase stays, readiness
+// becomes unknown. A pod that has finished stays as it is.
 func SetUnowned(p *v1.Pod, at time.Time) {
 	if Ended(p) {
 		return
@@ -41,7 +43,7 @@ func SetUnowned(p *v1.Pod, at time.Time) {
 	}
 }
 
-// UnownedSince is that time of a pod that SetUnowned has changed.
+// UnownedSince returns the time that was given to SetUnowned for the pod.
 func UnownedSince(p *v1.Pod) time.Time {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodReady {
@@ -51,7 +53,7 @@ func UnownedSince(p *v1.Pod) time.Time {
 	return time.Time{}
 }
 
-// Ended reports that the pod has come to its end: nobody needs to keep it.
+// Ended reports whether the pod has finished, so that no process needs to manage it.
 func Ended(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
