@@ -22,17 +22,17 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// mostAnswer is how much of an answer is kept, in bytes, as by the kubelet.
+// mostAnswer is how many bytes of a response or of a command's output are read, as in the kubelet.
 const mostAnswer = 10 << 10
 
-// asker puts single questions.
+// asker runs single probe requests.
 type asker struct {
 	exec      runtime.Execer
-	slots     chan struct{} // bounds the commands that are being started
+	slots     chan struct{} // limits how many commands are started at the same time
 	transport *http.Transport
 }
 
-// ask puts a probe's question once, within its time-out.
+// ask runs a probe once, within its timeout.
 func (k *asker) ask(ctx context.Context, t *Target, spec *v1.Probe) answer {
 	timeout := max(time.Duration(spec.TimeoutSeconds)*time.Second, time.Second)
 	if spec.Exec != nil {
@@ -48,12 +48,12 @@ func (k *asker) ask(ctx context.Context, t *Target, spec *v1.Probe) answer {
 	case spec.GRPC != nil:
 		return askGRPC(ctx, t, spec.GRPC)
 	default:
-		return answer{unknown, "a probe without a question"}
+		return answer{unknown, "the probe has no handler"}
 	}
 }
 
-// askExec runs the command in the container. A command that cannot be started counts neither way, as in
-// Kubernetes; one that takes too long has failed.
+// askExec runs the command in the container. If the command cannot be started, the outcome is
+// unknown, as in Kubernetes; if it exceeds the timeout, the probe has failed.
 func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, timeout time.Duration) answer {
 	leave, err := k.enter(ctx)
 	if err != nil {
@@ -63,11 +63,13 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out := limitedBuffer{left: mostAnswer}
-	code, err := k.exec.Exec(limited, t.ID, expand(action.Command, t.Container.Env), runtime.ExecIO{Stdout: &out, Stderr: &out})
+	code, err := k.exec.Exec(limited, t.ID, expand(action.Command, t.Container.Env), runtime.ExecIO{
+		Stdout: &out, Stderr: &out,
+	})
 	switch {
 	case ctx.Err() != nil:
 		return answer{unknown, ctx.Err().Error()}
-	case errors.Is(err, runtime.ErrUnavailable): // also when the time has passed: nobody knows what it did
+	case errors.Is(err, runtime.ErrUnavailable): // also after the timeout: the command's effect is unknown
 		return answer{unknown, err.Error()}
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		return answer{failed, fmt.Sprintf("command %q timed out after %s", action.Command, timeout)}
@@ -79,11 +81,11 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 	return answer{succeeded, out.text()}
 }
 
-// expand replaces $(NAME) in a probe's command by the values that the manifest itself gives, just as they are
-// written there, as Kubernetes does for probes.
+// expand replaces $(NAME) in a probe's command by the values that the manifest itself sets, without
+// expanding references in those values, as Kubernetes does for probes.
 func expand(command []string, given []v1.EnvVar) []string {
 	var vars []pod.Variable
-	for _, e := range slices.Backward(given) { // the last one counts
+	for _, e := range slices.Backward(given) { // the last definition counts
 		if e.ValueFrom == nil {
 			vars = append(vars, pod.Variable{Name: e.Name, Value: e.Value})
 		}
@@ -95,11 +97,12 @@ func expand(command []string, given []v1.EnvVar) []string {
 	return out
 }
 
-// starting is for how long a command counts as being started: that is what costs. Those that merely take
-// long do not keep others from being asked.
+// starting is how long a command counts as being started, which is the expensive part. After that a
+// long-running command does not prevent others from being started.
 const starting = time.Second
 
-// enter waits until a command may be started.
+// enter waits for a free slot to start a command. leave releases the slot; it is also released
+// after the time starting.
 func (k *asker) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case k.slots <- struct{}{}:
@@ -127,7 +130,8 @@ func askTCP(ctx context.Context, t *Target, action *v1.TCPSocketAction) answer {
 	return answer{outcome: succeeded}
 }
 
-// address is where the target is asked.
+// address returns the host and port to connect to: the pod's address unless the manifest names a
+// host.
 func (t *Target) address(host string, port intstr.IntOrString) (string, error) {
 	number, err := portOf(t.Container, port)
 	if err != nil {
@@ -142,7 +146,7 @@ func (t *Target) address(host string, port intstr.IntOrString) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(number)), nil
 }
 
-// portOf resolves a port that may be one of c's by name.
+// portOf resolves a port number or the name of one of c's ports.
 func portOf(c *v1.Container, port intstr.IntOrString) (int, error) {
 	number := port.IntValue()
 	if port.Type == intstr.String {
@@ -158,18 +162,19 @@ func portOf(c *v1.Container, port intstr.IntOrString) (int, error) {
 	return number, nil
 }
 
-// dialer leaves nothing behind of a connection that was made only to be closed: with many probes, the
-// ports of what lingers would run out.
+// dialer returns a dialer for connections that are closed right after use. They do not stay in
+// TIME_WAIT, because with many probes the local ports would run out.
 func dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			// The connection works without.
-			_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1})
+			// The connection also works without this option.
+			_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER,
+				&syscall.Linger{Onoff: 1, Linger: 1})
 		})
 	}}
 }
 
-// limitedBuffer keeps the beginning of what is written to it.
+// limitedBuffer keeps the beginning of what is written to it and discards the rest.
 type limitedBuffer struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer

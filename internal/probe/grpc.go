@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// askGRPC asks gRPC's standard health service, without TLS.
+// askGRPC calls gRPC's standard health service, without TLS.
 func askGRPC(ctx context.Context, t *Target, action *v1.GRPCAction) answer {
 	if t.Address == "" {
 		return answer{unknown, "the pod has no address"}
@@ -23,8 +23,10 @@ func askGRPC(ctx context.Context, t *Target, action *v1.GRPCAction) answer {
 		service = *action.Service
 	}
 	address := net.JoinHostPort(t.Address, strconv.Itoa(int(action.Port)))
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUserAgent(probeAgent), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUserAgent(probeAgent),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer().DialContext(ctx, "tcp", address)
 		}))
 	if err != nil {
@@ -34,7 +36,10 @@ func askGRPC(ctx context.Context, t *Target, action *v1.GRPCAction) answer {
 	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 	switch {
 	case err != nil:
-		return answer{failed, fmt.Sprintf("gRPC at %s: %s: %s", address, status.Code(err), status.Convert(err).Message())}
+		return answer{
+			failed,
+			fmt.Sprintf("gRPC at %s: %s: %s", address, status.Code(err), status.Convert(err).Message()),
+		}
 	case health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
 		return answer{failed, fmt.Sprintf("service unhealthy (responded with %q)", health.GetStatus())}
 	}

@@ -14,8 +14,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Hook runs a hook and returns when it is done or ctx has ended. Of HTTP only that an answer came counts,
-// whatever its status, as for the kubelet.
+// Hook runs a hook and returns when it has completed or ctx has ended. An HTTP hook succeeds with
+// any response, whatever its status code, as in the kubelet.
 func (p *Prober) Hook(ctx context.Context, t Target, hook *v1.LifecycleHandler) error {
 	switch {
 	case hook.Exec != nil:
@@ -28,14 +28,14 @@ func (p *Prober) Hook(ctx context.Context, t Target, hook *v1.LifecycleHandler) 
 		}
 		return nil
 	default:
-		return errors.New("a hook without an action")
+		return errors.New("the hook has no handler")
 	}
 }
 
-// askAgain is the time until a hook is tried again that could not be begun.
+// askAgain is the pause before a hook that could not be started is tried again.
 const askAgain = time.Second
 
-// hookExec tries again while the runtime is away: that is no failure of the hook's.
+// hookExec tries again while the runtime is unavailable, which is not a failure of the hook.
 func (p *Prober) hookExec(ctx context.Context, t *Target, action *v1.ExecAction) error {
 	for {
 		out := limitedBuffer{left: mostAnswer}
@@ -59,8 +59,10 @@ func (p *Prober) hookHTTP(ctx context.Context, t *Target, action *v1.HTTPGetActi
 		return err
 	}
 	err = p.fetch(request)
-	if request.URL.Scheme == "https" && err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
-		// Kubernetes once spoke HTTP here whatever the manifest said, and still falls back to it.
+	if request.URL.Scheme == "https" && err != nil &&
+		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		// Early versions of Kubernetes used HTTP here whatever the manifest said, and Kubernetes
+		// still falls back to it.
 		request = request.Clone(ctx)
 		request.URL.Scheme = "http"
 		request.Header.Del("Authorization")

@@ -13,19 +13,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// agents are what probes and hooks call themselves: servers that know the kubelet's tell them by it.
+// The User-Agent headers of probes and hooks. They are the kubelet's, by which servers recognize
+// its requests.
 const (
 	probeAgent = "kube-probe/1.36"
 	hookAgent  = "kube-lifecycle/1.36"
 )
 
-// anyCertificate trusts everybody.
+// anyCertificate returns a TLS configuration that accepts any certificate.
 func anyCertificate() *tls.Config {
-	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a probe asks whether something answers, not who
+	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a probe only checks that a server answers
 }
 
-// askHTTP succeeds with any status from 200 to 399. A redirect to another host is not followed, and is a
-// success with a warning, as any status from 300 on.
+// askHTTP succeeds with any status code from 200 to 399. It does not follow a redirect to another
+// host; any status code from 300 on is a success with a warning.
 func (k *asker) askHTTP(ctx context.Context, t *Target, action *v1.HTTPGetAction) answer {
 	request, err := newRequest(ctx, t, action, probeAgent)
 	if err != nil {
@@ -53,7 +54,7 @@ func (k *asker) client() *http.Client {
 	return &http.Client{Transport: k.transport, CheckRedirect: sameHost}
 }
 
-// sameHost follows ten redirects at most, and none to another host.
+// sameHost allows at most ten redirects, and none to another host.
 func sameHost(request *http.Request, via []*http.Request) error {
 	switch {
 	case request.URL.Hostname() != via[0].URL.Hostname():
@@ -64,7 +65,7 @@ func sameHost(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// newRequest makes the request that an action describes.
+// newRequest returns the request that action describes.
 func newRequest(ctx context.Context, t *Target, action *v1.HTTPGetAction, agent string) (*http.Request, error) {
 	address, err := t.address(action.Host, action.Port)
 	if err != nil {
@@ -72,7 +73,7 @@ func newRequest(ctx context.Context, t *Target, action *v1.HTTPGetAction, agent 
 	}
 	where, err := url.Parse(action.Path)
 	if err != nil {
-		where = &url.URL{Path: action.Path} // taken as it is
+		where = &url.URL{Path: action.Path} // used as a path without parsing
 	}
 	where.Scheme, where.Host = strings.ToLower(string(action.Scheme)), address
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)

@@ -1,7 +1,9 @@
-// Package probe asks running containers whether they have started up, live and are ready, and runs the
-// hooks of their manifests. HTTP, TCP and gRPC are spoken by podrun itself, from the node into the pod's
-// network; only exec needs the runtime. It owns what was found. It restarts nothing: that is the planner's
-// to judge.
+// Package probe runs the startup, liveness and readiness probes of running containers, and their
+// postStart and preStop hooks. podrun itself makes the HTTP, TCP and gRPC requests, from the node
+// into the pod's network; only exec probes and hooks need the container runtime.
+//
+// The package owns the probe results until they are forgotten with their instance. It restarts
+// nothing: package plan decides that from the results. Begin reading at [Prober].
 package probe
 
 import (
@@ -19,68 +21,69 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Extent is how much an instance is asked.
+// Extent says which of an instance's probes run.
 type Extent int
 
-// The extents. An instance that was asked to end is asked for its readiness only, as in Kubernetes; one
-// that has ended keeps what was found of it.
+// The extents. An instance that was asked to exit runs only its readiness probe, as in Kubernetes;
+// one that has exited runs none but keeps its results.
 const (
 	Nothing Extent = iota
 	Readiness
 	Everything
 )
 
-// Target is an instance to be asked.
+// Target is an instance to be probed.
 type Target struct {
 	ID        string
 	Pod       *v1.Pod
 	Container *v1.Container
-	// Address is the pod's: where it is asked unless the manifest names a host.
+	// Address is the pod's address, to which requests go unless the manifest names a host.
 	Address   string
 	StartedAt time.Time
 	Extent    Extent
-	// Saved is what this very instance was found to be before, by an earlier podrun: what has started up is not
-	// asked that again, and what was ready is until something else is heard of it.
+	// Saved are the results of this same instance from an earlier podrun process: a startup probe
+	// that has succeeded does not run again, and a ready instance stays ready until its readiness
+	// probe fails.
 	Saved pod.Probed
 }
 
-// Options make a Prober.
+// Options are the dependencies of a Prober.
 type Options struct {
 	Exec runtime.Execer
-	// Events hears of every answer that is not well.
+	// Events records every probe result that is not a success.
 	Events Recorder
 	Log    *slog.Logger
 }
 
-// Recorder keeps what happened. It does not block.
+// Recorder records events. Record must not block.
 type Recorder interface{ Record(e pod.Event) }
 
-// Prober asks instances for as long as Run runs. Its methods may be called from any goroutine and do not
-// block.
+// Prober probes instances while Run is running. Its methods may be called from any goroutine and do
+// not block.
 type Prober struct {
 	asker
 	events  Recorder
 	log     *slog.Logger
 	began   time.Time
-	changed chan struct{} // there are fresh instances
+	changed chan struct{} // signals new entries in fresh
 
 	mu    sync.Mutex
 	pods  map[pod.Key]map[string]*instance
 	fresh []*instance
 }
 
-// instance is one that is asked.
+// instance is an instance that is probed.
 type instance struct {
 	Target
 	key     pod.Key
-	started chan struct{} // closed when it has started up
-	// What follows is guarded by the Prober's mu. stop ends what is asked: its startup and liveness, and
-	// its readiness.
+	started chan struct{} // closed when the instance has started
+	// The following fields are guarded by the Prober's mu. stop ends the startup and liveness
+	// probes, stopReadiness the readiness probe.
 	stop, stopReadiness context.CancelFunc
 	results             pod.Probed
 }
 
-// New returns a Prober that asks nobody.
+// New returns a Prober without any instances.
 func New(o Options) *Prober {
 	return &Prober{
 		asker: newAsker(o.Exec, 2*goruntime.NumCPU()), events: o.Events, log: o.Log, began: time.Now(),
@@ -92,8 +95,8 @@ func newAsker(exec runtime.Execer, parallel int) asker {
 	return asker{exec: exec, slots: make(chan struct{}, parallel), transport: newTransport()}
 }
 
-// Set says which instances of a pod there are to be asked, all of them. What was found of others is
-// forgotten.
+// Set sets all instances of a pod that are to be probed. The results of other instances of the pod
+// are forgotten.
 func (p *Prober) Set(key pod.Key, targets []Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,14 +131,16 @@ func (p *Prober) Set(key pod.Key, targets []Target) {
 }
 
 func newInstance(key pod.Key, t Target) *instance {
-	i := &instance{Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}, results: t.Saved}
+	i := &instance{
+		Target: t, key: key, started: make(chan struct{}), stop: func() {}, stopReadiness: func() {}, results: t.Saved,
+	}
 	if t.Saved.IsStarted(t.Container) {
 		close(i.started)
 	}
 	return i
 }
 
-// narrow lets go of what is no longer asked for. It never widens.
+// narrow stops the probes that the extent no longer includes. It never starts any.
 func (i *instance) narrow(to Extent) {
 	i.Extent = min(i.Extent, to)
 	if i.Extent < Everything {
@@ -146,7 +151,7 @@ func (i *instance) narrow(to Extent) {
 	}
 }
 
-// begin makes the contexts that the instance is asked under.
+// begin creates the contexts under which the instance's probes run.
 func (p *Prober) begin(ctx context.Context, i *instance) (all, ready context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +168,7 @@ func (p *Prober) notify() {
 	}
 }
 
-// Results returns what was found of a pod's instances, by their IDs.
+// Results returns the results of a pod's instances, by instance ID.
 func (p *Prober) Results(key pod.Key) map[string]pod.Probed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +182,8 @@ func (p *Prober) Results(key pod.Key) map[string]pod.Probed {
 	return found
 }
 
-// Run asks until ctx ends, and says of which pod something new was found.
+// Run runs the probes until ctx ends, and sends the key of each pod that has a new result to out.
+// It returns when all probes have stopped.
 func (p *Prober) Run(ctx context.Context, out chan<- pod.Key) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -207,22 +213,22 @@ func (p *Prober) Run(ctx context.Context, out chan<- pod.Key) error {
 	}
 }
 
-// The kinds of probes, as they are called in messages.
+// The kinds of probes, as messages name them.
 const (
 	startup   = "startup"
 	liveness  = "liveness"
 	readiness = "readiness"
 )
 
-// probesOf are the probes that c has.
+// probesOf returns the probes that c has, by kind.
 func probesOf(c *v1.Container) map[string]*v1.Probe {
 	all := map[string]*v1.Probe{startup: c.StartupProbe, liveness: c.LivenessProbe, readiness: c.ReadinessProbe}
 	maps.DeleteFunc(all, func(_ string, spec *v1.Probe) bool { return spec == nil })
 	return all
 }
 
-// newTransport makes a connection a request, as for a client that has not been there before, and takes any
-// certificate: a probe asks whether something answers, not who.
+// newTransport opens a new connection for each request, like a client that connects for the first
+// time, and accepts any certificate: a probe checks whether a server answers, not its identity.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, Proxy: nil,

@@ -2,15 +2,16 @@ package probe
 
 import v1 "k8s.io/api/core/v1"
 
-// outcome is what one question came to.
+// outcome is the outcome of one probe request.
 type outcome int
 
 const (
-	// unknown: it could not be asked. It counts neither way.
+	// unknown means that the request could not be made. It counts neither as a success nor as a
+	// failure.
 	unknown outcome = iota
 	succeeded
 	failed
-	// warned is a success that its author may not have meant. Who counts takes it for one.
+	// warned is a success that may be unintended. It is counted as a success.
 	warned
 )
 
@@ -18,19 +19,20 @@ func (o outcome) String() string {
 	return [...]string{"unknown", "success", "failure", "success with a warning"}[o]
 }
 
-// answer is an outcome with what was heard.
+// answer is an outcome and the response, output or error that it comes from.
 type answer struct {
 	outcome outcome
 	message string
 }
 
-// tally counts the same outcomes in a row.
+// tally counts equal outcomes in a row.
 type tally struct {
 	last outcome
 	run  int32
 }
 
-// add takes the next outcome and reports whether there have been as many in a row as the probe asks for.
+// add records the next outcome and reports whether there have been as many equal ones in a row as
+// the probe's threshold requires.
 func (t *tally) add(o outcome, spec *v1.Probe) bool {
 	if o == unknown {
 		return false

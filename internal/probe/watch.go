@@ -21,8 +21,8 @@ type watch struct {
 	tally
 }
 
-// watch asks one probe again and again, until ctx ends or it is known what the probe was to tell:
-// a startup probe that has succeeded is not asked again, nor one that has failed for good.
+// watch runs one probe repeatedly until ctx ends or the probe is finished: a startup probe finishes
+// with its first result, and a liveness probe when it has failed.
 func (p *Prober) watch(ctx context.Context, out chan<- pod.Key, i *instance, w watch) {
 	if w.kind != startup && !await(ctx, i.started) || !pause(ctx, p.delay(i, w)) {
 		return
@@ -43,7 +43,7 @@ func (p *Prober) watch(ctx context.Context, out chan<- pod.Key, i *instance, w w
 				select {
 				case out <- i.key:
 				case <-ctx.Done():
-					// What was found is there for whoever looks.
+					// The result is stored in any case.
 				}
 			}
 			if w.kind == startup || w.kind == liveness && a.outcome == failed {
@@ -58,8 +58,8 @@ func (p *Prober) watch(ctx context.Context, out chan<- pod.Key, i *instance, w w
 	}
 }
 
-// delay is the pause before the first question. The liveness of what ran before podrun is not asked for all
-// at once.
+// delay returns the pause before the first request. Liveness probes of instances that ran before
+// this podrun process are spread over a period, so that they do not all run at once.
 func (p *Prober) delay(i *instance, w watch) time.Duration {
 	left := time.Duration(w.spec.InitialDelaySeconds)*time.Second - time.Since(i.StartedAt)
 	if w.kind == liveness && i.StartedAt.Before(p.began) {
@@ -68,14 +68,13 @@ func (p *Prober) delay(i *instance, w watch) time.Duration {
 	return left
 }
 
-// spread returns a part of d that differs from one ID to the next, and is the same for the same: what happens then can
-// be repeated.
+// spread returns a part of d that depends on the ID only, so that the timing can be reproduced.
 func spread(id string, d time.Duration) time.Duration {
 	sum := sha256.Sum256([]byte(id))
 	return time.Duration(float64(d) * float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32))
 }
 
-// attempts are how often a question is put that could not even be asked, as by the kubelet.
+// attempts is how often a request is tried whose outcome is unknown, as in the kubelet.
 const attempts = 3
 
 func (p *Prober) askPatiently(ctx context.Context, i *instance, spec *v1.Probe) (a answer) {
@@ -88,29 +87,32 @@ func (p *Prober) askPatiently(ctx context.Context, i *instance, spec *v1.Probe) 
 	return a
 }
 
-// say logs an answer. Only the first bad one is worth a line of its own; all of them are events, as the
-// kubelet's.
+// say records and logs an outcome. Every outcome that is not a success is an event, as in the
+// kubelet; only the first one in a row is logged as a warning.
 func (p *Prober) say(i *instance, w watch, a answer) {
 	if a.outcome != succeeded {
 		reason := "Unhealthy"
 		if a.outcome == warned {
 			reason = "ProbeWarning"
 		}
-		p.events.Record(pod.Event{Key: i.key, UID: i.Pod.UID, Container: i.Container.Name, Warning: true, Reason: reason,
-			Message: strings.ToUpper(w.kind[:1]) + w.kind[1:] + " probe " + notWell[a.outcome] + ": " + strings.TrimRight(a.message, ": \n")})
+		p.events.Record(pod.Event{
+			Key: i.key, UID: i.Pod.UID, Container: i.Container.Name, Warning: true, Reason: reason,
+			Message: strings.ToUpper(w.kind[:1]) + w.kind[1:] + " probe " + notWell[a.outcome] + ": " +
+				strings.TrimRight(a.message, ": \n"),
+		})
 	}
 	level := slog.LevelDebug
 	if a.outcome != w.last && (a.outcome == failed || a.outcome == unknown) {
 		level = slog.LevelWarn
 	}
-	p.log.Log(context.Background(), level, "probed", "pod", i.key.String(), "container", i.Container.Name,
-		"probe", w.kind, "outcome", a.outcome.String(), "why", a.message)
+	p.log.Log(context.Background(), level, "probe result", "pod", i.key.String(), "container", i.Container.Name,
+		"probe", w.kind, "outcome", a.outcome.String(), "message", a.message)
 }
 
-// notWell words an answer that is not well.
-var notWell = map[outcome]string{failed: "failed", unknown: "could not be asked", warned: "warning"}
+// notWell holds the words for outcomes in event messages.
+var notWell = map[outcome]string{failed: "failed", unknown: "errored", warned: "warning"}
 
-// note writes down what a probe has come to, and reports whether that is new.
+// note stores the result of a probe and reports whether it is new.
 func (p *Prober) note(i *instance, kind string, a answer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,11 +133,13 @@ func (p *Prober) note(i *instance, kind string, a answer) bool {
 	case good:
 		return false
 	}
-	f.Failed = &pod.Failed{Why: fmt.Sprintf("failed %s probe", kind), Message: a.message, Grace: grace(i.Container, kind)}
+	f.Failed = &pod.Failed{
+		Why: fmt.Sprintf("failed %s probe", kind), Message: a.message, Grace: grace(i.Container, kind),
+	}
 	return true
 }
 
-// grace is the termination grace period of a probe's own, if it has one.
+// grace returns the probe's own termination grace period; nil if it has none.
 func grace(c *v1.Container, kind string) *time.Duration {
 	seconds := probesOf(c)[kind].TerminationGracePeriodSeconds
 	if seconds == nil {
@@ -153,7 +157,7 @@ func await(ctx context.Context, event <-chan struct{}) bool {
 	}
 }
 
-// pause waits and reports whether ctx has not ended.
+// pause waits for d and reports whether ctx is still active.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
