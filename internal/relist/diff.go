@@ -7,11 +7,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Kind is what an Event says.
+// Kind is the kind of an Event.
 type Kind int
 
-// The kinds of events, as the kubelet's generator has them, and two of podrun's own: Appeared for the
-// first sight of a pod, SandboxDied for a sandbox that is no longer whole or there.
+// The kinds of events: those of the kubelet's pod lifecycle event generator, and those of podrun's
+// own: Appeared for the first observation of a pod, Vanished when nothing of it is left, and
+// SandboxDied for a sandbox that is not ready any more or was removed.
 const (
 	Appeared Kind = iota
 	Started
@@ -21,15 +22,18 @@ const (
 	Vanished
 )
 
+// String returns the kind's name in lower case, as it is in logs and metrics.
 func (k Kind) String() string {
 	return [...]string{"appeared", "started", "died", "removed", "sandbox-died", "vanished"}[k]
 }
 
-// Event is a change between two sights of a pod. It names what changed; the truth is in the record.
+// Event is a change between two observations of a pod. It only names what changed; the observation
+// itself is in the Relister.
 type Event struct {
 	Kind Kind
 	Pod  pod.Key
-	// Container and ID are of the instance, or ID of the sandbox.
+	// Container is the name of the container, and ID the instance ID; for SandboxDied, ID is the
+	// sandbox ID.
 	Container, ID string
 }
 
@@ -37,8 +41,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("%s %s %s%s", e.Pod, e.Kind, e.Container, e.ID)
 }
 
-// Diff returns what happened between two sights of the same pod. A container that vanished while it ran
-// has both died and been removed. Instances whose state could not be told make no event.
+// Diff returns the changes between two observations of the same pod. A container that disappeared
+// while it ran has both died and been removed. An instance in state Unknown causes no event.
 func Diff(old, now pod.Observed) []Event {
 	var events []Event
 	key := now.Key
@@ -58,7 +62,7 @@ func Diff(old, now pod.Observed) []Event {
 	return events
 }
 
-// same reports that nothing has happened to the containers, which is what most looks find.
+// same reports whether the containers have not changed, which is the most frequent case.
 func same(old, now []pod.Container) bool {
 	return slices.EqualFunc(old, now, func(a, b pod.Container) bool { return a.ID == b.ID && a.State == b.State })
 }
@@ -78,7 +82,7 @@ func diffContainers(old, now pod.Observed, add func(k Kind, container, id string
 			add(Died, c.Name, c.ID)
 		}
 	}
-	for _, c := range old.Containers { // in order, not the map's
+	for _, c := range old.Containers { // in a stable order, unlike the map's
 		if _, vanished := before[c.ID]; !vanished {
 			continue
 		}
@@ -89,15 +93,17 @@ func diffContainers(old, now pod.Observed, add func(k Kind, container, id string
 	}
 }
 
-// gone are the last sandboxes of those revisions of which something is left, but no sandbox.
+// gone returns the last sandboxes of those revisions that still have data or containers but no
+// sandbox.
 func gone(old, now pod.Observed) (last []pod.Sandbox) {
-	for _, had := range [][]pod.Sandbox{old.Sandboxes, old.Gone} { // the newest first
+	for _, had := range [][]pod.Sandbox{old.Sandboxes, old.Gone} { // newest first
 		for _, s := range had {
 			known := func(other pod.Sandbox) bool { return other.UID == s.UID }
 			if slices.ContainsFunc(now.Sandboxes, known) || slices.ContainsFunc(last, known) {
 				continue
 			}
-			if slices.Contains(now.Data, s.UID) || slices.ContainsFunc(now.Containers, func(c pod.Container) bool { return c.UID == s.UID }) {
+			if slices.Contains(now.Data, s.UID) ||
+				slices.ContainsFunc(now.Containers, func(c pod.Container) bool { return c.UID == s.UID }) {
 				last = append(last, s)
 			}
 		}

@@ -9,30 +9,37 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// stream keeps one subscription to the runtime's events open. It only passes rings on.
+// stream keeps a subscription to the runtime's events open and passes the wakeups on.
 type stream struct {
 	notifier runtime.Notifier
 	watch    Observer
 	log      *slog.Logger
 	wakeups  chan runtime.Wakeup
-	changed  chan struct{} // rung when the stream broke: the period must fall back now
+	changed  chan struct{} // signals that the stream broke, so that the short relist period applies at once
 	up       atomic.Bool
 }
 
 const (
 	firstReconnect   = 100 * time.Millisecond
 	longestReconnect = 10 * time.Second
-	// sayAfter is how many subscriptions must fail in a row before a person is told.
+	// sayAfter is how many consecutive subscriptions must fail before a warning is logged.
 	sayAfter = 5
 )
 
 func newStream(bell runtime.Notifier, watch Observer, log *slog.Logger) *stream {
-	return &stream{notifier: bell, watch: watch, log: log, wakeups: make(chan runtime.Wakeup, 64), changed: make(chan struct{}, 1)}
+	return &stream{
+		notifier: bell,
+		watch:    watch,
+		log:      log,
+		wakeups:  make(chan runtime.Wakeup, 64),
+		changed:  make(chan struct{}, 1),
+	}
 }
 
 func (s *stream) healthy() bool { return s.up.Load() }
 
-// run subscribes, passes on, and subscribes again, until ctx ends.
+// run subscribes and passes wakeups on, and subscribes again when the stream breaks, until ctx
+// ends.
 func (s *stream) run(ctx context.Context) {
 	if s.notifier == nil {
 		return
@@ -48,7 +55,7 @@ func (s *stream) run(ctx context.Context) {
 			pause, failures = firstReconnect, 0
 		}
 		if failures++; failures == sayAfter {
-			s.log.Warn("container event stream keeps failing; polling meanwhile", "why", err)
+			s.log.Warn("container event stream keeps failing; polling meanwhile", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -58,14 +65,14 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// once holds one subscription until it breaks, and returns how long it had it. A person who was told that there
-// was none is told when there is.
+// once runs one subscription until it breaks, and returns how long it lasted. If the outage was
+// logged (told), it logs the recovery.
 func (s *stream) once(ctx context.Context, told bool) (lasted time.Duration, err error) {
 	rings, err := s.notifier.Wakeups(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if told { // not of one that breaks at once
+	if told { // not for a subscription that breaks at once
 		defer time.AfterFunc(longestReconnect, func() { s.log.Info("container event stream works again") }).Stop()
 	}
 	begun := time.Now()
@@ -79,7 +86,7 @@ func (s *stream) once(ctx context.Context, told bool) (lasted time.Duration, err
 		default:
 		}
 	}()
-	// Events before the subscription were missed: look at everything once.
+	// Events before the subscription were missed, so everything is listed once.
 	next := runtime.Wakeup{All: true}
 	for ok := true; ok; {
 		select {

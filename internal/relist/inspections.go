@@ -8,15 +8,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// maxInspections is how many looks that rings asked for go on at once. It is for many pods that die at once; a runtime
-// that hangs for so many pods hangs for all.
+// maxInspections limits the inspections, requested by events, that run at the same time. It is
+// meant for many pods that exit at once. A runtime that hangs for that many pods hangs for all.
 const maxInspections = 32
 
-// inspections are those that rings asked for, one of each pod at a time. All but look belongs to Run.
+// inspections runs the inspections that events request, one at a time for each pod. All fields and
+// methods but inspect are used by Run's goroutine only.
 type inspections struct {
 	inspect func(pod.Key)
-	going   map[pod.Key]bool // true: a ring came since it began
-	next    []pod.Key        // wait for their turn
+	going   map[pod.Key]bool // true: another wakeup came after the inspection began
+	next    []pod.Key        // pods that wait for a free slot
 	done    chan pod.Key
 	all     sync.WaitGroup
 }
@@ -25,7 +26,7 @@ func newInspections(look func(pod.Key)) *inspections {
 	return &inspections{inspect: look, going: map[pod.Key]bool{}, done: make(chan pod.Key, maxInspections)}
 }
 
-// ask asks for a look that begins after now.
+// ask requests an inspection that begins after now.
 func (l *inspections) ask(key pod.Key) {
 	if _, going := l.going[key]; going {
 		l.going[key] = true
@@ -40,11 +41,11 @@ func (l *inspections) ask(key pod.Key) {
 	l.going[key] = false
 	l.all.Go(func() {
 		l.inspect(key)
-		l.done <- key // has room for all that go on
+		l.done <- key // buffered for all that can be running
 	})
 }
 
-// end hears that a look has come to its end, and begins those that waited for it.
+// end records that an inspection has finished, and starts the next ones that are waiting.
 func (l *inspections) end(key pod.Key) {
 	again := l.going[key]
 	delete(l.going, key)
@@ -59,15 +60,15 @@ func (l *inspections) end(key pod.Key) {
 
 func (l *inspections) wait() { l.all.Wait() }
 
-// schedule is when the next full list begins. Lists do not overlap.
+// schedule computes when the next full list begins. Lists do not overlap.
 type schedule struct {
 	timer *time.Timer
 	at    time.Time // what the timer is set to; zero if it is not
 	going bool
-	again bool // one was due while one went on
+	again bool // another list became due while one was running
 }
 
-// newSchedule begins with a list at once.
+// newSchedule returns a schedule whose first list is due at once.
 func newSchedule() *schedule {
 	return &schedule{timer: time.NewTimer(0), at: time.Now()}
 }
@@ -76,7 +77,8 @@ func (s *schedule) due() <-chan time.Time { return s.timer.C }
 
 func (s *schedule) stop() { s.timer.Stop() }
 
-// begin says that a list is due. It begins unless one goes on; then another follows that.
+// begin records that a list is due and reports whether it may begin now. If a list is running,
+// another one follows it.
 func (s *schedule) begin() bool {
 	s.at, s.again = time.Time{}, s.going
 	began := !s.going
@@ -84,7 +86,7 @@ func (s *schedule) begin() bool {
 	return began
 }
 
-// end says that the list has ended; the next begins in d at the latest.
+// end records that the list has finished; the next one begins after d at the latest.
 func (s *schedule) end(d time.Duration) {
 	if s.again {
 		d = 0
@@ -93,7 +95,7 @@ func (s *schedule) end(d time.Duration) {
 	s.within(d)
 }
 
-// within asks for a list that begins after now, and in d at the latest.
+// within requests a list that begins after now, and after d at the latest.
 func (s *schedule) within(d time.Duration) {
 	if s.at.IsZero() || time.Until(s.at) > d {
 		s.at = time.Now().Add(d)

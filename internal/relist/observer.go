@@ -9,22 +9,24 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Observer hears how listing goes, from several goroutines. It must not block.
+// Observer receives measurements of the relister, for example for metrics. Its methods are called
+// from several goroutines and must not block.
 type Observer interface {
-	// Relisted hears of a full list: when it began, how long it took and the error that runtime.Lister's List returned.
-	// Lists do not overlap.
+	// Relisted is called after a full list, with its beginning, its duration and the error that
+	// runtime.Lister's List returned. Lists do not overlap.
 	Relisted(began time.Time, took time.Duration, err error)
-	// Inspected hears of a look at one pod.
+	// Inspected is called after the inspection of one pod.
 	Inspected(took time.Duration, err error)
-	// Stream hears that the event stream is there, or why it could not be had or broke.
+	// Stream is called when the event stream was established, or with the error if it could not be
+	// established or broke.
 	Stream(up bool, err error)
-	// Notified hears how long after its event a ring came.
+	// Notified is called with the delay between an event and its wakeup.
 	Notified(late time.Duration)
-	// Happened hears of every difference that was told.
+	// Happened is called for every event that Run has sent.
 	Happened(kind Kind)
 }
 
-// noopObserver is the Observer of those who want none.
+// noopObserver is the Observer that does nothing.
 type noopObserver struct{}
 
 func (noopObserver) Relisted(time.Time, time.Duration, error) {}
@@ -33,15 +35,15 @@ func (noopObserver) Stream(bool, error)                       {}
 func (noopObserver) Notified(time.Duration)                   {}
 func (noopObserver) Happened(Kind)                            {}
 
-// Counts sum up what was seen.
+// Counts summarizes what was observed.
 type Counts struct {
-	// Pods is how many pods have a sandbox that is ready.
+	// Pods is the number of pods that have a ready sandbox.
 	Pods int
-	// Containers are the instances by state.
+	// Containers is the number of instances by state.
 	Containers map[pod.State]int
 }
 
-// Counts counts what was seen.
+// Counts returns the numbers of pods and instances in the newest observations.
 func (r *Relister) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,13 +62,13 @@ func (r *Relister) Counts() Counts {
 	return n
 }
 
-// lateAfter is how far the newest good list may lie back beyond the period before it counts as missing:
-// a runtime that hangs gives no error.
+// lateAfter is how long after the relist period the newest successful list counts as missing: a
+// runtime that hangs returns no error.
 const lateAfter = 20 * time.Second
 
-// Failing returns why what was seen may be out of date now: the last list or look failed, or could not tell of a pod,
-// or none came.
-// Unlike Healthy it is impatient.
+// Failing returns why the observations may be out of date: the last list or inspection failed or
+// could not report some pods, or no list has completed in time. Unlike Healthy it reports a problem
+// at once.
 func (r *Relister) Failing() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

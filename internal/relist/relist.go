@@ -1,6 +1,9 @@
-// Package relist is the pod lifecycle event generator: it lists what the runtime has, compares with what
-// it saw before and tells the difference. It is the only writer of what was seen. It decides nothing,
-// and an event is only a reason to look: the record is the truth.
+// Package relist is podrun's pod lifecycle event generator. It lists what the container runtime
+// has, compares it with the previous observation and sends the differences as events. It is the
+// only writer of the observations, which [Relister] holds.
+//
+// The package decides nothing. An event is only a reason to read the pod's observation, which is
+// authoritative. Begin reading at [Relister] and its method Run.
 package relist
 
 import (
@@ -18,18 +21,18 @@ import (
 
 // Periods of the full list.
 const (
-	// DefaultPeriod is the period without an event stream.
+	// DefaultPeriod is the relist period without an event stream.
 	DefaultPeriod = time.Second
-	// evented is the period while a healthy event stream rings.
+	// evented is the relist period while the event stream is healthy.
 	evented = 10 * time.Second
-	// unhealthyAfter is how long no list may succeed.
+	// unhealthyAfter is how long no list may have succeeded before Healthy returns an error.
 	unhealthyAfter = 3 * time.Minute
 )
 
-// Options make a Relister.
+// Options are the dependencies and settings of a Relister.
 type Options struct {
 	Lister runtime.Lister
-	// Notifier may be nil: then polling alone finds what happened.
+	// Notifier may be nil; then changes are found by polling only.
 	Notifier runtime.Notifier
 	Period   time.Duration
 	// Observer may be nil.
@@ -37,38 +40,40 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Relister holds what was seen of every pod.
+// Relister holds the newest observation of every pod.
 type Relister struct {
 	o        Options
 	mu       sync.Mutex
-	sequence uint64 // numbers every inspection at its beginning
+	sequence uint64 // numbers lists and inspections in the order in which they begin
 	pods     map[pod.Key]record
 	good     time.Time
 	err      error
-	// listed is closed when a list has succeeded, and everything that it found is in found.
+	// listed is closed when a list has succeeded and its result is in pods.
 	listed chan struct{}
-	// events are the differences that were found, until Run sends them.
+	// events are the differences that Run has not sent yet.
 	events  []Event
 	changed chan struct{}
-	// inspecting has the beginnings of the inspections that go on.
+	// inspecting holds the beginnings of the inspections in progress.
 	inspecting map[pod.Key][]moment
-	// relistSoon says that a look failed that a ring had asked for, or been passed over for.
+	// relistSoon reports that an inspection failed. A wakeup may have requested it, or been skipped
+	// because of it, so the next full list must come soon.
 	relistSoon bool
 }
 
-// moment is when looking began. Turns number all looks and lists, in the order in which they began.
+// moment is when an inspection or list began. sequence numbers all of them in the order in which
+// they began.
 type moment struct {
 	sequence uint64
 	at       time.Time
 }
 
-// record is the newest sight of a pod.
+// record is the newest observation of a pod.
 type record struct {
 	seen pod.Observed
 	moment
 }
 
-// New makes a Relister; Run feeds it.
+// New returns a Relister, which observes nothing before Run is called.
 func New(o Options) *Relister {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
@@ -82,8 +87,9 @@ func New(o Options) *Relister {
 	}
 }
 
-// Run lists and listens until ctx ends, and sends every difference, in the order in which they were found. It blocks
-// when out is not read. A list that takes long, and a look at a pod that does, delay no other look.
+// Run lists and inspects until ctx ends, and sends every difference to out, in the order in which
+// the differences were found. It blocks while out is not read. A slow list or a slow inspection
+// delays no other inspection.
 func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 	stream := newStream(r.o.Notifier, r.o.Observer, r.o.Log)
 	var beside sync.WaitGroup
@@ -137,7 +143,8 @@ func (r *Relister) Run(ctx context.Context, out chan<- Event) error {
 	}
 }
 
-// period is how long until the next full list: short again as soon as the stream or a list fails.
+// period returns the time until the next full list: the short period as soon as the stream or a
+// list fails.
 func (r *Relister) period(s *stream) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +154,9 @@ func (r *Relister) period(s *stream) time.Duration {
 	return r.o.Period
 }
 
-// knows reports an echo of something that a look shows that began since. Only of those: when the clock is set
-// back meanwhile, this errs.
+// knows reports whether the wakeup is an echo of podrun's own operation, and an inspection or list
+// that began after the event covers it. It is used for echoes only, because it is wrong if the
+// clock was set back meanwhile.
 func (r *Relister) knows(ring runtime.Wakeup) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +164,8 @@ func (r *Relister) knows(ring runtime.Wakeup) bool {
 	return ring.Echo && (since(r.pods[ring.Key].moment) || slices.ContainsFunc(r.inspecting[ring.Key], since))
 }
 
-// answer inspects the pod that a ring names. A failed inspection keeps the old record; the full list
-// that follows within a period looks again.
+// answer inspects the pod of a wakeup. If the inspection fails, the old observation stays, and a
+// full list follows within a period.
 func (r *Relister) answer(ctx context.Context, key pod.Key) {
 	if _, err := r.Inspect(ctx, key); err != nil && ctx.Err() == nil {
 		r.failed(err)
@@ -172,7 +180,8 @@ func (r *Relister) drainEvents() (events []Event, owed bool) {
 	return events, owed
 }
 
-// Inspect inspects one pod now and returns the newest that is known of it. What changed is told like any other change.
+// Inspect inspects one pod now and returns its newest observation. Changes are sent as events like
+// any others.
 func (r *Relister) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
 	began := r.begin(key)
 	seen, err := r.o.Lister.Inspect(ctx, key)
@@ -181,7 +190,8 @@ func (r *Relister) Inspect(ctx context.Context, key pod.Key) (pod.Observed, erro
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// In one with keeping what it saw: no list may end in between, which would not know what it outdates.
+	// Both happen under one lock: a list that ends in between would not see that its result for the
+	// pod is older.
 	r.inspected(key, began)
 	if err != nil {
 		r.relistSoon = true
@@ -203,7 +213,7 @@ func (r *Relister) notify() {
 	}
 }
 
-// Seen returns the newest sight of a pod without looking.
+// Seen returns the newest observation of a pod without inspecting it.
 func (r *Relister) Seen(key pod.Key) pod.Observed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,10 +223,10 @@ func (r *Relister) Seen(key pod.Key) pod.Observed {
 	return pod.Observed{Key: key}
 }
 
-// Listed is closed when everything that is there has been seen once.
+// Listed returns a channel that is closed when everything has been listed once.
 func (r *Relister) Listed() <-chan struct{} { return r.listed }
 
-// Healthy returns an error when no list has succeeded for 3 minutes.
+// Healthy returns an error if no list has succeeded for 3 minutes.
 func (r *Relister) Healthy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,14 +234,14 @@ func (r *Relister) Healthy() error {
 	switch {
 	case since <= unhealthyAfter:
 		return nil
-	case r.err == nil: // it hangs
+	case r.err == nil: // the runtime hangs
 		return fmt.Errorf("no list of containers has succeeded for %s", since.Round(time.Second))
 	default:
 		return fmt.Errorf("no list of containers has succeeded for %s: %w", since.Round(time.Second), r.err)
 	}
 }
 
-// begin numbers what begins now: an inspection of each of these pods, or, without any, a list.
+// begin numbers what begins now: an inspection of each of the keys or, without keys, a list.
 func (r *Relister) begin(keys ...pod.Key) moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +253,7 @@ func (r *Relister) begin(keys ...pod.Key) moment {
 	return began
 }
 
-// inspected forgets an inspection that has ended. The caller holds mu.
+// inspected removes an inspection that has finished from inspecting. The caller holds mu.
 func (r *Relister) inspected(key pod.Key, began moment) {
 	left := slices.DeleteFunc(r.inspecting[key], func(m moment) bool { return m.sequence == began.sequence })
 	if r.inspecting[key] = left; len(left) == 0 {
@@ -257,12 +267,12 @@ func (r *Relister) failed(err error) {
 	r.err = err
 	r.mu.Unlock()
 	if first {
-		r.o.Log.Warn("listing containers failed; keeping what was seen before", "why", err)
+		r.o.Log.Warn("listing containers failed; keeping the previous observations", "err", err)
 	}
 }
 
-// keep records a sight and returns the difference, unless a later look has been recorded meanwhile. The
-// caller holds mu.
+// keep stores an observation and returns the differences, unless a later one has been stored
+// meanwhile. The caller holds mu.
 func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 	old, known := r.pods[seen.Key]
 	if known && old.sequence > began.sequence {
@@ -272,14 +282,14 @@ func (r *Relister) keep(seen pod.Observed, began moment) []Event {
 		old.seen.Key = seen.Key
 	}
 	seen.Gone = gone(old.seen, seen)
-	// An empty sight is kept too, until a list that began later agrees and no inspection goes on: what began before
-	// must not bring the pod back.
+	// An empty observation is stored too, until a list that began later confirms it and no
+	// inspection is in progress: the result of one that began earlier must not bring the pod back.
 	r.pods[seen.Key] = record{seen: seen, moment: began}
 	return Diff(old.seen, seen)
 }
 
-// list looks at everything. What could not be told of some pods leaves the list a good one: they keep their old
-// records, and the next list is soon.
+// list lists all pods. Pods that cannot be inspected do not fail the list: they keep their old
+// observations, and the next list comes soon.
 func (r *Relister) list(ctx context.Context) {
 	began := r.begin()
 	all, err := r.o.Lister.List(ctx)
@@ -312,14 +322,14 @@ func (r *Relister) list(ctx context.Context) {
 		}
 	}
 	for key, rec := range r.pods {
-		if rec.sequence >= began.sequence { // listed now, or looked at since
+		if rec.sequence >= began.sequence { // in this list, or inspected since
 			continue
 		}
 		if slices.ContainsFunc(unknown, func(o pod.Observed) bool { return o.Key == key }) {
 			continue
 		}
 		r.events = append(r.events, r.keep(pod.Observed{Key: key}, began)...)
-		if len(r.inspecting[key]) == 0 { // what began before the list must not bring the pod back
+		if len(r.inspecting[key]) == 0 { // else one that began before the list could bring the pod back
 			delete(r.pods, key)
 		}
 	}
