@@ -13,23 +13,28 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// usualLink is the interface that the kubelet tells of first.
+// usualLink is the interface that the kubelet reports as the pod's main one.
 const usualLink = "eth0"
 
-// network words what interfaces have carried; nil: there are none.
+// network returns the traffic of the interfaces in the kubelet's form; nil if there are no
+// interfaces. The main interface is usualLink or, without it, the one with the most traffic.
 func network(links []sys.Link, now time.Time) *kubelet.NetworkStats {
 	if len(links) == 0 {
 		return nil
 	}
 	out := &kubelet.NetworkStats{Time: metav1.Time{Time: now}}
 	for _, l := range links {
-		one := kubelet.InterfaceStats{Name: l.Name, RxBytes: new(l.RxBytes), RxErrors: new(l.RxErrors), TxBytes: new(l.TxBytes), TxErrors: new(l.TxErrors)}
+		one := kubelet.InterfaceStats{
+			Name:    l.Name,
+			RxBytes: new(l.RxBytes), RxErrors: new(l.RxErrors),
+			TxBytes: new(l.TxBytes), TxErrors: new(l.TxErrors),
+		}
 		out.Interfaces = append(out.Interfaces, one)
 		if l.Name == usualLink {
 			out.InterfaceStats = one
 		}
 	}
-	if out.Name == "" { // then the one that carried most
+	if out.Name == "" { // then the one with the most traffic
 		out.InterfaceStats = slices.MaxFunc(out.Interfaces, func(a, b kubelet.InterfaceStats) int {
 			return cmp.Compare(*a.RxBytes+*a.TxBytes, *b.RxBytes+*b.TxBytes)
 		})
@@ -37,13 +42,14 @@ func network(links []sys.Link, now time.Time) *kubelet.NetworkStats {
 	return out
 }
 
-// inside tells of a pod what is seen from its processes: how many they are, and its network where that is its own.
+// inside adds to a pod's stats what is read through its processes: their number and, unless the pod
+// uses the host network, its network traffic.
 func (s *Stats) inside(p *v1.Pod, cgroups [][]string, now time.Time, out *kubelet.PodStats) {
 	var count uint64
 	for _, places := range cgroups {
 		path, pids, err := cgroup.First(s.o.Processes, places)
 		if err != nil {
-			continue // it has just ended
+			continue // the container has just exited
 		}
 		count += uint64(len(pids))
 		if p.Spec.HostNetwork || out.Network != nil || len(pids) == 0 {
@@ -53,7 +59,7 @@ func (s *Stats) inside(p *v1.Pod, cgroups [][]string, now time.Time, out *kubele
 		if err != nil {
 			continue
 		}
-		// The kernel may have given the number to another process meanwhile.
+		// The kernel may have given the PID to another process meanwhile.
 		if still, err := s.o.Processes(path); err == nil && slices.Contains(still, pids[0]) {
 			out.Network = network(links, now)
 		}

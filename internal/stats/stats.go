@@ -1,6 +1,8 @@
-// Package stats tells what pods and the machine take, in the kubelet's types: processors and memory from cgroups,
-// and, only when it is asked for, disks and networks. It remembers what a rate needs, and for some seconds what was
-// measured of disks. It limits nothing.
+// Package stats reports the resource usage of pods and of the machine, in the kubelet's types: CPU
+// and memory from cgroups and, only on request, disks and networks. It keeps the samples from which
+// CPU rates are computed, and caches disk measurements for some seconds.
+//
+// The package enforces no limit. Begin reading at [Stats].
 package stats
 
 import (
@@ -22,37 +24,37 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Options make Stats.
+// Options are the data sources of Stats.
 type Options struct {
 	Node string
-	// Usage reads what the cgroup at a path has taken.
+	// Usage reads the usage of the cgroup at a path.
 	Usage func(path string) (cgroup.Usage, error)
-	// Machine reads what the machine has taken.
+	// Machine reads the usage of the machine.
 	Machine func() (sys.Usage, error)
-	// Processes are those of the cgroup at a path; Links the network interfaces that a process sees, 0 for the
-	// machine's.
+	// Processes returns the PIDs in the cgroup at a path. Links returns the network interfaces in a
+	// process' network namespace; PID 0 means the machine's.
 	Processes func(path string) ([]int, error)
 	Links     func(pid int) ([]sys.Link, error)
-	// Disks is nil where nothing is known of them.
+	// Disks is nil if disk usage is not available.
 	Disks *Disks
 }
 
-// Stats tells what is taken. Its methods may be used at the same time.
+// Stats computes usage statistics. Its methods may be called concurrently.
 type Stats struct {
 	o  Options
 	mu sync.Mutex
-	// before is, by cgroup, what a rate is reckoned from.
+	// before holds, by cgroup path, the sample from which the CPU rate is computed.
 	before map[string]sample
-	disks  *storage // nil: nothing is known of them
+	disks  *storage // nil: not available
 }
 
 type sample struct {
 	at   time.Time
 	cpu  time.Duration
-	rate *uint64 // thousand-millionths of a processor; nil: not known yet
+	rate *uint64 // nanocores; nil: not known yet
 }
 
-// New returns stats that know no rates yet.
+// New returns Stats without any samples, so that the first result has no CPU rates.
 func New(o Options) *Stats {
 	s := &Stats{o: o, before: map[string]sample{}}
 	if o.Disks != nil {
@@ -61,14 +63,14 @@ func New(o Options) *Stats {
 	return s
 }
 
-// rateOver is over how long a rate is reckoned at least.
+// rateOver is the shortest time over which a rate is computed.
 const rateOver = time.Second
 
-// machine is what stands for the machine among cgroups.
+// machine is the key of the machine's sample among those of cgroups.
 const machine = ""
 
-// Whole is Summary with what pods take of disks and networks, and how many processes they have. The error says what
-// could not be measured and is left out.
+// Whole returns Summary with the disk usage, network traffic and number of processes of pods in
+// addition. What cannot be measured is left out, and the error says why.
 func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubelet.Summary, error) {
 	out, err := s.Summary(pods, now)
 	if links, linksErr := s.o.Links(0); linksErr == nil {
@@ -89,7 +91,7 @@ func (s *Stats) Whole(ctx context.Context, pods []v1.Pod, now time.Time) (*kubel
 	return out, errors.Join(err, s.disks.add(ctx, pods, out))
 }
 
-// running are where the cgroups of a pod's running containers may be, one after the other.
+// running returns, for each running container of p, the paths at which its cgroup may be.
 func running(p *v1.Pod) [][]string {
 	var out [][]string
 	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
@@ -103,8 +105,8 @@ func running(p *v1.Pod) [][]string {
 	return out
 }
 
-// Summary tells of the machine and of the pods that run, by processors and memory. What cannot be read is left out;
-// err says why the machine could not be.
+// Summary returns the CPU and memory usage of the machine and of the running pods. What cannot be
+// read is left out; the error says why the machine's usage could not be read.
 func (s *Stats) Summary(pods []v1.Pod, now time.Time) (*kubelet.Summary, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,11 +115,16 @@ func (s *Stats) Summary(pods []v1.Pod, now time.Time) (*kubelet.Summary, error) 
 	whole, err := s.o.Machine()
 	if err == nil {
 		out.Node.StartTime = metav1.Time{Time: whole.Since}
-		out.Node.CPU, out.Node.Memory = s.usage(machine, cgroup.Usage{CPU: whole.CPU, Memory: whole.Memory, WorkingSet: whole.WorkingSet}, whole.Total, now)
-		out.Node.Memory.RSSBytes, out.Node.Memory.PageFaults, out.Node.Memory.MajorPageFaults = nil, nil, nil // the machine's are not known
+		out.Node.CPU, out.Node.Memory = s.usage(machine, cgroup.Usage{
+			CPU: whole.CPU, Memory: whole.Memory, WorkingSet: whole.WorkingSet,
+		}, whole.Total, now)
+		// These are not known of the machine.
+		out.Node.Memory.RSSBytes, out.Node.Memory.PageFaults, out.Node.Memory.MajorPageFaults = nil, nil, nil
 		out.Node.Swap = swap(whole.Swap, whole.SwapTotal, now)
 		if whole.Threads > 0 {
-			out.Node.Rlimit = &kubelet.RlimitStats{Time: metav1.Time{Time: now}, NumOfRunningProcesses: &whole.Threads, MaxPID: &whole.MostThreads}
+			out.Node.Rlimit = &kubelet.RlimitStats{
+				Time: metav1.Time{Time: now}, NumOfRunningProcesses: &whole.Threads, MaxPID: &whole.MostThreads,
+			}
 		}
 	}
 	for i := range pods {
@@ -130,7 +137,10 @@ func (s *Stats) Summary(pods []v1.Pod, now time.Time) (*kubelet.Summary, error) 
 }
 
 func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.PodStats, bool) {
-	out := kubelet.PodStats{PodRef: kubelet.PodReference{Name: p.Name, Namespace: p.Namespace, UID: string(p.UID)}, Containers: []kubelet.ContainerStats{}}
+	out := kubelet.PodStats{
+		PodRef:     kubelet.PodReference{Name: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
+		Containers: []kubelet.ContainerStats{},
+	}
 	if p.Status.StartTime != nil {
 		out.StartTime = *p.Status.StartTime
 	}
@@ -143,7 +153,7 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 			_, id, _ := strings.Cut(c.ContainerID, "://")
 			own, usage, err := cgroup.First(s.o.Usage, oci.CgroupsOfContainer(p, id))
 			if err != nil {
-				continue // it has just ended
+				continue // the container has just exited
 			}
 			seen[own], parent = true, path.Dir(own)
 			one := kubelet.ContainerStats{Name: c.Name, StartTime: c.State.Running.StartedAt}
@@ -163,7 +173,8 @@ func (s *Stats) pod(p *v1.Pod, now time.Time, seen map[string]bool) (kubelet.Pod
 	return out, true
 }
 
-// swap words what of memory has been swapped out; nil where it is not counted. A limit below 0 is none.
+// swap returns the swap usage in the kubelet's form; nil if it is not accounted. A negative limit
+// means no limit.
 func swap(used, limit int64, now time.Time) *kubelet.SwapStats {
 	if used < 0 {
 		return nil
@@ -175,7 +186,7 @@ func swap(used, limit int64, now time.Time) *kubelet.SwapStats {
 	return out
 }
 
-// limitOf is a container's limit of memory in bytes; 0: none.
+// limitOf returns a container's memory limit in bytes; 0 if it has none.
 func limitOf(p *v1.Pod, container string) int64 {
 	for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range all {
@@ -187,14 +198,18 @@ func limitOf(p *v1.Pod, container string) int64 {
 	return 0
 }
 
-// usage words a cgroup's usage; available is what there is of memory in bytes, 0 where that is not known. The caller
-// holds the lock.
-func (s *Stats) usage(path string, u cgroup.Usage, available int64, now time.Time) (*kubelet.CPUStats, *kubelet.MemoryStats) {
+// usage returns a cgroup's usage in the kubelet's form. available is the available memory in bytes,
+// 0 if it is not known. The caller holds the lock.
+func (s *Stats) usage(
+	path string, u cgroup.Usage, available int64, now time.Time,
+) (*kubelet.CPUStats, *kubelet.MemoryStats) {
 	at := metav1.Time{Time: now}
 	total, used, working := uint64(u.CPU), uint64(u.Memory), uint64(u.WorkingSet)
 	cpu := &kubelet.CPUStats{Time: at, UsageCoreNanoSeconds: &total}
-	memory := &kubelet.MemoryStats{Time: at, UsageBytes: &used, WorkingSetBytes: &working,
-		RSSBytes: new(uint64(u.RSS)), PageFaults: new(uint64(u.PageFaults)), MajorPageFaults: new(uint64(u.MajorPageFaults))}
+	memory := &kubelet.MemoryStats{
+		Time: at, UsageBytes: &used, WorkingSetBytes: &working, RSSBytes: new(uint64(u.RSS)),
+		PageFaults: new(uint64(u.PageFaults)), MajorPageFaults: new(uint64(u.MajorPageFaults)),
+	}
 	if available > 0 {
 		left := uint64(max(available-u.WorkingSet, 0))
 		memory.AvailableBytes = &left

@@ -15,31 +15,35 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Disks are what is asked about disks.
+// Disks are the functions and paths from which disk usage is read.
 type Disks struct {
-	// Usage measures what is podrun's of a pod; what it could not measure is left out, beside an error.
+	// Usage measures the parts of a pod that podrun stores. Parts that cannot be measured are
+	// missing in the result, and the error says why.
 	Usage func(ctx context.Context, p *v1.Pod) (disk.Usage, error)
-	// Dir is where a volume is; "": podrun does not keep it.
+	// Dir returns the directory of a volume; "" if podrun does not store it.
 	Dir func(p *v1.Pod, v *v1.Volume) string
 	// Images measures the layers of images.
 	Images func(ctx context.Context) (pod.Space, error)
-	// FS looks at the file system of a path.
+	// FS returns the capacity and usage of the file system of a path.
 	FS func(path string) (sys.FS, error)
-	// Data has pods' data, Logs their logs, Root the files of images and containers.
+	// Data is the directory of pods' data, Logs that of their logs, and Root that of the files of
+	// images and containers.
 	Data, Logs, Root string
 }
 
 const (
-	// measuredFor is how long it holds what was measured: it takes as long as what pods have is large.
+	// measuredFor is how long a measurement is reused, because the cost of one grows with the size
+	// of the pods' data.
 	measuredFor = 10 * time.Second
-	// measuringTime is how long an answer waits for what is measured; what comes later is told with the next.
+	// measuringTime is how long a request waits for measurements; later ones are part of the next
+	// response.
 	measuringTime = 5 * time.Second
 )
 
-// storage remembers what was measured.
+// storage caches measurements.
 type storage struct {
 	Disks
-	mu     sync.Mutex // held while it is measured, so that one measures however many ask
+	mu     sync.Mutex // held while measuring, so that concurrent requests cause one measurement
 	pods   map[pod.UID]measured
 	images measured
 }
@@ -50,7 +54,7 @@ type measured struct {
 	used  pod.Space
 }
 
-// measure brings what is known up to date, and forgets pods that are not among these.
+// measure refreshes the cached measurements and drops those of pods that are not in pods.
 func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, measuringTime)
 	defer cancel()
@@ -64,7 +68,7 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
 			if err != nil {
 				failed = append(failed, err)
 			}
-			if ctx.Err() == nil || !known { // else it is less whole than what was measured before
+			if ctx.Err() == nil || !known { // else the earlier measurement is more complete
 				m = measured{at: time.Now(), usage: taken}
 			}
 		}
@@ -81,7 +85,7 @@ func (s *storage) measure(ctx context.Context, pods []v1.Pod) error {
 	return errors.Join(failed...)
 }
 
-// add tells of file systems. Of what cannot be read nothing is said; the error says why.
+// add adds the file systems' stats to out. What cannot be read is left out, and the error says why.
 func (s *storage) add(ctx context.Context, pods []v1.Pod, out *kubelet.Summary) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +123,8 @@ func (s *storage) add(ctx context.Context, pods []v1.Pod, out *kubelet.Summary) 
 	return err
 }
 
-// volumes tells of those that podrun keeps, and returns what of the machine's disk goes with the pod.
+// volumes adds the stats of the volumes that podrun stores, and returns the part of them that
+// counts as the pod's ephemeral storage.
 func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Space {
 	var ephemeral pod.Space
 	for i := range p.Spec.Volumes {
@@ -130,7 +135,7 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 		}
 		fs, err := s.FS(s.Dir(p, v))
 		if err != nil {
-			continue // it has just gone
+			continue // the volume was just removed
 		}
 		one := kubelet.VolumeStats{Name: v.Name, FsStats: *of(fs, m.at, used)}
 		if claim := v.PersistentVolumeClaim; claim != nil {
@@ -144,15 +149,16 @@ func (s *storage) volumes(p *v1.Pod, m measured, out *kubelet.PodStats) pod.Spac
 	return ephemeral
 }
 
-// of words what is used of a file system.
+// of returns the stats of a file system with the given usage, in the kubelet's form.
 func of(fs sys.FS, at time.Time, used pod.Space) *kubelet.FsStats {
 	return &kubelet.FsStats{
-		Time: metav1.Time{Time: at}, AvailableBytes: new(fs.Available), CapacityBytes: new(fs.Capacity), UsedBytes: new(uint64(used.Bytes)),
+		Time:           metav1.Time{Time: at},
+		AvailableBytes: new(fs.Available), CapacityBytes: new(fs.Capacity), UsedBytes: new(uint64(used.Bytes)),
 		InodesFree: new(fs.FilesFree), Inodes: new(fs.Files), InodesUsed: new(uint64(used.Files)),
 	}
 }
 
-// whole words how full a file system is.
+// whole returns the stats of a file system with the usage of all that is on it.
 func whole(fs sys.FS, at time.Time) *kubelet.FsStats {
 	return of(fs, at, pod.Space{Bytes: int64(fs.Capacity - fs.Free), Files: int64(fs.Files - fs.FilesFree)})
 }
