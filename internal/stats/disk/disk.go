@@ -1,5 +1,8 @@
-// Package disk measures what pods take of the machine's disk, and keeps which of them were ended for it. It
-// judges no limit and ends nothing.
+// Package disk measures the disk usage of pods: emptyDirs and other volumes that podrun stores,
+// writable layers, logs and the files that podrun provides under /etc.
+//
+// It compares nothing with limits and evicts nothing: package plan does the former, package
+// reconcile the latter. Begin reading at [Meter].
 package disk
 
 import (
@@ -16,17 +19,17 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Meter measures the pods of one podrun.
+// Meter measures the pods whose data are in its directories.
 type Meter struct {
 	dirs   layout.Dirs
 	layers runtime.Layers
 }
 
-// New returns a meter; layers measures root filesystems.
+// New returns a Meter; layers measures the writable layers of containers.
 func New(dirs layout.Dirs, layers runtime.Layers) *Meter { return &Meter{dirs: dirs, layers: layers} }
 
-// Measure returns what p takes of all that its limits are for. instances are its containers' newest ones.
-// It reads directories as large as the pod made them, which takes time.
+// Measure returns the usage that p's limits apply to. Without limits the result is empty. instances
+// are the newest ones of p's containers. The duration grows with the size of the pod's directories.
 func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Container) (pod.Usage, error) {
 	limits := pod.StorageLimitsOf(p)
 	out := pod.Usage{Volumes: map[string]int64{}, Containers: map[string]int64{}}
@@ -59,7 +62,8 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 	return out, nil
 }
 
-// etc is what the files take that podrun provides in the pod's containers. They can be written as volumes can.
+// etc returns the size of the files that podrun provides in the pod's containers. Containers can
+// write to them as to volumes.
 func (m *Meter) etc(ctx context.Context, p *v1.Pod) (pod.Space, error) {
 	now, err := size(ctx, m.dirs.Etc(p.UID))
 	if err != nil {
@@ -69,7 +73,8 @@ func (m *Meter) etc(ctx context.Context, p *v1.Pod) (pod.Space, error) {
 	return now.Add(legacy), err
 }
 
-// container is what the logs of all instances of a container take, and the root filesystem of its newest.
+// container returns the size of the logs of all instances of a container and of the writable layer
+// of its newest instance.
 func (m *Meter) container(ctx context.Context, p *v1.Pod, name string, instances []pod.Container) (pod.Space, error) {
 	total, err := m.logs(ctx, p, name)
 	if i := slices.IndexFunc(instances, func(c pod.Container) bool { return c.Name == name }); err == nil && i >= 0 {
@@ -80,9 +85,9 @@ func (m *Meter) container(ctx context.Context, p *v1.Pod, name string, instances
 	return total, err
 }
 
-// logs is what the logs of all instances of a container take.
+// logs returns the size of the logs of all instances of a container.
 func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, error) {
-	// What it wrote is in the raw logs until it is in the others.
+	// Output is in the raw logs until it has been converted.
 	dirs, err := filepath.Glob(filepath.Join(m.dirs.Pod(p.UID), "log."+name+".*"))
 	if err != nil {
 		return pod.Space{}, err
@@ -98,7 +103,7 @@ func (m *Meter) logs(ctx context.Context, p *v1.Pod, name string) (pod.Space, er
 	return total, nil
 }
 
-// size is how much of the disk a directory takes; nothing if it is not there.
+// size returns the size of a directory; 0 if it does not exist.
 func size(ctx context.Context, dir string) (pod.Space, error) {
 	bytes, files, err := sys.TreeSize(ctx, dir)
 	return pod.Space{Bytes: bytes, Files: files}, err

@@ -11,19 +11,20 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Usage is what a pod takes, part by part.
+// Usage is the disk usage of a pod by part.
 type Usage struct {
-	// Roots are containers' own parts of their root filesystems, Logs what all their instances wrote, by
-	// container.
+	// Roots are the sizes of running containers' writable layers, and Logs those of the logs of all
+	// their instances, by container name.
 	Roots, Logs map[string]pod.Space
-	// Volumes are those that podrun keeps, by name.
+	// Volumes are the sizes of the volumes that podrun stores, by volume name.
 	Volumes map[string]pod.Space
-	// Etc are the files that podrun provides in the containers, such as /etc/hosts.
+	// Etc is the size of the files that podrun provides in the containers, such as /etc/hosts.
 	Etc pod.Space
 }
 
-// Usage measures all of p that is podrun's: not what is on the host or on other machines. Where a part cannot
-// be measured it is left out, and the error says why. It reads directories as large as the pod made them.
+// Usage measures everything of p that podrun stores, but nothing that is elsewhere on the host or
+// on other machines. A part that cannot be measured is left out, and the error says why. The
+// duration grows with the size of the pod's directories.
 func (m *Meter) Usage(ctx context.Context, p *v1.Pod) (Usage, error) {
 	out := Usage{Roots: map[string]pod.Space{}, Logs: map[string]pod.Space{}, Volumes: map[string]pod.Space{}}
 	var failed []error
@@ -60,7 +61,8 @@ func (m *Meter) Usage(ctx context.Context, p *v1.Pod) (Usage, error) {
 	return out, errors.Join(failed...)
 }
 
-// VolumeDir is where podrun keeps a volume; "": it is none of those that it keeps.
+// VolumeDir returns the directory in which podrun stores a volume; "" if podrun does not store
+// volumes of its kind.
 func (m *Meter) VolumeDir(p *v1.Pod, v *v1.Volume) string {
 	switch {
 	case v.EmptyDir != nil:
