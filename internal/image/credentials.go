@@ -1,5 +1,8 @@
-// Package image knows who podrun is to a registry, and lets all who want the same image wait for one pull. It
-// knows no registry's protocol and keeps no image.
+// Package image provides the credentials for image registries ([Credentials], [Logins]) and merges
+// concurrent pulls of the same image into one ([Flights]). It implements no registry protocol and
+// stores no images.
+//
+// Begin reading at [Flights] and [Credentials].
 package image
 
 import (
@@ -15,18 +18,19 @@ import (
 	"github.com/docker/docker-credential-helpers/credentials"
 )
 
-// Credentials are a docker config.json. It is read anew for each pull, so that an edit counts at once.
+// Credentials is a docker config.json. It is read again for each pull, so that an edit takes effect
+// at once.
 type Credentials struct {
-	// Path is the file; "" means none.
+	// Path is the file; "" means no credentials.
 	Path string
-	// Optional: a file that is not there is the same as none.
+	// Optional means that a missing file is not an error.
 	Optional bool
 }
 
-// dockerHub is what docker calls its registry in config.json.
+// dockerHub is the name of Docker Hub in a config.json.
 const dockerHub = "https://index.docker.io/v1/"
 
-// config is what podrun reads of a config.json.
+// config is the part of a config.json that podrun reads.
 type config struct {
 	Auths       map[string]entry  `json:"auths"`
 	CredHelpers map[string]string `json:"credHelpers"`
@@ -40,9 +44,9 @@ type entry struct {
 	IdentityToken string `json:"identitytoken"`
 }
 
-// For returns the user and secret for a repository at a registry's host; both empty for a stranger, and
-// only the user empty with an identity token. An entry for a path of the repository counts before one for
-// the host, as in Kubernetes.
+// For returns the user and secret for a repository on a registry host. Both are empty if there are
+// no credentials; with an identity token only the user is empty. An entry for a path of the
+// repository takes precedence over one for the host, as in Kubernetes.
 func (c Credentials) For(host, repository string) (user, secret string, err error) {
 	if c.Path == "" {
 		return "", "", nil
@@ -56,8 +60,8 @@ func (c Credentials) For(host, repository string) (user, secret string, err erro
 	}
 	var known config
 	if err := json.Unmarshal(text, &known); err != nil {
-		// Not with the text, which is secret.
-		return "", "", fmt.Errorf("%s is no docker config.json: %w", c.Path, err)
+		// The error does not contain the text, which is secret.
+		return "", "", fmt.Errorf("%s is not a docker config.json: %w", c.Path, err)
 	}
 	if user, secret, err = known.of(host, repository); err != nil {
 		return "", "", fmt.Errorf("%s: %w", c.Path, err)
@@ -67,7 +71,9 @@ func (c Credentials) For(host, repository string) (user, secret string, err erro
 
 func (c config) of(host, repository string) (user, secret string, err error) {
 	for _, key := range keys(host, repository) {
-		for _, spelling := range []string{key, "https://" + key, "http://" + key, "https://" + key + "/v1/", "https://" + key + "/v2/"} {
+		for _, spelling := range []string{
+			key, "https://" + key, "http://" + key, "https://" + key + "/v1/", "https://" + key + "/v2/",
+		} {
 			if e, ok := c.Auths[spelling]; ok && e != (entry{}) {
 				return e.credentials(spelling)
 			}
@@ -90,7 +96,8 @@ func (c config) of(host, repository string) (user, secret string, err error) {
 	return ask(helper, server)
 }
 
-// keys are what an entry for the repository may be kept under, the longest first.
+// keys returns the names under which a config.json may have an entry for the repository, longest
+// first.
 func keys(host, repository string) []string {
 	var out []string
 	for path := strings.Trim(repository, "/"); path != ""; {
@@ -125,7 +132,7 @@ func (e entry) credentials(key string) (user, secret string, err error) {
 	return user, strings.TrimRight(secret, "\x00"), nil
 }
 
-// ask runs docker-credential-<helper>.
+// ask runs the credential helper docker-credential-<helper>.
 func ask(helper, server string) (user, secret string, err error) {
 	got, err := client.Get(client.NewShellProgramFunc("docker-credential-"+helper), server)
 	if credentials.IsErrCredentialsNotFound(err) {
@@ -134,7 +141,7 @@ func ask(helper, server string) (user, secret string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("asking docker-credential-%s for %s: %w", helper, server, err)
 	}
-	if got.Username == "<token>" { // how helpers mark an identity token
+	if got.Username == "<token>" { // the mark of an identity token
 		return "", got.Secret, nil
 	}
 	return got.Username, got.Secret, nil

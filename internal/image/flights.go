@@ -9,25 +9,29 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Flights let all who want the same image at the same time wait for one pull. The zero value is ready.
+// Flights merges concurrent pulls of the same image into one. The zero value is ready to use.
 type Flights struct {
 	mu     sync.Mutex
 	byName map[string]*flight
 }
 
-// flight is one pull. Its results may be read once done is closed.
+// flight is one pull. Its results may be read after done is closed.
 type flight struct {
 	done  chan struct{}
 	meter *Meter
 	image pod.Image
 	err   error
-	// cut says that who pulled gave up, so that nothing is known.
+	// cut reports that the caller that pulled has given up, so that there is no result.
 	cut bool
 }
 
-// Pull pulls the image under name, which may end in a space and a key that tells one pull of it from another, or
-// waits for whoever is pulling it already. When that one gives up, another who waits goes on with the pull.
-func (f *Flights) Pull(ctx context.Context, name string, pull func(context.Context, *Meter) (pod.Image, error)) (pod.Image, error) {
+// Pull pulls the image with pull, or waits for a pull with the same name that is in progress and
+// returns its result. name is the image's name, optionally followed by a space and a key that
+// distinguishes pulls of the same image. If the context of the caller that pulls ends, one of the
+// waiting callers pulls instead.
+func (f *Flights) Pull(
+	ctx context.Context, name string, pull func(context.Context, *Meter) (pod.Image, error),
+) (pod.Image, error) {
 	for {
 		own, other := f.board(name)
 		if other == nil {
@@ -50,7 +54,7 @@ func (f *Flights) Pull(ctx context.Context, name string, pull func(context.Conte
 	}
 }
 
-// board returns a new flight, or that of another who is on the way.
+// board returns a new flight for this caller, or the existing flight of another one.
 func (f *Flights) board(name string) (own, other *flight) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +69,7 @@ func (f *Flights) board(name string) (own, other *flight) {
 	return own, nil
 }
 
-// Progress tells how far a pull of the image is; false: there is none.
+// Progress returns the progress of a pull of the image; false if there is none.
 func (f *Flights) Progress(name string) (pod.Progress, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

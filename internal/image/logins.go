@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 )
 
-// Logins are a pod's own: the texts of docker's config.json, or of its older form without "auths". Helpers
-// that they name are not run: they are the machine's to choose.
+// Logins are a pod's own credentials: texts of docker config.json files, or of the older format
+// without "auths". Credential helpers that they name are not run, because only the machine's
+// administrator may choose programs to run.
 type Logins [][]byte
 
-// For is Credentials.For for the first of them that knows the host; found is false where none does. One that
-// cannot be read is left out, as in Kubernetes.
+// For returns the credentials of the first text that has some for the repository; found is false if
+// none has. A text that cannot be parsed is skipped, as in Kubernetes.
 func (l Logins) For(host, repository string) (user, secret string, found bool) {
 	for _, text := range l {
 		var known config
@@ -29,7 +30,8 @@ func (l Logins) For(host, repository string) (user, secret string, found bool) {
 	return "", "", false
 }
 
-// Key tells these logins from others, so that nobody gets what another's login fetched while it is fetched.
+// Key identifies these logins in the names of pulls, so that pods with other logins do not share a
+// pull in progress.
 func (l Logins) Key() string {
 	if len(l) == 0 {
 		return ""

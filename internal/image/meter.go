@@ -7,14 +7,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// window is over how long a rate is measured.
+// window is the period over which the transfer rate is measured.
 const window = 3 * time.Second
 
-// Meter measures one pull. All its methods may be used at the same time.
+// Meter measures the progress of one pull. Its methods may be called concurrently.
 type Meter struct {
 	mu    sync.Mutex
 	blobs map[string]*blob
-	// came is what was read of the registry's answers, to tell how fast.
+	// came is the number of bytes that were read from the registry, from which the rate is
+	// computed.
 	came    int64
 	samples []sample
 }
@@ -29,12 +30,12 @@ type sample struct {
 	came int64
 }
 
-// NewMeter returns a meter of a pull that begins now.
+// NewMeter returns a Meter for a pull that begins at now.
 func NewMeter(now time.Time) *Meter {
 	return &Meter{blobs: map[string]*blob{}, samples: []sample{{at: now}}}
 }
 
-// Expect says that the layer of a digest is part of the image.
+// Expect adds a layer of the image, by its digest and its size in bytes.
 func (m *Meter) Expect(digest string, size int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,8 +44,8 @@ func (m *Meter) Expect(digest string, size int64) {
 	}
 }
 
-// At says that the first n bytes of a layer are there, of which came have just been read. What is no layer
-// does not count.
+// At records that the first n bytes of a layer are present, came of which have just been read.
+// Content that is not a layer is ignored.
 func (m *Meter) At(digest string, n int64, came int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +55,7 @@ func (m *Meter) At(digest string, n int64, came int) {
 	}
 }
 
-// Done says that a layer is whole.
+// Done records that a layer is complete.
 func (m *Meter) Done(digest string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +64,7 @@ func (m *Meter) Done(digest string) {
 	}
 }
 
-// Progress tells how far the pull is.
+// Progress returns the progress at now.
 func (m *Meter) Progress(now time.Time) pod.Progress {
 	m.mu.Lock()
 	defer m.mu.Unlock()
