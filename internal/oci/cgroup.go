@@ -9,27 +9,30 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Driver is who makes the cgroups of pods; "" is Cgroupfs.
+// Driver says what creates the cgroups of pods; "" means Cgroupfs.
 type Driver string
 
 const (
-	// Cgroupfs is podrun itself and, for containers, the low-level runtime.
+	// Cgroupfs means that podrun creates pods' cgroups and the low-level runtime those of
+	// containers.
 	Cgroupfs Driver = "cgroupfs"
-	// Systemd is systemd: each pod has a slice, and each container a scope in it.
+	// Systemd means that systemd creates them: each pod has a slice, and each container a scope in
+	// it.
 	Systemd Driver = "systemd"
 )
 
-// drivers are all, the one first that most machines have.
+// drivers are all drivers, the most frequent one first.
 var drivers = [...]Driver{Cgroupfs, Systemd}
 
-// The unit that all of podrun's pods are under with Systemd, and what its containers' units begin with.
+// The slice of all of podrun's pods with Systemd, which is also the prefix of their containers'
+// scopes, and the suffixes of units.
 const (
 	sliceRoot   = "podrun"
 	sliceSuffix = ".slice"
 	scopeSuffix = ".scope"
 )
 
-// Root is the cgroup that all of podrun's pods are under, as a path from the cgroup root.
+// Root returns the cgroup of all of podrun's pods, as a path from the cgroup root.
 func (d Driver) Root() string {
 	if d == Systemd {
 		return "/" + sliceRoot + sliceSuffix
@@ -37,7 +40,7 @@ func (d Driver) Root() string {
 	return "/podrun"
 }
 
-// Class is the cgroup of the pods of a class; guaranteed ones are in Root itself.
+// Class returns the cgroup of the pods of a QoS class; guaranteed pods are directly in Root.
 func (d Driver) Class(c v1.PodQOSClass) string {
 	name := className(c)
 	switch {
@@ -50,10 +53,10 @@ func (d Driver) Class(c v1.PodQOSClass) string {
 	}
 }
 
-// OfPod is the cgroup of the pod, the parent of its containers'.
+// OfPod returns the cgroup of the pod, the parent of its containers' cgroups.
 func (d Driver) OfPod(p *v1.Pod) string { return d.ofUID(pod.QOS(p), string(p.UID)) }
 
-// PodPrefix begins the names of pods' cgroups in that of their class.
+// PodPrefix returns the prefix of the names of pods' cgroups in the cgroup of their QoS class.
 func (d Driver) PodPrefix(c v1.PodQOSClass) string {
 	if d == Systemd {
 		return strings.TrimSuffix(path.Base(d.Class(c)), sliceSuffix) + "-pod"
@@ -64,15 +67,16 @@ func (d Driver) PodPrefix(c v1.PodQOSClass) string {
 func (d Driver) ofUID(c v1.PodQOSClass, uid string) string {
 	name := d.PodPrefix(c) + uid
 	if d == Systemd {
-		// In a slice's name - leads downwards. Kubernetes writes _ for it in a UID, which has none there.
+		// In the name of a slice, - separates levels. As in Kubernetes each - of the UID becomes _;
+		// a _ in the UID, which Kubernetes' UIDs do not have, is escaped.
 		uid = strings.NewReplacer("_", `\x5f`, "-", "_").Replace(uid)
 		name = d.PodPrefix(c) + uid + sliceSuffix
 	}
 	return path.Join(d.Class(c), name)
 }
 
-// cgroupsPath is what a spec says of the cgroup of the pod's container id: with Systemd its slice, and what makes
-// the name of its scope.
+// cgroupsPath returns the cgroupsPath of the spec of the pod's instance id: a path or, with
+// Systemd, SLICE:PREFIX:NAME, from which runc makes the name of the scope.
 func (d Driver) cgroupsPath(p *v1.Pod, id string) string { return d.inPod(d.OfPod(p), id) }
 
 func (d Driver) inPod(dir, id string) string {
@@ -82,10 +86,10 @@ func (d Driver) inPod(dir, id string) string {
 	return path.Join(dir, id)
 }
 
-// OfContainer is the cgroup of the pod's container id.
+// OfContainer returns the cgroup of the pod's instance id.
 func (d Driver) OfContainer(p *v1.Pod, id string) string { return CgroupDir(d.cgroupsPath(p, id)) }
 
-// DriverOf tells by what a spec says of a cgroup who makes it.
+// DriverOf returns the driver that the cgroupsPath of a spec is written for.
 func DriverOf(cgroupsPath string) Driver {
 	if strings.Contains(cgroupsPath, ":") {
 		return Systemd
@@ -93,14 +97,15 @@ func DriverOf(cgroupsPath string) Driver {
 	return Cgroupfs
 }
 
-// CgroupDir is the cgroup that a spec means, as a path from the cgroup root; "" if it says nothing.
+// CgroupDir returns the cgroup that the cgroupsPath of a spec refers to, as a path from the cgroup
+// root; "" for an empty one.
 func CgroupDir(cgroupsPath string) string {
 	parts := strings.SplitN(cgroupsPath, ":", 3)
 	if len(parts) != 3 {
 		return cgroupsPath
 	}
 	dir, slice := "/", strings.TrimSuffix(parts[0], sliceSuffix)
-	for i, c := range slice + "-" { // each slice is in that whose name is its own up to the last -
+	for i, c := range slice + "-" { // the parent of a slice is named like it without the part after the last -
 		if c == '-' {
 			dir = path.Join(dir, slice[:i]+sliceSuffix)
 		}
@@ -108,7 +113,7 @@ func CgroupDir(cgroupsPath string) string {
 	return path.Join(dir, parts[1]+"-"+parts[2]+scopeSuffix)
 }
 
-// CgroupsOf are all the places where the cgroup of a pod with this UID may be.
+// CgroupsOf returns all paths at which the cgroup of a pod with this UID may be.
 func CgroupsOf(uid string) []string {
 	var out []string
 	for _, d := range drivers {
@@ -119,7 +124,8 @@ func CgroupsOf(uid string) []string {
 	return out
 }
 
-// CgroupsOfInstance are all the places where the cgroup of the instance id, of a pod with this UID, may be.
+// CgroupsOfInstance returns all paths at which the cgroup of the instance id, of a pod with this
+// UID, may be.
 func CgroupsOfInstance(uid, id string) []string {
 	var out []string
 	for _, d := range drivers {
@@ -130,7 +136,7 @@ func CgroupsOfInstance(uid, id string) []string {
 	return out
 }
 
-// InstanceOf returns the ID of the instance whose cgroup has that name in its pod's.
+// InstanceOf returns the ID of the instance whose cgroup has that name in its pod's cgroup.
 func InstanceOf(name string) string {
 	if id, isScope := strings.CutSuffix(name, scopeSuffix); isScope {
 		return strings.TrimPrefix(id, sliceRoot+"-")
@@ -138,7 +144,7 @@ func InstanceOf(name string) string {
 	return name
 }
 
-// CgroupsOfContainer are the places where that of the pod's container id may be.
+// CgroupsOfContainer returns the paths at which the cgroup of the pod's instance id may be.
 func CgroupsOfContainer(p *v1.Pod, id string) []string {
 	return []string{Cgroupfs.OfContainer(p, id), Systemd.OfContainer(p, id)}
 }

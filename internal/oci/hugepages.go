@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// HugePages are what c may use of huge pages, in bytes by the pages' size; its pod's where it has no limit of
-// its own. Sizes are those that validation lets through.
+// HugePages returns c's huge page limits in bytes, by page size in bytes; the pod's limits apply
+// where c has none of its own. The page sizes must have been validated.
 func HugePages(p *v1.Pod, c *v1.Container) map[int64]int64 {
 	out := map[int64]int64{}
 	if p.Spec.Resources != nil {
@@ -33,8 +33,8 @@ func hugePages(limits v1.ResourceList) map[int64]int64 {
 	return out
 }
 
-// hugePageLimits are for every size that the machine has pages of: a container that asks for none may use
-// none, as in Kubernetes.
+// hugePageLimits returns a limit for every page size of the machine: a container that requests no
+// huge pages of a size may use none, as in Kubernetes.
 func hugePageLimits(in Input) []specs.LinuxHugepageLimit {
 	wanted := HugePages(in.Pod, in.Container)
 	for _, size := range in.Machine.PageSizes {
@@ -43,7 +43,7 @@ func hugePageLimits(in Input) []specs.LinuxHugepageLimit {
 	return spellHugePages(wanted)
 }
 
-// spellHugePages names the sizes as the kernel names its files.
+// spellHugePages returns the limits with the page sizes in the kernel's notation.
 func spellHugePages(limits map[int64]int64) []specs.LinuxHugepageLimit {
 	var out []specs.LinuxHugepageLimit
 	for _, size := range slices.Sorted(maps.Keys(limits)) {

@@ -12,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// mounts are the ones every container has and then wanted, parents before children. One place has one
-// mount: the user's own replaces podrun's, and either replaces a default.
+// mounts returns the default mounts and the wanted ones, parents before children. Each destination
+// has one mount: the user's mount replaces podrun's, and either replaces a default.
 func mounts(wanted []pod.Mount, shm string) []specs.Mount {
 	at := map[string]specs.Mount{}
 	var order []string
@@ -27,7 +27,10 @@ func mounts(wanted []pod.Mount, shm string) []specs.Mount {
 		put(m)
 	}
 	if shm != "" {
-		put(specs.Mount{Destination: "/dev/shm", Type: "bind", Source: shm, Options: []string{"rbind", "rprivate", "nosuid", "noexec", "nodev", "rw"}})
+		put(specs.Mount{
+			Destination: "/dev/shm", Type: "bind", Source: shm,
+			Options: []string{"rbind", "rprivate", "nosuid", "noexec", "nodev", "rw"},
+		})
 	}
 	for _, managed := range []bool{true, false} {
 		for _, m := range wanted {
@@ -62,8 +65,8 @@ func bind(m pod.Mount) specs.Mount {
 	return specs.Mount{Destination: path.Join("/", m.ContainerPath), Type: "bind", Source: m.HostPath, Options: options}
 }
 
-// rootPropagation is that of the container's root: mounts can come and go through it only as far as it
-// lets them. "" is the runtime's default, which is private.
+// rootPropagation returns the propagation of the container's root mount, which limits that of the
+// mounts below it. "" is the runtime's default, which is private.
 func rootPropagation(all []pod.Mount) string {
 	out := ""
 	for _, m := range all {
@@ -87,11 +90,23 @@ func depth(p string) int {
 func defaultMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
+		{
+			Destination: "/dev", Type: "tmpfs", Source: "tmpfs",
+			Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"},
+		},
+		{
+			Destination: "/dev/pts", Type: "devpts", Source: "devpts",
+			Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"},
+		},
+		{
+			Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
+			Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
+		},
 		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
+		{
+			Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
+			Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"},
+		},
 	}
 }

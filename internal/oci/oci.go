@@ -1,6 +1,8 @@
-// Package oci turns a pod's container into the OCI runtime spec that runs it, with Kubernetes'
-// defaults. It is pure: it looks up no user name, reads no file, and checks no mount source; the runtime
-// adapter does.
+// Package oci builds the OCI runtime spec of a pod's container, with Kubernetes' defaults, and
+// defines the cgroup paths and resource settings of pods and containers.
+//
+// The package is pure: it resolves no user names, reads no files and does not check mount sources;
+// the adapter of the container runtime does that. Begin reading at [Build].
 package oci
 
 import (
@@ -14,52 +16,58 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Input is everything that a spec is made of.
+// Input is everything that a spec is built from.
 type Input struct {
 	Pod       *v1.Pod
 	Container *v1.Container
-	// Image is the config of the image to run.
+	// Image is the image config.
 	Image imagespec.ImageConfig
-	// ID is the instance's; it names the cgroup.
+	// ID is the instance ID; it names the cgroup.
 	ID string
-	// Group is shared by all instances that one shim shall serve.
+	// Group is the same for all instances that share a shim.
 	Group      string
 	Namespaces Namespaces
-	// Hostname is what the container sees as the machine's name.
+	// Hostname is the host name that the container sees.
 	Hostname string
-	// User is who UserName's name stands for in the image, with its groups there; the zero value is root.
+	// User is the result of resolving UserName in the image, with the user's groups there; the zero
+	// value is root.
 	User specs.User
 	// Env are the container's own variables, resolved.
 	Env []pod.Variable
-	// Mounts are in the order that the manifest has them.
+	// Mounts are in the order of the manifest.
 	Mounts []pod.Mount
-	// CgroupV2 says that the machine has the unified hierarchy.
+	// CgroupV2 reports that the machine has the unified cgroup hierarchy.
 	CgroupV2 bool
-	// Driver is that of the pod's cgroup.
+	// Driver is the driver of the pod's cgroup.
 	Driver  Driver
 	Machine Machine
 }
 
-// Namespaces are the paths of the namespaces that a sandbox pinned. With host networking, Network and
-// UTS are the host's and not used.
+// Namespaces are the paths of the namespaces that a sandbox has pinned. With host networking,
+// Network and UTS are the host's and not used.
 type Namespaces struct {
 	Network, IPC, UTS string
-	// PID is used where the pod's containers share one.
+	// PID is used if the pod's containers share a PID namespace.
 	PID string
-	// User is of the pod's own users, of which the first is the machine's FirstUser; "" where they are the machine's.
+	// User is the user namespace of the pod, whose ID 0 is FirstUser on the host; "" if the pod
+	// uses the host's user IDs.
 	User      string
 	FirstUser uint32
-	// Shm is the directory that all containers of the pod have as /dev/shm; "" for one of each one's own.
+	// Shm is the directory that all containers of the pod have as /dev/shm; "" if each container
+	// has its own.
 	Shm string
 }
 
-// version is the oldest that has all that is used here, so that every runtime takes it.
+// version is the oldest version of the spec with everything that is used here, so that every
+// runtime accepts it.
 const version = "1.0.2"
 
-// AnnotationGroup makes the runc shim serve all containers that carry the same value.
+// AnnotationGroup is the annotation by which the runc shim serves all containers with the same
+// value.
 const AnnotationGroup = "io.containerd.runc.v2.group"
 
-// Build returns the spec. An error means that the container cannot be run as it is written.
+// Build returns the runtime spec. An error means that the container cannot be run as its manifest
+// is written.
 func Build(in Input) (*specs.Spec, error) {
 	args, err := commandLine(in)
 	if err != nil {
@@ -110,7 +118,8 @@ func namespaces(in Input) ([]specs.LinuxNamespace, error) {
 		out = slices.Insert(out, 0, specs.LinuxNamespace{Type: specs.PIDNamespace})
 	}
 	if in.CgroupV2 {
-		// Under v1 a cgroup namespace shows the container the wrong hierarchy in /proc/self/cgroup.
+		// With cgroup v1 a cgroup namespace would show the container the wrong hierarchy in
+		// /proc/self/cgroup.
 		out = append(out, specs.LinuxNamespace{Type: specs.CgroupNamespace})
 	}
 	var pinned []specs.LinuxNamespace
@@ -127,7 +136,8 @@ func namespaces(in Input) ([]specs.LinuxNamespace, error) {
 	}
 	for _, ns := range pinned {
 		if ns.Path == "" {
-			// Without a path the container would get a namespace of its own, cut off from its pod.
+			// Without a path the container would get a namespace of its own, separate from its
+			// pod's.
 			return nil, fmt.Errorf("the pod's %s namespace is missing", ns.Type)
 		}
 	}

@@ -10,13 +10,14 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// defaultPath is what a process gets when its image names none.
+// defaultPath is the PATH of a process whose image sets none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// defaultTerm is the kind of a terminal that nothing else tells of, as the CRI has it.
+// defaultTerm is the TERM of a terminal for which nothing sets one, as in the CRI.
 const defaultTerm = "xterm"
 
-// WithTerm is an environment with a TERM for a process that is given a terminal.
+// WithTerm returns the environment of a process that has a terminal, with TERM added if it is not
+// set.
 func WithTerm(environment []string) []string {
 	if slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, "TERM=") }) {
 		return environment
@@ -24,13 +25,13 @@ func WithTerm(environment []string) []string {
 	return append(slices.Clip(environment), "TERM="+defaultTerm)
 }
 
-// commandLine is the container's command and args over the image's: a command of its own leaves the
-// image's CMD out.
+// commandLine returns the container's command and args, or the image's where the container sets
+// none. If the container sets a command, the image's CMD is ignored.
 func commandLine(in Input) ([]string, error) {
 	entrypoint := expandAll(in.Container.Command, in.Env)
 	args := expandAll(in.Container.Args, in.Env)
 	if len(entrypoint) == 0 {
-		if !slices.Equal(in.Image.Entrypoint, []string{""}) { // [""] is how builders reset it
+		if !slices.Equal(in.Image.Entrypoint, []string{""}) { // builders reset the entrypoint to [""]
 			entrypoint = in.Image.Entrypoint
 		}
 		if len(args) == 0 {
@@ -44,7 +45,8 @@ func commandLine(in Input) ([]string, error) {
 	return line, nil
 }
 
-// environment is the image's and then the container's own; a name given again takes the later value.
+// environment returns the image's variables followed by the container's own; a later value of a
+// name replaces an earlier one.
 func environment(in Input) []string {
 	all := list{}
 	all.set("PATH", defaultPath)
@@ -70,13 +72,13 @@ func workingDir(in Input) string {
 	return path.Join("/", dir)
 }
 
-// list is variables in the order in which they were first set.
+// list holds variables in the order in which they were first set.
 type list struct {
 	text []string // NAME=value
 	at   map[string]int
 }
 
-// set takes as long however many there are: an image has as many as it likes.
+// set takes constant time, because an image may have any number of variables.
 func (l *list) set(name, value string) {
 	i, there := l.at[name]
 	if !there {

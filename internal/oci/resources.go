@@ -12,15 +12,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// The kernel's limits of cpu.shares, and the period that CPU limits are counted in, in microseconds.
+// The kernel's limits of cpu.shares, and the period and the minimum of the CPU quota in
+// microseconds.
 const (
 	minShares, maxShares = 2, 262144
 	cpuPeriod            = 100_000
 	minQuota             = 1_000
 )
 
-// How willing the kernel is to end a process when memory is short, by Kubernetes' rules: a burstable pod's
-// is between the others'.
+// Values of oom_score_adj by Kubernetes' rules. The value of a burstable pod is between those of
+// the other classes.
 const (
 	oomGuaranteed   = -997
 	oomBestEffort   = 1000
@@ -28,10 +29,11 @@ const (
 	oomBurstableMax = 999
 )
 
-// nodeCritical is the priority class of what the machine needs most.
+// nodeCritical is the priority class of the most critical pods of a node.
 const nodeCritical = "system-node-critical"
 
-// resources are in the terms of cgroup v1; the runtime converts them for v2.
+// resources returns the container's resources in the terms of cgroup v1; the runtime converts them
+// for v2.
 func resources(in Input) *specs.LinuxResources {
 	c := in.Container
 	out := &specs.LinuxResources{
@@ -47,17 +49,18 @@ func resources(in Input) *specs.LinuxResources {
 	}
 	out.HugepageLimits = hugePageLimits(in)
 	if in.Driver == Systemd {
-		out.Pids = &specs.LinuxPids{Limit: new(int64(-1))} // else systemd limits them
+		out.Pids = &specs.LinuxPids{Limit: new(int64(-1))} // else systemd sets a limit
 	}
 	if in.CgroupV2 {
-		// All of a container is killed or none of it, so that none goes on in part.
+		// The kernel kills all processes of a container or none, so that no container continues in
+		// part.
 		out.Unified = map[string]string{"memory.oom.group": "1"}
 	}
 	return out
 }
 
-// Update is what brings a running container's cgroup to what the manifest says. Unlike a spec's resources
-// it names the limits that there are not.
+// Update returns the settings that bring a running container's cgroup to what the manifest says.
+// Unlike the resources of a spec they also state explicitly which limits do not exist.
 func Update(in Input) *specs.LinuxResources {
 	all := resources(in)
 	out := &specs.LinuxResources{CPU: all.CPU, Memory: all.Memory}
@@ -65,7 +68,7 @@ func Update(in Input) *specs.LinuxResources {
 	return out
 }
 
-// PodUpdate is the same for the pod's own cgroup.
+// PodUpdate is Update for the pod's own cgroup.
 func PodUpdate(p *v1.Pod, maxPids int64) *specs.LinuxResources {
 	out := PodResources(p, maxPids)
 	if out != nil && out.CPU != nil {
@@ -83,7 +86,7 @@ func nameMissing(r *specs.LinuxResources, unlimited int64) {
 	}
 }
 
-// limitOf is the container's limit; without one it has the pod's.
+// limitOf returns the container's limit or, if it has none, the pod's.
 func limitOf(p *v1.Pod, c *v1.Container, name v1.ResourceName) resource.Quantity {
 	limit := c.Resources.Limits[name]
 	if limit.IsZero() && p.Spec.Resources != nil {
@@ -99,7 +102,8 @@ func setQuota(cpu *specs.LinuxCPU, limit resource.Quantity) {
 	}
 }
 
-// shares is the container's weight when CPU is scarce: what it asks for, else its limit, be it its pod's.
+// shares returns the container's CPU weight: from its request, else from its limit or, without one,
+// the pod's limit.
 func shares(p *v1.Pod, c *v1.Container) uint64 {
 	cpu, ok := c.Resources.Requests[v1.ResourceCPU]
 	if !ok {
@@ -112,9 +116,10 @@ func sharesOf(cpu resource.Quantity) uint64 {
 	return uint64(min(max(cpu.MilliValue()*1024/1000, minShares), maxShares))
 }
 
-// PodResources are those of the pod's own cgroup: its containers' together, or the pod's own where it has
-// any. A limit of the containers counts only where each has one. It is nil where there is nothing to set.
-// MaxPids is the most processes that a pod may have; 0: any number.
+// PodResources returns the settings of the pod's own cgroup: the sums of its containers' resources,
+// or the pod's own where it has any. A limit is set only if every container has one. The result is
+// nil if there is nothing to set. maxPids is the maximum number of processes in the pod; 0 means no
+// limit.
 func PodResources(p *v1.Pod, maxPids int64) *specs.LinuxResources {
 	var out *specs.LinuxResources
 	if pod.QOS(p) != v1.PodQOSBestEffort {
@@ -149,7 +154,7 @@ func podLimits(p *v1.Pod) *specs.LinuxResources {
 	return out
 }
 
-// limitsAll reports that none of the pod's containers may use any amount of it.
+// limitsAll reports whether the pod, or each of its containers, has a limit of the resource.
 func limitsAll(p *v1.Pod, name v1.ResourceName) bool {
 	limits := func(r v1.ResourceRequirements) bool {
 		limit := r.Limits[name]
@@ -166,18 +171,20 @@ func limitsAll(p *v1.Pod, name v1.ResourceName) bool {
 	return true
 }
 
-// ClassResources are those of the cgroup of all best-effort pods: they get CPU time that nobody else wants.
+// ClassResources returns the settings of the cgroup of all best-effort pods, which get only the CPU
+// time that nothing else uses.
 func ClassResources() *specs.LinuxResources {
 	return &specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(uint64(minShares))}}
 }
 
-// oomScoreAdj is Kubernetes', but never below lowest.
+// oomScoreAdj returns Kubernetes' value, but never less than the machine's LowestOOMScoreAdj.
 func oomScoreAdj(in Input) int {
 	return max(wantedOOMScoreAdj(in.Pod, in.Container, in.Machine.Memory), in.Machine.LowestOOMScoreAdj)
 }
 
-// wantedOOMScoreAdj makes the burstable container that asks for the larger part of the machine's memory, in
-// bytes, the safer one. A sidecar is as safe as the safest of the containers that it serves.
+// wantedOOMScoreAdj returns Kubernetes' oom_score_adj: the more of the machine's memory, in bytes,
+// a burstable container requests, the lower. A sidecar gets the lowest value of the containers that
+// it serves.
 func wantedOOMScoreAdj(p *v1.Pod, c *v1.Container, memory int64) int {
 	qos := pod.QOS(p)
 	switch {
@@ -200,7 +207,8 @@ func wantedOOMScoreAdj(p *v1.Pod, c *v1.Container, memory int64) int {
 	return int(min(max(wanted, oomBurstableMin), oomBurstableMax))
 }
 
-// shareOfPod is what each container has of the memory that the pod asks for beyond its containers.
+// shareOfPod returns each container's share of the memory that the pod requests beyond its
+// containers' requests.
 func shareOfPod(p *v1.Pod) int64 {
 	if p.Spec.Resources == nil || p.Spec.Resources.Requests.Memory().IsZero() {
 		return 0

@@ -13,34 +13,36 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Machine is what this machine gives to a container that asks for it.
+// Machine is what the machine provides to containers that request it.
 type Machine struct {
-	// Capabilities are all that a container can get here; for privileged ones and those that add ALL.
+	// Capabilities are all capabilities that a container can get here, for privileged containers
+	// and those that add ALL.
 	Capabilities []string
-	// Devices are all of the machine's.
+	// Devices are all devices of the machine.
 	Devices []specs.LinuxDevice
-	// SeccompByDefault says that a container without a profile gets RuntimeDefault's.
+	// SeccompByDefault reports that a container without a seccomp profile gets RuntimeDefault.
 	SeccompByDefault bool
-	// DefaultSeccomp makes the profile of RuntimeDefault for a spec whose capabilities are set.
+	// DefaultSeccomp returns the RuntimeDefault profile for a spec whose capabilities are set.
 	DefaultSeccomp func(*specs.Spec) *specs.LinuxSeccomp
-	// LocalhostSeccomp is the profile that the container names.
+	// LocalhostSeccomp is the profile of type Localhost that the container refers to.
 	LocalhostSeccomp *specs.LinuxSeccomp
-	// Memory is what the machine has, in bytes.
+	// Memory is the memory of the machine in bytes.
 	Memory int64
-	// LowestOOMScoreAdj is the lowest oom_score_adj that a process can be given here.
+	// LowestOOMScoreAdj is the lowest oom_score_adj that podrun can set here.
 	LowestOOMScoreAdj int
-	// SwapLimits says that a cgroup's use of swap can be limited.
+	// SwapLimits reports that the swap usage of a cgroup can be limited.
 	SwapLimits bool
-	// PageSizes are the sizes of huge pages that the machine has, in bytes, if their use can be limited.
+	// PageSizes are the machine's huge page sizes in bytes; empty if their use cannot be limited.
 	PageSizes []int64
-	// ProcessLabel and FileLabel are SELinux'; "" for none.
+	// ProcessLabel and FileLabel are the SELinux labels; "" means none.
 	ProcessLabel, FileLabel string
-	// AppArmorProfile is the name of the profile to run under; "" where AppArmor is not in use.
+	// AppArmorProfile is the name of the AppArmor profile; "" if AppArmor is not in use.
 	AppArmorProfile string
 }
 
-// UserName is who a container runs as, in the form of an image's USER: the security context's user and
-// group, else the image's. A user of the context's leaves out the image's group, as in Kubernetes.
+// UserName returns the user that a container runs as, in the format of an image's USER: the
+// security context's user and group, else the image's. If the security context sets the user, the
+// image's group is ignored, as in Kubernetes.
 func UserName(p *v1.Pod, c *v1.Container, imageUser string) string {
 	user, group, _ := strings.Cut(imageUser, ":")
 	sc := pod.Security(p, c)
@@ -59,7 +61,8 @@ func UserName(p *v1.Pod, c *v1.Container, imageUser string) string {
 	return user
 }
 
-// user is in.User with the groups that the pod asks for. Under the policy Strict it has no others.
+// user returns in.User with the pod's supplemental groups added. With the policy Strict the groups
+// from the image are left out.
 func user(in Input) specs.User {
 	out := in.User
 	sc := in.Pod.Spec.SecurityContext
@@ -82,7 +85,7 @@ func user(in Input) specs.User {
 	return out
 }
 
-// secure makes the spec as the security context wants it.
+// secure applies the security context to the spec.
 func secure(spec *specs.Spec, in Input) error {
 	sc := pod.Security(in.Pod, in.Container)
 	if err := verifyNonRoot(sc, in.Image.User); err != nil {
@@ -110,8 +113,8 @@ func secure(spec *specs.Spec, in Input) error {
 
 func isPrivileged(sc v1.SecurityContext) bool { return sc.Privileged != nil && *sc.Privileged }
 
-// privilege takes away what keeps a container from its machine, but for the namespaces. No seccomp profile
-// applies, whichever is asked for, as in Kubernetes.
+// privilege removes the restrictions of a container, except for its namespaces. No seccomp profile
+// applies, whichever the manifest sets, as in Kubernetes.
 func privilege(spec *specs.Spec, devices []specs.LinuxDevice) {
 	spec.Linux.Devices = devices
 	spec.Linux.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
@@ -141,8 +144,8 @@ func setSeccomp(spec *specs.Spec, profile *v1.SeccompProfile, m Machine) error {
 	return nil
 }
 
-// verifyNonRoot holds runAsNonRoot by the numbers: a name in an image says nothing that can be trusted,
-// since the image says what it stands for.
+// verifyNonRoot enforces runAsNonRoot by numeric user IDs only. A user name in the image is not
+// trusted, because the image itself maps it to an ID.
 func verifyNonRoot(sc v1.SecurityContext, imageUser string) error {
 	if sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot {
 		return nil
@@ -159,12 +162,14 @@ func verifyNonRoot(sc v1.SecurityContext, imageUser string) error {
 	case name == "" || err == nil && uid == 0:
 		return errors.New("runAsNonRoot is set, but the image runs as root; set runAsUser")
 	case err != nil:
-		return fmt.Errorf("runAsNonRoot is set, but the image's user %q is not a number, so nothing vouches that it is not root; set runAsUser", name)
+		return fmt.Errorf("runAsNonRoot is set, but the image's user %q is not a number,"+
+			" so it cannot be verified that it is not root; set runAsUser", name)
 	}
 	return nil
 }
 
-// capabilities are those of the process. ALL is added or dropped before single ones are.
+// capabilities returns the capabilities of the process. ALL is added or dropped before single
+// capabilities are.
 func capabilities(sc v1.SecurityContext, all []string) ([]string, error) {
 	out := defaultCapabilities()
 	if isPrivileged(sc) {
@@ -195,8 +200,9 @@ func capabilities(sc v1.SecurityContext, all []string) ([]string, error) {
 	return slices.DeleteFunc(out, func(name string) bool { return slices.Contains(drop, name) }), nil
 }
 
-// capabilityNames are the kernel's. One that it does not know is an error: left out of drop, it would
-// leave the container more than its manifest says.
+// capabilityNames returns the kernel's names of the capabilities, without ALL, and whether ALL is
+// among them. An unknown name is an error: if it were ignored in drop, the container would keep
+// more than its manifest allows.
 func capabilityNames(in []v1.Capability) (names []string, all bool, err error) {
 	for _, c := range in {
 		name := strings.ToUpper(string(c))
@@ -213,7 +219,7 @@ func capabilityNames(in []v1.Capability) (names []string, all bool, err error) {
 	return names, all, nil
 }
 
-// defaultCapabilities are those of a container that asks for none.
+// defaultCapabilities returns the capabilities of a container whose manifest sets none.
 func defaultCapabilities() []string {
 	return []string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID",
@@ -222,7 +228,8 @@ func defaultCapabilities() []string {
 	}
 }
 
-// maskedPaths tell about the machine, or change it, whatever the container's rights.
+// maskedPaths returns the paths that reveal information about the machine or can change it,
+// whatever the container's capabilities are.
 func maskedPaths() []string {
 	return []string{
 		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
