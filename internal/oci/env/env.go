@@ -1,5 +1,7 @@
-// Package env resolves a container's environment: variables from the pod, from ConfigMaps and Secrets, and
-// the references to them. It is pure: what it needs is in its input.
+// Package env resolves a container's environment: variables from the manifest, from fields of the
+// pod, from ConfigMaps, Secrets and files, and references between variables.
+//
+// The package is pure: everything that it needs is in its input. Begin reading at [Resolve].
 package env
 
 import (
@@ -13,9 +15,10 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Resolve returns the container's own variables, each name once: those of envFrom, then those of env,
-// where a later one replaces an earlier one of its name. A variable may refer to those before it. The
-// image's are not seen, as in Kubernetes. An error says what is missing, as the kubelet words it.
+// Resolve returns the container's own variables, each name once: those of envFrom, then those of
+// env, where a later one replaces an earlier one of the same name. A variable may refer to those
+// before it, but not to the image's, as in Kubernetes. An error says what is missing, in the
+// kubelet's words.
 func Resolve(in pod.Inside) ([]pod.Variable, error) {
 	var vars list
 	for _, from := range in.Container.EnvFrom {
@@ -34,13 +37,14 @@ func Resolve(in pod.Inside) ([]pod.Variable, error) {
 	}
 	for _, v := range vars {
 		if strings.ContainsRune(v.Value, 0) {
-			return nil, fmt.Errorf("the value of variable %s has a NUL character, which no environment can hold", v.Name)
+			return nil, fmt.Errorf("the value of variable %s has a NUL character, which no environment can hold",
+				v.Name)
 		}
 	}
 	return vars, nil
 }
 
-// list is variables in the order in which they were first set.
+// list holds variables in the order in which they were first set.
 type list []pod.Variable
 
 func (l *list) set(v pod.Variable) {
@@ -53,7 +57,7 @@ func (l *list) set(v pod.Variable) {
 	*l = append(*l, v)
 }
 
-// addAll adds every key of a ConfigMap or Secret, in the order of their names.
+// addAll adds a variable for every key of a ConfigMap or Secret, ordered by key.
 func (l *list) addAll(in pod.Inside, from v1.EnvFromSource) error {
 	switch {
 	case from.ConfigMapRef != nil:
@@ -78,7 +82,7 @@ func (l *list) addAll(in pod.Inside, from v1.EnvFromSource) error {
 	return nil
 }
 
-// configMap returns the ConfigMap; nil without an error where it may be missing and is.
+// configMap returns the ConfigMap; nil without an error if it is optional and missing.
 func configMap(in pod.Inside, name string, optional *bool) (*v1.ConfigMap, error) {
 	m := in.Objects.ConfigMaps[pod.Key{Namespace: in.Pod.Namespace, Name: name}]
 	if m == nil && !isTrue(optional) {
@@ -97,7 +101,7 @@ func secret(in pod.Inside, name string, optional *bool) (*v1.Secret, error) {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// resolve gives one variable its value; found is false for one whose optional source is missing.
+// resolve returns the variable with its value; found is false if its optional source is missing.
 func resolve(in pod.Inside, e v1.EnvVar, before list) (v pod.Variable, found bool, err error) {
 	v.Name = e.Name
 	if e.Value != "" || e.ValueFrom == nil {
@@ -148,8 +152,8 @@ func missing(found bool, optional *bool, kind, where, key string) error {
 	return fmt.Errorf("couldn't find key %s in %s %s", key, kind, where)
 }
 
-// Expand replaces $(NAME) by the variable's value and $$ by $. An unknown name stays as it is written.
-// secret: a Secret's value was put in.
+// Expand replaces $(NAME) by the variable's value and $$ by $. References to unknown variables are
+// left as they are. secret reports whether the value of a variable with Secret set was inserted.
 func Expand(s string, vars []pod.Variable) (out string, secret bool) {
 	out = expand(s, func(name string) (string, bool) {
 		v, known := get(vars, name)
@@ -159,7 +163,7 @@ func Expand(s string, vars []pod.Variable) (out string, secret bool) {
 	return out, secret
 }
 
-// Unknown is the first reference in s to a variable that is not there; "" if there is none.
+// Unknown returns the first reference in s to an unknown variable; "" if there is none.
 func Unknown(s string, vars []pod.Variable) string {
 	unknown := ""
 	expand(s, func(name string) (string, bool) {

@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Field is the value of one of the pod's fields that the downward API has.
+// Field returns the value of a pod field that the downward API supports.
 func Field(in pod.Inside, path string) (string, error) {
 	p := in.Pod
 	if field, key, ok := Subscript(path); ok {
@@ -59,7 +59,8 @@ func first(ips []string, path string) (string, error) {
 	return ips[0], nil
 }
 
-// Subscript splits a path such as metadata.labels['a'].
+// Subscript splits a path such as metadata.labels['a'] into field and key; ok is false for any
+// other path.
 func Subscript(path string) (field, key string, ok bool) {
 	rest, ok := strings.CutSuffix(path, "']")
 	if !ok {
@@ -69,7 +70,8 @@ func Subscript(path string) (field, key string, ok bool) {
 	return field, key, ok && field != ""
 }
 
-// Lines is a map as the downward API writes it: a line of key="value" each, in the order of the keys.
+// Lines formats a map as the downward API does: one line key="value" for each entry, ordered by
+// key.
 func Lines(m map[string]string) string {
 	lines := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -78,8 +80,8 @@ func Lines(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Resource is a limit or request of the container's, or of another's of its pod, as a number of divisors,
-// rounded up. A limit that is not set is what the machine has.
+// Resource returns a limit or request of the container, or of another container of its pod, in
+// units of the divisor, rounded up. A limit that is not set is the machine's capacity.
 func Resource(in pod.Inside, ref *v1.ResourceFieldSelector) (string, error) {
 	c := in.Container
 	if ref.ContainerName != "" && (c == nil || ref.ContainerName != c.Name) {
@@ -121,7 +123,8 @@ func containerOf(p *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// divide counts in thousandths for processors and in whole ones for all else, as Kubernetes does.
+// divide computes in thousandths for CPU and in whole units for everything else, as Kubernetes
+// does.
 func divide(name v1.ResourceName, value, divisor resource.Quantity) string {
 	if divisor.IsZero() {
 		divisor = resource.MustParse("1")

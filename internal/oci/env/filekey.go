@@ -9,7 +9,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// fileKey finds the variable in the file's lines. A file that is not there is one without variables.
+// fileKey returns the variable's value from the lines of the file. A missing file counts as one
+// without variables.
 func fileKey(files map[pod.FileKey]string, ref *v1.FileKeySelector) (value string, found bool, err error) {
 	text, there := files[pod.FileKey{Volume: ref.VolumeName, Path: ref.Path}]
 	if there {
@@ -23,11 +24,13 @@ func fileKey(files map[pod.FileKey]string, ref *v1.FileKeySelector) (value strin
 	if !there {
 		return "", false, fmt.Errorf("couldn't find file %s in volume %s", ref.Path, ref.VolumeName)
 	}
-	return "", false, fmt.Errorf("environment variable key %q not found in file %s of volume %s", ref.Key, ref.Path, ref.VolumeName)
+	return "", false, fmt.Errorf("environment variable key %q not found in file %s of volume %s",
+		ref.Key, ref.Path, ref.VolumeName)
 }
 
-// lookUp reads lines of KEY='value'; a value may go over lines until its closing quote. Blank lines and
-// those that begin with # are left out, and the last one of a name counts. It is the form of KEP-3721.
+// lookUp parses lines of KEY='value', the format of KEP-3721. A value may extend over several lines
+// until its closing quote. Blank lines and lines that begin with # are ignored, and the last value
+// of a key counts.
 func lookUp(text, key string) (value string, found bool, err error) {
 	for n, rest := 1, text; rest != ""; n++ {
 		var line string
