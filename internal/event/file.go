@@ -12,10 +12,11 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// mostBytes is how large the file gets before it is written anew, folded; half of it may be left then.
+// mostBytes is the file size in bytes above which the file is rewritten with folded records, down
+// to at most half of it.
 const mostBytes = 1 << 20
 
-// Read returns what is kept, the newest last; nothing where nothing ever happened.
+// Read returns the stored records, newest last; none if there is no file.
 func Read(dirs layout.Dirs) ([]Record, error) {
 	data, err := os.ReadFile(dirs.Events())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,8 +28,8 @@ func Read(dirs layout.Dirs) ([]Record, error) {
 	return trim(fold(decode(data))), nil
 }
 
-// add appends records to the file at path. Several processes may do so at once, and any may be killed while
-// it does.
+// add appends records to the file at path. Several processes may do so concurrently, and each may
+// be killed while it does.
 func add(path string, records []Record) error {
 	text, err := encode(records)
 	if err != nil {
@@ -44,7 +45,7 @@ func add(path string, records []Record) error {
 		return fmt.Errorf("writing events: %w", err)
 	}
 	if whole, err := endsWhole(f, info.Size()); err != nil || !whole {
-		text = append([]byte{'\n'}, text...) // a line that was cut off ends here
+		text = append([]byte{'\n'}, text...) // ends an incomplete line
 	}
 	if _, err := f.Write(text); err != nil {
 		return fmt.Errorf("writing events: %w", err)
@@ -55,8 +56,8 @@ func add(path string, records []Record) error {
 	return shrink(path)
 }
 
-// lock opens the file for appending and locks it. While it waited, another process may have put a smaller
-// file in its place.
+// lock opens the file for appending and locks it. It tries again if another process replaced the
+// file while it waited for the lock.
 func lock(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -88,7 +89,7 @@ func endsWhole(f *os.File, size int64) (bool, error) {
 	return last[0] == '\n', err
 }
 
-// shrink writes the file anew, folded and trimmed, while it is locked.
+// shrink rewrites the file with folded and trimmed records. The caller holds the lock.
 func shrink(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -1,6 +1,9 @@
-// Package event keeps what happened to pods on disk, for people to read later: one file of lines that are
-// only appended to, folded when it is read and when it has grown too large. It owns the file. It decides
-// nothing, and nothing that podrun decides rests on it: a line that a power cut took is no harm.
+// Package event stores the events of pods on disk for people to read later, in one file with one
+// record per line. Records are only appended; equal ones are folded when the file is read and when
+// it has grown too large. The package owns the file.
+//
+// No decision of podrun depends on events, so a record that is lost in a power failure does no
+// harm. Begin reading at [Recorder] and [Read].
 package event
 
 import (
@@ -19,32 +22,33 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Record is one thing that happened, once or several times. Its JSON is a line of the file.
+// Record is an event that happened once or several times. Its JSON is a line of the file.
 type Record struct {
-	// Namespace and Name are the pod's; without a namespace, Name is the node's.
+	// Namespace and Name identify the pod; if Namespace is empty, Name is the node's.
 	Namespace string  `json:"ns,omitempty"`
 	Name      string  `json:"name"`
 	UID       pod.UID `json:"uid,omitempty"`
 	Container string  `json:"ctr,omitempty"`
-	// Node is where it happened.
+	// Node is the node on which the event happened.
 	Node    string `json:"node,omitempty"`
 	Warning bool   `json:"warn,omitempty"`
 	Reason  string `json:"reason"`
 	Message string `json:"msg,omitempty"`
-	// Count is how often it happened, between First and Last.
+	// Count is how often the event happened between First and Last.
 	Count int       `json:"n"`
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
 }
 
-// The most that is kept: of one pod's events, of all, and of a message's bytes, which is Kubernetes' limit.
+// The limits of what is stored: records of one pod, records of all pods, and bytes of a message.
+// The last one is Kubernetes' limit.
 const (
 	mostOfPod   = 50
 	mostOfAll   = 1000
 	mostMessage = 1024
 )
 
-// same is what two records have in common that are of one thing.
+// same is the part of a record that is equal in records of the same event.
 type same struct {
 	namespace, name string
 	uid             pod.UID
@@ -54,10 +58,14 @@ type same struct {
 }
 
 func (r Record) same() same {
-	return same{namespace: r.Namespace, name: r.Name, uid: r.UID, container: r.Container, node: r.Node, warning: r.Warning, reason: r.Reason, message: r.Message}
+	return same{
+		namespace: r.Namespace, name: r.Name, uid: r.UID,
+		container: r.Container, node: r.Node,
+		warning: r.Warning, reason: r.Reason, message: r.Message,
+	}
 }
 
-// fold joins the records that are of one thing; the one that happened last comes last.
+// fold merges the records of the same event and sorts the result by last occurrence, newest last.
 func fold(records []Record) []Record {
 	at := map[same]int{}
 	var out []Record
@@ -78,11 +86,14 @@ func fold(records []Record) []Record {
 			o.Last = r.Last
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Record) int { return cmp.Or(a.Last.Compare(b.Last), a.First.Compare(b.First)) })
+	slices.SortStableFunc(out, func(a, b Record) int {
+		return cmp.Or(a.Last.Compare(b.Last), a.First.Compare(b.First))
+	})
 	return out
 }
 
-// trim drops the oldest of a pod that has too many, and of all. The records are folded.
+// trim drops the oldest records of pods that have too many, and the oldest of all if there are too
+// many. The records must be folded.
 func trim(records []Record) []Record {
 	type name struct{ namespace, name string }
 	of := map[name]int{}
@@ -98,7 +109,7 @@ func trim(records []Record) []Record {
 	return kept
 }
 
-// decode reads lines. One that is cut off, or that another version wrote, is left out.
+// decode parses lines. A line that is incomplete or of an unknown format is skipped.
 func decode(data []byte) []Record {
 	var records []Record
 	for line := range bytes.Lines(data) {
@@ -121,7 +132,7 @@ func encode(records []Record) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Event is the record as Kubernetes has it.
+// Event returns the record as a Kubernetes Event.
 func (r Record) Event() v1.Event {
 	kind, namespace := "Pod", r.Namespace
 	if namespace == "" {
@@ -132,7 +143,9 @@ func (r Record) Event() v1.Event {
 	fmt.Fprintf(h, "%+v", r.same())
 	e.Name, e.Namespace = r.Name+"."+strconv.FormatUint(h.Sum64(), 16), namespace
 	e.CreationTimestamp = metav1.Time{Time: r.First}
-	e.InvolvedObject = v1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID}
+	e.InvolvedObject = v1.ObjectReference{
+		APIVersion: "v1", Kind: kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
+	}
 	if r.Container != "" {
 		e.InvolvedObject.FieldPath = "spec.containers{" + r.Container + "}"
 	}

@@ -11,14 +11,14 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// lag is how long events are gathered before they are written: what happens at once is one write, and none
-// of it is on the way of a start.
+// lag is how long events are collected before they are written, so that simultaneous events cause
+// one write and none delays the start of a container.
 const lag = 500 * time.Millisecond
 
-// mostPending bounds what waits to be written when the disk takes nothing.
+// mostPending limits how many events wait to be written when the disk accepts no writes.
 const mostPending = 10000
 
-// Recorder writes events down while Run runs.
+// Recorder writes events to the file while Run is running.
 type Recorder struct {
 	dirs    layout.Dirs
 	node    string
@@ -29,17 +29,19 @@ type Recorder struct {
 	pending []Record
 }
 
-// New makes a Recorder for what happens on a node.
+// New returns a Recorder for the events on a node.
 func New(dirs layout.Dirs, node string, log *slog.Logger) *Recorder {
 	return &Recorder{dirs: dirs, node: node, log: log, changed: make(chan struct{}, 1)}
 }
 
-// Record takes note of an event. It does not block, and may be called from any goroutine.
+// Record adds an event to those that Run writes. It does not block and may be called from any
+// goroutine.
 func (r *Recorder) Record(e pod.Event) {
 	now := time.Now()
 	record := Record{
 		Namespace: e.Key.Namespace, Name: e.Key.Name, UID: e.UID, Container: e.Container, Node: r.node,
-		Warning: e.Warning, Reason: e.Reason, Message: shortened(e.Message), Count: 1, First: now.UTC(), Last: now.UTC(),
+		Warning: e.Warning, Reason: e.Reason, Message: shortened(e.Message),
+		Count: 1, First: now.UTC(), Last: now.UTC(),
 	}
 	if e.Key == (pod.Key{}) {
 		record.Name = r.node
@@ -63,7 +65,7 @@ func shortened(message string) string {
 	return strings.ToValidUTF8(message[:mostMessage-len("…")], "") + "…"
 }
 
-// Run writes until ctx ends, and then what is left.
+// Run writes events until ctx ends, and then those that are left.
 func (r *Recorder) Run(ctx context.Context) error {
 	said := ""
 	write := func() {
@@ -73,7 +75,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			said = ""
 		case err.Error() != said:
 			said = err.Error()
-			r.log.Warn("what happened is not kept", "why", err)
+			r.log.Warn("writing events failed, they are lost", "err", err)
 		}
 	}
 	defer write()
@@ -92,7 +94,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// write writes what is pending; what cannot be written is lost, for there may be no end of it.
+// write writes the pending events. Events that cannot be written are dropped, because otherwise
+// they could accumulate without limit.
 func (r *Recorder) write() error {
 	r.mu.Lock()
 	pending := r.pending
