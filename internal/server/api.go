@@ -1,5 +1,9 @@
-// Package server is the read-only HTTP server of a running podrun: health, the pods with their statuses,
-// metrics, at the kubelet's paths, and the page. It changes nothing and knows nobody: what it answers it asks a Node.
+// Package server is the read-only HTTP server of a running podrun. It serves health checks, pods
+// with their statuses, resource usage, logs and metrics at the kubelet's paths, and a web page. It
+// also handles TLS and the bearer token.
+//
+// The package changes nothing and has no data of its own: every response comes from a [Node]. Begin
+// reading at [NewHandler] and [Server].
 package server
 
 import (
@@ -18,41 +22,43 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Node is what the answers come from.
+// Node provides the data of the responses.
 type Node interface {
-	// Health are the checks of whether podrun can do its work.
+	// Health returns the checks of whether podrun can do its work.
 	Health() []Check
-	// Ready are the checks of whether all is as it should be.
+	// Ready returns the checks of whether everything is in its desired state.
 	Ready() []Check
-	// Pods are the pods with their statuses.
+	// Pods returns the pods with their statuses.
 	Pods() ([]v1.Pod, error)
-	// Summary is what pods and the machine take of processors and memory; with whole, of disks and networks too,
-	// which are measured then. Where not all can be read there is an error beside it.
+	// Summary returns the CPU and memory usage of pods and the machine; with whole also that of
+	// disks and networks, which is measured for the call. If a part cannot be read, it returns an
+	// error beside the result.
 	Summary(ctx context.Context, whole bool) (*kubelet.Summary, error)
-	// Log writes a container's log to out, as it comes. ErrNotFound and ErrNotYet say why there is none.
+	// Log writes a container's log to out as it is read. ErrNotFound and ErrNotYet are the errors
+	// of a log that does not exist.
 	Log(ctx context.Context, want LogRequest, out io.Writer) error
 }
 
-// Check is one thing that was looked at.
+// Check is the result of one check.
 type Check struct {
 	Name string
-	// Err is nil when it is well.
+	// Err is nil if the check passed.
 	Err error
 }
 
-// Options make a Handler.
+// Options are the dependencies of the handler.
 type Options struct {
 	Node Node
-	// Metrics answers /metrics.
+	// Metrics handles /metrics.
 	Metrics http.Handler
-	// Resource answers /metrics/resource.
+	// Resource handles /metrics/resource.
 	Resource http.Handler
-	// Events are what happened to pods, the newest last; nil: nobody keeps them.
+	// Events returns the events of pods, newest last; nil if no events are stored.
 	Events func() ([]v1.Event, error)
 	Log    *slog.Logger
 }
 
-// NewHandler answers at all paths. Other methods than GET and HEAD are refused at every one.
+// NewHandler returns the handler of all paths. It refuses every method but GET and HEAD.
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	room := make(streamSlots, streams)
@@ -66,7 +72,9 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics", o.Metrics)
 	mux.Handle("/metrics/resource", o.Resource)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { summary(w, r, o) })
-	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { containerLog(w, r, o, room) })
+	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
+		containerLog(w, r, o, room)
+	})
 	page := newPage(o, room)
 	page.answers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,8 +90,8 @@ func NewHandler(o Options) http.Handler {
 	})
 }
 
-// checks answers in Kubernetes' style: "ok" when all is well, else, or when ?verbose asks for it, a line
-// for each. ?exclude=NAME leaves one out.
+// checks responds in Kubernetes' style: with "ok" if all checks passed, and with a line for each
+// check if one failed or with ?verbose. ?exclude=NAME skips a check.
 func checks(w http.ResponseWriter, r *http.Request, all []Check, failed int) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	query := r.URL.Query()
@@ -116,7 +124,7 @@ func checks(w http.ResponseWriter, r *http.Request, all []Check, failed int) {
 	}
 }
 
-// oneLine keeps a check's text on its line, so that no text can pass for another check.
+// oneLine keeps the text of a check on one line, so that no text can look like another check.
 func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
@@ -130,7 +138,8 @@ func pods(w http.ResponseWriter, o Options) {
 	answer(w, o, "pods", list, err)
 }
 
-// summary answers with the kubelet's parameter only_cpu_and_memory, which keeps disks from being measured.
+// summary handles /stats/summary with the kubelet's parameter only_cpu_and_memory, which skips
+// measuring disks.
 func summary(w http.ResponseWriter, r *http.Request, o Options) {
 	const only = "only_cpu_and_memory"
 	text := r.URL.Query().Get(only)
@@ -141,23 +150,23 @@ func summary(w http.ResponseWriter, r *http.Request, o Options) {
 	}
 	all, err := o.Node.Summary(r.Context(), !less)
 	if all != nil && err != nil {
-		o.Log.Debug("not all that is taken could be read", "why", err)
+		o.Log.Debug("resource usage could not be read completely", "err", err)
 		err = nil
 	}
 	answer(w, o, "stats", all, err)
 }
 
-// answer sends v as JSON, or says that what cannot be told.
+// answer responds with v as JSON or, with err, with status 500. what names the data in messages.
 func answer(w http.ResponseWriter, o Options, what string, v any, err error) {
 	var data []byte
 	if err == nil {
 		data, err = json.Marshal(v)
 	}
 	if err != nil {
-		o.Log.Error("answering HTTP", "what", what, "why", err)
-		http.Error(w, "the "+what+" cannot be told: "+err.Error(), http.StatusInternalServerError)
+		o.Log.Error("answering HTTP", "what", what, "err", err)
+		http.Error(w, "the "+what+" cannot be read: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // a client that went away is no concern
+	_, _ = w.Write(data) // an error only means that the client has disconnected
 }

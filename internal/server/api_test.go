@@ -101,7 +101,7 @@ func TestAnswers(t *testing.T) {
 		{"stats of what", "GET", "/stats/summary?only_cpu_and_memory=perhaps", told{}, 400, "only_cpu_and_memory=\"perhaps\" cannot be used\n"},
 		{"no pods", "GET", "/pods", told{}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
 		{"pods", "GET", "/pods", told{pods: []v1.Pod{web}}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
-		{"pods cannot be told", "GET", "/pods", told{err: errors.New("broken")}, 500, "the pods cannot be told: broken\n"},
+		{"pods cannot be told", "GET", "/pods", told{err: errors.New("broken")}, 500, "the pods cannot be read: broken\n"},
 		{"head", "HEAD", "/readyz", told{ready: bad}, 503, "…"},
 		{"head of a log", "HEAD", "/containerLogs/ns/web/c?follow=true", told{}, 200, "ns/web/c follow=false …"},
 		{"head of what has no end", "HEAD", "/live", told{}, 200, "data: …"},

@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// ListenOptions say where HTTP is answered beside the socket, and who may ask.
+// ListenOptions say where HTTP is served in addition to the socket, and who may send requests.
 type ListenOptions struct {
-	// Address is HOST:PORT; empty: nowhere.
+	// Address is HOST:PORT; "" means that only the socket is served.
 	Address string
-	// CertFile and KeyFile, in PEM, are read anew when they change; empty: no TLS.
+	// CertFile and KeyFile are PEM files, which are read again when they change; "" means no TLS.
 	CertFile, KeyFile string
-	// TokenFile has what a client must know; it is read for each request. Empty: whoever reaches the address may
-	// ask.
+	// TokenFile contains the token that a client must send; it is read for each request. "" means
+	// that everybody who can reach the address may send requests.
 	TokenFile string
 }
 
-// ErrAddress says that what was given to listen with does not go together.
+// ErrAddress means that the listen options are invalid or do not fit together.
 var ErrAddress = errors.New("cannot be used")
 
-// check says what is wrong with the options.
+// check returns what is wrong with the options.
 func (o ListenOptions) check() error {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err == nil {
@@ -43,7 +43,8 @@ func (o ListenOptions) check() error {
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return fmt.Errorf("%w: a certificate and a key must be given both or neither", ErrAddress)
 	case !local(host) && (o.CertFile == "" || o.TokenFile == ""):
-		return fmt.Errorf("%w: other machines are answered only with a certificate, a key and a token file; without, the host must be a loopback one, such as 127.0.0.1", ErrAddress)
+		return fmt.Errorf("%w: other machines are answered only with a certificate, a key and a token file;"+
+			" without, the host must be a loopback one, such as 127.0.0.1", ErrAddress)
 	}
 	if o.TokenFile != "" {
 		if _, err := readToken(o.TokenFile); err != nil {
@@ -53,7 +54,7 @@ func (o ListenOptions) check() error {
 	return nil
 }
 
-// listen takes the address; with TLS, as the configuration says.
+// listen opens the address. The TLS configuration is nil without a certificate.
 func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
@@ -68,10 +69,10 @@ func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	// "localhost" is what the machine's hosts file says it is.
+	// The machine's hosts file decides what "localhost" is.
 	if a, ok := l.Addr().(*net.TCPAddr); o.CertFile == "" && (!ok || !a.IP.IsLoopback()) {
 		l.Close()
-		return nil, nil, fmt.Errorf("%w: %s is no loopback address", ErrAddress, l.Addr())
+		return nil, nil, fmt.Errorf("%w: %s is not a loopback address", ErrAddress, l.Addr())
 	}
 	if o.CertFile != "" {
 		return l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}, nil
@@ -79,7 +80,7 @@ func (o ListenOptions) listen(log *slog.Logger) (net.Listener, *tls.Config, erro
 	return l, nil, nil
 }
 
-// guard lets only those in who may ask at the address.
+// guard returns a handler that passes on only the requests that are allowed at the address.
 func (o ListenOptions) guard(h http.Handler) http.Handler {
 	if o.TokenFile != "" {
 		return withToken(o.TokenFile, h)
@@ -87,7 +88,7 @@ func (o ListenOptions) guard(h http.Handler) http.Handler {
 	return forThisHost(h)
 }
 
-// certificate is a pair of files that is read when it has changed.
+// certificate is a pair of certificate and key files, which are read again when they have changed.
 type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -98,14 +99,14 @@ type certificate struct {
 	loggedError string
 }
 
-// stamp tells a file from what it was before.
+// stamp identifies a version of a file.
 type stamp struct {
 	at   time.Time
 	size int64
 }
 
-// get returns what the files have; while they cannot be used, as between the writing of one and the other, what they
-// had.
+// get returns the certificate in the files. While the files are unusable, for example because only
+// one of them has been replaced, it returns the previous certificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +122,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err == nil {
 		if c.loaded != nil {
-			c.log.Info("the certificate has changed", "file", c.certFile)
+			c.log.Info("certificate reloaded", "file", c.certFile)
 		}
 		c.loaded, c.stamps, c.loggedError = &pair, now, ""
 		return c.loaded, nil
@@ -132,12 +133,12 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 	if err.Error() != c.loggedError {
 		c.loggedError = err.Error()
-		c.log.Warn("the certificate that was read before stays", "why", err)
+		c.log.Warn("reloading the certificate failed; using the previous one", "err", err)
 	}
 	return c.loaded, nil
 }
 
-// readToken reads the token that a file has.
+// readToken returns the token in a file.
 func readToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -150,24 +151,27 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// withToken answers those who know the token: as a bearer or, for people with a browser, as a password.
+// withToken passes on requests that contain the token: as a bearer token or, for browsers, as the
+// password of basic authentication.
 func withToken(path string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := readToken(path)
 		if err != nil {
-			http.Error(w, "nobody can be known now: podrun's token file cannot be used", http.StatusServiceUnavailable)
+			http.Error(w, "clients cannot be authenticated: podrun's token file cannot be used",
+				http.StatusServiceUnavailable)
 			return
 		}
 		scheme, given, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") {
 			_, given, ok = r.BasicAuth()
 		}
-		// Hashes are compared, so that neither length nor content shows in how long it takes.
+		// Hashes are compared, so that the duration depends on neither the length nor the content
+		// of the token.
 		a, b := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(given))
 		if !ok || subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
 			w.Header().Add("WWW-Authenticate", `Bearer realm="podrun"`)
 			w.Header().Add("WWW-Authenticate", `Basic realm="podrun"`)
-			w.Header().Set("Connection", "close") // who may not ask keeps none of the few connections
+			w.Header().Set("Connection", "close") // unauthorized clients must not hold any of the few connections
 			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 			return
 		}

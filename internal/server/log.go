@@ -10,32 +10,34 @@ import (
 	"time"
 )
 
-// LogRequest is what somebody wants of a container's log, as v1.PodLogOptions has it.
+// LogRequest is a request for a container's log, with the options of v1.PodLogOptions.
 type LogRequest struct {
 	Namespace, Pod, Container    string
 	Follow, Previous, Timestamps bool
-	// Tail is how many of the last lines are wanted; nil: all.
+	// Tail is how many of the last lines to return; nil means all.
 	Tail *int
-	// Since leaves out what is older; zero: nothing.
+	// Since excludes older lines; zero means none.
 	Since time.Time
 }
 
 var (
-	// ErrNotFound is what a Node says of a pod, container or log that is not there.
+	// ErrNotFound is a Node's error for a pod, container or log that does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrNotYet is what a Node says of a container that has not run.
+	// ErrNotYet is a Node's error for a container that has not run yet.
 	ErrNotYet = errors.New("waiting to start")
 )
 
-// containerLog answers /containerLogs/NAMESPACE/POD/CONTAINER, with the kubelet's parameters.
+// containerLog handles /containerLogs/NAMESPACE/POD/CONTAINER with the kubelet's parameters.
 func containerLog(w http.ResponseWriter, r *http.Request, o Options, room streamSlots) {
-	want := LogRequest{Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: r.PathValue("container")}
+	want := LogRequest{
+		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: r.PathValue("container"),
+	}
 	limit, err := want.parse(r.URL.Query(), time.Now())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// An answer's head has an end also where its body has none.
+	// A HEAD request ends at once, even if the body of a GET would not end.
 	want.Follow = want.Follow && r.Method != http.MethodHead
 	if want.Follow {
 		end, ok := room.begin(w, r)
@@ -52,7 +54,8 @@ func containerLog(w http.ResponseWriter, r *http.Request, o Options, room stream
 	switch {
 	case err == nil, errors.Is(err, errEnough):
 	case out.begun || ctx.Err() != nil:
-		o.Log.Debug("a log was not told to its end", "pod", want.Pod, "container", want.Container, "why", err)
+		o.Log.Debug("log response ended before the end of the log",
+			"pod", want.Pod, "container", want.Container, "err", err)
 	case errors.Is(err, ErrNotFound):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case errors.Is(err, ErrNotYet):
@@ -62,7 +65,7 @@ func containerLog(w http.ResponseWriter, r *http.Request, o Options, room stream
 	}
 }
 
-// parse reads the parameters; limit is how many bytes are wanted, -1 for all.
+// parse reads the query parameters; limit is the maximum number of bytes, -1 for all.
 func (l *LogRequest) parse(q url.Values, now time.Time) (limit int64, err error) {
 	bad := func(name string) error {
 		return errors.New(name + "=" + strconv.Quote(q.Get(name)) + " cannot be used")
@@ -74,7 +77,7 @@ func (l *LogRequest) parse(q url.Values, now time.Time) (limit int64, err error)
 			}
 		}
 	}
-	for _, name := range []string{"tail", "tailLines"} { // the first is the older name
+	for _, name := range []string{"tail", "tailLines"} { // tail is the older name
 		if text := q.Get(name); text != "" && (name != "tail" || text != "all") {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 0 {
@@ -109,15 +112,16 @@ func (l *LogRequest) parse(q url.Values, now time.Time) (limit int64, err error)
 	return limit, nil
 }
 
-// errEnough ends an answer of which no more is wanted.
+// errEnough stops the log after the requested number of bytes.
 var errEnough = errors.New("no more is wanted")
 
-// patient sends what it is given at once, to a client that may be as slow as each write allows, not the whole.
+// patient sends each write at once. Every write has its own deadline, so that a slow client can
+// read a long response.
 type patient struct {
 	w       io.Writer
 	control *http.ResponseController
 	begun   bool
-	left    int64 // bytes; negative: any number
+	left    int64 // bytes; negative: no limit
 }
 
 // Write implements io.Writer.
@@ -128,7 +132,7 @@ func (p *patient) Write(text []byte) (int, error) {
 	}
 	if len(cut) > 0 {
 		p.begun = true
-		_ = p.control.SetWriteDeadline(time.Now().Add(writeTime)) // tests' recorders have none
+		_ = p.control.SetWriteDeadline(time.Now().Add(writeTime)) // test recorders do not support deadlines
 		if n, err := p.w.Write(cut); err != nil {
 			return n, err
 		}
@@ -147,12 +151,14 @@ func (p *patient) Write(text []byte) (int, error) {
 
 type leavingKey struct{}
 
-// leaving returns base with what untilLeaving looks for: the server is about to end.
+// leaving returns base with the context server, which ends when the server shuts down, for
+// untilLeaving.
 func leaving(base, server context.Context) context.Context {
 	return context.WithValue(base, leavingKey{}, server)
 }
 
-// untilLeaving is a request's context that ends with the server too, for answers that would go on.
+// untilLeaving returns the context of a request, which also ends when the server shuts down, for
+// responses that would continue.
 func untilLeaving(request context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(request)
 	if server, ok := request.Value(leavingKey{}).(context.Context); ok {

@@ -23,20 +23,21 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// refreshEvery is how often it is looked for a page whether its pods have changed.
+// refreshEvery is how often a page checks whether its pods have changed.
 const refreshEvery = time.Second
 
-// page is the page that shows the pods, and one for each of them; they go on showing them.
+// page serves the page of all pods and the page of each pod. Open pages update themselves.
 type page struct {
 	o    Options
 	text *template.Template
-	// policy is the Content-Security-Policy: a page has its own style and script, and none of another's.
+	// policy is the Content-Security-Policy: a page uses its own style and script and no others.
 	policy string
 	slots  streamSlots
 }
 
-// newPage makes pages that come whole, in one answer: on the machine itself a browser gives up what it fetches whenever a
-// pod's network comes or goes (Chromium's ERR_NETWORK_CHANGED), and a page without its script would stand still.
+// newPage returns pages that are sent as one response, with style and script inside. A browser on
+// the same machine cancels requests whenever the network of a pod is added or removed (Chromium's
+// ERR_NETWORK_CHANGED), and a page without its script would not update itself.
 func newPage(o Options, room streamSlots) page {
 	style, script := pageFile("page.css"), pageFile("page.js")
 	text := template.New("").Funcs(template.FuncMap{
@@ -50,7 +51,7 @@ func newPage(o Options, room streamSlots) page {
 	}
 }
 
-// pageFile reads what is part of the program.
+// pageFile returns a file that is embedded in the binary.
 func pageFile(name string) string {
 	text, err := pageFiles.ReadFile("page/" + name)
 	if err != nil {
@@ -59,13 +60,13 @@ func pageFile(name string) string {
 	return string(text)
 }
 
-// hashOf names a text as a Content-Security-Policy does.
+// hashOf returns the hash of a text in the notation of a Content-Security-Policy.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// answers puts the pages into their places.
+// answers registers the handlers of the pages.
 func (p page) answers(mux *http.ServeMux) {
 	mux.HandleFunc("/{$}", p.list)
 	mux.HandleFunc("/live", func(w http.ResponseWriter, r *http.Request) { p.live(w, r, p.listParts) })
@@ -75,7 +76,7 @@ func (p page) answers(mux *http.ServeMux) {
 	})
 }
 
-// row is a pod as the page shows it.
+// row is a pod as the page of all pods shows it.
 type row struct {
 	Namespace, Name, State, Reason, IP, Manifest string
 	Well                                         bool
@@ -83,7 +84,7 @@ type row struct {
 	Containers                                   []string
 }
 
-// rows reads how the pods are.
+// rows returns the current rows of all pods.
 func (p page) rows() ([]row, error) {
 	pods, err := p.o.Node.Pods()
 	if err != nil {
@@ -97,7 +98,7 @@ func (p page) rows() ([]row, error) {
 	return out, nil
 }
 
-// usage is what pods take, by UID. Without, columns stay empty.
+// usage returns the resource usage of pods, by UID. If it cannot be read, the columns stay empty.
 func (p page) usage() map[string]kubelet.PodStats {
 	out := map[string]kubelet.PodStats{}
 	if all, _ := p.o.Node.Summary(context.Background(), false); all != nil {
@@ -112,8 +113,10 @@ func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
 	s := cli.Of(p)
 	r := row{
 		Namespace: p.Namespace, Name: p.Name, State: s.Text, Reason: cli.Plain(cli.Why(p, now)), IP: p.Status.PodIP,
-		Manifest: cli.Plain(p.Annotations["podrun.io/manifest"]), Ready: fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
-		Well: p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers, CPU: cores(taken.CPU), Memory: mebibytes(taken.Memory),
+		Manifest: cli.Plain(p.Annotations["podrun.io/manifest"]),
+		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
+		Well: p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers,
+		CPU:  cores(taken.CPU), Memory: mebibytes(taken.Memory),
 	}
 	for _, c := range cli.Roles(p) {
 		r.Containers = append(r.Containers, c.Container.Name)
@@ -121,7 +124,7 @@ func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
 	return r
 }
 
-// cores are in thousandths; "" while not known.
+// cores formats CPU usage in millicores; "" if it is not known.
 func cores(s *kubelet.CPUStats) string {
 	if s == nil || s.UsageNanoCores == nil {
 		return ""
@@ -136,36 +139,36 @@ func mebibytes(s *kubelet.MemoryStats) string {
 	return fmt.Sprintf("%dMi", *s.WorkingSetBytes>>20)
 }
 
-// render fills in the template that is defined under name.
+// render executes the template with the name.
 func (p page) render(name string, data any) (string, error) {
 	var out bytes.Buffer
 	err := p.text.ExecuteTemplate(&out, name, data)
 	return out.String(), err
 }
 
-// send answers with a page.
+// send responds with a page.
 func (p page) send(w http.ResponseWriter, code int, name string, data any, err error) {
 	text := ""
 	if err == nil {
 		text, err = p.render(name, data)
 	}
 	if err != nil {
-		p.o.Log.Error("answering HTTP", "what", "page", "why", err)
-		http.Error(w, "the pods cannot be told: "+err.Error(), http.StatusInternalServerError)
+		p.o.Log.Error("answering HTTP", "what", "page", "err", err)
+		http.Error(w, "the pods cannot be read: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(text)) // a client that went away is no concern
+	_, _ = w.Write([]byte(text)) // an error only means that the client has disconnected
 }
 
-// list answers with the page of all pods.
+// list handles the page of all pods.
 func (p page) list(w http.ResponseWriter, _ *http.Request) {
 	rows, err := p.rows()
 	p.send(w, http.StatusOK, "list", rows, err)
 }
 
-// listParts are the parts of the page of all pods that change, by their elements' ids.
+// listParts returns the parts of the page of all pods that change, by element ID.
 func (p page) listParts() (map[string]string, error) {
 	rows, err := p.rows()
 	if err != nil {
@@ -175,7 +178,7 @@ func (p page) listParts() (map[string]string, error) {
 	return map[string]string{"pods": text}, err
 }
 
-// live answers with the parts of a page whenever they change, as server-sent events.
+// live sends the parts of a page whenever they change, as server-sent events.
 func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[string]string, error)) {
 	end, ok := p.slots.begin(w, r)
 	if !ok {
@@ -191,13 +194,13 @@ func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[str
 		var now []byte
 		some, err := parts()
 		if err == nil {
-			now, err = json.Marshal(some) // in the order of the ids
+			now, err = json.Marshal(some) // keys are sorted
 		}
 		if err != nil {
-			p.o.Log.Debug("the page is not told anew", "why", err)
+			p.o.Log.Debug("updating a page failed", "err", err)
 			now = last
 		}
-		text := []byte(":\n\n") // tells a client that went away
+		text := []byte(":\n\n") // fails if the client has disconnected
 		if !bytes.Equal(now, last) {
 			text = fmt.Appendf(nil, "data: %s\n\n", now)
 		}
@@ -215,7 +218,7 @@ func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[str
 	}
 }
 
-// when is a time as the pages show it; "" is none.
+// when formats a time for the pages; "" for the zero time.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -223,7 +226,7 @@ func when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// reasonAnd joins a reason and its message, either of which may be missing.
+// reasonAnd joins a reason and its message, either of which may be empty.
 func reasonAnd(reason, message string) string {
 	if reason == "" || message == "" {
 		return cmp.Or(reason, message)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// lastLines and lastBytes bound how much of a log a page has when it is loaded.
+	// lastLines and lastBytes limit how much of a log a page contains when it is loaded.
 	lastLines = 200
 	lastBytes = 256 << 10
 )
@@ -27,13 +27,14 @@ type podData struct {
 	row
 	UID, Node, Started, Message string
 	Of                          []containerRow
-	// Conditions are those that do not hold.
+	// Conditions are the conditions whose status is not True.
 	Conditions []conditionRow
 	Events     []eventRow
-	// Chosen is the container whose log is shown, of its run before the last if Previous.
+	// Chosen is the container whose log is shown; with Previous it is the log of its previous
+	// instance.
 	Chosen   string
 	Previous bool
-	// Log is what it wrote last; without, LogWhy says why there is none.
+	// Log is the end of the log; if it is empty, LogWhy says why.
 	Log, LogWhy string
 }
 
@@ -41,7 +42,7 @@ type containerRow struct {
 	Name, Kind, Image, State, Detail, Before, CPU, Memory string
 	Restarts                                              int32
 	Ready, Well                                           bool
-	// Run is the newest run's identity; "" while there was none.
+	// Run is the containerID of the newest instance; "" if there has been none.
 	Run string
 }
 
@@ -52,7 +53,7 @@ type eventRow struct {
 	Count                       int32
 }
 
-// pod answers with the page of a pod.
+// pod handles the page of a pod.
 func (p page) pod(w http.ResponseWriter, r *http.Request) {
 	d, err := p.podOf(r)
 	if errors.Is(err, ErrNotFound) {
@@ -65,7 +66,7 @@ func (p page) pod(w http.ResponseWriter, r *http.Request) {
 	p.send(w, http.StatusOK, "pod", d, err)
 }
 
-// podParts are the parts of a pod's page that change.
+// podParts returns the parts of a pod's page that change, by element ID.
 func (p page) podParts(r *http.Request) (map[string]string, error) {
 	out := map[string]string{}
 	d, err := p.podOf(r)
@@ -84,7 +85,7 @@ func (p page) podParts(r *http.Request) (map[string]string, error) {
 	return out, nil
 }
 
-// podOf reads all about the pod of a request but its log.
+// podOf reads everything but the log of the pod that the request names.
 func (p page) podOf(r *http.Request) (podData, error) {
 	pods, err := p.o.Node.Pods()
 	if err != nil {
@@ -105,7 +106,12 @@ func (p page) podOf(r *http.Request) (podData, error) {
 }
 
 func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
-	d := podData{row: rowOf(p, taken, now), UID: string(p.UID), Node: p.Spec.NodeName, Message: cli.Plain(p.Annotations["podrun.io/manifest-error"])}
+	d := podData{
+		row:     rowOf(p, taken, now),
+		UID:     string(p.UID),
+		Node:    p.Spec.NodeName,
+		Message: cli.Plain(p.Annotations["podrun.io/manifest-error"]),
+	}
 	if p.Status.StartTime != nil {
 		d.Started = when(p.Status.StartTime.Time)
 	}
@@ -113,7 +119,9 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 		if c.Status == v1.ConditionTrue {
 			continue
 		}
-		d.Conditions = append(d.Conditions, conditionRow{string(c.Type), string(c.Status), cli.Plain(reasonAnd(c.Reason, c.Message))})
+		d.Conditions = append(d.Conditions, conditionRow{
+			string(c.Type), string(c.Status), cli.Plain(reasonAnd(c.Reason, c.Message)),
+		})
 	}
 	for _, r := range cli.InitialFirst(cli.Roles(p)) {
 		one := containerOf(r)
@@ -145,7 +153,7 @@ func containerOf(r cli.Role) containerRow {
 	return c
 }
 
-// stateOf words a container's state, and what is to be known of it.
+// stateOf returns a container's state and its details as the page shows them.
 func stateOf(s v1.ContainerState) (state, detail string) {
 	switch {
 	case s.Running != nil:
@@ -163,14 +171,14 @@ func stateOf(s v1.ContainerState) (state, detail string) {
 	return "", ""
 }
 
-// eventsOf are what happened to a pod, the newest first: a page is read from its top.
+// eventsOf returns the events of a pod, newest first, because a page is read from its top.
 func (p page) eventsOf(of *v1.Pod) []eventRow {
 	if p.o.Events == nil {
 		return nil
 	}
 	all, err := p.o.Events()
 	if err != nil {
-		p.o.Log.Debug("events cannot be shown", "why", err)
+		p.o.Log.Debug("reading events for a page failed", "err", err)
 	}
 	var out []eventRow
 	for _, e := range slices.Backward(all) {
@@ -178,23 +186,28 @@ func (p page) eventsOf(of *v1.Pod) []eventRow {
 		if o.Kind != "Pod" || o.Namespace != of.Namespace || o.Name != of.Name || o.UID != of.UID && o.UID != "" {
 			continue
 		}
-		out = append(out, eventRow{When: when(e.LastTimestamp.Time), Type: e.Type, Reason: e.Reason, Message: cli.Plain(e.Message), Count: e.Count})
+		out = append(out, eventRow{
+			When: when(e.LastTimestamp.Time), Type: e.Type, Reason: e.Reason,
+			Message: cli.Plain(e.Message), Count: e.Count,
+		})
 	}
 	return out
 }
 
-// lastOf are the last lines of the chosen container's log.
+// lastOf returns the last lines of the chosen container's log, or why there are none.
 func (p page) lastOf(ctx context.Context, d podData) (text, why string) {
 	var out ending
 	tail := lastLines
-	err := p.o.Node.Log(ctx, LogRequest{Namespace: d.Namespace, Pod: d.Name, Container: d.Chosen, Previous: d.Previous, Tail: &tail}, &out)
+	err := p.o.Node.Log(ctx, LogRequest{
+		Namespace: d.Namespace, Pod: d.Name, Container: d.Chosen, Previous: d.Previous, Tail: &tail,
+	}, &out)
 	if err != nil && len(out) == 0 {
 		return "", err.Error()
 	}
 	return readable(string(out[max(0, len(out)-lastBytes):])), ""
 }
 
-// ending keeps the last of what is written to it, lastBytes at least.
+// ending keeps the end of what is written to it, at least the last lastBytes bytes.
 type ending []byte
 
 // Write implements io.Writer.
@@ -206,7 +219,8 @@ func (e *ending) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// readable is a log's text without what would colour a terminal; other control characters are spelled out.
+// readable returns a log's text without terminal escape sequences; other control characters are
+// escaped.
 func readable(text string) string {
 	sequences := regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\a\x1b]*(\a|\x1b\\\\)|\r")
 	return cli.Plain(sequences.ReplaceAllString(text, ""))

@@ -20,28 +20,30 @@ import (
 )
 
 const (
-	// connections bounds how many there are at once on each address, so that clients cannot use up the
-	// files that podrun needs for its pods.
+	// connections limits the concurrent connections of each address, so that clients cannot exhaust
+	// the file descriptors that podrun needs for its pods.
 	connections = 64
 	headerBytes = 16 << 10
-	// writeTime is how long a client may take to read an answer, or what an answer without end has next.
+	// writeTime is how long a client may take to read a response or, if the response does not end,
+	// its next part.
 	writeTime = 30 * time.Second
-	// farewell is how long requests may take to end when the server does.
+	// farewell is how long running requests may continue when the server stops.
 	farewell = 2 * time.Second
 )
 
-// Server listens where it was told; Run answers.
+// Server is an HTTP server that listens on a Unix socket and optionally on a TCP address. Run
+// serves requests.
 type Server struct {
 	socket string
 	unix   net.Listener
 	tcp    net.Listener // nil: none
-	tls    *tls.Config  // of tcp; nil: none
+	tls    *tls.Config  // for tcp; nil: none
 	where  ListenOptions
 	log    *slog.Logger
 }
 
-// Listen takes the socket, with mode 0600, in place of one that a killed podrun left, and the address if
-// there is one. The caller sees to it that no other podrun uses the socket.
+// Listen opens the socket with mode 0600, replacing one that a killed podrun left, and the TCP
+// address if there is one. The caller must make sure that no other podrun process uses the socket.
 func Listen(socket string, where ListenOptions, log *slog.Logger) (*Server, error) {
 	s := &Server{socket: socket, where: where, log: log}
 	var err error
@@ -62,12 +64,12 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// listenUnix makes the socket aside, where nobody else can enter, and puts it into its place by a rename:
-// there is no moment at which it is open to others. Its directory is named through a descriptor, because
-// a socket's path may not be long.
+// listenUnix creates the socket in a private directory and renames it to path, so that the socket
+// is never accessible to others, not even for a moment. The directory is named through a file
+// descriptor, because the path of a socket is limited in length.
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
-		return nil, errors.New("there is something else in its place")
+		return nil, errors.New("the path exists and is not a socket")
 	}
 	aside, err := os.MkdirTemp(filepath.Dir(path), ".socket-")
 	if err != nil {
@@ -79,7 +81,9 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/s"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{
+		Net: "unix", Name: "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/s",
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +96,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Address is where TCP is listened on; nil: nowhere.
+// Address returns the TCP address that the server listens on; nil if there is none.
 func (s *Server) Address() net.Addr {
 	if s.tcp == nil {
 		return nil
@@ -100,18 +104,18 @@ func (s *Server) Address() net.Addr {
 	return s.tcp.Addr()
 }
 
-// Close gives up the addresses of a server that does not run.
+// Close closes the listeners of a server that is not running.
 func (s *Server) Close() {
 	if s.tcp != nil {
 		s.tcp.Close()
 	}
 	if s.unix != nil {
 		s.unix.Close()
-		_ = os.Remove(s.socket) // else the next one replaces it
+		_ = os.Remove(s.socket) // else the next podrun replaces it
 	}
 }
 
-// Run answers until ctx ends, and gives up the addresses.
+// Run serves requests until ctx ends or a listener fails, and closes the listeners.
 func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	defer s.Close()
 	base, cut := context.WithCancel(leaving(context.WithoutCancel(ctx), ctx))
@@ -119,8 +123,9 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
 			Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTime,
-			IdleTimeout: time.Minute, MaxHeaderBytes: headerBytes, BaseContext: func(net.Listener) context.Context { return base },
-			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			IdleTimeout: time.Minute, MaxHeaderBytes: headerBytes,
+			BaseContext: func(net.Listener) context.Context { return base },
+			ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 	}
 	failed := make(chan error, 2)
@@ -157,8 +162,9 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	return err
 }
 
-// forThisHost refuses requests for other names than this machine's own. A web page that made its name
-// point here could otherwise read the answers in the browser of somebody who is on this machine.
+// forThisHost refuses requests for host names other than those of this machine. Otherwise a web
+// page whose host name resolves to this machine could read the responses through the browser of a
+// user on this machine (DNS rebinding).
 func forThisHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)

@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	// streams bounds the answers without end that are given beside the socket, so that there are connections left
-	// for others.
+	// streams limits the concurrent streaming responses on the TCP address, so that there are
+	// connections left for other requests.
 	streams = connections / 2
-	// streamTime is how long a page is told anew; a browser asks again then.
+	// streamTime is how long a page is updated over one connection; the browser then connects
+	// again.
 	streamTime = 10 * time.Minute
 )
 
-// streamSlots counts answers without end.
+// streamSlots limits the number of streaming responses.
 type streamSlots chan struct{}
 
-// begin reports that there is room for one more, after refusing a client that there is none for; end gives the room
-// back. On the socket, which is root's, there is always room.
+// begin takes a slot and reports whether there was a free one; if not, it has refused the request.
+// end releases the slot. The Unix socket, which only root can use, has no limit.
 func (s streamSlots) begin(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	if local, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && local.Network() == "unix" {
 		return func() {}, true
@@ -29,13 +30,13 @@ func (s streamSlots) begin(w http.ResponseWriter, r *http.Request) (end func(), 
 		return func() { <-s }, true
 	default:
 		w.Header().Set("Retry-After", "60")
-		w.Header().Set("Connection", "close") // it is not to be held on to, either
-		http.Error(w, "too many answers without end at a time", http.StatusServiceUnavailable)
+		w.Header().Set("Connection", "close") // the connection must not be kept open either
+		http.Error(w, "too many streaming responses at a time", http.StatusServiceUnavailable)
 		return nil, false
 	}
 }
 
-// forAWhile is a request's context that ends with streamTime, too.
+// forAWhile returns the request's context, which also ends after streamTime.
 func forAWhile(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, leave := untilLeaving(r.Context())
 	ctx, stop := context.WithTimeout(ctx, streamTime)

@@ -1,12 +1,12 @@
 "use strict";
-// A page without this is a page as of when it was loaded. With it, its parts follow what podrun tells, and the log goes on.
+// Without this script a page shows the state when it was loaded. With it, the page and the log update themselves.
 const state = document.getElementById("state"), news = document.getElementById("news"), log = document.getElementById("log");
 
-// say changes only what is different: whatever is said is read out.
+// say sets a text only if it differs, because a screen reader reads every change aloud.
 const say = (where, text) => { if (where.textContent !== text) where.textContent = text; };
 
-// patch makes an element like another one and keeps what is the same, so that neither the focus nor a reader's place is
-// lost. Children with an id are known again by it.
+// patch makes an element equal to another one and keeps the nodes that are the same, so that neither the focus nor the
+// reading position is lost. Children with an id are matched by it.
 function patch(was, now) {
 	for (const {name, value} of now.attributes) if (was.getAttribute(name) !== value) was.setAttribute(name, value);
 	for (const {name} of [...was.attributes]) if (!now.hasAttribute(name)) was.removeAttribute(name);
@@ -19,7 +19,7 @@ function patch(was, now) {
 	for (const next of [...now.childNodes]) {
 		const same = next.id ? known.get(next.id) : at && !at.id && at.nodeName === next.nodeName ? at : null;
 		if (!same) { was.insertBefore(next, at); continue; }
-		// What is moved loses the focus, so what is in its way goes first.
+		// A node that is moved loses the focus, so the nodes before it are removed first.
 		while (next.id && at && at !== same && !known.has(at.id)) { const gone = at; at = at.nextSibling; gone.remove(); }
 		if (same === at) at = at.nextSibling; else was.insertBefore(same, at);
 		if (next.nodeType === Node.ELEMENT_NODE) patch(same, next);
@@ -28,7 +28,7 @@ function patch(was, now) {
 	while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
 }
 
-// announce tells a screen reader which pods came, went, fell ill and got well, and no more often than every 5 s.
+// announce tells a screen reader which pods were added or removed or changed between well and ill, at most every 5 s.
 let seen, told = new Map(), silent;
 function announce() {
 	const now = new Map([...document.querySelectorAll("[data-pod]")].map((pod) =>
@@ -45,8 +45,8 @@ function announce() {
 	silent = setTimeout(() => { silent = undefined; announce(); }, 5000);
 }
 
-// listen follows what podrun tells. A browser asks again by itself where nobody answers, not where the answer is another
-// one, as of a proxy before podrun, or of podrun when the token is a new one.
+// listen receives the updates of the page. A browser reconnects by itself when there is no response, but not after a
+// response of another kind, as from a proxy in front of podrun, or from podrun when the token has changed.
 let source;
 function listen() {
 	source = new EventSource(document.body.dataset.live);
@@ -67,10 +67,10 @@ function listen() {
 }
 listen();
 
-// plain leaves out of a log what would act on a terminal or turn the direction of writing.
+// plain removes terminal escape sequences, control characters and changes of the text direction from a log.
 const plain = (text) => text.replace(/\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
 
-// append adds to the log, stays at its end if that is in sight, and forgets what is long past.
+// append adds to the log, keeps its end visible if it was, and removes the oldest text of a long log.
 let size = 0;
 function append(text) {
 	const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 16;
@@ -82,7 +82,7 @@ function append(text) {
 	if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
-// follow shows the log of the container's newest run as it is written, and then that of the run after it.
+// follow shows the log of the newest instance of the container as it is written, and then that of the next one.
 let run = "", following = false;
 async function follow() {
 	const now = document.querySelector("[data-run]")?.dataset.run;
@@ -90,7 +90,7 @@ async function follow() {
 	following = true;
 	let pause = 1000;
 	try {
-		const answer = await fetch(new URL(log.dataset.follow, location.href)); // without the password that the page's address may have
+		const answer = await fetch(new URL(log.dataset.follow, location.href)); // without the password that the page's URL may contain
 		if (!answer.ok) throw new Error(answer.statusText);
 		if (run) append("— started again —\n"); else { log.textContent = ""; size = 0; }
 		run = now;
@@ -103,7 +103,7 @@ async function follow() {
 		}
 		if (rest) append(plain(rest) + "\n");
 	} catch {
-		run = ""; // all of it again, when there is somebody to ask
+		run = ""; // load all of it again when podrun responds
 		pause = 5000;
 	}
 	following = false;
