@@ -1,6 +1,8 @@
-// Package metrics counts what podrun does and answers in Prometheus' text format, under the kubelet's
-// names where the meaning is the same. It observes; it decides nothing and asks nobody but when it is
-// scraped. No other room imports the Prometheus client.
+// Package metrics collects podrun's metrics and serves them in Prometheus' text format, under the
+// kubelet's names where the meaning is the same. It observes package relist, and reads everything
+// else from a [Node] when it is scraped. It is the only package that imports the Prometheus client.
+//
+// The package decides nothing. Begin reading at [Metrics] and its method Watch.
 package metrics
 
 import (
@@ -19,7 +21,7 @@ import (
 	podruntime "podrun.io/podrun/internal/runtime"
 )
 
-// Metrics are those of one podrun. They implement relist.Observer.
+// Metrics are the metrics of a podrun process. It implements relist.Observer.
 type Metrics struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
@@ -29,15 +31,16 @@ type Metrics struct {
 	relistErrors, connected, connectErrors  prometheus.Counter
 	events                                  *prometheus.CounterVec
 
-	began time.Time // of the last list; Relisted's own
+	began time.Time // beginning of the last list; used by Relisted only
 }
 
-// buckets go from a look at one pod to a runtime that hangs, in seconds.
+// buckets returns histogram buckets in seconds, from the inspection of one pod to a runtime that
+// hangs.
 func buckets() []float64 {
 	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30}
 }
 
-// New makes the metrics; Watch adds those that are read when scraped.
+// New returns Metrics; Watch adds those that are read when scraped.
 func New(log *slog.Logger) *Metrics {
 	histogram := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets()})
@@ -50,28 +53,36 @@ func New(log *slog.Logger) *Metrics {
 	}
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), log: log,
-		interval:      histogram("kubelet_pleg_relist_interval_seconds", "Time between the beginnings of two full lists of containers."),
-		duration:      histogram("kubelet_pleg_relist_duration_seconds", "Time that a full list of containers took."),
-		inspection:    histogram("kubelet_pleg_pod_relist_duration_seconds", "Time that a look at one pod took."),
-		latency:       histogram("kubelet_evented_pleg_connection_latency_seconds", "Time from an event of the runtime until it was heard."),
-		lastSeen:      gauge("kubelet_pleg_last_seen_seconds", "When the last full list that succeeded began, in seconds since the epoch."),
-		streamUp:      gauge("podrun_evented_pleg_connected", "1 while the runtime's event stream is heard, 0 while polling alone finds what happens."),
-		relistErrors:  counter("podrun_pleg_relist_errors_total", "Full lists that failed or could not tell of a pod, and looks at one pod that failed."),
-		connected:     counter("kubelet_evented_pleg_connection_success_count", "Times that the runtime's event stream was opened."),
-		connectErrors: counter("kubelet_evented_pleg_connection_error_count", "Times that the runtime's event stream could not be opened, or broke."),
+		interval: histogram("kubelet_pleg_relist_interval_seconds",
+			"Time between the beginnings of two full lists of containers."),
+		duration:   histogram("kubelet_pleg_relist_duration_seconds", "Duration of a full list of containers."),
+		inspection: histogram("kubelet_pleg_pod_relist_duration_seconds", "Duration of an inspection of one pod."),
+		latency: histogram("kubelet_evented_pleg_connection_latency_seconds",
+			"Time from an event of the container runtime until podrun received it."),
+		lastSeen: gauge("kubelet_pleg_last_seen_seconds",
+			"When the last successful full list began, in seconds since the epoch."),
+		streamUp: gauge("podrun_evented_pleg_connected",
+			"1 while the event stream of the container runtime is connected, 0 while podrun only polls."),
+		relistErrors: counter("podrun_pleg_relist_errors_total",
+			"Full lists that failed or could not inspect a pod, and inspections of one pod that failed."),
+		connected: counter("kubelet_evented_pleg_connection_success_count",
+			"How often the event stream of the container runtime was connected."),
+		connectErrors: counter("kubelet_evented_pleg_connection_error_count",
+			"How often the event stream of the container runtime could not be connected, or broke."),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "podrun_pleg_events_total",
-			Help: "Changes of pods that were found, by type."}, []string{"type"}),
+			Help: "Changes of pods that were observed, by type."}, []string{"type"}),
 	}
 	m.registry.MustRegister(m.interval, m.duration, m.inspection, m.latency, m.lastSeen, m.streamUp,
 		m.relistErrors, m.connected, m.connectErrors, m.events, buildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for kind := relist.Appeared; kind <= relist.Vanished; kind++ { // so that a rate has something to begin with
+	// Created at once, so that a rate can be computed from the first event on.
+	for kind := relist.Appeared; kind <= relist.Vanished; kind++ {
 		m.events.WithLabelValues(kind.String())
 	}
 	return m
 }
 
-// buildInfo is 1, with what the build left in the binary as labels.
+// buildInfo returns a gauge with the value 1 and the build information of the binary as labels.
 func buildInfo() prometheus.Collector {
 	version, commit := "(devel)", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -84,13 +95,15 @@ func buildInfo() prometheus.Collector {
 			}
 		}
 	}
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "podrun_build_info", Help: "1; the labels say which podrun this is.",
-		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "go_version": runtime.Version()}})
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "podrun_build_info", Help: "1; the labels are the version, commit and Go version of podrun.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "go_version": runtime.Version()},
+	})
 	g.Set(1)
 	return g
 }
 
-// Handler answers scrapes, a few at a time.
+// Handler returns the handler of scrapes. It serves a few at a time.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn),

@@ -10,21 +10,22 @@ import (
 	"podrun.io/podrun/internal/relist"
 )
 
-// Node is what is asked when metrics are scraped.
+// Node is what metrics are read from when they are scraped.
 type Node interface {
-	// Counts sum up what is there.
+	// Counts returns the numbers of pods and instances.
 	Counts() relist.Counts
-	// Desired is what the sources said last.
+	// Desired returns the pods and problems that the manifest sources last reported.
 	Desired() manifest.Desired
-	// Pods are the pods with their statuses.
+	// Pods returns the pods with their statuses.
 	Pods() ([]v1.Pod, error)
-	// Disks are how full the disks are.
+	// Disks returns the usage of the disks.
 	Disks() []gc.Usage
-	// ImagesRemoved counts the images that were removed because nobody used them, by reason.
+	// ImagesRemoved returns how many unused images were removed, by reason.
 	ImagesRemoved() map[string]int
 }
 
-// Watch adds what n tells to every scrape. It is called once, before the first.
+// Watch adds the metrics that are read from n at every scrape. It must be called once, before the
+// first scrape.
 func (m *Metrics) Watch(n Node) {
 	described := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
@@ -34,19 +35,28 @@ func (m *Metrics) Watch(n Node) {
 		runningPods: described("kubelet_running_pods", "Pods that have a sandbox that is ready."),
 		containers:  described("kubelet_running_containers", "Containers by state.", "container_state"),
 		desired:     described("kubelet_desired_pods", "Pods that the manifests want.", "static"),
-		problems:    described("podrun_manifest_problems", "Manifests that cannot be used, and sources that cannot be read, by kind of source.", "source"),
-		warnings:    described("podrun_manifest_warnings", "Manifests that are used but should not be as they are, by kind of source.", "source"),
-		complete:    described("podrun_sources_ready", "1 when every source of manifests has been read; before, nothing is removed."),
-		restarts:    described("kube_pod_container_status_restarts_total", "Restarts of a container of a pod.", "namespace", "pod", "uid", "container"),
-		capacity:    described("podrun_disk_capacity_bytes", "Size of the file system that podrun's data, logs or images are on.", "disk"),
-		available:   described("podrun_disk_available_bytes", "What is free there.", "disk"),
-		pressed:     described("podrun_disk_pressure", "1 while less than --disk-pressure-threshold is free there.", "disk"),
-		collected:   described("kubelet_image_garbage_collected_total", "Images that were removed because nobody used them, by reason.", "reason"),
-		waiting:     described("kube_pod_container_status_waiting_reason", "1: why a container that does not run is waiting.", "namespace", "pod", "uid", "container", "reason"),
+		problems: described("podrun_manifest_problems",
+			"Manifests that cannot be used, and sources that cannot be read, by kind of source.", "source"),
+		warnings: described("podrun_manifest_warnings",
+			"Manifests that are used although they have a problem, by kind of source.", "source"),
+		complete: described("podrun_sources_ready",
+			"1 when every source of manifests has been read; before that, nothing is removed."),
+		restarts: described("kube_pod_container_status_restarts_total",
+			"Restarts of a container of a pod.", "namespace", "pod", "uid", "container"),
+		capacity: described("podrun_disk_capacity_bytes",
+			"Size of the file system of podrun's data, logs or images.", "disk"),
+		available: described("podrun_disk_available_bytes", "Free space on that file system.", "disk"),
+		pressed: described("podrun_disk_pressure",
+			"1 while less than --disk-pressure-threshold of that file system is free.", "disk"),
+		collected: described("kubelet_image_garbage_collected_total",
+			"Unused images that were removed, by reason.", "reason"),
+		waiting: described("kube_pod_container_status_waiting_reason",
+			"1; the label is the reason why a container that does not run is waiting.",
+			"namespace", "pod", "uid", "container", "reason"),
 	})
 }
 
-// node turns a Node into metrics at each scrape.
+// node is the collector that reads a Node at each scrape.
 type node struct {
 	from                                                 Node
 	runningPods, containers, desired, problems, warnings *prometheus.Desc
@@ -56,8 +66,10 @@ type node struct {
 
 // Describe implements prometheus.Collector.
 func (n *node) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{n.runningPods, n.containers, n.desired, n.problems, n.warnings, n.complete, n.restarts, n.waiting,
-		n.capacity, n.available, n.pressed, n.collected} {
+	for _, d := range []*prometheus.Desc{
+		n.runningPods, n.containers, n.desired, n.problems, n.warnings, n.complete, n.restarts, n.waiting,
+		n.capacity, n.available, n.pressed, n.collected,
+	} {
 		out <- d
 	}
 }
@@ -92,7 +104,8 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, p := range pods {
 		for _, c := range p.Status.ContainerStatuses {
-			out <- prometheus.MustNewConstMetric(n.restarts, prometheus.CounterValue, float64(c.RestartCount), p.Namespace, p.Name, string(p.UID), c.Name)
+			out <- prometheus.MustNewConstMetric(n.restarts, prometheus.CounterValue, float64(c.RestartCount),
+				p.Namespace, p.Name, string(p.UID), c.Name)
 			if w := c.State.Waiting; w != nil {
 				gauge(n.waiting, 1, p.Namespace, p.Name, string(p.UID), c.Name, w.Reason)
 			}
@@ -100,14 +113,16 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// disks tells of the disks and of what was removed from them.
+// disks adds the metrics of the disks and of the images that were removed from them.
 func (n *node) disks(out chan<- prometheus.Metric) {
 	for _, d := range n.from.Disks() {
 		pressed := 0.0
 		if d.Pressed {
 			pressed = 1
 		}
-		for desc, value := range map[*prometheus.Desc]float64{n.capacity: float64(d.Capacity), n.available: float64(d.Available), n.pressed: pressed} {
+		for desc, value := range map[*prometheus.Desc]float64{
+			n.capacity: float64(d.Capacity), n.available: float64(d.Available), n.pressed: pressed,
+		} {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, d.Name)
 		}
 	}
