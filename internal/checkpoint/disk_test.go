@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/sys/treetest"
 )
 
-// onOS is a store on the operating system's disk.
+// onOS returns a Store on the file system.
 func onOS(t *testing.T) (*Store, osDisk) {
 	d := osDisk{layout.Dirs{Root: t.TempDir()}}
 	return NewStoreOn(d, slog.New(slog.NewTextHandler(t.Output(), nil))), d
@@ -35,7 +35,7 @@ func there(path string) bool {
 	return err == nil
 }
 
-// TestLeftovers: what a making or a removal left that was cut off is in nobody's way.
+// TestLeftovers: the remains of an interrupted creation or removal obstruct nothing.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	s, d := onOS(t)
@@ -63,7 +63,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestDeepVolume: a container has made thousands of directories in each other in an emptyDir.
+// TestDeepVolume: a container has created thousands of nested directories in an emptyDir.
 func TestDeepVolume(t *testing.T) {
 	s, d := onOS(t)
 	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
@@ -80,7 +80,7 @@ func TestDeepVolume(t *testing.T) {
 	}
 }
 
-// TestRemovalThatIsCutOff: the checkpoint goes last.
+// TestRemovalThatIsCutOff: the checkpoint is removed last.
 func TestRemovalThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	s, d := onOS(t)
@@ -101,7 +101,7 @@ func TestRemovalThatIsCutOff(t *testing.T) {
 	}
 }
 
-// TestLink: a link in a directory's place is not followed.
+// TestLink: a symbolic link in place of a directory is not followed.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	s, d := onOS(t)
@@ -121,7 +121,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestOddFiles: whatever is in a checkpoint's place, reading it neither waits nor keeps others from being seen.
+// TestOddFiles: whatever is at a checkpoint's path, reading it neither blocks nor hides other
+// checkpoints.
 func TestOddFiles(t *testing.T) {
 	t.Parallel()
 	for name, odd := range map[string]func(path string) error{
@@ -146,7 +147,8 @@ func TestOddFiles(t *testing.T) {
 	}
 }
 
-// TestFileBecomesOlder: once its time is past, a file is not read again and again.
+// TestFileBecomesOlder: once its modification time is old enough, a file is not read again and
+// again.
 func TestFileBecomesOlder(t *testing.T) {
 	t.Parallel()
 	s, d := onOS(t)
@@ -186,7 +188,8 @@ func TestBadUIDs(t *testing.T) {
 	})
 }
 
-// TestDirectoryInPlace: a directory in a checkpoint's place is moved aside by the checkpoint that replaces it.
+// TestDirectoryInPlace: a directory at a checkpoint's path is moved aside by the checkpoint that
+// replaces it.
 func TestDirectoryInPlace(t *testing.T) {
 	t.Parallel()
 	s, d := onOS(t)

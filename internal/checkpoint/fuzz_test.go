@@ -13,8 +13,9 @@ import (
 
 const fuzzUID = pod.UID("0123456789abcdef0123456789abcdef")
 
-// FuzzDecode decodes whatever may be in a checkpoint's file. What is accepted is of the revision that was asked for, and
-// is the same after it was written and read again: an update must not lose what it does not change.
+// FuzzDecode decodes arbitrary contents of a checkpoint file. A content that is accepted belongs to
+// the requested revision and stays the same when it is written and read again: an update must not
+// lose what it does not change.
 func FuzzDecode(f *testing.F) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node", UID: fuzzUID}}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: "image:1"}}

@@ -19,17 +19,17 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// testDisk is a disk under test that can be broken.
+// testDisk is a disk under test that can be made to fail.
 type testDisk struct {
 	Disk
-	// corrupt replaces what a file has.
+	// corrupt replaces the content of a file.
 	corrupt func(uid pod.UID, data []byte)
 
 	mu     sync.Mutex
 	writes int
-	// failWrite is what writing fails with, failRead reading; nil: they do not.
+	// failWrite and failRead are the errors of writing and reading; nil means that they succeed.
 	failWrite, failRead error
-	// listed is called after a listing; nil: nothing is.
+	// listed is called after a listing unless it is nil.
 	listed func()
 }
 
@@ -76,7 +76,7 @@ func (d *testDisk) List() ([]pod.UID, error) {
 	return all, err
 }
 
-// suite is a store on one disk, and another process's on the same.
+// suite is a store on a disk, and another process' store on the same disk.
 type suite struct {
 	*testing.T
 	disk         *testDisk
@@ -84,7 +84,7 @@ type suite struct {
 	log          *bytes.Buffer
 }
 
-// onBothDisks runs a test on the operating system's disk and on that in memory.
+// onBothDisks runs a test on the file system and on the disk in memory.
 func onBothDisks(t *testing.T, f func(s suite)) {
 	t.Helper()
 	run := func(name string, disk func(t *testing.T) *testDisk) {
@@ -127,7 +127,7 @@ func (s suite) create(name string, uid pod.UID) {
 	s.must(s.store.Create(manifest(name, uid), "serve"))
 }
 
-// of are the UIDs of the pod's checkpoints, as a store knows them.
+// of returns the UIDs of the pod's checkpoints in a store.
 func (s suite) of(store *Store, key pod.Key) string {
 	s.Helper()
 	all, err := store.Of(key)
@@ -135,7 +135,7 @@ func (s suite) of(store *Store, key pod.Key) string {
 	return uids(all)
 }
 
-// list are all pods' checkpoints.
+// list returns the checkpoints of all pods in a store.
 func (s suite) list(store *Store) string {
 	s.Helper()
 	all, err := store.List()
@@ -222,7 +222,7 @@ func TestNothingChangedWritesNothing(t *testing.T) {
 		if after, err := s.store.Get("u1"); err != nil || after != before || s.disk.writes != writes {
 			t.Errorf("written %d times, %v", s.disk.writes-writes, err)
 		}
-		// Also what another process has written.
+		// Also changes that another process has written.
 		s.must(s.other.Update("u1", evict("x")))
 		s.must(NewStoreOn(s.disk, slog.New(slog.DiscardHandler)).Update("u1", evict("x")))
 		if s.disk.writes != writes {
@@ -251,7 +251,7 @@ func TestNewestFirst(t *testing.T) {
 	})
 }
 
-// TestUIDOfAnotherPod: a pod does not get what another has.
+// TestUIDOfAnotherPod: a pod does not get the checkpoint of another pod.
 func TestUIDOfAnotherPod(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
@@ -307,7 +307,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestLaterVersion: what a later podrun has written is not touched, whatever it looks like.
+// TestLaterVersion: a file of a later version of podrun is not changed, whatever it contains.
 func TestLaterVersion(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
@@ -340,8 +340,9 @@ func TestLaterVersion(t *testing.T) {
 	})
 }
 
-// TestDiskThatCannotBeRead: one bad file keeps no other pod from being seen. What was known of its pod stays known, but
-// nothing may be done to it, as when it is not known to be the file's fault.
+// TestDiskThatCannotBeRead: one unreadable file does not hide other pods. The earlier content of
+// its checkpoint stays known, but nothing may be done to its pod while the file itself may not be
+// at fault.
 func TestDiskThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
@@ -422,7 +423,8 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
-// TestSameContentIsSame: content that was written anew but is the same is no reason to judge a pod again.
+// TestSameContentIsSame: a file that was rewritten with the same content does not count as a
+// change.
 func TestSameContentIsSame(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
@@ -438,7 +440,8 @@ func TestSameContentIsSame(t *testing.T) {
 	})
 }
 
-// TestScanBesideCreate: a revision that is made after the directories were listed is not forgotten.
+// TestScanBesideCreate: a revision that is created after the directories were listed is not
+// forgotten.
 func TestScanBesideCreate(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {
@@ -455,7 +458,8 @@ func TestScanBesideCreate(t *testing.T) {
 	})
 }
 
-// TestUpdateBesideRemove: what is removed meanwhile is not made again by an update that has begun before.
+// TestUpdateBesideRemove: an update that began before a removal does not create the checkpoint
+// again.
 func TestUpdateBesideRemove(t *testing.T) {
 	t.Parallel()
 	onBothDisks(t, func(s suite) {

@@ -18,7 +18,7 @@ import (
 
 var began = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
-// record is an event of a pod at so many seconds.
+// record returns an event of a pod at a number of seconds.
 func record(name, reason string, at int) Record {
 	when := began.Add(time.Duration(at) * time.Second)
 	return Record{Namespace: "default", Name: name, UID: "u", Reason: reason, Message: "m", Count: 1, First: when, Last: when}
@@ -65,7 +65,7 @@ func TestTrimDropsTheOldest(t *testing.T) {
 	}
 }
 
-// Whatever a writer that was killed left, the next one's lines are whole.
+// The lines of a writer are complete, whatever a writer that was killed left before them.
 func TestALineThatWasCutOff(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Root: t.TempDir()}
@@ -86,7 +86,7 @@ func TestALineThatWasCutOff(t *testing.T) {
 	}
 }
 
-// Several processes write, and each may write the file anew.
+// Several processes write, and each may rewrite the file.
 func TestManyWriters(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Root: t.TempDir()}

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// FuzzCredentials looks for who podrun is to a registry in whatever text a Secret or a config.json has. A registry is
-// told only what an entry for it, or for a path of the repository there, says.
+// FuzzCredentials looks up the credentials for a registry in arbitrary texts of a Secret or a
+// config.json. A registry gets only the credentials of an entry for it, or for a path of the
+// repository on it.
 func FuzzCredentials(f *testing.F) {
 	const auth = "bWU6d29yZA==" // me:word
 	for _, text := range []string{
@@ -49,7 +50,7 @@ func FuzzCredentials(f *testing.F) {
 	})
 }
 
-// isFor reports that an entry under key is meant for a repository at a registry's host.
+// isFor reports whether an entry with the key applies to a repository on a registry host.
 func isFor(key, host, repository string) bool {
 	hosts := []string{host}
 	if host == "registry-1.docker.io" || host == "docker.io" {

@@ -63,7 +63,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestFlights: many who want an image make one pull; when the one who pulls gives up, another goes on.
+// TestFlights: several callers that need an image cause one pull; if the caller that pulls gives
+// up, another one continues.
 func TestFlights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Flights
@@ -127,7 +128,7 @@ func TestFlights(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// A failure is everybody's, and the next who asks tries again.
+		// All callers get the failure, and the next caller tries again.
 		want(t.Context())
 		want(t.Context())
 		arrive <- errors.New("no such image")

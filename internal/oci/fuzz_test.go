@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// FuzzImageConfig makes the spec of a container of whatever config an image has. An image says what its process is, and
-// nothing of the machine: all but that is as without it.
+// FuzzImageConfig builds the spec of a container with an arbitrary image config. The config
+// determines the process and nothing of the machine: the rest of the spec is as without it.
 func FuzzImageConfig(f *testing.F) {
 	f.Add([]byte(`{"config":{"User":"7:8","Env":["PATH=/bin","A=1","A=2","=","B"],"Entrypoint":["/a"],"Cmd":["b"],"WorkingDir":"../../w",
 		"Volumes":{"/data":{}},"Labels":{"io.containerd.runc.v2.group":"x"},"StopSignal":"SIGKILL","ArgsEscaped":true}}`))
@@ -52,7 +52,7 @@ func FuzzImageConfig(f *testing.F) {
 		if got, want := marshal(t, spec), marshal(t, want); got != want {
 			t.Errorf("an image changes more than its process:\n%s\nis not\n%s", got, want)
 		}
-		// An image vouches for no user but by a number that is not root's.
+		// Only a numeric user other than root in an image satisfies runAsNonRoot.
 		in.Container.SecurityContext = &v1.SecurityContext{RunAsNonRoot: new(true)}
 		owner, _, _ := strings.Cut(of.Config.User, ":")
 		if _, err := Build(in); err == nil && strings.Trim(owner, "0123456789") != "" || err == nil && strings.Trim(owner, "0") == "" {

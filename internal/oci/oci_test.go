@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// input is a container that asks for nothing, of an image that says all.
+// input returns the input of a container that sets nothing, with an image that sets everything.
 func input(change ...func(in *Input)) Input {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node", UID: "0123456789abcdef0123456789abcdef"}}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: "image:1"}}
@@ -49,7 +49,7 @@ func input(change ...func(in *Input)) Input {
 	return in
 }
 
-// TestBuild compares whole specs; one file each in testdata.
+// TestBuild compares whole specs, with one file each in testdata.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	cases := map[string]Input{
@@ -293,7 +293,8 @@ func TestCgroupParent(t *testing.T) {
 	}
 }
 
-// An image has as many variables as it likes; making its containers takes no longer than reading them.
+// An image may have any number of variables; creating its containers takes no longer than reading
+// them.
 func TestManyVariablesOfAnImage(t *testing.T) {
 	t.Parallel()
 	const many = 300_000

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// of is a pod of containers with these resources; own are the pod's.
+// of returns a pod of containers with these resources; own are the pod's resources.
 func of(own *v1.ResourceRequirements, containers ...v1.ResourceRequirements) *v1.Pod {
 	p := &v1.Pod{}
 	p.Spec.Resources = own
@@ -76,7 +76,7 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// said is what resources say.
+// said formats resources as text.
 func said(r *specs.LinuxResources) string {
 	if r == nil {
 		return "nothing"

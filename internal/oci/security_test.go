@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// machine is one with two devices, 15 capabilities, and profiles that can be told apart.
+// machine returns a machine with two devices, 15 capabilities and distinguishable profiles.
 func machine() Machine {
 	return Machine{
 		Memory: 1 << 30, LowestOOMScoreAdj: -1000,
@@ -26,7 +26,7 @@ func machine() Machine {
 	}
 }
 
-// secured is an input whose pod and container have these contexts.
+// secured returns an input whose pod and container have these security contexts.
 func secured(pod *v1.PodSecurityContext, container *v1.SecurityContext, change ...func(in *Input)) Input {
 	return input(append([]func(in *Input){func(in *Input) {
 		in.Pod.Spec.SecurityContext, in.Container.SecurityContext = pod, container
@@ -88,7 +88,8 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// changes tells a set of capabilities by its difference to the default, or as it is when it is small.
+// changes formats a set of capabilities as the difference to the default, or as it is if it is
+// small.
 func changes(got []string, err error) string {
 	if err != nil {
 		return err.Error()

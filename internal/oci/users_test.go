@@ -13,7 +13,7 @@ func ownUsers(in *Input) {
 	in.Namespaces.User, in.Namespaces.FirstUser = "/run/sandboxes/s/user", 0x80000
 }
 
-// userCases are whole specs of pods with users of their own.
+// userCases returns inputs for whole specs of pods with a user namespace.
 func userCases() map[string]Input {
 	return map[string]Input{
 		"own-users":          input(ownUsers),

@@ -11,9 +11,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// FuzzCompute judges random situations: the same input gives the same plan, a healthy container of the
-// wanted revision is never stopped, nothing living is removed, nothing is killed that has not had its time, and doing
-// what the plans say comes to an end.
+// FuzzCompute plans for random situations: the same input gives the same plan, a healthy container
+// of the wanted revision is never stopped, nothing alive is removed, nothing is killed before its
+// grace period is over, and executing the plans reaches a stable state.
 func FuzzCompute(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -143,7 +143,8 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 	}
 }
 
-// apply is a world in which everything succeeds at once, no process ends by itself and each second one heeds no signal.
+// apply simulates a world in which every action succeeds at once, no process exits by itself and
+// every second process ignores signals.
 func apply(in *Input, p Plan) {
 	if !p.Again {
 		in.Earlier, in.Replaced = false, false

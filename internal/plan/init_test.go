@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// withInit gives a pod init containers; a name in capitals makes a sidecar.
+// withInit adds init containers to a pod; a name in upper case makes a sidecar.
 func withInit(p *v1.Pod, names ...string) *v1.Pod {
 	for _, n := range names {
 		c := v1.Container{Name: strings.ToLower(n), Image: "img:1"}

@@ -9,7 +9,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// When the next attempt is does not depend on when it is asked.
+// TestNextAttempt checks that the time of the next attempt does not depend on when the plan is
+// computed.
 func TestNextAttempt(t *testing.T) {
 	t.Parallel()
 	crashed := func(at time.Time) Input {

@@ -15,7 +15,7 @@ var now = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
 const boot = "boot-1"
 
-// wanted is a pod with the named containers.
+// wanted returns a pod with the named containers.
 func wanted(policy v1.RestartPolicy, names ...string) *v1.Pod {
 	p := &v1.Pod{}
 	p.Namespace, p.Name, p.UID = "default", "web-node", "u1"
@@ -35,7 +35,7 @@ func sandbox(attempt int, ready bool) pod.Sandbox {
 	return pod.Sandbox{ID: fmt.Sprintf("s%d", attempt), UID: "u1", Attempt: attempt, Ready: ready, CreatedAt: now.Add(time.Duration(attempt) * time.Second)}
 }
 
-// ctr is an instance in sandbox s0, changed as the options say.
+// ctr returns an instance in sandbox s0, modified by the options.
 func ctr(name string, attempt int, state pod.State, options ...func(*pod.Container)) pod.Container {
 	c := pod.Container{ID: fmt.Sprintf("%s%d", name, attempt), Name: name, UID: "u1", SandboxID: "s0", Attempt: attempt, Boot: boot,
 		State: state, StartedAt: now.Add(-time.Minute), Grace: 30 * time.Second}
@@ -58,7 +58,7 @@ func ran(d, ago time.Duration) func(*pod.Container) {
 	return func(c *pod.Container) { c.FinishedAt, c.StartedAt = now.Add(-ago), now.Add(-ago-d) }
 }
 
-// remembered is an instance that was noted down.
+// remembered is an instance that exists only in the checkpoint.
 type remembered pod.Container
 
 func observed(things ...any) pod.Observed {
@@ -287,7 +287,7 @@ completed`},
 	})
 }
 
-// planCase is a judgement, its plan a line an action.
+// planCase is an input and its plan, with one line for each action.
 type planCase struct {
 	name string
 	in   Input
@@ -307,7 +307,7 @@ func compare(t *testing.T, tests []planCase) {
 	}
 }
 
-// text writes a plan line by line.
+// text formats a plan line by line.
 func text(p Plan, want *v1.Pod) string {
 	var lines []string
 	for _, a := range p.Actions {
@@ -353,7 +353,8 @@ func TestCrashLoopMessage(t *testing.T) {
 	}
 }
 
-// TestLostIsReapedFirst: what nobody saw the end of may run on, which is found out before another takes its place.
+// TestLostIsReapedFirst: an instance whose exit nobody observed may still run, so it is reaped
+// before another one takes its place.
 func TestLostIsReapedFirst(t *testing.T) {
 	lost := func(c *pod.Container) { c.ExitCode, c.Reason = 255, pod.ReasonLost }
 	earlier := func(c *pod.Container) { c.Boot = "another" }

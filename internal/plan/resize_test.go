@@ -9,7 +9,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// asking has p's first container request CPU and memory.
+// asking sets the CPU and memory requests of p's first container.
 func asking(p *v1.Pod, cpu, memory string, policies ...v1.ContainerResizePolicy) *v1.Pod {
 	c := &p.Spec.Containers[0]
 	c.Resources.Requests = list(cpu, memory)

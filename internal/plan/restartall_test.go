@@ -9,7 +9,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// allRestartOn has all containers restart when c ends with code.
+// allRestartOn adds a rule to c that restarts all containers when c exits with code.
 func allRestartOn(c *v1.Container, code int32) {
 	if c.RestartPolicy == nil {
 		c.RestartPolicy = new(v1.ContainerRestartPolicyNever)

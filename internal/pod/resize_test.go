@@ -25,7 +25,7 @@ func TestWhatIsSpelledIsRead(t *testing.T) {
 	if got := RunsWith(c, spelled); got.String() != c.Resources.String() {
 		t.Errorf("%v", got)
 	}
-	// What runs with less has nothing of what it will get, but what cannot change.
+	// An instance that runs with other resources shows only those, and what cannot be resized.
 	got := RunsWith(c, "requests.memory=1Mi")
 	if cpu, has := got.Requests[v1.ResourceCPU]; has || got.Requests.Memory().Value() != 1<<20 || got.Requests.StorageEphemeral().Value() != 1<<30 || len(got.Limits) != 0 {
 		t.Errorf("%v %v", cpu, got)

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// BenchmarkAsk measures a question each way that podrun asks by itself, server included.
+// BenchmarkAsk measures one request of each kind that podrun makes itself, including the server.
 func BenchmarkAsk(b *testing.B) {
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer web.Close()

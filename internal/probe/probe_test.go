@@ -34,7 +34,7 @@ func (f execFunc) Exec(ctx context.Context, _ string, cmd []string, s runtime.Ex
 	return f(ctx, cmd, s.Stdout)
 }
 
-// noted are events.
+// noted records events.
 type noted struct {
 	mu  sync.Mutex
 	all []pod.Event
@@ -50,7 +50,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func newProber(f execFunc) *Prober { return New(Options{Exec: f, Log: quiet, Events: &noted{}}) }
 
-// at is a target that listens where the URL says.
+// at returns a target that listens at the URL.
 func at(t testing.TB, where string) (Target, intstr.IntOrString) {
 	t.Helper()
 	u, err := url.Parse(where)
@@ -217,7 +217,8 @@ func TestExec(t *testing.T) {
 	})
 }
 
-// TestSlowCommandsDoNotHoldUpOthers: the bound is on commands that start, not on those that run.
+// TestSlowCommandsDoNotHoldUpOthers: the limit is on commands that are starting, not on those that
+// run.
 func TestSlowCommandsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber(func(ctx context.Context, cmd []string, _ io.Writer) (int, error) {
@@ -249,7 +250,7 @@ func TestSlowCommandsDoNotHoldUpOthers(t *testing.T) {
 func TestTally(t *testing.T) {
 	spec := &v1.Probe{SuccessThreshold: 2, FailureThreshold: 3}
 	var counting tally
-	// s success, f failure, u could not be asked; below it where that is enough.
+	// s success, f failure, u unknown; the line below marks where the threshold is reached.
 	const heard, enough = "sssffffsffufussuff",
 		/*             */ " !!  !!    !  !   "
 	for i, step := range heard {
@@ -305,7 +306,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestHooksWaitForTheRuntime: that containerd is being restarted fails no hook, and ends none before its time.
+// TestHooksWaitForTheRuntime: a restart of containerd neither fails a hook nor ends one early.
 func TestHooksWaitForTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := 3
@@ -332,7 +333,7 @@ func TestHooksWaitForTheRuntime(t *testing.T) {
 
 var key = pod.Key{Namespace: "default", Name: "web"}
 
-// TestExtent: what is asked follows what Set says, and Run leaves nothing behind.
+// TestExtent: the running probes follow the extent of Set, and Run leaves nothing behind.
 func TestExtent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := map[string]int{}
@@ -388,7 +389,7 @@ func TestExtent(t *testing.T) {
 	})
 }
 
-// TestWarned: a redirect to another host makes ready, and is told.
+// TestWarned: a redirect to another host makes the container ready and is reported.
 func TestWarned(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler("http://localhost.invalid/", http.StatusFound))
 	defer server.Close()
@@ -414,7 +415,7 @@ func TestWarned(t *testing.T) {
 	}
 }
 
-// TestKnown: what an earlier podrun had found counts until something else is heard.
+// TestKnown: results of an earlier podrun process are valid until there are new ones.
 func TestKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := 0 // the exit code

@@ -11,8 +11,8 @@ import (
 	"podrun.io/podrun/internal/relist"
 )
 
-// steady is a runtime in which nothing happens: its lists are made beforehand, so that a benchmark
-// measures relist alone.
+// steady is a runtime in which nothing changes: its lists are made in advance, so that a benchmark
+// measures package relist alone.
 type steady []pod.Observed
 
 func (s steady) List(context.Context) ([]pod.Observed, error) { return s, nil }
@@ -37,8 +37,8 @@ func machine(n int) steady {
 	return s
 }
 
-// clock ends Run after the first list and n more, and times those. A list begins when the one before is
-// done with, and its events are read.
+// clock ends Run after the first list and n more, and measures those. A list begins when the
+// previous one is finished and its events are read.
 type clock struct {
 	b     *testing.B
 	lists int
@@ -59,14 +59,14 @@ func (*clock) Stream(bool, error)             {}
 func (*clock) Notified(time.Duration)         {}
 func (*clock) Happened(relist.Kind)           {}
 
-// BenchmarkRelist is relist's own part of a full list, after the first: compare and keep. It must be
-// linear in the number of containers.
+// BenchmarkRelist measures relist's part of a full list after the first one: comparing and storing.
+// It must be linear in the number of containers.
 func BenchmarkRelist(b *testing.B) {
 	for _, n := range []int{10, 100, 1_000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			ctx, stop := context.WithCancel(b.Context())
 			defer stop()
-			// The shortest period there is: one list comes after the other.
+			// With the shortest possible period, lists follow each other without a pause.
 			r := relist.New(relist.Options{Lister: machine(n), Period: 1, Observer: &clock{b: b, stop: stop}, Log: slog.New(slog.DiscardHandler)})
 			out := make(chan relist.Event)
 			go func() {

@@ -14,8 +14,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// TestEchoes: an echo of what a later look has seen is not looked into, every other ring is; and a look that
-// fails leaves no gap.
+// TestEchoes: an echo of an event that a later inspection covers causes no inspection, every other
+// wakeup does, and an inspection that fails leaves no gap.
 func TestEchoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := pod.Key{Namespace: "default", Name: "web"}

@@ -14,14 +14,14 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// faulty is a Doorbell that fails, after a while, or whose streams break at once.
+// faulty is a Notifier that fails, after a while, or whose streams break at once.
 type faulty struct {
 	takes  time.Duration
 	breaks bool
 	works  atomic.Bool
 }
 
-// said is what was logged.
+// said holds what was logged.
 type said struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -33,7 +33,7 @@ func (s *said) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-// times counts the lines with a text.
+// times counts the log lines that contain a text.
 func (s *said) times(text string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,8 @@ func (f *faulty) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	return rings, nil
 }
 
-// TestAStreamThatKeepsFailingIsToldOf: after 5 failures in a row, once, however the stream fails; and that it works
-// again, once it does for a while.
+// TestAStreamThatKeepsFailingIsToldOf: a warning is logged once after 5 failures in a row, however
+// the stream fails, and the recovery once the stream has worked for a while.
 func TestAStreamThatKeepsFailingIsToldOf(t *testing.T) {
 	const fails, again = "container event stream keeps failing", "container event stream works again"
 	for name, bell := range map[string]*faulty{

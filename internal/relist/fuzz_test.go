@@ -9,8 +9,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// transitions are what Diff must say of a container, from its state before (a row) to its state now (a column):
-// s started, d died, r removed. The last row and column are for one that is not there.
+// transitions are the events that Diff must return for a container, from its state before (row) to
+// its state now (column): s started, d died, r removed. The last row and column stand for a
+// container that does not exist.
 var transitions = [5][5]string{
 	//             unknown created running exited none
 	pod.Unknown: {"", "", "s", "d", "dr"},
@@ -20,8 +21,8 @@ var transitions = [5][5]string{
 	4:           {"", "", "s", "d", ""},
 }
 
-// FuzzDiff compares Diff with the table above. The data are states: of each container before and now, then of the
-// sandbox.
+// FuzzDiff compares Diff with the table above. The data are states: of each container before and
+// now, then of the sandbox.
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 4, 3, 2}, byte(1), byte(2))
 	f.Add([]byte{4, 2}, byte(0), byte(1))
@@ -78,7 +79,7 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-// boxes are a sandbox that is not there, whole, or broken.
+// boxes returns a sandbox that does not exist, is ready, or is not ready.
 func boxes(state byte) []pod.Sandbox {
 	if state%3 == 0 {
 		return nil

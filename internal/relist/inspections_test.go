@@ -11,8 +11,9 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// TestAStuckPodDelaysNoOther: while a pod's inspection hangs, and with it the full list, what happens to others is
-// found at once; and what happened to it meanwhile is found when it answers again.
+// TestAStuckPodDelaysNoOther: while the inspection of a pod hangs, and with it the full list,
+// changes of other pods are found at once; changes of the stuck pod are found when its inspection
+// returns.
 func TestAStuckPodDelaysNoOther(t *testing.T) {
 	stuck, other := pod.Key{Namespace: "default", Name: "stuck"}, pod.Key{Namespace: "default", Name: "other"}
 	runs := func(key pod.Key, s pod.State) pod.Observed {
@@ -35,15 +36,16 @@ func TestAStuckPodDelaysNoOther(t *testing.T) {
 		}
 		close(opened)
 		synctest.Wait()
-		// The look that was stuck, and the one that the ring asked for that came meanwhile.
+		// The inspection that was stuck, and the one that the wakeup in the meantime requested.
 		if got := l.take(); got.kinds[Died] != 1 || got.looks != 2 || got.lists != 1 {
 			t.Errorf("when it answers again: %+v", got)
 		}
 	})
 }
 
-// TestAPodThatCannotBeToldOf: it keeps its old record, whatever happens to it, and is inspected again at the next list;
-// others, and the health of listing, are as ever, also without a stream.
+// TestAPodThatCannotBeToldOf: a pod that cannot be inspected keeps its old observation, whatever
+// happens to it, and is inspected again by the next list; other pods and the health of listing are
+// not affected, also without a stream.
 func TestAPodThatCannotBeToldOf(t *testing.T) {
 	mute, other := pod.Key{Namespace: "default", Name: "mute"}, pod.Key{Namespace: "default", Name: "other"}
 	runs := func(key pod.Key, s pod.State) pod.Observed {
@@ -89,7 +91,8 @@ func TestAPodThatCannotBeToldOf(t *testing.T) {
 	})
 }
 
-// TestAPodThatCannotBeToldOfIsLookedAtSoon: a healthy stream does not make its next list late.
+// TestAPodThatCannotBeToldOfIsLookedAtSoon: after an incomplete list the next one is not delayed by
+// a healthy stream.
 func TestAPodThatCannotBeToldOfIsLookedAtSoon(t *testing.T) {
 	w := &world{now: map[pod.Key]pod.Observed{key: seen(c("1", pod.Running))}, mute: map[pod.Key]bool{key: true}}
 	observed(t, w, func(r *Relister, l *ledger) {
@@ -101,7 +104,7 @@ func TestAPodThatCannotBeToldOfIsLookedAtSoon(t *testing.T) {
 	})
 }
 
-// TestManyLooks: looks that rings ask for are a few at a time, and none is forgotten.
+// TestManyLooks: only a few inspections that wakeups request run at a time, and none is forgotten.
 func TestManyLooks(t *testing.T) {
 	w := &world{now: map[pod.Key]pod.Observed{}}
 	observed(t, w, func(r *Relister, l *ledger) {
@@ -127,15 +130,15 @@ func TestManyLooks(t *testing.T) {
 		r.mu.Unlock()
 		close(opened)
 		synctest.Wait()
-		// Those that had begun before the second ring are done again.
+		// Those that had begun before the second wakeup are repeated.
 		if got := l.take(); got.kinds[Started] != pods || got.looks != pods+maxInspections {
 			t.Errorf("%d starts, %d looks; want %d, %d", got.kinds[Started], got.looks, pods, pods+maxInspections)
 		}
 	})
 }
 
-// TestFailedLooksPutNoListOff: rings of a pod that cannot be inspected ask for a full list within a period, however
-// many come.
+// TestFailedLooksPutNoListOff: wakeups for a pod that cannot be inspected cause a full list within
+// a period, however many there are.
 func TestFailedLooksPutNoListOff(t *testing.T) {
 	w := &world{now: map[pod.Key]pod.Observed{}}
 	observed(t, w, func(r *Relister, l *ledger) {

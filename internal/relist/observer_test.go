@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// heard is what an Observer has heard.
+// heard is what an Observer was called with.
 type heard struct {
 	lists, badLists, looks int
 	opened, broken         int
@@ -24,7 +24,7 @@ type heard struct {
 	last                   time.Time
 }
 
-// ledger writes down what an Observer hears.
+// ledger is an Observer that records its calls.
 type ledger struct {
 	mu sync.Mutex
 	heard
@@ -66,7 +66,7 @@ func (l *ledger) Notified(late time.Duration) {
 }
 func (l *ledger) Happened(kind Kind) { l.mu.Lock(); defer l.mu.Unlock(); l.kinds[kind]++ }
 
-// take returns what was heard since it was last called.
+// take returns what was recorded since the last call.
 func (l *ledger) take() heard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *ledger) take() heard {
 // observed runs test beside a relister of w.
 func observed(t *testing.T, w *world, test func(r *Relister, l *ledger)) { observedBy(t, w, w, test) }
 
-// observedBy is observed with what w has listed by lister.
+// observedBy is observed with lister as the Lister of what is in w.
 func observedBy(t *testing.T, lister runtime.Lister, w *world, test func(r *Relister, l *ledger)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{heard: heard{kinds: map[Kind]int{}}}
@@ -124,7 +124,7 @@ func TestObserver(t *testing.T) {
 		if n := r.Counts(); n.Pods != 1 || n.Containers[pod.Running] != 1 || n.Containers[pod.Exited] != 1 {
 			t.Errorf("counts %+v", n)
 		}
-		// A ring says when its event happened.
+		// A wakeup contains the time of its event.
 		w.set(nil, seen(pod.Sandbox{ID: "s"}, c("1", pod.Exited), c("0", pod.Exited)))
 		w.rings <- runtime.Wakeup{Key: key, At: time.Now().Add(-3 * time.Millisecond)}
 		synctest.Wait()
@@ -134,7 +134,7 @@ func TestObserver(t *testing.T) {
 		if n := r.Counts(); n.Pods != 0 || n.Containers[pod.Exited] != 2 || n.Containers[pod.Running] != 0 {
 			t.Errorf("counts %+v", n)
 		}
-		// The stream breaks: every broken attempt counts, and lists come every second.
+		// The stream breaks: every failed attempt counts, and lists run every second.
 		time.Sleep(10 * time.Second)
 		l.take()
 		w.mu.Lock()
@@ -195,7 +195,7 @@ func TestFailing(t *testing.T) {
 	})
 }
 
-// hung never answers, and gives no error.
+// hung never returns from a list, and so returns no error.
 type hung struct{ *world }
 
 func (h hung) List(ctx context.Context) ([]pod.Observed, error) {

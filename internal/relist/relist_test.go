@@ -71,7 +71,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestGone: the last sandbox of a revision is remembered until it has another, or nothing is left of it.
+// TestGone: the last sandbox of a revision is remembered until it has another one or nothing of it
+// is left.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	one, two, next := pod.Sandbox{ID: "1", UID: "u"}, pod.Sandbox{ID: "2", UID: "u", Attempt: 1}, pod.Sandbox{ID: "3", UID: "v"}
@@ -110,7 +111,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// world is a runtime whose history a test writes.
+// world is a runtime whose history is written by a test.
 type world struct {
 	mu     sync.Mutex
 	now    map[pod.Key]pod.Observed
@@ -118,17 +119,18 @@ type world struct {
 	lists  int
 	rings  chan runtime.Wakeup
 	noBell bool
-	// slow is how long, at most, each answer takes before it is true, and after it was.
+	// slow is how long, at most, each call takes before it reads the state, and after it.
 	slow time.Duration
-	// stuck is a pod whose inspection, and with it every list, lasts until it is closed.
+	// stuck holds pods whose inspection, and with it every list, blocks until the channel is
+	// closed.
 	stuck map[pod.Key]chan struct{}
-	// mute are pods of which nothing can be told.
+	// mute holds pods that cannot be inspected.
 	mute map[pod.Key]bool
 }
 
 var errMute = errors.New("does not answer")
 
-// pause lets a part of an answer's time go by.
+// pause lets a part of a call's duration pass.
 func (w *world) pause() {
 	if w.slow > 0 {
 		time.Sleep(rand.N(w.slow))
@@ -197,8 +199,9 @@ func clone(o pod.Observed) pod.Observed {
 	return o
 }
 
-// TestModel drives random histories through the relister, with lists that fail, pods that cannot be told of, answers
-// that take long and streams that break, and compares what its events add up to with what there is.
+// TestModel drives random histories through the relister, with lists that fail, pods that cannot be
+// inspected, slow calls and streams that break, and compares the sum of its events with the actual
+// state.
 func TestModel(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

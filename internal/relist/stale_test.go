@@ -11,14 +11,15 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// lagging is a Lister whose inspections answer with what was there when they began, once they are let through.
+// lagging is a Lister whose inspections return the state at their beginning, once they are
+// released.
 type lagging struct {
 	*world
 	began   chan struct{}
 	through chan struct{}
 }
 
-// open makes the channels, which must be of the test's bubble.
+// open creates the channels, which must belong to the test's synctest bubble.
 func (l *lagging) open() { l.began, l.through = make(chan struct{}, 10), make(chan struct{}) }
 
 // Inspect implements runtime.Lister.
@@ -29,14 +30,15 @@ func (l *lagging) Inspect(ctx context.Context, k pod.Key) (pod.Observed, error) 
 	return seen, err
 }
 
-// TestAStaleInspectionBringsNoPodBack: what an inspection saw of a pod does not count when a list that began later did
-// not see the pod any more, however the inspection came about and however many lists have succeeded meanwhile.
+// TestAStaleInspectionBringsNoPodBack: the result of an inspection is ignored if a list that began
+// later did not contain the pod, whatever caused the inspection and however many lists have
+// succeeded meanwhile.
 func TestAStaleInspectionBringsNoPodBack(t *testing.T) {
 	ring := func(r *Relister, w *world) { w.rings <- runtime.Wakeup{Key: key, At: time.Now()} }
 	ask := func(r *Relister, w *world) { _, _ = r.Inspect(context.Background(), key) }
 	for _, tt := range []struct {
 		name string
-		// recorded says that a list had seen the pod before the inspection began.
+		// recorded reports that a list contained the pod before the inspection began.
 		recorded bool
 		inspect  func(r *Relister, w *world)
 		lists    time.Duration
@@ -91,7 +93,8 @@ func TestAStaleInspectionBringsNoPodBack(t *testing.T) {
 	}
 }
 
-// TestAnInspectionDuringAListThatCannotTell: a list that cannot tell of a pod does not outdate an inspection of it.
+// TestAnInspectionDuringAListThatCannotTell: a list that cannot inspect a pod does not outdate an
+// inspection of it.
 func TestAnInspectionDuringAListThatCannotTell(t *testing.T) {
 	w := &world{now: map[pod.Key]pod.Observed{}}
 	l := &lagging{world: w}
@@ -115,7 +118,8 @@ func TestAnInspectionDuringAListThatCannotTell(t *testing.T) {
 	})
 }
 
-// TestANewPodAfterAStaleInspection: a pod of the same name that comes while an old inspection hangs is seen.
+// TestANewPodAfterAStaleInspection: a new pod of the same name that appears while an old inspection
+// hangs is found.
 func TestANewPodAfterAStaleInspection(t *testing.T) {
 	w := &world{now: map[pod.Key]pod.Observed{key: seen(c("1", pod.Running))}}
 	l := &lagging{world: w}

@@ -18,7 +18,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// told is a Node that tells what the test says.
+// told is a Node with the data of the test.
 type told struct {
 	health, ready []Check
 	pods          []v1.Pod
@@ -37,7 +37,7 @@ func (n told) Summary(_ context.Context, whole bool) (*kubelet.Summary, error) {
 	return s, n.err
 }
 
-// Log tells what was asked for, in the place of a log.
+// Log writes the request instead of a log.
 func (n told) Log(_ context.Context, want LogRequest, out io.Writer) error {
 	tail := -1
 	if want.Tail != nil {

@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzRequest sends whatever bytes a client may send, to the socket's handler and to those of --listen. Nobody gets an
-// answer who may not ask, nothing but GET and HEAD is answered, and each answer is bounded and says what a browser may
-// do with it.
+// FuzzRequest sends arbitrary bytes to the handler of the socket and to those of --listen. A client
+// without permission gets no data, only GET and HEAD are answered, and each response is bounded and
+// has the headers that restrict what a browser may do with it.
 func FuzzRequest(f *testing.F) {
 	token := filepath.Join(f.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("hunter2hunter2\n"), 0o600); err != nil {
@@ -97,8 +97,8 @@ func checkAnswer(t *testing.T, name string, r *http.Request, w *httptest.Respons
 	}
 }
 
-// FuzzLogRequest reads the parameters of a log's request. What is accepted can be done: no number is negative, no time
-// is asked for twice, and a run that has ended is not followed.
+// FuzzLogRequest parses the parameters of a log request. A request that is accepted is possible: no
+// number is negative, no time is given twice, and a previous run is not followed.
 func FuzzLogRequest(f *testing.F) {
 	for _, q := range []string{"", "follow=1&tailLines=3", "tail=all", "tailLines=-1", "sinceSeconds=2147483648", "sinceTime=9999-99-99T00:00:00Z",
 		"sinceSeconds=1&sinceTime=2026-01-02T15:04:05Z", "limitBytes=9223372036854775807", "follow=true&previous=true", "tail=1&tailLines=2;x=%zz"} {

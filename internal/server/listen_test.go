@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// writeIdentity makes a certificate for 127.0.0.1 with a serial number, and its key.
+// writeIdentity writes a certificate for 127.0.0.1 with a serial number, and its key.
 func writeIdentity(t *testing.T, o ListenOptions, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -128,7 +128,7 @@ func TestListenForOthers(t *testing.T) {
 	if status, serial := ask(bearer("other")); status != 200 || serial != 22 {
 		t.Errorf("a certificate that cannot be used: %d, %d", status, serial)
 	}
-	// Without TLS nothing is said.
+	// A request without TLS does not succeed.
 	c, err := net.Dial("tcp", (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String())
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,8 @@ func (endless) Log(ctx context.Context, _ LogRequest, out io.Writer) error {
 	return ctx.Err()
 }
 
-// TestFollowingEndsWithTheServer: who follows a log has what there is at once, and keeps nothing from ending.
+// TestFollowingEndsWithTheServer: a client that follows a log gets what exists at once, and does
+// not delay the end of the server.
 func TestFollowingEndsWithTheServer(t *testing.T) {
 	s, err := Listen(filepath.Join(t.TempDir(), "s"), ListenOptions{Address: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -205,7 +206,7 @@ func TestFollowingEndsWithTheServer(t *testing.T) {
 	<-done
 }
 
-// TestRefusedConnections: who may not ask keeps no connection, of which there are few.
+// TestRefusedConnections: a client without permission cannot hold any of the few connections.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")

@@ -29,7 +29,8 @@ func sickPod(message string) v1.Pod {
 	}
 }
 
-// TestPages: what a pod has is text, whatever it looks like, and nothing is fetched from elsewhere.
+// TestPages: data of a pod are escaped, whatever they contain, and nothing is loaded from
+// elsewhere.
 func TestPages(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[2J"
 	sick := sickPod(evil)
@@ -74,7 +75,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// ownOf takes the style and the script that a page comes with out of it, and their hashes out of its policy.
+// ownOf removes the style and the script of a page from its body, and their hashes from its policy.
 func ownOf(t *testing.T, body, policy string) (rest, script, names string) {
 	t.Helper()
 	take := func(tag string) string {
@@ -181,7 +182,8 @@ func TestPageIsToldAnew(t *testing.T) {
 	}
 }
 
-// TestStreamsLeaveConnections: as many clients as there may be hold on to what has no end; another is answered.
+// TestStreamsLeaveConnections: with the maximum number of streaming clients, another client still
+// gets a response.
 func TestStreamsLeaveConnections(t *testing.T) {
 	server := httptest.NewUnstartedServer(NewHandler(Options{Node: &changing{}, Metrics: http.NotFoundHandler(), Resource: http.NotFoundHandler()}))
 	server.Listener = netutil.LimitListener(server.Listener, connections)

@@ -54,7 +54,7 @@ func get(socket string) (string, error) {
 
 func TestSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "podrun.sock")
-	// What a killed podrun leaves: a socket nobody listens on.
+	// A killed podrun leaves a socket on which nothing listens.
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A directory may be deeper than a socket's path may be long.
+// A directory may have a longer path than a socket may have.
 func TestSocketInADeepDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 40))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -119,7 +119,7 @@ func TestListen(t *testing.T) {
 	if r.StatusCode != http.StatusOK {
 		t.Errorf("got %s", r.Status)
 	}
-	// A second one finds the port taken, and leaves no socket.
+	// A second server finds the port in use and leaves no socket.
 	dir := t.TempDir()
 	if _, err := Listen(filepath.Join(dir, "s"), ListenOptions{Address: s.Address().String()}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("listened twice")
@@ -138,7 +138,8 @@ func TestHeaderLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// Written aside: the server may answer and hang up before it has read all.
+	// Written in a goroutine: the server may respond and close the connection before it has read
+	// everything.
 	go fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: x\r\nA: %s\r\n\r\n", strings.Repeat("a", 1<<20))
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {

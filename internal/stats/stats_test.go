@@ -61,7 +61,7 @@ func TestSummary(t *testing.T) {
 		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","availableBytes":600,"usageBytes":500,"workingSetBytes":400,"rssBytes":50,"pageFaults":5,"majorPageFaults":1},`+
 		`"swap":{"time":"2026-01-02T03:05:05Z","swapAvailableBytes":90,"swapUsageBytes":10}}],`+
 		`"cpu":{"time":"2026-01-02T03:05:05Z","usageCoreNanoSeconds":1000000000},"memory":{"time":"2026-01-02T03:05:05Z","usageBytes":700,"workingSetBytes":600,"rssBytes":0,"pageFaults":0,"majorPageFaults":0}}]}`)
-	// Half a processor for ten seconds; who asks again at once gets the same rate.
+	// Half a CPU for ten seconds; a second call right after it returns the same rate.
 	taken["/podrun/burstable/podu1/ida"] = cgroup.Usage{CPU: 6 * time.Second}
 	for _, later := range []time.Duration{10 * time.Second, 10*time.Second + 50*time.Millisecond} {
 		got, err := s.Summary([]v1.Pod{web}, now.Add(later))
@@ -69,7 +69,7 @@ func TestSummary(t *testing.T) {
 			t.Errorf("after %s: %+v, %v", later, got.Pods[0].Containers[0].CPU, err)
 		}
 	}
-	// What is gone is forgotten.
+	// Samples of cgroups that are gone are forgotten.
 	if _, err := s.Summary(nil, now.Add(time.Minute)); err != nil || len(s.before) != 1 {
 		t.Errorf("%v, %v", s.before, err)
 	}

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// world is what Stats ask in the tests.
+// world is the data source of Stats in the tests.
 type world struct {
 	measured int
 	usage    disk.Usage
@@ -55,7 +55,7 @@ func (w *world) options() Options {
 	}
 }
 
-// stored is a pod that runs with volumes of several kinds.
+// stored returns a running pod with volumes of several kinds.
 func stored() v1.Pod {
 	p := v1.Pod{}
 	p.Namespace, p.Name, p.UID = "default", "web-n", "u1"
@@ -115,7 +115,8 @@ func TestWhole(t *testing.T) {
 		if *p.ProcessStats.ProcessCount != 2 {
 			t.Errorf("%d processes", *p.ProcessStats.ProcessCount)
 		}
-		// What was measured holds for a while, and a measurement that fails later leaves what it could.
+		// A measurement is reused for a while, and a later one that fails keeps the parts that
+		// could be measured.
 		time.Sleep(measuredFor / 2)
 		if look(); w.measured != 1 {
 			t.Errorf("measured %d times", w.measured)
@@ -130,7 +131,8 @@ func TestWhole(t *testing.T) {
 	})
 }
 
-// TestWithoutItsOwnNetwork: the machine's network is not taken for a pod's, nor another process's.
+// TestWithoutItsOwnNetwork: neither the machine's network nor that of another process is reported
+// as a pod's.
 func TestWithoutItsOwnNetwork(t *testing.T) {
 	t.Parallel()
 	of := func(p v1.Pod, o Options) *kubelet.NetworkStats {

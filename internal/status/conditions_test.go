@@ -12,7 +12,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// TestTransitionTimes walks pods through their lives: the time of a condition changes with its status and never else.
+// TestTransitionTimes follows pods through their lives: the transition time of a condition changes
+// with its status, and only then.
 func TestTransitionTimes(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_700_000_000, 0)
@@ -113,7 +114,8 @@ func truth(is bool) v1.ConditionStatus {
 	return v1.ConditionFalse
 }
 
-// TestPassingConditionsKeepTheirTime while only what they say changes.
+// TestPassingConditionsKeepTheirTime: the transition time stays while only reason and message
+// change.
 func TestPassingConditionsKeepTheirTime(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_700_000_000, 0)
@@ -127,7 +129,7 @@ func TestPassingConditionsKeepTheirTime(t *testing.T) {
 	}
 }
 
-// TestSetReady changes what is told of instances that run, and the conditions with it.
+// TestSetReady updates the readiness of running instances, and the conditions with it.
 func TestSetReady(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1_700_000_000, 0)

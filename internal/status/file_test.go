@@ -14,7 +14,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// A pod that is being ended is marked once, by whichever podrun notices first, until it is wanted again.
+// A pod that is being terminated is marked once, by the first podrun process that does so, until it
+// is wanted again.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Run: t.TempDir()}
@@ -58,7 +59,7 @@ func TestLeaving(t *testing.T) {
 	if pods, err := f.Pods(); err != nil || len(pods) != 1 || pods[0].DeletionTimestamp != nil {
 		t.Errorf("%+v, %v", pods, err)
 	}
-	// What an earlier podrun wrote is not read: a pod is published before it leaves.
+	// The file of an earlier podrun process is not read: a pod is published before it leaves.
 	later := NewFiles(dirs)
 	leave(later, asked.Add(time.Hour))
 	if pods, err := later.Pods(); err != nil || len(pods) > 0 {
@@ -69,7 +70,8 @@ func TestLeaving(t *testing.T) {
 	want(later, asked.Add(time.Hour+5*time.Second))
 }
 
-// TestTouch: who ends says until when what it published was so, of its own pods only.
+// TestTouch: a podrun process that ends records until when its published statuses were current, for
+// its own pods only.
 func TestTouch(t *testing.T) {
 	dirs := layout.Dirs{Run: t.TempDir()}
 	files := NewFiles(dirs)

@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// TestNothingWaitsInAPodThatHasEnded: a deadline passed before a container started.
+// TestNothingWaitsInAPodThatHasEnded: the deadline passed before a container started.
 func TestNothingWaitsInAPodThatHasEnded(t *testing.T) {
 	late := plan.Plan{Completed: true, Failure: &plan.Waiting{Reason: "DeadlineExceeded"}}
 	failed := pod.Container{ID: "1", Name: "i", UID: "u1", State: pod.Exited, ExitCode: 1}
@@ -47,7 +47,7 @@ func TestNothingWaitsInAPodThatHasEnded(t *testing.T) {
 	}
 }
 
-// TestStopSignalIsShown shows the signal of containers that have one of their own.
+// TestStopSignalIsShown: the status shows the stop signal of containers that have one of their own.
 func TestStopSignalIsShown(t *testing.T) {
 	p := &v1.Pod{}
 	p.UID, p.Spec.Containers = "u1", []v1.Container{{Name: "a"}, {Name: "b"}}
@@ -62,7 +62,7 @@ func TestStopSignalIsShown(t *testing.T) {
 	}
 }
 
-// TestRestartsAndPhases words what was seen of one container c.
+// TestRestartsAndPhases checks the status for observations of one container c.
 func TestRestartsAndPhases(t *testing.T) {
 	t.Parallel()
 	then := time.Unix(1_700_000_000, 0)
@@ -109,7 +109,8 @@ func TestRestartsAndPhases(t *testing.T) {
 	}
 }
 
-// TestPhasesOfInitialization words a pod with an init container i, a sidecar s and a container c.
+// TestPhasesOfInitialization checks the status of a pod with an init container i, a sidecar s and a
+// container c.
 func TestPhasesOfInitialization(t *testing.T) {
 	t.Parallel()
 	c := func(name string, state pod.State, code int) pod.Container {

@@ -11,7 +11,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// inside is a container of a pod that has everything to refer to.
+// inside returns a container in a pod that has everything to refer to.
 func inside(change ...func(c *v1.Container)) pod.Inside {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "web-node", UID: "u1", Labels: map[string]string{"b": "2", "a": "1"}, Annotations: map[string]string{"note": "line\n\"x\""},
@@ -151,8 +151,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestLongValue: a file of one value over a million lines, which a container may write, is read in linear time; in
-// quadratic time it takes minutes.
+// TestLongValue: a file with one value over a million lines, which a container can write, is read
+// in linear time; in quadratic time it takes minutes.
 func TestLongValue(t *testing.T) {
 	t.Parallel()
 	lines := strings.Repeat("\n", 1<<20-10)

@@ -21,7 +21,7 @@ import (
 
 var _ relist.Observer = (*Metrics)(nil)
 
-// machine is a Node that a test fills in.
+// machine is a Node that is filled by a test.
 type machine struct {
 	counts  relist.Counts
 	desired manifest.Desired
@@ -129,14 +129,14 @@ func TestWhatIsReadAtAScrape(t *testing.T) {
 	}
 }
 
-// Statuses that cannot be read cost their own metrics, not the others.
+// If statuses cannot be read, only their own metrics are missing.
 func TestStatusesThatCannotBeRead(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
 	m.Watch(machine{err: errors.New("broken"), counts: relist.Counts{Pods: 2}})
 	wantLines(t, scrape(t, m), "kubelet_running_pods 2", "podrun_sources_ready 0")
 }
 
-// Names that are podrun's own follow Prometheus' rules; the kubelet's are as they are.
+// podrun's own names follow Prometheus' rules; the kubelet's names are unchanged.
 func TestNames(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
 	m.Watch(machine{})
@@ -151,7 +151,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What relist tells every second costs next to nothing.
+// The calls of relist every second cost almost nothing.
 func BenchmarkObserve(b *testing.B) {
 	m := New(slog.New(slog.DiscardHandler))
 	now := time.Now()

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// layers are the sizes of instances' root filesystems.
+// layers holds the sizes of instances' writable layers.
 type layers map[string]int64
 
 func (l layers) LayerSize(_ context.Context, id string) (pod.Space, error) {
@@ -28,7 +28,8 @@ func (l layers) LayerSize(_ context.Context, id string) (pod.Space, error) {
 	return pod.Space{Bytes: size, Files: 1}, nil
 }
 
-// TestEtcOutgrowsItsPod: a container writes to what podrun provides, and its pod ends by its limit.
+// TestEtcOutgrowsItsPod: a container writes to the files that podrun provides until its pod exceeds
+// its limit.
 func TestEtcOutgrowsItsPod(t *testing.T) {
 	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
 	p := limited("1Mi")
@@ -65,8 +66,8 @@ func write(t *testing.T, path string, size int) {
 	}
 }
 
-// limited is a pod of two volumes, one of them limited, and two containers, of which the first has a limit
-// where storage names one.
+// limited returns a pod with two volumes, one of them with a limit, and two containers, the first
+// of which has the limit storage unless it is "".
 func limited(storage string) *v1.Pod {
 	p := &v1.Pod{}
 	p.Namespace, p.Name, p.UID = "default", "p", "u1"
@@ -100,7 +101,7 @@ func TestMeasure(t *testing.T) {
 	}
 	m := New(dirs, layers{"a1": 50 * kb, "b0": 0})
 	instances := []pod.Container{{ID: "a1", Name: "a"}, {ID: "b0", Name: "b"}}
-	// A container has written to one file, and made another as long as no disk is.
+	// A container has written to one file, and created another one that is larger than any disk.
 	write(t, dirs.Etc("u1")+"/hosts", 100*kb)
 	write(t, dirs.LegacyEtc("u1")+"/hosts", 100*kb)
 	write(t, dirs.Etc("u1")+"/resolv.conf", 0)
