@@ -10,7 +10,7 @@ export SOURCE_DATE_EPOCH
 chmod 755 bin/podrun
 chmod 644 bin/podrun.cdx.json
 touch -d "@$SOURCE_DATE_EPOCH" bin/podrun bin/podrun.cdx.json
-args=(-t "$1" -f Dockerfile --label "org.opencontainers.image.revision=$(git rev-parse HEAD)")
+args=(-t "$1" -f Dockerfile --build-arg BINARY=prebuilt --label "org.opencontainers.image.revision=$(git rev-parse HEAD)")
 [ -z "${2-}" ] || args+=(--build-arg "BASE=$2")
 
 engine=${ENGINE-}
