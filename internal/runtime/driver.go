@@ -9,11 +9,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Driver is a container engine. It keeps nothing about pods but what the engine itself has: which instance is of
-// which pod, and whether it runs. Package checkpointed makes the rest of the port of a Driver and the pods'
-// checkpoints.
+// Driver is a container engine. It stores nothing about pods except what the engine itself records:
+// which instance belongs to which pod, and whether the instance runs. Package checkpointed
+// implements the role interfaces of this package with a Driver and the pods' checkpoints.
 //
-// Every mutation may be repeated: what is already so, or already gone, is success.
+// Every mutation may be repeated: it succeeds if the requested state already exists, or if the
+// object is already removed.
 type Driver interface {
 	Notifier
 	Images
@@ -21,45 +22,48 @@ type Driver interface {
 	Attacher
 	Layers
 
-	// ListContainers returns every instance with podrun's labels, by pod: ID, Name, UID, Attempt, State, PID and, of one
-	// whose process has ended, ExitCode, FinishedAt, Reason and Message. Reaped says that there is an instance but
-	// no process of it, neither running nor ended nor prepared; its State is Created then. An *UnknownError names the
-	// pods of which nothing is known. SandboxID is that of an instance that no checkpoint names too.
+	// ListContainers returns every instance that has podrun's labels, by pod. It sets ID, Name,
+	// UID, Attempt, State and PID and, if the process has exited, ExitCode, FinishedAt, Reason and
+	// Message. Reaped means that the instance exists but has no process: none runs, none has exited
+	// and none is prepared to start; State is then Created. An *UnknownError names the pods of
+	// which nothing is known. SandboxID is set also for an instance that no checkpoint names.
 	ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error)
-	// InspectContainers is ListContainers for one pod: it returns the instances with these IDs, and others of the pod
-	// that it knows of.
+	// InspectContainers is ListContainers for one pod. It returns the instances with the given IDs,
+	// and other instances of the pod that the Driver knows.
 	InspectContainers(ctx context.Context, key pod.Key, ids []string) ([]pod.Container, error)
 
-	// PrepareSandbox returns how the sandbox will be made, but for its ID, and makes nothing.
+	// PrepareSandbox returns how the sandbox will be created, except its ID. It creates nothing.
 	PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error)
-	// CreateSandbox makes the sandbox, whose ID was never used before, and returns it with its addresses. When it
-	// fails it may leave something that RemoveSandbox removes.
+	// CreateSandbox creates the sandbox, whose ID has never been used before, and returns it with
+	// its addresses. If it fails it may leave something, which RemoveSandbox removes.
 	CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error)
-	// SandboxReady reports that all that the sandbox pinned is still there.
+	// SandboxReady reports whether everything that the sandbox pinned still exists.
 	SandboxReady(s pod.Sandbox) bool
-	// RemoveSandbox releases all that the pod's sandbox held, or that an interrupted CreateSandbox left.
+	// RemoveSandbox releases everything that the sandbox held or that an interrupted CreateSandbox
+	// left.
 	RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error
 
-	// StartContainer is that of Containers. It returns an error that is ErrCutOff, or the context's, when it
-	// does not know that nothing is left of the instance.
+	// StartContainer implements StartContainer of Containers. It returns ErrCutOff or the error of
+	// ctx if it does not know that nothing of the instance is left.
 	StartContainer(ctx context.Context, s Start) error
-	// ResizeContainer is that of Containers.
+	// ResizeContainer implements ResizeContainer of Containers.
 	ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
-	// SignalContainer is that of Containers; signal is never empty.
+	// SignalContainer implements SignalContainer of Containers; signal is never empty.
 	SignalContainer(ctx context.Context, id, signal string) error
-	// KillRemains kills what may run of an instance of which the engine knows no process any more, and returns when
-	// nothing runs.
+	// KillRemains kills the processes that may still run of an instance for which the engine knows
+	// no process any more. It returns when none runs.
 	KillRemains(ctx context.Context, id string) error
-	// ReapContainer frees what an ended instance held, but for its root filesystem and record. Its exit has been
-	// recorded.
+	// ReapContainer frees what an exited instance held, except its root filesystem and its record.
+	// The caller has recorded the exit.
 	ReapContainer(ctx context.Context, id string) error
-	// RemoveContainer is that of Containers. begun is when a start of the instance began that was cut off before its
-	// process ran; zero: its process ran.
+	// RemoveContainer implements RemoveContainer of Containers. begun is the time at which a start
+	// of the instance began that was interrupted before the process ran; zero if the process ran.
 	RemoveContainer(ctx context.Context, c pod.Container, begun time.Time) error
 
-	// RemovePod removes what the engine has of a revision beside sandboxes and instances, such as its cgroups.
+	// RemovePod removes what the engine has of a revision other than sandboxes and instances, such
+	// as its cgroups.
 	RemovePod(ctx context.Context, key pod.Key, uid pod.UID) error
-	// Sweep removes what starts and removals that were cut off left, and no list shows. known reports that a checkpoint
-	// names the sandbox.
+	// Sweep removes what interrupted starts and removals left and what no list shows. known reports
+	// whether a checkpoint names the sandbox.
 	Sweep(ctx context.Context, known func(sandboxID string) bool) error
 }

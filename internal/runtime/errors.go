@@ -6,27 +6,29 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// ErrNotFound says that what was asked for is not there.
+// ErrNotFound reports that the requested object does not exist.
 var ErrNotFound = errors.New("not found")
 
-// ErrUnavailable says that the runtime could not be reached; nothing was learnt and nothing done.
+// ErrUnavailable reports that the runtime could not be reached: nothing was read and nothing was
+// done.
 var ErrUnavailable = errors.New("container runtime unavailable")
 
-// UnknownError is List's when it could not be told of some pods what they are like, as when what serves them hangs.
-// What is returned beside it is whole for all others.
+// UnknownError is returned by List when the state of some pods could not be read, for example
+// because their shim hangs. The list that is returned with it is complete for all other pods.
 type UnknownError struct {
-	// Pods are what was seen of those pods; there may be more.
+	// Pods hold what was read of those pods. There may be more of each than they hold.
 	Pods []pod.Observed
-	// Err says why, pod by pod.
+	// Err holds the cause for each pod.
 	Err error
 }
 
 func (e *UnknownError) Error() string { return e.Err.Error() }
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// WithheldError says that a pod is another's, who keeps its checkpoint: nothing may be done to it.
+// WithheldError reports that another program owns the checkpoint of a pod, such as a later version
+// of podrun: nothing may be done to the pod.
 type WithheldError struct {
-	// Owner is for people.
+	// Owner describes that program for people.
 	Owner string
 	Err   error
 }
@@ -34,26 +36,27 @@ type WithheldError struct {
 func (e *WithheldError) Error() string { return e.Err.Error() }
 func (e *WithheldError) Unwrap() error { return e.Err }
 
-// ErrNoStdin says that an instance has no standard input to be written to, or none any more.
+// ErrNoStdin reports that an instance has no standard input to write to, or has none any more.
 var ErrNoStdin = errors.New("no standard input")
 
-// ErrCutOff is a Driver's when a start may go on, or has left something: the instance is to be removed before
-// another is started in its place.
+// ErrCutOff is returned by a Driver when a start was interrupted and may continue, or has left
+// something behind. The instance has to be removed before another one is started in its place.
 var ErrCutOff = errors.New("the start was cut off")
 
-// StartError is a container that was made but whose process could not be started. The instance is
-// recorded as Exited with code 128, as the CRI does it.
+// StartError reports that a container was created but that its process could not be started. The
+// instance is recorded as Exited with exit code 128, as the CRI records it.
 type StartError struct {
 	Err error
-	// Unknown says that the process may have run, as when its shim was killed before it answered: nothing of it runs any
-	// more, and nobody saw how it ended. The instance is recorded as Exited with code 255.
+	// Unknown means that the process may have run, for example if its shim was killed before it
+	// answered. No process of the instance runs any more and its exit was not observed. The
+	// instance is recorded as Exited with exit code 255.
 	Unknown bool
 }
 
 func (e *StartError) Error() string { return e.Err.Error() }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// ReasonError carries the reason that a status shows, as Kubernetes spells it, for an error.
+// ReasonError adds to an error the reason that the pod's status shows, spelled as in Kubernetes.
 type ReasonError struct {
 	Reason string
 	Err    error
@@ -62,8 +65,8 @@ type ReasonError struct {
 func (e *ReasonError) Error() string { return e.Err.Error() }
 func (e *ReasonError) Unwrap() error { return e.Err }
 
-// ReasonHostPortConflict is the reason of a sandbox that waits for a port of the machine's.
+// ReasonHostPortConflict is the reason of a sandbox that waits for a host port.
 const ReasonHostPortConflict = "HostPortConflict"
 
-// ReasonFailedMount is how a status shows that a volume is not ready.
+// ReasonFailedMount is the reason of a volume that is not ready.
 const ReasonFailedMount = "FailedMount"
