@@ -16,14 +16,14 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// The exit of an instance whose process could not be started, as the CRI has it.
+// Exit code and reason of an instance whose process could not be started, as in the CRI.
 const (
 	exitStartError   = 128
 	reasonStartError = "StartError"
 )
 
-// StartContainer implements runtime.Containers. An instance of the same attempt that runs is left alone; one whose
-// start was cut off is removed first.
+// StartContainer implements runtime.Containers. It does nothing if an instance of the same attempt
+// runs, and first removes instances whose start was interrupted.
 func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	return r.notStarted(ctx, s, err)
 }
 
-// newInstance is the instance that a start makes.
+// newInstance returns the record of the instance that a start creates.
 func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 	p, c := s.Pod, s.Container
 	i := pod.Container{
@@ -85,7 +85,9 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 	return i
 }
 
-// makeWay sees that no other instance of the attempt is there. It reports that one runs already.
+// makeWay removes what interrupted starts of the container left, so that no other instance of the
+// attempt exists. It reports whether such an instance already runs, and returns an error if the
+// attempt has already run.
 func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runtime.Start) (running bool, err error) {
 	var before []pod.Container
 	for _, i := range c.Instances {
@@ -109,7 +111,7 @@ func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runti
 		now, shown, _ := r.instance(i, seen, at >= 0)
 		switch {
 		case !shown:
-			continue // only the checkpoint knows of it
+			continue // only the checkpoint has it
 		case now.State == pod.Running:
 			return true, nil
 		case now.State != pod.Created:
@@ -122,11 +124,13 @@ func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runti
 	return false, nil
 }
 
-// mostKept is how many instances of a container a checkpoint has at most: more than the engine ever has at a time.
-// What it would have to be is one that somebody else removes again and again.
+// mostKept is the maximum number of instances of one container that prune leaves in a checkpoint.
+// The engine never has that many at a time; only instances that another program removes again and
+// again could exceed it.
 const mostKept = 8
 
-// prune forgets instances of a container that has a later one, once the engine does not have them any more.
+// prune removes earlier instances of the container of last from the checkpoint, once they are
+// reaped or if there are more than mostKept.
 func prune(c *checkpoint.Checkpoint, last pod.Container) {
 	mine := 0
 	for _, i := range c.Instances {
@@ -144,7 +148,8 @@ func prune(c *checkpoint.Checkpoint, last pod.Container) {
 	})
 }
 
-// notStarted settles what a failed start left.
+// notStarted records the result of a failed start: an exit, an intent that stays until it is
+// removed, or no instance.
 func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) error {
 	var kept error
 	started := (*runtime.StartError)(nil)
@@ -158,7 +163,7 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 			code: exitStartError, reason: reasonStartError, message: started.Error(), at: r.now(),
 		})
 	case errors.Is(err, runtime.ErrCutOff) || errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil:
-		return err // it may be there: the intent stays until it is removed
+		return err // the instance may exist: its record stays as Created until the instance is removed
 	default:
 		kept = r.store.Update(s.Pod.UID, func(c *checkpoint.Checkpoint) { c.DropInstance(s.ID) })
 	}
@@ -168,14 +173,15 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 	return err
 }
 
-// exit is how an instance ended.
+// exit describes how an instance ended.
 type exit struct {
 	code            int
 	reason, message string
 	at              time.Time
 }
 
-// recordExit writes down how an instance ended, once.
+// recordExit saves the exit of an instance in its checkpoint. It does not overwrite an exit that is
+// already recorded.
 func (r *Runtime) recordExit(uid pod.UID, id string, e exit) error {
 	return r.store.Update(uid, func(c *checkpoint.Checkpoint) {
 		i := c.Instance(id)
@@ -187,7 +193,7 @@ func (r *Runtime) recordExit(uid pod.UID, id string, e exit) error {
 	})
 }
 
-// find returns the checkpoint that names the instance; nil if there is none.
+// find returns the checkpoint that names the instance and the instance in it; nil if there is none.
 func (r *Runtime) find(id string) (*checkpoint.Checkpoint, *pod.Container) {
 	c := r.store.OfInstance(id)
 	if c == nil {
@@ -224,8 +230,8 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 	return r.driver.SignalContainer(ctx, id, signal)
 }
 
-// ReapContainer implements runtime.Containers. The exit is recorded before the engine forgets it: cut in between, it
-// is merely done again.
+// ReapContainer implements runtime.Containers. It records the exit before the engine forgets it: if
+// it is interrupted in between, it is simply repeated.
 func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	c, kept := r.find(id)
 	if kept == nil || kept.State == pod.Exited {
@@ -237,19 +243,23 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	}
 	at := slices.IndexFunc(found, func(f pod.Container) bool { return f.ID == id })
 	if at < 0 {
-		return nil // somebody else has removed it
+		return nil // another program has removed it
 	}
 	now, _, _ := r.instance(*kept, found[at], true)
 	if now.State != pod.Exited {
 		return fmt.Errorf("instance %s has not exited: it is %s", id, now.State)
 	}
 	if found[at].Reaped && now.Boot == r.o.Boot() {
-		// Nobody saw its end, so its process may run on, beside whatever is started in its place.
+		// Its exit was not observed, so its process may still run, and would run beside its
+		// replacement.
 		if err := r.driver.KillRemains(ctx, id); err != nil {
 			return err
 		}
 	}
-	e := exit{code: now.ExitCode, reason: now.Reason, message: cmp.Or(now.Message, message), at: now.FinishedAt.UTC().Round(0)}
+	e := exit{
+		code: now.ExitCode, reason: now.Reason, message: cmp.Or(now.Message, message),
+		at: now.FinishedAt.UTC().Round(0),
+	}
 	if err := r.recordExit(c.UID(), id, e); err != nil {
 		return err
 	}
@@ -278,9 +288,13 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	return r.removeInstance(ctx, c, *kept, state)
 }
 
-// removeInstance removes an instance, and forgets it unless it is the newest of its container that ran. Of one whose
-// process never ran, although it was about to, that is recorded first: without the instance it would seem to have.
-func (r *Runtime) removeInstance(ctx context.Context, c *checkpoint.Checkpoint, i pod.Container, state pod.State) error {
+// removeInstance removes an instance from the engine, and from the checkpoint unless it is the
+// newest one of its container that ran. If its process never ran although the checkpoint records it
+// as Running, it first records it as Created: without the instance in the engine, the process would
+// otherwise appear to have run.
+func (r *Runtime) removeInstance(
+	ctx context.Context, c *checkpoint.Checkpoint, i pod.Container, state pod.State,
+) error {
 	var begun time.Time
 	if state == pod.Created {
 		begun = i.StartedAt

@@ -66,7 +66,9 @@ func (r *Runtime) Evicted(uid pod.UID) (string, error) {
 
 // SaveConditions implements runtime.Data.
 func (r *Runtime) SaveConditions(uid pod.UID, conditions []v1.PodCondition) error {
-	return ignoreMissing(r.store.Update(uid, func(c *checkpoint.Checkpoint) { c.Conditions = slices.Clone(conditions) }))
+	return ignoreMissing(r.store.Update(uid, func(c *checkpoint.Checkpoint) {
+		c.Conditions = slices.Clone(conditions)
+	}))
 }
 
 // LoadConditions implements runtime.Data.
@@ -78,7 +80,8 @@ func (r *Runtime) LoadConditions(uid pod.UID) ([]v1.PodCondition, error) {
 	return slices.Clone(c.Conditions), nil
 }
 
-// RemoveData implements runtime.Data. With something still mounted inside, nothing is removed: it might be a user's.
+// RemoveData implements runtime.Data. If something is still mounted below one of the directories,
+// it removes none of their contents, because the mounted data may belong to a user.
 func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
@@ -95,12 +98,13 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 		return err
 	}
 	if err := sys.RemoveTree(ctx, r.o.Dirs.LegacyEtc(uid)); err != nil {
-		return fmt.Errorf("removing what a pod has in the run directory: %w", err)
+		return fmt.Errorf("removing a pod's files in the run directory: %w", err)
 	}
 	return r.store.Remove(ctx, uid)
 }
 
-// retireLogs removes a revision's logs or, where they are to stay for a time, has that time begin.
+// retireLogs removes a revision's logs. With KeepLogs it only sets their modification time to now,
+// from which the time that they are retained is counted.
 func (r *Runtime) retireLogs(ctx context.Context, dir string) error {
 	if !r.o.KeepLogs {
 		if err := sys.RemoveTree(ctx, dir); err != nil {
@@ -115,8 +119,9 @@ func (r *Runtime) retireLogs(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Sweep removes what was cut off while it was made or removed, and what no list shows. For the start of a run that
-// has the directories to itself, or nearly: a pod that another run is just making is made again.
+// Sweep removes what interrupted creations and removals left and what no list shows. Call it at the
+// start of a run, when hardly any other process uses the directories: what another run is just
+// creating for a pod may be removed, and that run then creates it again.
 func (r *Runtime) Sweep(ctx context.Context) error {
 	known, err := r.Retained(ctx)
 	if err != nil {
@@ -125,8 +130,9 @@ func (r *Runtime) Sweep(ctx context.Context) error {
 	return errors.Join(r.store.Sweep(ctx), r.driver.Sweep(ctx, known))
 }
 
-// Retained returns what reports that a sandbox is to be left alone: because a checkpoint names it, or may, or because the
-// engine has an instance in it. One that no checkpoint can tell of goes after its containers.
+// Retained returns a function that reports whether a sandbox must be left alone: because a
+// checkpoint names it, or may name it, or because the engine has an instance in it. A sandbox that
+// no checkpoint names is removed after its containers.
 func (r *Runtime) Retained(ctx context.Context) (known func(sandboxID string) bool, err error) {
 	if err := r.store.Scan(); err != nil {
 		return nil, err
@@ -141,7 +147,8 @@ func (r *Runtime) Retained(ctx context.Context) (known func(sandboxID string) bo
 			used[c.SandboxID] = true
 		}
 	}
-	// A sandbox that another process has just made is older in its checkpoint than on the machine.
+	// A sandbox that another process has just created is in a checkpoint before it exists on the
+	// machine, so scanning the checkpoints again finds it.
 	return func(id string) bool {
 		return used[id] || r.store.MayName(id) || r.store.Scan() != nil || r.store.MayName(id)
 	}, nil

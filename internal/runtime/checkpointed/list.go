@@ -71,11 +71,11 @@ func (r *Runtime) List(ctx context.Context) ([]pod.Observed, error) {
 	return all, &runtime.UnknownError{Pods: left, Err: errors.Join(why...)}
 }
 
-// tries is how often a pod is inspected again because its checkpoint changed meanwhile.
+// tries is how often Inspect inspects a pod again because its checkpoint changed meanwhile.
 const tries = 5
 
-// errChanging says that a pod's checkpoint changed each time that the pod was inspected.
-var errChanging = errors.New("it is changing")
+// errChanging reports that a pod's checkpoint changed during each attempt to inspect the pod.
+var errChanging = errors.New("the checkpoint keeps changing")
 
 // Inspect implements runtime.Lister.
 func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error) {
@@ -95,8 +95,8 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 		if sure {
 			return o, nil
 		}
-		// What the engine has does not fit what the checkpoint said before. It may have been changed meanwhile;
-		// if it was not, it is so.
+		// What the engine has does not match the checkpoints. If they have changed meanwhile,
+		// compare again with the new ones; if they have not, the mismatch is real.
 		after, err := r.store.Of(key)
 		if err != nil {
 			return pod.Observed{}, withOwner(err)
@@ -109,7 +109,8 @@ func (r *Runtime) Inspect(ctx context.Context, key pod.Key) (pod.Observed, error
 	return pod.Observed{}, fmt.Errorf("inspecting %s: %w", key, errChanging)
 }
 
-// withheld returns why it is not known what one of the pod's revisions is: then the pod is left as it is.
+// withheld returns the error for which the state of one of the pod's revisions is not known, or
+// nil. A pod with such a revision is left as it is.
 func (r *Runtime) withheld(all []*checkpoint.Checkpoint, found []pod.Container) error {
 	var uids []pod.UID
 	for _, c := range all {
@@ -126,7 +127,8 @@ func (r *Runtime) withheld(all []*checkpoint.Checkpoint, found []pod.Container) 
 	return nil
 }
 
-// withOwner tells whose a pod is whose checkpoint is another version's.
+// withOwner converts the error of a checkpoint that a later version of podrun wrote to a
+// *runtime.WithheldError.
 func withOwner(err error) error {
 	if errors.Is(err, checkpoint.ErrLater) {
 		return &runtime.WithheldError{Owner: "a later version of podrun", Err: err}
@@ -134,7 +136,8 @@ func withOwner(err error) error {
 	return err
 }
 
-// unnamed are the revisions of which the engine has something and no checkpoint can be read.
+// unnamed returns the revisions of which the engine has an instance but whose checkpoint cannot be
+// read.
 func (r *Runtime) unnamed(o pod.Observed) []pod.UID {
 	var uids []pod.UID
 	for _, c := range o.Containers {
@@ -155,9 +158,10 @@ func idsOf(all []*checkpoint.Checkpoint) []string {
 	return ids
 }
 
-// merge tells what is there of a pod: its checkpoints as they were read before the engine was asked, and what the
-// engine has. It is sure unless the engine has something that the checkpoints do not name, or lacks a process
-// that they say was started: then they may be out of date.
+// merge returns what exists of a pod, from its checkpoints, which were read before the engine was
+// inspected, and from what the engine has. sure is false if the engine has something that the
+// checkpoints do not name, or lacks a process that they record as started: then the checkpoints may
+// be out of date.
 func (r *Runtime) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.Container) (o pod.Observed, sure bool) {
 	o, sure = pod.Observed{Key: key}, true
 	boot := r.o.Boot()
@@ -183,7 +187,7 @@ func (r *Runtime) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.C
 			if shown {
 				o.Containers = append(o.Containers, instance)
 			}
-			if shown && instance.State == pod.Created { // it was about to run, and never did
+			if shown && instance.State == pod.Created { // recorded as Running, but its process never ran
 				ran.Instance(kept.ID).State = pod.Created
 			}
 		}
@@ -197,22 +201,24 @@ func (r *Runtime) merge(key pod.Key, all []*checkpoint.Checkpoint, found []pod.C
 	return o, sure
 }
 
-// strayGrace is what an instance is given to end of which it is not known what it was started with: Kubernetes'
-// default, v1.DefaultTerminationGracePeriodSeconds.
+// strayGrace is the grace period of an instance whose own grace period is not known, because no
+// checkpoint names the instance. It is Kubernetes' default,
+// v1.DefaultTerminationGracePeriodSeconds.
 const strayGrace = 30 * time.Second
 
-// instance tells what an instance is by what was kept and what was seen of it. It is not shown when nothing but its
-// record in the checkpoint is left.
+// instance merges what the checkpoint records of an instance (kept) with what the engine reports of
+// it (seen; there is false if it reports nothing). shown is false if nothing but the record in the
+// checkpoint is left.
 func (r *Runtime) instance(kept, seen pod.Container, there bool) (c pod.Container, shown, sure bool) {
 	c = kept
 	c.PID, c.Reaped = 0, there && seen.Reaped
 	switch {
 	case !there && kept.State == pod.Created:
-		return intent(c), true, true // the engine may be at it still, or never was
+		return intent(c), true, true // the engine may still be creating it, or never began
 	case !there:
 		return c, false, kept.State == pod.Exited
 	case seen.State == pod.Running || seen.State == pod.Unknown:
-		r.noticed.Delete(c.ID) // the engine had not told of it, as while it started
+		r.noticed.Delete(c.ID) // the engine did not list it before, for example while it started
 		c.State, c.PID, c.Reaped = seen.State, seen.PID, false
 		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
 		return c, true, true
@@ -225,23 +231,25 @@ func (r *Runtime) instance(kept, seen pod.Container, there bool) (c pod.Containe
 		c.Reason, c.Message = seen.Reason, seen.Message
 		return c, true, true
 	case !seen.Reaped:
-		return intent(c), true, true // its process is prepared: the start was cut off just before it ran
+		return intent(c), true, true // its process is prepared: the start was interrupted just before it ran
 	}
 	return r.lost(c), true, false
 }
 
-// intent is an instance whose process never ran.
+// intent returns the instance as one whose process never ran.
 func intent(c pod.Container) pod.Container {
 	c.State, c.StartedAt, c.Reaped, c.Notes = pod.Created, time.Time{}, false, pod.Notes{}
 	return c
 }
 
-// The exit that stands for one that nobody recorded, as when the engine was down or the machine was switched off.
+// Exit code and message of an exit that nobody recorded, for example because the engine was down or
+// the machine was switched off.
 const (
 	exitLost    = 255
 	messageLost = "The container's exit was not seen: its runtime or the machine went down."
 )
 
+// lost returns the instance as one whose exit is lost.
 func (r *Runtime) lost(c pod.Container) pod.Container {
 	c.State, c.ExitCode, c.Reason, c.Message = pod.Exited, exitLost, pod.ReasonLost, messageLost
 	c.FinishedAt, c.Reaped = r.lostAt(c), false

@@ -1,9 +1,11 @@
-// Package checkpointed makes the runtime port of a container engine and the checkpoints of pods. It gives sandboxes
-// and instances their IDs, writes them down before the engine makes anything, records how instances end before
-// the engine forgets it, and tells what is there by what both say. It is the only writer of checkpoints; a process
-// uses its mutations for pods whose owner lock it has.
+// Package checkpointed implements the runtime port with a runtime.Driver and the checkpoints of
+// pods. It gives sandboxes and instances their IDs, saves the IDs in the checkpoint before the
+// engine creates anything, records the exit of an instance before the engine forgets it, and merges
+// the checkpoints with what the engine lists. It is the only writer of checkpoints. A process calls
+// its mutations only for pods whose owner lock it holds.
 //
-// It decides nothing, and does not know which engine it has. Begin reading at Runtime and at merge.
+// It makes no decisions and does not know which engine it uses. Begin reading at Runtime and at
+// merge.
 package checkpointed
 
 import (
@@ -19,34 +21,35 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Options are what a Runtime needs. Driver, Store and Log must be given.
+// Options configure a Runtime. Driver, Store, Boot, Dirs and Log are required.
 type Options struct {
 	Driver runtime.Driver
 	Store  *checkpoint.Store
 	// Boot returns the kernel's boot id.
 	Boot func() string
 	Dirs layout.Dirs
-	// KeepLogs leaves the logs of removed revisions where they are.
+	// KeepLogs leaves the logs of removed revisions in place.
 	KeepLogs bool
-	// Wall is the clock by which times are recorded; nil: the machine's.
+	// Wall returns the wall-clock time to record; nil means time.Now.
 	Wall func() time.Time
-	// NewID returns an ID that was never used before; nil: 128 random bits in hex.
+	// NewID returns an ID that has never been used before; nil means 128 random bits in
+	// hexadecimal.
 	NewID func(of ID) string
 	Log   *slog.Logger
 }
 
-// ID says what an ID is for.
+// ID describes the object for which an ID is generated.
 type ID struct {
 	UID pod.UID
-	// Container is the instance's; "": it is a sandbox's.
+	// Container is the container of an instance; "" means that the ID is for a sandbox.
 	Container string
 	Attempt   int
 }
 
-// Runtime implements the port. Its methods may be used at the same time, the mutations of one pod's one after the
-// other.
+// Runtime implements the runtime port. Its methods may be called concurrently, except that the
+// mutations of one pod must be called one after the other.
 type Runtime struct {
-	// The engine's own roles.
+	// The roles that the engine implements itself.
 	runtime.Notifier
 	runtime.Images
 	runtime.Execer
@@ -56,7 +59,8 @@ type Runtime struct {
 	driver runtime.Driver
 	store  *checkpoint.Store
 	o      Options
-	// noticed is when it was first seen of an instance, by its ID, that its exit is lost, until that is recorded.
+	// noticed maps the ID of an instance to the time at which its exit was first found to be lost,
+	// until that exit is recorded.
 	noticed sync.Map
 }
 
@@ -67,7 +71,7 @@ var (
 	_ runtime.Data       = (*Runtime)(nil)
 )
 
-// New returns the runtime; it touches nothing yet.
+// New returns a Runtime. It does not access anything yet.
 func New(o Options) *Runtime {
 	if o.Wall == nil {
 		o.Wall = time.Now
@@ -79,20 +83,20 @@ func New(o Options) *Runtime {
 	return &Runtime{Notifier: d, Images: d, Execer: d, Attacher: d, Layers: d, driver: d, store: o.Store, o: o}
 }
 
-// Store returns the checkpoints.
+// Store returns the checkpoint store.
 func (r *Runtime) Store() *checkpoint.Store { return r.store }
 
 func randomID() string {
 	var bits [16]byte
-	_, _ = rand.Read(bits[:]) // it never fails
+	_, _ = rand.Read(bits[:]) // never fails
 	return hex.EncodeToString(bits[:])
 }
 
-// now is the time to record.
+// now returns the time to record: the wall clock in UTC, without a monotonic reading.
 func (r *Runtime) now() time.Time { return r.o.Wall().UTC().Round(0) }
 
-// lostAt is when it was noticed that the instance's exit is lost, as the CRI has it; not before its start, should the
-// clock have been set back.
+// lostAt returns the time at which the instance's exit was found to be lost, which is its finish
+// time as in the CRI. It is never before the start of the instance, even if the clock was set back.
 func (r *Runtime) lostAt(c pod.Container) time.Time {
 	at, _ := r.noticed.LoadOrStore(c.ID, r.now())
 	if at := at.(time.Time); at.After(c.StartedAt) {

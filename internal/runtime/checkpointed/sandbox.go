@@ -14,8 +14,8 @@ import (
 // undoTime bounds the removal of what a failed call left.
 const undoTime = 30 * time.Second
 
-// CreateSandbox implements runtime.Sandboxes. The sandbox's ID is in the checkpoint before anything is made; what an
-// interrupted call left of the same attempt is removed first.
+// CreateSandbox implements runtime.Sandboxes. It saves the sandbox's ID in the checkpoint before
+// anything is created. It first removes what an interrupted call left of the same attempt.
 func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -32,8 +32,9 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 			return nil
 		}
 		if err := r.removeSandbox(ctx, c, s); err != nil {
-			// It stays in the checkpoint, to be removed later. The new one has nothing of it but the pod.
-			r.o.Log.Warn("what an earlier start left of a sandbox is not removed yet",
+			// It stays in the checkpoint and is removed later. The new sandbox shares nothing with
+			// it but the pod.
+			r.o.Log.Warn("sandbox left by an interrupted start cannot be removed yet; it is removed later",
 				"pod", c.Key().String(), "sandbox", s.ID, "err", err)
 		}
 	}
@@ -51,11 +52,12 @@ func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, attempt int) err
 	}
 	made, err := r.driver.CreateSandbox(ctx, p, s)
 	if err != nil {
-		// Also when ctx has ended: an address that nobody uses must not stay taken.
+		// Undo it even if ctx has ended: an address that nobody uses must not stay allocated.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 		defer cancel()
 		if left := r.removeSandbox(undo, c, s); left != nil {
-			r.o.Log.Warn("a sandbox that could not be created is not removed yet", "pod", c.Key().String(), "sandbox", s.ID, "err", left)
+			r.o.Log.Warn("sandbox whose creation failed cannot be removed yet; it is removed later",
+				"pod", c.Key().String(), "sandbox", s.ID, "err", left)
 		}
 		return err
 	}
