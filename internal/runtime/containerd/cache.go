@@ -8,26 +8,28 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// cache is what was seen of instances: it gives containerd's events, which carry IDs only, their pods, and
-// a look at one pod the IDs to ask for.
+// cache holds what was observed of instances. It maps containerd's events, which have container IDs
+// only, to pods, and gives an inspection of one pod the container IDs to request.
 type cache struct {
 	mu        sync.Mutex
 	instances map[string]instance
 	ids       map[pod.Key][]string
-	// whole says that everything has been listed once: from then on nothing is there that is not known, but
-	// what others make between two lists.
+	// whole is set once all containers have been listed. From then on the cache has every instance
+	// except those that other programs create between two lists.
 	whole bool
 }
 
+// instance is what the cache holds of one instance.
 type instance struct {
 	key pod.Key
-	// oom says that the kernel killed in it for want of memory.
+	// oom means that the kernel killed a process of the instance because it ran out of memory.
 	oom bool
-	at  time.Time
+	// at is when the instance was last observed.
+	at time.Time
 }
 
-// forgetAfter is how long an instance that is not listed any more is remembered: its last events may
-// come after it has gone.
+// forgetAfter is how long the cache keeps an instance that is not listed any more. The last events
+// of an instance may arrive after it has been removed.
 const forgetAfter = time.Minute
 
 func newCache() *cache {
@@ -60,7 +62,7 @@ func (k *cache) key(id string) (pod.Key, bool) {
 	return i.key, ok && i.key != pod.Key{}
 }
 
-// of returns the IDs of a pod's instances; whole is false when there may be more.
+// of returns the IDs of a pod's instances; whole is false if there may be more.
 func (k *cache) of(key pod.Key) (ids []string, whole bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,7 +75,8 @@ func (k *cache) oom(id string) bool {
 	return k.instances[id].oom
 }
 
-// listed forgets what has not been seen for a while, after a list, which sees all that is there.
+// listed removes the instances that have not been observed for forgetAfter. It is called after a
+// complete list.
 func (k *cache) listed(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// RemovePod implements runtime.Driver.
+// RemovePod implements runtime.Driver. It removes the image volumes, the cgroups and the sandbox
+// records of the revision.
 func (r *Runtime) RemovePod(ctx context.Context, _ pod.Key, uid pod.UID) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err

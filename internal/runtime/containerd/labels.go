@@ -11,8 +11,8 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
-// The labels of podrun's containers. They say which instance a container is, and nothing that changes. Kubernetes'
-// tools know the first four; that of the image keeps the image from being collected.
+// The labels of podrun's containers. They identify the instance and never change. Kubernetes tools
+// know the first four. The label of the image ID keeps the image from being garbage collected.
 const (
 	labelPodName      = "io.kubernetes.pod.name"
 	labelPodNamespace = "io.kubernetes.pod.namespace"
@@ -22,7 +22,7 @@ const (
 	labelImageID      = images.LabelImageID
 )
 
-// labelsOf are those of the instance that a start makes.
+// labelsOf returns the labels of the instance that a start creates.
 func labelsOf(s runtime.Start) map[string]string {
 	labels := map[string]string{
 		labelPodName:      s.Pod.Name,
@@ -37,17 +37,18 @@ func labelsOf(s runtime.Start) map[string]string {
 	return labels
 }
 
-// ours reports that podrun made the container.
+// ours reports whether podrun created the container with these labels.
 func ours(labels map[string]string) bool {
 	_, err := strconv.Atoi(labels[labelAttempt])
 	return err == nil && labels[labelPodName] != "" && labels[labelPodUID] != "" && labels[labelContainer] != ""
 }
 
+// keyOf returns the pod to which a container with these labels belongs.
 func keyOf(labels map[string]string) pod.Key {
 	return pod.Key{Namespace: labels[labelPodNamespace], Name: labels[labelPodName]}
 }
 
-// identity is what the labels say: which instance it is.
+// identity returns what the labels say: which instance the container is.
 func identity(c containers.Container) pod.Container {
 	attempt, _ := strconv.Atoi(c.Labels[labelAttempt]) // ours has checked it
 	return pod.Container{
@@ -55,10 +56,10 @@ func identity(c containers.Container) pod.Container {
 	}
 }
 
-// keyFilter selects a pod's containers in containerd's filter language.
+// keyFilter selects the containers of a pod, in containerd's filter language.
 func keyFilter(key pod.Key) string {
 	return fmt.Sprintf("labels.%q==%q,labels.%q==%q", labelPodNamespace, key.Namespace, labelPodName, key.Name)
 }
 
-// uidFilter selects what is of a revision.
+// uidFilter selects the containers and records of a revision.
 func uidFilter(uid pod.UID) string { return fmt.Sprintf("labels.%q==%q", labelPodUID, string(uid)) }

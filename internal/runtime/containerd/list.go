@@ -16,12 +16,14 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// ListContainers implements runtime.Driver. It costs containerd two calls, however many instances there are. A task
-// that its shim does not tell containerd about may be missing: an inspection of its pod says so.
+// ListContainers implements runtime.Driver. It makes two calls to containerd, however many
+// instances there are. A task whose shim does not answer containerd may be missing from the list;
+// an inspection of its pod returns the error.
 func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error) {
 	ctx = r.client.Context(ctx)
 	r.nursery.Reap()
-	// The tasks come second: an instance that had one when the containers were listed, and has none now, was reaped.
+	// List the tasks after the containers: an instance that had a task when the containers were
+	// listed and has none now was reaped.
 	found, err := r.client.ContainerService().List(ctx)
 	if err != nil {
 		return nil, daemon.Mapped("listing containers", err)
@@ -66,8 +68,9 @@ func (r *Runtime) InspectContainers(ctx context.Context, key pod.Key, ids []stri
 	return out, nil
 }
 
-// containersOf returns the containers of the pod's that have these IDs, and the others that are known. Once everything
-// has been listed it asks for them by ID: for a list, containerd reads every container that it has.
+// containersOf returns the containers of the pod that have these IDs, and the others that the cache
+// has. Once all containers have been listed it requests them by ID, because containerd reads every
+// container that it has for a list.
 func (r *Runtime) containersOf(ctx context.Context, key pod.Key, ids []string) ([]containers.Container, error) {
 	service := r.client.ContainerService()
 	others, whole := r.cache.of(key)
@@ -96,7 +99,7 @@ func (r *Runtime) containersOf(ctx context.Context, key pod.Key, ids []string) (
 	return found, nil
 }
 
-// task returns the instance's task, nil when it has none.
+// task returns the instance's task, or nil if it has none.
 func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
 	answer, err := r.client.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: id})
 	if daemon.IsNotFound(err) {
@@ -108,7 +111,8 @@ func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
 	return answer.Process, nil
 }
 
-// sandboxOf returns the sandbox that the instance was made in, by its record or by what its specification takes of it.
+// sandboxOf returns the ID of the sandbox in which the instance was created, from the container's
+// record or from the paths in its spec.
 func (r *Runtime) sandboxOf(c containers.Container) string {
 	if c.SandboxID != "" || c.Spec == nil {
 		return c.SandboxID
@@ -118,7 +122,8 @@ func (r *Runtime) sandboxOf(c containers.Container) string {
 	return id
 }
 
-// observe returns the instance as its container and its task, nil if it has none, show it.
+// observe returns the state of the instance from its container and its task; t is nil if it has no
+// task.
 func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container {
 	out := identity(c)
 	out.SandboxID = r.sandboxOf(c)
@@ -131,7 +136,7 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 		out.State, out.PID = pod.Running, int(t.Pid)
 	case task.Status_CREATED:
 		out.State = pod.Created
-		if isInside(int(t.Pid)) { // its shim is still at the start, over which containerd died
+		if isInside(int(t.Pid)) { // containerd died during the start, which the shim continues
 			out.State, out.PID = pod.Running, int(t.Pid)
 		}
 	case task.Status_STOPPED:
@@ -148,9 +153,10 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 	return out
 }
 
-// neverBegan reports a container that ended before its own program ran: when containerd dies over a start, the command
-// that lets the program run may die too, and runc's init ends with an exit code of its own. Until the program runs there
-// is a FIFO at which init waits for that; runc, and crun as well, removes it then.
+// neverBegan reports whether a container exited before its own program ran. If containerd dies
+// during a start, the command that lets the program run may die too, and runc's init then exits
+// with an exit code of its own. Until the program runs, init waits for that command at a FIFO;
+// runc, and crun as well, removes the FIFO afterwards.
 func (r *Runtime) neverBegan(id string) bool {
 	_, err := os.Lstat(filepath.Join(r.Dirs.Runc(), r.Namespace, id, "exec.fifo"))
 	return err == nil

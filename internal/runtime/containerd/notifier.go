@@ -14,15 +14,17 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// topicProbe is podrun's own: it shows that a subscription has begun.
+// topicProbe is the topic of podrun's own event, which shows that a subscription has begun.
 const topicProbe = "/podrun/subscribed"
 
-// Wakeups implements runtime.Doorbell. When it returns, the subscription has begun: what happens from then
-// on rings.
+// Wakeups implements runtime.Notifier. When it returns, the subscription has begun: every later
+// event causes a wakeup.
 func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	ctx, cancel := context.WithCancel(r.client.Context(ctx))
 	var filters []string
-	for _, topic := range []string{"/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/delete", topicProbe} {
+	for _, topic := range []string{
+		"/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/delete", topicProbe,
+	} {
 		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", r.Namespace, topic))
 	}
 	stream, broken := r.client.EventService().Subscribe(ctx, filters...)
@@ -48,7 +50,7 @@ func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 				}
 			case err := <-broken:
 				if ctx.Err() == nil {
-					r.Log.Debug("event stream ended", "why", err)
+					r.Log.Debug("containerd's event stream ended", "err", err)
 				}
 				return
 			case <-ctx.Done():
@@ -59,8 +61,8 @@ func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	return rings, nil
 }
 
-// awaitProbe publishes an event until the stream delivers it. A subscription gives no other sign of
-// having begun, and what happens before it has is never told.
+// awaitProbe publishes an event repeatedly until the stream delivers it. A subscription gives no
+// other sign that it has begun, and events from before its beginning are never delivered.
 func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope, broken <-chan error) error {
 	nonce := rand.Text()
 	publish := func() error {
@@ -74,11 +76,12 @@ func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope
 	for {
 		select {
 		case e := <-stream:
-			// What comes before the probe needs no ring: the caller looks after this returns.
+			// Events before the probe need no wakeup: the caller inspects the pods after Wakeups
+			// has returned.
 			if e.Topic == topicProbe && eventID(e) == nonce {
 				return nil
 			}
-			r.wakeup(e) // may be an OOM to remember
+			r.wakeup(e) // may be an OOM event, which the cache records
 		case err := <-broken:
 			return err
 		case <-again.C:
@@ -91,7 +94,7 @@ func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope
 	}
 }
 
-// wakeup turns an event into a ring; not every one is worth it.
+// wakeup converts an event to a wakeup; false if the event needs none.
 func (r *Runtime) wakeup(e *events.Envelope) (runtime.Wakeup, bool) {
 	id := eventID(e)
 	if id == "" || e.Topic == topicProbe {
@@ -105,7 +108,8 @@ func (r *Runtime) wakeup(e *events.Envelope) (runtime.Wakeup, bool) {
 	return runtime.Wakeup{Key: key, All: !ok, At: e.Timestamp, Echo: own}, true
 }
 
-// eventID is the container that the event is about; "" for one about an exec'd process.
+// eventID returns the ID of the container that the event is about; "" for an event of an exec'd
+// process.
 func eventID(e *events.Envelope) string {
 	if e == nil || e.Event == nil {
 		return ""

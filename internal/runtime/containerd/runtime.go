@@ -1,8 +1,13 @@
-// Package containerd runs containers on containerd through its native client; it implements runtime.Driver. It and the
-// packages below it are the only ones that know containerd. It decides nothing, and it touches no container, image, user or
-// directory that is not podrun's own: containers are known by their labels.
+// Package containerd implements runtime.Driver on containerd with containerd's native client. It
+// creates, starts, lists, signals and removes containers and their tasks, and sets up what they
+// need: specs, snapshots, shims, cgroups and standard streams. It and the packages below it are the
+// only ones that use containerd.
 //
-// It keeps nothing of pods. What is kept in memory can be lost at any time.
+// It makes no decisions and stores nothing about pods: whatever it caches in memory may be lost at
+// any time. It does not touch any container, image, user or directory that is not podrun's own; it
+// identifies its containers by their labels.
+//
+// Begin reading at Runtime, New and StartContainer.
 package containerd
 
 import (
@@ -38,87 +43,99 @@ const (
 	DefaultRuntime   = "io.containerd.runc.v2"
 )
 
-// Sandboxes makes and removes what a pod's containers share. sandbox.Store is one.
+// Sandboxes creates and removes sandboxes: what the containers of a pod share. It is implemented by
+// sandbox.Store.
 type Sandboxes interface {
 	Prepare(p *v1.Pod) (pod.SandboxDetails, error)
 	Create(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error)
 	Ready(s pod.Sandbox) bool
 	Remove(ctx context.Context, s pod.Sandbox) error
-	// Paths is where the sandbox's parts are.
+	// Paths returns the paths of the sandbox's namespaces and shared memory.
 	Paths(s pod.Sandbox) sandbox.Paths
-	// Sweep releases what is held for sandboxes that are not known.
+	// Sweep releases what is held for sandboxes for which known returns false.
 	Sweep(ctx context.Context, known func(id string) bool) error
-	// Legacy returns the sandboxes of the former version of podrun; ForgetLegacy removes what that kept of one.
+	// Legacy returns the sandboxes of the former version of podrun. ForgetLegacy removes the former
+	// version's record of one.
 	Legacy() ([]sandbox.Legacy, error)
 	ForgetLegacy(id string) error
 }
 
-// Options are what a Runtime needs. Address, Dirs, Sandboxes, Present and Log must be given.
+// Options configure a Runtime. Address, Dirs, Sandboxes, Present and Log are required.
 type Options struct {
 	// Address is the path of containerd's socket.
 	Address string
-	// Namespace is containerd's; DefaultNamespace if empty.
+	// Namespace is the containerd namespace; DefaultNamespace if empty.
 	Namespace string
-	// Snapshotter keeps root filesystems; if empty, overlayfs where containerd has it, else native.
+	// Snapshotter is the snapshotter of root filesystems; if empty, overlayfs if containerd has it,
+	// else native.
 	Snapshotter string
-	// RuntimeName is a runtime's name or the path of its shim; DefaultRuntime if empty.
+	// RuntimeName is the name of a containerd runtime or the path of its shim; DefaultRuntime if
+	// empty.
 	RuntimeName string
-	// HostsDir has the registries' settings; images.DefaultHostsDir if empty.
+	// HostsDir is the directory with the configuration of registries; images.DefaultHostsDir if
+	// empty.
 	HostsDir string
-	// Credentials say who podrun is to registries.
+	// Credentials are the node's credentials for registries.
 	Credentials registry.Credentials
-	// ClusterDomain ends pods' full names.
+	// ClusterDomain is the last part of pods' fully qualified names.
 	ClusterDomain string
 	Dirs          layout.Dirs
 	Sandboxes     Sandboxes
-	// Present returns the IDs of the sandboxes that checkpoints have: a device that one of them has is not free.
+	// Present returns the IDs of the sandboxes that checkpoints have. A device that one of them
+	// holds is not free.
 	Present func() (map[string]bool, error)
-	// SeccompDefault gives containers without a seccomp profile the one of RuntimeDefault.
+	// SeccompDefault gives containers without a seccomp profile the profile of RuntimeDefault.
 	SeccompDefault bool
-	// PodMaxPids is the most processes that a pod may have; 0: any number.
+	// PodMaxPids is the maximum number of processes in a pod; 0 means no limit.
 	PodMaxPids int64
-	// CgroupDriver is that of new pods; see cgroup.HasSystemd.
+	// CgroupDriver is the cgroup driver of new pods; see cgroup.HasSystemd.
 	CgroupDriver oci.Driver
-	// CDIDirs have the specifications of devices that pods may ask for, the last ones before the first.
+	// CDIDirs are the directories of the CDI specifications of devices that pods may request; later
+	// directories take precedence over earlier ones.
 	CDIDirs []string
-	// Devices are what pods may ask for by limits, with the devices by CDI's names.
+	// Devices maps the resource names that pods may request in limits to the CDI names of the
+	// devices.
 	Devices map[v1.ResourceName][]string
-	// RuntimeClasses are those that pods may name.
+	// RuntimeClasses are the runtime classes that pods may name.
 	RuntimeClasses map[string]RuntimeClass
-	// AllowedSysctls are kernel parameters that pods may set beside the safe ones; see pod.SafeSysctl.
+	// AllowedSysctls are kernel parameters that pods may set in addition to the safe ones; see
+	// pod.SafeSysctl.
 	AllowedSysctls []string
 	Log            *slog.Logger
 }
 
-// Runtime is a connection to one containerd. Its methods may be used at the same time.
+// Runtime is a connection to one containerd. Its methods may be called concurrently.
 type Runtime struct {
 	Options
-	// Store keeps the images.
+	// Store holds the images.
 	*images.Store
 	client      *daemon.Client
 	runcOptions typeurl.Any
 	cgroups     *cgroup.Tree
 	devices     *device.Devices
 	limits      limits
-	// classed says that the cgroups of the classes of pods are made.
+	// classed is set when the cgroup of the best-effort class has been configured.
 	classed atomic.Bool
-	// rooted says that exec comes out in containers; see confined.
+	// rooted is set when exec is known to run commands inside the containers; see confined.
 	rooted atomic.Bool
 
 	cache *cache
-	// shims has the addresses of shims by sandbox ID.
+	// shims maps sandbox IDs to their shims.
 	shims memo.Map[string, shim]
-	// models has how containerd starts shims; nil: so that podrun does not.
+	// models maps a kind of shim to how containerd starts it; nil means that podrun does not start
+	// such shims itself.
 	models  memo.Map[kind, *shims.Model]
 	nursery *shims.Nursery
-	// sizes has what the pods' cgroups were given last, as pod.SizeOf spells it.
+	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
+	// of pod.SizeOf.
 	sizes memo.Map[pod.UID, string]
 	pipes *pipes.Pipes
 }
 
 var _ runtime.Driver = (*Runtime)(nil)
 
-// New connects and finds out what this containerd can do. ErrUnavailable: it does not answer.
+// New connects to containerd and detects which features it has. It returns ErrUnavailable if
+// containerd does not answer.
 func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
@@ -157,14 +174,17 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 
 // Sweep implements runtime.Driver.
 func (r *Runtime) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
-	// First what may keep a shim from answering.
-	return errors.Join(r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.sweepShims(ctx), r.sweepShimHomes(known))
+	// The pipes come first: one that nobody reads may block a shim.
+	return errors.Join(
+		r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.sweepShims(ctx), r.sweepShimHomes(known),
+	)
 }
 
-// Close ends the connection. Containers run on.
+// Close closes the connection. Containers continue to run.
 func (r *Runtime) Close() error { return errors.Join(r.client.Close(), r.pipes.Close()) }
 
-// PrepareSandbox implements runtime.Driver. It refuses a pod that cannot be run here.
+// PrepareSandbox implements runtime.Driver. It returns an error for a pod that cannot run on this
+// node.
 func (r *Runtime) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) {
 	if err := r.allowSysctls(p); err != nil {
 		return pod.SandboxDetails{}, err

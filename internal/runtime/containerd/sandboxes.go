@@ -12,12 +12,12 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// containerd keeps records of sandboxes. To podrun they are mere marks with two effects: one under a
-// sandbox's ID lets containers join its shim, and one under a container's ID makes a containerd that
-// starts keep that container's shim although its process has ended. Without it the exit of a container
-// that ends while containerd is down is lost.
-
-// putRecord makes the record; one that is there is fine.
+// putRecord creates a sandbox record in containerd. It succeeds if the record already exists.
+//
+// podrun uses containerd's sandbox records only as markers with two effects. A record under the ID
+// of a sandbox lets containers join the shim of that sandbox. A record under the ID of a container
+// makes containerd, when it starts, keep the container's shim although its process has exited;
+// without it, the exit of a container that exits while containerd is down is lost.
 func (r *Runtime) putRecord(ctx context.Context, id string, labels map[string]string) error {
 	now := time.Now()
 	_, err := r.client.SandboxStore().Create(ctx, sandbox.Sandbox{
@@ -30,7 +30,7 @@ func (r *Runtime) putRecord(ctx context.Context, id string, labels map[string]st
 	return err
 }
 
-// dropRecord removes the record, where containerd keeps any.
+// dropRecord removes the record, if containerd keeps sandbox records.
 func (r *Runtime) dropRecord(ctx context.Context, id string) error {
 	if !r.client.KeepsSandboxes {
 		return nil
@@ -41,9 +41,10 @@ func (r *Runtime) dropRecord(ctx context.Context, id string) error {
 	return nil
 }
 
-// keepExit makes the instance's record while its task is being started, since nobody has to wait for it.
-// Not earlier: a shim that has no task yet is to go when containerd dies. The returned function waits.
-// Without the record only containerd's death can lose something.
+// keepExit creates the record of the instance concurrently with the start of its task, because
+// nothing has to wait for it. It must not be created earlier: a shim that has no task yet has to
+// end when containerd dies. The returned function waits for the creation. Without the record an
+// exit is lost only if containerd dies.
 func (r *Runtime) keepExit(ctx context.Context, id string, s runtime.Start) (wait func()) {
 	if !r.client.KeepsSandboxes {
 		return func() {}
@@ -53,14 +54,15 @@ func (r *Runtime) keepExit(ctx context.Context, id string, s runtime.Start) (wai
 		defer close(done)
 		labels := map[string]string{labelPodUID: string(s.Pod.UID), labelContainer: s.Container.Name}
 		if err := r.putRecord(ctx, id, labels); err != nil && ctx.Err() == nil {
-			r.Log.Debug("a container's exit would not survive containerd's", "container", id, "why", err)
+			r.Log.Debug("sandbox record of the container not created; its exit is lost if containerd stops",
+				"container", id, "err", err)
 		}
 	}()
 	return func() { <-done }
 }
 
-// dropRecords removes the records of a revision that are left: those of containers that somebody else
-// removed, and of sandboxes that a reboot did.
+// dropRecords removes the records of a revision that are left: those of containers that another
+// program removed, and those of sandboxes that ended with a reboot.
 func (r *Runtime) dropRecords(ctx context.Context, uid pod.UID) error {
 	if !r.client.KeepsSandboxes {
 		return nil
@@ -71,7 +73,7 @@ func (r *Runtime) dropRecords(ctx context.Context, uid pod.UID) error {
 	}
 	for _, s := range left {
 		if _, err := r.client.ContainerService().Get(ctx, s.ID); err == nil {
-			continue // goes with its container
+			continue // removed with its container
 		}
 		if err := r.dropRecord(ctx, s.ID); err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// ServerVersion returns the version of the containerd that is connected to.
+// ServerVersion returns the version of the connected containerd.
 func (r *Runtime) ServerVersion(ctx context.Context) (string, error) {
 	v, err := r.client.Version(r.client.Context(ctx))
 	if err != nil {
