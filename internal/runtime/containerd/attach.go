@@ -18,15 +18,16 @@ import (
 	"podrun.io/podrun/internal/sys/stdin"
 )
 
-// onceSuffix is at the end of the pipe's name of a standard input that ends when who was attached has gone; nothing ends
-// any other.
+// onceSuffix ends the name of the pipe of a standard input that closes when its last writer has
+// gone. The input of any other pipe never ends.
 const onceSuffix = ".once"
 
-// stdinTime is how long the shim may take to open an instance's standard input, which it does beside the start.
+// stdinTime is how long OpenStdin waits for the shim to open an instance's standard input, which
+// the shim does concurrently with the start.
 const stdinTime = 500 * time.Millisecond
 
-// stdinOf is the pipe of the container's standard input, "" if it has none. The end of a terminal's input would hang the
-// terminal up, so there is none, as the CRI has it.
+// stdinOf returns the path of the pipe of the container's standard input, "" if it has none. The
+// input of a terminal never ends, as in the CRI, because its end would hang up the terminal.
 func (r *Runtime) stdinOf(s runtime.Start) string {
 	path := layout.Stdin(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID))
 	switch {
@@ -39,9 +40,10 @@ func (r *Runtime) stdinOf(s runtime.Start) string {
 	}
 }
 
-// OpenStdin implements runtime.Attacher. The shim's own end of the pipe is what keeps an input from ending.
-// So for one that is to end with whoever was attached it is closed as soon as there is somebody: the
-// kernel sees to the rest, however that one goes.
+// OpenStdin implements runtime.Attacher. The shim holds its own write end of the pipe, which keeps
+// the input from ending. For an input that is to end with its writers, OpenStdin has the shim close
+// that end as soon as there is a writer: the kernel then ends the input when the last writer closes
+// it, in whatever way that writer ends.
 func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
 	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
@@ -76,7 +78,7 @@ func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, err
 	return w, nil
 }
 
-// closeStdin has the shim close its own end of an instance's standard input. Again is fine.
+// closeStdin makes the shim close its own end of an instance's standard input. It may be repeated.
 func (r *Runtime) closeStdin(ctx context.Context, id string) error {
 	_, err := r.client.TaskService().CloseIO(ctx, &tasks.CloseIORequest{ContainerID: id, Stdin: true})
 	if isGone(err) {
@@ -85,12 +87,13 @@ func (r *Runtime) closeStdin(ctx context.Context, id string) error {
 	return daemon.Mapped("closing the standard input of "+id, err)
 }
 
-// dropStdin removes the pipe of an instance that has ended, or never ran. A shim would keep its own ends of a
-// terminal's until it ends itself, which is with the pod.
+// dropStdin removes the pipe of an instance that has exited or never ran. It also makes the shim
+// close its ends of the pipe: the shim would otherwise keep those of a terminal until it exits,
+// which is at the end of the pod.
 func (r *Runtime) dropStdin(ctx context.Context, c pod.Container, t *task.Process) error {
 	if t != nil && t.Stdin != "" {
 		if err := r.closeStdin(ctx, c.ID); err != nil {
-			r.Log.Debug("an ended container's standard input was not closed", "container", c.ID, "why", err)
+			r.Log.Debug("standard input of an exited container cannot be closed", "container", c.ID, "err", err)
 		}
 	}
 	path := layout.Stdin(r.rawLog(c))

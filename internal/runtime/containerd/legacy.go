@@ -28,7 +28,7 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// The labels that the former version of podrun kept an instance's state in.
+// The labels in which the former version of podrun kept the state of an instance.
 const (
 	legacyBackoff           = "podrun.io/backoff"
 	legacyBoot              = "podrun.io/boot"
@@ -49,20 +49,20 @@ const (
 	legacyMessageMore       = "podrun.io/message-2"
 )
 
-// legacyStdinOnce is the value of legacyStdin for an input that ends when who was attached has gone.
+// legacyStdinOnce is the value of legacyStdin for an input that ends when its writers have gone.
 const legacyStdinOnce = "once"
 
-// legacyManifest is what the former version kept in a revision's pod.json.
+// legacyManifest is the content of a revision's pod.json of the former version.
 type legacyManifest struct {
 	Owner string  `json:"owner"`
 	Pod   *v1.Pod `json:"pod"`
-	// savedAt is when the file was written.
+	// savedAt is the modification time of the file.
 	savedAt time.Time
 }
 
-// Legacy returns checkpoints for the revisions that the former version of podrun runs or has run, made of its files and
-// of its labels. They are to be saved, and then ForgetLegacy is to be called for each: what was cut off between
-// both is finished here.
+// Legacy returns checkpoints for the revisions that the former version of podrun runs or has run,
+// from that version's files and labels. The caller saves them and then calls ForgetLegacy for each.
+// If the caller was interrupted between the two, the next call of Legacy completes the removal.
 func (r *Runtime) Legacy(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	manifests, err := r.legacyManifests()
 	if err != nil || len(manifests) == 0 {
@@ -87,7 +87,8 @@ func (r *Runtime) Legacy(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 		uid, key := m.Pod.UID, pod.KeyOf(m.Pod)
 		newest[key]++
 		c := checkpoint.Checkpoint{
-			Version: checkpoint.Version, Sequence: newest[key], Owner: m.Owner, Pod: m.Pod, Evicted: r.legacyEvicted(uid),
+			Version: checkpoint.Version, Sequence: newest[key], Owner: m.Owner, Pod: m.Pod,
+			Evicted: r.legacyEvicted(uid),
 		}
 		for _, s := range sandboxes {
 			if s.Sandbox.UID == uid {
@@ -110,7 +111,8 @@ func (r *Runtime) Legacy(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return out, nil
 }
 
-// ForgetLegacy removes what the former version kept of the revision beside what is in its checkpoint now.
+// ForgetLegacy removes the former version's data of the revision, which is in the revision's
+// checkpoint now.
 func (r *Runtime) ForgetLegacy(uid pod.UID) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
@@ -127,8 +129,10 @@ func (r *Runtime) ForgetLegacy(uid pod.UID) error {
 			return err
 		}
 	}
-	// The manifest last: as long as it is there, the rest is looked for.
-	for _, path := range []string{r.Dirs.StartedOf(uid), r.legacyEvictedFile(uid), r.Dirs.Instances(uid), r.Dirs.Manifest(uid)} {
+	// The manifest is removed last: as long as it exists, the rest is searched for.
+	for _, path := range []string{
+		r.Dirs.StartedOf(uid), r.legacyEvictedFile(uid), r.Dirs.Instances(uid), r.Dirs.Manifest(uid),
+	} {
 		if err := os.RemoveAll(path); err != nil { // trusted: podrun's alone
 			return fmt.Errorf("removing what a former version kept of revision %s: %w", uid, err)
 		}
@@ -136,8 +140,9 @@ func (r *Runtime) ForgetLegacy(uid pod.UID) error {
 	return nil
 }
 
-// legacyManifests returns the revisions that have no checkpoint, oldest first. One that cannot be read is logged and
-// left out.
+// legacyManifests returns the revisions that have a manifest but no checkpoint, oldest first. It
+// completes ForgetLegacy for those that have both, and it logs and skips a manifest that cannot be
+// read.
 func (r *Runtime) legacyManifests() ([]legacyManifest, error) {
 	paths, err := filepath.Glob(r.Dirs.Manifest("*"))
 	if err != nil {
@@ -161,7 +166,7 @@ func (r *Runtime) legacyManifests() ([]legacyManifest, error) {
 			err = fmt.Errorf("the pod in it has the UID %s", m.Pod.UID)
 		}
 		if err != nil {
-			r.Log.Warn("the manifest of a revision that a former version ran cannot be read", "path", path, "err", err)
+			r.Log.Warn("manifest of a former version of podrun cannot be read", "path", path, "err", err)
 			continue
 		}
 		out = append(out, m)
@@ -191,21 +196,22 @@ func readLegacyManifest(path string) (m legacyManifest, err error) {
 	return m, nil
 }
 
-// legacyEvictedFile is the file that says why a revision was ended for what it took.
+// legacyEvictedFile is the file with the reason for which a revision was evicted.
 func (r *Runtime) legacyEvictedFile(uid pod.UID) string {
 	return filepath.Join(r.Dirs.Pod(uid), "evicted")
 }
 
-// legacyEvicted is why the revision was ended for what it took, "" if it was not.
+// legacyEvicted returns the reason for which the revision was evicted, "" if it was not.
 func (r *Runtime) legacyEvicted(uid pod.UID) string {
 	text, err := os.ReadFile(r.legacyEvictedFile(uid)) // trusted: a directory of podrun's own
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.Log.Warn("why a former version evicted a pod cannot be read", "uid", uid, "err", err)
+		r.Log.Warn("eviction reason of a former version of podrun cannot be read", "uid", uid, "err", err)
 	}
 	return string(text)
 }
 
-// legacyRemembered are the newest instances of the revision's containers as they were written down.
+// legacyRemembered returns the newest instances of the revision's containers that the former
+// version recorded.
 func (r *Runtime) legacyRemembered(uid pod.UID) []pod.Container {
 	data, err := os.ReadFile(r.Dirs.Instances(uid)) // trusted: a directory of podrun's own
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,7 +222,8 @@ func (r *Runtime) legacyRemembered(uid pod.UID) []pod.Container {
 		err = json.Unmarshal(data, &newest)
 	}
 	if err != nil {
-		r.Log.Warn("the instances of a former version cannot be read; restart counts may begin anew", "uid", uid, "err", err)
+		r.Log.Warn("instances of a former version of podrun cannot be read; restart counts may begin again at 0",
+			"uid", uid, "err", err)
 		return nil
 	}
 	for i := range newest {
@@ -225,7 +232,8 @@ func (r *Runtime) legacyRemembered(uid pod.UID) []pod.Container {
 	return newest
 }
 
-// legacyInstance is the instance of a container of the former version's, in the state that a checkpoint gives it.
+// legacyInstance returns the instance of a container of the former version, in the state that a
+// checkpoint gives it.
 func (r *Runtime) legacyInstance(c containers.Container, remembered []pod.Container, boot string) pod.Container {
 	l := c.Labels
 	backoff, _ := strconv.Atoi(l[legacyBackoff])         // absent: 0
@@ -233,7 +241,8 @@ func (r *Runtime) legacyInstance(c containers.Container, remembered []pod.Contai
 	round, _ := strconv.Atoi(l[legacyRestartGeneration]) // absent: 0
 	grace, _ := time.ParseDuration(l[legacyGrace])
 	out := identity(c)
-	out.SandboxID, out.Backoff, out.RestartGeneration, out.Boot, out.Grace = l[legacySandbox], backoff, round, l[legacyBoot], grace
+	out.SandboxID, out.Backoff, out.RestartGeneration, out.Boot, out.Grace =
+		l[legacySandbox], backoff, round, l[legacyBoot], grace
 	out.Image, out.ImageID, out.Sidecar, out.Resources = l[legacyImage], l[labelImageID], sidecar, l[legacyResources]
 	out.PreStop, out.StopSignal = l[legacyPreStop] != "", images.SignalName(l[legacyStopSignal])
 	out.State, out.StartedAt = pod.Created, c.CreatedAt
@@ -251,14 +260,15 @@ func (r *Runtime) legacyInstance(c containers.Container, remembered []pod.Contai
 	return out
 }
 
-// legacyRan reports that an instance without a mark may have run: in an earlier boot, or by what was written down.
+// legacyRan reports whether an instance without a mark may have run: in an earlier boot, or
+// according to the recorded instances.
 func legacyRan(c pod.Container, remembered []pod.Container, boot string) bool {
 	return c.Boot != boot || slices.ContainsFunc(remembered, func(n pod.Container) bool {
 		return n.ID == c.ID && n.State != pod.Created || n.Name == c.Name && n.Attempt > c.Attempt
 	})
 }
 
-// legacyNotes are the last whole line of an instance's mark.
+// legacyNotes returns the notes in the last complete line of an instance's mark.
 func legacyNotes(mark []byte) (n pod.Notes) {
 	for line := range bytes.Lines(mark) {
 		var next pod.Notes
@@ -269,8 +279,9 @@ func legacyNotes(mark []byte) (n pod.Notes) {
 	return n
 }
 
-// legacySuperseded are the IDs of starts that were cut off before another one of the same instance: an ID was made of
-// what the instance is and of how often its start had been cut off.
+// legacySuperseded returns the IDs of interrupted starts that were followed by another start of the
+// same instance. The former version derived an ID from the identity of the instance and the number
+// of its interrupted starts.
 func legacySuperseded(found []containers.Container) map[string]bool {
 	const most = 1000
 	out := map[string]bool{}
@@ -278,7 +289,9 @@ func legacySuperseded(found []containers.Container) map[string]bool {
 		last, _ := strconv.Atoi(c.Labels[legacyGeneration]) // absent: 0
 		key, l := keyOf(c.Labels), c.Labels
 		for n := range min(last, most) {
-			parts := []string{key.Namespace, key.Name, l[labelPodUID], l[labelContainer], l[labelAttempt], strconv.Itoa(n)}
+			parts := []string{
+				key.Namespace, key.Name, l[labelPodUID], l[labelContainer], l[labelAttempt], strconv.Itoa(n),
+			}
 			sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 			out[hex.EncodeToString(sum[:16])] = true
 		}

@@ -20,17 +20,19 @@ import (
 	shims "podrun.io/podrun/internal/shim"
 )
 
-// cutOffTime is for how long containerd may go on with the start of a container after whoever asked for it
-// was killed: it gives the start up, but a shim may come of it all the same.
+// cutOffTime is how long containerd may continue to start a container after the client that
+// requested the start was killed. containerd cancels the start, but a shim may be started all the
+// same.
 const cutOffTime = 2 * time.Second
 
-// cutOffEnd is until when something may come of a start that was cut off. A clock that was set back does not put it off.
+// cutOffEnd returns the time until which an interrupted start may still create something. A clock
+// that was set back does not delay it.
 func cutOffEnd(begun, now time.Time) time.Time {
 	return now.Add(min(cutOffTime, begun.Add(cutOffTime).Sub(now)))
 }
 
-// endCutOff ends what comes of a start that was cut off, until the given time has come or containerd has a task of
-// it, which is as it should be.
+// endCutOff kills what an interrupted start creates. It returns at the given time, or as soon as
+// containerd has a task of the instance, which is then removed as any other.
 func (r *Runtime) endCutOff(ctx context.Context, c pod.Container, until time.Time) error {
 	for {
 		t, err := r.task(ctx, c.ID)
@@ -51,9 +53,10 @@ func (r *Runtime) endCutOff(ctx context.Context, c pod.Container, until time.Tim
 	}
 }
 
-// endStray ends the processes of an instance that containerd has no task of, and the shim that was started for it:
-// containerd itself has forgotten them. Others of the pod may share that shim: while one of them lives it goes only if
-// it serves nobody, and not while one has just ended, of which it tells.
+// endStray kills the processes of an instance of which containerd has no task, and the shim that
+// was started for it: containerd itself does not know them any more. Other containers of the pod
+// may share that shim. While one of them runs, the shim is killed only if it serves no container;
+// while one has exited and is not reaped, the shim is not killed, because it holds that exit.
 func (r *Runtime) endStray(ctx context.Context, c pod.Container) error {
 	for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
 		if _, err := r.endProcesses(ctx, c.ID, path); err != nil {
@@ -78,13 +81,14 @@ func (r *Runtime) endStray(ctx context.Context, c pod.Container) error {
 		}
 	}
 	if err := shims.Kill(which, "-namespace", r.Namespace, "-id", c.ID); err != nil {
-		return fmt.Errorf("ending what a start of %s left: %w", c.ID, err)
+		return fmt.Errorf("killing the shim of an interrupted start of %s: %w", c.ID, err)
 	}
 	return nil
 }
 
-// endForgotten ends the containers that have a cgroup in a removed pod's, at path in the hierarchy at mount, and no
-// task: containerd was asked for them by a podrun that was killed, and forgot them, or has lost its directory.
+// endForgotten kills the containers that have a cgroup in the cgroup of a removed pod, at path in
+// the hierarchy that is mounted at mount, but no task: a podrun that was killed requested them and
+// containerd has no record of them, or containerd has lost its directory.
 func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 	entries, err := os.ReadDir(filepath.Join(mount, path))
 	if err != nil {
@@ -102,9 +106,9 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 		if t != nil {
 			continue
 		}
-		r.Log.Info("ending a container that containerd has forgotten", "container", id)
+		r.Log.Info("killing a container that containerd does not know any more", "container", id)
 		if err := shims.Kill(shims.Any, "-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
-			return fmt.Errorf("ending the shim of %s, which containerd has forgotten: %w", id, err)
+			return fmt.Errorf("killing the shim of %s, which containerd does not know any more: %w", id, err)
 		}
 		r.layGhost(ctx, id)
 		if _, err := r.endProcesses(ctx, id, filepath.Join(path, e.Name())); err != nil {
@@ -114,8 +118,8 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 	return nil
 }
 
-// sweepShims ends all shims of a namespace in which containerd has neither container nor task: they come of
-// starts that were cut off, and serve nobody.
+// sweepShims kills all shims of a containerd namespace that has neither containers nor tasks:
+// interrupted starts left them, and they serve no container.
 func (r *Runtime) sweepShims(ctx context.Context) error {
 	ctx = r.client.Context(ctx)
 	running, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
@@ -132,12 +136,12 @@ func (r *Runtime) sweepShims(ctx context.Context) error {
 	return shims.Kill(shims.Any, "-namespace", r.Namespace, "-address", r.Address)
 }
 
-// remainsTime is how long what was killed is given to end.
+// remainsTime is how long endProcesses waits for killed processes to exit.
 const remainsTime = 10 * time.Second
 
-// endRemains kills what runs of an instance of which containerd has no task, as when the directory with all of
-// containerd's tasks was deleted: nobody would hear of its end, and a replacement would run beside it. It returns
-// when nothing runs any more.
+// endRemains kills the processes that still run of an instance of which containerd has no task, for
+// example because the directory with containerd's tasks was deleted: their exit would not be
+// observed, and a replacement would run beside them. It returns when no process runs any more.
 func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error {
 	served, err := r.endProcesses(ctx, c.ID, cgroupOf(c))
 	if err != nil {
@@ -146,31 +150,33 @@ func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error 
 	return r.endIdleShims(ctx, keyOf(c.Labels), served)
 }
 
-// isInside tells a process of a container from the runtime's that waits there to become it: its program is a file
-// of the container's.
+// isInside reports whether a process is the container's program rather than the low-level runtime's
+// init, which waits in the container to become that program: its executable is then a file of the
+// container.
 func isInside(pid int) bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	root, err := os.Stat(filepath.Join(dir, "root")) // trusted: it is only looked at
+	root, err := os.Stat(filepath.Join(dir, "root")) // trusted: only its identity is read
 	if err != nil {
 		return false
 	}
-	if own, err := os.Stat("/"); err != nil || os.SameFile(root, own) { // trusted: it is only looked at
+	if own, err := os.Stat("/"); err != nil || os.SameFile(root, own) { // trusted: only its identity is read
 		return false
 	}
 	path, err := os.Readlink(filepath.Join(dir, "exe"))
 	if err != nil {
 		return false
 	}
-	program, err := os.Stat(filepath.Join(dir, "exe")) // trusted: it is only looked at
+	program, err := os.Stat(filepath.Join(dir, "exe")) // trusted: only its identity is read
 	if err != nil {
 		return false
 	}
-	there, err := os.Stat(filepath.Join(dir, "root", path)) // trusted: it is only looked at
+	there, err := os.Stat(filepath.Join(dir, "root", path)) // trusted: only its identity is read
 	return err == nil && os.SameFile(program, there)
 }
 
-// endProcesses kills the processes in a container's cgroup, and returns the shims that they had when they have
-// ended. What another containerd's shim serves is left alone: that one has a container of the same name.
+// endProcesses kills the processes in a container's cgroup. When they have exited it returns the
+// shims that served them. It leaves alone processes that the shim of another containerd serves:
+// that containerd has a container of the same ID.
 func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (served map[int]bool, err error) {
 	served = map[int]bool{}
 	again := time.NewTicker(5 * time.Millisecond)
@@ -185,9 +191,9 @@ func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (serv
 			if shim != 0 {
 				served[shim] = true
 			}
-			r.Log.Debug("ending what containerd has forgotten", "container", id, "pid", pid)
+			r.Log.Debug("killing a leftover process of a container", "container", id, "pid", pid)
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return nil, fmt.Errorf("ending what is left of %s: %w", id, err)
+				return nil, fmt.Errorf("killing the leftover processes of %s: %w", id, err)
 			}
 			left++
 		}
@@ -195,7 +201,7 @@ func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (serv
 			return served, nil
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("ending what is left of %s: %d processes do not end", id, left)
+			return nil, fmt.Errorf("killing the leftover processes of %s: %d processes do not exit", id, left)
 		}
 		select {
 		case <-again.C:
@@ -205,8 +211,8 @@ func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (serv
 	}
 }
 
-// endIdleShims ends those of a pod's shims that serve nobody any more: containerd, which has no task of the pod,
-// does not know them.
+// endIdleShims kills those of the given shims of a pod that serve no container any more. containerd
+// has no task of the pod and therefore does not know them.
 func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, served map[int]bool) error {
 	if len(served) == 0 {
 		return nil
@@ -215,23 +221,24 @@ func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, served map[int]
 		return err
 	}
 	for shim := range served {
-		for range 40 { // it hears of the end that was just made
+		for range 40 { // until the shim has noticed that the process was killed
 			if shims.Idle(shim) {
 				break
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
 		if !shims.Idle(shim) {
-			continue // the pod's next instance that is reaped sees to it
+			continue // it is killed when the next instance of the pod is reaped
 		}
 		if err := syscall.Kill(shim, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("ending a shim that serves nobody: %w", err)
+			return fmt.Errorf("killing a shim that serves no container: %w", err)
 		}
 	}
 	return nil
 }
 
-// idle reports that containerd has no task of the pod, or of one of its shims' groups if that is given.
+// idle reports whether containerd has no task of the pod or, if group is not empty, of that shim
+// group of the pod.
 func (r *Runtime) idle(ctx context.Context, key pod.Key, group string) (bool, error) {
 	found, err := r.containersOf(ctx, key, nil)
 	if err != nil {

@@ -27,31 +27,34 @@ import (
 	"podrun.io/podrun/internal/sys/stdin"
 )
 
-// The files that a container's output goes to, as it comes. containerd's shim appends to them, so a
-// container neither waits for a reader nor loses what it writes while there is none.
+// The files that receive a container's output unchanged. containerd's shim appends to them, so a
+// container does not wait for a reader and loses no output while there is none.
 const (
 	stdoutFile = "stdout.raw"
 	stderrFile = "stderr.raw"
 )
 
-// specType is what containerd calls a spec's type.
+// specType is the type URL that containerd uses for a spec.
 const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
 
-// launch is an instance on its way to running.
+// launch is an instance that is being started.
 type launch struct {
 	runtime.Start
 	image   *images.Image
 	spec    []byte
 	handler handler
-	// secrets are values that nobody may be told.
+	// secrets are the values that must not appear in an error or a log.
 	secrets []string
-	// withheld is what containerd is not told and the process gets all the same; nil: nothing.
+	// withheld holds the arguments and environment that the process gets but containerd must not
+	// see; nil if there are none.
 	withheld *secretenv.Process
-	// group is what containerd tells by which containers have the same shim.
+	// group is the value by which containerd decides which containers share a shim.
 	group string
-	// shim serves the sandbox already, or is to be started; without an address the task gets one through its group.
+	// shim already serves the sandbox or is to be started for it. If it has no address, the task
+	// gets its shim through the group.
 	shim shim
-	// refused is what Started returned; begun says that it returned nothing, so that the process may have run.
+	// refused is the error that Started returned. begun means that Started returned nil, so that
+	// the process may have run.
 	refused error
 	begun   bool
 }
@@ -67,7 +70,8 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	started := (*runtime.StartError)(nil)
 	if err != nil && !errors.As(err, &started) && !errors.Is(err, runtime.ErrCutOff) {
 		// Nothing is left of the instance, and no other one has its ID.
-		err = errors.Join(err, os.RemoveAll(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID))) // trusted: files in it, which podrun made
+		err = errors.Join(err, os.RemoveAll( // trusted: files in it, which podrun made
+			r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID)))
 	}
 	return err
 }
@@ -83,8 +87,8 @@ func (r *Runtime) start(ctx context.Context, s runtime.Start) error {
 	if settled || l.shim.address == "" {
 		return err
 	}
-	// The shim may have ended, or this containerd cannot share one.
-	r.Log.Debug("starting without a shared shim", "container", l.ID, "why", err)
+	// The shim may have exited, or this containerd cannot share one.
+	r.Log.Debug("container cannot use the sandbox's shared shim; starting it without", "container", l.ID, "err", err)
 	r.shims.Put(s.Sandbox.ID, shim{refused: true})
 	if l.shim.model != nil {
 		r.models.Put(r.kindOf(l), nil)
@@ -92,7 +96,7 @@ func (r *Runtime) start(ctx context.Context, s runtime.Start) error {
 	if l.begun {
 		return err
 	}
-	// Anew, because what was made for the first try went with it.
+	// Prepare it again, because what was created for the first attempt was removed with it.
 	if l, err = r.prepare(ctx, s); err != nil {
 		return err
 	}
@@ -100,8 +104,8 @@ func (r *Runtime) start(ctx context.Context, s runtime.Start) error {
 	return r.launch(ctx, l)
 }
 
-// lingering is ctx with some time to finish what was begun, because a start that is cut off is more work
-// to clear up than to complete.
+// lingering returns a context that ends a few seconds after ctx, so that what was begun can be
+// completed: an interrupted start takes more work to clean up than to complete.
 func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	const linger = 5 * time.Second
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -112,7 +116,7 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// driverOf returns who makes the cgroups of the sandbox's pod.
+// driverOf returns the cgroup driver of the sandbox's pod.
 func driverOf(s pod.Sandbox) oci.Driver {
 	if s.Details.Systemd {
 		return oci.Systemd
@@ -120,7 +124,7 @@ func driverOf(s pod.Sandbox) oci.Driver {
 	return oci.Cgroupfs
 }
 
-// prepare does all that needs nothing of containerd's, as a rule.
+// prepare does everything that, as a rule, needs no change in containerd.
 func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error) {
 	h, err := r.handlerOf(s.Pod)
 	if err != nil {
@@ -150,7 +154,9 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	}
 	machine, err := r.machineFor(s.Pod, s.Container)
 	if err != nil {
-		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err)}
+		return nil, &runtime.ReasonError{
+			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err),
+		}
 	}
 	if err := errors.Join(r.relabel(ctx, mounts, machine.FileLabel), giveFiles(mounts, users)); err != nil {
 		return nil, err
@@ -173,7 +179,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	return l, nil
 }
 
-// namespaces are those that the sandbox's containers share.
+// namespaces returns the namespaces that the sandbox's containers share.
 func (r *Runtime) namespaces(s pod.Sandbox) oci.Namespaces {
 	at := r.Sandboxes.Paths(s)
 	return oci.Namespaces{
@@ -182,11 +188,13 @@ func (r *Runtime) namespaces(s pod.Sandbox) oci.Namespaces {
 	}
 }
 
-// specify makes the spec that containerd is given.
+// specify builds the spec that containerd receives.
 func (r *Runtime) specify(l *launch, input oci.Input) error {
 	spec, err := oci.Build(input)
 	if err != nil {
-		return &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", l.Container.Name, err)}
+		return &runtime.ReasonError{
+			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", l.Container.Name, err),
+		}
 	}
 	if err := r.complete(l, spec); err != nil {
 		return err
@@ -206,7 +214,7 @@ func (r *Runtime) specify(l *launch, input oci.Input) error {
 	return nil
 }
 
-// complete adds to a spec what only a look at the machine tells.
+// complete adds to a spec what has to be read from the machine: mount flags and devices.
 func (r *Runtime) complete(l *launch, spec *specs.Spec) error {
 	if l.Sandbox.Details.FirstUser != 0 {
 		if err := keepFlags(spec.Mounts); err != nil {
@@ -216,7 +224,7 @@ func (r *Runtime) complete(l *launch, spec *specs.Spec) error {
 	return r.addDevices(l, spec)
 }
 
-// hostname is what p's containers see as the machine's name.
+// hostname returns the host name that p's containers see.
 func (r *Runtime) hostname(p *v1.Pod) (string, error) {
 	if p.Spec.HostNetwork {
 		return os.Hostname()
@@ -224,7 +232,7 @@ func (r *Runtime) hostname(p *v1.Pod) (string, error) {
 	return pod.KernelName(p, r.ClusterDomain)
 }
 
-// makeLogs makes the files that the shim will append to.
+// makeLogs creates the files to which the shim appends.
 func (r *Runtime) makeLogs(dir string) error {
 	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
 		return fmt.Errorf("making the log directory: %w", err)
@@ -239,8 +247,9 @@ func (r *Runtime) makeLogs(dir string) error {
 	return nil
 }
 
-// launch makes record, root filesystem and task, and starts it. The record comes first, because
-// containerd keeps a snapshot that a record names and collects one that none does.
+// launch creates the container's record, its root filesystem and its task, and starts the task. The
+// record comes first, because containerd keeps a snapshot that a record names and garbage collects
+// one that no record names.
 func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	r.cache.saw(l.ID, pod.KeyOf(l.Pod))
 	if err := r.putWithheld(l); err != nil {
@@ -256,34 +265,36 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	case err == nil:
 		return nil
 	case daemon.IsInterrupted(ctx, err) && l.refused == nil:
-		return cutOff(doing, err) // containerd may be at it still
+		return cutOff(doing, err) // containerd may still be starting it
 	case !made:
 		return errors.Join(daemon.Mapped(doing, err), r.dropWithheld(l.Pod.UID, l.ID))
 	}
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
 	if fromRuntime(err) && l.refused == nil {
-		// It is the container's own failure: the record stays, for who asks what became of it.
+		// The container itself is the cause: its record stays, so that its state can still be
+		// inspected.
 		err = secretenv.Hush(err, l.secrets)
 		if left := r.destroyTask(clean, l.ID); left != nil {
-			r.Log.Warn("a failed start left its task", "container", l.ID, "why", left)
+			r.Log.Warn("task of a failed start cannot be removed", "container", l.ID, "err", left)
 		}
 		return &runtime.StartError{Err: err}
 	}
 	if l.begun {
-		// Its shim was told to start it and did not answer: its program may have run, and may run on.
+		// The shim received the request to start the process and did not answer: the container's
+		// program may have run, and may still run.
 		if left := r.destroyTask(clean, l.ID); left != nil {
-			return cutOff(doing, fmt.Errorf("%w; what may run of it is not ended: %w", daemon.Native(err), left))
+			return cutOff(doing, fmt.Errorf("%w; its process may still run and cannot be killed: %w", daemon.Native(err), left))
 		}
 		return &runtime.StartError{Err: daemon.Mapped(doing, err), Unknown: true}
 	}
 	if left := r.undo(clean, l); left != nil {
-		return cutOff(doing, fmt.Errorf("%w; what it made is not removed: %w", daemon.Native(err), left))
+		return cutOff(doing, fmt.Errorf("%w; what it created cannot be removed: %w", daemon.Native(err), left))
 	}
 	return daemon.Mapped(doing, err)
 }
 
-// undo removes all that a start has made.
+// undo removes everything that a start has created.
 func (r *Runtime) undo(ctx context.Context, l *launch) error {
 	if err := r.destroyTask(ctx, l.ID); err != nil {
 		return err
@@ -296,11 +307,12 @@ func (r *Runtime) undo(ctx context.Context, l *launch) error {
 	return r.removeRecord(ctx, c)
 }
 
-// cutOff is an error of a start of which something may be left.
+// cutOff returns the error of a start that may have left something.
 func cutOff(doing string, err error) error {
 	return fmt.Errorf("%w: %w", runtime.ErrCutOff, daemon.Mapped(doing, err))
 }
 
+// containerRecord returns the record of the container in containerd.
 func (r *Runtime) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
 		ID: l.ID, Image: l.Image.Name, Labels: labelsOf(l.Start),
@@ -314,7 +326,7 @@ func (r *Runtime) containerRecord(l *launch) containers.Container {
 	return c
 }
 
-// encoded is a value that is encoded already.
+// encoded is a value that is already encoded.
 type encoded struct {
 	url   string
 	value []byte
@@ -325,6 +337,7 @@ func (e encoded) GetValue() []byte   { return e.value }
 
 var _ typeurl.Any = encoded{}
 
+// runTask creates the instance's root filesystem and its task, and starts the task.
 func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	shimReady, err := r.readyShim(ctx, l)
 	if err != nil {
@@ -351,7 +364,9 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 		}
 	}
 	for _, m := range rootfs {
-		request.Rootfs = append(request.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+		request.Rootfs = append(request.Rootfs, &types.Mount{
+			Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options,
+		})
 	}
 	if err := r.joinShim(request, l); err != nil {
 		return err
@@ -360,7 +375,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return daemon.Native(err)
 	}
-	r.learnShim(l, int(created.Pid)) // now, because the process may be gone soon after its start
+	r.learnShim(l, int(created.Pid)) // before the start, because the process may exit soon after it
 	defer r.keepExit(ctx, l.ID, l.Start)()
 	if l.refused = l.Started(); l.refused != nil {
 		return l.refused
@@ -370,8 +385,8 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	return daemon.Native(err)
 }
 
-// destroyTask kills the instance's task, if there is one, and removes it. A shim would take 10 s for the
-// deletion of a task that was created and not killed.
+// destroyTask kills the instance's task, if it has one, and deletes it. It kills also a task that
+// was only created: a shim would need 10 s to delete such a task otherwise.
 func (r *Runtime) destroyTask(ctx context.Context, id string) error {
 	service := r.client.TaskService()
 	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})

@@ -23,7 +23,8 @@ import (
 
 const sigkill = uint32(syscall.SIGKILL)
 
-// ours returns the record of one of podrun's instances; not there is no error.
+// ours returns the record of one of podrun's instances. A missing record is not an error; the
+// record of a container that is not podrun's is one.
 func (r *Runtime) ours(ctx context.Context, id string) (c containers.Container, there bool, err error) {
 	c, err = r.client.ContainerService().Get(ctx, id)
 	if daemon.IsNotFound(err) {
@@ -52,7 +53,8 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 	request := &tasks.KillRequest{ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL}
 	_, err = r.client.TaskService().Kill(ctx, request)
 	if err == nil && request.All && oci.DriverOf(cgroupsPathOf(c)) == oci.Systemd {
-		// All are those in one of its cgroups, and on version 1 systemd may have moved them to another: see
+		// KILL for all processes reaches those in one of the container's cgroups. On cgroup v1
+		// systemd may have moved them to another one: see
 		// https://github.com/systemd/systemd/issues/37044.
 		request.All = false
 		_, err = r.client.TaskService().Kill(ctx, request)
@@ -66,14 +68,16 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 	return daemon.Mapped("signalling "+id, err)
 }
 
-// signalForgotten signals a container of which containerd's shim, or what it runs containers by, says that there is
-// none. That is so as a rule; but when the directory of what runs was deleted, its process runs on.
+// signalForgotten signals a container of which the shim or the low-level runtime reports that it
+// does not exist. As a rule that is true; but if the directory of the runtime's state was deleted,
+// the process still runs.
 func (r *Runtime) signalForgotten(ctx context.Context, c containers.Container, signal syscall.Signal) error {
 	if signal == syscall.SIGKILL {
 		return r.killForgotten(ctx, c.ID)
 	}
 	t, err := r.task(ctx, c.ID)
-	if err != nil || t == nil || t.Status != task.Status_RUNNING || !slices.Contains(processesIn(cgroupOf(c)), int(t.Pid)) {
+	if err != nil || t == nil || t.Status != task.Status_RUNNING ||
+		!slices.Contains(processesIn(cgroupOf(c)), int(t.Pid)) {
 		return err
 	}
 	if err := syscall.Kill(int(t.Pid), signal); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -82,7 +86,8 @@ func (r *Runtime) signalForgotten(ctx context.Context, c containers.Container, s
 	return nil
 }
 
-// killForgotten is signalForgotten for SIGKILL, and for a process that was only prepared too.
+// killForgotten is signalForgotten for SIGKILL. It also kills a process that was only prepared to
+// start.
 func (r *Runtime) killForgotten(ctx context.Context, id string) error {
 	t, err := r.task(ctx, id)
 	if err != nil || t == nil || t.Status != task.Status_RUNNING && t.Status != task.Status_CREATED {
@@ -106,7 +111,8 @@ func (r *Runtime) KillRemains(ctx context.Context, id string) error {
 	return r.endRemains(ctx, c)
 }
 
-// ReapContainer implements runtime.Driver. A task whose process was only prepared is one of a start that failed.
+// ReapContainer implements runtime.Driver. A task whose process was only prepared to start belongs
+// to a start that failed.
 func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 	ctx = r.client.Context(ctx)
 	c, there, err := r.ours(ctx, id)
@@ -130,13 +136,15 @@ func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 	case prepared:
 		return r.destroyTask(ctx, id)
 	}
-	if _, err := r.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !daemon.IsNotFound(err) {
+	if _, err := r.client.TaskService().Delete(
+		ctx, &tasks.DeleteTaskRequest{ContainerID: id},
+	); err != nil && !daemon.IsNotFound(err) {
 		return daemon.Mapped("removing the task of "+id, err)
 	}
 	return nil
 }
 
-// dropFiles removes what was made on the machine for the instance alone, but for its output.
+// dropFiles removes the files that were created for this instance alone, except its output.
 func (r *Runtime) dropFiles(ctx context.Context, c pod.Container, t *task.Process) error {
 	if err := r.dropStdin(ctx, c, t); err != nil {
 		return err
@@ -170,10 +178,11 @@ func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 	return r.dropRawLog(c)
 }
 
-// dropRawLog removes what the instance wrote: it is in its log, or there is no more use for it.
+// dropRawLog removes the raw output of the instance: it has been converted to its log, or is not
+// needed any more.
 func (r *Runtime) dropRawLog(c pod.Container) error {
 	if c.UID == "" {
-		return nil // nothing of it was there, nor does anybody know whose it was
+		return nil // nothing of the instance exists, and its pod is not known
 	}
 	if err := os.RemoveAll(r.Dirs.RawLog(c.UID, c.Name, c.ID)); err != nil { // trusted: files in it, which podrun made
 		return fmt.Errorf("removing the output of %s: %w", c.ID, err)
@@ -181,7 +190,8 @@ func (r *Runtime) dropRawLog(c pod.Container) error {
 	return nil
 }
 
-// removeInstance removes task, root filesystem and record of an instance that does not run.
+// removeInstance removes the task, the root filesystem and the record of an instance that does not
+// run.
 func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
 	id := c.ID
 	t, err := r.task(ctx, id)
@@ -189,7 +199,7 @@ func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
 	case err != nil:
 		return err
 	case t == nil:
-		r.layGhost(ctx, id) // its start may have been cut off
+		r.layGhost(ctx, id) // its start may have been interrupted
 	case t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED:
 		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
 	default:
@@ -200,8 +210,9 @@ func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
 	return r.removeRecord(ctx, c)
 }
 
-// removeRecord removes root filesystem, what was withheld, and record. The record goes last, so that what is cut off is
-// found again. Containerd refuses for a moment after a task has gone.
+// removeRecord removes the root filesystem, the withheld values and the record. The record is
+// removed last, so that an interrupted removal is found and repeated. For a moment after a task has
+// been deleted, containerd refuses to remove them; removeRecord retries.
 func (r *Runtime) removeRecord(ctx context.Context, c pod.Container) error {
 	id := c.ID
 	if err := r.dropWithheld(c.UID, id); err != nil {
@@ -218,8 +229,8 @@ func (r *Runtime) removeRecord(ctx context.Context, c pod.Container) error {
 	return daemon.Mapped("removing container "+id, err)
 }
 
-// retried tries again as long as containerd says that it is too early, for half a second. What is
-// missing is removed.
+// retried repeats remove for half a second as long as containerd reports a failed precondition. A
+// missing object counts as removed.
 func (r *Runtime) retried(ctx context.Context, remove func() error) error {
 	again := time.NewTicker(25 * time.Millisecond)
 	defer again.Stop()
@@ -240,7 +251,8 @@ func (r *Runtime) retried(ctx context.Context, remove func() error) error {
 	return daemon.Native(remove())
 }
 
-// isGone reports that a task cannot be reached because it, or the shim that held it, is gone.
+// isGone reports whether a task cannot be reached because the task, or the shim that served it, no
+// longer exists.
 func isGone(err error) bool {
 	return daemon.IsNotFound(err) || err != nil && strings.Contains(err.Error(), "ttrpc: closed")
 }
