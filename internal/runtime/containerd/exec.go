@@ -23,18 +23,19 @@ import (
 	"podrun.io/podrun/internal/sys/stdin"
 )
 
-// drainTimeout bounds the wait for output after an exec'd command has ended: a child that it left
-// behind may hold its output open for ever.
+// drainTimeout bounds the wait for output after an exec'd command has exited: a child that the
+// command left behind may keep the output open for ever.
 const drainTimeout = 2 * time.Second
 
-// The shim waits for the output too before it removes a process, up to removeTime. Where somebody is known to
-// hold it open it is given no more than heldTime.
+// The shim too waits for the output before it removes a process. removeTime bounds the removal. If
+// the output is known to be kept open, heldTime bounds it.
 const (
 	removeTime = 10 * time.Second
 	heldTime   = time.Second
 )
 
-// holdTime bounds the wait for the shim to open the input of a process that it has just started.
+// holdTime bounds the wait for the shim to open the standard input of a process that it has just
+// started.
 const holdTime = 100 * time.Millisecond
 
 // Exec implements runtime.Execer.
@@ -56,14 +57,18 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	letGo := sync.OnceFunc(func() { close(held) })
 	defer letGo()
 	if streams.Stdin != nil {
-		// Who reads what the process says may be killed from then on, and the process is not left behind.
+		// A reader of the process's output may be killed as soon as it gets output, and must not
+		// leave the process behind: so no output is passed on before the process is certain to end
+		// with podrun.
 		streams.Stdout, streams.Stderr = &gated{streams.Stdout, held}, &gated{streams.Stderr, held}
 	}
 	dir, err := r.pipes.Dir()
 	if err != nil {
 		return 0, err
 	}
-	opts := []cio.Opt{cio.WithFIFODir(dir), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr)}
+	opts := []cio.Opt{
+		cio.WithFIFODir(dir), cio.WithStreams(input(streams.Stdin, ended), streams.Stdout, streams.Stderr),
+	}
 	if streams.TTY {
 		opts = append(opts, cio.WithTerminal)
 		process.Env = oci.WithTerm(process.Env)
@@ -84,30 +89,33 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	return code, err
 }
 
-// confined says why a command would run outside of the container of a process. It is looked at until one is as it should
-// be: all are started at the same place.
+// confined returns an error if a command would run outside the container of the given process. It
+// checks until one process is confined, and never again: containerd starts all commands from the
+// same root directory.
 func (r *Runtime) confined(pid int) error {
 	if r.rooted.Load() {
 		return nil
 	}
 	hides, err := sys.RootHides(pid)
 	if hides {
-		return errors.New("containerd runs in a chroot, so the command would run in the machine's root directory: enter that directory by pivot_root instead")
+		return errors.New("containerd runs in a chroot, so the command would run in the machine's root directory: " +
+			"enter that directory by pivot_root instead")
 	}
 	if err != nil {
-		r.Log.Debug("it is not known where a command will run", "why", err) // of a process that is gone: the start will tell
+		// As a rule the process has exited; then the start of the command returns the error.
+		r.Log.Debug("root directory of the container's process cannot be read", "err", err)
 		return nil
 	}
 	r.rooted.Store(true)
 	return nil
 }
 
-// removeExec removes an exec'd process, and kills it first unless it is dead.
+// removeExec removes an exec'd process. It kills the process first unless dead is set.
 func (r *Runtime) removeExec(ctx context.Context, p client.Process, id string, dead bool, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	var how []client.ProcessDeleteOpts
-	if !dead { // one that never started has nothing to be killed
+	if !dead { // has no effect on a process that never started
 		how = append(how, client.WithProcessKill)
 	}
 	if _, err := p.Delete(ctx, how...); err != nil {
@@ -115,7 +123,8 @@ func (r *Runtime) removeExec(ctx context.Context, p client.Process, id string, d
 	}
 }
 
-// abandon removes the pipes of a process that could not be removed: as a rule it went with its container.
+// abandon removes the pipes of a process that could not be removed. As a rule the process was
+// removed with its container.
 func (r *Runtime) abandon(p client.Process, id string, why error) {
 	if daemon.IsNotFound(why) {
 		why = nil
@@ -125,12 +134,13 @@ func (r *Runtime) abandon(p client.Process, id string, why error) {
 		why = errors.Join(why, streams.Close())
 	}
 	if why != nil {
-		r.Log.Debug("an exec'd process was not removed", "container", id, "why", why)
+		r.Log.Debug("exec'd process cannot be removed", "container", id, "err", why)
 	}
 }
 
-// failingWriter is w, and ends the command when it fails: what nobody takes would hold the command up for ever. A shim
-// takes all streams or none.
+// failingWriter returns a writer to w that cancels the command when a write fails: output that is
+// not read would block the command for ever. For a nil w it returns a writer that discards, because
+// a shim needs either all streams or none.
 func failingWriter(w io.Writer, cut context.CancelCauseFunc) io.Writer {
 	if w == nil {
 		return io.Discard
@@ -138,12 +148,14 @@ func failingWriter(w io.Writer, cut context.CancelCauseFunc) io.Writer {
 	return &taker{w, cut}
 }
 
+// taker is the writer that failingWriter returns.
 type taker struct {
 	w   io.Writer
 	cut context.CancelCauseFunc
 }
 
-// Write never fails: the shim, which copies the output too, is not to wait for who takes it either.
+// Write never returns an error: the shim, which copies the output too, must not be blocked by a
+// writer that fails.
 func (t *taker) Write(p []byte) (int, error) {
 	if _, err := t.w.Write(p); err != nil {
 		t.cut(fmt.Errorf("passing a command's output on: %w", err))
@@ -152,8 +164,9 @@ func (t *taker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// execTarget returns what a command that is to run in the instance starts from. Probes come by here again
-// and again, so the record is asked for once only.
+// execTarget returns the process of the instance's spec, on which a command that is to run in the
+// instance is based, and the instance's task. Probes call it again and again, so it requests the
+// record only once.
 func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, client.Task, error) {
 	c, err := r.client.LoadContainer(ctx, id)
 	if err != nil {
@@ -182,7 +195,7 @@ func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, cl
 	return spec.Process, t, err
 }
 
-// gated is a writer that waits until it is opened.
+// gated is a writer that blocks until open is closed.
 type gated struct {
 	w    io.Writer
 	open <-chan struct{}
@@ -193,9 +206,12 @@ func (g *gated) Write(p []byte) (int, error) {
 	return g.w.Write(p)
 }
 
-// follow starts the process in the container and stays with it until it ends. It calls held when the process ends with podrun.
-func (r *Runtime) follow(ctx context.Context, id string, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, held func()) (int, error) {
-	// Not ctx: when that ends, the process is killed and its end awaited.
+// follow starts the process in the container, serves it until it exits and returns its exit code.
+// It calls held once the process is certain to end with podrun.
+func (r *Runtime) follow(
+	ctx context.Context, id string, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, held func(),
+) (int, error) {
+	// Not ctx: when ctx ends, follow kills the process and waits for its exit.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	exited := awaitExit(waiting, p)
@@ -203,12 +219,12 @@ func (r *Runtime) follow(ctx context.Context, id string, p client.Process, strea
 		return 0, daemon.Mapped("starting an exec'd process", err)
 	}
 	hold := r.holdStdin(ctx, p)
-	defer hold.Close() // of nil too
+	defer hold.Close() // hold may be nil
 	held()
 	for {
 		select {
 		case e := <-exited:
-			if err := e.Error(); isGone(err) { // with its shim
+			if err := e.Error(); isGone(err) { // the shim has exited with it
 				return 0, fmt.Errorf("waiting for an exec'd process: %w: %w", runtime.ErrNotFound, err)
 			} else if err != nil {
 				return 0, daemon.Mapped("waiting for an exec'd process", err)
@@ -226,7 +242,7 @@ func (r *Runtime) follow(ctx context.Context, id string, p client.Process, strea
 				continue
 			}
 			if err := p.Resize(ctx, uint32(size.Width), uint32(size.Height)); err != nil && !daemon.IsNotFound(err) {
-				r.Log.Debug("a terminal was not resized", "why", err)
+				r.Log.Debug("terminal of an exec'd process cannot be resized", "err", err)
 			}
 		case <-ctx.Done():
 			kill, stop := daemon.CleanupContext(ctx)
@@ -235,7 +251,7 @@ func (r *Runtime) follow(ctx context.Context, id string, p client.Process, strea
 			if err != nil && !daemon.IsNotFound(err) {
 				return 0, errors.Join(context.Cause(ctx), daemon.Mapped("killing an exec'd process", err))
 			}
-			if e := <-exited; e.away { // it may have ended in time
+			if e := <-exited; e.away { // it may have exited before ctx ended
 				return 0, errors.Join(context.Cause(ctx), runtime.ErrUnavailable)
 			}
 			return 0, context.Cause(ctx)
@@ -243,8 +259,9 @@ func (r *Runtime) follow(ctx context.Context, id string, p client.Process, strea
 	}
 }
 
-// holdStdin makes this process the only one that keeps the exec'd process's input from ending: so it ends
-// with podrun, and a shell on a terminal is hung up, even when podrun is killed. Nil: that could not be had.
+// holdStdin makes this process the only one that keeps the exec'd process's standard input open. So
+// the input ends with podrun, and a shell on a terminal is hung up, even if podrun is killed. It
+// returns nil if that is not possible.
 func (r *Runtime) holdStdin(ctx context.Context, p client.Process) *os.File {
 	streams := p.IO()
 	if streams == nil || streams.Config().Stdin == "" {
@@ -254,33 +271,35 @@ func (r *Runtime) holdStdin(ctx context.Context, p client.Process) *os.File {
 	defer cancel()
 	held, err := stdin.Open(waiting, streams.Config().Stdin)
 	if err != nil {
-		return nil // as a rule it has ended, or closed its input, already
+		return nil // as a rule the process has already exited or closed its input
 	}
 	r.closeExecStdin(ctx, p)
 	return held
 }
 
-// closeExecStdin has the shim close its own end of the process's input.
+// closeExecStdin makes the shim close its own end of the process's standard input.
 func (r *Runtime) closeExecStdin(ctx context.Context, p client.Process) {
 	if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !daemon.IsNotFound(err) {
-		r.Log.Debug("an exec'd process's input was not closed", "why", err)
+		r.Log.Debug("standard input of an exec'd process cannot be closed", "err", err)
 	}
 }
 
-// drain waits until all output has been copied. It reports whether that was so in time.
+// drain waits until all output has been copied. It reports whether that took no longer than
+// drainTimeout.
 func drain(streams cio.IO) bool {
 	done := outputEnd(streams)
 	select {
 	case <-done:
 		return true
 	case <-time.After(drainTimeout):
-		streams.Cancel() // ends the copying, and with it the goroutine
+		streams.Cancel() // ends the copying, and so the goroutine of outputEnd
 		<-done
 		return false
 	}
 }
 
-// input is in, and closes ended at its end: the shim keeps the process's input open until it is told.
+// input returns a reader of in that closes ended at the end of in. The shim keeps the process's
+// standard input open until it is asked to close it.
 func input(in io.Reader, ended chan<- struct{}) io.Reader {
 	if in == nil {
 		return nil
@@ -288,6 +307,7 @@ func input(in io.Reader, ended chan<- struct{}) io.Reader {
 	return &endTeller{in: in, ended: ended}
 }
 
+// endTeller is the reader that input returns.
 type endTeller struct {
 	in       io.Reader
 	ended    chan<- struct{}

@@ -12,20 +12,21 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// While containerd is away it is asked every askAgain; of a process that has closed its output, and so has
-// ended as a rule, only awayTries times.
+// While containerd is unavailable, it is asked again every askAgain; about a process that has
+// closed its output, and so has exited as a rule, only awayTries times.
 const (
 	askAgain  = 100 * time.Millisecond
 	awayTries = 100
 )
 
-// startExec starts an exec'd process. A start that is cut off may succeed all the same, and a process that is not known
-// to run cannot be killed: so it is seen through when ctx ends, and when containerd dies it is asked what came of it. It
-// is never started a second time: a shim whose first try failed dies of another, and all that it has with it.
+// startExec starts an exec'd process. An interrupted start may succeed all the same, and a process
+// that is not known to run cannot be killed. So the start is completed when ctx ends, and if
+// containerd dies, containerd is asked afterwards whether the process started. The start is never
+// repeated: a shim whose first attempt failed dies of a second one, with everything that it serves.
 func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) error {
 	ctx, done := lingering(ctx)
 	defer done()
-	// Not by the process, which gives its streams up when a start fails.
+	// Not by p.Start, because p gives up its streams when a start fails.
 	_, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})
 	cut := daemon.Native(err)
 	for tries := 0; errdefs.IsUnavailable(daemon.Native(err)) && tries < awayTries && ctx.Err() == nil; tries++ {
@@ -48,15 +49,16 @@ func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) er
 	return daemon.Native(err)
 }
 
-// execEnd is how an exec'd process ended.
+// execEnd describes how an exec'd process ended.
 type execEnd struct {
 	client.ExitStatus
-	// away: containerd was, so that it may have ended well before this was known.
+	// away means that containerd was unavailable, so that the process may have exited well before
+	// its exit was read.
 	away bool
 }
 
-// awaitExit tells a process's end once it is known. That containerd dies or is restarted ends no waiting: the
-// shim has the process, and keeps its end until it is asked.
+// awaitExit delivers the exit of a process once it is known. The wait does not end if containerd
+// dies or is restarted: the shim has the process, and keeps its exit until it is asked for it.
 func awaitExit(ctx context.Context, p client.Process) <-chan execEnd {
 	told := make(chan execEnd, 1)
 	go func() {
@@ -84,6 +86,7 @@ func awaitExit(ctx context.Context, p client.Process) <-chan execEnd {
 	return told
 }
 
+// wait waits for the exit of a process. An error of containerd is in the returned status.
 func wait(ctx context.Context, p client.Process) client.ExitStatus {
 	exited, err := p.Wait(ctx)
 	if err != nil {
@@ -94,7 +97,8 @@ func wait(ctx context.Context, p client.Process) client.ExitStatus {
 
 func unavailable(s client.ExitStatus) bool { return errdefs.IsUnavailable(daemon.Native(s.Error())) }
 
-// outputEnd is closed when all of the output has been copied, or is not copied any more.
+// outputEnd returns a channel that is closed when all output has been copied, or when copying has
+// been cancelled.
 func outputEnd(streams cio.IO) <-chan struct{} {
 	silent := make(chan struct{})
 	go func() {

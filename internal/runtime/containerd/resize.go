@@ -20,7 +20,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// resourcesType is what containerd calls the type of a cgroup's resources.
+// resourcesType is the type URL that containerd uses for the resources of a cgroup.
 const resourcesType = "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources"
 
 // ResizeContainer implements runtime.Driver.
@@ -47,34 +47,36 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	if err != nil {
 		return fmt.Errorf("encoding the resources of %s: %w", c.Name, err)
 	}
-	// The kernel lets no container have more CPU time than its pod: when that grows the pod is first, when
-	// it shrinks the pod is last, after the last of its containers.
+	// The kernel does not let a container have more CPU time than its pod. When the pod grows, its
+	// cgroup is set first; when it shrinks, the pod's cgroup is set last, after the last of its
+	// containers.
 	early := r.resizePod(p, driver)
 	_, err = r.client.TaskService().Update(ctx, &tasks.UpdateTaskRequest{
 		ContainerID: id, Resources: typeurl.MarshalProto(encoded{resourcesType, resources}),
 	})
 	if err != nil {
 		if r.over(ctx, id) {
-			return nil // meanwhile
+			return nil // the instance has exited meanwhile
 		}
 		return daemon.Mapped("resizing "+id, err)
 	}
 	if early != nil {
 		if err := r.resizePod(p, driver); err != nil {
-			r.Log.Debug("the pod's cgroup keeps its size for now", "pod", pod.KeyOf(p), "why", err)
+			r.Log.Debug("cgroup of the pod cannot be resized yet", "pod", pod.KeyOf(p), "err", err)
 		}
 	}
 	return nil
 }
 
-// over reports that the instance has ended.
+// over reports whether the instance has exited.
 func (r *Runtime) over(ctx context.Context, id string) bool {
 	t, err := r.task(ctx, id)
 	return err == nil && (t == nil || t.Status == task.Status_STOPPED)
 }
 
-// fits refuses a memory limit that is below what is used: where the kernel does not refuse it, it would make room
-// by a kill. As by the kubelet, but for files' pages that are not in use, which the kernel gives up.
+// fits returns an error if a memory limit is below the memory in use: a kernel that accepts such a
+// limit frees the memory by killing processes. As in the kubelet, except that file pages that are
+// not in use do not count, because the kernel reclaims them.
 func (r *Runtime) fits(dir string, to *specs.LinuxResources) error {
 	if to == nil || to.Memory == nil || to.Memory.Limit == nil || *to.Memory.Limit <= 0 {
 		return nil
@@ -91,7 +93,7 @@ func (r *Runtime) fits(dir string, to *specs.LinuxResources) error {
 	return nil
 }
 
-// resizePod gives the pod's own cgroup what its containers have together now.
+// resizePod sets the pod's own cgroup to the current sum of its containers.
 func (r *Runtime) resizePod(p *v1.Pod, driver oci.Driver) error {
 	resources := oci.PodUpdate(p, r.PodMaxPids)
 	if resources == nil {
@@ -104,8 +106,8 @@ func (r *Runtime) resizePod(p *v1.Pod, driver oci.Driver) error {
 	return nil
 }
 
-// fitPod resizes the pod's cgroup if its manifest has another size than it was made with: the container
-// that is to start may be why.
+// fitPod resizes the pod's cgroup if the size in the manifest differs from the size that was set
+// last: the container that is to start may be the cause.
 func (r *Runtime) fitPod(p *v1.Pod, driver oci.Driver) error {
 	size := pod.SizeOf(p)
 	if had, known := r.sizes.Get(p.UID); known && had == size || size == "" {

@@ -12,27 +12,29 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// RuntimeClass is how the pods of a class are run.
+// RuntimeClass describes how the pods of a runtime class are run.
 type RuntimeClass struct {
-	// Runtime is containerd's name for it, or the path of its shim; empty: the one that other pods have.
+	// Runtime is containerd's name of the runtime, or the path of its shim; empty means the runtime
+	// of other pods.
 	Runtime string
-	// Binary is what the shim of runc runs in runc's place, as crun; empty: runc.
+	// Binary is the binary that runc's shim runs instead of runc, for example crun; empty means
+	// runc.
 	Binary string
 }
 
-// handler is the runtime of one start.
+// handler is the runtime that one start uses.
 type handler struct {
 	name    string
 	options typeurl.Any
-	// binary is what the shim of runc runs in runc's place; empty: runc.
+	// binary is the binary that runc's shim runs instead of runc; empty means runc.
 	binary string
 }
 
-// isRunc reports a shim that runs runc, or a binary that takes runc's commands.
+// isRunc reports whether the shim runs runc, or a binary that accepts runc's commands.
 func (h handler) isRunc() bool { return strings.Contains(filepath.Base(h.name), "runc") }
 
-// handlerOf returns the runtime that the pod's class names. An unknown class is an error: another runtime
-// would isolate less, or otherwise.
+// handlerOf returns the runtime that the pod's runtime class names. An unknown class is an error,
+// because another runtime would isolate the pod less, or in another way.
 func (r *Runtime) handlerOf(p *v1.Pod) (handler, error) {
 	h := handler{name: r.RuntimeName, options: r.runcOptions}
 	if p.Spec.RuntimeClassName == nil {

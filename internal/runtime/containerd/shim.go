@@ -24,25 +24,30 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// shim is the process that serves all containers of a sandbox. Containers of one group share it anyway,
-// but containerd still runs the shim's program once per container to find it out. Where containerd keeps
-// sandbox records it can be told the address instead, which saves a third of a start.
+// shim is the containerd shim process that serves all containers of a sandbox. Containers of one
+// group share a shim anyway, but containerd still runs the shim's program once per container to
+// find it. If containerd keeps sandbox records, it can be given the shim's address instead, which
+// saves a third of the time of a start.
 //
-// There is no call that tells the address: it is in a file of containerd's state, found through the
-// shim's working directory. If it cannot be read, containers are merely started more slowly.
+// No containerd call returns that address: it is in a file of containerd's state, which is found
+// through the working directory of the shim. If the file cannot be read, containers only start more
+// slowly.
 //
-// With the first shim as a model, podrun starts those of other sandboxes itself.
+// podrun starts the shims of other sandboxes itself, in the same way in which containerd started
+// the first one.
 type shim struct {
 	address string
-	// model is what the shim is to be started after; nil: it runs.
+	// model is how podrun has to start the shim; nil if the shim already runs.
 	model *shims.Model
-	// recorded says that containerd has the sandbox's record.
+	// recorded means that containerd has the sandbox's record.
 	recorded bool
-	// refused says that a start with the address failed: the sandbox does without.
+	// refused means that a start with the address failed: the containers of this sandbox start
+	// without it.
 	refused bool
 }
 
-// kind is what shims are alike by. The containerd of another connection may be another, which starts them otherwise.
+// kind identifies shims that containerd starts in the same way. After a reconnection there may be
+// another containerd, which starts them differently.
 type kind struct {
 	runtime    string
 	connection int64
@@ -50,23 +55,24 @@ type kind struct {
 
 func (r *Runtime) kindOf(l *launch) kind { return kind{l.handler.name, r.client.Connection()} }
 
-// shimVersion is the oldest protocol of shims that can be shared so.
+// shimVersion is the oldest version of the shim protocol with which a shim can be shared in this
+// way.
 const shimVersion = 3
 
-// sharedShim returns the shim that serves the launch's sandbox, or one that is to be started for it; one without
-// an address if neither can be.
+// sharedShim returns the shim that serves the launch's sandbox, or one that is to be started for
+// it. The returned shim has no address if there is neither.
 func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 	s, ok := r.shims.Get(l.Sandbox.ID)
 	if !r.client.KeepsSandboxes || s.refused {
 		return shim{}
 	}
 	if path := shims.SocketOf(r.Dirs.ShimHome(l.Sandbox.ID)); !ok && path != "" {
-		s.address = shimProtocol + path // of before podrun was started again
+		s.address = shimProtocol + path // started before podrun was restarted
 	}
 	if s.address != "" && reaches(ctx, s.address) {
 		return s
 	}
-	// Its last container was removed and it has ended.
+	// The shim exited because its last container was removed.
 	s.address = ""
 	if s.model, _ = r.models.Get(r.kindOf(l)); s.model != nil {
 		s.address = shimProtocol + s.model.Socket(l.group)
@@ -74,9 +80,10 @@ func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 	return s
 }
 
-// shimProtocol begins the addresses of shims that podrun started.
+// shimProtocol is the prefix of the addresses of shims that podrun started.
 const shimProtocol = "ttrpc+unix://"
 
+// reaches reports whether a shim accepts connections at the address.
 func reaches(ctx context.Context, address string) bool {
 	conn, err := daemon.Dial(ctx, strings.TrimPrefix(address, "ttrpc+"))
 	if err != nil {
@@ -86,7 +93,8 @@ func reaches(ctx context.Context, address string) bool {
 	return true
 }
 
-// readyShim begins to make what the launch's shim takes; the returned function waits for the rest.
+// readyShim starts the launch's shim and creates the sandbox record, as far as necessary. The
+// returned function waits for the record.
 func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, err error) {
 	none := func() error { return nil }
 	if l.shim.address == "" {
@@ -105,8 +113,8 @@ func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, 
 	return func() error { return <-done }, nil
 }
 
-// joinShim names the shim in the request; both in the field for it and in runc's options, where older
-// versions of containerd 2 look.
+// joinShim sets the shim's address in the request, both in its own field and in runc's options,
+// where older versions of containerd 2 read it.
 func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	s := l.shim
 	if s.address == "" {
@@ -116,7 +124,7 @@ func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	if l.handler.options == nil {
 		return nil // not a runtime of runc's options
 	}
-	// The request's options are taken in place of the container's, so they begin with those.
+	// The options of the request replace those of the container, so they start as a copy of them.
 	own := &runcoptions.Options{}
 	if err := typeurl.UnmarshalTo(l.handler.options, own); err != nil {
 		return fmt.Errorf("decoding runc's options: %w", err)
@@ -130,7 +138,7 @@ func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	return nil
 }
 
-// learnShim keeps in mind which shim serves the instance whose process is pid.
+// learnShim caches which shim serves the instance whose process is pid.
 func (r *Runtime) learnShim(l *launch, pid int) {
 	was, _ := r.shims.Get(l.Sandbox.ID)
 	if l.shim.address != "" {
@@ -142,11 +150,11 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 	}
 	parent, err := sys.Parent(pid)
 	if err != nil {
-		return // it has ended
+		return // the process has exited
 	}
 	address, err := shimAddress(l.ID, parent)
 	if err != nil {
-		r.Log.Debug("the shim's address cannot be read", "container", l.ID, "why", err)
+		r.Log.Debug("address of the shim cannot be read", "container", l.ID, "err", err)
 		return
 	}
 	r.shims.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
@@ -155,13 +163,14 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 	}
 	model, err := shims.ModelOf(parent, r.Address, r.Namespace, l.group, strings.TrimPrefix(address, shimProtocol))
 	if err != nil {
-		r.Log.Debug("containerd starts all shims", "runtime", l.handler.name, "why", err)
+		r.Log.Debug("podrun cannot start shims itself; containerd starts them", "runtime", l.handler.name, "err", err)
 	}
 	r.models.Put(r.kindOf(l), model)
 }
 
-// endShim ends the shim of a sandbox of which no container is left. As a rule it has ended with the last of them,
-// but one stays that knows of a container that containerd has forgotten.
+// endShim kills the shim of a sandbox that has no containers any more, and removes its directory.
+// As a rule the shim has exited with the last container, but it stays if it still knows a container
+// that containerd does not know any more.
 func (r *Runtime) endShim(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 	if err := r.endListening(ctx, key, s); err != nil {
 		return fmt.Errorf("ending the shim of sandbox %s: %w", s.ID, err)
@@ -169,11 +178,12 @@ func (r *Runtime) endShim(ctx context.Context, key pod.Key, s pod.Sandbox) error
 	return r.removeShimHome(s.ID)
 }
 
-// endListening kills the shim that still listens for a sandbox's containers, when containerd has no task of them.
+// endListening kills the shim that still listens for containers of the sandbox, if containerd has
+// no task of them.
 func (r *Runtime) endListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 	name := shims.SocketName(r.Address, r.Namespace, groupOf(s))
 	var sockets []string
-	for range 25 { // it ends a moment after the last container
+	for range 25 { // it exits a moment after the last container
 		var err error
 		if sockets, err = shims.Listening(name); err != nil || len(sockets) == 0 {
 			return err
@@ -187,6 +197,8 @@ func (r *Runtime) endListening(ctx context.Context, key pod.Key, s pod.Sandbox) 
 	return shims.Kill(listens, "-namespace", r.Namespace, "-address", r.Address)
 }
 
+// removeShimHome removes the shim's socket and the directory of the shim that podrun started for a
+// sandbox.
 func (r *Runtime) removeShimHome(sandboxID string) error {
 	home := r.Dirs.ShimHome(sandboxID)
 	if path := shims.SocketOf(home); path != "" {
@@ -194,21 +206,21 @@ func (r *Runtime) removeShimHome(sandboxID string) error {
 			return fmt.Errorf("removing the socket of the shim of sandbox %s: %w", sandboxID, err)
 		}
 	}
-	if err := os.RemoveAll(home); err != nil { // trusted: podrun's and the shim's
+	if err := os.RemoveAll(home); err != nil { // trusted: only podrun and the shim write to it
 		return fmt.Errorf("removing the shim's directory of sandbox %s: %w", sandboxID, err)
 	}
 	r.nursery.Reap()
 	return nil
 }
 
-// groupOf names what has one shim: the containers of a sandbox.
+// groupOf returns the group of the sandbox's containers, which share one shim.
 func groupOf(s pod.Sandbox) string { return cmp.Or(s.Details.Group, s.ID) }
 
-// sweepShimHomes removes the directories of shims whose sandboxes are gone.
+// sweepShimHomes removes the directories of shims whose sandboxes no longer exist.
 func (r *Runtime) sweepShimHomes(known func(sandboxID string) bool) error {
 	entries, err := os.ReadDir(r.Dirs.ShimHomes())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("looking for shims that are left: %w", err)
+		return fmt.Errorf("listing the directories of shims: %w", err)
 	}
 	for _, e := range entries {
 		if known(e.Name()) {
@@ -221,13 +233,17 @@ func (r *Runtime) sweepShimHomes(known func(sandboxID string) bool) error {
 	return nil
 }
 
+// shimAddress returns the address of the shim with the process ID shim, which serves the instance
+// id.
 func shimAddress(id string, shim int) (string, error) {
-	// The directory of the instance that the shim was started for, next to this one's.
+	// The shim's working directory is that of the instance for which the shim was started; it is
+	// next to this instance's.
 	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(shim), "cwd"))
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(dir), id, "bootstrap.json")) // trusted: a directory of podrun's own
+	text, err := os.ReadFile( // trusted: a directory of podrun's own
+		filepath.Join(filepath.Dir(dir), id, "bootstrap.json"))
 	if err != nil {
 		return "", err
 	}
@@ -238,20 +254,22 @@ func shimAddress(id string, shim int) (string, error) {
 	if err := json.Unmarshal(text, &bootstrap); err != nil {
 		return "", fmt.Errorf("decoding bootstrap.json: %w", err)
 	}
-	if bootstrap.Version < shimVersion || bootstrap.Protocol != "ttrpc" || !strings.HasPrefix(bootstrap.Address, "unix://") {
-		return "", fmt.Errorf("a shim of version %d at %s+%s cannot be shared", bootstrap.Version, bootstrap.Protocol, bootstrap.Address)
+	if bootstrap.Version < shimVersion || bootstrap.Protocol != "ttrpc" ||
+		!strings.HasPrefix(bootstrap.Address, "unix://") {
+		return "", fmt.Errorf("a shim of version %d at %s+%s cannot be shared",
+			bootstrap.Version, bootstrap.Protocol, bootstrap.Address)
 	}
 	return bootstrap.Protocol + "+" + bootstrap.Address, nil
 }
 
-// fromRuntime reports that a failure to start is the low-level runtime's: about the container itself,
-// its command or its mounts, not about containerd or the shim.
+// fromRuntime reports whether the low-level runtime caused a start to fail: the error is then about
+// the container itself, its command or its mounts, and not about containerd or the shim.
 func fromRuntime(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "OCI runtime")
 }
 
-// layGhost removes a container that the low-level runtime has though containerd has none: what containerd or a shim
-// was making when it was killed. Its process has never been started.
+// layGhost removes a container that the low-level runtime has although containerd has none:
+// containerd or a shim was killed while it created it. Its process was never started.
 func (r *Runtime) layGhost(ctx context.Context, id string) {
 	root := filepath.Join(r.Dirs.Runc(), r.Namespace)
 	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {
@@ -261,8 +279,11 @@ func (r *Runtime) layGhost(ctx context.Context, id string) {
 	if err != nil {
 		return
 	}
-	runc := sys.Program{Name: "runc", Options: []string{"--root", root, "delete", "--force"}, Operands: []sys.Operand{container}}
+	runc := sys.Program{
+		Name: "runc", Options: []string{"--root", root, "delete", "--force"}, Operands: []sys.Operand{container},
+	}
 	if out, err := runc.Run(ctx, runtime.Timeout); err != nil {
-		r.Log.Debug("what an interrupted start left in runc stays", "container", id, "why", err, "output", out.Text())
+		r.Log.Debug("container of an interrupted start cannot be removed from runc",
+			"container", id, "err", err, "output", out.Text())
 	}
 }

@@ -19,23 +19,32 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// allowUsers refuses a pod with users of its own where they would not own their root filesystem.
+// allowUsers returns an error for a pod with its own user namespace (hostUsers: false) if its users
+// could not own their root filesystem here.
 func (r *Runtime) allowUsers(p *v1.Pod) error {
 	if p.Spec.HostUsers == nil || *p.Spec.HostUsers {
 		return nil
 	}
 	if share := p.Spec.ShareProcessNamespace; share != nil && *share {
-		return &runtime.ReasonError{Reason: "FailedCreatePodSandBox", Err: errors.New("hostUsers: false beside shareProcessNamespace: true is not supported")}
+		return &runtime.ReasonError{
+			Reason: "FailedCreatePodSandBox",
+			Err:    errors.New("hostUsers: false beside shareProcessNamespace: true is not supported"),
+		}
 	}
 	if r.client.Remaps {
 		return nil
 	}
-	return &runtime.ReasonError{Reason: "FailedCreatePodSandBox", Err: fmt.Errorf("hostUsers: false: containerd's snapshotter %s cannot give "+
-		"the pod's users their root filesystem here: that needs overlayfs, containerd 2.0 and Linux 5.19 (see ctr plugins list -d, capability %s)", r.client.Snapshotter, daemon.RemapIDs)}
+	return &runtime.ReasonError{
+		Reason: "FailedCreatePodSandBox",
+		Err: fmt.Errorf("hostUsers: false: containerd's snapshotter %s cannot give the pod's users their root "+
+			"filesystem here: that needs overlayfs, containerd 2.0 and Linux 5.19 "+
+			"(see ctr plugins list -d, capability %s)", r.client.Snapshotter, daemon.RemapIDs),
+	}
 }
 
-// giveUsers has the shim give the container's standard streams to the pod's users, the first of which is the
-// machine's user of that number: a process may open its own again, as /dev/stdout.
+// giveUsers makes the shim give the container's standard streams to the pod's users, so that a
+// process may reopen its own, for example as /dev/stdout. first is the host user ID of the first of
+// the pod's users; 0 means that the pod has no users of its own.
 func (h *handler) giveUsers(first uint32) error {
 	if first == 0 || h.options == nil {
 		return nil
@@ -43,18 +52,22 @@ func (h *handler) giveUsers(first uint32) error {
 	return h.change(func(options *runcoptions.Options) { options.IoUid, options.IoGid = first, first })
 }
 
-// driveBy has runc leave the container's cgroup to who makes the pod's.
+// driveBy makes runc create the container's cgroup with the given driver, which also creates the
+// pod's.
 func (h *handler) driveBy(driver oci.Driver) error {
 	if driver != oci.Systemd {
 		return nil
 	}
 	if h.options == nil {
-		return &runtime.ReasonError{Reason: "FailedCreatePodSandBox", Err: fmt.Errorf("runtime %s cannot be told to have its cgroups made by systemd", h.name)}
+		return &runtime.ReasonError{
+			Reason: "FailedCreatePodSandBox",
+			Err:    fmt.Errorf("runtime %s cannot be configured to create its cgroups with systemd", h.name),
+		}
 	}
 	return h.change(func(options *runcoptions.Options) { options.SystemdCgroup = true })
 }
 
-// change makes these options the handler's, which are runc's.
+// change changes the handler's options, which must be runc's.
 func (h *handler) change(change func(*runcoptions.Options)) error {
 	options := &runcoptions.Options{}
 	if err := typeurl.UnmarshalTo(h.options, options); err != nil {
@@ -68,7 +81,8 @@ func (h *handler) change(change func(*runcoptions.Options)) error {
 	return nil
 }
 
-// giveFiles gives the pod's root what podrun makes for the container, as its /etc/hosts.
+// giveFiles gives the files that podrun provides for the container, such as /etc/hosts, to the
+// pod's root user.
 func giveFiles(mounts []pod.Mount, first uint32) error {
 	for _, m := range mounts {
 		if !m.Managed || first == 0 {
@@ -81,8 +95,9 @@ func giveFiles(mounts []pod.Mount, first uint32) error {
 	return nil
 }
 
-// keepFlags spells out what the machine's mounts do not allow, as devices: the pod's users may not take that
-// back, and the kernel refuses a mount of theirs that does not say so too.
+// keepFlags adds to each bind mount the restricting flags of the mount on the host, such as nodev:
+// the pod's users cannot remove them, and the kernel refuses a mount in their user namespace that
+// does not repeat them.
 func keepFlags(mounts []specs.Mount) error {
 	for i, m := range mounts {
 		if m.Type != "bind" {
@@ -90,12 +105,20 @@ func keepFlags(mounts []specs.Mount) error {
 		}
 		var st unix.Statfs_t
 		if err := unix.Statfs(m.Source, &st); err != nil {
-			return fmt.Errorf("looking at the mount %s: %w", m.Source, err)
+			return fmt.Errorf("reading the flags of the mount %s: %w", m.Source, err)
 		}
 		for _, flag := range []struct {
 			is   int64
 			name string
-		}{{unix.ST_NOSUID, "nosuid"}, {unix.ST_NODEV, "nodev"}, {unix.ST_NOEXEC, "noexec"}, {unix.ST_RDONLY, "ro"}, {unix.ST_NOATIME, "noatime"}, {unix.ST_RELATIME, "relatime"}, {unix.ST_NODIRATIME, "nodiratime"}} {
+		}{
+			{unix.ST_NOSUID, "nosuid"},
+			{unix.ST_NODEV, "nodev"},
+			{unix.ST_NOEXEC, "noexec"},
+			{unix.ST_RDONLY, "ro"},
+			{unix.ST_NOATIME, "noatime"},
+			{unix.ST_RELATIME, "relatime"},
+			{unix.ST_NODIRATIME, "nodiratime"},
+		} {
 			if st.Flags&flag.is != 0 && !slices.Contains(mounts[i].Options, flag.name) {
 				mounts[i].Options = append(mounts[i].Options, flag.name)
 			}
@@ -104,7 +127,8 @@ func keepFlags(mounts []specs.Mount) error {
 	return nil
 }
 
-// owned are the options of a root filesystem whose files' owners are among the pod's users.
+// owned returns the options of a root filesystem whose files belong to the pod's users; none if
+// first is 0.
 func owned(first uint32) []snapshots.Opt {
 	if first == 0 {
 		return nil
