@@ -25,15 +25,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// hierarchies are where the cgroup hierarchies are mounted: one for v2, several for v1.
+// hierarchies returns the mounts of the cgroup hierarchies: one for v2, several for v1.
 func hierarchies() ([]*mountinfo.Info, error) {
 	return mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 }
 
-// cgroupOf is the path of a container's cgroup, in each hierarchy; "" if its record does not say.
+// cgroupOf returns the path of a container's cgroup below each hierarchy; "" if its record does not
+// have it.
 func cgroupOf(c containers.Container) string { return oci.CgroupDir(cgroupsPathOf(c)) }
 
-// cgroupsPathOf is what the container's spec says of its cgroup.
+// cgroupsPathOf returns the cgroups path in the container's spec.
 func cgroupsPathOf(c containers.Container) string {
 	if spec := specOf(c); spec.Linux != nil {
 		return spec.Linux.CgroupsPath
@@ -41,7 +42,7 @@ func cgroupsPathOf(c containers.Container) string {
 	return ""
 }
 
-// specOf is the container's spec, an empty one if its record has none.
+// specOf returns the container's spec; an empty one if its record has none.
 func specOf(c containers.Container) (spec specs.Spec) {
 	if c.Spec == nil || json.Unmarshal(c.Spec.GetValue(), &spec) != nil {
 		return specs.Spec{}
@@ -49,7 +50,7 @@ func specOf(c containers.Container) (spec specs.Spec) {
 	return spec
 }
 
-// filesIn reads files of a cgroup, those that are there.
+// filesIn returns the contents of those files of a cgroup that exist, from all hierarchies.
 func filesIn(path string, names ...string) (texts []string) {
 	mounts, err := hierarchies()
 	if err != nil || path == "" {
@@ -65,7 +66,7 @@ func filesIn(path string, names ...string) (texts []string) {
 	return texts
 }
 
-// processesIn are the processes in a cgroup.
+// processesIn returns the IDs of the processes in a cgroup.
 func processesIn(path string) (pids []int) {
 	for _, text := range filesIn(path, "cgroup.procs") {
 		for _, line := range strings.Fields(text) {
@@ -77,12 +78,13 @@ func processesIn(path string) (pids []int) {
 	return pids
 }
 
-// oomKilled reports that the kernel killed a process in the container's cgroup for want of memory. It
-// is asked while the task is not deleted, so the cgroup is still there.
+// oomKilled reports whether the kernel killed a process in the container's cgroup because it ran
+// out of memory. It is called before the task is deleted, while the cgroup still exists.
 func oomKilled(c containers.Container) bool {
 	return slices.ContainsFunc(filesIn(cgroupOf(c), "memory.oom_control", "memory.events"), oomKills) // v1 and v2
 }
 
+// oomKills reports whether the text of a cgroup file counts any OOM kills.
 func oomKills(text string) bool {
 	for line := range strings.Lines(text) {
 		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
@@ -92,15 +94,16 @@ func oomKills(text string) bool {
 	return false
 }
 
-// limitPod makes the cgroup of a pod that asks for something, above its containers'.
+// limitPod creates the pod's cgroup, the parent of its containers' cgroups, if the pod requests or
+// limits any resources.
 func (r *Runtime) limitPod(p *v1.Pod, driver oci.Driver) error {
 	if !r.classed.Load() {
 		if r.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
-			r.Log.Info("without CAP_SYS_RESOURCE no container gets a lower oom_score_adj than podrun's own",
+			r.Log.Info("capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
 				"lowest", r.limits.lowestOOMScoreAdj)
 		}
 		if err := r.cgroups.Set(driver.Class(v1.PodQOSBestEffort), oci.ClassResources()); err != nil {
-			r.Log.Warn("best-effort pods get as much CPU time as others", "why", err)
+			r.Log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others", "err", err)
 		}
 		r.classed.Store(true)
 	}
@@ -111,7 +114,7 @@ func (r *Runtime) limitPod(p *v1.Pod, driver oci.Driver) error {
 	return r.setPod(p, driver, resources)
 }
 
-// setPod gives the pod's own cgroup these resources.
+// setPod sets the resources of the pod's own cgroup.
 func (r *Runtime) setPod(p *v1.Pod, driver oci.Driver, resources *specs.LinuxResources) error {
 	if err := r.cgroups.Set(driver.OfPod(p), resources); err != nil {
 		return err
@@ -120,8 +123,9 @@ func (r *Runtime) setPod(p *v1.Pod, driver oci.Driver, resources *specs.LinuxRes
 	return nil
 }
 
-// weighBurstable gives all burstable pods together the weight that they ask for, when the cgroup of one of
-// them has come or gone.
+// weighBurstable sets the CPU weight of the cgroup of all burstable pods to the sum of theirs. It
+// is called with the path of a pod's cgroup that was created or removed, and does nothing for pods
+// of another class.
 func (r *Runtime) weighBurstable(path string) {
 	for _, driver := range []oci.Driver{oci.Cgroupfs, oci.Systemd} {
 		class := driver.Class(v1.PodQOSBurstable)
@@ -129,12 +133,12 @@ func (r *Runtime) weighBurstable(path string) {
 			continue
 		}
 		if err := r.cgroups.SumWeights(class, driver.PodPrefix(v1.PodQOSBurstable)); err != nil {
-			r.Log.Debug("burstable pods keep the weight that they had", "why", err)
+			r.Log.Debug("CPU weight of burstable pods cannot be updated", "err", err)
 		}
 	}
 }
 
-// limits are what this machine can give to all containers.
+// limits are the machine's properties on which the limits of every container depend.
 type limits struct {
 	memory            int64
 	lowestOOMScoreAdj int
@@ -142,10 +146,11 @@ type limits struct {
 	pageSizes         []int64
 }
 
-// lowestOOMScoreAdj is the kernel's lowest.
+// lowestOOMScoreAdj is the lowest oom_score_adj that the kernel accepts.
 const lowestOOMScoreAdj = -1000
 
-// machineLimits looks at the machine; what cannot be told is taken as not there.
+// machineLimits detects the limits of the machine. A feature that cannot be detected counts as
+// missing.
 func machineLimits(cgroups *cgroup.Tree) limits {
 	out := limits{lowestOOMScoreAdj: lowestOOMScoreAdj, swap: swapLimits(), pageSizes: supportedPageSizes(cgroups)}
 	var info syscall.Sysinfo_t
@@ -166,7 +171,8 @@ func machineLimits(cgroups *cgroup.Tree) limits {
 	return out
 }
 
-// swapLimits reports that cgroups can limit swap. On version 2 the root has no file for it.
+// swapLimits reports whether cgroups can limit swap. On cgroup v2 the root cgroup has no file for
+// it, so it checks podrun's own cgroup.
 func swapLimits() bool {
 	if !cgroup.Unified() {
 		_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes") // trusted: the kernel's
@@ -181,12 +187,12 @@ func swapLimits() bool {
 	return err == nil
 }
 
-// removeCgroups removes the cgroups of a revision of a pod, which are empty by then, but for what starts
-// that were cut off left in them.
+// removeCgroups removes the cgroups of a pod revision. They are empty by then, except for processes
+// that interrupted starts left in them, which it kills.
 func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 	mounts, err := hierarchies()
 	if err != nil {
-		return fmt.Errorf("looking for the cgroup hierarchies: %w", err)
+		return fmt.Errorf("listing the cgroup hierarchies: %w", err)
 	}
 	var all []error
 	removed := map[string]bool{}
@@ -215,7 +221,8 @@ func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 	return errors.Join(all...)
 }
 
-// removeEmptied is removeTree for a cgroup whose processes were just killed.
+// removeEmptied is removeTree for a cgroup whose processes have just been killed: it retries while
+// the cgroup is busy.
 func removeEmptied(ctx context.Context, dir string) error {
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -233,8 +240,8 @@ func removeEmptied(ctx context.Context, dir string) error {
 	return err
 }
 
-// removeTree removes a cgroup and those below it. It removes directories only: a cgroup's files go with
-// it. A read-only hierarchy holds nothing of podrun's.
+// removeTree removes a cgroup and those below it. It removes directories only: a cgroup's files are
+// removed with it. It ignores a read-only hierarchy, which has no cgroups of podrun.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

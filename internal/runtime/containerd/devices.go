@@ -11,11 +11,12 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// IsDeviceName reports a name that CDI's devices have.
+// IsDeviceName reports whether name has the form of a CDI device name (vendor/class=name).
 func IsDeviceName(name string) bool { return parser.IsQualifiedName(name) }
 
-// addDevices gives the container the devices that its pod names by annotation and those that are its own for
-// what it asks for by limits, as this node's CDI specifications, read anew each time, describe them.
+// addDevices adds devices to the container's spec: those that the pod names by annotation, and
+// those that were allocated to the container for its limits. It reads this node's CDI
+// specifications anew each time.
 func (r *Runtime) addDevices(l *launch, spec *specs.Spec) error {
 	_, devices, err := cdi.ParseAnnotations(l.Pod.Annotations)
 	var own []string
@@ -32,7 +33,7 @@ func (r *Runtime) addDevices(l *launch, spec *specs.Spec) error {
 	if err != nil {
 		return fail(err)
 	}
-	slices.Sort(devices) // always in the same order
+	slices.Sort(devices) // for a stable order
 	devices = slices.Compact(devices)
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(r.CDIDirs...), cdi.WithAutoRefresh(false))
 	if err != nil {

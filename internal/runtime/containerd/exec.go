@@ -90,8 +90,8 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 }
 
 // confined returns an error if a command would run outside the container of the given process. It
-// checks until one process is confined, and never again: containerd starts all commands from the
-// same root directory.
+// checks until one process is confined, and never again: all containers are started from the same
+// root directory.
 func (r *Runtime) confined(pid int) error {
 	if r.rooted.Load() {
 		return nil

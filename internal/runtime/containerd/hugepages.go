@@ -13,8 +13,8 @@ import (
 	"podrun.io/podrun/internal/oci"
 )
 
-// supportedPageSizes are the sizes of huge pages that the machine had at podrun's start, if their use can be
-// limited: no container uses what it did not ask for.
+// supportedPageSizes returns the huge page sizes that the machine had when podrun started, if their
+// use can be limited: no container may use huge pages that it did not request.
 func supportedPageSizes(t *cgroup.Tree) []int64 {
 	if !t.LimitsHugePages() {
 		return nil
@@ -26,14 +26,16 @@ func supportedPageSizes(t *cgroup.Tree) []int64 {
 	return slices.Sorted(maps.Keys(has))
 }
 
-// pageSizes are those that a container's use is limited of. An error says that it cannot have what it asks for.
+// pageSizes returns the huge page sizes whose use is limited for a container. It returns an error
+// if the machine does not have the huge pages that the container requests.
 func (r *Runtime) pageSizes(p *v1.Pod, c *v1.Container) ([]int64, error) {
 	wanted := oci.HugePages(p, c)
 	if len(wanted) == 0 {
 		return r.limits.pageSizes, nil
 	}
 	if !r.cgroups.LimitsHugePages() {
-		return nil, errors.New("hugepages: the cgroup controller hugetlb is not in use on this machine, so they cannot be limited")
+		return nil, errors.New(
+			"hugepages: the cgroup controller hugetlb is not in use on this machine, so they cannot be limited")
 	}
 	has, err := cgroup.HugePages()
 	if err != nil {
@@ -42,7 +44,8 @@ func (r *Runtime) pageSizes(p *v1.Pod, c *v1.Container) ([]int64, error) {
 	for _, size := range slices.Sorted(maps.Keys(wanted)) {
 		if wanted[size] > has[size] {
 			spell := func(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }
-			return nil, fmt.Errorf("%s%s: the container asks for %s, and the machine has %s in such pages (see /proc/sys/vm/nr_hugepages)",
+			return nil, fmt.Errorf(
+				"%s%s: the container asks for %s, and the machine has %s in such pages (see /proc/sys/vm/nr_hugepages)",
 				v1.ResourceHugePagesPrefix, spell(size), spell(wanted[size]), spell(has[size]))
 		}
 	}

@@ -17,11 +17,13 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// messageLimit is how much of a termination message counts, from its end, as in Kubernetes.
+// messageLimit is the maximum size of a termination message in bytes, counted from its end, as in
+// Kubernetes.
 const messageLimit = 4096
 
-// withTerminationLog adds the file that the instance writes its termination message to, if it is to have
-// one. The file is on the machine, because the container's own file system is gone when it is asked for.
+// withTerminationLog adds a mount of the file to which the instance writes its termination message,
+// if it has one. The file is on the host, because the container's own file system is removed before
+// the message is read.
 func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 	if s.Container.TerminationMessagePath == "" {
 		return s.Mounts, nil
@@ -32,7 +34,7 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 		return nil, fmt.Errorf("making the termination log: %w", err)
 	}
 	defer f.Close()
-	if err := f.Chmod(0o666); err != nil { // apart, because of the umask: the container's user may be any
+	if err := f.Chmod(0o666); err != nil { // not by OpenFile, because of the umask: the container may run as any user
 		return nil, fmt.Errorf("making the termination log: %w", err)
 	}
 	return append(slices.Clip(s.Mounts), pod.Mount{
@@ -40,20 +42,20 @@ func (r *Runtime) withTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 	}), nil
 }
 
-// rawLog is the directory of what the instance wrote.
+// rawLog returns the directory with the raw output of the instance.
 func (r *Runtime) rawLog(c pod.Container) string {
 	i := pod.Instance{ID: c.ID, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
 	return sys.FirstPresent(r.Dirs.RawLogs(i)...)
 }
 
-// terminationMessage is the message that an ended instance has left, "" if it left none.
+// terminationMessage returns the message that an exited instance has written, "" if there is none.
 func (r *Runtime) terminationMessage(c pod.Container) string {
 	f, err := sys.OpenRegularAt(layout.TerminationLog(r.rawLog(c)))
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	// However long it is, and whatever still writes to it, no more than the limit is read.
+	// Read no more than the limit, however long the file is and whatever still writes to it.
 	if info, err := f.Stat(); err == nil && info.Size() > messageLimit {
 		_, err = f.Seek(-messageLimit, io.SeekEnd)
 		if err != nil {
@@ -67,13 +69,13 @@ func (r *Runtime) terminationMessage(c pod.Container) string {
 	return strings.ToValidUTF8(string(text), "�")
 }
 
-// dropTerminationLog removes the file of an instance whose exit is recorded, and its directory if nothing
-// else is in it: one that crashes for ever must not fill the disk.
+// dropTerminationLog removes the termination log of an instance whose exit is recorded, and its
+// directory if that is empty then: an instance that crashes again and again must not fill the disk.
 func (r *Runtime) dropTerminationLog(c pod.Container) error {
 	file := layout.TerminationLog(r.rawLog(c))
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a termination log: %w", err)
 	}
-	_ = os.Remove(filepath.Dir(file)) // raw output that is left goes with the pod's data
+	_ = os.Remove(filepath.Dir(file)) // fails if raw output is left, which is removed with the pod's data
 	return nil
 }

@@ -22,8 +22,9 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// withhold keeps the values of Secrets out of the spec, which containerd has on disk: they wait in the
-// pod's memory until the process is made. A container without them is left alone.
+// withhold returns the spec without the values of Secrets, because containerd writes the spec to
+// disk; the values are kept in the pod's memory until the process is created. It returns full
+// unchanged if no variable is a Secret's.
 func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Spec, error) {
 	isSecret := func(v pod.Variable) bool { return v.Secret }
 	first := slices.IndexFunc(in.Env, isSecret)
@@ -32,12 +33,14 @@ func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Sp
 	}
 	if !l.handler.isRunc() {
 		return nil, &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf(
-			"container %s: the runtime %s would have the Secret's value of the variable %s kept on disk; mount the Secret as a volume instead",
+			"container %s: the runtime %s would have the Secret's value of the variable %s kept on disk; "+
+				"mount the Secret as a volume instead",
 			l.Container.Name, l.handler.name, in.Env[first].Name)}
 	}
 	dir := r.Dirs.Withheld(l.Pod.UID)
 	if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
-		return nil, fmt.Errorf("withholding variables of %s: no memory is mounted on %s: %w", l.Container.Name, dir, err)
+		return nil, fmt.Errorf("withholding variables of %s: no memory is mounted on %s: %w",
+			l.Container.Name, dir, err)
 	}
 	for _, v := range in.Env {
 		if v.Secret {
@@ -50,9 +53,11 @@ func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Sp
 	if err != nil {
 		return nil, err
 	}
-	// The image's value of such a variable is not the container's.
+	// The image may set a variable of the same name, whose value must not replace the container's.
 	public.Process.Env = slices.DeleteFunc(public.Process.Env, func(entry string) bool {
-		return slices.ContainsFunc(all, func(v pod.Variable) bool { return v.Secret && strings.HasPrefix(entry, v.Name+"=") })
+		return slices.ContainsFunc(all, func(v pod.Variable) bool {
+			return v.Secret && strings.HasPrefix(entry, v.Name+"=")
+		})
 	})
 	if err := r.standIn(&l.handler); err != nil {
 		return nil, fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
@@ -61,7 +66,8 @@ func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Sp
 	return public, nil
 }
 
-// putWithheld gives the stand-in what is withheld from the container, if anything is.
+// putWithheld writes the container's withheld values, if there are any, to the file from which
+// podrun's runc stand-in reads them.
 func (r *Runtime) putWithheld(l *launch) error {
 	if l.withheld == nil {
 		return nil
@@ -72,18 +78,18 @@ func (r *Runtime) putWithheld(l *launch) error {
 	return nil
 }
 
-// dropWithheld removes what was withheld from an instance that has no process.
+// dropWithheld removes the withheld values of an instance that has no process.
 func (r *Runtime) dropWithheld(uid pod.UID, id string) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
 	if err := secretenv.Remove(r.Dirs.Withheld(uid), id); err != nil {
-		return fmt.Errorf("removing what was withheld from container %s: %w", id, err)
+		return fmt.Errorf("removing the withheld variables of container %s: %w", id, err)
 	}
 	return nil
 }
 
-// standIn has the shim run podrun's own binary in place of runc.
+// standIn makes the shim run podrun's own binary as a stand-in for runc.
 func (r *Runtime) standIn(h *handler) error {
 	path := r.Dirs.StandIn(h.binary)
 	if h.binary != "" {
@@ -108,11 +114,14 @@ func (r *Runtime) standIn(h *handler) error {
 	return nil
 }
 
-// legacyVariable is the one by which the former version had a container name the file with what was withheld from it.
+// legacyVariable is the environment variable in which a container of the former version names the
+// file with its withheld values.
 const legacyVariable = "PODRUN_WITHHELD"
 
-// legacyWithheld gives the stand-in, by the container's ID, what the former version withheld from a container that still
-// runs, and takes that version's variable out of a further process. Where the file is follows from the container's labels.
+// legacyWithheld converts the withheld values of a container that the former version started and
+// that still runs: it stores them under the container's ID, where the stand-in reads them, and
+// removes that version's variable from process, which is to run in the container. The container's
+// labels determine the path of the file.
 func (r *Runtime) legacyWithheld(c containers.Container, process *specs.Process) error {
 	i := identity(c)
 	if err := layout.CheckUID(i.UID); err != nil {
@@ -124,13 +133,14 @@ func (r *Runtime) legacyWithheld(c containers.Container, process *specs.Process)
 		return nil
 	}
 	var options runcoptions.Options
-	if err := typeurl.UnmarshalTo(c.Runtime.Options, &options); err != nil || layout.RootOfStandIn(options.BinaryName) != r.Dirs.Root {
-		return nil // a variable as any other: nothing is withheld
+	if err := typeurl.UnmarshalTo(c.Runtime.Options, &options); err != nil ||
+		layout.RootOfStandIn(options.BinaryName) != r.Dirs.Root {
+		return nil // an ordinary variable of the same name: nothing is withheld
 	}
-	// The former version's stand-in knows the variable only.
+	// The former version's stand-in reads the variable only, so it is replaced by this version's.
 	err := secretenv.Adopt(dir, i.Name, c.ID, func() error { return sys.LinkSelf(options.BinaryName) })
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it is this version's container
+		return nil // this version started the container
 	}
 	if err != nil {
 		return fmt.Errorf("withholding variables of %s: %w", i.Name, err)

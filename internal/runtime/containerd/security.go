@@ -23,7 +23,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// machineFor looks up what the container asks of the machine. An error says that it cannot have it.
+// machineFor returns the features of the machine that the container requests: capabilities,
+// devices, labels and profiles. It returns an error if the machine does not have one of them.
 func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
 	m := oci.Machine{
 		SeccompByDefault: r.SeccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
@@ -39,12 +40,12 @@ func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
 	}
 	if pod.Privileged(c) || addsAll(sc.Capabilities) {
 		if m.Capabilities, err = cap.Current(); err != nil {
-			return m, fmt.Errorf("looking for the capabilities of this machine: %w", err)
+			return m, fmt.Errorf("reading the capabilities of this machine: %w", err)
 		}
 	}
 	if pod.Privileged(c) {
 		if m.Devices, err = containerdoci.HostDevices(); err != nil {
-			return m, fmt.Errorf("looking for the devices of this machine: %w", err)
+			return m, fmt.Errorf("listing the devices of this machine: %w", err)
 		}
 		m.AppArmorProfile, err = appArmor(unconfined(), apparmor.HostSupports())
 		return m, err
@@ -58,12 +59,15 @@ func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
 	return m, err
 }
 
+// addsAll reports whether the capability ALL is added.
 func addsAll(c *v1.Capabilities) bool {
-	return c != nil && slices.ContainsFunc(c.Add, func(name v1.Capability) bool { return strings.EqualFold(string(name), "ALL") })
+	return c != nil && slices.ContainsFunc(c.Add, func(name v1.Capability) bool {
+		return strings.EqualFold(string(name), "ALL")
+	})
 }
 
-// localhostSeccomp reads a profile of the node's administrator; name is a path that leads downwards only,
-// which validation has seen to.
+// localhostSeccomp reads a seccomp profile of the node's administrator. name is a relative path
+// that does not leave its directory, which validation has checked.
 func (r *Runtime) localhostSeccomp(name string) (*specs.LinuxSeccomp, error) {
 	path := filepath.Join(r.Dirs.Seccomp(), name)
 	text, err := os.ReadFile(path) // trusted: the administrator's
@@ -77,21 +81,22 @@ func (r *Runtime) localhostSeccomp(name string) (*specs.LinuxSeccomp, error) {
 	if err := json.Unmarshal(text, &profile); err != nil {
 		return nil, fmt.Errorf("seccomp profile %s: %w", path, err)
 	}
-	if profile.DefaultAction == "" { // as with {}: it would be a container without a filter
+	if profile.DefaultAction == "" { // for example {}: the container would have no filter
 		return nil, fmt.Errorf("seccomp profile %s: defaultAction is missing", path)
 	}
 	return &profile, nil
 }
 
-// appArmorDefault is the name under which podrun loads the profile of RuntimeDefault.
+// appArmorDefault is the name under which podrun loads the AppArmor profile of RuntimeDefault.
 const appArmorDefault = "podrun-default"
 
 func unconfined() *v1.AppArmorProfile {
 	return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}
 }
 
-// appArmor returns the name of the profile to run under. Where AppArmor is in use a container without one
-// gets the default, as in Kubernetes; where it is not, none may be asked for.
+// appArmor returns the name of the container's AppArmor profile. If AppArmor is in use, a container
+// that requests none gets the default profile, as in Kubernetes; if it is not in use, requesting a
+// profile is an error.
 func appArmor(profile *v1.AppArmorProfile, inUse bool) (string, error) {
 	if !inUse {
 		if profile == nil || profile.Type == v1.AppArmorProfileTypeUnconfined {
@@ -108,7 +113,7 @@ func appArmor(profile *v1.AppArmorProfile, inUse bool) (string, error) {
 	case profile.Type == v1.AppArmorProfileTypeLocalhost && profile.LocalhostProfile != nil:
 		loaded, err := os.ReadFile("/sys/kernel/security/apparmor/profiles") // trusted: the kernel's
 		if err != nil {
-			return "", fmt.Errorf("looking for AppArmor profiles: %w", err)
+			return "", fmt.Errorf("listing the loaded AppArmor profiles: %w", err)
 		}
 		for line := range strings.Lines(string(loaded)) {
 			if strings.HasPrefix(line, *profile.LocalhostProfile+" (") {
@@ -121,7 +126,8 @@ func appArmor(profile *v1.AppArmorProfile, inUse bool) (string, error) {
 	}
 }
 
-// allowSysctls refuses a pod that sets a kernel parameter that is not safe and not allowed on this node.
+// allowSysctls returns an error for a pod that sets a kernel parameter that is neither safe nor
+// allowed on this node.
 func (r *Runtime) allowSysctls(p *v1.Pod) error {
 	if p.Spec.SecurityContext == nil {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// seLinux returns the labels of a container's process and of its files; none where it does not ask for any.
+// seLinux returns the SELinux labels of a container's process and of its files; "" if the container
+// does not request any.
 func seLinux(uid pod.UID, o *v1.SELinuxOptions) (process, files string, err error) {
 	if o == nil || *o == (v1.SELinuxOptions{}) {
 		return "", "", nil
@@ -33,8 +34,9 @@ func seLinux(uid pod.UID, o *v1.SELinuxOptions) (process, files string, err erro
 	return process, files, nil
 }
 
-// labelOptions spell what differs from the policy's label for containers. Without a level of its own all of a
-// pod has the same one, which hardly any other pod has.
+// labelOptions returns the options that differ from the policy's label for containers. If no level
+// is requested, all containers of a pod get the same level, derived from the pod's UID, which
+// hardly any other pod has.
 func labelOptions(uid pod.UID, o *v1.SELinuxOptions) []string {
 	level := o.Level
 	if level == "" {
@@ -56,8 +58,8 @@ func labelOptions(uid pod.UID, o *v1.SELinuxOptions) []string {
 	return out
 }
 
-// relabel gives what is podrun's of the mounts the label of the container's files. What is the machine's is
-// left alone, as the kubelet leaves it.
+// relabel sets the label of the container's files on those mounts that are podrun's own. It leaves
+// the host's files alone, as the kubelet does.
 func (r *Runtime) relabel(ctx context.Context, mounts []pod.Mount, files string) error {
 	if files == "" {
 		return nil

@@ -44,8 +44,9 @@ func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	return pod.Space{Bytes: max(used.Bytes-image.Size, 0), Files: max(used.Files-image.Inodes, 0)}, nil
 }
 
-// layerUsage is what a container's snapshot takes. Where its files are in a directory podrun measures that: containerd
-// walks by paths, and a container that makes directories so deep that no path leads there would never be measured.
+// layerUsage returns the disk usage of a container's snapshot. If the files of the snapshot are in
+// a directory, podrun measures that directory itself: containerd walks it by path, and so can never
+// measure a container that creates directories so deep that their path is too long.
 func layerUsage(ctx context.Context, layers snapshots.Snapshotter, key string) (pod.Space, error) {
 	mounts, err := layers.Mounts(ctx, key)
 	if err != nil {
@@ -53,7 +54,8 @@ func layerUsage(ctx context.Context, layers snapshots.Snapshotter, key string) (
 	}
 	if dir := writtenDir(mounts); dir != "" {
 		bytes, files, err := sys.TreeSize(ctx, dir)
-		// A containerd of another mount namespace has it elsewhere, and one that is gone has nothing.
+		// A containerd in another mount namespace has the directory elsewhere; the directory of a
+		// removed snapshot does not exist.
 		if files > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return pod.Space{Bytes: bytes, Files: files}, err
 		}
@@ -62,7 +64,8 @@ func layerUsage(ctx context.Context, layers snapshots.Snapshotter, key string) (
 	return pod.Space{Bytes: used.Size, Files: used.Inodes}, err
 }
 
-// writtenDir is the directory that has what is written to a snapshot; "": it is in none.
+// writtenDir returns the directory with what is written to a snapshot; "" if there is no single
+// one.
 func writtenDir(mounts []mount.Mount) string {
 	if len(mounts) != 1 {
 		return ""

@@ -1,5 +1,8 @@
-// Package daemon reaches one containerd, in one of its namespaces: it connects, finds out what this containerd can do,
-// and says what its errors mean to podrun. What it is asked for is the other rooms' business.
+// Package daemon connects to one containerd, in one of its namespaces. It detects what this
+// containerd supports, and converts its errors to those of the runtime port. The packages that use
+// the connection make all other calls.
+//
+// Begin reading at Connect and Client.
 package daemon
 
 import (
@@ -21,47 +24,53 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// connectTimeout bounds one attempt to connect; containerd listens on this machine.
+// connectTimeout bounds one attempt to connect. containerd listens on this machine.
 const connectTimeout = 2 * time.Second
 
-// Snapshotters, by containerd's names for them.
+// Snapshotters, by containerd's names.
 const (
 	Overlayfs = "overlayfs"
 	// NativeSnapshotter copies the image into every root filesystem.
 	NativeSnapshotter = "native"
 )
 
-// RemapIDs is a snapshotter's word for root filesystems that it shows with other owners than they have.
+// RemapIDs is the capability of a snapshotter that can mount root filesystems with mapped file
+// owners.
 const RemapIDs = "remap-ids"
 
-// LabelLimit is the most that containerd takes of a label's key and value together, in bytes.
+// LabelLimit is the maximum length in bytes that containerd accepts for the key and the value of a
+// label together.
 const LabelLimit = 4096
 
-// Options say which containerd to reach, and how. Address and Namespace must be given.
+// Options select the containerd and configure the connection. Address and Namespace are required.
 type Options struct {
 	// Address is the path of containerd's socket.
 	Address string
-	// Namespace is containerd's.
+	// Namespace is the containerd namespace.
 	Namespace string
-	// RuntimeName is the name of a runtime or the path of its shim; containerd's default if empty.
+	// RuntimeName is the name of a containerd runtime or the path of its shim; containerd's default
+	// if empty.
 	RuntimeName string
-	// Snapshotter keeps root filesystems; if empty, overlayfs where containerd has it, else native.
+	// Snapshotter is the snapshotter of root filesystems; if empty, overlayfs if containerd has it,
+	// else native.
 	Snapshotter string
 }
 
-// Client is a connection to one containerd, and what that containerd can do. It heals by itself when containerd is
-// restarted. What is asked of it is to be asked under Context.
+// Client is a connection to one containerd and the features of that containerd. It reconnects by
+// itself after containerd was restarted. Make every call with a context from Context.
 type Client struct {
 	*client.Client
-	// Snapshotter is the one in use.
+	// Snapshotter is the snapshotter in use.
 	Snapshotter string
-	// SnapshotRoot is where it has its files, "" when it does not say.
+	// SnapshotRoot is the directory of the snapshotter's files; "" if containerd does not report
+	// it.
 	SnapshotRoot string
-	// Remaps says that it can show root filesystems with other owners than they have.
+	// Remaps means that the snapshotter can mount root filesystems with mapped file owners.
 	Remaps bool
-	// KeepsSandboxes says that containerd keeps sandbox records, so that containers can share a shim.
+	// KeepsSandboxes means that containerd stores sandbox records, so that containers can share a
+	// shim.
 	KeepsSandboxes bool
-	// Transfers says that containerd can fetch images itself.
+	// Transfers means that containerd can fetch images itself.
 	Transfers bool
 
 	namespace   string
@@ -69,14 +78,19 @@ type Client struct {
 	connections atomic.Int64
 }
 
-// Connect connects and finds out what this containerd can do. ErrUnavailable: it does not answer.
+// Connect connects to containerd and detects its features. It returns ErrUnavailable if containerd
+// does not answer.
 func Connect(ctx context.Context, o Options) (*Client, error) {
 	c := &Client{Snapshotter: o.Snapshotter, namespace: o.Namespace, silence: silence()}
 	var err error
-	c.Client, err = client.New(o.Address, client.WithDefaultNamespace(o.Namespace), client.WithDefaultRuntime(o.RuntimeName),
+	c.Client, err = client.New(o.Address,
+		client.WithDefaultNamespace(o.Namespace),
+		client.WithDefaultRuntime(o.RuntimeName),
 		client.WithExtraDialOpts([]grpc.DialOption{
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+				Backoff: backoff.Config{
+					BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second,
+				},
 				MinConnectTimeout: connectTimeout,
 			}),
 			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -94,22 +108,26 @@ func Connect(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Connection tells one connection from the next: what answers then may be another containerd.
+// Connection returns a number that changes with each new connection, after which another containerd
+// may answer.
 func (c *Client) Connection() int64 { return c.connections.Load() }
 
-// Dial connects to a socket; it fails at once where nothing listens. containerd's own dialer waits for a socket to appear.
+// Dial connects to a Unix socket. It fails at once if nothing listens, whereas containerd's own
+// dialer waits for the socket to appear.
 func Dial(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", strings.TrimPrefix(address, "unix://"))
 }
 
+// silence returns a log entry that discards everything.
 func silence() *log.Entry {
 	l := logrus.New()
 	l.SetOutput(io.Discard)
 	return logrus.NewEntry(l)
 }
 
-// detect asks containerd what it has; versions say too little, since plugins can be disabled.
+// detect reads which plugins containerd has. Versions are not sufficient, because plugins can be
+// disabled.
 func (c *Client) detect(ctx context.Context, address string) error {
 	answer, err := c.IntrospectionService().Plugins(ctx)
 	if err != nil {
@@ -130,16 +148,18 @@ func (c *Client) detect(ctx context.Context, address string) error {
 	if !usable[snapshotters+c.Snapshotter] {
 		return fmt.Errorf("containerd at %s has no usable snapshotter %q", address, c.Snapshotter)
 	}
-	c.SnapshotRoot, c.Remaps = roots[snapshotters+c.Snapshotter], slices.Contains(can[snapshotters+c.Snapshotter], RemapIDs)
+	c.SnapshotRoot, c.Remaps = roots[snapshotters+c.Snapshotter],
+		slices.Contains(can[snapshotters+c.Snapshotter], RemapIDs)
 	c.KeepsSandboxes = usable["io.containerd.grpc.v1.sandboxes"]
-	// Before containerd had mounts of its own, its transfer service was another.
+	// A containerd without the mount manager has an older, different transfer service.
 	c.Transfers = usable["io.containerd.grpc.v1.transfer"] && usable["io.containerd.grpc.v1.streaming"] &&
 		usable["io.containerd.transfer.v1.local"] && usable["io.containerd.mount-manager.v1.bolt"]
 	return nil
 }
 
-// Context names the namespace that all calls under it act in, and keeps what the client logs from standard error: what
-// matters comes as errors. Of a context that has been through here already it is the same.
+// Context returns a context for calls to containerd: it sets the namespace and discards the
+// client's own log messages, which would go to standard error; what matters is returned as errors.
+// A context that Context returned is returned unchanged.
 func (c *Client) Context(ctx context.Context) context.Context {
 	if log.GetLogger(ctx).Logger == c.silence.Logger {
 		return ctx
@@ -147,10 +167,11 @@ func (c *Client) Context(ctx context.Context) context.Context {
 	return log.WithLogger(namespaces.WithNamespace(ctx, c.namespace), c.silence)
 }
 
-// Snapshots are those of the snapshotter in use.
+// Snapshots returns the snapshotter in use.
 func (c *Client) Snapshots() snapshots.Snapshotter { return c.SnapshotService(c.Snapshotter) }
 
-// CleanupContext outlives ctx for a while, for undoing what was begun under it.
+// CleanupContext returns a context that is not cancelled with ctx and ends after 10 s, for undoing
+// what was begun under ctx.
 func CleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 }

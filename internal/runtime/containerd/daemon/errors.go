@@ -12,7 +12,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Mapped wraps an error of containerd's with what was being done, and gives it the port's kinds.
+// Mapped wraps an error of containerd with the operation that failed, and with
+// runtime.ErrUnavailable or runtime.ErrNotFound if it is of that kind. It returns nil for nil.
 func Mapped(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -28,7 +29,8 @@ func Mapped(doing string, err error) error {
 	}
 }
 
-// Native gives an error of a raw call its kind; one of the client's own has it already, and would lose it.
+// Native converts the error of a raw gRPC call to an errdefs error. It leaves an error of
+// containerd's client unchanged, which already is one and would lose its kind.
 func Native(err error) error {
 	if _, raw := status.FromError(err); raw {
 		return errgrpc.ToNative(err)
@@ -36,12 +38,13 @@ func Native(err error) error {
 	return err
 }
 
-// IsNotFound reports that an error of containerd's says that the object is missing.
+// IsNotFound reports whether an error of containerd means that the object does not exist.
 func IsNotFound(err error) bool { return errdefs.IsNotFound(Native(err)) }
 
-// IsInterrupted reports that a call was cut off, so that nothing is known of what it did.
+// IsInterrupted reports whether a call was interrupted, so that its effect is not known.
 func IsInterrupted(ctx context.Context, err error) bool {
 	err = Native(err)
-	return ctx.Err() != nil || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
+	return ctx.Err() != nil ||
+		errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
