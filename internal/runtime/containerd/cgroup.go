@@ -94,8 +94,8 @@ func oomKills(text string) bool {
 	return false
 }
 
-// limitPod creates the pod's cgroup, the parent of its containers' cgroups, if the pod requests or
-// limits any resources.
+// limitPod creates the pod's own cgroup, the parent of its containers' cgroups, if there are
+// resources to set on it. Its first call also configures the cgroup of the best-effort class.
 func (r *Runtime) limitPod(p *v1.Pod, driver oci.Driver) error {
 	if !r.classed.Load() {
 		if r.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {

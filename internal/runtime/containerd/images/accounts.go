@@ -17,32 +17,35 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// mostAccounts is how long an image's /etc/passwd and /etc/group may be, as containerd has it.
+// mostAccounts is the maximum size in bytes of an image's /etc/passwd or /etc/group, as in
+// containerd.
 const mostAccounts = 10 << 20
 
-// accounts are the users and groups of the image that is shown at a directory.
+// accounts are the users and groups of the image that is mounted at this directory.
 type accounts string
 
-// read reads one of the image's files; a missing one is empty. Links are followed as in a container of it.
+// read returns the content of one of the image's files, empty if the file does not exist. Symbolic
+// links are resolved as in a container of the image.
 func (a accounts) read(name string) (io.Reader, error) {
 	text, err := sys.ReadRegular(string(a), name, sys.LinksInRoot, mostAccounts)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if err != nil { // the path where it is shown tells nobody anything
+	if err != nil { // without the path of the temporary mount, which has no meaning for a user
 		return nil, fmt.Errorf("reading /%s of the image: %w", name, errors.Unwrap(err))
 	}
 	return bytes.NewReader(text), nil
 }
 
-// account is what /etc/passwd says of a user; without a name it says nothing.
+// account is a user's entry in /etc/passwd. Without a name there is no entry.
 type account struct {
 	name     string
 	uid, gid uint32
 }
 
-// find returns who name, a user or user:group of names or numbers, stands for. What is a number need not be among the
-// accounts; a user without a group has the one of its account, else root's; it is among the groups too.
+// find returns the user for name, which has the form user or user:group, each a name or a number. A
+// number need not be in /etc/passwd or /etc/group. Without a group the user has the primary group
+// of its entry, or else root's. The primary group is among the additional groups too.
 func (a accounts) find(name string) (specs.User, error) {
 	owner, group, grouped := strings.Cut(name, ":")
 	found, err := a.user(owner)
@@ -63,7 +66,8 @@ func (a accounts) find(name string) (specs.User, error) {
 	return out, err
 }
 
-// user finds a user by its name or number. An account without a group's number has root's group.
+// user returns the entry of a user by name or number. An entry without a group number has root's
+// group.
 func (a accounts) user(name string) (account, error) {
 	uid, numeric, err := number(name)
 	if err != nil {
@@ -88,10 +92,11 @@ func (a accounts) user(name string) (account, error) {
 	case numeric:
 		return account{uid: uid}, nil
 	}
-	return account{}, fmt.Errorf("no user %q with a number between 0 and %d in /etc/passwd of the image", name, math.MaxInt32)
+	return account{}, fmt.Errorf("no user %q with a number between 0 and %d in /etc/passwd of the image",
+		name, math.MaxInt32)
 }
 
-// group finds a group by its name or number.
+// group returns the number of a group by name or number.
 func (a accounts) group(name string) (uint32, error) {
 	gid, numeric, err := number(name)
 	if err != nil {
@@ -110,7 +115,8 @@ func (a accounts) group(name string) (uint32, error) {
 	return found[0], nil
 }
 
-// groupsOf are the groups that a user is listed in, but for the one of its own name.
+// groupsOf returns the groups of which the user is a member, except the group of the user's own
+// name.
 func (a accounts) groupsOf(name string) ([]uint32, error) {
 	if name == "" {
 		return nil, nil
@@ -120,6 +126,7 @@ func (a accounts) groupsOf(name string) ([]uint32, error) {
 	})
 }
 
+// groups returns the numbers of the groups in /etc/group for which wanted returns true.
 func (a accounts) groups(wanted func(fields []string) bool) ([]uint32, error) {
 	var gids []uint32
 	err := a.each("etc/group", func(fields []string) {
@@ -130,8 +137,9 @@ func (a accounts) groups(wanted func(fields []string) bool) ([]uint32, error) {
 	return gids, err
 }
 
-// each calls f with the fields of each line of one of the image's files that is not empty. A package that reads such
-// files takes what is no number for 0, root's, and a number that is too large for another.
+// each calls f with the fields of each non-empty line of one of the image's files. The library for
+// such files is not used, because it reads a field that is not a number as 0, which is root, and a
+// number that is too large as another one.
 func (a accounts) each(file string, f func(fields []string)) error {
 	text, err := a.read(file)
 	if err != nil {
@@ -149,7 +157,7 @@ func (a accounts) each(file string, f func(fields []string)) error {
 	return nil
 }
 
-// idIn reads the number of a field; false when there is none that a user or a group can have.
+// idIn returns the number in a field; false if there is none that a user or a group can have.
 func idIn(fields []string, i int) (uint32, bool) {
 	if len(fields) <= i {
 		return 0, false
@@ -158,8 +166,8 @@ func idIn(fields []string, i int) (uint32, bool) {
 	return id, numeric && err == nil
 }
 
-// number reads a user's or a group's number. runc has none beyond 31 bits. One with a sign is refused: others read "-0"
-// as a name.
+// number parses the number of a user or a group. runc supports 31 bits. A number with a sign is an
+// error: other programs read "-0" as a name.
 func number(text string) (id uint32, numeric bool, err error) {
 	n, err := strconv.Atoi(text)
 	if err == nil && n >= 0 && n <= math.MaxInt32 && !strings.ContainsAny(text, "+-") {

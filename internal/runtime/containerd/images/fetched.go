@@ -15,63 +15,73 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// keepFetched is for how long what an interrupted pull has fetched is kept for the next one.
+// keepFetched is how long the content that an interrupted pull has fetched is kept for the next
+// pull.
 const keepFetched = 24 * time.Hour
 
-// The labels of leases that keep what is fetched: the image, and where the locks are of those that are under way.
+// Labels of the leases that protect fetched content: the name of the image, and the directory of
+// the locks of pulls in progress.
 const (
 	labelFetching      = "podrun.io/fetching"
 	labelFetchingLocks = "podrun.io/fetching-locks"
 )
 
-// fetching keeps what a pull fetches, and what earlier ones that were interrupted did, from being collected.
+// fetching protects the content that a pull fetches, and what earlier interrupted pulls fetched,
+// from garbage collection.
 type fetching struct {
 	store *Store
 	lease leases.Lease
 	lock  *sys.Lock
-	// before says that there was something of earlier pulls.
+	// before means that earlier pulls had fetched something.
 	before bool
 }
 
-// fetch begins to keep what a pull of the image fetches, until it is over or, if it is interrupted, until a later pull of
-// it is, for keepFetched, or until DropFetched.
+// fetch creates a lease that protects what a pull of the image fetches. The lease exists until the
+// pull has completed; if the pull is interrupted, until a later pull of the image has completed,
+// for keepFetched, or until DropFetched.
 func (s *Store) fetch(ctx context.Context, name string) (context.Context, *fetching, error) {
 	f := &fetching{store: s}
-	lease, err := s.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(keepFetched), func(l *leases.Lease) error {
-		var err error
-		// Before there is a lease, so that there is none of a pull that is under way without its lock.
-		f.lock, err = s.lockFetching(l.ID)
-		l.Labels[labelFetching], l.Labels[labelFetchingLocks] = name, s.o.Dirs.Fetching()
-		return err
-	})
+	lease, err := s.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(keepFetched),
+		func(l *leases.Lease) error {
+			var err error
+			// Lock before the lease exists, so that no lease of a pull in progress is without its lock.
+			f.lock, err = s.lockFetching(l.ID)
+			l.Labels[labelFetching], l.Labels[labelFetchingLocks] = name, s.o.Dirs.Fetching()
+			return err
+		})
 	if err != nil {
 		f.unlock()
 		return nil, nil, daemon.Mapped("pulling image "+name, err)
 	}
 	f.lease = lease
 	if err := f.takeOver(ctx, name); err != nil {
-		s.o.Log.Debug("what was fetched of an image before may be fetched again", "image", name, "why", err)
+		s.o.Log.Debug("content of interrupted pulls cannot be reused; it may be fetched again", "image", name, "err", err)
 	}
 	return leases.WithLease(ctx, lease.ID), f, nil
 }
 
+// lockFetching locks the directory that stands for the pull with the given lease.
 func (s *Store) lockFetching(id string) (*sys.Lock, error) {
-	// A load may be the first that podrun does here: what is above is made as serve makes it.
-	if err := errors.Join(os.MkdirAll(filepath.Dir(s.o.Dirs.Fetching()), layout.ModePassable), os.MkdirAll(s.o.Dirs.Fetching(), 0o700)); err != nil {
+	// A load may be the first thing that podrun does here: the parent directory gets the mode that
+	// serve gives it.
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(s.o.Dirs.Fetching()), layout.ModePassable),
+		os.MkdirAll(s.o.Dirs.Fetching(), 0o700),
+	); err != nil {
 		return nil, err
 	}
 	return sys.TryLockDir(filepath.Join(s.o.Dirs.Fetching(), id), 0o700)
 }
 
-// unlock says that the pull is not under way any more.
+// unlock releases the lock: the pull is not in progress any more.
 func (f *fetching) unlock() {
 	if f.lock != nil {
-		_ = os.Remove(f.lock.Path()) // as long as it is locked, so that nobody else's is removed
+		_ = os.Remove(f.lock.Path()) // while it is locked, so that no other process's lock is removed
 		f.lock.Unlock()
 	}
 }
 
-// takeOver keeps, under this pull's lease, what interrupted pulls of the image have fetched.
+// takeOver adds what interrupted pulls of the image have fetched to this pull's lease.
 func (f *fetching) takeOver(ctx context.Context, name string) error {
 	kept := f.store.client.LeasesService()
 	idle, err := f.store.idleFetching(ctx, fmt.Sprintf(",labels.%q==%q", labelFetching, name))
@@ -95,7 +105,8 @@ func (f *fetching) takeOver(ctx context.Context, name string) error {
 	return nil
 }
 
-// end ends the keeping of what was fetched if that is over: the image is there, or nothing was fetched.
+// end releases the lock. If over is set, because the pull has completed or nothing was fetched, it
+// also deletes the lease.
 func (f *fetching) end(ctx context.Context, over bool) {
 	if over {
 		clean, cancel := daemon.CleanupContext(ctx)
@@ -105,10 +116,11 @@ func (f *fetching) end(ctx context.Context, over bool) {
 	f.unlock()
 }
 
-// idleFetching are the leases of pulls that are not under way, locked until they are unlocked. A pull of a process that
-// was killed is not under way.
+// idleFetching returns the leases of pulls that are not in progress, each locked until its unlock
+// is called. A pull whose process was killed is not in progress.
 func (s *Store) idleFetching(ctx context.Context, filter string) ([]*fetching, error) {
-	all, err := s.client.LeasesService().List(ctx, fmt.Sprintf("labels.%q==%q", labelFetchingLocks, s.o.Dirs.Fetching())+filter)
+	all, err := s.client.LeasesService().List(ctx,
+		fmt.Sprintf("labels.%q==%q", labelFetchingLocks, s.o.Dirs.Fetching())+filter)
 	if err != nil {
 		return nil, err
 	}
@@ -117,19 +129,19 @@ func (s *Store) idleFetching(ctx context.Context, filter string) ([]*fetching, e
 		if lock, err := s.lockFetching(lease.ID); err == nil {
 			idle = append(idle, &fetching{store: s, lease: lease, lock: lock})
 		} else if !errors.Is(err, sys.ErrLocked) {
-			s.o.Log.Debug("it is not known whether a pull is under way", "lease", lease.ID, "why", err)
+			s.o.Log.Debug("lock of a pull cannot be checked; its content is kept", "lease", lease.ID, "err", err)
 		}
 	}
 	return idle, nil
 }
 
-// DropFetched lets go of what interrupted pulls have fetched, but for those that are under way, whoever began them,
-// and returns of how many. The space is free when it returns.
+// DropFetched releases what interrupted pulls have fetched, except for pulls that are in progress
+// in any process, and returns the number of pulls. The disk space is free when it returns.
 func (s *Store) DropFetched(ctx context.Context) (int, error) {
 	ctx = s.client.Context(ctx)
 	idle, err := s.idleFetching(ctx, "")
 	if err != nil {
-		return 0, daemon.Mapped("looking for what interrupted pulls have fetched", err)
+		return 0, daemon.Mapped("listing the content of interrupted pulls", err)
 	}
 	var errs []error
 	for n, i := range idle {
@@ -138,7 +150,7 @@ func (s *Store) DropFetched(ctx context.Context) (int, error) {
 			opts = append(opts, leases.SynchronousDelete)
 		}
 		if err := s.client.LeasesService().Delete(ctx, i.lease, opts...); err != nil && !daemon.IsNotFound(err) {
-			errs = append(errs, daemon.Mapped("dropping what an interrupted pull has fetched", err))
+			errs = append(errs, daemon.Mapped("removing the content of an interrupted pull", err))
 		}
 		i.unlock()
 	}

@@ -17,20 +17,20 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// Image is what a start needs of an image whose layers are unpacked. An image's content never changes, so this is
-// remembered.
+// Image is what a start needs of an image whose layers are unpacked. The content of an image never
+// changes, so Images are cached.
 type Image struct {
-	// Config is what the image says of the process.
+	// Config is the image's configuration of its process.
 	Config  imagespec.ImageConfig
 	chainID string
-	// user is who the image's USER names, with its groups.
+	// user is the user that the image's USER names, with its groups.
 	user  specs.User
 	store *Store
-	// name is the one that FindImage was asked for.
+	// name is the name that was passed to FindImage.
 	name string
 }
 
-// fullName is the reference as a registry knows it: busybox is docker.io/library/busybox:latest.
+// fullName returns the normalised reference: docker.io/library/busybox:latest for busybox.
 func fullName(ref string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
@@ -39,7 +39,7 @@ func fullName(ref string) (string, error) {
 	return named.String(), nil
 }
 
-// imageID is the identity that a status shows: name and digest.
+// imageID returns the ID that a status shows: the name without a tag, and the digest.
 func imageID(i images.Image) string {
 	named, err := reference.ParseNormalizedNamed(i.Name)
 	if err != nil {
@@ -48,7 +48,7 @@ func imageID(i images.Image) string {
 	return named.Name() + "@" + i.Target.Digest.String()
 }
 
-// portImage is the image as the port has it.
+// portImage returns the image as the runtime port represents it.
 func portImage(i images.Image, content *Image) pod.Image {
 	return pod.Image{Name: i.Name, ID: imageID(i), StopSignal: SignalName(content.Config.StopSignal)}
 }
@@ -80,8 +80,8 @@ func (s *Store) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	return s.resolveDigest(ctx, ref)
 }
 
-// resolveDigest finds an image that is named by its digest under another name of its repository, such as the tag that an
-// archive gave it.
+// resolveDigest finds an image that ref names by digest and that the store has under another name
+// of the same repository, such as the tag that an archive gave it.
 func (s *Store) resolveDigest(ctx context.Context, ref string) (pod.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if pinned, ok := named.(reference.Canonical); err == nil && ok {
@@ -91,7 +91,7 @@ func (s *Store) resolveDigest(ctx context.Context, ref string) (pod.Image, error
 		}
 		for _, found := range all {
 			if imageID(found) != named.String() {
-				continue // another repository's: who may have the one need not have the other
+				continue // another repository's: access to the one does not imply access to the other
 			}
 			content, err := s.ready(ctx, found)
 			if err != nil {
@@ -114,6 +114,7 @@ func (s *Store) FindImage(ctx context.Context, i pod.Image) (*Image, error) {
 	return &named, nil
 }
 
+// find returns the image from the cache or, if it is not cached, from containerd.
 func (s *Store) find(ctx context.Context, i pod.Image) (*Image, error) {
 	if _, digest, ok := strings.Cut(i.ID, "@"); ok {
 		if known, ok := s.cache.Get(digest); ok {
@@ -127,10 +128,11 @@ func (s *Store) find(ctx context.Context, i pod.Image) (*Image, error) {
 	return s.ready(ctx, found)
 }
 
-// ready reads what a start needs of the image, unpacked. ErrNotFound: its content is not complete.
+// ready unpacks the image, if necessary, and returns what a start needs of it. It returns
+// ErrNotFound if the content of the image is not complete.
 func (s *Store) ready(ctx context.Context, i images.Image) (*Image, error) {
 	digest := i.Target.Digest.String()
-	unlock, err := s.lock(ctx, digest) // many that start at once unpack it once
+	unlock, err := s.lock(ctx, digest) // so that concurrent starts unpack it only once
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +151,7 @@ func (s *Store) ready(ctx context.Context, i images.Image) (*Image, error) {
 			return nil, daemon.Mapped("unpacking image "+i.Name, err)
 		}
 	} else if err != nil {
-		return nil, daemon.Mapped("looking for the layers of image "+i.Name, err)
+		return nil, daemon.Mapped("inspecting the layers of image "+i.Name, err)
 	}
 	if out.user, err = s.userOf(ctx, i, out); err != nil {
 		return nil, err

@@ -19,9 +19,10 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// Load reads an OCI or Docker archive, compressed or not, makes its images ready to run and returns
-// their full names, sorted. An archive that names no image is an error. A name keeps standing for what it stood
-// for if the archive's image cannot be made ready; the archive's others are loaded all the same.
+// Load reads an OCI or Docker archive, compressed or not, unpacks its images and returns their full
+// names, sorted. An archive that names no image is an error. If an image of the archive cannot be
+// unpacked, its name continues to refer to the image that it referred to before, and the other
+// images of the archive are still loaded.
 func (s *Store) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 	ctx = s.client.Context(ctx)
 	plain, err := compression.DecompressStream(archive)
@@ -39,7 +40,8 @@ func (s *Store) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 		return nil, daemon.Mapped("loading the archive", err)
 	}
 	if len(found) == 0 {
-		return nil, errors.New("the archive names no image: give it a name when it is made, such as `docker save NAME:TAG`")
+		return nil, errors.New(
+			"the archive names no image: give it a name when it is made, such as `docker save NAME:TAG`")
 	}
 	var names []string
 	var errs []error
@@ -54,8 +56,8 @@ func (s *Store) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 	return slices.Compact(names), errors.Join(errs...)
 }
 
-// readArchive gives the store the contents of an archive, and returns the images that it names, by their full names.
-// Nothing refers to them yet but the lease.
+// readArchive writes the contents of an archive to the content store and returns the images that it
+// names, by their full names. Only the lease protects the contents until an image refers to them.
 func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([]images.Image, error) {
 	list, err := imagearchive.ImportIndex(ctx, store, archive)
 	if err != nil {
@@ -78,7 +80,7 @@ func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([
 		if name == "" {
 			continue
 		}
-		if full, err := fullName(name); err == nil { // a name that is no reference is found as it is
+		if full, err := fullName(name); err == nil { // a name that is not a valid reference is kept as it is
 			name = full
 		}
 		found = append(found, images.Image{Name: name, Target: target})
@@ -86,12 +88,13 @@ func readArchive(ctx context.Context, store content.Store, archive io.Reader) ([
 	return found, nil
 }
 
-// name makes an image of an archive ready, and then lets its name stand for it.
+// name unpacks an image of an archive and then makes its name refer to it.
 func (s *Store) name(ctx context.Context, i images.Image) error {
 	platform := platforms.Default()
 	_, err := images.Manifest(ctx, s.client.ContentStore(), i.Target, platform)
 	if p := i.Target.Platform; daemon.IsNotFound(err) || p != nil && !platform.Match(*p) {
-		return fmt.Errorf("image %s: the archive has nothing of it for %s", i.Name, platforms.Format(platforms.DefaultSpec()))
+		return fmt.Errorf("image %s: the archive has no content for platform %s",
+			i.Name, platforms.Format(platforms.DefaultSpec()))
 	}
 	if err != nil {
 		return daemon.Mapped("reading image "+i.Name, err)
@@ -114,44 +117,50 @@ func (s *Store) name(ctx context.Context, i images.Image) error {
 	return daemon.Mapped("naming image "+i.Name, err)
 }
 
-// own notes down in containerd what an image consists of, so that it stays as long as the image. An archive has
-// not always all that an index names.
+// own records in containerd which contents an image consists of, so that they are kept as long as
+// the image. An archive need not contain everything that its index names.
 func (s *Store) own(ctx context.Context, target imagespec.Descriptor) error {
 	store := s.client.ContentStore()
 	if err := countNested(ctx, store, target); err != nil {
 		return err
 	}
 	seen := map[digest.Digest]bool{}
-	children := images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
-		if seen[desc.Digest] {
-			return nil, nil
-		}
-		seen[desc.Digest] = true
-		return childrenThere(ctx, store, desc)
-	})
-	return images.Walk(ctx, images.SetChildrenLabels(store, images.FilterPlatforms(children, platforms.Default())), target)
+	children := images.HandlerFunc(
+		func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+			if seen[desc.Digest] {
+				return nil, nil
+			}
+			seen[desc.Digest] = true
+			return childrenThere(ctx, store, desc)
+		})
+	return images.Walk(ctx,
+		images.SetChildrenLabels(store, images.FilterPlatforms(children, platforms.Default())), target)
 }
 
-// maxNested is how many images an index may name, those of indexes in it too. Every way to one counts: a few small
-// indexes that name each other's successors many times make billions.
+// maxNested is the maximum number of images that an index may name, including those of nested
+// indexes. Every path to an image counts: a few small indexes that name each other's successors
+// many times can name billions.
 const maxNested = 1000
 
-// countNested complains about an index that names too much.
+// countNested returns an error for an index that names more than maxNested images.
 func countNested(ctx context.Context, store content.Provider, target imagespec.Descriptor) error {
 	count := 0
-	return images.Walk(ctx, images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
-		if count++; count > maxNested {
-			return nil, fmt.Errorf("its index names more than %d images", maxNested)
-		}
-		if !images.IsIndexType(desc.MediaType) {
-			return nil, images.ErrSkipDesc
-		}
-		return childrenThere(ctx, store, desc)
-	}), target)
+	return images.Walk(ctx, images.HandlerFunc(
+		func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+			if count++; count > maxNested {
+				return nil, fmt.Errorf("its index names more than %d images", maxNested)
+			}
+			if !images.IsIndexType(desc.MediaType) {
+				return nil, images.ErrSkipDesc
+			}
+			return childrenThere(ctx, store, desc)
+		}), target)
 }
 
-// childrenThere are what desc consists of; desc itself may be missing.
-func childrenThere(ctx context.Context, store content.Provider, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
+// childrenThere returns the descriptors of which desc consists; none if desc itself is missing.
+func childrenThere(
+	ctx context.Context, store content.Provider, desc imagespec.Descriptor,
+) ([]imagespec.Descriptor, error) {
 	below, err := images.Children(ctx, store, desc)
 	if daemon.IsNotFound(err) {
 		return nil, images.ErrSkipDesc

@@ -22,8 +22,8 @@ func (s *Store) Pulling(ref string) (pod.Progress, bool) {
 	return s.flights.Progress(full)
 }
 
-// metering tells a meter which layers an image has, and which of them are whole: what is present already is
-// never asked for.
+// metering returns a wrapper for image handlers that reports to meter which layers an image has,
+// and which of them are complete: layers that are already present are never fetched.
 func metering(meter *registry.Meter) func(images.Handler) images.Handler {
 	return func(next images.Handler) images.Handler {
 		return images.HandlerFunc(func(ctx context.Context, desc imagespec.Descriptor) ([]imagespec.Descriptor, error) {
@@ -42,7 +42,7 @@ func metering(meter *registry.Meter) func(images.Handler) images.Handler {
 	}
 }
 
-// metered is a resolver whose fetchers tell a meter what comes.
+// metered is a resolver whose fetchers report the fetched bytes to a meter.
 type metered struct {
 	remotes.Resolver
 	meter *registry.Meter
@@ -67,14 +67,15 @@ func (m metered) Fetcher(ctx context.Context, ref string) (remotes.Fetcher, erro
 	}), nil
 }
 
-// SetOptions implements remotes.ResolverWithOptions: how many layers come at once.
+// SetOptions implements remotes.ResolverWithOptions, for example for the number of parallel
+// downloads.
 func (m metered) SetOptions(options ...transfer.ImageResolverOption) {
 	if r, ok := m.Resolver.(remotes.ResolverWithOptions); ok {
 		r.SetOptions(options...)
 	}
 }
 
-// meteredBlob is what comes of a blob.
+// meteredBlob is the stream of a blob, which reports its position to the meter.
 type meteredBlob struct {
 	io.ReadCloser
 	meter  *registry.Meter
@@ -90,7 +91,7 @@ func (b *meteredBlob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// seekableBlob is a blob of which a part can be left out that is there already.
+// seekableBlob is a meteredBlob that can skip the part that is already present.
 type seekableBlob struct {
 	meteredBlob
 	seeker io.Seeker

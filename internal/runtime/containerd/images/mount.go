@@ -9,13 +9,15 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// mountFiles mounts the files of a snapshot at a path, read-only. No device works there, no program changes its user,
-// and none runs unless that is allowed. It is containerd's library that mounts: only it knows its snapshotters' mounts.
+// mountFiles mounts the files of a snapshot at a path, read-only. Devices do not work there,
+// set-user-ID bits have no effect, and programs can be executed only if allow is sys.AllowExec. It
+// uses containerd's library, because only that library knows the mounts of containerd's
+// snapshotters.
 func mountFiles(mounts []mount.Mount, at string, allow sys.Allow) error {
 	return mount.All(readOnly(mounts, allow), at)
 }
 
-// readOnly are the mounts without anything that could have an effect on the machine.
+// readOnly returns the mounts with options that prevent any effect on the machine.
 func readOnly(mounts []mount.Mount, allow sys.Allow) []mount.Mount {
 	out := slices.Clone(mount.RemoveIDMapOption(mount.RemoveVolatileOption(mounts)))
 	for i := range out {

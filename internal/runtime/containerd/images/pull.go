@@ -24,7 +24,7 @@ const (
 	pullLayersAtOnce       = 3
 )
 
-// Pull implements runtime.Images. What an interrupted pull fetched is not fetched again.
+// Pull implements runtime.Images. What an interrupted pull has fetched is not fetched again.
 func (s *Store) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
@@ -32,22 +32,26 @@ func (s *Store) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Ima
 			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
 		}
 	}
-	return s.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(), func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
-		ctx = s.client.Context(ctx)
-		ctx, fetching, err := s.fetch(ctx, named.String())
-		if err != nil {
-			return pod.Image{}, err
-		}
-		pulled, err := s.pull(ctx, named, logins, meter)
-		for dropped := map[string]bool{}; err != nil && s.dropSpoilt(ctx, err, dropped); {
-			pulled, err = s.pull(ctx, named, logins, meter)
-		}
-		fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).HasTotal())
-		return pulled, err
-	})
+	return s.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(),
+		func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
+			ctx = s.client.Context(ctx)
+			ctx, fetching, err := s.fetch(ctx, named.String())
+			if err != nil {
+				return pod.Image{}, err
+			}
+			pulled, err := s.pull(ctx, named, logins, meter)
+			for dropped := map[string]bool{}; err != nil && s.dropSpoilt(ctx, err, dropped); {
+				pulled, err = s.pull(ctx, named, logins, meter)
+			}
+			fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).HasTotal())
+			return pulled, err
+		})
 }
 
-func (s *Store) pull(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (pod.Image, error) {
+// pull makes one attempt to fetch and unpack the image.
+func (s *Store) pull(
+	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+) (pod.Image, error) {
 	pulled, err := s.obtain(ctx, named, logins, meter)
 	var content *Image
 	if err == nil {
@@ -63,9 +67,11 @@ func (s *Store) pull(ctx context.Context, named reference.Named, logins registry
 	return portImage(pulled, content), nil
 }
 
-// obtain has containerd fetch the image, where it can. Where that fails podrun fetches it, what is left of it, unless
-// it would be told the same.
-func (s *Store) obtain(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
+// obtain lets containerd fetch the image, if it can. If that fails, podrun fetches the rest itself,
+// unless the registry would give it the same answer.
+func (s *Store) obtain(
+	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+) (images.Image, error) {
 	if s.transfers() {
 		pulled, err := s.transfer(ctx, named, logins, meter)
 		if err == nil || ctx.Err() != nil {
@@ -74,14 +80,16 @@ func (s *Store) obtain(ctx context.Context, named reference.Named, logins regist
 		if last := refusal(err); last != nil {
 			return images.Image{}, last
 		}
-		s.o.Log.Debug("containerd cannot fetch an image itself", "image", named.String(), "why", err)
+		s.o.Log.Debug("containerd cannot fetch the image; podrun fetches it", "image", named.String(), "err", err)
 	}
 	hosts := dockerconfig.HostOptions{
 		HostDir:     dockerconfig.HostDirFromRoot(s.o.HostsDir),
 		Credentials: func(host string) (string, string, error) { return s.login(logins, host, named) },
 	}
 	pulled, err := s.client.Pull(ctx, named.String(),
-		client.WithResolver(metered{docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter}),
+		client.WithResolver(metered{
+			docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter,
+		}),
 		client.WithImageHandlerWrapper(metering(meter)),
 		client.WithPullUnpack, client.WithPullSnapshotter(s.client.Snapshotter),
 		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))

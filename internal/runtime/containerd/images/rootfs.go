@@ -9,8 +9,9 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// RootFS makes a fresh root filesystem of the image, and returns how it is mounted. What an interrupted start left
-// under its key is replaced, and an image whose layers have gone is unpacked again. Whoever asked for it removes it.
+// RootFS creates a fresh root filesystem from the image and returns its mounts. It replaces what an
+// interrupted start left under the same key, and unpacks the image again if its layers have been
+// removed. The caller has to remove the snapshot with that key.
 func (i *Image) RootFS(ctx context.Context, key string, opts ...snapshots.Opt) ([]mount.Mount, error) {
 	ctx = i.store.client.Context(ctx)
 	store := i.store.client.Snapshots()
@@ -36,7 +37,7 @@ func (i *Image) RootFS(ctx context.Context, key string, opts ...snapshots.Opt) (
 	return mounts, nil
 }
 
-// unpack makes the image's layers ready again.
+// unpack unpacks the image's layers again.
 func (i *Image) unpack(ctx context.Context) error {
 	found, err := i.store.client.GetImage(ctx, i.name)
 	if err != nil {

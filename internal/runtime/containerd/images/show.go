@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// labelRoot keeps a snapshot from containerd's collector.
+	// labelRoot protects a snapshot from containerd's garbage collection.
 	labelRoot = "containerd.io/gc.root"
-	// labelShown has, on a view that is a volume, the digest of the image.
+	// labelShown is the label of a view snapshot that is a volume; its value is the digest of the
+	// image.
 	labelShown = "podrun.io/shown"
 )
 
-// shownKey names the view of an image that a volume is, and its prefix all of a revision's.
+// shownKey returns the key of the view snapshot of a volume.
 func shownKey(uid pod.UID, volume string) string {
 	return "podrun-volume-" + string(uid) + "-" + volume
 }
@@ -49,7 +50,7 @@ func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume strin
 	if err != nil {
 		return "", err
 	}
-	// First the directory: from it Hide tells that there may be a view.
+	// Create the directory first: Hide looks for views only if their directory exists.
 	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
 		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
 	}
@@ -70,7 +71,7 @@ func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume strin
 	return dir, nil
 }
 
-// shown are the digests of the images that volumes of pods are.
+// shown returns the digests of the images that are volumes of pods.
 func (s *Store) shown(ctx context.Context) (map[string]bool, error) {
 	digests := map[string]bool{}
 	err := s.client.Snapshots().Walk(ctx, func(_ context.Context, i snapshots.Info) error {
@@ -83,13 +84,13 @@ func (s *Store) shown(ctx context.Context) (map[string]bool, error) {
 	return digests, nil
 }
 
-// Hide takes down what Show made for a revision.
+// Hide removes the mounts and snapshots that Show created for a revision.
 func (s *Store) Hide(ctx context.Context, uid pod.UID) error {
 	ctx = s.client.Context(ctx)
 	parent := filepath.Dir(s.o.Dirs.Volume(uid, layout.KindImage, "x"))
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was shown
+		return nil // Show was never called
 	}
 	if err != nil {
 		return err

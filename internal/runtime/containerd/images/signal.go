@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SignalName spells a signal, which images give by number or name, as Kubernetes does.
+// SignalName returns the name of a signal, which images give by number or name, as Kubernetes
+// spells it, such as SIGTERM.
 func SignalName(s string) string {
 	if n, err := strconv.Atoi(s); err == nil {
 		return unix.SignalName(syscall.Signal(n))

@@ -15,21 +15,23 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// How often, and how long after each other, containerd is asked to let go of a part that it is just closing.
+// abortTries and abortAgain are the number of attempts, and the pause between them, to remove
+// partial content that containerd is still closing.
 const (
 	abortTries = 20
 	abortAgain = 50 * time.Millisecond
 )
 
-// parts is what is known of contents that are there in part.
+// parts removes partially fetched content.
 type parts interface {
 	Abort(ctx context.Context, ref string) error
 }
 
-// dropSpoilt removes what an earlier pull fetched in part, if the error says that it cannot be completed: its
-// digest is wrong, or the registry has nothing to go on with. containerd itself would go on with it for
-// ever. It reports whether anything was removed that is not in dropped, to which it adds that: a registry that spoils
-// the same part again has had its chance.
+// dropSpoilt removes what an earlier pull fetched partially, if the error means that it cannot be
+// completed: its digest is wrong, or the registry has no content after it. containerd itself would
+// try to continue it for ever. dropSpoilt reports whether it removed anything that is not in
+// dropped, and adds that to dropped: if the registry sends the same wrong content again, the pull
+// fails.
 func (s *Store) dropSpoilt(ctx context.Context, err error, dropped map[string]bool) bool {
 	var answer remotes.ErrUnexpectedStatus
 	outOfRange := errors.As(err, &answer) && answer.StatusCode == http.StatusRequestedRangeNotSatisfiable
@@ -39,27 +41,27 @@ func (s *Store) dropSpoilt(ctx context.Context, err error, dropped map[string]bo
 	named := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindAllString(err.Error(), -1)
 	begun, err := s.client.ContentStore().ListStatuses(ctx)
 	if err != nil {
-		s.o.Log.Debug("it is not known what was fetched in part", "why", err)
+		s.o.Log.Debug("partially fetched content cannot be listed", "err", err)
 		return false
 	}
 	more := false
 	for _, status := range begun {
-		_, digest, _ := strings.Cut(status.Ref, "-") // as layer-sha256:…
+		_, digest, _ := strings.Cut(status.Ref, "-") // for example layer-sha256:…
 		if !slices.Contains(named, digest) || dropped[digest] {
 			continue
 		}
 		if err := abort(ctx, s.client.ContentStore(), status.Ref); err != nil {
-			s.o.Log.Warn("what was fetched in part is spoilt and cannot be removed", "digest", digest, "why", err)
+			s.o.Log.Warn("partially fetched content is corrupt and cannot be removed", "digest", digest, "err", err)
 			continue
 		}
-		s.o.Log.Info("what was fetched in part is spoilt and fetched again", "digest", digest)
+		s.o.Log.Info("partially fetched content is corrupt; it is fetched again", "digest", digest)
 		dropped[digest], more = true, true
 	}
 	return more
 }
 
-// abort removes a part. containerd closes it some time after a pull has ended, and what it writes then can come
-// into the way of removing it.
+// abort removes partial content. containerd closes the content some time after a pull has ended,
+// and what it writes then can make the removal fail, so abort retries.
 func abort(ctx context.Context, in parts, ref string) error {
 	var err error
 	for range abortTries {

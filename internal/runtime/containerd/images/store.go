@@ -1,9 +1,11 @@
-// Package images keeps the images of one containerd's namespace: it finds, fetches, loads, saves and removes them, makes
-// them ready to run, and shows their files. It implements runtime.Images. When an image is fetched or removed others
-// decide; of containers it knows no more than what they are made of.
+// Package images manages the images of one containerd namespace: it finds, pulls, loads, saves and
+// removes them, unpacks them, and mounts their files. It implements runtime.Images.
 //
-// All that is durable is containerd's: images with their contents and layers, leases for what interrupted pulls have
-// fetched, and views for volumes that are images.
+// It does not decide when an image is pulled or removed, and of containers it only knows from which
+// image they were created. All durable data is containerd's: images with their contents and layers,
+// leases for what interrupted pulls have fetched, and view snapshots for volumes that are images.
+//
+// Begin reading at Store.
 package images
 
 import (
@@ -20,34 +22,35 @@ import (
 	"podrun.io/podrun/internal/sys/memo"
 )
 
-// DefaultHostsDir is where the registries' settings are that containerd's other users have too.
+// DefaultHostsDir is the directory of registry configuration that containerd's other clients use
+// too.
 const DefaultHostsDir = "/etc/containerd/certs.d"
 
-// Options are what a Store needs. Dirs and Log must be given.
+// Options configure a Store. Dirs and Log are required.
 type Options struct {
-	// HostsDir has the registries' settings; DefaultHostsDir if empty.
+	// HostsDir is the directory with the configuration of registries; DefaultHostsDir if empty.
 	HostsDir string
-	// Credentials say who podrun is to registries.
+	// Credentials are the node's credentials for registries.
 	Credentials registry.Credentials
 	Dirs        layout.Dirs
 	Log         *slog.Logger
 }
 
-// Store keeps images. Its methods may be used at the same time.
+// Store manages images. Its methods may be called concurrently.
 type Store struct {
 	o       Options
 	client  *daemon.Client
 	flights registry.Flights
-	// cache has what is known of images by the digest of their target.
+	// cache maps the digest of an image's target to what is known of the image.
 	cache memo.Map[string, *Image]
-	// users has whom users' names stand for, by layers and name.
+	// users maps an image's layers and a user name to the user.
 	users memo.Map[string, specs.User]
 	locks sync.Map // of string and chan struct{}
 }
 
 var _ runtime.Images = (*Store)(nil)
 
-// New returns the store of the images that the client reaches.
+// New returns the store of the images in the client's namespace.
 func New(client *daemon.Client, o Options) *Store {
 	if o.HostsDir == "" {
 		o.HostsDir = DefaultHostsDir
@@ -55,10 +58,11 @@ func New(client *daemon.Client, o Options) *Store {
 	return &Store{o: o, client: client}
 }
 
-// ImageRoot is where the snapshotter has images' files, "" when it does not say.
+// ImageRoot returns the directory of the snapshotter's files, "" if containerd does not report it.
 func (s *Store) ImageRoot() string { return s.client.SnapshotRoot }
 
-// lock waits until nobody else does what key names, which need be done only once in this process.
+// lock waits until no other goroutine holds the lock of key. It serialises work that this process
+// needs to do only once.
 func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error) {
 	held, _ := s.locks.LoadOrStore(key, make(chan struct{}, 1))
 	lock := held.(chan struct{})

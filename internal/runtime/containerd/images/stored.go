@@ -19,14 +19,15 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// LabelImageID is on containers: the ID of the image that they are made of, as pod.Image has it. Who makes containers
-// puts it there.
+// LabelImageID is the label of a container that has the ID of the image from which the container
+// was created, as in pod.Image. The code that creates containers sets it.
 const LabelImageID = "podrun.io/image-id"
 
-// labelPinned is on images that no collector may remove; containerd's CRI gives it the same meaning.
+// labelPinned is the label of images that no garbage collection may remove, as in containerd's CRI
+// plugin.
 const labelPinned = "io.cri-containerd.pinned"
 
-// ListImages returns all images, by name.
+// ListImages returns all images, sorted by name.
 func (s *Store) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	ctx = s.client.Context(ctx)
 	all, err := s.client.ImageService().List(ctx)
@@ -51,20 +52,21 @@ func (s *Store) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	out := []pod.StoredImage{}
 	for _, i := range all {
 		size, err := client.NewImage(s.client.Client, i).Size(ctx)
-		if err != nil && !daemon.IsNotFound(err) { // part of its content is gone: it can be listed all the same
+		if err != nil && !daemon.IsNotFound(err) { // not found: part of its content is missing, and it is listed all the same
 			return nil, daemon.Mapped("measuring image "+i.Name, err)
 		}
 		out = append(out, pod.StoredImage{
 			Name: i.Name, ID: imageID(i), Size: size, CreatedAt: i.CreatedAt,
-			Used: names[i.Name] || digests[i.Target.Digest.String()] || shown[i.Target.Digest.String()], Pinned: i.Labels[labelPinned] == "pinned",
+			Used:   names[i.Name] || digests[i.Target.Digest.String()] || shown[i.Target.Digest.String()],
+			Pinned: i.Labels[labelPinned] == "pinned",
 		})
 	}
 	slices.SortFunc(out, func(a, b pod.StoredImage) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-// PruneImages removes the images that nobody uses or has pinned and returns their names, and what interrupted pulls have
-// fetched. The space is free when it returns.
+// PruneImages removes the images that are neither used nor pinned, and returns their names. It also
+// removes what interrupted pulls have fetched. The disk space is free when it returns.
 func (s *Store) PruneImages(ctx context.Context) ([]string, error) {
 	all, err := s.ListImages(ctx)
 	if err != nil {
@@ -90,11 +92,11 @@ func (s *Store) PruneImages(ctx context.Context) ([]string, error) {
 	return unused, err
 }
 
-// ErrUsed says that a container, running or not, is made of an image, or a volume of a pod.
+// ErrUsed reports that a container, running or not, or a volume of a pod was created from an image.
 var ErrUsed = errors.New("a container or a volume is made of it")
 
-// RemoveImage removes an image and returns its full name; ErrUsed unless by force. The space is free
-// when it returns.
+// RemoveImage removes an image and returns its full name. It returns ErrUsed for an image in use
+// unless force is set. The disk space is free when it returns.
 func (s *Store) RemoveImage(ctx context.Context, ref string, force bool) (string, error) {
 	stored, err := s.stored(ctx, ref)
 	if err != nil {
@@ -110,7 +112,8 @@ func (s *Store) RemoveImage(ctx context.Context, ref string, force bool) (string
 	return stored.Name, nil
 }
 
-// Save writes images, for this machine's platform, as an archive that is OCI's and Docker's at once.
+// Save writes images, for this machine's platform, as an archive that is both an OCI and a Docker
+// archive.
 func (s *Store) Save(ctx context.Context, refs []string, archive io.Writer) error {
 	opts := []imagearchive.ExportOpt{imagearchive.WithPlatform(platforms.Default())}
 	for _, ref := range refs {
@@ -123,7 +126,7 @@ func (s *Store) Save(ctx context.Context, refs []string, archive io.Writer) erro
 	return daemon.Mapped("saving images", s.client.Export(s.client.Context(ctx), archive, opts...))
 }
 
-// stored finds an image by a reference as it may be written.
+// stored finds an image by a reference in any form that a user may write.
 func (s *Store) stored(ctx context.Context, ref string) (pod.StoredImage, error) {
 	all, err := s.ListImages(ctx)
 	if err != nil {
@@ -138,7 +141,7 @@ func (s *Store) stored(ctx context.Context, ref string) (pod.StoredImage, error)
 			return i, nil
 		}
 	}
-	for _, i := range all { // as Pull names it
+	for _, i := range all { // by ID: name@digest
 		if i.ID == full {
 			return i, nil
 		}
@@ -146,7 +149,8 @@ func (s *Store) stored(ctx context.Context, ref string) (pod.StoredImage, error)
 	return pod.StoredImage{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
 }
 
-// ImagesSize is what the unpacked layers of images take. containerd notes it down when it makes them.
+// ImagesSize returns the disk usage of the images' unpacked layers, which containerd records when
+// it unpacks them.
 func (s *Store) ImagesSize(ctx context.Context) (pod.Space, error) {
 	ctx = s.client.Context(ctx)
 	layers := s.client.Snapshots()

@@ -20,9 +20,10 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// transfers reports that containerd can fetch images itself, just as podrun would: what comes is then not
-// copied from podrun to containerd. Settings of registries and proxies are podrun's; containerd may be in
-// another mount namespace, and has an environment of its own.
+// transfers reports whether containerd can fetch images itself exactly as podrun would; the content
+// is then not copied from podrun to containerd. It is false if podrun has registry or proxy
+// settings: containerd does not have them, because it may be in another mount namespace and has its
+// own environment.
 func (s *Store) transfers() bool {
 	if !s.client.Transfers || s.client.Snapshotter != daemon.Overlayfs {
 		return false
@@ -36,24 +37,28 @@ func (s *Store) transfers() bool {
 	return len(settings) == 0 && (err == nil || os.IsNotExist(err))
 }
 
-// transfer has containerd fetch and unpack an image. If it fails, for whatever reason, nothing is lost: what came
-// is there for whoever tries in another way.
-func (s *Store) transfer(ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter) (images.Image, error) {
+// transfer lets containerd fetch and unpack an image. If it fails, nothing is lost: what was
+// fetched is present for a pull in another way.
+func (s *Store) transfer(
+	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+) (images.Image, error) {
 	name := named.String()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(asked(func(host string) (string, string, error) {
-		user, secret, err := s.login(logins, host, named)
-		if err != nil {
-			cancel(err) // the service would wait for an answer
-		}
-		return user, secret, err
-	})))
+	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(asked(
+		func(host string) (string, string, error) {
+			user, secret, err := s.login(logins, host, named)
+			if err != nil {
+				cancel(err) // the service would wait for an answer
+			}
+			return user, secret, err
+		})))
 	if err != nil {
 		return images.Image{}, err
 	}
 	platform := platforms.DefaultSpec()
-	to := store.NewStore(name, store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, s.client.Snapshotter))
+	to := store.NewStore(name,
+		store.WithPlatforms(platform), store.WithManifestLimit(1), store.WithUnpack(platform, s.client.Snapshotter))
 	gauge := gauge{meter: meter, at: map[string]int64{}}
 	if err := s.client.Transfer(ctx, from, to, transfer.WithProgress(gauge.read)); err != nil {
 		return images.Image{}, errors.Join(err, context.Cause(ctx))
@@ -61,9 +66,10 @@ func (s *Store) transfer(ctx context.Context, named reference.Named, logins regi
 	return s.client.ImageService().Get(ctx, name)
 }
 
-// refusal is what containerd says of a transfer if podrun would get no other answer, or may not look for one: what the
-// registry answered, or that one of containerd's image verifiers objects. Else nil. That a part is out of range says
-// nothing but that it is spoilt.
+// refusal returns the error of a transfer if podrun would get the same answer, or must not try: the
+// registry refused the request, or one of containerd's image verifiers rejected the image.
+// Otherwise it returns nil. HTTP status 416 (range not satisfiable) is no refusal: it only means
+// that the partially fetched content is corrupt.
 func refusal(err error) error {
 	text := err.Error()
 	if errdefs.IsNotFound(err) {
@@ -71,13 +77,14 @@ func refusal(err error) error {
 	}
 	status := regexp.MustCompile(`unexpected status from \S+ request to \S+: (\d+)`).FindStringSubmatch(text)
 	if status != nil && status[1] != "416" || strings.Contains(text, "image verifier ") {
-		// A registry's words come once as the error and once as what it consists of.
+		// The text has the registry's answer twice: as the error and as what the error consists of.
 		return errors.New(strings.Join(slices.Compact(strings.Split(text, "\n")), "\n"))
 	}
 	return nil
 }
 
-// login is who podrun is to a registry: a pod's own logins come before the machine's.
+// login returns podrun's credentials for a registry: those of the pod come before those of the
+// node.
 func (s *Store) login(logins registry.Logins, host string, named reference.Named) (user, secret string, err error) {
 	if user, secret, found := logins.For(host, reference.Path(named)); found {
 		return user, secret, nil
@@ -85,7 +92,7 @@ func (s *Store) login(logins registry.Logins, host string, named reference.Named
 	return s.o.Credentials.For(host, reference.Path(named))
 }
 
-// asked answers containerd's question who podrun is to a host.
+// asked answers containerd's requests for credentials for a host.
 type asked func(host string) (user, secret string, err error)
 
 // GetCredentials implements registry.CredentialHelper.
@@ -94,7 +101,7 @@ func (a asked) GetCredentials(_ context.Context, _, host string) (origin.Credent
 	return origin.Credentials{Host: host, Username: user, Secret: secret}, err
 }
 
-// gauge tells a meter what containerd says of its progress. Its events come one after the other.
+// gauge reports containerd's progress events to a meter. The events arrive one after the other.
 type gauge struct {
 	meter *registry.Meter
 	at    map[string]int64

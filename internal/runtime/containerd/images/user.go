@@ -16,14 +16,16 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 )
 
-// labelUser is on images: who a container of the image runs as, by name looked up in it.
+// labelUser is a label of images. Its value is the user and groups as which a container of the
+// image runs, resolved from the names in the image.
 const labelUser = "podrun.io/user"
 
-// lookUpLease is for how long a snapshot may be left by a podrun that was killed while it looked for a user.
+// lookUpLease is the lifetime of a snapshot that a podrun left when it was killed while it looked
+// up a user.
 const lookUpLease = 10 * time.Minute
 
-// userLabel is the content of labelUser. It holds for the digest only: a name may come to stand for
-// another image.
+// userLabel is the value of labelUser. It is valid only for its digest: the name of an image may
+// later refer to another image.
 type userLabel struct {
 	Digest string   `json:"digest"`
 	UID    uint32   `json:"uid"`
@@ -31,7 +33,7 @@ type userLabel struct {
 	Groups []uint32 `json:"groups,omitempty"`
 }
 
-// userText is the content of labelUser; "" if it is too long for a label.
+// userText returns the value of labelUser; "" if it is too long for a label.
 func userText(digest string, user specs.User) string {
 	text, err := json.Marshal(userLabel{Digest: digest, UID: user.UID, GID: user.GID, Groups: user.AdditionalGids})
 	if err != nil || len(text) >= daemon.LabelLimit-len(labelUser) {
@@ -40,8 +42,8 @@ func userText(digest string, user specs.User) string {
 	return string(text)
 }
 
-// userOf is who the image's USER names, looked up in the image's own files. The answer is kept as the
-// image's label, because looking takes a mount.
+// userOf returns the user that the image's USER names, from the image's own files. The result is
+// stored in a label of the image, because reading the files needs a mount.
 func (s *Store) userOf(ctx context.Context, i images.Image, known *Image) (specs.User, error) {
 	digest := i.Target.Digest.String()
 	var kept userLabel
@@ -55,13 +57,13 @@ func (s *Store) userOf(ctx context.Context, i images.Image, known *Image) (specs
 	if text := userText(digest, user); text != "" {
 		i.Labels = map[string]string{labelUser: text}
 		if _, err := s.client.ImageService().Update(ctx, i, "labels."+labelUser); err != nil {
-			s.o.Log.Debug("an image's user is not kept", "image", i.Name, "why", err)
+			s.o.Log.Debug("user of the image cannot be stored in its label", "image", i.Name, "err", err)
 		}
 	}
 	return user, nil
 }
 
-// User is who name, in the form of an image's USER, stands for in the image.
+// User returns the user for name, which has the form of an image's USER, in the image.
 func (i *Image) User(ctx context.Context, name string) (specs.User, error) {
 	if name == oci.UserName(&v1.Pod{}, &v1.Container{}, i.Config.User) {
 		return i.user, nil
@@ -73,7 +75,7 @@ func (i *Image) User(ctx context.Context, name string) (specs.User, error) {
 	return user, nil
 }
 
-// user is who name stands for in the image, as it was found out once.
+// user returns the user for name in the image. It caches the result.
 func (s *Store) user(ctx context.Context, known *Image, name string) (specs.User, error) {
 	key := known.chainID + " " + name
 	unlock, err := s.lock(ctx, key)
@@ -91,9 +93,10 @@ func (s *Store) user(ctx context.Context, known *Image, name string) (specs.User
 	return user, err
 }
 
-// lookUpUser looks for the user name, which may be a number, in the image's files. They are shown by a snapshot of
-// this call's own: other processes look for the same user at the same time, and the first that is done removes what
-// it made. The lease has containerd remove it where this one is killed.
+// lookUpUser finds the user name, which may be a number, in the image's files. It mounts them from
+// a snapshot of its own, because other processes may look up the same user concurrently, and the
+// first that finishes removes its snapshot. The lease makes containerd remove the snapshot if this
+// process is killed.
 func (s *Store) lookUpUser(ctx context.Context, known *Image, name string) (user specs.User, err error) {
 	ctx, release, err := s.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(lookUpLease))
 	if err != nil {
@@ -110,7 +113,8 @@ func (s *Store) lookUpUser(ctx context.Context, known *Image, name string) (user
 	}
 	defer func() {
 		if err := snapshots.Remove(clean, key); err != nil && !daemon.IsNotFound(err) {
-			s.o.Log.Debug("a snapshot is left to the end of its lease", "snapshot", key, "why", err)
+			s.o.Log.Debug("snapshot cannot be removed; containerd removes it when its lease expires",
+				"snapshot", key, "err", err)
 		}
 	}()
 	if name == "" {

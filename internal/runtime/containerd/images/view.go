@@ -13,17 +13,22 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// viewName is what files are shown at, in a directory that is locked meanwhile.
+// viewName is the name of the directory at which files are mounted, inside a directory that is
+// locked meanwhile.
 const viewName = "files"
 
-// withFiles shows the files of a snapshot to f: read-only, in a directory of root's alone, and so that no program in
-// there runs and no device is one. What a podrun that was killed has left is removed by the next.
+// withFiles mounts the files of a snapshot and calls f with the path of the mount. The mount is
+// read-only, in a directory that only root can access, and neither programs nor devices work in it.
+// The next call removes what a podrun that was killed has left.
 func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error {
 	if err := s.SweepViews(); err != nil {
-		s.o.Log.Warn("files of images stay mounted", "why", err)
+		s.o.Log.Warn("mounts of image files cannot be removed", "err", err)
 	}
 	dirs := s.o.Dirs
-	if err := errors.Join(os.MkdirAll(dirs.Run, layout.ModePassable), os.MkdirAll(dirs.ImageViews(), layout.ModePrivate)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(dirs.Run, layout.ModePassable),
+		os.MkdirAll(dirs.ImageViews(), layout.ModePrivate),
+	); err != nil {
 		return err
 	}
 	lock, err := sys.LockDir(filepath.Join(dirs.ImageViews(), rand.Text()), layout.ModePrivate)
@@ -42,7 +47,7 @@ func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error
 	return errors.Join(err, removeView(lock.Path()))
 }
 
-// SweepViews removes the views of podruns that were killed, and no others.
+// SweepViews removes the mounts that killed podruns left, and no others.
 func (s *Store) SweepViews() error {
 	entries, err := os.ReadDir(s.o.Dirs.ImageViews())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +72,8 @@ func (s *Store) SweepViews() error {
 	return errors.Join(errs...)
 }
 
-// removeView unmounts what is in a directory of a view and removes it. Whoever removes it has it locked.
+// removeView unmounts everything at a view's mount point and removes the view's directory. The
+// caller has locked the directory.
 func removeView(dir string) error {
 	root := filepath.Join(dir, viewName)
 	for {
@@ -79,7 +85,7 @@ func removeView(dir string) error {
 			return err
 		}
 	}
-	// Not with what is in them, whatever that is.
+	// os.Remove, not a recursive removal: whatever is in the directories is not removed.
 	for _, path := range []string{root, dir} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
