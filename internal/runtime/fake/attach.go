@@ -10,15 +10,15 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// input is an instance's standard input.
+// input is the standard input of an instance.
 type input struct {
 	text []byte
-	// once: it ends with the last writer. ended: it has.
+	// once means that it ends with its last writer, ended that it has ended.
 	once, ended bool
 	writers     int
 }
 
-// OpenStdin opens what Input returns.
+// OpenStdin opens the standard input of a running instance; see Input for what was written.
 func (r Driver) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +36,8 @@ func (r Driver) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error
 	return &writer{r: r.Engine, to: c.input}, nil
 }
 
-// Input is what has been written to an instance's standard input, and whether that has ended.
+// Input returns what has been written to an instance's standard input, and whether that input has
+// ended.
 func (r *Engine) Input(id string) (text string, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +48,7 @@ func (r *Engine) Input(id string) (text string, ended bool) {
 	return string(c.input.text), c.input.ended
 }
 
-// ResizeTerminal counts as a call only.
+// ResizeTerminal records the call. It returns ErrNotFound if the instance does not run.
 func (r Driver) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r Driver) ResizeTerminal(ctx context.Context, id string, size runtime.Term
 	return nil
 }
 
-// writer is one of an input's.
+// writer is one writer of an input.
 type writer struct {
 	r      *Engine
 	to     *input

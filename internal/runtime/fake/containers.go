@@ -15,7 +15,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// killed is the exit code of a process that SIGKILL ended, as a shell counts it.
+// Exit codes of a process that SIGKILL or SIGTERM ended: 128 and the number of the signal, as in a
+// shell.
 const (
 	killed     = 137
 	terminated = 143
@@ -51,24 +52,25 @@ func (r Driver) InspectContainers(ctx context.Context, key pod.Key, _ []string) 
 	return all, nil
 }
 
-// inOrder returns all containers in the order of their IDs: a simulation's seed must repeat.
+// inOrder returns all containers sorted by ID, so that a simulation with the same seed is
+// repeatable.
 func (r *Engine) inOrder() []*container {
 	all := slices.Collect(maps.Values(r.containers))
 	slices.SortFunc(all, func(a, b *container) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 
-// StartContainer makes an instance that behaves as its image's Script says.
+// StartContainer creates an instance that behaves as its image's Script describes.
 func (r Driver) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := r.create(ctx, s); err != nil {
 		return err
 	}
-	// Between the two, as with a real engine, podrun may be killed.
+	// As with a real engine, podrun may be killed between the creation and the start.
 	if err := s.Started(); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.left == 0 || errors.Is(err, ErrCut) {
-			return ErrCut // who was killed clears nothing up
+			return ErrCut // a killed podrun cleans up nothing
 		}
 		delete(r.containers, s.ID)
 		return err
@@ -99,14 +101,14 @@ func (r Driver) StartContainer(ctx context.Context, s runtime.Start) error {
 	return nil
 }
 
-// Ran returns the IDs of the instances whose processes have run, in order.
+// Ran returns the IDs of the instances whose processes have run, in the order of their starts.
 func (r *Engine) Ran() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.ran)
 }
 
-// create makes the instance, whose process is prepared.
+// create creates the instance, with its process prepared to start.
 func (r Driver) create(ctx context.Context, s runtime.Start) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +122,8 @@ func (r Driver) create(ctx context.Context, s runtime.Start) error {
 		return fmt.Errorf("starting %s: image %s: %w", s.ID, s.Image.Name, runtime.ErrNotFound)
 	}
 	c := &container{key: pod.KeyOf(s.Pod), Container: pod.Container{
-		ID: s.ID, Name: s.Container.Name, UID: s.Pod.UID, Attempt: s.Attempt, State: pod.Created, SandboxID: s.Sandbox.ID,
+		ID: s.ID, Name: s.Container.Name, UID: s.Pod.UID, Attempt: s.Attempt, State: pod.Created,
+		SandboxID: s.Sandbox.ID,
 	}}
 	if s.Container.Stdin {
 		c.input = &input{once: s.Container.StdinOnce && !s.Container.TTY}
@@ -129,7 +132,7 @@ func (r Driver) create(ctx context.Context, s runtime.Start) error {
 	return nil
 }
 
-// end makes a running instance exited. The caller holds the lock.
+// end sets a running instance to Exited. The caller holds r.mu.
 func (r *Engine) end(c *container, code int, reason, message string) {
 	if c.State != pod.Running {
 		return
@@ -142,7 +145,7 @@ func (r *Engine) end(c *container, code int, reason, message string) {
 	r.notify(c.key)
 }
 
-// ResizeContainer counts as a call only.
+// ResizeContainer records the call and sends a wakeup.
 func (r Driver) ResizeContainer(ctx context.Context, id string, _ *v1.Pod, _ *v1.Container) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,14 +180,14 @@ func (r Driver) SignalContainer(ctx context.Context, id, signal string) error {
 	return nil
 }
 
-// KillRemains has nothing to kill: nothing runs that the engine does not know.
+// KillRemains does nothing: no process runs that the engine does not know.
 func (r Driver) KillRemains(ctx context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.enter(ctx, "KillRemains", id)
 }
 
-// ReapContainer frees the process of an ended instance.
+// ReapContainer removes the process of an exited instance.
 func (r Driver) ReapContainer(ctx context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +203,7 @@ func (r Driver) ReapContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// RemoveContainer forgets an instance.
+// RemoveContainer removes an instance.
 func (r Driver) RemoveContainer(ctx context.Context, of pod.Container, _ time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,7 +222,7 @@ func (r Driver) RemoveContainer(ctx context.Context, of pod.Container, _ time.Ti
 	return nil
 }
 
-// Resolve finds an image that AddImage or Pull put there.
+// Resolve returns an image that AddImage or Pull added.
 func (r Driver) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +236,7 @@ func (r Driver) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 	return i, nil
 }
 
-// Pull puts the image there.
+// Pull adds the image.
 func (r Driver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Image, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,13 +259,13 @@ func (r Driver) Pull(ctx context.Context, ref string, _ ...[]byte) (pod.Image, e
 	return r.images[ref], nil
 }
 
-// slowPull is a pull that goes on until it is told otherwise.
+// slowPull is the progress of a pull that does not complete until it is changed.
 type slowPull struct {
 	progress pod.Progress
 	changed  chan struct{}
 }
 
-// SlowPull makes pulls of ref stand at p; nil lets them end.
+// SlowPull makes pulls of ref stop at the progress p; nil lets them complete.
 func (r *Engine) SlowPull(ref string, p *pod.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +278,7 @@ func (r *Engine) SlowPull(ref string, p *pod.Progress) {
 	}
 }
 
-// Pulling tells where SlowPull made a pull stand.
+// Pulling returns the progress that SlowPull set.
 func (r Driver) Pulling(ref string) (pod.Progress, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,7 +288,7 @@ func (r Driver) Pulling(ref string) (pod.Progress, bool) {
 	return pod.Progress{}, false
 }
 
-// Show says where the files would be.
+// Show returns the path at which the files would be mounted.
 func (r Driver) Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,7 +301,7 @@ func (r Driver) Show(ctx context.Context, image pod.Image, uid pod.UID, volume s
 	return "/fake/" + string(uid) + "/" + volume, nil
 }
 
-// AddImage puts an image there and says how its process behaves.
+// AddImage adds an image and sets the behaviour of its process.
 func (r *Engine) AddImage(ref string, s Script) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,21 +309,21 @@ func (r *Engine) AddImage(ref string, s Script) {
 	r.scripts[ref] = s
 }
 
-// IgnoreTerm makes the named container deaf to all signals but SIGKILL.
+// IgnoreTerm makes the named container ignore all signals but SIGKILL.
 func (r *Engine) IgnoreTerm(container string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ignoreTerm[container] = true
 }
 
-// ExitOnTerm makes the named container end with a code of its own on all signals but SIGKILL.
+// ExitOnTerm makes the named container exit with the given code on all signals but SIGKILL.
 func (r *Engine) ExitOnTerm(container string, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.termCodes[container] = code
 }
 
-// Exit ends a running instance with the given code, as if by itself.
+// Exit ends a running instance with the given exit code, as if the process exited by itself.
 func (r *Engine) Exit(id string, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -329,7 +332,7 @@ func (r *Engine) Exit(id string, code int) {
 	}
 }
 
-// ExitFor ends a running instance with the given code and reason, as "OOMKilled".
+// ExitFor ends a running instance with the given exit code and reason, for example "OOMKilled".
 func (r *Engine) ExitFor(id string, code int, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -338,8 +341,8 @@ func (r *Engine) ExitFor(id string, code int, reason string) {
 	}
 }
 
-// LoseTask makes the engine forget the instance's process, as a restart without its memory does. Whether the process
-// runs on is not the engine's to know.
+// LoseTask makes the engine forget the instance's process, as an engine does that restarts without
+// its state. Whether the process still runs is unknown to the engine.
 func (r *Engine) LoseTask(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -350,7 +353,8 @@ func (r *Engine) LoseTask(id string) {
 	}
 }
 
-// Vanish removes an instance without a trace, as `ctr` behind podrun's back does.
+// Vanish removes an instance without recording its exit, as another client of the engine such as
+// `ctr` does.
 func (r *Engine) Vanish(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -360,7 +364,7 @@ func (r *Engine) Vanish(id string) {
 	}
 }
 
-// Reboot ends everything as a power cut does: no exit is known, and sandboxes are gone.
+// Reboot ends everything as a power failure does: no exit is known, and no sandbox exists any more.
 func (r *Engine) Reboot(boot string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -377,7 +381,7 @@ func (r *Engine) Reboot(boot string) {
 	}
 }
 
-// Exec runs what OnExec was given; without it, it succeeds at once in a running instance.
+// Exec runs the Command of OnExec. Without one it returns exit code 0 at once if the instance runs.
 func (r Driver) Exec(ctx context.Context, id string, cmd []string, _ runtime.ExecIO) (int, error) {
 	run, err := r.beginExec(ctx, id, cmd)
 	if run == nil || err != nil {
@@ -398,17 +402,17 @@ func (r Driver) beginExec(ctx context.Context, id string, cmd []string) (Command
 	return r.onExec, nil
 }
 
-// Command is what an exec'd command does. When ctx ends it is killed.
+// Command is the behaviour of exec'd commands. It must return when ctx ends.
 type Command func(ctx context.Context, id string, cmd []string) (int, error)
 
-// OnExec makes f what every exec'd command does.
+// OnExec sets the behaviour of every exec'd command.
 func (r *Engine) OnExec(f Command) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.onExec = f
 }
 
-// LayerSize returns what SetLayer said of the instance's container.
+// LayerSize returns the size that SetLayer set for the instance's container.
 func (r Driver) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -422,7 +426,7 @@ func (r Driver) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	return pod.Space{Bytes: r.layers[c.Name], Files: 1}, nil
 }
 
-// SetLayer makes bytes the size of the root filesystems of the containers of that name.
+// SetLayer sets the size in bytes of the root filesystems of the containers with that name.
 func (r *Engine) SetLayer(name string, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

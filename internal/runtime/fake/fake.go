@@ -1,6 +1,9 @@
-// Package fake is a container engine in memory, for tests in virtual time. Its Driver keeps the contract of
-// runtime.Driver, and Runtime that of the whole port; the conformance suite holds it to that. The methods of Engine
-// make things happen that no podrun asked for.
+// Package fake is a container engine in memory, for tests with virtual time. Its Driver implements
+// runtime.Driver, and Runtime implements the whole runtime port on it, with checkpoints in memory;
+// the conformance suite in package runtimetest tests both. The methods of Engine inject what podrun
+// does not cause: exits, lost tasks, failures, reboots and the death of podrun.
+//
+// Begin reading at New and Script.
 package fake
 
 import (
@@ -19,16 +22,16 @@ import (
 	"podrun.io/podrun/internal/runtime/checkpointed"
 )
 
-// Runtime is the whole port on an Engine, with checkpoints in memory. IDs tell what they are for: UID-CONTAINER-ATTEMPT
-// and UID-sandbox-ATTEMPT.
+// Runtime is the whole runtime port on an Engine, with checkpoints in memory. Its IDs are
+// predictable: UID-CONTAINER-ATTEMPT and UID-sandbox-ATTEMPT.
 type Runtime struct {
 	*checkpointed.Runtime
 	*Engine
-	// Disk has the checkpoints.
+	// Disk holds the checkpoints.
 	Disk *checkpoint.Memory
 }
 
-// New returns an empty runtime that runs under the given boot id.
+// New returns an empty runtime with the given boot id.
 func New(boot string) *Runtime {
 	e := NewEngine(boot)
 	disk := checkpoint.NewMemory(func(operation string, uid pod.UID) error {
@@ -38,12 +41,13 @@ func New(boot string) *Runtime {
 	})
 	log := slog.New(slog.DiscardHandler)
 	return &Runtime{Engine: e, Disk: disk, Runtime: checkpointed.New(checkpointed.Options{
-		Driver: e.Driver(), Store: checkpoint.NewStoreOn(disk, log), Boot: e.Boot, Wall: e.Wall, NewID: nameOf, Log: log,
+		Driver: e.Driver(), Store: checkpoint.NewStoreOn(disk, log),
+		Boot: e.Boot, Wall: e.Wall, NewID: nameOf, Log: log,
 		Dirs: layout.Dirs{Root: "/nonexistent/root", Run: "/nonexistent/run", Log: "/nonexistent/log"},
 	})}
 }
 
-// nameOf makes an ID that tells what it is for. It is not used once only: tests know what to expect.
+// nameOf returns a predictable ID for tests. Unlike a real ID, it may be used more than once.
 func nameOf(of checkpointed.ID) string {
 	if of.Container == "" {
 		return fmt.Sprintf("%s-sandbox-%d", of.UID, of.Attempt)
@@ -51,7 +55,8 @@ func nameOf(of checkpointed.ID) string {
 	return fmt.Sprintf("%s-%s-%d", of.UID, of.Container, of.Attempt)
 }
 
-// Engine is what a container engine has. Its methods are not the port's.
+// Engine is the state of the container engine. Its methods control tests; those of Driver implement
+// the port.
 type Engine struct {
 	mu         sync.Mutex
 	containers map[string]*container
@@ -63,23 +68,24 @@ type Engine struct {
 	fail       map[string]error
 	boot       string
 	nextIP     int
-	// left is how many mutations are still let through; negative: all.
+	// left is the number of mutations that still succeed; negative means all.
 	left int
-	// ignoreTerm are containers, by name, that do not end on a signal but SIGKILL.
+	// ignoreTerm has the names of containers that exit only on SIGKILL.
 	ignoreTerm map[string]bool
-	// termCodes are the exit codes of containers, by name, that end on a signal with another than 143.
+	// termCodes maps the names of containers that exit on a signal with a code other than 143 to
+	// that code.
 	termCodes map[string]int
-	// scripts say how containers behave once started, by image.
+	// scripts maps images to the behaviour of their containers.
 	scripts map[string]Script
 	onExec  Command
 	slow    map[string]*slowPull
-	// layers are the sizes of root filesystems, by container.
+	// layers maps the names of containers to the sizes of their root filesystems in bytes.
 	layers map[string]int64
-	// ahead is how far the wall's clock is ahead of this process's.
+	// ahead is how far the wall clock is ahead of this process's clock.
 	ahead time.Duration
 }
 
-// Driver is the Engine in the roles of runtime.Driver.
+// Driver is the Engine as a runtime.Driver.
 type Driver struct{ *Engine }
 
 var _ runtime.Driver = Driver{}
@@ -87,32 +93,34 @@ var _ runtime.Driver = Driver{}
 // Driver returns the engine's driver.
 func (r *Engine) Driver() Driver { return Driver{r} }
 
-// Script is how an image's process behaves.
+// Script describes the behaviour of an image's process.
 type Script struct {
-	// Run is how long it lives; 0: until it is ended from outside.
+	// Run is how long the process runs; 0 means until it is killed or Exit is called.
 	Run time.Duration
-	// Exit is its exit code then.
+	// Exit is the exit code after Run.
 	Exit int
-	// StartError makes it fail to start.
+	// StartError makes the start fail with this error.
 	StartError error
-	// Unanswered makes it end before its start is answered, so that nobody knows whether it ran.
+	// Unanswered makes the process end before its start is answered, so that it is not known
+	// whether it ran.
 	Unanswered bool
 }
 
+// container is an instance in the engine.
 type container struct {
 	pod.Container
 	key   pod.Key
 	input *input // nil: it has none
 }
 
-// sandbox is what the engine has of one.
+// sandbox is a sandbox in the engine.
 type sandbox struct {
 	key   pod.Key
 	ports []pod.HostPort
 	whole bool
 }
 
-// NewEngine returns an empty engine on a machine with the given boot id.
+// NewEngine returns an empty engine with the given boot id.
 func NewEngine(boot string) *Engine {
 	return &Engine{
 		containers: map[string]*container{}, sandboxes: map[string]*sandbox{}, images: map[string]pod.Image{},
@@ -128,7 +136,7 @@ func (r *Engine) Boot() string {
 	return r.boot
 }
 
-// enter counts a call and returns the error that was ordered for it.
+// enter records a call and returns the error that Fail or CutAfter set for it.
 func (r *Engine) enter(ctx context.Context, call, what string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -141,7 +149,8 @@ func (r *Engine) enter(ctx context.Context, call, what string) error {
 		return err
 	}
 	switch call {
-	case "ListContainers", "InspectContainers", "SandboxReady", "Rings", "Resolve", "Exec", "LayerSize", "OpenStdin", "ResizeTerminal":
+	case "ListContainers", "InspectContainers", "SandboxReady", "Rings", "Resolve", "Exec", "LayerSize",
+		"OpenStdin", "ResizeTerminal":
 	default:
 		if r.left > 0 {
 			r.left--
@@ -150,25 +159,25 @@ func (r *Engine) enter(ctx context.Context, call, what string) error {
 	return nil
 }
 
-// ErrCut is what every call returns after CutAfter's mutations are used up.
+// ErrCut is the error of every call after the mutations of CutAfter are used up.
 var ErrCut = errors.New("podrun was killed")
 
-// CutAfter lets n more mutations through and then none, and no question either, as if podrun had been
-// killed at that instant; a negative n lets all through again.
+// CutAfter lets n more mutations succeed and makes all later calls fail, reads too, as if podrun
+// was killed at that moment. A negative n lets all calls succeed again.
 func (r *Engine) CutAfter(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left = n
 }
 
-// Left returns how many mutations CutAfter still lets through.
+// Left returns the number of mutations that CutAfter still lets succeed.
 func (r *Engine) Left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.left
 }
 
-// Wakeups delivers a ring for every change until ctx ends or BreakStream is called.
+// Wakeups delivers a wakeup for every change until ctx ends or BreakStream is called.
 func (r Driver) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,28 +210,29 @@ func (r *Engine) notify(key pod.Key) {
 	}
 }
 
-// Calls returns what has been called so far, in order.
+// Calls returns all calls so far, in order.
 func (r *Engine) Calls() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
-// Fail makes every call of the named method fail until it is given nil.
+// Fail makes every call of the named method return err, until Fail is called with nil.
 func (r *Engine) Fail(call string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fail[call] = err
 }
 
-// SetClock sets the wall's clock, by which instances' times are noted down, that far ahead of this process's.
+// SetClock sets the wall clock, by which instances' times are recorded, ahead of this process's
+// clock.
 func (r *Engine) SetClock(ahead time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ahead = ahead
 }
 
-// Wall is the wall's clock.
+// Wall returns the time of the wall clock.
 func (r *Engine) Wall() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +241,7 @@ func (r *Engine) Wall() time.Time {
 
 func (r *Engine) wall() time.Time { return time.Now().Add(r.ahead) }
 
-// BreakStream closes every open stream of rings.
+// BreakStream closes every open channel of wakeups.
 func (r *Engine) BreakStream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

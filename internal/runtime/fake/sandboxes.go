@@ -11,12 +11,12 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// PrepareSandbox says only whether the pod has a network of its own.
+// PrepareSandbox returns only whether the pod uses the host network.
 func (r Driver) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) {
 	return pod.SandboxDetails{HostNetwork: p.Spec.HostNetwork}, nil
 }
 
-// CreateSandbox makes a sandbox with an address of its own.
+// CreateSandbox creates a sandbox with its own address.
 func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,7 +35,7 @@ func (r Driver) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (po
 	return s, nil
 }
 
-// holdPorts refuses host ports that another pod's sandbox has.
+// holdPorts returns an error for host ports that the sandbox of another pod uses.
 func (r Driver) holdPorts(id string, p *v1.Pod) error {
 	for _, s := range r.sandboxes {
 		if s.key == pod.KeyOf(p) {
@@ -52,7 +52,7 @@ func (r Driver) holdPorts(id string, p *v1.Pod) error {
 	return nil
 }
 
-// SandboxReady reports that the sandbox is there and has not been lost.
+// SandboxReady reports whether the sandbox exists and LoseSandbox was not called for it.
 func (r Driver) SandboxReady(s pod.Sandbox) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r Driver) SandboxReady(s pod.Sandbox) bool {
 	return there != nil && there.whole
 }
 
-// RemoveSandbox forgets a sandbox.
+// RemoveSandbox removes a sandbox.
 func (r Driver) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r Driver) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) e
 	return nil
 }
 
-// RemovePod has nothing to remove.
+// RemovePod has nothing to remove; it sends a wakeup.
 func (r Driver) RemovePod(ctx context.Context, key pod.Key, uid pod.UID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r Driver) RemovePod(ctx context.Context, key pod.Key, uid pod.UID) error {
 	return nil
 }
 
-// Sweep forgets sandboxes that no checkpoint names.
+// Sweep removes the sandboxes that no checkpoint names.
 func (r Driver) Sweep(ctx context.Context, known func(id string) bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r Driver) Sweep(ctx context.Context, known func(id string) bool) error {
 	return nil
 }
 
-// SandboxIDs returns those that are there, in order.
+// SandboxIDs returns the IDs of all sandboxes, sorted.
 func (r *Engine) SandboxIDs() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *Engine) SandboxIDs() []string {
 	return ids
 }
 
-// LoseSandbox makes a sandbox no longer whole.
+// LoseSandbox makes a sandbox not ready.
 func (r *Engine) LoseSandbox(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

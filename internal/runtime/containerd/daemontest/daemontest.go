@@ -1,6 +1,9 @@
-// Package daemontest has the containerds that the adapter is tested with, podrun's own, a stock one and Debian's, each with
-// directories of its own, and images to put in. It is no part of podrun. What tests do with them is in the rooms that they
-// test.
+// Package daemontest provides the containerds with which the containerd driver is tested: podrun's
+// embedded one, a stock one and Debian's, each with its own directories, and the images to load
+// into them. It is not part of the product, and it contains no tests: those are in the packages
+// that they test.
+//
+// Begin reading at Kinds and Daemon.
 package daemontest
 
 import (
@@ -27,11 +30,12 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// Namespace is the one of containerd's that tests are in.
+// Namespace is the containerd namespace that tests use.
 const Namespace = "podrun"
 
-// Main makes the test binary what podrun is: the shim, the embedded containerd or, else, the tests. It returns the exit
-// code, and is all that a TestMain does.
+// Main runs the test binary as what its arguments request, as podrun's own binary does: the shim,
+// the embedded containerd or, by default, the tests. It returns the exit code. A TestMain need not
+// do anything else.
 func Main(m *testing.M) int {
 	ctx := context.Background()
 	if exit, ok := embedded.Dispatch(ctx, os.Args); ok {
@@ -53,22 +57,22 @@ func serve(ctx context.Context, d layout.Dirs) int {
 	return 0
 }
 
-// Daemon is a containerd to test with, with directories of its own.
+// Daemon is a containerd for tests, with its own directories.
 type Daemon struct {
 	Dirs layout.Dirs
-	// Address is its socket.
+	// Address is the path of its socket.
 	Address string
-	// Shim is the path of the shim to use; empty: the containerd's own.
+	// Shim is the path of the shim to use; empty means containerd's own.
 	Shim string
-	// Server is nil for the embedded one.
+	// Server is the running containerd; nil for the embedded one.
 	Server *testcontainerd.Server
 }
 
-// Kinds are the containerds that the adapter must work with.
+// Kinds are the containerds that the driver must support.
 var Kinds = map[string]func(t testing.TB) Daemon{"embedded": Embedded, "stock": Stock, "debian": Debian}
 
-// Dirs are directories that nothing is left in or mounted on after the test. Not t.TempDir: the paths
-// of sockets must be short.
+// Dirs returns directories that are removed after the test, which fails if anything is still
+// mounted in them. They are not in t.TempDir, because the paths of sockets must be short.
 func Dirs(t testing.TB) layout.Dirs {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -76,7 +80,7 @@ func Dirs(t testing.TB) layout.Dirs {
 	}
 	dir, err := os.MkdirTemp("", "pa")
 	if err == nil {
-		err = os.Chmod(dir, 0o711) // pods' own users find their way through it, as through /run
+		err = os.Chmod(dir, 0o711) // pods' own users may pass through it, as through /run
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +103,7 @@ func Dirs(t testing.TB) layout.Dirs {
 	return layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log")}
 }
 
-// Embedded is podrun's own containerd, in a process that Main serves.
+// Embedded starts podrun's embedded containerd, in a process that Main serves.
 func Embedded(t testing.TB) Daemon {
 	t.Helper()
 	dirs := Dirs(t)
@@ -112,18 +116,22 @@ func Embedded(t testing.TB) Daemon {
 	return Daemon{Dirs: dirs, Address: lease.Address(), Shim: dirs.Shim()}
 }
 
-// Ensure has the embedded containerd of these directories run as long as the lease is held.
+// Ensure keeps the embedded containerd of these directories running as long as the lease is held.
 func Ensure(t testing.TB, dirs layout.Dirs) *embedded.Lease {
 	t.Helper()
-	lease, err := embedded.Ensure(context.Background(), embedded.Options{Dirs: dirs, Args: []string{"serve", dirs.Root, dirs.Run}})
+	lease, err := embedded.Ensure(context.Background(), embedded.Options{
+		Dirs: dirs, Args: []string{"serve", dirs.Root, dirs.Run},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lease
 }
 
-// Stock is the containerd whose client podrun uses, as others run it; Debian is an old one.
-func Stock(t testing.TB) Daemon  { return other(t, testcontainerd.Stock) }
+// Stock starts the stock containerd release whose client podrun uses.
+func Stock(t testing.TB) Daemon { return other(t, testcontainerd.Stock) }
+
+// Debian starts the containerd of Debian's package, which is an old version.
 func Debian(t testing.TB) Daemon { return other(t, testcontainerd.Debian) }
 
 func other(t testing.TB, kind string) Daemon {
@@ -153,7 +161,8 @@ func other(t testing.TB, kind string) Daemon {
 	return Daemon{Dirs: dirs, Address: server.Address, Server: server}
 }
 
-// Client is a client of the test's own, until its end, and a context in its namespace.
+// Client returns a client of the daemon that is closed at the end of the test, and a context with
+// its namespace.
 func (d Daemon) Client(t testing.TB) (context.Context, *client.Client) {
 	t.Helper()
 	c, err := client.New(d.Address)
@@ -164,7 +173,7 @@ func (d Daemon) Client(t testing.TB) (context.Context, *client.Client) {
 	return namespaces.WithNamespace(context.Background(), Namespace), c
 }
 
-// NoTraces sees that containerd holds nothing of podrun's but images.
+// NoTraces reports an error if containerd has anything of podrun's except images.
 func (d Daemon) NoTraces(t testing.TB) {
 	t.Helper()
 	ctx, c := d.Client(t)
@@ -192,7 +201,7 @@ func (d Daemon) NoTraces(t testing.TB) {
 	}
 }
 
-// Archive is a busybox image's archive.
+// Archive returns the path of an archive of a busybox image.
 func Archive(t testing.TB, ref string, opts ...testimage.Option) (path string) {
 	t.Helper()
 	path, err := testimage.Busybox(t.TempDir(), ref, opts...)
@@ -202,12 +211,12 @@ func Archive(t testing.TB, ref string, opts ...testimage.Option) (path string) {
 	return path
 }
 
-// Loader puts an archive's images in.
+// Loader loads the images of an archive.
 type Loader interface {
 	Load(ctx context.Context, archive io.Reader) ([]string, error)
 }
 
-// Load puts the images of an archive's file in, and returns their names.
+// Load loads the images of an archive file and returns their names.
 func Load(t testing.TB, into Loader, path string) []string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -222,7 +231,7 @@ func Load(t testing.TB, into Loader, path string) []string {
 	return names
 }
 
-// Log keeps log lines for a test that fails.
+// Log returns a logger to the test's log.
 func Log(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
@@ -234,7 +243,7 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Eventually looks until it is so, for a minute.
+// Eventually repeats so until it returns true, and reports an error after a minute.
 func Eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -245,7 +254,7 @@ func Eventually(t testing.TB, what string, so func() bool) {
 	t.Errorf("not so within a minute: %s", what)
 }
 
-// Shims are the command lines of a containerd's shims.
+// Shims returns the command lines of a containerd's shims.
 func Shims(t testing.TB, address string) (lines []string) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -254,7 +263,8 @@ func Shims(t testing.TB, address string) (lines []string) {
 	}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if line := strings.ReplaceAll(string(text), "\x00", " "); err == nil && strings.Contains(line, "containerd-shim") && strings.Contains(line, " -address "+address) {
+		if line := strings.ReplaceAll(string(text), "\x00", " "); err == nil &&
+			strings.Contains(line, "containerd-shim") && strings.Contains(line, " -address "+address) {
 			lines = append(lines, line)
 		}
 	}
