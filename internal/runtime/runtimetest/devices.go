@@ -10,8 +10,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// testDevices asks for a device by limits: it is in the container that asks and in no other, the pod's over
-// restarts, and another's only when the pod's sandbox has gone.
+// testDevices requests a device in limits. Only the container that requests it gets it; the pod
+// keeps it across restarts; another pod gets it only after the pod's sandbox has been removed.
 func testDevices(t *testing.T, s subject) {
 	if s.Device == "" {
 		t.Skip("this runtime has no devices")
@@ -31,7 +31,8 @@ func testDevices(t *testing.T, s subject) {
 			t.Errorf("attempt %d does not have it", attempt)
 		}
 		var reason *runtime.ReasonError
-		if err := s.StartContainer(t.Context(), waits); !errors.As(err, &reason) || reason.Reason != "CreateContainerConfigError" {
+		if err := s.StartContainer(t.Context(), waits); !errors.As(err, &reason) ||
+			reason.Reason != "CreateContainerConfigError" {
 			t.Errorf("attempt %d: another pod asks for what is taken: %v", attempt, err)
 		}
 		if o := s.inspect(t, b); len(o.Containers) > 0 {

@@ -10,27 +10,33 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// testEnv: variables come to the process as they are given, and into its command line where that refers to
-// them.
+// testEnv checks that variables reach the process unchanged, and that references to them in its
+// command line are replaced.
 func testEnv(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-env", "main")
 	c := &p.Spec.Containers[0]
 	c.Command = append(c.Command, "$(A) $$(A) $(NONE)")
 	start := s.ready(t, p)
-	start.Env = []pod.Variable{{Name: "A", Value: "x $(B)"}, {Name: "odd.name", Value: ""}, {Name: "B", Value: "line\nline"}}
+	start.Env = []pod.Variable{
+		{Name: "A", Value: "x $(B)"}, {Name: "odd.name", Value: ""}, {Name: "B", Value: "line\nline"},
+	}
 	instance := s.start(t, start)
 	if s.Runs {
-		if got := s.output(t, instance.ID, `printf '%s|' "$A" "$B"; tr '\0' '\n' </proc/1/environ | grep -c '^odd.name=$'`); got != "x $(B)|line\nline|1" {
+		if got := s.output(t, instance.ID,
+			`printf '%s|' "$A" "$B"; tr '\0' '\n' </proc/1/environ | grep -c '^odd.name=$'`,
+		); got != "x $(B)|line\nline|1" {
 			t.Errorf("%q", got)
 		}
-		if got := s.output(t, instance.ID, `tr '\0' '|' </proc/1/cmdline | sed 's/.*|\(.*\)|$/\1/'`); got != "x $(B) $(A) $(NONE)" {
+		if got := s.output(t, instance.ID,
+			`tr '\0' '|' </proc/1/cmdline | sed 's/.*|\(.*\)|$/\1/'`,
+		); got != "x $(B) $(A) $(NONE)" {
 			t.Errorf("command line %q", got)
 		}
 	}
 	s.remove(t, p)
 }
 
-// testShow: an image's files are seen until the revision's data goes.
+// testShow checks that the files of an image are visible until the revision's data is removed.
 func testShow(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-show", "main")
 	must(t, s.SavePod(p, "serve"))
@@ -46,7 +52,9 @@ func testShow(t *testing.T, s subject) {
 	if err != nil || other == path {
 		t.Errorf("another volume shows it in %s, %v", other, err)
 	}
-	if _, err := s.Show(t.Context(), pod.Image{Name: "podrun.example/none:1"}, p.UID, "none"); !errors.Is(err, runtime.ErrNotFound) {
+	if _, err := s.Show(
+		t.Context(), pod.Image{Name: "podrun.example/none:1"}, p.UID, "none",
+	); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("no such image: %v", err)
 	}
 	if s.Runs {

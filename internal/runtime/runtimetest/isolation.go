@@ -14,15 +14,19 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// testSecurity starts a container under a security context, and one under a context that cannot be held.
+// testSecurity starts a container with a security context, and one whose security context cannot be
+// satisfied.
 func testSecurity(t *testing.T, s subject) {
 	if !s.Runs {
 		t.Skip("commands do not run in this runtime")
 	}
 	p := s.newPod("web-node", "uid-security", "main", "root")
-	p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64(0)), RunAsGroup: new(int64(9)), SupplementalGroups: []int64{8}}
+	p.Spec.SecurityContext = &v1.PodSecurityContext{
+		RunAsUser: new(int64(0)), RunAsGroup: new(int64(9)), SupplementalGroups: []int64{8},
+	}
 	p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{
-		RunAsUser: new(int64(7)), RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		RunAsUser: new(int64(7)), RunAsNonRoot: new(true),
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities:   &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
 		SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
 	}
@@ -33,7 +37,9 @@ func testSecurity(t *testing.T, s subject) {
 	if got := s.output(t, c.ID, "id -u; id -g; id -G"); got != "7\n9\n9 8" {
 		t.Errorf("ids %q", got)
 	}
-	if got := s.output(t, c.ID, "grep -E 'NoNewPrivs|Seccomp:|CapBnd' /proc/1/status"); got != "CapBnd:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2" {
+	if got := s.output(t, c.ID,
+		"grep -E 'NoNewPrivs|Seccomp:|CapBnd' /proc/1/status",
+	); got != "CapBnd:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2" {
 		t.Errorf("status %q", got)
 	}
 	if s.exec(t, c.ID, "touch /tmp/x") == 0 {
@@ -41,7 +47,8 @@ func testSecurity(t *testing.T, s subject) {
 	}
 	start.Container = &p.Spec.Containers[1]
 	var reason *runtime.ReasonError
-	if err := s.StartContainer(t.Context(), start); !errors.As(err, &reason) || reason.Reason != "CreateContainerConfigError" {
+	if err := s.StartContainer(t.Context(), start); !errors.As(err, &reason) ||
+		reason.Reason != "CreateContainerConfigError" {
 		t.Errorf("root where nobody may be: %v", err)
 	}
 	if o := s.inspect(t, p); len(o.Containers) != 1 {
@@ -80,7 +87,9 @@ func testSysctls(t *testing.T, s subject) {
 	}}
 	start := s.ready(t, p)
 	one := s.start(t, start)
-	if got := s.output(t, one.ID, "cd /proc/sys; cat net/ipv4/ip_local_port_range kernel/shm_rmid_forced net/ipv4/ip_unprivileged_port_start"); got != "20000\t30000\n1\n0" {
+	if got := s.output(t, one.ID,
+		"cd /proc/sys; cat net/ipv4/ip_local_port_range kernel/shm_rmid_forced net/ipv4/ip_unprivileged_port_start",
+	); got != "20000\t30000\n1\n0" {
 		t.Errorf("%q", got)
 	}
 	// Both containers have the same shared memory.
@@ -91,7 +100,10 @@ func testSysctls(t *testing.T, s subject) {
 		t.Errorf("/dev/shm: %q", got)
 	}
 	s.remove(t, p)
-	for value, want := range map[string]string{"net.core.somaxconn": "SysctlForbidden", "kernel.panic": "SysctlForbidden"} {
+	for value, want := range map[string]string{
+		"net.core.somaxconn": "SysctlForbidden",
+		"kernel.panic":       "SysctlForbidden",
+	} {
 		p.Spec.SecurityContext.Sysctls[1] = v1.Sysctl{Name: value, Value: "1"}
 		must(t, s.SavePod(p, "serve"))
 		var reason *runtime.ReasonError
@@ -118,16 +130,17 @@ func testSharedProcesses(t *testing.T, s subject) {
 	one := s.start(t, start)
 	start.Container = &p.Spec.Containers[1]
 	two := s.start(t, start)
-	if got := s.output(t, one.ID, "cat /proc/1/comm; grep -E 'Uid|CapBnd|NoNewPrivs' /proc/1/status; ls /proc/1/root 2>/dev/null | wc -l"); got !=
-		"pause\nUid:\t65535\t65535\t65535\t65535\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n0" {
+	if got := s.output(t, one.ID,
+		"cat /proc/1/comm; grep -E 'Uid|CapBnd|NoNewPrivs' /proc/1/status; ls /proc/1/root 2>/dev/null | wc -l",
+	); got != "pause\nUid:\t65535\t65535\t65535\t65535\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n0" {
 		t.Errorf("the first process: %q", got)
 	}
-	// An orphan's end is seen to.
+	// The pause process reaps orphans.
 	s.output(t, one.ID, "(sh -c 'sleep 0.05 & echo $! >/dev/shm/orphan')")
 	eventually(t, "an orphan is reaped", func() bool {
 		return s.exec(t, two.ID, "! test -e /proc/$(cat /dev/shm/orphan)") == 0
 	})
-	// A container ends alone, with all of its processes, killed or by itself.
+	// A container ends alone, with all of its processes, whether it is killed or exits by itself.
 	for attempt, end := range []func(){
 		func() { must(t, s.SignalContainer(t.Context(), two.ID, "KILL")) },
 		func() { s.Exit(t, two.ID, 5) },
@@ -139,13 +152,15 @@ func testSharedProcesses(t *testing.T, s subject) {
 		s.output(t, two.ID, "sleep 1234 >/dev/null 2>&1 & true")
 		end()
 		s.ended(t, start)
-		eventually(t, "its processes are gone", func() bool { return s.exec(t, one.ID, "! ps | grep -q '[s]leep 1234'") == 0 })
+		eventually(t, "its processes have exited", func() bool {
+			return s.exec(t, one.ID, "! ps | grep -q '[s]leep 1234'") == 0
+		})
 	}
 	start.Attempt = 0
 	if c := s.inspect(t, p); !c.Sandboxes[0].Ready {
 		t.Error("the sandbox is not ready")
 	}
-	// With the first process all others go, and the sandbox is no longer ready.
+	// When the pause process exits, all others are killed, and the sandbox is not ready any more.
 	s.killPause(t, p)
 	start.Container = &p.Spec.Containers[0]
 	s.ended(t, start)
@@ -155,7 +170,7 @@ func testSharedProcesses(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
-// killPause kills the first process of the pod's process namespace, wherever the machine keeps its cgroups.
+// killPause kills the first process of the pod's process namespace, whatever the cgroup driver.
 func (s subject) killPause(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cgroup")

@@ -6,7 +6,8 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// testLayer measures what an instance writes into its root filesystem, and nothing of its image.
+// testLayer checks that LayerSize measures what an instance writes to its root filesystem, and
+// nothing of its image.
 func testLayer(t *testing.T, s subject) {
 	p := s.newPod("layer-node", "uid-layer", "main")
 	start := s.ready(t, p)
@@ -26,14 +27,15 @@ func testLayer(t *testing.T, s subject) {
 		t.Errorf("a new one takes %d bytes", before)
 	}
 	if s.Runs {
-		code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", "dd if=/dev/zero of=/written bs=1M count=3; sync"}, runtime.ExecIO{})
+		code, err := s.Exec(t.Context(), c.ID,
+			[]string{"sh", "-c", "dd if=/dev/zero of=/written bs=1M count=3; sync"}, runtime.ExecIO{})
 		if err != nil || code != 0 {
 			t.Fatal(code, err)
 		}
 		if grown := size(c.ID) - before; grown < written || grown > written+1<<18 {
 			t.Errorf("it grew by %d bytes, want %d", grown, written)
 		}
-		// So deep that no path leads to the last ones.
+		// Directories so deep that their path is longer than the kernel accepts.
 		const deep = "name=$(printf %0200d 0); for i in $(seq 50); do mkdir $name && cd -P $name || exit 1; done; " +
 			"dd if=/dev/zero of=x bs=1M count=3; sync"
 		code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", deep}, runtime.ExecIO{})

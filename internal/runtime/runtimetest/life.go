@@ -83,7 +83,7 @@ func testStartAgain(t *testing.T, s subject) {
 	}
 	s.Exit(t, first.ID, 1)
 	ended := s.ended(t, start)
-	// It may refuse, but it runs nothing and changes nothing.
+	// It may return an error, but it starts and changes nothing.
 	err := s.StartContainer(t.Context(), start)
 	if started := (*runtime.StartError)(nil); errors.As(err, &started) {
 		t.Errorf("error %v", err)
@@ -106,7 +106,7 @@ func testNextAttempt(t *testing.T, s subject) {
 	s.Exit(t, first.ID, 1)
 	s.ended(t, start)
 
-	// The dead one is still there, reaped or not.
+	// The exited instance still exists, reaped or not.
 	next := start
 	next.Attempt = 1
 	second := s.start(t, next)
@@ -124,7 +124,8 @@ func testNextAttempt(t *testing.T, s subject) {
 	must(t, s.ReapContainer(t.Context(), first.ID, ""))
 	must(t, s.RemoveContainer(t.Context(), first.ID))
 
-	// Its predecessor's end leaves the running one alone; and a third joins it.
+	// Removing its predecessor does not change the running instance, and a third one can run beside
+	// it.
 	next.Attempt = 2
 	third := s.start(t, next)
 	next.Attempt = 1
@@ -177,13 +178,14 @@ func testStartError(t *testing.T, s subject) {
 		s.CannotStart(&p.Spec.Containers[0])
 	}
 	start := s.ready(t, p)
-	for i := range 2 { // the second finds the first; it may refuse, but it changes nothing
+	for i := range 2 { // the second start finds the first instance; it may fail, but it changes nothing
 		err := s.StartContainer(t.Context(), start)
 		if started := (*runtime.StartError)(nil); i == 0 && !errors.As(err, &started) {
 			t.Fatalf("error %v", err)
 		}
 		c := s.instance(t, start)
-		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" || c.StartedAt.IsZero() || c.FinishedAt.Before(c.StartedAt) {
+		if c.State != pod.Exited || c.ExitCode != 128 || c.Reason != "StartError" || c.Message == "" ||
+			c.StartedAt.IsZero() || c.FinishedAt.Before(c.StartedAt) {
 			t.Fatalf("%+v", c)
 		}
 		must(t, s.ReapContainer(t.Context(), c.ID, ""))
@@ -251,7 +253,7 @@ func testInterruptedStart(t *testing.T, s subject) {
 			t.Errorf("cut off before it ran: %+v", c)
 		}
 	}
-	// However late it is cut, there is one instance afterwards and it runs.
+	// Whenever the start is interrupted, the next one results in exactly one instance, which runs.
 	for i, delay := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond} {
 		start.Attempt = i
 		ctx, cancel := context.WithTimeout(t.Context(), delay)
@@ -264,8 +266,8 @@ func testInterruptedStart(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
-// testLifecycle holds that an instance tells for itself whether a hook comes before its stop signal, and that
-// its own stop signal goes before the image's.
+// testLifecycle checks that an instance reports whether it has a preStop hook, and that the stop
+// signal of its container has precedence over the image's.
 func testLifecycle(t *testing.T, s subject) {
 	p := s.newPod("hook-node", "uid-hook", "main")
 	c := &p.Spec.Containers[0]

@@ -8,7 +8,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// longest is more than the longest termination message, and has characters of several bytes.
+// longest is longer than the longest termination message, and has multi-byte characters.
 var longest = strings.Repeat("é", 2500) + "the end"
 
 func testMessage(t *testing.T, s subject) {
@@ -37,7 +37,8 @@ func testOwnMessage(t *testing.T, s subject) {
 			start.Container.TerminationMessagePath = "/a/path/of/its/own"
 		}
 		c := s.start(t, start)
-		code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", fmt.Sprintf("cat >>%s", start.Container.TerminationMessagePath)},
+		code, err := s.Exec(t.Context(), c.ID,
+			[]string{"sh", "-c", fmt.Sprintf("cat >>%s", start.Container.TerminationMessagePath)},
 			runtime.ExecIO{Stdin: strings.NewReader(words)})
 		if err != nil || code != 0 {
 			t.Fatal(code, err)

@@ -10,7 +10,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// testNotes notes down what an instance has come to, and finds it until the instance is removed.
+// testNotes records notes of an instance and checks that they are returned until the instance is
+// removed.
 func testNotes(t *testing.T, s subject) {
 	p := s.newPod("notes-node", "uid-notes", "main")
 	start := s.ready(t, p)
@@ -19,10 +20,14 @@ func testNotes(t *testing.T, s subject) {
 		t.Errorf("fresh: %+v", c.Notes)
 	}
 	now := time.Now().UTC().Round(0)
-	e := pod.Notes{PostStartDue: true, Failed: &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)}, Unwanted: true}
+	e := pod.Notes{
+		PostStartDue: true,
+		Failed:       &pod.Failed{Why: "failed liveness probe", Message: "a\nb", Grace: new(3 * time.Second)},
+		Unwanted:     true,
+	}
 	must(t, s.Note(p.UID, c.ID, e))
 	e.Asked, e.Signalled, e.Hooked = now, now.Add(time.Second), now.Add(time.Millisecond)
-	e.Hooking = true // this podrun's own
+	e.Hooking = true // not recorded: it is true only in the process that runs the hook
 	must(t, s.Note(p.UID, c.ID, e))
 	e.Hooking = false
 	is := func(when string) {

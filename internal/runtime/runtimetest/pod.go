@@ -19,7 +19,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// exec runs a line of sh in the instance.
+// exec runs a line of sh in the instance and returns its exit code.
 func (s subject) exec(t *testing.T, id, line string) int {
 	t.Helper()
 	code, err := s.Exec(t.Context(), id, []string{"sh", "-c", line}, runtime.ExecIO{})
@@ -27,7 +27,7 @@ func (s subject) exec(t *testing.T, id, line string) int {
 	return code
 }
 
-// output is what a line of sh in the instance writes.
+// output returns what a line of sh in the instance writes to its standard output.
 func (s subject) output(t *testing.T, id, line string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -45,11 +45,11 @@ func (s subject) settle(t *testing.T, id string) {
 	if !s.Runs {
 		return
 	}
-	// Its first child comes after the trap.
+	// The script starts its first child after it has set the trap.
 	eventually(t, "the script runs", func() bool { return s.exec(t, id, "ps | grep -q ' sleep 0.02$'") == 0 })
 }
 
-// listed is List's answer for the pod.
+// listed returns the pod as List returns it.
 func (s subject) listed(t *testing.T, key pod.Key) pod.Observed {
 	t.Helper()
 	all, err := s.List(t.Context())
@@ -88,7 +88,8 @@ func testInspectIsList(t *testing.T, s subject) {
 	one.Attempt = 1
 	s.start(t, one)
 	same("one restarted")
-	if o := s.inspect(t, a); len(o.Containers) != 3 || len(o.Sandboxes) != 1 || !slices.Equal(o.Data, []pod.UID{a.UID}) || o.Owner != "serve" {
+	if o := s.inspect(t, a); len(o.Containers) != 3 || len(o.Sandboxes) != 1 ||
+		!slices.Equal(o.Data, []pod.UID{a.UID}) || o.Owner != "serve" {
 		t.Errorf("%+v", o)
 	}
 	s.remove(t, a)
@@ -110,19 +111,19 @@ func testWakeups(t *testing.T, s subject) {
 			select {
 			case ring, open := <-rings:
 				if !open {
-					t.Fatalf("%s: the rings ended", when)
+					t.Fatalf("%s: the wakeups ended", when)
 				}
 				if ring.All || ring.Key == pod.KeyOf(p) {
 					return
 				}
 			case <-timeout:
-				t.Fatalf("%s: no ring", when)
+				t.Fatalf("%s: no wakeup", when)
 			}
 		}
 	}
 	c := s.start(t, start)
 	heard("after a start")
-	// All that the start rang is heard before the exit.
+	// Receive all wakeups of the start before the exit.
 	for quiet := false; !quiet; {
 		select {
 		case <-rings:
@@ -138,7 +139,7 @@ func testWakeups(t *testing.T, s subject) {
 		select {
 		case _, open = <-rings:
 		case <-timeout:
-			t.Fatal("the rings do not end with their context")
+			t.Fatal("the wakeups do not end with their context")
 		}
 	}
 	s.remove(t, p)
@@ -150,13 +151,15 @@ func testSandboxes(t *testing.T, s subject) {
 	for range 2 {
 		must(t, s.CreateSandbox(t.Context(), p, 0))
 		o := s.inspect(t, p)
-		if len(o.Sandboxes) != 1 || !o.Sandboxes[0].Ready || o.Sandboxes[0].UID != p.UID || o.Sandboxes[0].CreatedAt.IsZero() {
+		if len(o.Sandboxes) != 1 || !o.Sandboxes[0].Ready ||
+			o.Sandboxes[0].UID != p.UID || o.Sandboxes[0].CreatedAt.IsZero() {
 			t.Fatalf("%+v", o.Sandboxes)
 		}
 	}
 	must(t, s.CreateSandbox(t.Context(), p, 1))
 	o := s.inspect(t, p)
-	if len(o.Sandboxes) != 2 || o.Sandboxes[0].Attempt != 1 || o.Sandboxes[1].Attempt != 0 || o.Sandboxes[0].ID == o.Sandboxes[1].ID {
+	if len(o.Sandboxes) != 2 || o.Sandboxes[0].Attempt != 1 || o.Sandboxes[1].Attempt != 0 ||
+		o.Sandboxes[0].ID == o.Sandboxes[1].ID {
 		t.Fatalf("newest first: %+v", o.Sandboxes)
 	}
 	for range 2 {
@@ -169,7 +172,7 @@ func testSandboxes(t *testing.T, s subject) {
 }
 
 func testHostPorts(t *testing.T, s subject) {
-	free, err := net.Listen("tcp", ":0") // other runtimes' suites run beside
+	free, err := net.Listen("tcp", ":0") // a free port, because the suites of other runtimes run concurrently
 	must(t, err)
 	port := int32(free.Addr().(*net.TCPAddr).Port)
 	must(t, free.Close())
@@ -186,7 +189,8 @@ func testHostPorts(t *testing.T, s subject) {
 	taken := func() {
 		t.Helper()
 		var told *runtime.ReasonError
-		if err := s.CreateSandbox(t.Context(), b, 0); !errors.As(err, &told) || told.Reason != runtime.ReasonHostPortConflict || !strings.Contains(err.Error(), "default/a-node") {
+		if err := s.CreateSandbox(t.Context(), b, 0); !errors.As(err, &told) ||
+			told.Reason != runtime.ReasonHostPortConflict || !strings.Contains(err.Error(), "default/a-node") {
 			t.Errorf("a port of another pod: %v", err)
 		}
 		if o := s.inspect(t, b); len(o.Sandboxes) > 0 {
@@ -195,7 +199,7 @@ func testHostPorts(t *testing.T, s subject) {
 	}
 	taken()
 	old := s.inspect(t, a).Sandboxes[0].ID
-	must(t, s.CreateSandbox(t.Context(), edited, 0)) // before the old revision is cleared away
+	must(t, s.CreateSandbox(t.Context(), edited, 0)) // before the old revision is removed
 	must(t, s.RemoveSandbox(t.Context(), old))
 	taken()
 	s.remove(t, a)
@@ -224,7 +228,9 @@ func testData(t *testing.T, s subject) {
 	if why, err := s.Evicted("uid-none"); err != nil || why != "" {
 		t.Errorf("nobody was evicted: %q, %v", why, err)
 	}
-	conditions := []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Unix(1_700_000_000, 0)}}
+	conditions := []v1.PodCondition{{
+		Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Unix(1_700_000_000, 0),
+	}}
 	must(t, s.SaveConditions(p.UID, conditions))
 	must(t, s.SaveConditions("uid-none", conditions))
 	if got, err := s.LoadConditions(p.UID); err != nil || !equality.Semantic.DeepEqual(got, conditions) {
@@ -326,9 +332,11 @@ func testExec(t *testing.T, s subject) {
 	resize := make(chan runtime.TermSize, 1)
 	resize <- runtime.TermSize{Width: 101, Height: 33}
 	out.Reset()
-	code, err = s.Exec(t.Context(), c.ID, []string{"sh", "-c", "while [ \"$(stty size)\" != '33 101' ]; do sleep 0.02; done; tty; echo $TERM"},
+	code, err = s.Exec(t.Context(), c.ID,
+		[]string{"sh", "-c", "while [ \"$(stty size)\" != '33 101' ]; do sleep 0.02; done; tty; echo $TERM"},
 		runtime.ExecIO{Stdout: &out, TTY: true, Resize: resize})
-	if err != nil || code != 0 || !strings.Contains(out.String(), "/dev/pts/") || !strings.Contains(out.String(), "xterm") {
+	if err != nil || code != 0 ||
+		!strings.Contains(out.String(), "/dev/pts/") || !strings.Contains(out.String(), "xterm") {
 		t.Errorf("tty: %d, %v, %q", code, err, out.String())
 	}
 	s.remove(t, p)
@@ -358,7 +366,7 @@ func testExecCancelled(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
-// nobody takes nothing.
+// nobody is a writer that always fails.
 type nobody struct{}
 
 var errNobody = errors.New("nobody takes it")
@@ -371,7 +379,12 @@ func testExecUnheard(t *testing.T, s subject) {
 	}
 	p := s.newPod("web-node", "uid-exec-unheard", "main")
 	c := s.start(t, s.ready(t, p))
-	for i, streams := range []runtime.ExecIO{{Stdout: nobody{}}, {Stderr: nobody{}}, {Stdout: nobody{}, TTY: true}, {Stdout: nobody{}, Stdin: strings.NewReader("x")}} {
+	for i, streams := range []runtime.ExecIO{
+		{Stdout: nobody{}},
+		{Stderr: nobody{}},
+		{Stdout: nobody{}, TTY: true},
+		{Stdout: nobody{}, Stdin: strings.NewReader("x")},
+	} {
 		line := "exec yes"
 		if streams.Stdout == nil {
 			line = "exec yes >&2"
@@ -380,17 +393,20 @@ func testExecUnheard(t *testing.T, s subject) {
 		if _, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", line}, streams); !errors.Is(err, errNobody) {
 			t.Errorf("%d: %v", i, err)
 		}
-		if took := time.Since(began); took > 8*time.Second { // what it said is in nobody's way
+		if took := time.Since(began); took > 8*time.Second { // its remaining output blocks nothing
 			t.Errorf("%d: it took %s", i, took)
 		}
 	}
 	if s.exec(t, c.ID, "ps | grep '[y]es'") == 0 {
-		t.Error("a command that nobody heard runs on")
+		t.Error("a command whose output cannot be written still runs")
 	}
-	// What a command leaves behind does not keep who asked, even if it holds the output open.
+	// A process that the command leaves behind does not block Exec, even if it keeps the output
+	// open.
 	began := time.Now()
 	var out bytes.Buffer
-	if code, err := s.Exec(t.Context(), c.ID, []string{"sh", "-c", "sleep 4321 & echo left"}, runtime.ExecIO{Stdout: &out}); code != 0 || err != nil || out.String() != "left\n" {
+	if code, err := s.Exec(
+		t.Context(), c.ID, []string{"sh", "-c", "sleep 4321 & echo left"}, runtime.ExecIO{Stdout: &out},
+	); code != 0 || err != nil || out.String() != "left\n" {
 		t.Errorf("%d, %v, %q", code, err, out.String())
 	}
 	if took := time.Since(began); took > 8*time.Second {
@@ -399,8 +415,8 @@ func testExecUnheard(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
-// testSidecar holds that an instance tells for itself whether it is a sidecar: its manifest may be another
-// by the time it is to be stopped.
+// testSidecar checks that an instance itself reports whether it is a sidecar, because its manifest
+// may have changed by the time at which it is stopped.
 func testSidecar(t *testing.T, s subject) {
 	p := s.newPod("sidecar-node", "uid-sidecar", "main")
 	main := p.Spec.Containers[0]
@@ -412,7 +428,7 @@ func testSidecar(t *testing.T, s subject) {
 		start.Container = c
 		start.RestartGeneration = 3 * place
 		if got := s.start(t, start); got.Sidecar != place || got.RestartGeneration != start.RestartGeneration {
-			t.Errorf("%s: sidecar %d, want %d, of round %d", c.Name, got.Sidecar, place, got.RestartGeneration)
+			t.Errorf("%s: sidecar %d, want %d, of restart generation %d", c.Name, got.Sidecar, place, got.RestartGeneration)
 		}
 	}
 	start.Container = &p.Spec.InitContainers[0]
@@ -422,8 +438,8 @@ func testSidecar(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
-// testRemembered: of an instance that somebody else has removed it is still known that it ran, and how it ended if
-// that was recorded.
+// testRemembered checks that an instance that another program has removed is still known to have
+// run, and how it exited if that was recorded.
 func testRemembered(t *testing.T, s subject) {
 	p := s.newPod("web-node", "uid-remembered", "main")
 	start := s.ready(t, p)
@@ -431,7 +447,8 @@ func testRemembered(t *testing.T, s subject) {
 		t.Errorf("before a start: %+v", o.Remembered)
 	}
 	c := s.start(t, start)
-	if o := s.inspect(t, p); len(o.Remembered) != 1 || o.Remembered[0].ID != c.ID || o.Remembered[0].State != pod.Running {
+	if o := s.inspect(t, p); len(o.Remembered) != 1 || o.Remembered[0].ID != c.ID ||
+		o.Remembered[0].State != pod.Running {
 		t.Errorf("running: %+v", o.Remembered)
 	}
 	s.Exit(t, c.ID, 5)
@@ -440,7 +457,8 @@ func testRemembered(t *testing.T, s subject) {
 	must(t, s.RemoveContainer(t.Context(), c.ID))
 	o := s.inspect(t, p)
 	last, lost, found := o.Last(p.UID, "main")
-	if !lost || !found || last.State != pod.Exited || last.ExitCode != 5 || last.Message != "its words" || len(o.Containers) > 0 {
+	if !lost || !found || last.State != pod.Exited || last.ExitCode != 5 || last.Message != "its words" ||
+		len(o.Containers) > 0 {
 		t.Errorf("removed: %+v", o)
 	}
 	start.Attempt = 1

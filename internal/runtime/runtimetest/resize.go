@@ -13,15 +13,20 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// limits asks a container's cgroup, of either version, for its memory limit, CPU time and weight.
-const limits = `cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us cpu/cpu.shares 2>/dev/null || cat memory.max cpu.max cpu.weight`
+// limits prints a container's memory limit, CPU quota and CPU weight from its cgroup, of either
+// version.
+const limits = `cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us cpu/cpu.shares 2>/dev/null ` +
+	`|| cat memory.max cpu.max cpu.weight`
 
 // testResize makes a container larger, then smaller, then without a limit, in a pod with another one.
 func testResize(t *testing.T, s subject) {
 	p := s.newPod("resize-node", "uid-resize", "main", "other")
 	main := &p.Spec.Containers[0]
 	size := func(memory, cpu string) {
-		main.Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")}, Limits: v1.ResourceList{}}
+		main.Resources = v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")},
+			Limits:   v1.ResourceList{},
+		}
 		if memory != "" {
 			main.Resources.Limits[v1.ResourceMemory] = resource.MustParse(memory)
 		}
@@ -29,19 +34,29 @@ func testResize(t *testing.T, s subject) {
 			main.Resources.Limits[v1.ResourceCPU] = resource.MustParse(cpu)
 		}
 	}
-	p.Spec.Containers[1].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("32Mi"), v1.ResourceCPU: resource.MustParse("100m")}
+	p.Spec.Containers[1].Resources.Limits = v1.ResourceList{
+		v1.ResourceMemory: resource.MustParse("32Mi"),
+		v1.ResourceCPU:    resource.MustParse("100m"),
+	}
 	size("64Mi", "500m")
 	start := s.ready(t, p)
 	c := s.start(t, start)
 	second := start
 	second.Container = &p.Spec.Containers[1]
 	s.start(t, second)
-	for _, tt := range []struct{ memory, cpu, quota string }{{"64Mi", "500m", "50000"}, {"96Mi", "2", "200000"}, {"48Mi", "200m", "20000"}, {"", "", "-1"}, {"64Mi", "1", "100000"}} {
+	for _, tt := range []struct{ memory, cpu, quota string }{
+		{"64Mi", "500m", "50000"},
+		{"96Mi", "2", "200000"},
+		{"48Mi", "200m", "20000"},
+		{"", "", "-1"},
+		{"64Mi", "1", "100000"},
+	} {
 		size(tt.memory, tt.cpu)
 		for range 2 {
 			must(t, s.ResizeContainer(t.Context(), c.ID, p, main))
 		}
-		if got := s.instance(t, start); got.Resources != pod.ResourcesOf(p, main) || got.ID != c.ID || got.PID != c.PID {
+		if got := s.instance(t, start); got.Resources != pod.ResourcesOf(p, main) ||
+			got.ID != c.ID || got.PID != c.PID {
 			t.Errorf("resized: %+v", got)
 		}
 		if !s.Runs {
@@ -54,19 +69,23 @@ func testResize(t *testing.T, s subject) {
 			t.Fatal(code, err, out.String())
 		}
 		memory := resource.MustParse(cmp.Or(tt.memory, "0"))
-		if limited := got[0] == memory.AsDec().String(); limited != (tt.memory != "") || got[1] != tt.quota && (tt.quota != "-1" || got[1] != "max") {
+		if limited := got[0] == memory.AsDec().String(); limited != (tt.memory != "") ||
+			got[1] != tt.quota && (tt.quota != "-1" || got[1] != "max") {
 			t.Errorf("memory %s and CPU %s: %q", tt.memory, tt.cpu, got)
 		}
 	}
 	if s.Runs {
-		// No limit is set that would have to be made room for by a kill.
-		if code, err := s.Exec(t.Context(), c.ID, []string{"dd", "if=/dev/zero", "of=/dev/shm/full", "bs=1M", "count=32"}, runtime.ExecIO{}); err != nil || code != 0 {
+		// A limit that the kernel could only enforce by killing processes is not set.
+		if code, err := s.Exec(t.Context(), c.ID,
+			[]string{"dd", "if=/dev/zero", "of=/dev/shm/full", "bs=1M", "count=32"}, runtime.ExecIO{},
+		); err != nil || code != 0 {
 			t.Fatal(code, err)
 		}
 		had := pod.ResourcesOf(p, main)
 		size("16Mi", "1")
 		err := s.ResizeContainer(t.Context(), c.ID, p, main)
-		if got := s.instance(t, start); err == nil || got.Resources != had || got.PID != c.PID || got.State != pod.Running {
+		if got := s.instance(t, start); err == nil || got.Resources != had ||
+			got.PID != c.PID || got.State != pod.Running {
 			t.Errorf("a limit below what is used: %v, %+v", err, got)
 		}
 	}
@@ -77,11 +96,14 @@ func testResize(t *testing.T, s subject) {
 	s.remove(t, p)
 }
 
-// bound asks a container's cgroup, of either version, for its memory limit and for that of swap: together with
-// memory on version 1. Where the kernel does not count swap there is one line.
-const bound = `cd /sys/fs/cgroup; if [ -d memory ]; then cat memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes; else cat memory.max memory.swap.max; fi 2>/dev/null || true`
+// bound prints a container's memory limit and its swap limit from its cgroup, of either version; on
+// version 1 the swap limit includes memory. If the kernel does not account swap, it prints one
+// line.
+const bound = `cd /sys/fs/cgroup; ` +
+	`if [ -d memory ]; then cat memory/memory.limit_in_bytes memory/memory.memsw.limit_in_bytes; ` +
+	`else cat memory.max memory.swap.max; fi 2>/dev/null || true`
 
-// testMemory holds a container to its limit of memory, from which swap is no way out.
+// testMemory checks that a container cannot exceed its memory limit, not even by using swap.
 func testMemory(t *testing.T, s subject) {
 	if !s.Runs {
 		t.Skip("commands do not run in this runtime")

@@ -1,5 +1,8 @@
-// Package runtimetest holds every implementation of the runtime port to the same text. It knows none of
-// them: each brings a Subject.
+// Package runtimetest is the conformance suite of the runtime port: it tests every implementation
+// against the same contract. It knows none of the implementations; each test passes its own as a
+// Subject.
+//
+// Begin reading at Subject and Run.
 package runtimetest
 
 import (
@@ -15,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// Runtime is the whole port.
+// Runtime is the whole runtime port.
 type Runtime interface {
 	runtime.Lister
 	runtime.Notifier
@@ -31,34 +34,38 @@ type Runtime interface {
 // Subject is an implementation under test.
 type Subject struct {
 	Runtime
-	// Image is a reference to an image that is present. Where commands really run it has busybox's sh.
+	// Image is a reference to an image that is present. If Runs is set, the image has busybox's sh.
 	Image string
-	// Exit makes a running instance that runs Script end with a code from 0 to 127.
+	// Exit makes a running instance that runs Script exit with a code from 0 to 127.
 	Exit func(t *testing.T, id string, code int)
-	// CannotStart makes a container one that cannot be started; nil: its command is NoSuchCommand.
+	// CannotStart changes a container so that it cannot be started; nil means that NoSuchCommand as
+	// its command is enough.
 	CannotStart func(c *v1.Container)
-	// Runs says that commands really run, so that files and namespaces can be looked at from inside.
+	// Runs means that commands really run, so that files and namespaces can be inspected from
+	// inside.
 	Runs bool
-	// NoUsers says that no pod can have users of its own here, as on an old containerd.
+	// NoUsers means that pods cannot have their own user namespace here, for example with an old
+	// containerd.
 	NoUsers bool
-	// Device is what containers ask for by limits to have the one DevicePath that there is; "": there is none.
+	// Device is the resource that containers request in limits to get the only device, at
+	// DevicePath; "" means that there is no device.
 	Device v1.ResourceName
 }
 
-// DevicePath is where a Subject's Device is in containers.
+// DevicePath is the path of a Subject's Device in containers.
 const DevicePath = "/dev/conformance"
 
-// Script is what the suite's containers run, as `sh -c`: it ends on TERM with code 143, and with the code
-// in the file /exit as soon as that is there.
+// Script is what the suite's containers run, with `sh -c`. It exits with code 143 on TERM, and with
+// the code in the file /exit as soon as that file exists.
 const Script = `trap 'exit 143' TERM; while [ ! -e /exit ]; do sleep 0.02; done; exit $(cat /exit)`
 
-// NoSuchCommand is not in the image.
+// NoSuchCommand is a command that is not in the image.
 const NoSuchCommand = "/no/such/command"
 
-// patience bounds the wait for what must come.
+// patience bounds the wait for an expected event.
 const patience = time.Minute
 
-// Run runs the suite. Each case gets a Subject of its own from fresh, with nothing in it.
+// Run runs the suite. Each case gets its own, empty Subject from fresh.
 func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 	for _, c := range []struct {
 		name string
@@ -68,38 +75,38 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"an exit with 0 is completed", testCompleted},
 		{"a start that is repeated", testStartAgain},
 		{"a start of the next attempt", testNextAttempt},
-		{"what is missing is success", testMissing},
+		{"a missing object is success", testMissing},
 		{"a command that cannot be started", testStartError},
 		{"signals", testSignals},
 		{"a running instance is not removed", testRemoveRunning},
 		{"inspect shows what list shows", testInspectIsList},
-		{"rings", testWakeups},
+		{"wakeups", testWakeups},
 		{"an interrupted start", testInterruptedStart},
 		{"sandboxes", testSandboxes},
 		{"host ports", testHostPorts},
 		{"data", testData},
-		{"what is remembered", testRemembered},
+		{"instances that another program removed", testRemembered},
 		{"notes", testNotes},
 		{"variables", testEnv},
 		{"images as volumes", testShow},
 		{"odd names", testOddNames},
 		{"containers of a pod share namespaces", testShared},
 		{"security contexts", testSecurity},
-		{"a sidecar's place", testSidecar},
-		{"other resources while it runs", testResize},
+		{"sidecars", testSidecar},
+		{"resize of a running instance", testResize},
 		{"a limit of memory", testMemory},
 		{"devices", testDevices},
-		{"users of a pod's own", testOwnUsers},
-		{"how much of the disk it takes", testLayer},
-		{"a message at the end", testMessage},
-		{"a message of its own", testOwnMessage},
-		{"namespaces of the host's", testHostNamespaces},
+		{"user namespaces", testOwnUsers},
+		{"disk usage", testLayer},
+		{"a termination message of the caller", testMessage},
+		{"a termination message of the container", testOwnMessage},
+		{"host namespaces", testHostNamespaces},
 		{"kernel parameters", testSysctls},
 		{"hooks and stop signals", testLifecycle},
 		{"a shared process namespace", testSharedProcesses},
 		{"exec", testExec},
 		{"exec is killed with its context", testExecCancelled},
-		{"exec is not kept by its output", testExecUnheard},
+		{"exec is not blocked by its output", testExecUnheard},
 		{"standard input", testStdin},
 		{"standard input from inside", testStdinInside},
 	} {
@@ -110,16 +117,17 @@ func Run(t *testing.T, fresh func(t *testing.T) Subject) {
 	}
 }
 
-// subject has the suite's own ways to use a Subject.
+// subject adds the suite's helpers to a Subject.
 type subject struct {
 	Subject
-	// run is in every UID: what is named after them, such as cgroups, is the machine's.
+	// run is part of every UID, because objects that are named after UIDs, such as cgroups, are
+	// global to the machine.
 	run string
 }
 
 func (s subject) uid(name string) pod.UID { return pod.UID(name + "." + s.run) }
 
-// newPod is a pod of the named containers, which all run Script.
+// newPod returns a pod with the named containers, which all run Script.
 func (s subject) newPod(name, revision string, containers ...string) *v1.Pod {
 	uid := s.uid(revision)
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}
@@ -132,7 +140,7 @@ func (s subject) newPod(name, revision string, containers ...string) *v1.Pod {
 	return p
 }
 
-// ready saves the pod and makes its first sandbox, and returns what a start of its first container needs.
+// ready saves the pod, creates its first sandbox and returns the Start of its first container.
 func (s subject) ready(t *testing.T, p *v1.Pod) runtime.Start {
 	t.Helper()
 	must(t, s.SavePod(p, "serve"))
@@ -146,7 +154,7 @@ func (s subject) ready(t *testing.T, p *v1.Pod) runtime.Start {
 	return runtime.Start{Pod: p, Container: &p.Spec.Containers[0], Sandbox: o.Sandboxes[0], Image: image}
 }
 
-// start starts the instance and returns it as it is seen then.
+// start starts the instance and returns its state after that.
 func (s subject) start(t *testing.T, start runtime.Start) pod.Container {
 	t.Helper()
 	must(t, s.StartContainer(t.Context(), start))
@@ -160,7 +168,7 @@ func (s subject) inspect(t *testing.T, p *v1.Pod) pod.Observed {
 	return o
 }
 
-// instance is the one that the start is about.
+// instance returns the instance to which start refers.
 func (s subject) instance(t *testing.T, start runtime.Start) pod.Container {
 	t.Helper()
 	for _, c := range s.inspect(t, start.Pod).Containers {
@@ -183,12 +191,14 @@ func (s subject) ended(t *testing.T, start runtime.Start) pod.Container {
 	return c
 }
 
-// remove ends and removes all that is left of the pod.
+// remove kills and removes everything that is left of the pod.
 func (s subject) remove(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	for _, c := range s.inspect(t, p).Containers {
 		must(t, s.SignalContainer(t.Context(), c.ID, "KILL"))
-		eventually(t, "the instance can be reaped", func() bool { return s.ReapContainer(t.Context(), c.ID, "") == nil })
+		eventually(t, "the instance can be reaped", func() bool {
+			return s.ReapContainer(t.Context(), c.ID, "") == nil
+		})
 		must(t, s.RemoveContainer(t.Context(), c.ID))
 	}
 	o := s.inspect(t, p)
@@ -210,7 +220,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually looks until it is so.
+// eventually repeats so until it returns true, and fails the test after patience.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -11,15 +11,15 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// reading is a command that copies its input to /got, and says in /end that it has ended. What a shell runs
-// in the background has an empty input, unless it is given another.
+// reading is a command that copies its input to /got and creates /end when the input has ended. A
+// shell gives a background command an empty input unless it is redirected.
 const reading = `exec 3<&0; { cat <&3 >/got; echo x >/end; } & ` + Script
 
-// stdinCases are what containers may say of their standard input.
+// stdinCases are the combinations of a container's settings for its standard input.
 var stdinCases = []struct {
 	name             string
 	stdin, once, tty bool
-	// has: there is one; ends: closing it ends it.
+	// has means that there is a standard input; ends means that closing it ends it.
 	has, ends bool
 }{
 	{name: "none"},
@@ -38,7 +38,7 @@ func testStdin(t *testing.T, s subject) {
 		main := &p.Spec.Containers[0]
 		main.Stdin, main.StdinOnce, main.TTY = c.stdin, c.once, c.tty
 		start := s.ready(t, p)
-		for start.Attempt = range 2 { // the next instance has one of its own
+		for start.Attempt = range 2 { // each instance has its own standard input
 			instance := s.start(t, start)
 			w, err := s.OpenStdin(t.Context(), instance.ID)
 			if !c.has {
@@ -52,7 +52,7 @@ func testStdin(t *testing.T, s subject) {
 			must(t, err)
 			_, err = io.WriteString(other, "text\n")
 			must(t, errors.Join(err, other.Close()))
-			_, err = io.WriteString(w, "text\n") // the first to go ended nothing
+			_, err = io.WriteString(w, "text\n") // the input did not end with its first writer
 			must(t, errors.Join(err, w.Close()))
 			ended := func() bool {
 				w, err := s.OpenStdin(t.Context(), instance.ID)
@@ -77,7 +77,7 @@ func testStdin(t *testing.T, s subject) {
 	}
 }
 
-// testStdinInside looks at it from inside.
+// testStdinInside checks standard input from inside the container.
 func testStdinInside(t *testing.T, s subject) {
 	if !s.Runs {
 		t.Skip("commands do not run in this runtime")
@@ -87,7 +87,7 @@ func testStdinInside(t *testing.T, s subject) {
 		main := &p.Spec.Containers[0]
 		main.Command = []string{"sh", "-c", reading}
 		if c.tty {
-			main.Command[2] = "stty -echo; cat >/got" // in the background it would be stopped
+			main.Command[2] = "stty -echo; cat >/got" // in the background, reading from the terminal would stop it
 		}
 		main.Stdin, main.StdinOnce, main.TTY = c.stdin, c.once, c.tty
 		instance := s.start(t, s.ready(t, p))
@@ -111,9 +111,9 @@ func (s subject) readsInput(t *testing.T, has, ends bool, id string, main *v1.Co
 		says("stty size </proc/1/fd/0", "33 101")
 		says(`tr '\0' '\n' </proc/1/environ | grep ^TERM=`, "TERM=xterm")
 	}
-	says("tty </proc/1/fd/0 || true", kind) // nobody may look there until runc's own program has given way
+	says("tty </proc/1/fd/0 || true", kind) // not readable until runc's init has become the container's program
 	if !has {
-		says("cat /got /end", "x") // its end comes at once
+		says("cat /got /end", "x") // the input ends at once
 		return
 	}
 	w, err := s.OpenStdin(t.Context(), id)

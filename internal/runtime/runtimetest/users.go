@@ -15,8 +15,9 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// testOwnUsers starts pods with users of their own: they are nobody else's on the machine, own their root
-// filesystem, are the same over restarts, and go with the pod. Where that cannot be had, such a pod is refused.
+// testOwnUsers starts pods with their own user namespace: no other user of the machine has their
+// IDs, they own their root filesystem, the IDs are the same across restarts, and they are released
+// with the pod. If user namespaces are not supported, such a pod is refused.
 func testOwnUsers(t *testing.T, s subject) {
 	own := func(name string) *v1.Pod {
 		p := s.newPod(name+"-node", "uid-"+name, "main", "other")
@@ -27,7 +28,8 @@ func testOwnUsers(t *testing.T, s subject) {
 	if s.NoUsers {
 		must(t, s.SavePod(a, "serve"))
 		var reason *runtime.ReasonError
-		if err := s.CreateSandbox(t.Context(), a, 0); !errors.As(err, &reason) || reason.Reason != "FailedCreatePodSandBox" {
+		if err := s.CreateSandbox(t.Context(), a, 0); !errors.As(err, &reason) ||
+			reason.Reason != "FailedCreatePodSandBox" {
 			t.Errorf("users that it cannot have: %v", err)
 		}
 		if o := s.inspect(t, a); len(o.Sandboxes) > 0 {
@@ -45,14 +47,17 @@ func testOwnUsers(t *testing.T, s subject) {
 	if s.Runs {
 		first := s.firstUser(t, main)
 		if first == 0 || s.firstUser(t, other) != first || s.firstUser(t, theirs) == first {
-			t.Errorf("users begin at %d and %d in one pod, at %d in another", first, s.firstUser(t, other), s.firstUser(t, theirs))
+			t.Errorf("users begin at %d and %d in one pod, at %d in another",
+				first, s.firstUser(t, other), s.firstUser(t, theirs))
 		}
 		var process syscall.Stat_t
 		must(t, syscall.Stat(filepath.Join("/proc", strconv.Itoa(main.PID)), &process))
 		if int(process.Uid) != first || int(process.Gid) != first {
 			t.Errorf("on the machine its process is %d:%d's, want %d", process.Uid, process.Gid, first)
 		}
-		if got := s.output(t, main.ID, "touch /new; stat -c %u:%g / /bin/busybox /new /dev/shm"); got != "0:0\n0:0\n0:0\n0:0" {
+		if got := s.output(t, main.ID,
+			"touch /new; stat -c %u:%g / /bin/busybox /new /dev/shm",
+		); got != "0:0\n0:0\n0:0\n0:0" {
 			t.Errorf("files of root's are %q", got)
 		}
 		s.output(t, main.ID, "echo shared >/dev/shm/x")
@@ -73,7 +78,7 @@ func testOwnUsers(t *testing.T, s subject) {
 	s.remove(t, b)
 }
 
-// firstUser is the machine's user that is root in the instance.
+// firstUser returns the user ID on the host that is root in the instance.
 func (s subject) firstUser(t *testing.T, c pod.Container) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(c.PID), "uid_map"))
