@@ -41,7 +41,7 @@ var ErrNoStdin = errors.New("no standard input")
 
 // ErrCutOff is returned by a Driver when a start was interrupted and may continue, or has left
 // something behind. The instance has to be removed before another one is started in its place.
-var ErrCutOff = errors.New("the start was cut off")
+var ErrCutOff = errors.New("the start was interrupted")
 
 // StartError reports that a container was created but that its process could not be started. The
 // instance is recorded as Exited with exit code 128, as the CRI records it.

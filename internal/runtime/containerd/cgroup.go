@@ -99,11 +99,13 @@ func oomKills(text string) bool {
 func (r *Runtime) limitPod(p *v1.Pod, driver oci.Driver) error {
 	if !r.classed.Load() {
 		if r.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
-			r.Log.Info("capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
+			r.Log.Info(
+				"capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
 				"lowest", r.limits.lowestOOMScoreAdj)
 		}
 		if err := r.cgroups.Set(driver.Class(v1.PodQOSBestEffort), oci.ClassResources()); err != nil {
-			r.Log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others", "err", err)
+			r.Log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others",
+				"err", err)
 		}
 		r.classed.Store(true)
 	}

@@ -158,7 +158,7 @@ type taker struct {
 // writer that fails.
 func (t *taker) Write(p []byte) (int, error) {
 	if _, err := t.w.Write(p); err != nil {
-		t.cut(fmt.Errorf("passing a command's output on: %w", err))
+		t.cut(fmt.Errorf("writing a command's output: %w", err))
 		t.w = io.Discard
 	}
 	return len(p), nil

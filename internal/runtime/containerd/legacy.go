@@ -190,7 +190,7 @@ func readLegacyManifest(path string) (m legacyManifest, err error) {
 		return m, err
 	}
 	if m.Pod == nil || m.Pod.Name == "" {
-		return m, errors.New("there is no pod in it")
+		return m, errors.New("the file contains no pod")
 	}
 	m.savedAt = info.ModTime()
 	return m, nil

@@ -88,7 +88,7 @@ func (r *Runtime) fits(dir string, to *specs.LinuxResources) error {
 	case err != nil:
 		return err
 	case used.WorkingSet > *to.Memory.Limit:
-		return fmt.Errorf("the memory limit %d is below what is used, %d", *to.Memory.Limit, used.WorkingSet)
+		return fmt.Errorf("the memory limit %d is below the memory in use, %d", *to.Memory.Limit, used.WorkingSet)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Sp
 	}
 	dir := r.Dirs.Withheld(l.Pod.UID)
 	if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
-		return nil, fmt.Errorf("withholding variables of %s: no memory is mounted on %s: %w",
+		return nil, fmt.Errorf("withholding variables of %s: no in-memory file system is mounted on %s: %w",
 			l.Container.Name, dir, err)
 	}
 	for _, v := range in.Env {

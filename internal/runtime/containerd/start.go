@@ -284,7 +284,8 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 		// The shim received the request to start the process and did not answer: the container's
 		// program may have run, and may still run.
 		if left := r.destroyTask(clean, l.ID); left != nil {
-			return cutOff(doing, fmt.Errorf("%w; its process may still run and cannot be killed: %w", daemon.Native(err), left))
+			return cutOff(doing, fmt.Errorf(
+				"%w; its process may still run and cannot be killed: %w", daemon.Native(err), left))
 		}
 		return &runtime.StartError{Err: daemon.Mapped(doing, err), Unknown: true}
 	}

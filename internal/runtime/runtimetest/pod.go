@@ -428,7 +428,8 @@ func testSidecar(t *testing.T, s subject) {
 		start.Container = c
 		start.RestartGeneration = 3 * place
 		if got := s.start(t, start); got.Sidecar != place || got.RestartGeneration != start.RestartGeneration {
-			t.Errorf("%s: sidecar %d, want %d, of restart generation %d", c.Name, got.Sidecar, place, got.RestartGeneration)
+			t.Errorf("%s: sidecar %d, want %d, of restart generation %d",
+				c.Name, got.Sidecar, place, got.RestartGeneration)
 		}
 	}
 	start.Container = &p.Spec.InitContainers[0]

@@ -55,7 +55,8 @@ func (s *Store) fetch(ctx context.Context, name string) (context.Context, *fetch
 	}
 	f.lease = lease
 	if err := f.takeOver(ctx, name); err != nil {
-		s.o.Log.Debug("content of interrupted pulls cannot be reused; it may be fetched again", "image", name, "err", err)
+		s.o.Log.Debug("content of interrupted pulls cannot be reused; it may be fetched again",
+			"image", name, "err", err)
 	}
 	return leases.WithLease(ctx, lease.ID), f, nil
 }

@@ -57,7 +57,10 @@ func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume strin
 	store := s.client.Snapshots()
 	key := shownKey(uid, volume)
 	digest := i.ID[strings.LastIndex(i.ID, "@")+1:]
-	labels := snapshots.WithLabels(map[string]string{labelRoot: time.Now().UTC().Format(time.RFC3339), labelShown: digest})
+	labels := snapshots.WithLabels(map[string]string{
+		labelRoot:  time.Now().UTC().Format(time.RFC3339),
+		labelShown: digest,
+	})
 	mounts, err := store.View(ctx, key, known.chainID, labels)
 	if errdefs.IsAlreadyExists(err) {
 		mounts, err = store.Mounts(ctx, key)

@@ -52,7 +52,7 @@ func (s *Store) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	out := []pod.StoredImage{}
 	for _, i := range all {
 		size, err := client.NewImage(s.client.Client, i).Size(ctx)
-		if err != nil && !daemon.IsNotFound(err) { // not found: part of its content is missing, and it is listed all the same
+		if err != nil && !daemon.IsNotFound(err) { // an image with missing content is listed too
 			return nil, daemon.Mapped("measuring image "+i.Name, err)
 		}
 		out = append(out, pod.StoredImage{
