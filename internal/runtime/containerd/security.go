@@ -72,7 +72,7 @@ func (r *Runtime) localhostSeccomp(name string) (*specs.LinuxSeccomp, error) {
 	path := filepath.Join(r.Dirs.Seccomp(), name)
 	text, err := os.ReadFile(path) // trusted: the administrator's
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("seccomp profile %s does not exist", path)
+		return nil, fmt.Errorf("seccomp profile %s is not there", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the seccomp profile: %w", err)
