@@ -18,7 +18,8 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// indexed is the fake engine, which answers for one pod without a walk over all.
+// indexed is the fake engine with an index by pod, so that inspecting one pod does not walk over
+// all.
 type indexed struct {
 	fake.Driver
 	byPod map[pod.Key][]pod.Container
@@ -36,7 +37,7 @@ func benchPod(i int) *v1.Pod {
 	}
 }
 
-// onManyPods is a Runtime with checkpoints on the disk, and n pods that run.
+// onManyPods returns a Runtime with checkpoints on disk and n running pods.
 func onManyPods(b *testing.B, n int) *checkpointed.Runtime {
 	dirs := layout.Dirs{Root: b.TempDir(), Run: b.TempDir(), Log: b.TempDir()}
 	e := fake.NewEngine("boot")
@@ -60,7 +61,7 @@ func onManyPods(b *testing.B, n int) *checkpointed.Runtime {
 	return r
 }
 
-// BenchmarkInspect inspects one pod among others: what it takes does not depend on how many there are.
+// BenchmarkInspect inspects one pod among others: the cost does not depend on the number of pods.
 func BenchmarkInspect(b *testing.B) {
 	for _, n := range []int{10, 1000, 3000} {
 		b.Run(fmt.Sprint(n, " pods"), func(b *testing.B) {
@@ -90,7 +91,8 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkListGone lists pods whose instances somebody else has removed: each is inspected.
+// BenchmarkListGone lists pods whose instances another program has removed: each of them is
+// inspected.
 func BenchmarkListGone(b *testing.B) {
 	const n = 1000
 	r := onManyPods(b, n)
@@ -151,7 +153,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// startPod makes a pod's sandbox and starts its container.
+// startPod creates a pod's sandbox and starts its container.
 func startPod(t testing.TB, r *checkpointed.Runtime, p *v1.Pod) {
 	t.Helper()
 	if err := r.SavePod(p, "serve"); err != nil {

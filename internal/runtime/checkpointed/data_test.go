@@ -18,14 +18,14 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// noEngine has nothing of any pod.
+// noEngine is an engine that has nothing of any pod.
 type noEngine struct{ runtime.Driver }
 
 func (noEngine) RemovePod(context.Context, pod.Key, pod.UID) error                   { return nil }
 func (noEngine) Sweep(context.Context, func(sandboxID string) bool) error            { return nil }
 func (noEngine) ListContainers(context.Context) (map[pod.Key][]pod.Container, error) { return nil, nil }
 
-// onDisk is a Runtime in directories of its own.
+// onDisk returns a Runtime in its own directories.
 func onDisk(t *testing.T) *Runtime {
 	dir := t.TempDir()
 	dirs := layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}
@@ -44,7 +44,7 @@ func savedPod(t *testing.T, r *Runtime, uid pod.UID) *v1.Pod {
 	return p
 }
 
-// put writes a file and the directories above it.
+// put writes a file and creates the directories above it.
 func put(t *testing.T, path string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
@@ -85,7 +85,8 @@ func TestRemoveDataStaysInside(t *testing.T) {
 	}
 }
 
-// TestRemoveDataOfLink: the pod's directory itself is a link to somewhere else.
+// TestRemoveDataOfLink removes data where the pod's directory itself is a symbolic link to another
+// directory.
 func TestRemoveDataOfLink(t *testing.T) {
 	t.Parallel()
 	r := onDisk(t)
@@ -129,7 +130,8 @@ func TestUIDsThatLeadElsewhere(t *testing.T) {
 	}
 }
 
-// TestStrayDirectories: what is not podrun's is neither listed nor in the way.
+// TestStrayDirectories checks that directories that are not podrun's are neither listed nor an
+// obstacle.
 func TestStrayDirectories(t *testing.T) {
 	t.Parallel()
 	r := onDisk(t)
@@ -141,8 +143,8 @@ func TestStrayDirectories(t *testing.T) {
 	}
 }
 
-// TestWhatIsCutOffIsSwept: a revision's directory whose making or removal was cut off is no revision, and a podrun that
-// starts removes it.
+// TestWhatIsCutOffIsSwept checks that a revision's directory whose creation or removal was
+// interrupted does not count as a revision, and that a podrun removes it when it starts.
 func TestWhatIsCutOffIsSwept(t *testing.T) {
 	t.Parallel()
 	r := onDisk(t)
@@ -163,7 +165,8 @@ func TestWhatIsCutOffIsSwept(t *testing.T) {
 	}
 }
 
-// TestKeptLogs: with KeepLogs a revision's logs stay, and their time begins with its end.
+// TestKeptLogs checks that KeepLogs leaves a revision's logs in place, and that their retention
+// begins with the end of the revision.
 func TestKeptLogs(t *testing.T) {
 	t.Parallel()
 	r := onDisk(t)

@@ -13,8 +13,9 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// TestLostExitEndsWhenNoticed: an exit that nobody saw, as over a reboot, has the time at which that was noticed. The
-// time is the same in each list, and it is what is recorded.
+// TestLostExitEndsWhenNoticed checks that an exit that was not observed, for example because of a
+// reboot, has the time at which that was found. The time is the same in each list, and it is the
+// time that is recorded.
 func TestLostExitEndsWhenNoticed(t *testing.T) {
 	for name, step := range map[string]time.Duration{"later": 3 * 7 * 24 * time.Hour, "clock set back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// slowMaking takes its time to make an instance before its process is started.
+// slowMaking delays the creation of an instance before its process is started.
 type slowMaking struct{ fake.Driver }
 
 // StartContainer implements runtime.Driver.
@@ -24,8 +24,8 @@ func (d slowMaking) StartContainer(ctx context.Context, s runtime.Start) error {
 	return d.Driver.StartContainer(ctx, s)
 }
 
-// TestStartedAtIsTheProcess: the time of a start, from which initial delays count, is that of the process and not that
-// at which its record was made.
+// TestStartedAtIsTheProcess checks that the start time, from which initial delays count, is that of
+// the process and not that of its record.
 func TestStartedAtIsTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := fake.NewEngine("boot")

@@ -18,7 +18,8 @@ import (
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
-// machine is an engine in memory and checkpoints on disk, which podruns come and go on.
+// machine is an engine in memory with checkpoints on disk, on which podruns are started and
+// stopped.
 type machine struct {
 	*testing.T
 	engine *fake.Engine
@@ -31,7 +32,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// podrun is one that has just been started.
+// podrun returns a podrun that has just been started.
 func (m *machine) podrun() *checkpointed.Runtime {
 	log := slog.New(slog.NewTextHandler(m.Output(), nil))
 	return checkpointed.New(checkpointed.Options{
@@ -57,7 +58,7 @@ func (m *machine) start(r *checkpointed.Runtime, n int) (pod.Key, pod.UID) {
 	return c.Key(), p.UID
 }
 
-// list returns the keys that a list shows, and those of which it shows nothing.
+// list returns the keys of the pods in a list, and of those whose state the list does not know.
 func (m *machine) list(r *checkpointed.Runtime) (shown, unknown map[pod.Key]bool) {
 	m.Helper()
 	all, err := r.List(m.Context())
@@ -77,7 +78,8 @@ func (m *machine) list(r *checkpointed.Runtime) (shown, unknown map[pod.Key]bool
 	return shown, unknown
 }
 
-// TestOneBadFile: a checkpoint that cannot be opened any more delays its own pod, and no other one.
+// TestOneBadFile checks that a checkpoint that cannot be opened any more delays its own pod and no
+// other one.
 func TestOneBadFile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -133,8 +135,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestLaterVersion: nothing of a pod is touched whose checkpoint a later podrun wrote, by one that has seen the pod before
-// or by a new one.
+// TestLaterVersion checks that a pod whose checkpoint a later podrun wrote is left alone, both by a
+// podrun that has seen the pod before and by a new one.
 func TestLaterVersion(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -165,8 +167,8 @@ func TestLaterVersion(t *testing.T) {
 	}
 }
 
-// TestContainersBeforeTheirSandbox: the sandbox of a pod without a checkpoint that can be read stays as long as the engine
-// has a container in it, and is in no other's way.
+// TestContainersBeforeTheirSandbox checks that the sandbox of a pod without a readable checkpoint
+// is kept as long as the engine has a container in it, and does not affect other pods.
 func TestContainersBeforeTheirSandbox(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(m *machine, uid pod.UID) error{

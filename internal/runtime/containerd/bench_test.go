@@ -23,8 +23,9 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// BenchmarkStart measures a container's start, from nothing to a running process, images ready: by the
-// client's own means with a shim each (floor), as a pod's first and as one more of a pod.
+// BenchmarkStart measures the start of a container, from nothing to a running process, with the
+// image unpacked: with containerd's client alone and a shim per container (floor), as the first
+// container of a pod, and as a further one.
 func BenchmarkStart(b *testing.B) {
 	d := daemontest.Embedded(b)
 	r := connect(b, d)
@@ -60,8 +61,9 @@ func BenchmarkStart(b *testing.B) {
 	})
 }
 
-// BenchmarkExec measures a command in a running container, as exec probes run it: by the client's own means
-// on a task that it has already, without output (floor), and as podrun does it, with what the command says.
+// BenchmarkExec measures a command in a running container, as exec probes run it: with containerd's
+// client alone, on a task that it has already loaded and without output (floor), and with podrun,
+// with the command's output.
 func BenchmarkExec(b *testing.B) {
 	d := daemontest.Embedded(b)
 	r := connect(b, d)

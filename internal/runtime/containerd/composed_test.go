@@ -12,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Runtime is the port as podrun has it: this package's driver below the pods' checkpoints. What both have is the
-// checkpoints'.
+// Runtime is the port as podrun composes it: this package's driver below the pods' checkpoints. A
+// method that both have is that of checkpointed.Runtime.
 type Runtime struct {
 	*checkpointed.Runtime
 	below
@@ -27,7 +27,7 @@ type (
 	deeper struct{ *containerd.Runtime }
 )
 
-// compose makes a Runtime that clears nothing up.
+// compose returns a Runtime without any clean-up after the test.
 func compose(t testing.TB, o containerd.Options) (*Runtime, error) {
 	t.Helper()
 	boot, err := sys.BootID()
@@ -37,7 +37,7 @@ func compose(t testing.TB, o containerd.Options) (*Runtime, error) {
 	return composeIn(boot, o)
 }
 
-// composeIn is compose in the boot of that ID.
+// composeIn is compose with the given boot id.
 func composeIn(boot string, o containerd.Options) (*Runtime, error) {
 	store := checkpoint.NewStore(o.Dirs, o.Log)
 	o.Present = func() (map[string]bool, error) {
@@ -62,7 +62,8 @@ func composeIn(boot string, o containerd.Options) (*Runtime, error) {
 	return &Runtime{Runtime: port, below: below{deeper{d}}, Driver: d}, nil
 }
 
-// neverRan makes the checkpoint say that the start of the instance was cut off, just now, before its process ran.
+// neverRan changes the checkpoint so that the start of the instance was interrupted just now,
+// before its process ran.
 func neverRan(t testing.TB, r *Runtime, c pod.Container) {
 	t.Helper()
 	err := r.Runtime.Store().Update(c.UID, func(kept *checkpoint.Checkpoint) {

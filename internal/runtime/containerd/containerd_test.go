@@ -15,7 +15,7 @@ import (
 	"podrun.io/podrun/internal/sandbox"
 )
 
-// exitWith tells the suite's Script to end.
+// exitWith returns a function that makes the suite's Script exit.
 func exitWith(r *Runtime) func(t *testing.T, id string, code int) {
 	return func(t *testing.T, id string, code int) {
 		t.Helper()
@@ -28,7 +28,7 @@ func exitWith(r *Runtime) func(t *testing.T, id string, code int) {
 	}
 }
 
-// device is a directory with the specification of the suite's device.
+// device returns a directory with the CDI specification of the suite's device.
 func device(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

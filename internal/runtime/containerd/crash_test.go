@@ -22,7 +22,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// TestLostExit: the shim is killed, and with it the only witness of the container's exit.
+// TestLostExit kills the shim, which alone knows the container's exit.
 func TestLostExit(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestLostExit(t *testing.T) {
 	}
 }
 
-// TestReboot: what is left of a container when the machine was switched off under it.
+// TestReboot checks what is reported of a container that ran when the machine was switched off.
 func TestReboot(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
@@ -79,7 +79,7 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// endTask kills and removes the task behind podrun's back.
+// endTask kills and deletes the task, without podrun.
 func endTask(t *testing.T, ctx context.Context, c *client.Client, id string) {
 	t.Helper()
 	loaded, err := c.LoadContainer(ctx, id)
@@ -95,8 +95,8 @@ func endTask(t *testing.T, ctx context.Context, c *client.Client, id string) {
 	}
 }
 
-// TestPodrunKilled: the connection goes at every moment of a start, and the next podrun starts the same
-// instance again.
+// TestPodrunKilled breaks the connection at various times of a start; the next podrun starts the
+// same instance again.
 func TestPodrunKilled(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
@@ -117,7 +117,7 @@ func TestPodrunKilled(t *testing.T) {
 	}
 }
 
-// dialOnly makes a Runtime that clears nothing up.
+// dialOnly returns a Runtime without any clean-up after the test.
 func dialOnly(t testing.TB, d daemontest.Daemon) *Runtime {
 	t.Helper()
 	r, err := compose(t, options(t, d))
@@ -127,7 +127,8 @@ func dialOnly(t testing.TB, d daemontest.Daemon) *Runtime {
 	return r
 }
 
-// TestDaemonKilled: containers outlive containerd, and the connection heals by itself.
+// TestDaemonKilled checks that containers survive containerd's death and that the connection is
+// re-established.
 func TestDaemonKilled(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
@@ -169,7 +170,8 @@ func TestNoDaemon(t *testing.T) {
 	}
 }
 
-// TestListsAreTrue lists while instances come and go: no look may invent an exit or a state.
+// TestListsAreTrue lists while instances are started and removed: no inspection may report an exit
+// or a state that did not occur.
 func TestListsAreTrue(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), "exit 3")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -213,8 +215,8 @@ func TestListsAreTrue(t *testing.T) {
 	looking.Wait()
 }
 
-// TestOneShim: all containers of a sandbox, of this and of a later podrun, have one shim, which ends with
-// the last of them.
+// TestOneShim checks that all containers of a sandbox, including those that a later podrun starts,
+// share one shim, which exits with the last of them.
 func TestOneShim(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +263,7 @@ func killDaemon(t *testing.T, d daemontest.Daemon) {
 	daemontest.Eventually(t, "the daemon is gone", func() bool { return !embedded.Running(d.Dirs) })
 }
 
-// revive starts the embedded containerd again, until the test ends.
+// revive starts the embedded containerd again; it runs until the test ends.
 func revive(t *testing.T, r rig) {
 	t.Helper()
 	lease := daemontest.Ensure(t, r.daemon.Dirs)
@@ -272,8 +274,8 @@ func revive(t *testing.T, r rig) {
 	})
 }
 
-// TestExitsWhileTheDaemonIsDown: containers that end while containerd is down, those with a shim of their
-// own and those that share one, keep their exit.
+// TestExitsWhileTheDaemonIsDown checks that containers that exit while containerd is down keep
+// their exit, with their own shim and with a shared one.
 func TestExitsWhileTheDaemonIsDown(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "until [ -e /end ]; do sleep 0.02; done; exit 5")

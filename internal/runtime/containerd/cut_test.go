@@ -25,8 +25,8 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// TestCutOffStart: wherever a start is cut off, the removal of its instance leaves nothing of it, and all else of the
-// pod as it was.
+// TestCutOffStart interrupts a start at various times. Removing the instance must leave nothing of
+// it, and must not change anything else of the pod.
 func TestCutOffStart(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func withFiles(p *v1.Pod) {
 	c.Stdin, c.StdinOnce, c.TerminationMessagePath = true, true, "/dev/termination-log"
 }
 
-// cut starts an instance with a podrun that is killed after a time, at the latest just before the process would run;
-// before the call if it is negative.
+// cut starts an instance with a podrun that is killed after a time, at the latest just before the
+// process would run; if after is negative, before the call.
 func (r *rig) cut(t *testing.T, after time.Duration) {
 	t.Helper()
 	first := dialOnly(t, r.daemon).Driver
@@ -88,8 +88,9 @@ func (r *rig) cut(t *testing.T, after time.Duration) {
 	}
 }
 
-// TestShimDiesOverStart: when the shim is killed after the program has begun to run and before the start is answered, the
-// instance has run: it is not taken for one that never was, in whose place the same attempt would start again.
+// TestShimDiesOverStart kills the shim after the program has begun to run and before the start is
+// answered. The instance has run then: it must not count as one that never ran, which the same
+// attempt would replace.
 func TestShimDiesOverStart(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func newID() string {
 	return hex.EncodeToString(bits[:])
 }
 
-// leftOf is what is left of an instance.
+// leftOf lists what is left of an instance.
 func (r *rig) leftOf(t *testing.T, c pod.Container) (left []string) {
 	t.Helper()
 	ctx, raw := r.daemon.Client(t)
@@ -188,7 +189,8 @@ func (r *rig) leftOf(t *testing.T, c pod.Container) (left []string) {
 	return left
 }
 
-// TestStartThatIsRefused: when the start cannot be written down, the process does not run and nothing is left.
+// TestStartThatIsRefused checks that the process does not run and nothing is left if the start
+// cannot be recorded.
 func TestStartThatIsRefused(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), "sleep 1000", withFiles)
 	s, full := r.start, errors.New("the disk is full")
@@ -207,7 +209,8 @@ func TestStartThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestEndedBeforeItRan: what ended between its preparation and its program has not run, whatever its exit code.
+// TestEndedBeforeItRan checks that a process that exits after its preparation and before its
+// program runs counts as never run, whatever its exit code.
 func TestEndedBeforeItRan(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {

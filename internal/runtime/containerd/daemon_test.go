@@ -28,7 +28,7 @@ func (noNetwork) Setup(context.Context, string, string, *v1.Pod) ([]netip.Addr, 
 func (noNetwork) Teardown(context.Context, string) error { return nil }
 func (noNetwork) Holders() ([]string, error)             { return nil, nil }
 
-// options are those of a Runtime on d.
+// options returns the Options of a Runtime on d.
 func options(t testing.TB, d daemontest.Daemon) containerd.Options {
 	log := daemontest.Log(t)
 	return containerd.Options{
@@ -37,7 +37,7 @@ func options(t testing.TB, d daemontest.Daemon) containerd.Options {
 	}
 }
 
-// connect makes a Runtime and sees to it that nothing is left in containerd after the test.
+// connect returns a Runtime. After the test it checks that nothing is left in containerd.
 func connect(t testing.TB, d daemontest.Daemon) *Runtime {
 	t.Helper()
 	return connectWith(t, d, options(t, d))
@@ -57,7 +57,7 @@ func connectWith(t testing.TB, d daemontest.Daemon, o containerd.Options) *Runti
 	return r
 }
 
-// clear ends and removes all that is left.
+// clear kills and removes everything that is left.
 func clear(t testing.TB, r *Runtime) {
 	ctx := context.Background()
 	all, err := r.List(ctx)
@@ -105,7 +105,7 @@ func find(t testing.TB, r *Runtime, key pod.Key, name string, attempt int) pod.C
 	return pod.Container{}
 }
 
-// load puts the test image in.
+// load loads the test image.
 func load(t testing.TB, r *Runtime, opts ...testimage.Option) {
 	t.Helper()
 	if names := daemontest.Load(t, r, daemontest.Archive(t, imageRef, opts...)); len(names) != 1 || names[0] != imageRef {

@@ -66,7 +66,7 @@ func rigOn(t testing.TB, d daemontest.Daemon, r *Runtime, line string, change ..
 	}
 }
 
-// run starts the next attempt and returns it.
+// run starts the next attempt and returns its instance.
 func (r *rig) run(t testing.TB) pod.Container {
 	t.Helper()
 	if err := r.StartContainer(context.Background(), r.start); err != nil {
@@ -77,7 +77,7 @@ func (r *rig) run(t testing.TB) pod.Container {
 	return c
 }
 
-// ended waits for the attempt's end.
+// ended waits until the attempt has exited.
 func (r *rig) ended(t testing.TB, attempt int) pod.Container {
 	t.Helper()
 	var c pod.Container
@@ -114,7 +114,7 @@ func TestForeignContainersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// parent is the process that started pid.
+// parent returns the parent process of pid.
 func parent(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -130,8 +130,9 @@ func parent(t testing.TB, pid int) int {
 	return n
 }
 
-// TestOutOfMemory: the reason is that of the kernel's kill, whichever of the container's processes it killed and
-// whatever the container makes of it; not so when somebody else kills.
+// TestOutOfMemory checks that the reason is OOMKilled whichever of the container's processes the
+// kernel killed, and whatever the container does then, and that it is not OOMKilled if another
+// process sent the signal.
 func TestOutOfMemory(t *testing.T) {
 	const eat = `x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done`
 	d := daemontest.Embedded(t)
@@ -161,7 +162,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestChildOutOfMemory: the main process lives on and ends as it likes, and the reason is told all the same.
+// TestChildOutOfMemory checks that the reason is reported too if the main process survives and
+// exits later with its own code.
 func TestChildOutOfMemory(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), `(x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done) & wait $!; exit 3`, func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("16Mi")}
@@ -173,7 +175,8 @@ func TestChildOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestLimitsAndCgroups looks at what the kernel was told, and that the cgroups go with the data.
+// TestLimitsAndCgroups checks the limits that the kernel has, and that the cgroups are removed with
+// the data.
 func TestLimitsAndCgroups(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), "sleep 1000", func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{
@@ -205,7 +208,8 @@ func TestLimitsAndCgroups(t *testing.T) {
 	}
 }
 
-// TestRawLogs: what a container writes is in two files, whole, whoever reads them.
+// TestRawLogs checks that a container's output is in two files, complete, whether anything reads
+// them or not.
 func TestRawLogs(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), "echo out; echo err >&2")
 	r.run(t)
@@ -252,8 +256,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestExecLeavesNoPipes: what a command was run through goes with it, also when its container ends meanwhile and is
-// reaped at once.
+// TestExecLeavesNoPipes checks that the pipes of a command are removed with it, also if its
+// container exits meanwhile and is reaped at once.
 func TestExecLeavesNoPipes(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
@@ -284,7 +288,8 @@ func TestExecLeavesNoPipes(t *testing.T) {
 	}
 }
 
-// held is an output that takes its first bytes and says so, and nothing more until it is released.
+// held is an output that accepts its first bytes, reports that, and accepts nothing more until it
+// is released.
 type held struct {
 	once           sync.Once
 	begun, release chan struct{}
@@ -296,7 +301,8 @@ func (h *held) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestInstancesOfAnotherPodrun: what another podrun has started since all was listed is seen by an inspection.
+// TestInstancesOfAnotherPodrun checks that an inspection finds what another podrun has started
+// since the last list.
 func TestInstancesOfAnotherPodrun(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// fall ends the daemon at once, and rise starts it again.
+// fall kills the daemon at once, and rise starts it again.
 func fall(t *testing.T, d daemontest.Daemon) {
 	t.Helper()
 	if d.Server == nil {
@@ -38,14 +38,14 @@ func rise(t *testing.T, r rig) {
 	}
 }
 
-// ran is what has become of an exec'd command.
+// ran is the result of an exec'd command.
 type ran struct {
 	code int
 	err  error
 }
 
-// background begins a command and returns when it has said "here". That is heard only once it is known to be
-// started, because it has an input.
+// background starts a command and returns when the command has written "here". Because the command
+// has an input, its output is delivered only once it is known to have started.
 func (r rig) background(t *testing.T, ctx context.Context, id, line string, streams runtime.ExecIO) <-chan ran {
 	t.Helper()
 	said, pipe := io.Pipe()
@@ -84,8 +84,9 @@ func (r rig) touch(t *testing.T, pid int, name string) {
 	}
 }
 
-// TestExecOutlivesTheDaemon: a command that was exec'd, and what is copied to and from it, goes on while
-// containerd is away, and its exit code is known afterwards even if it ended meanwhile.
+// TestExecOutlivesTheDaemon checks that an exec'd command and the copying of its streams continue
+// while containerd is down, and that its exit code is returned afterwards even if it exited
+// meanwhile.
 func TestExecOutlivesTheDaemon(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +144,8 @@ func TestExecOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// TestExecWhenTheShimDies: nobody can know how the command ended; its container has.
+// TestExecWhenTheShimDies kills the shim during a command: the command's exit code is unknown, and
+// its container has exited.
 func TestExecWhenTheShimDies(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {

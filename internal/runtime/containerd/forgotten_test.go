@@ -17,8 +17,8 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// TestForgotten: a container that containerd has forgotten, and runs, ends before another is started in its place,
-// or with its pod.
+// TestForgotten checks that a running container that containerd does not know any more is killed
+// before another one is started in its place, or with its pod.
 func TestForgotten(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) daemontest.Daemon{"stock": daemontest.Stock, "debian": daemontest.Debian} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// runForgotten starts a container, which runs on when containerd has forgotten it.
+// runForgotten starts a container that still runs after containerd has lost its task.
 func (r *rig) runForgotten(t *testing.T) pod.Container {
 	t.Helper()
 	c, d := r.run(t), r.daemon.Server
@@ -63,7 +63,7 @@ func (r *rig) runForgotten(t *testing.T) pod.Container {
 	return c
 }
 
-// forget removes what a containerd, which does not run, knows of the tasks of a container.
+// forget removes what a containerd that is not running has stored about the tasks of a container.
 func forget(dir, id string) error {
 	bundles, err := filepath.Glob(filepath.Join(dir, "*", "io.containerd.runtime.v2.task", "*", id))
 	if err != nil || len(bundles) == 0 {
@@ -80,8 +80,8 @@ func forget(dir, id string) error {
 	return errors.Join(all...)
 }
 
-// TestRunDirectoryRemoved: with the run directory, containerd's and runc's, goes all that tells of what runs, but not
-// that it was started.
+// TestRunDirectoryRemoved removes the run directory, containerd's and runc's: nothing records any
+// more what runs, but the checkpoint still records that it was started.
 func TestRunDirectoryRemoved(t *testing.T) {
 	d := daemontest.Stock(t)
 	r := newRig(t, d, "sleep 1000")
@@ -112,8 +112,8 @@ func TestRunDirectoryRemoved(t *testing.T) {
 	daemontest.Eventually(t, "it has ended", func() bool { return errors.Is(syscall.Kill(c.PID, 0), syscall.ESRCH) })
 }
 
-// TestForgottenByRunc: a process that was only prepared, and that runc has forgotten and cannot end, gives way to
-// another start, and ends with its container.
+// TestForgottenByRunc checks that a process that was only prepared, and that runc does not know and
+// cannot kill any more, is replaced by another start and is killed with its container.
 func TestForgottenByRunc(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,8 @@ func TestForgottenByRunc(t *testing.T) {
 	}
 }
 
-// later is a podrun that has not seen yet how containerd starts shims: the next one, too, is containerd's.
+// later returns a podrun that has not yet read how containerd starts shims, so containerd starts
+// the next shim too.
 func (r *rig) later(t *testing.T) rig {
 	t.Helper()
 	later := rig{Runtime: dialOnly(t, r.daemon), daemon: r.daemon, key: r.key, start: r.start}
@@ -147,8 +148,9 @@ func (r *rig) later(t *testing.T) rig {
 	return later
 }
 
-// prepared leaves of an instance that runs what a start leaves that was cut off, in a run directory that was removed
-// then: a process that waits to become it, and nothing that runc knows. It returns the process.
+// prepared turns a running instance into what an interrupted start leaves if the run directory is
+// then removed: a process that waits to become the container's, which runc does not know. It
+// returns the process ID.
 func (r *rig) prepared(t *testing.T, c pod.Container) int {
 	t.Helper()
 	ctx, raw := r.daemon.Client(t)

@@ -17,7 +17,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// stopped reports that all of a process' threads are.
+// stopped reports whether all threads of a process are stopped.
 func stopped(t *testing.T, pid int) bool {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -30,8 +30,9 @@ func stopped(t *testing.T, pid int) bool {
 	})
 }
 
-// TestAShimThatHangs: of its pod it cannot be told what it is like, or that is unknown, as containerd has it; all other
-// pods are listed as ever, and so is this one when the shim goes on.
+// TestAShimThatHangs checks that a pod whose shim hangs cannot be inspected, or has the state
+// Unknown, depending on containerd; that all other pods are listed as before; and that this pod is
+// listed again when its shim continues.
 func TestAShimThatHangs(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {

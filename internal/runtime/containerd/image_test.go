@@ -63,7 +63,8 @@ func TestPruneImages(t *testing.T) {
 	again.run(t)
 }
 
-// TestImageConfig: what an image says of the process holds where the manifest says nothing.
+// TestImageConfig checks that the image's process configuration applies where the manifest sets
+// nothing.
 func TestImageConfig(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := connect(t, d)
@@ -95,8 +96,8 @@ func TestImageConfig(t *testing.T) {
 	}
 }
 
-// TestVolumeOfAnImage: an image that a pod has as a volume is in use, and nothing is left of it once the pod's data
-// is removed, also when the showing was cut off.
+// TestVolumeOfAnImage checks that an image that is a volume of a pod is in use, and that nothing of
+// the volume is left after the pod's data is removed, even if mounting it was interrupted.
 func TestVolumeOfAnImage(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {

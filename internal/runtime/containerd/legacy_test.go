@@ -16,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// former turns what podrun keeps of the rig's pod into what the former version kept.
+// former converts what podrun stores of the rig's pod to what the former version stored.
 func (r *rig) former(t *testing.T, labels map[string]map[string]string) {
 	t.Helper()
 	uid := r.start.Pod.UID
@@ -85,7 +85,7 @@ func (r *rig) former(t *testing.T, labels map[string]map[string]string) {
 	}
 }
 
-// TestLegacy: pods that the former version started are taken over as they are.
+// TestLegacy checks that pods that the former version started are adopted as they are.
 func TestLegacy(t *testing.T) {
 	d := daemontest.Embedded(t)
 	r := newRig(t, d, "sleep 1000")
@@ -168,7 +168,8 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// takeOver saves checkpoints of the former version's pods. It is cut off once before the first one is forgotten.
+// takeOver saves checkpoints of the former version's pods. It is interrupted once, before the first
+// ForgetLegacy.
 func takeOver(t *testing.T, r *Runtime, all []checkpoint.Checkpoint) {
 	t.Helper()
 	for _, c := range all {

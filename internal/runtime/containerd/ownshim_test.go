@@ -20,8 +20,9 @@ import (
 
 func named(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.Name = name } }
 
-// TestOwnShims: podrun starts shims like the first, which containerd started, and they are as good: shared by all
-// containers of a sandbox, of this and of a later podrun, and gone with the last.
+// TestOwnShims checks that podrun starts shims like the first one, which containerd started, and
+// that they work like it: all containers of a sandbox share one, including those that a later
+// podrun starts, and it exits with the last of them.
 func TestOwnShims(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) daemontest.Daemon{"embedded": daemontest.Embedded, "stock": daemontest.Stock} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +79,8 @@ func ofProcess(t *testing.T, pid int, name string) string {
 	return string(text)
 }
 
-// TestOwnShimIsKilled: that is as if it were containerd's, and the next start makes another.
+// TestOwnShimIsKilled kills a shim that podrun started: the effect is that of killing one of
+// containerd's, and the next start starts another shim.
 func TestOwnShimIsKilled(t *testing.T) {
 	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	var reasons []string
@@ -99,8 +101,8 @@ func TestOwnShimIsKilled(t *testing.T) {
 	}
 }
 
-// TestSharedShimThatFails: a shim that answers and serves nobody, as one that is just ending, is done without, and the
-// container has all its files.
+// TestSharedShimThatFails checks that a shim that accepts connections but serves no requests, for
+// example because it is just exiting, is not used, and that the container has all its files.
 func TestSharedShimThatFails(t *testing.T) {
 	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	first.run(t)
@@ -137,8 +139,8 @@ func TestSharedShimThatFails(t *testing.T) {
 	}
 }
 
-// TestModelIsOfThisContainerd: the containerd that comes after another may start its shims otherwise, so its first is
-// looked at anew, also by who does not listen to its events.
+// TestModelIsOfThisContainerd checks that podrun reads anew how shims are started after another
+// containerd has taken the place of the first one, also if podrun does not receive its events.
 func TestModelIsOfThisContainerd(t *testing.T) {
 	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	first.run(t)
@@ -160,7 +162,8 @@ func TestModelIsOfThisContainerd(t *testing.T) {
 	}
 }
 
-// TestOwnShimAfterAFailure: a program that is missing leaves no shim, and the next start has one.
+// TestOwnShimAfterAFailure checks that a missing program leaves no shim, and that the next start
+// has one.
 func TestOwnShimAfterAFailure(t *testing.T) {
 	first := newRig(t, daemontest.Embedded(t), "sleep 1000")
 	first.run(t)

@@ -17,8 +17,9 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// TestKilledInAnExec: podrun is killed as it starts a command in a container. The shim waits for who would read what
-// the command says; to an old containerd it says nothing else meanwhile, not even that the container has ended.
+// TestKilledInAnExec kills podrun while it starts a command in a container. The shim waits for a
+// reader of the command's output; an old containerd gets no other answer from it meanwhile, not
+// even that the container has exited.
 func TestKilledInAnExec(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestKilledInAnExec(t *testing.T) {
 	}
 }
 
-// startUnread starts a command that writes to pipes in dir, which nobody reads.
+// startUnread starts a command that writes to pipes in dir, which have no reader.
 func startUnread(t *testing.T, ctx context.Context, c *client.Client, id, dir string) {
 	loaded, err := c.LoadContainer(ctx, id)
 	if err != nil {
@@ -87,7 +88,7 @@ func startUnread(t *testing.T, ctx context.Context, c *client.Client, id, dir st
 	_, _ = c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: "unread"})
 }
 
-// runsUnder reports that a process with that command line is a child of parent.
+// runsUnder reports whether a process with that command line is a child of parent.
 func runsUnder(t *testing.T, parent int, line string) bool {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// TestOutputIsOfTheInstance: two instances of one attempt, as there are once a checkpoint is lost, have their output
-// apart, and what one leaves is removed without the other's.
+// TestOutputIsOfTheInstance checks that two instances of one attempt, which exist after a
+// checkpoint was lost, have separate output, and that the output of one is removed without that of
+// the other.
 func TestOutputIsOfTheInstance(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), "while :; do echo here; sleep 0.05; done")
 	o, err := r.Inspect(t.Context(), r.key)

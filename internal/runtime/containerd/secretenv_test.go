@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 )
 
-// withSecret gives the rig's container a Secret's value, and the memory for it.
+// withSecret gives the rig's container a Secret's value, and mounts the in-memory directory for it.
 func (r *rig) withSecret(t *testing.T, word string) (dir string) {
 	t.Helper()
 	dir = r.Dirs.Withheld(r.start.Pod.UID)
@@ -37,7 +37,7 @@ func (r *rig) withSecret(t *testing.T, word string) (dir string) {
 	return dir
 }
 
-// in is what a line of sh in the container says.
+// in returns the output of a line of sh in the container.
 func (r *rig) in(t *testing.T, id, line string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -48,7 +48,7 @@ func (r *rig) in(t *testing.T, id, line string) string {
 	return out.String()
 }
 
-// names are what is in a directory.
+// names returns the names of the entries of a directory.
 func names(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -61,8 +61,9 @@ func names(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// TestWithheldOfTheFormerVersion: its containers, which say where the file is that has their Secrets, run on, and further
-// processes in them get the Secrets by way of this version's stand-in.
+// TestWithheldOfTheFormerVersion checks that containers of the former version, which name the file
+// with their Secrets, continue to run, and that further processes in them get the Secrets through
+// this version's stand-in.
 func TestWithheldOfTheFormerVersion(t *testing.T) {
 	for kind, start := range daemontest.Kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestWithheldOfTheFormerVersion(t *testing.T) {
 	}
 }
 
-// TestWithheldGoesWithItsContainer: a container that starts again and again, or never does, leaves nothing.
+// TestWithheldGoesWithItsContainer checks that a container that restarts again and again, or never
+// starts, leaves no withheld values.
 func TestWithheldGoesWithItsContainer(t *testing.T) {
 	for kind, start := range daemontest.Kinds {
 		t.Run(kind, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// incomplete begins a pull that has some of its layer and waits for more, until cut.
+// incomplete begins a pull that has fetched part of a layer and waits for more until cut is called.
 func (h *hub) incomplete(t *testing.T, s *images.Store) (cut func()) {
 	t.Helper()
 	half := make(chan struct{})
@@ -57,7 +57,7 @@ func (h *hub) incomplete(t *testing.T, s *images.Store) (cut func()) {
 	}
 }
 
-// stored are the contents that containerd has, whole and begun, and its leases.
+// stored counts containerd's complete contents, its incomplete contents and its leases.
 func stored(t *testing.T, d daemontest.Daemon) (whole, begun, leases int) {
 	t.Helper()
 	ctx, c := d.Client(t)
@@ -76,8 +76,9 @@ func stored(t *testing.T, d daemontest.Daemon) (whole, begun, leases int) {
 	return whole, len(half), len(all)
 }
 
-// TestDropFetched: what an interrupted pull has fetched is kept for the next one, whatever goes wrong between them and
-// whoever pulls, and can be let go; a pull that goes on is not hurt.
+// TestDropFetched checks that what an interrupted pull has fetched is kept for the next pull,
+// whatever fails between the two and whoever pulls, and that DropFetched releases it, without
+// harming a pull in progress.
 func TestDropFetched(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {

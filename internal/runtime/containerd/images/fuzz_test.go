@@ -14,8 +14,9 @@ import (
 	"github.com/containerd/containerd/v2/plugins/content/local"
 )
 
-// FuzzAccounts looks users up in the accounts of images. Who is found has numbers that runc takes, by the account that
-// was asked for or by the number itself: one that does not fit must not become another, such as root's.
+// FuzzAccounts looks up users in images' account files. A user that is found must have numbers that
+// runc accepts, from the requested entry or from the requested number itself: a number that is out
+// of range must not become another one, such as root's.
 func FuzzAccounts(f *testing.F) {
 	const passwd = "root:x:0:0::/:\nworker:x:7:8::/:\n# a comment\n\n:x:9:9\n"
 	const group = "root:x:0:\ncrew:x:11:\nmore:x:12:worker,other\n"
@@ -56,7 +57,7 @@ func FuzzAccounts(f *testing.F) {
 	})
 }
 
-// names reports an account of that name and number.
+// names reports whether there is an entry with that name and number.
 func names(passwd []byte, name, number string) bool {
 	for line := range strings.Lines(string(passwd)) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
@@ -67,8 +68,8 @@ func names(passwd []byte, name, number string) bool {
 	return false
 }
 
-// FuzzArchive loads archives of images as far as podrun reads them itself, into a content store of the test's own. The
-// images that are found have names, by which they are found again.
+// FuzzArchive reads image archives, as far as podrun reads them itself, into a content store of the
+// test. The images that are found must have names by which they can be found again.
 func FuzzArchive(f *testing.F) {
 	const layout, none = `{"imageLayoutVersion":"1.0.0"}`, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	index := func(annotations string) string {
@@ -121,7 +122,7 @@ func FuzzArchive(f *testing.F) {
 	})
 }
 
-// FuzzSignalName spells the signals that images name: spelled again they are the same.
+// FuzzSignalName checks that SignalName returns a name that it has returned unchanged.
 func FuzzSignalName(f *testing.F) {
 	for _, s := range []string{"", "9", "SIGTERM", "term", "sigrtmin+3", "-1", "99999999999999999999", "sig"} {
 		f.Add(s)

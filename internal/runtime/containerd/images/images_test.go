@@ -22,12 +22,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(daemontest.Main(m)) }
 
-// options are those of a Store on d.
+// options returns the Options of a Store on d.
 func options(t testing.TB, d daemontest.Daemon) images.Options {
 	return images.Options{Dirs: d.Dirs, Log: daemontest.Log(t)}
 }
 
-// connect makes a Store and sees to it that nothing but images is left in containerd after the test.
+// connect returns a Store. After the test it checks that containerd has nothing but images.
 func connect(t testing.TB, d daemontest.Daemon) *images.Store {
 	t.Helper()
 	return connectWith(t, d, "", options(t, d))
@@ -86,7 +86,8 @@ func TestLoadAndResolve(t *testing.T) {
 	}
 }
 
-// TestResolveShortName: another tool has loaded an archive under the name as it was written.
+// TestResolveShortName resolves an image that another client stored under a name that is not
+// normalised.
 func TestResolveShortName(t *testing.T) {
 	d := daemontest.Embedded(t)
 	s := connect(t, d)
@@ -140,7 +141,8 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// push puts an image into the registry, by way of d but not left there, and returns its digest.
+// push puts an image into the registry, through d, where it is removed again, and returns its
+// digest.
 func push(t *testing.T, d daemontest.Daemon, s *images.Store, ref string, opts ...testimage.Option) string {
 	t.Helper()
 	daemontest.Load(t, s, daemontest.Archive(t, ref, opts...))

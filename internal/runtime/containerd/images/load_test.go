@@ -15,7 +15,8 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// rewritten copies an archive, each of its files as change leaves it; nil: not at all.
+// rewritten copies an archive with each of its files as change returns it; change returns nil to
+// leave a file out.
 func rewritten(t *testing.T, path string, change func(name string, data []byte) []byte) string {
 	t.Helper()
 	in, err := os.Open(path)
@@ -55,8 +56,8 @@ func rewritten(t *testing.T, path string, change func(name string, data []byte) 
 	return path
 }
 
-// TestLoadBadArchive: an archive that has not all of its image, or has it for another machine, says so and leaves the image
-// of that name as it was.
+// TestLoadBadArchive checks that an archive with an incomplete image, or with an image for another
+// platform, is reported, and that the existing image of that name is unchanged.
 func TestLoadBadArchive(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {

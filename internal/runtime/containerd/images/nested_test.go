@@ -12,7 +12,8 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// TestNestedIndexes: indexes that each name the next many times are refused; an index in an index is not.
+// TestNestedIndexes checks that a chain of indexes, each of which names the next one many times, is
+// refused, and that a single index inside an index is accepted.
 func TestNestedIndexes(t *testing.T) {
 	t.Parallel()
 	store, err := local.NewStore(t.TempDir())

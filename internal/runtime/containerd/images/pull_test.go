@@ -27,7 +27,7 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// hub is a registry that can be told to misbehave.
+// hub is a registry that can be made to fail.
 type hub struct {
 	*httptest.Server
 	inner http.Handler
@@ -39,7 +39,7 @@ type hub struct {
 	between func(w http.ResponseWriter, r *http.Request) bool
 }
 
-// newHub makes a registry with one image in it, which r does not have.
+// newHub starts a registry with one image that s does not have.
 func newHub(t *testing.T, d daemontest.Daemon, s *images.Store, opts ...testimage.Option) (h *hub, digest string) {
 	t.Helper()
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -76,7 +76,7 @@ func (h *hub) count(kind string) int {
 	return h.asked[kind]
 }
 
-// failing pulls and returns the failure's words.
+// failing pulls an image and returns the text of the error.
 func failing(t *testing.T, s *images.Store, ref string) string {
 	t.Helper()
 	_, err := s.Pull(t.Context(), ref)
@@ -156,7 +156,7 @@ func TestPullWithCredentials(t *testing.T) {
 	}
 }
 
-// TestPullOnce: however many want an image at once, it is fetched once.
+// TestPullOnce checks that concurrent pulls of an image fetch it once.
 func TestPullOnce(t *testing.T) {
 	d := daemontest.Embedded(t)
 	s := connect(t, d)
@@ -186,8 +186,8 @@ func TestPullOnce(t *testing.T) {
 	}
 }
 
-// TestPullFaults: what a registry and the net do wrong is told in its own words, harms nothing, and the
-// next pull makes it good.
+// TestPullFaults checks that failures of the registry and of the network are reported with their
+// own error, do no harm, and are repaired by the next pull.
 func TestPullFaults(t *testing.T) {
 	answer := func(code int, text string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, _ *http.Request) bool {
@@ -254,8 +254,8 @@ func TestPullFaults(t *testing.T) {
 	}
 }
 
-// TestPullGoesOn: a pull whose connection breaks in the middle of a layer goes on from there, whether it was
-// podrun or the net that broke it, and it is told how far it is.
+// TestPullGoesOn checks that a pull whose connection breaks in the middle of a layer continues from
+// there, whether podrun or the network broke it, and that its progress is reported.
 func TestPullGoesOn(t *testing.T) {
 	for _, broken := range []string{"the net", "the pull"} {
 		t.Run(broken, func(t *testing.T) {

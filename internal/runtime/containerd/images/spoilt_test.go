@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// closing is a containerd that closes a part while it is to be removed.
+// closing simulates a containerd that is still closing content that is to be removed.
 type closing struct {
 	asked, until int
 	then         error
@@ -46,8 +46,8 @@ func TestAbort(t *testing.T) {
 	})
 }
 
-// TestRefusal: what a registry or containerd's own rules say is said once, and podrun does not ask again; what may be
-// otherwise for podrun is.
+// TestRefusal checks that a refusal by a registry or by containerd's own rules is reported once and
+// not repeated by podrun, and that podrun retries where its own request could have another result.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	const asked = "failed to resolve image: unexpected status from HEAD request to http://hub/v2/a/manifests/1: "

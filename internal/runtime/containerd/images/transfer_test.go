@@ -15,7 +15,8 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
-// ours reports whether this process has the socket of a TCP connection, given its address at that end.
+// ours reports whether this process has the socket of a TCP connection, given the connection's
+// address at this end.
 func ours(t *testing.T, address string) bool {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
@@ -50,7 +51,8 @@ func ours(t *testing.T, address string) bool {
 	return false
 }
 
-// TestWhoFetches: containerd fetches an image itself where it does so as podrun would, and nowhere else.
+// TestWhoFetches checks that containerd fetches an image itself if it does so exactly as podrun
+// would, and only then.
 func TestWhoFetches(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +104,8 @@ func TestWhoFetches(t *testing.T) {
 	}
 }
 
-// TestRefusedOnce: what a registry does not give containerd it is not asked for again by podrun.
+// TestRefusedOnce checks that podrun does not repeat a request that a registry has refused to
+// containerd.
 func TestRefusedOnce(t *testing.T) {
 	d := daemontest.Embedded(t)
 	itself, own := options(t, d), options(t, d)
@@ -133,7 +136,8 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
-// TestAllSpoilt: one pull heals whatever is spoilt of an image, not only one part of it.
+// TestAllSpoilt checks that one pull replaces all corrupt partial contents of an image, not only
+// one of them.
 func TestAllSpoilt(t *testing.T) {
 	d := daemontest.Embedded(t)
 	s := connect(t, d)

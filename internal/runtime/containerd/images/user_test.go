@@ -17,8 +17,8 @@ import (
 	"podrun.io/podrun/internal/test/testimage"
 )
 
-// TestManyFindTheUsersOfAnImage: many starts at once, of several podruns, find the users of an image that none of them
-// has had before.
+// TestManyFindTheUsersOfAnImage looks up the users of an uncached image in many concurrent starts
+// of several podruns.
 func TestManyFindTheUsersOfAnImage(t *testing.T) {
 	const podruns, starts = 3, 8
 	for name, start := range daemontest.Kinds {
@@ -53,7 +53,7 @@ func TestManyFindTheUsersOfAnImage(t *testing.T) {
 	}
 }
 
-// checkUsers finds the image's user, and another.
+// checkUsers looks up the image's user and another one.
 func checkUsers(t *testing.T, s *images.Store) {
 	found, err := s.Resolve(t.Context(), "busybox:1")
 	if err != nil {
@@ -75,8 +75,8 @@ func checkUsers(t *testing.T, s *images.Store) {
 	}
 }
 
-// TestNothingButFilesIsReadForUsers: images have FIFOs, which would be waited for, devices, whose opening may do
-// something, and links where the accounts are looked up.
+// TestNothingButFilesIsReadForUsers uses images that have, in place of the account files, FIFOs,
+// which would block a reader, devices, whose opening may have an effect, and links.
 func TestNothingButFilesIsReadForUsers(t *testing.T) {
 	for name, start := range daemontest.Kinds {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// viewStore is one that has directories only, which other users of the machine may pass on the way to.
+// viewStore returns a Store that has directories only, which are below a directory that other users
+// can pass.
 func viewStore(t *testing.T) *Store {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -56,7 +57,8 @@ func mountsIn(t *testing.T, dir string) []string {
 	return out
 }
 
-// imageFiles is a snapshot with what must have no effect: a program with root's rights and a device.
+// imageFiles returns a snapshot with files that must have no effect: a set-user-ID program and a
+// device.
 func imageFiles(t *testing.T) []mount.Mount {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,7 +114,8 @@ func TestViewHasNoEffect(t *testing.T) {
 	}
 }
 
-// TestViewsOfTheKilled: what a podrun that was killed has left goes, whenever that was; what another uses stays.
+// TestViewsOfTheKilled checks that the mounts of a killed podrun are removed, whenever it was
+// killed, and those that another podrun uses are not.
 func TestViewsOfTheKilled(t *testing.T) {
 	s := viewStore(t)
 	for name, begun := range map[string]int{"locked": 0, "made": 1, "mounted": 2, "twice": 3} {
