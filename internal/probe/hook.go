@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -59,8 +58,7 @@ func (p *Prober) hookHTTP(ctx context.Context, t *Target, action *v1.HTTPGetActi
 		return err
 	}
 	err = p.fetch(request)
-	if request.URL.Scheme == "https" && err != nil &&
-		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+	if errors.Is(err, http.ErrSchemeMismatch) {
 		// Early versions of Kubernetes used HTTP here whatever the manifest said, and Kubernetes
 		// still falls back to it.
 		request = request.Clone(ctx)
