@@ -2,7 +2,6 @@ package plan
 
 import (
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,31 +9,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-func TestEvicted(t *testing.T) {
-	always, never := v1.RestartPolicyAlways, v1.RestartPolicyNever
-	box := sandbox(0, true)
-	compare(t, []planCase{
-		{"what runs is ended", Input{Pod: wanted(always, "a", "b"), Evicted: "full", Observed: observed(box, ctr("a", 0, pod.Running), ctr("b", 0, pod.Exited, reaped))}, `
-terminate a a0 grace 2s (evicted)
-wake 2s
-Evicted`},
-		{"its hook has a second", Input{Pod: wanted(always, "a"), Evicted: "full", Observed: observed(box, ctr("a", 0, pod.Running, preStop))}, `
-run preStop hook of a a0 grace 1s (evicted)
-wake 1s
-Evicted`},
-		{"if it has that much", Input{Pod: wanted(always, "a"), Evicted: "full", MaxGrace: new(time.Duration), Observed: observed(box, ctr("a", 0, pod.Running, preStop))}, `
-kill a a0 (evicted)
-Evicted`},
-		{"nothing starts again", Input{Pod: wanted(always, "a"), Evicted: "full", Images: ready, Observed: observed(box, ctr("a", 0, pod.Exited, code(143), reaped))}, `
-remove sandbox s0 (pod completed)
-completed
-Evicted`},
-		{"it succeeded when it was told to end", Input{Pod: wanted(never, "a"), Evicted: "full", Observed: observed(ctr("a", 0, pod.Exited, reaped))}, `
-completed
-Evicted`},
-	})
-}
-
+// TestExceeded checks which limit of local storage evicts a pod, and the kubelet's message. An emptyDir in memory or without a
+// sizeLimit has no limit of its own. If any container has a limit, the sum of all limits is the limit of the whole pod.
 func TestExceeded(t *testing.T) {
 	t.Parallel()
 	p := wanted(v1.RestartPolicyAlways, "a", "b")

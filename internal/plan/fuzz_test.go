@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,9 +12,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// FuzzCompute plans for random situations: the same input gives the same plan, a healthy container
-// of the wanted revision is never stopped, nothing alive is removed, nothing is killed before its
-// grace period is over, and executing the plans reaches a stable state.
+// FuzzCompute judges random situations: the same input gives the same plan, a healthy container of the
+// wanted revision is never stopped, nothing living is removed, nothing is killed that has not had its time, and doing
+// what the plans say comes to an end.
 func FuzzCompute(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -22,7 +23,7 @@ func FuzzCompute(f *testing.F) {
 		in := situation(rand.New(rand.NewPCG(seed, 2)))
 		for step := 0; ; step++ {
 			p := Compute(in)
-			if a, b := text(p, in.Pod), text(Compute(in), in.Pod); a != b {
+			if a, b := planText(p, in.Pod), planText(Compute(in), in.Pod); a != b {
 				t.Fatalf("two plans for one input:\n%s\n--\n%s", a, b)
 			}
 			checkHarmless(t, in, p)
@@ -30,7 +31,7 @@ func FuzzCompute(f *testing.F) {
 				break
 			}
 			if step > 200 {
-				t.Fatalf("no end; last plan:\n%s\nof %+v", text(p, in.Pod), in)
+				t.Fatalf("no end; last plan:\n%s\nof %+v", planText(p, in.Pod), in)
 			}
 			apply(&in, p)
 		}
@@ -101,6 +102,28 @@ func situation(dice *rand.Rand) Input {
 	return in
 }
 
+// withInit gives p init containers; a name in capitals makes a sidecar.
+func withInit(p *v1.Pod, names ...string) {
+	for _, n := range names {
+		c := v1.Container{Name: strings.ToLower(n), Image: "img:1"}
+		if n != c.Name {
+			c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+	}
+}
+
+// allRestartOn gives c a rule that restarts all containers when c exits with code.
+func allRestartOn(c *v1.Container, code int32) {
+	if c.RestartPolicy == nil {
+		c.RestartPolicy = new(v1.ContainerRestartPolicyNever)
+	}
+	c.RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code}},
+	}}
+}
+
 func checkHarmless(t *testing.T, in Input, p Plan) {
 	byID := map[string]pod.Container{}
 	for _, c := range in.Observed.Containers {
@@ -143,8 +166,7 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 	}
 }
 
-// apply simulates a world in which every action succeeds at once, no process exits by itself and
-// every second process ignores signals.
+// apply is a world in which everything succeeds at once, no process ends by itself and each second one heeds no signal.
 func apply(in *Input, p Plan) {
 	if !p.Again {
 		in.Earlier, in.Replaced = false, false

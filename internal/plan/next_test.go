@@ -9,8 +9,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// TestNextAttempt checks that the time of the next attempt does not depend on when the plan is
-// computed.
+// When the next attempt is does not depend on when it is asked.
 func TestNextAttempt(t *testing.T) {
 	t.Parallel()
 	crashed := func(at time.Time) Input {
