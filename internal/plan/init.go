@@ -15,6 +15,7 @@ import (
 func (j *judge) initialize(o pod.Observed, sandbox pod.Sandbox) bool {
 	inits := j.in.Pod.Spec.InitContainers
 	if len(inits) > 0 && j.stopStrangers(o, sandbox) {
+		j.waitFrom(0)
 		return false
 	}
 	furthest := j.furthest(o, sandbox)
@@ -39,11 +40,14 @@ func (j *judge) initialize(o pod.Observed, sandbox pod.Sandbox) bool {
 }
 
 // stopStrangers stops the instances that run in another sandbox than this one and reports whether
-// there are any.
+// there are any, or any of which it is not known.
 func (j *judge) stopStrangers(o pod.Observed, sandbox pod.Sandbox) (alive bool) {
 	for _, c := range o.Containers {
-		if c.State == pod.Running && c.SandboxID != sandbox.ID {
-			alive = true
+		if c.SandboxID == sandbox.ID || !lives(c) {
+			continue
+		}
+		alive = true
+		if c.State == pod.Running {
 			j.stop(c, time.Time{}, "sandbox replaced")
 		}
 	}
