@@ -10,17 +10,18 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// absence is how long a file has to be away before it is taken for removed: many editors move the old file
-// aside before they write the new one.
+// absence is how long a file must be missing before it counts as removed: many editors move the old file aside before
+// they write the new one.
 const absence = 100 * time.Millisecond
 
-// stay makes of what a look found that a file which is not there stays for a moment with what it had.
+// stay debounces the removal of a file. It returns the scan result one with this change: a known file that is missing
+// counts as unchanged until it was missing for the duration absence.
 func (e *entry) stay(one scanResult, now time.Time) scanResult {
 	switch {
 	case !one.gone:
-		one.changed = one.changed || !e.away.IsZero() // others may have stood in for it
+		one.changed = one.changed || !e.away.IsZero() // other files may have replaced it meanwhile, see offers
 		e.away = time.Time{}
-	case e.hash == "" && e.err == nil && e.busy.IsZero(): // nothing was known of it
+	case e.hash == "" && e.err == nil && e.busy.IsZero(): // never read: nothing to retain
 	case e.away.IsZero():
 		e.away = now
 		return scanResult{again: absence}
@@ -32,7 +33,7 @@ func (e *entry) stay(one scanResult, now time.Time) scanResult {
 	return one
 }
 
-// there are the names that files have which are there.
+// there returns the names of the pods and objects in the files that exist.
 func (s *scanner) there() map[manifest.Name]bool {
 	there := map[manifest.Name]bool{}
 	for _, e := range s.files {
@@ -49,12 +50,15 @@ func (s *scanner) there() map[manifest.Name]bool {
 	return there
 }
 
-// offers is what a file has; of one that is away, what no other has, for it may have been renamed.
+// offers returns the pods and objects that a file adds to the snapshot. A missing file adds only those that no existing
+// file contains, because it may have been renamed.
 func (e *entry) offers(there map[manifest.Name]bool) ([]*v1.Pod, []manifest.Object) {
 	if e.away.IsZero() {
 		return e.pods, e.objects
 	}
-	pods := slices.DeleteFunc(slices.Clone(e.pods), func(p *v1.Pod) bool { return there[manifest.Name{Key: pod.KeyOf(p)}] })
+	pods := slices.DeleteFunc(slices.Clone(e.pods), func(p *v1.Pod) bool {
+		return there[manifest.Name{Key: pod.KeyOf(p)}]
+	})
 	objects := slices.DeleteFunc(slices.Clone(e.objects), func(o manifest.Object) bool { return there[o.Name()] })
 	return pods, objects
 }

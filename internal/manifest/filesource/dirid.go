@@ -14,27 +14,30 @@ import (
 	"podrun.io/podrun/internal/manifest"
 )
 
-// dirID keeps on disk which directory a path was when manifests were in it. So an empty directory that is
-// another one, as that on which a disk should be mounted, is not taken for one that was emptied while podrun
-// was down.
+// dirID saves on disk the identity of the directory that manifests were read from. After a restart, an empty directory
+// that is not the same one, such as the mount point of a disk that is not mounted, is then not taken for a directory
+// whose manifests were removed while podrun was down.
 type dirID struct {
-	file string // empty: nothing is kept
+	file string // empty: nothing is saved
 	kept uint64 // the inode, or ofFile; 0: not known
-	// readOnly: nothing is written.
+	// readOnly is set if the file is never written.
 	readOnly bool
 }
 
-// ofFile stands for the inode where manifests are read from a file: no directory has it.
+// ofFile replaces the inode if the manifests are read from a file. No directory has this inode.
 const ofFile = math.MaxUint64
 
 func newDirID(o Options, path string) dirID {
 	if o.IdentityDir == "" {
 		return dirID{}
 	}
-	return dirID{file: filepath.Join(o.IdentityDir, manifest.Digest([]byte(path))+".place"), readOnly: o.IdentityReadOnly}
+	return dirID{
+		file:     filepath.Join(o.IdentityDir, manifest.Digest([]byte(path))+".place"),
+		readOnly: o.IdentityReadOnly,
+	}
 }
 
-// read finds out what is kept. What a loss of power left of it is nothing.
+// read reads the saved identity. A file that a loss of power left incomplete counts as no identity.
 func (p *dirID) read() error {
 	if p.file == "" {
 		return nil
@@ -44,18 +47,19 @@ func (p *dirID) read() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading which directory manifests were in: %w", err)
+		return fmt.Errorf("reading the saved identity of the manifest directory: %w", err)
 	}
 	p.kept, _ = strconv.ParseUint(string(text), 10, 64)
 	return nil
 }
 
-// keep records what manifests are read from. It is not synced to the disk: no start waits for it.
+// keep saves the identity of what manifests are read from. The file is not synced to the disk, so that no pod start
+// waits for the disk.
 func (p *dirID) keep(used uint64) error {
 	if p.file == "" || p.readOnly || used == p.kept {
 		return nil
 	}
-	p.kept = used // whatever comes of it, it is not tried again and again
+	p.kept = used // also if writing fails, so that each scan does not try again
 	next := filepath.Join(filepath.Dir(p.file), "."+filepath.Base(p.file))
 	err := os.MkdirAll(filepath.Dir(p.file), 0o700)
 	if err == nil {
@@ -65,12 +69,12 @@ func (p *dirID) keep(used uint64) error {
 		err = os.Rename(next, p.file)
 	}
 	if err != nil {
-		return fmt.Errorf("noting which directory manifests are in: %w", err)
+		return fmt.Errorf("saving the identity of the manifest directory: %w", err)
 	}
 	return nil
 }
 
-// another reports that this is not the directory that the manifests were in before.
+// another reports whether info is not the directory that manifests were read from before.
 func (s *scanner) another(info fs.FileInfo) bool {
 	if s.dir == nil {
 		return s.before != 0 && s.before != inode(info)
@@ -78,7 +82,7 @@ func (s *scanner) another(info fs.FileInfo) bool {
 	return !os.SameFile(s.dir, info) && len(s.files) > 0
 }
 
-// pathKind is what a path of manifests is.
+// pathKind is the kind of a manifest path, as error messages name it.
 type pathKind string
 
 const (
@@ -86,9 +90,9 @@ const (
 	kindFile pathKind = "a file"
 )
 
-// sameKind refuses a file in the place of a directory that manifests were in, and a directory in the place of a file,
-// unless there is a manifest that can be used: somebody moved the path away, or what should be mounted there is not, and
-// container engines make a directory where what they are to mount is missing.
+// sameKind returns an error if a directory of manifests has become a file, or a file a directory, and there is no
+// manifest in it that can be used. The path was then moved away, or is not mounted: container engines create a
+// directory where the source of a bind mount is missing.
 func (s *scanner) sameKind(info fs.FileInfo, now time.Time) error {
 	kind := kindFile
 	if info.IsDir() {
@@ -110,7 +114,8 @@ func (s *scanner) sameKind(info fs.FileInfo, now time.Time) error {
 	return fmt.Errorf("%s was %s and is %s now, without a manifest that can be used", s.path, s.kind, kind)
 }
 
-// used is what manifests are read from; 0 if there are none, or if they cannot be read.
+// used returns the identity of what manifests are read from: an inode, or ofFile; 0 if there are no manifests or they
+// cannot be read.
 func (s *scanner) used() uint64 {
 	switch {
 	case s.err != nil || len(s.files) == 0:
@@ -121,7 +126,8 @@ func (s *scanner) used() uint64 {
 	return inode(s.dir)
 }
 
-// inode tells directories apart over a reboot, when devices may have other numbers.
+// inode returns the inode number, the identity of a directory. The device number is no part of it because it may change
+// with a reboot.
 func inode(info fs.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino

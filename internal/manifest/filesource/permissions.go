@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LooseError says that others than root and podrun's user could change what podrun runs as root.
+// LooseError reports that a user other than root and podrun's own user can change what podrun runs as root.
 type LooseError struct {
-	// Path is the manifest, or what is on the way to it: a directory, a link.
+	// Path is the manifest, or a directory or symbolic link on the path to it.
 	Path string
-	// Why is what others may do, and how that ends.
+	// Why says what other users may do, and the command that ends it.
 	Why string
-	// Owned says that it is another's, who may do everything.
+	// Owned is set if another user owns Path; an owner may change everything.
 	Owned bool
 }
 
 func (e *LooseError) Error() string { return e.Path + ": " + e.Why }
 
-// loose reports a file or directory that others than root and podrun's user own or may write; nil if none may.
-// A directory in which nobody may touch another's files counts only where new ones matter.
+// loose returns a LooseError if a user other than root and podrun's own user owns the file or directory or may write
+// it; else nil. A sticky directory, in which users cannot replace each other's files, counts only if newFilesMatter.
 func loose(path string, info fs.FileInfo, newFilesMatter bool) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && !isTrusted(st.Uid) {
@@ -42,7 +42,7 @@ func loose(path string, info fs.FileInfo, newFilesMatter bool) error {
 	switch {
 	case mode&byAll != 0:
 		who = "every user"
-	case mode&byGroup == 0: // no access control list gives more than that
+	case mode&byGroup == 0: // with an access control list these bits are its mask: no entry grants more
 	case ok && st.Gid != 0:
 		who = fmt.Sprintf("group %d", st.Gid)
 	default:
@@ -51,16 +51,21 @@ func loose(path string, info fs.FileInfo, newFilesMatter bool) error {
 	if who == "" {
 		return nil
 	}
-	return &LooseError{Path: path, Why: fmt.Sprintf("can be written by %s (mode %04o); chmod go-w it", who, mode.Perm())}
+	return &LooseError{
+		Path: path,
+		Why:  fmt.Sprintf("can be written by %s (mode %04o); chmod go-w it", who, mode.Perm()),
+	}
 }
 
-// isTrusted: root may change everything, and podrun's own user podrun itself.
+// isTrusted reports whether uid is root, which may change everything anyway, or podrun's own user, which may change
+// podrun itself.
 func isTrusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
-// listed is who may write a file by its access control list, apart from its owner and its group; "": nobody.
+// listed returns a text for the user or group, other than the file's owner and group, that may write the file by its
+// POSIX access control list; "" if there is none.
 func listed(path string) string {
 	const header, size, write, user, group = 4, 8, 2, 0x02, 0x08 // struct posix_acl_xattr_entry: tag, permissions, ID
-	acl := make([]byte, 64<<10)                                  // as much as any attribute has
+	acl := make([]byte, 64<<10)                                  // the size limit of an extended attribute
 	n, err := unix.Getxattr(path, "system.posix_acl_access", acl)
 	if err != nil {
 		return "" // there is none
@@ -78,13 +83,13 @@ func listed(path string) string {
 	return ""
 }
 
-// maxLinks is how many symbolic links the kernel follows in a path.
+// maxLinks is the number of symbolic links that the kernel follows in a path.
 const maxLinks = 40
 
-// looseOnWay are those of the directories and links on the way from / to path by which others could lead podrun to
-// another manifest than what is there, the first ones first: directories in which they may replace what root owns, and
-// what they own. What path itself is, unless it is a link, does not count. What is wrong with a path that leads nowhere
-// shows elsewhere.
+// looseOnWay returns a LooseError for each directory and link on the way from / to path by which other users could
+// redirect podrun to another manifest, in path order: directories in which they may replace files of root, and
+// directories and links that they own. It follows symbolic links, and checks path itself only if it is a link. It stops
+// at a component that cannot be read; reading the manifest reports that error.
 func looseOnWay(path string) []error {
 	var all []error
 	note := func(at string, info fs.FileInfo) {
@@ -104,7 +109,7 @@ func looseOnWay(path string) []error {
 		case "", ".":
 			continue
 		case "..":
-			at = filepath.Dir(at) // there is no link in at
+			at = filepath.Dir(at) // correct because at contains no symbolic link
 			continue
 		}
 		next := filepath.Join(at, name)
@@ -131,8 +136,9 @@ func looseOnWay(path string) []error {
 	return all
 }
 
-// looseDirs are the directories, of those that manifests are in or are reached by, in which others could put another in
-// a manifest's place, and the links that they could change.
+// looseDirs returns a LooseError for each directory in which other users could add or replace a manifest, and for each
+// symbolic link that they could change: the directory of the manifests, and all directories and links on the way to it
+// and to the targets of links in it.
 func (s *scanner) looseDirs(paths map[string]fs.DirEntry) []error {
 	info, err := os.Stat(s.path)
 	if err != nil { // optional, or just gone
@@ -157,7 +163,7 @@ func (s *scanner) looseDirs(paths map[string]fs.DirEntry) []error {
 	return distinct(all)
 }
 
-// distinct leaves out what is said already of the same path.
+// distinct retains only the first LooseError of each path.
 func distinct(errs []error) []error {
 	said := map[string]bool{}
 	return slices.DeleteFunc(errs, func(err error) bool {
@@ -171,14 +177,14 @@ func distinct(errs []error) []error {
 	})
 }
 
-// warns reports what is to be said of a manifest that is used all the same. What is not lasting was named by who runs it
-// now, out of a working copy of somebody's, as a rule: that it has an owner is no news.
+// warns reports whether err is worth a warning about a manifest that is used nevertheless. A foreign owner is worth one
+// only if the path is lasting: a path that is run once is usually in a user's working copy, which that user owns.
 func (s *scanner) warns(err error) bool {
 	var l *LooseError
 	return err != nil && !s.strict && (s.lasting || !errors.As(err, &l) || !l.Owned)
 }
 
-// sameErrors reports that two lists of errors say the same.
+// sameErrors reports whether two lists have the same error texts.
 func sameErrors(a, b []error) bool {
 	return slices.EqualFunc(a, b, func(a, b error) bool { return a.Error() == b.Error() })
 }

@@ -14,16 +14,17 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 )
 
-// errBusy says that a file is being written.
+// errBusy reports that a file is being written.
 var errBusy = errors.New("is being written")
 
-// maxRead is one byte more than a manifest may have, so that a longer one shows.
+// maxRead is one byte more than the size limit of a manifest, so that a longer one is detected.
 const maxRead = decode.MaxSize + 1
 
-// readFile returns a file's content as of one moment, as far as can be told: where the file system has
-// leases, a file that somebody has open for writing is errBusy.
+// readFile returns the content of a file and its print. The content is of one moment as far as that can be detected:
+// readFile returns errBusy if the file changed while it was read or, on file systems with leases, if a process has it
+// open for writing.
 func readFile(path string, now time.Time) ([]byte, print, error) {
-	// Without NONBLOCK, opening a named pipe would wait for its writer.
+	// Without O_NONBLOCK, opening a named pipe would block until it has a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, print{}, fmt.Errorf("reading %s: %w", path, errors.Unwrap(err))
@@ -53,28 +54,28 @@ func readFile(path string, now time.Time) ([]byte, print, error) {
 	return data, printOf(after, now), nil
 }
 
-// written reports that somebody has f open for writing. The kernel gives a read lease only when nobody
-// has; it is returned at once, so that no writer has to wait.
+// written reports whether a process has f open for writing. The kernel grants a read lease only if none has. The lease
+// is released at once, so that no writer has to wait for it.
 func written(f *os.File) bool {
 	fd := f.Fd()
 	if _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK); err != nil {
-		return errors.Is(err, unix.EAGAIN) // any other error: leases cannot be had here
+		return errors.Is(err, unix.EAGAIN) // any other error: leases are not available here
 	}
 	_, _ = unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
 	return false
 }
 
-// print tells one state of a file from another.
+// print identifies one state of a file. Equal prints mean that the file did not change; see fresh for the exception.
 type print struct {
 	dev, ino uint64
 	size     int64
 	written  time.Time
 	changed  syscall.Timespec
-	// at is when it was taken; zero for none.
+	// at is the time at which the print was made; zero: there is no print.
 	at time.Time
 }
 
-// freshness is for how long a file may change again with the same time stamps.
+// freshness is the time in which a file may change again without new time stamps, because these are coarse.
 const freshness = 20 * time.Millisecond
 
 func printOf(info fs.FileInfo, now time.Time) print {
@@ -89,8 +90,8 @@ func (p print) same(info fs.FileInfo) bool {
 	return !p.at.IsZero() && p == printOf(info, p.at)
 }
 
-// fresh reports that the file was read so soon after it was written that it may have been written again
-// without a trace.
+// fresh reports whether the file was read so soon after it was written that it may have been written again with the
+// same time stamps.
 func (p print) fresh() bool {
 	age := p.at.Sub(time.Unix(p.changed.Unix()))
 	return !p.at.IsZero() && age > -freshness && age < freshness

@@ -16,68 +16,69 @@ import (
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// scanner reads a directory's manifests, or one file, again and again, and remembers the last good
-// pods of each. It owns no goroutine and no clock.
+// scanner scans a directory of manifests, or one file, repeatedly and retains the last good pods of each file. It
+// starts no goroutine of its own and takes the time as an argument. It is not safe for concurrent use.
 type scanner struct {
 	policy     *validate.Policy
 	path, node string
 	noSuffix   bool
 	files      map[string]*entry
 	err        error
-	// optional: there may be nothing at path until there was something.
+	// optional is set while a missing path is no error; it is cleared when path exists for the first time.
 	optional bool
-	// strict: what others can write is not read.
+	// strict is Options.StrictPermissions: files that other users can write are not read.
 	strict bool
-	// lasting: who owns what is read is warned of.
+	// lasting is Options.Lasting: a foreign owner is worth a warning.
 	lasting bool
-	// loose are the directories and links that others can change.
+	// loose has a LooseError for each directory and link that other users can change.
 	loose []error
-	// begun: the directory was read once.
+	// begun is set once the directory has been scanned.
 	begun bool
-	// kind is what path was when it was last read with success: a directory or a file; "" before.
+	// kind is the kind of path at the last successful scan: a directory or a file; "" before the first.
 	kind pathKind
-	// dir is the directory as it was when it was last read with success; nil before.
+	// dir is the directory as of the last successful scan; nil before the first, and if path is a file.
 	dir fs.FileInfo
-	// before is the inode of the directory that what runs came from; 0: not known.
+	// before is the saved inode of the directory that the running pods were read from; 0: not known.
 	before uint64
-	// links are the directories that symbolic links among the manifests lead into.
+	// links are the directories that symbolic links among the manifests lead to.
 	links []string
-	// listed are the places as places returned them last.
+	// listed is the result of the last call of dirs.
 	listed []string
-	// done is closed when nobody waits for a scan any more.
+	// done is closed when the result of the scan is no longer needed, so that loading a manifest is given up.
 	done <-chan struct{}
 }
 
-// entry is what is known of one file.
+// entry is the state of one file.
 type entry struct {
 	print print
 	hash  string
-	// pods are the last good ones.
+	// pods and objects are those of the last good content.
 	pods    []*v1.Pod
 	objects []manifest.Object
 	err     error
 	reader  manifest.Reader
-	// loose: others can write it; nil if they cannot.
+	// loose is the LooseError of the file if other users can write it; nil if they cannot.
 	loose error
-	// first: it was there when the directory was first read; good: it could be used since. A file that
-	// came later was known to want nothing before.
+	// first is set if the file existed when the directory was scanned for the first time; good, once it was loaded
+	// without error. While first is set and good is not, the pods that the file may contain are unknown; a file that
+	// was created later certainly contained none before.
 	first, good bool
-	// busy is since when the file was found open for writing; looks counts how often.
+	// busy is the time at which the file was first found open for writing; inspections counts the checks since.
 	busy        time.Time
 	inspections int
-	// away is since when the file is not there; zero while it is.
+	// away is the time since which the file is missing; zero while it exists.
 	away time.Time
 }
 
 // scanResult is the outcome of a scan.
 type scanResult struct {
-	// changed: the snapshot says something new.
+	// changed is set if the snapshot differs from the previous one.
 	changed bool
-	// busy: a file is being written.
+	// busy is set if a file is being written.
 	busy bool
-	// gone: a file is not there.
+	// gone is set if there is no such file.
 	gone bool
-	// again is when to look again though nothing rings; 0: no need.
+	// again is the delay until the next scan if no event arrives before; 0: the regular interval applies.
 	again time.Duration
 }
 
@@ -85,7 +86,7 @@ func newScanner(path, node string) *scanner {
 	return &scanner{path: path, node: node, files: map[string]*entry{}}
 }
 
-// scan reads what changed since the last time.
+// scan reads the files that changed since the last scan.
 func (s *scanner) scan(now time.Time) scanResult {
 	paths, err := s.list(now)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *scanner) scan(now time.Time) scanResult {
 	return result
 }
 
-// list returns the paths that may be manifests. A failure never means that there are none.
+// list returns the paths of the files that may be manifests. If it fails, the set is unknown, not empty.
 func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	info, err := os.Stat(s.path)
 	if s.optional && isGone(s.path) {
@@ -146,7 +147,8 @@ func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	if err := s.entries(paths); err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
-	// A file that is renamed while its directory is read may be seen under neither name.
+	// A file that is renamed while its directory is read may be listed under neither name. If a known file is
+	// missing, the directory is read a second time.
 	for path := range s.files {
 		if _, there := paths[path]; there {
 			continue
@@ -157,7 +159,8 @@ func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 		break
 	}
 	if len(paths) == 0 && s.another(info) {
-		return nil, fmt.Errorf("reading manifests: %s is empty and another directory than before, as when it is not mounted", s.path)
+		return nil, fmt.Errorf(
+			"reading manifests: %s is empty and is not the same directory as before; is it not mounted?", s.path)
 	}
 	s.kind, s.dir, s.links = kindDir, info, nil
 	for path, e := range paths {
@@ -169,7 +172,7 @@ func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	return paths, nil
 }
 
-// entries adds the paths of what has a manifest's name and is no directory.
+// entries adds the directory entries with the name of a manifest: .yaml, .yml or .json, not hidden, and no directory.
 func (s *scanner) entries(to map[string]fs.DirEntry) error {
 	entries, err := os.ReadDir(s.path)
 	for _, e := range entries {
@@ -181,7 +184,8 @@ func (s *scanner) entries(to map[string]fs.DirEntry) error {
 	return err
 }
 
-// linkTargets adds the directory of what path leads to, or would, if it is not path's own.
+// linkTargets adds the directory of path's symbolic link target, which need not exist, unless that is the directory of
+// path itself.
 func linkTargets(to []string, path string) []string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -199,7 +203,7 @@ func linkTargets(to []string, path string) []string {
 	return append(to, dir)
 }
 
-// inspect reads one file if it changed.
+// inspect checks one file and loads it if it changed.
 func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 	info, err := os.Stat(path)
 	switch {
@@ -240,11 +244,14 @@ func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 		return result
 	}
 	loaded, err := e.reader.Load(s.done, data, manifest.LoadOptions{
-		Origin: manifest.Origin{Source: manifest.SourceFile, Path: path}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy,
+		Origin:   manifest.Origin{Source: manifest.SourceFile, Path: path},
+		NodeName: s.node,
+		NoSuffix: s.noSuffix,
+		Policy:   s.policy,
 	})
 	if errors.Is(err, manifest.ErrTooSlow) {
 		late := e.fail(err)
-		late.again = manifest.LoadTime // it may be there by then
+		late.again = manifest.LoadTime // the load that was given up may have finished by then
 		return late
 	}
 	e.hash = manifest.Digest(data)
@@ -256,13 +263,13 @@ func (s *scanner) inspect(path string, e *entry, now time.Time) scanResult {
 	return result
 }
 
-// isGone reports that there is not even a symbolic link that leads nowhere.
+// isGone reports whether nothing exists at path. A dangling symbolic link exists.
 func isGone(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// fail notes an error other than of the content.
+// fail records an error that prevents reading the file, as opposed to an error in its content.
 func (e *entry) fail(err error) scanResult {
 	changed := e.err == nil || e.err.Error() != err.Error()
 	e.err, e.print = err, print{}
@@ -270,7 +277,7 @@ func (e *entry) fail(err error) scanResult {
 	return scanResult{changed: changed}
 }
 
-// wait keeps what is known of a file that is being written, and says so when it takes long.
+// wait retains the state of a file that is being written, and reports a problem once that lasts longer than patience.
 func (e *entry) wait(path string, now time.Time) scanResult {
 	if e.busy.IsZero() {
 		e.busy = now
@@ -287,7 +294,7 @@ func (e *entry) wait(path string, now time.Time) scanResult {
 	return result
 }
 
-// snapshot says what the last scan found.
+// snapshot returns the result of the last scan.
 func (s *scanner) snapshot() manifest.Snapshot {
 	snap := manifest.Snapshot{Source: s.path, Err: s.err}
 	if s.err != nil {
@@ -302,7 +309,10 @@ func (s *scanner) snapshot() manifest.Snapshot {
 		if !s.warns(err) {
 			continue
 		}
-		snap.Warnings = append(snap.Warnings, manifest.Problem{Origin: manifest.Origin{Source: manifest.SourceFile, Path: s.path}, Err: err})
+		snap.Warnings = append(snap.Warnings, manifest.Problem{
+			Origin: manifest.Origin{Source: manifest.SourceFile, Path: s.path},
+			Err:    err,
+		})
 	}
 	there := s.there()
 	for _, path := range paths {
@@ -311,20 +321,29 @@ func (s *scanner) snapshot() manifest.Snapshot {
 		snap.Pods = append(snap.Pods, pods...)
 		snap.Objects = append(snap.Objects, objects...)
 		if s.warns(e.loose) {
-			snap.Warnings = append(snap.Warnings, manifest.Problem{Origin: manifest.Origin{Source: manifest.SourceFile, Path: path}, Err: e.loose})
+			snap.Warnings = append(snap.Warnings, manifest.Problem{
+				Origin: manifest.Origin{Source: manifest.SourceFile, Path: path},
+				Err:    e.loose,
+			})
 		}
 		err := e.err
 		if err == nil && e.first && !e.busy.IsZero() && e.print.at.IsZero() {
-			// What ran from here before podrun started must not be taken for unwanted.
+			// The content of the file is not known yet. Pods that were read from it before podrun started must not
+			// be removed as unwanted, so a problem is reported.
 			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
 		}
-		snap.Problems = append(snap.Problems, manifest.Problems(manifest.Origin{Source: manifest.SourceFile, Path: path}, e.first && !e.good, err)...)
+		snap.Problems = append(snap.Problems, manifest.Problems(
+			manifest.Origin{Source: manifest.SourceFile, Path: path},
+			e.first && !e.good,
+			err,
+		)...)
 	}
 	return snap
 }
 
-// dirs are the directories to watch: where the manifests are, where links among them lead, and, for a
-// path that is not there or is a link itself, where it would come or change.
+// dirs returns the directories to watch: the directory of the manifests; the directories that links among them lead
+// to; and, if the path is missing, a file or a symbolic link, its nearest existing parent, in which it is created or
+// replaced.
 func (s *scanner) dirs() []string {
 	var places []string
 	info, err := os.Stat(s.path)
@@ -351,7 +370,7 @@ func (s *scanner) dirs() []string {
 	return places
 }
 
-// moved reports that the places are not those that places returned last.
+// moved reports whether the directories to watch changed since the last call of dirs.
 func (s *scanner) moved() bool {
 	before := s.listed
 	return !slices.Equal(before, s.dirs())

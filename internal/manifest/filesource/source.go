@@ -1,6 +1,12 @@
-// Package filesource is the source of the manifests in a directory or a file, and of those on standard input: it
-// reads them whole whenever something rings, and holds on to what it last read with success of each. What they
-// say is for package manifest to read.
+// Package filesource implements manifest.Source for a directory of manifests, a single manifest file, and standard
+// input.
+//
+// It owns when files are read and which of them can be used: inotify and polling, files that are being written, files
+// that are missing for a moment, a path that was replaced or is not mounted, and files that other users can write. An
+// event only causes a scan: the files are then read whole, and the last good pods of each file are retained while the
+// file is invalid. Decoding and validation are done by package manifest.
+//
+// Begin reading at Source and its Run method; Text is the source for standard input.
 package filesource
 
 import (
@@ -19,65 +25,70 @@ import (
 )
 
 const (
-	// DefaultCheckFrequency is how often files are looked at though nothing rang.
+	// DefaultCheckFrequency is the interval between scans when no event arrives.
 	DefaultCheckFrequency = 20 * time.Second
 
-	// settle gathers rings that come together; every manifest waits for it.
+	// settle is the minimum delay between an event and the scan, so that events which arrive together cause one
+	// scan. It delays every change of a manifest.
 	settle = time.Millisecond
-	// pollPeriod is how often files are looked at where nothing rings.
+	// pollPeriod is the scan interval while a directory cannot be watched.
 	pollPeriod = time.Second
-	// patience is how long a file may be open for writing without a word.
+	// patience is how long a file may be open for writing before that is reported as a problem.
 	patience = 2 * time.Second
 )
 
-// Options describe a file source.
+// Options configures a file source.
 type Options struct {
 	// Path is a directory or a file; it need not exist yet.
 	Path string
-	// NodeName and NoSuffix are those of manifest.LoadOptions.
+	// NodeName and NoSuffix have the meaning that they have in manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
-	// Policy refuses pods that ask for more; nil: none.
+	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
-	// Optional: as long as nothing was ever at Path, nothing is wanted from there, which is no error.
+	// Optional makes a missing Path an empty source instead of an error, until Path exists for the first time.
 	Optional bool
-	// StrictPermissions refuses what others than root and podrun's user can write or replace, instead of warning.
+	// StrictPermissions refuses manifests that users other than root and podrun's own user can write or replace,
+	// instead of warning about them.
 	StrictPermissions bool
-	// Lasting: manifests are taken from Path from now on, whoever changes them, so that it is warned of who owns them.
+	// Lasting is set if Path is followed from now on and any later change of it is run. A foreign owner of the
+	// manifests is then worth a warning.
 	Lasting bool
-	// Runs: a pod that is there came from Path, so that an empty directory which is another one than before is
-	// an error.
+	// Runs is set if an existing pod was read from Path. An empty directory is then an error if it is not the
+	// directory that the manifests were read from before.
 	Runs bool
-	// IdentityDir is where it is kept which directory Path was; empty: nowhere.
+	// IdentityDir is the directory where the identity of Path's directory is saved; empty: it is not saved.
 	IdentityDir string
-	// IdentityReadOnly: what is there is used, but not written.
+	// IdentityReadOnly uses the saved identity in IdentityDir and never writes it.
 	IdentityReadOnly bool
-	// CheckFrequency is DefaultCheckFrequency if it is 0.
+	// CheckFrequency is the interval between scans when no event arrives; 0 means DefaultCheckFrequency.
 	CheckFrequency time.Duration
-	// Unwatched: the kernel is not asked to tell of changes; files are looked at every CheckFrequency.
+	// Unwatched turns inotify off: files are scanned every CheckFrequency only.
 	Unwatched bool
-	Log       *slog.Logger
+	// Log receives the log messages of the source and of its watcher.
+	Log *slog.Logger
 }
 
-// Source is of a directory's manifests, or of one file's.
+// Source reads the manifests of a directory, or of one file. It implements manifest.Source.
 type Source struct {
 	path    string
 	every   time.Duration
 	log     *slog.Logger
 	scanner *scanner
 	dirID   dirID
-	// runs: what place has kept is to be compared with what is there.
+	// runs is Options.Runs: the saved directory identity is compared with the directory that is there.
 	runs bool
-	// unwatched is that of Options.
+	// unwatched is Options.Unwatched.
 	unwatched bool
 }
 
-// New returns a source that reads nothing before Run.
+// New returns a Source. It reads no manifest before Run.
 func New(o Options) *Source {
 	if o.CheckFrequency == 0 {
 		o.CheckFrequency = DefaultCheckFrequency
 	}
-	// Without a working directory the path stays as it is, and reading it says so.
+	// filepath.Abs fails if there is no working directory. The path then stays relative, and reading it reports
+	// the error.
 	path := filepath.Clean(o.Path)
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -85,35 +96,48 @@ func New(o Options) *Source {
 	s := newScanner(path, o.NodeName)
 	s.policy, s.noSuffix = o.Policy, o.NoSuffix
 	s.optional, s.strict, s.lasting = o.Optional, o.StrictPermissions, o.Lasting
-	return &Source{path: path, every: o.CheckFrequency, log: o.Log, scanner: s, dirID: newDirID(o, path), runs: o.Runs, unwatched: o.Unwatched}
+	return &Source{
+		path:      path,
+		every:     o.CheckFrequency,
+		log:       o.Log,
+		scanner:   s,
+		dirID:     newDirID(o, path),
+		runs:      o.Runs,
+		unwatched: o.Unwatched,
+	}
 }
 
-// recall tells the scanner which directory what runs came from.
+// recall reads the saved directory identity and gives it to the scanner if running pods came from this path.
 func (f *Source) recall() {
 	if err := f.dirID.read(); err != nil {
-		f.log.Warn("an empty directory of manifests will be taken for one that was emptied", "manifests", f.path, "why", err)
+		f.log.Warn("the saved identity of the manifest directory cannot be used;"+
+			" if the directory is empty, its pods are stopped even if it is only not mounted",
+			"manifests", f.path, "err", err)
 	}
 	if f.runs {
 		f.scanner.before = f.dirID.kept
 	}
 }
 
-// remember keeps which directory the manifests are in, before anybody hears of them.
+// remember saves the identity of the manifest directory. Run calls it before it sends the snapshot, so that no pod
+// starts from a directory whose identity is not saved.
 func (f *Source) remember() {
 	used := f.scanner.used()
 	if used == 0 {
 		return
 	}
 	if err := f.dirID.keep(used); err != nil {
-		f.log.Warn("an empty directory in its place will be taken for one that was emptied", "manifests", f.path, "why", err)
+		f.log.Warn("the identity of the manifest directory cannot be saved;"+
+			" if it is empty at the next start, its pods are stopped even if it is only not mounted",
+			"manifests", f.path, "err", err)
 	}
 }
 
-// Name is the absolute path.
+// Name returns the absolute path.
 func (f *Source) Name() string { return f.path }
 
-// Run reads all whenever something rings, and now and then. It sends a Snapshot when that says
-// something new.
+// Run scans the path after every event and every CheckFrequency, and sends a Snapshot when the result changed. It
+// returns nil when ctx ends.
 func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	watcher := watch.New(f.log)
 	if f.unwatched {
@@ -136,10 +160,10 @@ func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 		found := f.scanner.scan(start)
 		changed = changed || found.changed
 		if f.scanner.moved() {
-			continue // what is to be watched from now on may have changed before
+			continue // the new directories were not watched during the scan, so a change may have been missed
 		}
 		f.remember()
-		// A directory that never rests must not make podrun never rest.
+		// A directory that changes all the time must not keep podrun busy all the time.
 		rest := max(settle, 5*time.Since(start))
 		hold := found.busy && first && start.Sub(began) < patience
 		if changed && !hold {
@@ -163,7 +187,7 @@ func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	}
 }
 
-// wait returns after next, or rest after something rang; false when ctx ended.
+// wait returns true after the duration next, or the duration rest after the first event; false when ctx ends.
 func (f *Source) wait(ctx context.Context, rings <-chan string, next, rest time.Duration) bool {
 	timer := time.NewTimer(next)
 	defer timer.Stop()
@@ -184,8 +208,8 @@ func (f *Source) wait(ctx context.Context, rings <-chan string, next, rest time.
 	}
 }
 
-// Read reads a path once, as a file source does first, waiting a little for files that are being
-// written.
+// Read returns the first Snapshot that a Source with these options would send. It waits up to 2 s for files that are
+// being written.
 func Read(ctx context.Context, o Options) manifest.Snapshot {
 	f := New(o)
 	f.recall()
@@ -200,13 +224,14 @@ func Read(ctx context.Context, o Options) manifest.Snapshot {
 	}
 }
 
-// watches keeps a watcher to a set of paths.
+// watches is a watcher with the set of paths that it watches.
 type watches struct {
 	watcher *watch.Watcher
 	paths   []string
 }
 
-// follow watches these paths and no others; it reports that some cannot be watched.
+// follow watches these paths and no others. It reports whether an existing path cannot be watched and so has to be
+// polled.
 func (w *watches) follow(paths []string) (polled bool) {
 	for _, path := range w.paths {
 		if !slices.Contains(paths, path) {

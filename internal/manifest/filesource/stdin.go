@@ -8,23 +8,24 @@ import (
 	"podrun.io/podrun/internal/manifest"
 )
 
-// Text is a source whose manifest is given once, as on standard input.
+// Text is a manifest.Source whose manifest is read once, as from standard input.
 type Text struct {
 	in io.Reader
 	o  manifest.LoadOptions
 }
 
-// NewStdin returns a source that reads r to its end once, when it is asked to. The options' origin is standard input.
+// NewStdin returns a Text that reads r to its end when Read or Run is called. It replaces the Origin in o by standard
+// input.
 func NewStdin(r io.Reader, o manifest.LoadOptions) *Text {
 	o.Origin = manifest.Origin{Source: manifest.SourceFile, Path: manifest.Stdin}
 	return &Text{in: r, o: o}
 }
 
-// Name is "-".
+// Name returns manifest.Stdin, "-".
 func (t *Text) Name() string { return manifest.Stdin }
 
-// Read reads all there is. When ctx ends first it returns ctx's error in the snapshot; who is to write the input may
-// take for ever, and the read that waits for that goes on alone.
+// Read reads the input to its end and returns its snapshot. If ctx ends first, the snapshot has the error of ctx. The
+// goroutine that reads then remains until the input ends, because a blocked read cannot be cancelled.
 func (t *Text) Read(ctx context.Context) manifest.Snapshot {
 	read := make(chan manifest.Snapshot, 1)
 	go func() { read <- t.load() }()
@@ -45,11 +46,14 @@ func (t *Text) load() manifest.Snapshot {
 	loaded, err := once.Load(nil, data, t.o)
 	manifest.MarkSeen(loaded.Pods, nil, time.Now())
 	return manifest.Snapshot{
-		Source: manifest.Stdin, Pods: loaded.Pods, Objects: loaded.Objects, Problems: manifest.Problems(t.o.Origin, true, err),
+		Source:   manifest.Stdin,
+		Pods:     loaded.Pods,
+		Objects:  loaded.Objects,
+		Problems: manifest.Problems(t.o.Origin, true, err),
 	}
 }
 
-// Run says it once and waits.
+// Run sends one snapshot and returns when ctx ends.
 func (t *Text) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	s := t.Read(ctx)
 	select {
