@@ -15,16 +15,16 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 )
 
-// cache keeps a URL's last good answer on disk, but for its Secrets, which no disk may have. Only its owner
-// may read it all the same.
+// cache saves the last good response of a URL on disk, without its Secrets, which must not be on any disk.
+// Nevertheless only the owner may read the file.
 type cache struct {
 	dir string // empty: no cache
 	key string // the digest of the URL
-	// readOnly: nothing is written.
+	// readOnly is set if the cache is never written.
 	readOnly bool
 }
 
-// kept is what a cache file has. URLs are in it as digests, for they may have secrets.
+// kept is the content of a cache file. URLs may contain secrets, so the file has only their digests.
 type kept struct {
 	URL string `json:"url"`
 	marks
@@ -32,7 +32,8 @@ type kept struct {
 	Body []byte    `json:"body"`
 }
 
-// keep is what is kept of a good answer. Without its Secrets it is another: the next answer must come whole.
+// keep returns what is cached of a good response. If Secrets are removed from it, so are its validators: the cached body
+// is then not the one of the server, and the next response must be a complete one instead of a 304.
 func keep(good *goodSet) kept {
 	k := kept{marks: good.marks, Read: good.read, Body: good.body}
 	if slices.ContainsFunc(good.Objects, func(o manifest.Object) bool { return o.Secret != nil }) {
@@ -41,7 +42,8 @@ func keep(good *goodSet) kept {
 	return k
 }
 
-// withoutSecrets is a good body without its Secrets, in another form: what is left means the same.
+// withoutSecrets returns a good body without its Secrets, as canonical JSON. The remaining documents have the same
+// meaning as before.
 func withoutSecrets(body []byte) []byte {
 	isSecret := func(value any) bool {
 		object, _ := value.(map[string]any)
@@ -67,7 +69,7 @@ func withoutSecrets(body []byte) []byte {
 
 func (c cache) path() string { return filepath.Join(c.dir, c.key+".json") }
 
-// read returns nil if there is nothing.
+// read reads the cache file; nil if there is none.
 func (c cache) read() (*kept, error) {
 	if c.dir == "" {
 		return nil, nil
@@ -84,12 +86,12 @@ func (c cache) read() (*kept, error) {
 		return nil, fmt.Errorf("reading cached manifests: %s: %w", c.path(), err)
 	}
 	if k.URL != c.key {
-		return nil, fmt.Errorf("reading cached manifests: %s is of another URL", c.path())
+		return nil, fmt.Errorf("reading cached manifests: %s belongs to another URL", c.path())
 	}
 	return &k, nil
 }
 
-// write replaces what is kept; after a crash there is the old or the new.
+// write replaces the cache file atomically: after a crash it has the old or the new content.
 func (c cache) write(k kept) error {
 	if c.dir == "" || c.readOnly {
 		return nil
@@ -108,7 +110,8 @@ func (c cache) write(k kept) error {
 	return nil
 }
 
-// PruneCache removes from dir what is kept of other URLs than these, and what an interrupted write left.
+// PruneCache removes the cached responses of all URLs but these from dir, and the temporary files of interrupted
+// writes. A dir that does not exist is no error.
 func PruneCache(dir string, urls ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,13 +136,14 @@ func PruneCache(dir string, urls ...string) error {
 	return nil
 }
 
-// replace writes a file so that it outlives a loss of power, which a rename alone does not grant.
+// replace replaces a file atomically and syncs file and directory, so that the new content survives a loss of power,
+// which a rename alone does not ensure.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // nothing is there after the rename
+	defer os.Remove(f.Name()) // without effect after the rename
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Sync()

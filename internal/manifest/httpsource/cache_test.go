@@ -144,7 +144,7 @@ func TestHTTPCacheThatCannotBeWritten(t *testing.T) {
 	put(t, file, "")
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{CacheDir: file}, serves(podText("web", "i:1"))).start()
-		if s := w.expect(0); namesOf(s.Pods) != "web-node1" || !strings.Contains(w.log.String(), "manifests will be missing") {
+		if s := w.expect(0); namesOf(s.Pods) != "web-node1" || !strings.Contains(w.log.String(), "manifests cannot be cached") {
 			t.Errorf("%+v\n%s", s, w.log)
 		}
 	})

@@ -17,40 +17,41 @@ import (
 )
 
 const (
-	// maxBackoff bounds the wait after failures, unless the user's own frequency is longer.
+	// maxBackoff is the maximum wait after failures, unless the configured interval is longer.
 	maxBackoff = 5 * time.Minute
-	// maxRetryAfter bounds what a server may ask for, so that a slip there does not make machines deaf.
+	// maxRetryAfter is the maximum wait that a Retry-After header can cause, so that a mistake on the server does not
+	// stop machines from polling.
 	maxRetryAfter = 10 * time.Minute
-	// repeatNews and repeatSame are how soon a lasting failure is logged again, with another reason and
-	// with the same.
+	// repeatNews and repeatSame are the minimum intervals between two log messages of one outage: if the reason
+	// changed, and if it is the same.
 	repeatNews, repeatSame = time.Minute, 10 * time.Minute
 )
 
-// marks are how a server tells whether its answer has changed.
+// marks are the validators of a response, by which a server tells whether it has changed since.
 type marks struct {
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
-	// At is the digest of the URL that gave them, after redirects. They mean nothing elsewhere.
+	// At is the digest of the URL that sent them, after redirects. They are not valid for other URLs.
 	At string `json:"at,omitempty"`
 }
 
-// answer is what came of one request.
+// answer is the result of one request.
 type answer struct {
-	// err: there was no answer, or not a whole one.
+	// err is set if there was no response, or no complete one.
 	err    error
 	status int
-	text   string // the status in words
-	// conditional: the server was asked to answer only if something changed.
+	text   string // the text of the status code
+	// conditional is set if the request was a conditional one.
 	conditional bool
 	body        []byte
 	marks       marks
-	// unframed: nothing in the answer tells whether it is whole.
+	// unframed is set if the response has no length or encoding that shows whether it is complete.
 	unframed bool
-	// retryAfter is when the server wants to be asked again; 0: it did not say.
+	// retryAfter is the wait that the server requests; 0: none.
 	retryAfter time.Duration
 }
 
-// refusal says why an answer tells nothing about what should run.
+// refusal returns the reason why the response does not say which pods are to run; nil if it does.
 func (a answer) refusal() error {
 	switch {
 	case a.err != nil:
@@ -60,44 +61,47 @@ func (a answer) refusal() error {
 	case a.status == 304:
 		return errors.New("answered 304 Not Modified though it was not asked for changes")
 	case a.status == 401, a.status == 403:
-		return fmt.Errorf("answered %d %s: check the credentials (header, user and password, client certificate)", a.status, a.text)
+		return fmt.Errorf("answered %d %s: check the credentials (header, user and password, client certificate)",
+			a.status, a.text)
 	default:
 		return fmt.Errorf("answered %s", strings.TrimSpace(strconv.Itoa(a.status)+" "+a.text))
 	}
 }
 
-// goodSet is an answer that could be used.
+// goodSet is a response that could be used.
 type goodSet struct {
 	manifest.Loaded
 	hash string // of the body
 	body []byte
-	// marks are the newest that came with this body.
+	// marks are the newest validators that came with this body.
 	marks marks
-	// read is when it was first read.
+	// read is the time at which this body was first read.
 	read time.Time
-	// cached: it is from the disk, and the server has not confirmed it since podrun started.
+	// cached is set if it was read from the cache and the server has not confirmed it since podrun started.
 	cached bool
 }
 
-// standing is what is known of a URL. It owns no clock and no connection.
+// standing is the state of a URL: the good set in use and the last failure. It takes the time as an argument and does
+// no input or output.
 type standing struct {
-	// url is as given, with its credentials; only the identity of pods is made from it. shown is for
-	// all other uses.
+	// url is the URL as configured, with its credentials. It is used only for the identity of pods and to vary the
+	// interval between requests; shown, without secrets, is for all other uses.
 	url, shown, node string
 	noSuffix         bool
 	policy           *validate.Policy
 	// good is the newest set that could be used; nil if there was none.
 	good *goodSet
-	// err says why what is served now is not used; nil if it is.
+	// err is the reason why the last response is not used; nil if it is.
 	err error
-	// bad is the digest of the body that err is about, if it is about one.
+	// bad is the digest of the body that err is about; "" if err is not about a body.
 	bad string
-	// answered: the server has answered at least once.
+	// answered is set once the server has sent a response of any status.
 	answered bool
-	// failures counts the requests without an answer that tells anything, since the last with one.
+	// failures counts the consecutive requests without a response that can be used (see answer.refusal). A response
+	// with an invalid body does not count.
 	failures int
 	reader   manifest.Reader
-	// done is closed when nobody waits for an answer to be read any more.
+	// done is closed when the source stops, so that loading a manifest is given up.
 	done <-chan struct{}
 }
 
@@ -105,13 +109,13 @@ func (s *standing) origin() manifest.Origin {
 	return manifest.Origin{Source: manifest.SourceHTTP, Path: s.shown}
 }
 
-// isCurrent reports that a body is the one in use.
+// isCurrent reports whether a body is the one in use.
 func (s *standing) isCurrent(body []byte) bool {
 	return s.good != nil && s.good.hash == manifest.Digest(body)
 }
 
-// marks are those to ask for changes with. They are the good set's, so that a server that goes back to it
-// says so in a word.
+// marks returns the validators for the next request. They are those of the good set, so that a server that serves that
+// set again answers 304.
 func (s *standing) marks() marks {
 	if s.good == nil {
 		return marks{}
@@ -119,7 +123,7 @@ func (s *standing) marks() marks {
 	return s.good.marks
 }
 
-// record takes in an answer.
+// record applies a response.
 func (s *standing) record(a answer, now time.Time) {
 	s.answered = s.answered || a.status != 0
 	if err := a.refusal(); err != nil {
@@ -138,17 +142,17 @@ func (s *standing) record(a answer, now time.Time) {
 	case s.isCurrent(a.body):
 		s.good.marks, s.good.cached = a.marks, false
 		s.err, s.bad = nil, ""
-	case hash == s.bad: // no need to read it again
+	case hash == s.bad: // the same invalid body as before; err remains
 	default:
 		s.accept(a, hash, now)
 	}
 }
 
-// accept reads a body that is new.
+// accept loads a new body.
 func (s *standing) accept(a answer, hash string, now time.Time) {
 	loaded, err := s.load(a.body)
 	if errors.Is(err, manifest.ErrTooSlow) {
-		s.err, s.bad = err, "" // it may be there when the next answer is
+		s.err, s.bad = err, "" // the load that was given up may have finished at the next response
 		return
 	}
 	if err != nil {
@@ -164,10 +168,14 @@ func (s *standing) accept(a answer, hash string, now time.Time) {
 	s.err, s.bad = nil, ""
 }
 
-// load reads a body's pods. Their identity is of the URL as given, all that is shown of the masked one.
+// load loads the pods of a body. Their identity is derived from the URL as configured; annotations and errors have the
+// masked URL.
 func (s *standing) load(body []byte) (manifest.Loaded, error) {
 	loaded, err := s.reader.Load(s.done, body, manifest.LoadOptions{
-		Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: s.url}, NodeName: s.node, NoSuffix: s.noSuffix, Policy: s.policy,
+		Origin:   manifest.Origin{Source: manifest.SourceHTTP, Path: s.url},
+		NodeName: s.node,
+		NoSuffix: s.noSuffix,
+		Policy:   s.policy,
 	})
 	if errors.Is(err, manifest.ErrTooSlow) {
 		return loaded, fmt.Errorf("%s: %w: more than %v", s.shown, manifest.ErrTooSlow, manifest.LoadTime)
@@ -195,13 +203,14 @@ func (s *standing) load(body []byte) (manifest.Loaded, error) {
 	return manifest.Loaded{}, invalid
 }
 
-// snapshot is what the URL asks for as far as is known.
+// snapshot returns the good set with the problem of the last response, if it has one; the error alone if there is no
+// good set.
 func (s *standing) snapshot() manifest.Snapshot {
 	if s.good == nil {
 		return manifest.Snapshot{Source: s.shown, Err: s.err}
 	}
 	snap := manifest.Snapshot{Source: s.shown, Pods: s.good.Pods, Objects: s.good.Objects}
-	// What the cache has may be older than what runs.
+	// The cached set may be older than the pods that run, so pods that are not in it may be wanted.
 	blind := s.good.cached
 	switch {
 	case s.err == nil:
@@ -209,14 +218,15 @@ func (s *standing) snapshot() manifest.Snapshot {
 		snap.Problems = manifest.Problems(s.origin(), blind, s.err)
 	case s.good.cached:
 		snap.Problems = []manifest.Problem{{Origin: s.origin(), Blind: blind, Err: fmt.Errorf(
-			"%w; until it can be read, what it served at %s is used, from the cache", s.err, s.good.read.Format(time.RFC3339))}}
+			"%w; until it can be read, what it served at %s is used, from the cache",
+			s.err, s.good.read.Format(time.RFC3339))}}
 	default:
 		snap.Problems = []manifest.Problem{{Origin: s.origin(), Err: s.err}}
 	}
 	return snap
 }
 
-// word is the same for two snapshots that say the same.
+// word returns a fingerprint of the snapshot: it is equal for snapshots with the same content.
 func (s *standing) word() string {
 	var b strings.Builder
 	if s.good != nil {
@@ -228,23 +238,25 @@ func (s *standing) word() string {
 	return b.String()
 }
 
-// spread is from 0 to 1, and differs from one machine to the next, and from one request to the next. It is the same for
-// the same, so that what happens then can be repeated.
+// spread returns a number from 0 to 1 that differs between nodes and between requests. It is derived from node, URL and
+// request number, so that a run can be reproduced.
 func (s *standing) spread(request uint32) float64 {
 	sum := sha256.Sum256(fmt.Append(nil, s.node, " ", s.url, " ", request))
 	return float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
 }
 
-// pace returns how long to wait before the next request. random is from 0 to 1: thousands of machines
-// that were started together must not ask together for ever.
+// pace returns the wait before the next request. random, from 0 to 1, varies it, because thousands of machines that
+// were started together must not send their requests together for ever. Without Retry-After, the wait doubles with each
+// failure up to 8 times the interval every, and at most maxBackoff.
 func (s *standing) pace(every, retryAfter time.Duration, random float64) time.Duration {
 	wait, most := every, max(every, min(8*every, maxBackoff))
 	if s.failures > 0 && !s.answered {
-		// A machine's network is often a moment later than podrun. Nobody is there yet to be spared.
+		// At boot, the network is often up only shortly after podrun starts, so the first retries come soon. No server
+		// has answered yet that this could overload.
 		wait = min(every, time.Second)
 	}
 	if s.failures > 0 && retryAfter > 0 {
-		// Later than asked, never earlier.
+		// The wait may be longer than requested, never shorter.
 		wait = max(wait, min(retryAfter, maxRetryAfter))
 		return wait + time.Duration(0.1*random*float64(wait))
 	}
@@ -254,8 +266,9 @@ func (s *standing) pace(every, retryAfter time.Duration, random float64) time.Du
 	return time.Duration((0.9 + 0.2*random) * float64(min(wait, most)))
 }
 
-// retryAfter reads the header of that name, which has seconds or a date; date is the answer's own, by
-// which a clock that is wrong here does no harm.
+// retryAfter parses the Retry-After header, which has seconds or a date, and returns a wait of at most maxRetryAfter; 0
+// if it is missing or invalid. date is the Date header of the response: if it is valid it replaces now, so that a wrong
+// local clock does not matter.
 func retryAfter(value, date string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64); err == nil {
 		return time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second
@@ -270,7 +283,7 @@ func retryAfter(value, date string, now time.Time) time.Duration {
 	return max(0, min(at.Sub(now), maxRetryAfter))
 }
 
-// parseDate reads a date as HTTP writes it.
+// parseDate parses a date in one of the formats of HTTP.
 func parseDate(s string) (time.Time, error) {
 	var err error
 	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC} {
@@ -282,14 +295,14 @@ func parseDate(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("reading date: %w", err)
 }
 
-// outage is a time in which a URL cannot be used, and what was logged of it.
+// outage is a period in which a URL cannot be used, with what was logged last about it.
 type outage struct {
 	since, logged time.Time
 	why           string
 	polls         int
 }
 
-// due reports that the outage should be logged now.
+// due reports whether the outage should be logged now.
 func (o outage) due(now time.Time, why string) bool {
 	silent := now.Sub(o.logged)
 	return o.logged.IsZero() || silent >= repeatSame || why != o.why && silent >= repeatNews

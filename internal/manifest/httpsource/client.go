@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// requestTimeout is for a whole request, redirects and body with it.
+	// requestTimeout bounds a whole request, including redirects and body.
 	requestTimeout = 10 * time.Second
-	// maxRedirects is as browsers and curl have it, roughly.
+	// maxRedirects is about the limit of browsers and curl.
 	maxRedirects = 10
-	// maxDiscarded is how much of an answer without use is read so that its connection can be kept.
+	// maxDiscarded is how many bytes of an unused response body are read so that its connection can be reused.
 	maxDiscarded = 64 << 10
 )
 
-// client asks for one URL. It judges nothing but whether an answer is whole.
+// client requests one URL. Of a response it checks only whether it is complete.
 type client struct {
 	url *url.URL // without user and password
-	// header is the user's, with the URL's credentials; it is for the URL's own host only and is never
-	// shown.
+	// header has the user's headers and the credentials of the URL. It is sent to the URL's own host only and is
+	// never shown.
 	header http.Header
 	dialer *dialer
 }
 
-// newClient takes credentials out of the URL.
+// newClient returns a client for u. It moves the credentials of u into the Authorization header, unless header has one.
 func newClient(u url.URL, header http.Header, d *dialer) *client {
 	if u.User != nil && header.Get("Authorization") == "" {
 		password, _ := u.User.Password()
@@ -44,7 +44,7 @@ func newClient(u url.URL, header http.Header, d *dialer) *client {
 	return &client{url: &u, header: header, dialer: d}
 }
 
-// get asks once, for changes only if m has marks.
+// get sends one GET request, a conditional one if m has validators.
 func (c *client) get(ctx context.Context, m marks) answer {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (c *client) get(ctx context.Context, m marks) answer {
 	follow := func(req *http.Request, via []*http.Request) error { return c.follow(req, via, m) }
 	resp, err := (&http.Client{Transport: transport, CheckRedirect: follow}).Do(req)
 	if err != nil {
-		c.dialer.close() // whatever was wrong with the connection, the next request has another
+		c.dialer.close() // in case the connection is the cause, the next request opens another
 		return answer{err: c.reason(err)}
 	}
 	defer resp.Body.Close()
@@ -71,7 +71,8 @@ func (c *client) get(ctx context.Context, m marks) answer {
 	return a
 }
 
-// dress sets a request's headers; home says whether it goes to the URL's own host.
+// dress sets the headers of a request. home is set if the request goes to the URL's own host; only then are the user's
+// headers sent.
 func (c *client) dress(req *http.Request, m marks, home bool) {
 	for name, values := range c.header {
 		switch {
@@ -100,7 +101,7 @@ func (c *client) dress(req *http.Request, m marks, home bool) {
 	}
 }
 
-// follow decides on a redirect.
+// follow decides whether a redirect is followed, and sets the headers of the new request.
 func (c *client) follow(req *http.Request, via []*http.Request, m marks) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("redirects more than %d times", maxRedirects)
@@ -119,8 +120,8 @@ func (c *client) follow(req *http.Request, via []*http.Request, m marks) error {
 	return nil
 }
 
-// sameHost reports that what may be told to one may be told to the other: they differ at most in that b
-// is encrypted.
+// sameHost reports whether credentials for a may be sent to b: host and port are the same, or b is the same host by
+// https where a is http, both on their default ports.
 func sameHost(a, b *url.URL) bool {
 	port := func(u *url.URL) string {
 		if p := u.Port(); p != "" {
@@ -132,7 +133,7 @@ func sameHost(a, b *url.URL) bool {
 	return a.Hostname() == b.Hostname() && (upgrade || a.Scheme == b.Scheme && port(a) == port(b))
 }
 
-// read takes in an answer.
+// read reads a response.
 func (c *client) read(resp *http.Response) answer {
 	now := time.Now()
 	h := resp.Header
@@ -142,8 +143,9 @@ func (c *client) read(resp *http.Response) answer {
 		conditional: asked.Get("If-None-Match") != "" || asked.Get("If-Modified-Since") != "",
 		retryAfter:  retryAfter(h.Get("Retry-After"), h.Get("Date"), now),
 		marks:       marksOf(h, resp.Request.URL, now),
-		// Up to HTTP/1.1, an answer may end where the connection does. gzip has a length of its own.
-		unframed: resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 && !resp.Uncompressed,
+		// Up to HTTP/1.1, the end of the connection may mark the end of a response. gzip has a length of its own.
+		unframed: resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 &&
+			!resp.Uncompressed,
 	}
 	if a.status != http.StatusOK {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDiscarded)
@@ -166,8 +168,9 @@ func (c *client) read(resp *http.Response) answer {
 	return a
 }
 
-// marksOf are an answer's. A body that was changed in the very second that it was served in may change
-// again without a trace in its date, or in an entity tag that is made from it.
+// marksOf returns the validators of a response; none if the body was modified less than 2 s before it was served: it
+// may change again without a new date, which has a resolution of a second, or a new entity tag that is made from the
+// date.
 func marksOf(h http.Header, at *url.URL, now time.Time) marks {
 	m := marks{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified"), At: manifest.Digest([]byte(at.String()))}
 	if m.LastModified == "" {
@@ -182,7 +185,8 @@ func marksOf(h http.Header, at *url.URL, now time.Time) marks {
 	return m
 }
 
-// reason says what went wrong with a request, the same each time, and without the URL's secrets.
+// reason returns an error for a failed request. Its text is the same for the same failure, because a changed text would
+// be reported as news, and has no secrets of the URL.
 func (c *client) reason(err error) error {
 	var inURL *url.Error
 	for errors.As(err, &inURL) {
@@ -209,7 +213,8 @@ func (c *client) reason(err error) error {
 			text = "the server's certificate is not signed by an authority in " + c.dialer.caFile
 		}
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
-		text = fmt.Sprintf("the server's certificate is valid from %s to %s, which is not now by this machine's clock",
+		text = fmt.Sprintf(
+			"the server's certificate is valid from %s to %s, and this machine's clock is outside that period",
 			invalid.Cert.NotBefore.Format(time.RFC3339), invalid.Cert.NotAfter.Format(time.RFC3339))
 	case errors.As(err, &hostname):
 		text = "the server's certificate is of another host: " + hostname.Error()

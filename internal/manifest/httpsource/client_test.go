@@ -304,7 +304,7 @@ func TestHTTPSAuthorities(t *testing.T) {
 		{"missing", good.URL, filepath.Join(dir, "missing"), "reading CA file: open " + dir},
 		{"nothing in it", good.URL, nothing, "has no certificate in PEM"},
 		{"another name", strings.Replace(good.URL, "127.0.0.1", "localhost", 1), oursFile, "the server's certificate is of another host"},
-		{"expired", expired.URL, oursFile, "which is not now by this machine's clock"},
+		{"expired", expired.URL, oursFile, "and this machine's clock is outside that period"},
 		{"TLS 1.1", old.URL, oursFile, "protocol version"},
 		{"no TLS", strings.Replace(plain.URL, "http:", "https:", 1), oursFile, "server gave HTTP response to HTTPS client"},
 	} {

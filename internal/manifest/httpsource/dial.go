@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// dialer keeps the connection, and follows its certificates' files. Files that cannot be used leave it
-// with what they had before, for they are not replaced all at once.
+// dialer owns the HTTP transports and reloads the certificate files when they change. While the files cannot be used,
+// the previous certificates remain in use, because several files are not replaced at the same moment.
 type dialer struct {
 	// caFile, certFile and keyFile may be empty: the system's authorities, no client certificate.
 	caFile, certFile, keyFile string
 	dial                      func(ctx context.Context, network, address string) (net.Conn, error)
-	idle                      time.Duration // how long a connection is kept
+	idle                      time.Duration // how long an idle connection remains open
 
-	// made asks the URL's own host, and away others, which the client certificate is not offered to.
+	// made is for requests to the URL's own host; away is for other hosts and has no client certificate.
 	made, away *http.Transport
-	pems       pems // what made was made from
-	// stale says why made is not of what the files have now; nil if it is.
+	pems       pems // the file contents that made was created from
+	// stale is the error because of which made does not have the current content of the files; nil if it has.
 	stale error
 }
 
-// pems are the contents of the files.
+// pems are the contents of the CA, certificate and key files.
 type pems struct{ ca, cert, key []byte }
 
-// transport returns what to ask with, home by whether a request is to the URL's own host. It fails only as long as the
-// files have never been right.
+// transport returns the transport for requests; home reports whether a URL is on the source URL's own host. It fails
+// only if the certificate files could never be used so far.
 func (d *dialer) transport(home func(*url.URL) bool) (http.RoundTripper, error) {
 	d.stale = d.renew()
 	if d.made == nil {
@@ -52,8 +52,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// renew makes a transport if the files changed. They are compared as a whole: they are short, and dates
-// tell nothing about files that a link is moved to.
+// renew creates new transports if the files changed. It compares their contents: they are short, and modification times
+// show no change if a symbolic link is pointed to another file.
 func (d *dialer) renew() error {
 	now, err := d.read()
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *dialer) newTransport(config *tls.Config) *http.Transport {
 	}
 }
 
-// close drops the connections that no request uses.
+// close closes the idle connections.
 func (d *dialer) close() {
 	for _, t := range []*http.Transport{d.made, d.away} {
 		if t != nil {

@@ -8,11 +8,11 @@ import (
 	"unicode"
 )
 
-// masked stands for what must not be shown.
+// masked replaces text that must not be shown.
 const masked = "***"
 
-// maskURL returns a URL as it may be shown: without user, password and fragment, and without what looks
-// like a secret in its path and query. It takes text that is no proper URL too.
+// maskURL returns a URL in the form in which it may be shown: without fragment, and with *** for user, password, and
+// parts of path and query that look like secrets. raw need not be a valid URL.
 func maskURL(raw string) string {
 	raw, _, _ = strings.Cut(raw, "#")
 	raw, query, hasQuery := strings.Cut(raw, "?")
@@ -24,7 +24,7 @@ func maskURL(raw string) string {
 	if slash := strings.IndexByte(rest, '/'); slash >= 0 {
 		authority, path = rest[:slash], rest[slash:]
 	}
-	// Either part may be the secret: tokens are given as user names too.
+	// Both user and password are masked, because a token may also be the user name.
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		authority = masked + authority[at:]
 	}
@@ -51,12 +51,12 @@ func maskURL(raw string) string {
 	return raw + "?" + strings.Join(parts, "&")
 }
 
-// maskText masks the URLs in a text, as errors of others have them.
+// maskText masks the URLs in a text, such as the error of another package.
 func maskText(text string) string {
 	return regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`).ReplaceAllStringFunc(text, maskURL)
 }
 
-// secretName tells the names of query parameters that carry secrets.
+// secretName reports whether a query parameter of this name is likely to have a secret value.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	if plain, err := url.QueryUnescape(name); err == nil {
@@ -67,7 +67,7 @@ func secretName(name string) bool {
 			func(part string) bool { return strings.Contains(name, part) })
 }
 
-// secretValue tells values that look random, as tokens do; names of machines and paths do not.
+// secretValue reports whether a value looks random, like a token and unlike the name of a machine or a path.
 func secretValue(value string) bool {
 	if plain, err := url.QueryUnescape(value); err == nil {
 		value = plain
@@ -80,7 +80,9 @@ func secretValue(value string) bool {
 		upper := strings.ContainsFunc(run, unicode.IsUpper)
 		lower := strings.ContainsFunc(run, unicode.IsLower)
 		digit := strings.ContainsFunc(run, unicode.IsDigit)
-		hexadecimal := !strings.ContainsFunc(run, func(r rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", r) })
+		hexadecimal := !strings.ContainsFunc(run, func(r rune) bool {
+			return !strings.ContainsRune("0123456789abcdefABCDEF", r)
+		})
 		switch n := len(run); {
 		case n >= 16 && hexadecimal && digit && (upper || lower),
 			n >= 20 && upper && lower && digit,

@@ -1,6 +1,10 @@
-// Package httpsource is the source of the manifests that a URL serves: it asks now and then, judges whether what
-// came can be used, and keeps the last good answer on disk for a start while the server is down. What the answers
-// say is for package manifest to read.
+// Package httpsource implements manifest.Source for the manifests that a URL serves.
+//
+// It polls the URL, checks whether a response can be used, and retains the last good response, also on disk, so that
+// podrun can start while the server is down. It never shows credentials. It does not decode or validate manifests:
+// package manifest does.
+//
+// Begin reading at Source and its Run method; the type standing decides what each response changes.
 package httpsource
 
 import (
@@ -21,35 +25,38 @@ import (
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// DefaultCheckFrequency is how often a URL is asked, give or take a tenth.
+// DefaultCheckFrequency is the interval between two requests; each interval varies at random by 10 %.
 const DefaultCheckFrequency = 20 * time.Second
 
-// Options describe an HTTP source.
+// Options configures an HTTP source.
 type Options struct {
-	// URL is http or https; it may have a user and password.
+	// URL is an http or https URL; it may have a user and password.
 	URL string
-	// Headers are sent with each request to the URL's host, as "Name: value". They are never shown.
+	// Headers are sent with each request to the URL's own host. Each has the form "Name: value". Their values are
+	// never shown.
 	Headers []string
-	// CAFile has the authorities to trust instead of the system's; CertFile and KeyFile are the client's.
-	// They are read again when they change.
+	// CAFile has the certificate authorities to trust instead of the system's; CertFile and KeyFile are the client's
+	// certificate and key. All are PEM files, may be empty, and are read again when they change.
 	CAFile, CertFile, KeyFile string
-	// CheckFrequency is DefaultCheckFrequency if it is 0.
+	// CheckFrequency is the interval between two requests; 0 means DefaultCheckFrequency.
 	CheckFrequency time.Duration
-	// NodeName and NoSuffix are those of manifest.LoadOptions.
+	// NodeName and NoSuffix have the meaning that they have in manifest.LoadOptions.
 	NodeName string
 	NoSuffix bool
-	// Policy refuses pods that ask for more; nil: none.
+	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
-	// CacheDir keeps the last good set over a reboot; empty: it is not kept.
+	// CacheDir is the directory where the last good response is saved; empty: it is not saved.
 	CacheDir string
-	// CacheReadOnly uses what is kept there and writes nothing.
+	// CacheReadOnly uses a saved response in CacheDir and never writes one.
 	CacheReadOnly bool
-	// Dial connects to the server, in place of the network; may be nil.
+	// Dial connects to the server; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	Log  *slog.Logger
+	// Log receives the log messages of the source.
+	Log *slog.Logger
 }
 
-// Source is of what a URL serves. Whatever goes wrong there, the last good set stays.
+// Source reads the manifests that a URL serves. It implements manifest.Source. Whatever fails, the last good set of
+// manifests remains in use.
 type Source struct {
 	every    time.Duration
 	log      *slog.Logger
@@ -57,23 +64,25 @@ type Source struct {
 	cache    cache
 	standing standing
 	outage   outage
-	// stale is what was logged last about the certificates' files.
+	// stale is the last error about the certificate files that was logged.
 	stale string
 }
 
-// New returns a source that reads no file and asks nobody before Run. Its errors do not show any
-// secret.
+// New returns a Source. It reads no file and sends no request before Run. Its errors, which report invalid options,
+// contain no secret.
 func New(o Options) (*Source, error) {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil:
-		return nil, errors.New("manifest URL: cannot be read as a URL; user and password need %-escapes for special characters")
+		return nil, errors.New("manifest URL: is not a valid URL;" +
+			" user and password need %-escapes for special characters")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, fmt.Errorf("manifest URL %s: must be http://HOST/… or https://HOST/…", maskURL(o.URL))
 	case (o.CertFile == "") != (o.KeyFile == ""):
-		return nil, fmt.Errorf("manifest URL %s: a client certificate needs both its certificate and its key file", maskURL(o.URL))
+		return nil, fmt.Errorf(
+			"manifest URL %s: a client certificate needs both a certificate file and a key file", maskURL(o.URL))
 	case u.Scheme == "http" && o.CAFile+o.CertFile != "":
-		return nil, fmt.Errorf("manifest URL %s: a CA or client certificate is of use with https only", maskURL(o.URL))
+		return nil, fmt.Errorf("manifest URL %s: a CA or client certificate can be used with https only", maskURL(o.URL))
 	case o.CheckFrequency < 0:
 		return nil, fmt.Errorf("manifest URL %s: check frequency %v is negative", maskURL(o.URL), o.CheckFrequency)
 	}
@@ -87,24 +96,37 @@ func New(o Options) (*Source, error) {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
 	}
-	d := &dialer{caFile: o.CAFile, certFile: o.CertFile, keyFile: o.KeyFile, dial: o.Dial, idle: max(90*time.Second, 3*o.CheckFrequency)}
+	d := &dialer{
+		caFile:   o.CAFile,
+		certFile: o.CertFile,
+		keyFile:  o.KeyFile,
+		dial:     o.Dial,
+		idle:     max(90*time.Second, 3*o.CheckFrequency),
+	}
 	return &Source{
-		every:    o.CheckFrequency,
-		log:      o.Log,
-		client:   newClient(*u, header, d),
-		cache:    cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: manifest.Digest([]byte(o.URL))},
-		standing: standing{url: o.URL, shown: maskURL(o.URL), node: o.NodeName, noSuffix: o.NoSuffix, policy: o.Policy},
+		every:  o.CheckFrequency,
+		log:    o.Log,
+		client: newClient(*u, header, d),
+		cache:  cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: manifest.Digest([]byte(o.URL))},
+		standing: standing{
+			url:      o.URL,
+			shown:    maskURL(o.URL),
+			node:     o.NodeName,
+			noSuffix: o.NoSuffix,
+			policy:   o.Policy,
+		},
 	}, nil
 }
 
-// parseHeaders reads "Name: value" lines. Errors tell a line's number and name, never its value.
+// parseHeaders parses "Name: value" lines. Its errors contain the number and the name of a line, never its value.
 func parseHeaders(lines []string) (http.Header, error) {
 	header := http.Header{}
 	for i, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		isToken := func(r rune) bool {
-			return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+			return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
+				strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 		}
 		if !ok || name == "" || strings.ContainsFunc(name, func(r rune) bool { return !isToken(r) }) {
 			return nil, fmt.Errorf("manifest URL header %d: must be 'Name: value'", i+1)
@@ -122,11 +144,11 @@ func parseHeaders(lines []string) (http.Header, error) {
 	return header, nil
 }
 
-// Name is the URL without its secrets.
+// Name returns the URL without its secrets.
 func (h *Source) Name() string { return h.standing.shown }
 
-// Run asks at once, and then again and again. It sends a Snapshot when there is something new; the first
-// comes with the first answer or failure.
+// Run requests the URL at once and then periodically, and sends a Snapshot when the result changed. It sends the first
+// one after the first response or failure. It returns nil when ctx ends.
 func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	defer h.client.dialer.close()
 	h.standing.done = ctx.Done()
@@ -156,7 +178,7 @@ func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	}
 }
 
-// recall takes the cached set for the good one until a better comes.
+// recall makes the cached response the good one until the server sends another.
 func (h *Source) recall() {
 	k, err := h.cache.read()
 	if err == nil && k == nil {
@@ -168,13 +190,14 @@ func (h *Source) recall() {
 	}
 	h.standing.err, h.standing.bad, h.standing.answered = nil, "", false
 	if err != nil {
-		h.log.Warn("cached manifests cannot be used", "url", h.Name(), "why", brief(err))
+		h.log.Warn("cached manifests cannot be used", "url", h.Name(), "err", brief(err))
 		return
 	}
 	h.standing.good.cached, h.standing.good.body = true, nil
 }
 
-// ask gets an answer. One that may have been cut off without a trace must come twice.
+// ask requests the URL once. If it cannot be detected whether the response is complete, ask requests it a second time
+// and returns an error unless both are the same.
 func (h *Source) ask(ctx context.Context) answer {
 	a := h.client.get(ctx, h.standing.marks())
 	if !a.unframed || a.refusal() != nil || a.body == nil || h.standing.isCurrent(a.body) {
@@ -182,37 +205,41 @@ func (h *Source) ask(ctx context.Context) answer {
 	}
 	again := h.client.get(ctx, marks{})
 	if again.refusal() == nil && !bytes.Equal(a.body, again.body) {
-		again.err = errors.New("answers without a length, and differently each time, so that it may have been cut off")
+		again.err = errors.New("two responses without a length differ, so they may be cut off")
 	}
 	return again
 }
 
-// record takes in an answer, keeps it on disk if it is a new good one, and logs.
+// record applies a response, caches it on disk if it is a new good one, and logs the result.
 func (h *Source) record(a answer, now time.Time) {
 	before := h.standing.good
 	h.standing.record(a, now)
 	if good := h.standing.good; good != before {
 		h.log.Info("manifests read", "url", h.Name(), "pods", len(good.Pods))
 		if err := h.cache.write(keep(good)); err != nil {
-			h.log.Warn("manifests will be missing if the server is, after a restart", "url", h.Name(), "why", err)
+			h.log.Warn("manifests cannot be cached; after a restart they are missing until the server answers",
+				"url", h.Name(), "err", err)
 		}
 		good.body = nil
 	}
 	h.report(now)
 }
 
-// report logs the first failure, those after it now and then, and the end.
+// report logs the first failure of an outage, further ones at intervals (see outage.due), and the recovery.
 func (h *Source) report(now time.Time) {
 	if stale := h.client.dialer.stale; stale == nil {
 		h.stale = ""
 	} else if h.stale != stale.Error() && h.client.dialer.made != nil {
 		h.stale = stale.Error()
-		h.log.Warn("certificates cannot be read again; those from before are used", "url", h.Name(), "why", h.stale)
+		h.log.Warn("certificates cannot be reloaded; the previous ones are used", "url", h.Name(), "err", h.stale)
 	}
 	o := &h.outage
 	if h.standing.err == nil {
 		if o.polls > 0 {
-			h.log.Info("manifests can be read again", "url", h.Name(), "after", now.Sub(o.since).Round(time.Second), "failures", o.polls)
+			h.log.Info("manifests can be read again",
+				"url", h.Name(),
+				"after", now.Sub(o.since).Round(time.Second),
+				"failures", o.polls)
 		}
 		*o = outage{}
 		return
@@ -229,11 +256,16 @@ func (h *Source) report(now time.Time) {
 	if good := h.standing.good; good != nil {
 		using = fmt.Sprintf("%d pods read at %s", len(good.Pods), good.read.Format(time.RFC3339))
 	}
-	h.log.Warn("manifests cannot be read", "url", h.Name(), "why", why, "failures", o.polls, "since", o.since.Format(time.RFC3339), "using", using)
+	h.log.Warn("manifests cannot be read",
+		"url", h.Name(),
+		"err", why,
+		"failures", o.polls,
+		"since", o.since.Format(time.RFC3339),
+		"using", using)
 	o.logged, o.why = now, why
 }
 
-// brief is an error's first lines, for a log.
+// brief returns the first lines of an error as one line, for the log.
 func brief(err error) string {
 	const most = 3
 	lines := strings.Split(err.Error(), "\n")
