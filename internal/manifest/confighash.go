@@ -13,12 +13,14 @@ import (
 )
 
 const (
-	// AnnotationRestart with the value "true" makes an edit of a ConfigMap or Secret that a pod refers to
-	// as much as an edit of the pod.
+	// AnnotationRestart with the value "true" makes an edit of a ConfigMap or Secret that a pod
+	// refers to replace the pod, like an edit of the pod itself.
 	AnnotationRestart = "podrun.io/restart-on-change"
-	// AnnotationConfig is on pods with AnnotationRestart: a hash of all that they refer to.
+	// AnnotationConfig is set on pods with AnnotationRestart: a hash of all ConfigMaps and Secrets
+	// that they refer to.
 	AnnotationConfig = "podrun.io/config.hash"
-	// fixedUID stands in its place until Merge, where the manifest gives the UID: that is then not changed.
+	// fixedUID is the value of AnnotationConfig until Merge if the manifest gives the UID, which
+	// Merge then does not change.
 	fixedUID = "fixed uid"
 )
 
@@ -26,11 +28,11 @@ const (
 type Ref struct {
 	Kind string // ConfigMap or Secret
 	Name string
-	// Optional: the pod runs without it too.
+	// Optional is set if the pod can run without it.
 	Optional bool
 }
 
-// Refs are all that a pod refers to, in the order of kinds and names.
+// Refs returns all ConfigMaps and Secrets that a pod refers to, in the order of kinds and names.
 func Refs(p *v1.Pod) []Ref {
 	all := map[Ref]bool{}
 	add := func(kind, name string, optional *bool) {
@@ -74,11 +76,16 @@ func Refs(p *v1.Pod) []Ref {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(all), func(a, b Ref) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(fmt.Sprint(a.Optional), fmt.Sprint(b.Optional)))
+		return cmp.Or(
+			cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(fmt.Sprint(a.Optional), fmt.Sprint(b.Optional)),
+		)
 	})
 }
 
-// Missing are the objects that a pod cannot start without and that no manifest has.
+// Missing returns the ConfigMaps and Secrets that a pod needs to start and that no manifest
+// defines.
 func (d Desired) Missing(p *v1.Pod) []Ref {
 	var missing []Ref
 	for _, r := range Refs(p) {
@@ -89,7 +96,8 @@ func (d Desired) Missing(p *v1.Pod) []Ref {
 	return missing
 }
 
-// content is an object's in one form, nil if there is no such object.
+// content returns the data of a ConfigMap or Secret in one form for both; nil if there is no such
+// object.
 func content(all pod.Objects, namespace string, r Ref) map[string]any {
 	key := pod.Key{Namespace: namespace, Name: r.Name}
 	data := map[string]any{}
@@ -111,8 +119,10 @@ func content(all pod.Objects, namespace string, r Ref) map[string]any {
 	return data
 }
 
-// markConfig notes on the pods that ask for it what they refer to, which is then a part of their identity.
-// While that is not sure, a pod that runs gets no mark and so stays as it is.
+// markConfig sets AnnotationConfig on the pods with AnnotationRestart, in copies of them, and
+// derives their UID from it unless the manifest gives one. A pod gets no annotation while an object
+// that it needs is missing, nor a running pod while not all sources were read: it then stays as it
+// is.
 func (w Word) markConfig(d *Desired) {
 	for key, p := range d.Pods {
 		if p.Annotations[AnnotationRestart] != "true" {
@@ -141,13 +151,15 @@ func (w Word) markConfig(d *Desired) {
 	}
 }
 
-// sameConfig reports that what a running pod refers to is what it was started with, as far as is known.
+// sameConfig reports whether the ConfigMaps and Secrets of wanted have the content with which the
+// running pod was started; true also if that is not known.
 func sameConfig(running, wanted *v1.Pod) bool {
 	now := wanted.Annotations[AnnotationConfig]
 	return now == "" || now == running.Annotations[AnnotationConfig]
 }
 
-// KeepConfig puts the mark of what a running pod was started with on its new manifest, if that has none.
+// KeepConfig copies AnnotationConfig of a running pod to its new manifest, kept, unless that has
+// one.
 func KeepConfig(kept, running *v1.Pod) {
 	if was := running.Annotations[AnnotationConfig]; was != "" && kept.Annotations[AnnotationConfig] == "" {
 		kept.Annotations[AnnotationConfig] = was

@@ -10,7 +10,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// setDefaults fills in what a manifest leaves out, as the API server would.
+// setDefaults sets the fields that a manifest omits to the values that the API server would set.
 func setDefaults(p *v1.Pod) {
 	p.TypeMeta.Kind, p.TypeMeta.APIVersion = "Pod", "v1"
 	orElse(&p.Namespace, v1.NamespaceDefault)
@@ -23,7 +23,7 @@ func setDefaults(p *v1.Pod) {
 	orElseNew(&s.EnableServiceLinks, v1.DefaultEnableServiceLinks)
 	orElseNew(&s.SecurityContext, v1.PodSecurityContext{})
 	if *s.TerminationGracePeriodSeconds < 0 {
-		*s.TerminationGracePeriodSeconds = 1 // Kubernetes accepts it and means this
+		*s.TerminationGracePeriodSeconds = 1 // as Kubernetes, which accepts a negative value and uses 1
 	}
 	for i := range s.Volumes {
 		defaultVolume(&s.Volumes[i].VolumeSource)
@@ -37,8 +37,8 @@ func setDefaults(p *v1.Pod) {
 	defaultPodResources(p)
 }
 
-// defaultPodResources completes the pod's own requests where it has limits: with what its containers ask
-// for together, else with the limit.
+// defaultPodResources sets missing pod-level requests of a pod with pod-level limits: to the sum of
+// its containers' requests, else to the limit.
 func defaultPodResources(p *v1.Pod) {
 	own := p.Spec.Resources
 	if own == nil {
@@ -143,7 +143,7 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 	}
 }
 
-// roundUp leaves nothing finer than a thousandth.
+// roundUp rounds quantities up to the next thousandth.
 func roundUp(list v1.ResourceList) {
 	for name, quantity := range list {
 		quantity.RoundUp(resource.Milli)
@@ -179,8 +179,8 @@ func defaultFieldRef(f *v1.ObjectFieldSelector) {
 	}
 }
 
-// pullPolicy is Always for the tag latest, given or implied, else IfNotPresent; so it is for a reference
-// that cannot be read, as in Kubernetes.
+// pullPolicy returns the default pull policy: Always for the tag latest, explicit or implied, else
+// IfNotPresent, also for an invalid reference, as in Kubernetes.
 func pullPolicy(image string) v1.PullPolicy {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -192,7 +192,7 @@ func pullPolicy(image string) v1.PullPolicy {
 	return v1.PullIfNotPresent
 }
 
-// orElse sets a value that is not given.
+// orElse sets *to to value if it is the zero value.
 func orElse[T comparable](to *T, value T) {
 	var zero T
 	if *to == zero {

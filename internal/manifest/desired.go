@@ -14,7 +14,8 @@ import (
 
 // Annotations that a loaded pod carries. The kubernetes.io ones are the kubelet's.
 const (
-	// AnnotationHash is the pod's UID: log collectors find the log directory of a pod from a file by it.
+	// AnnotationHash is the pod's UID. Log collectors use it to find the log directory of a pod
+	// from a file.
 	AnnotationHash = "kubernetes.io/config.hash"
 	// AnnotationManifestHash is the hash of the manifest as written; it follows every edit.
 	AnnotationManifestHash = "podrun.io/manifest-hash"
@@ -24,10 +25,11 @@ const (
 	AnnotationSeen = "kubernetes.io/config.seen"
 	// AnnotationManifest is the file or URL that the pod was read from.
 	AnnotationManifest = "podrun.io/manifest"
-	// AnnotationError is on pods that are shown: what is wrong where the pod was read, so that it may not
-	// run what is written there now.
+	// AnnotationError is set on pods in output only: the errors of the pod's manifest, because of
+	// which the pod may not run what the manifest says now.
 	AnnotationError = "podrun.io/manifest-error"
-	// AnnotationNext is on pods that are shown: when what has failed is tried again, RFC 3339.
+	// AnnotationNext is set on pods in output only: the time at which a failed action is tried
+	// again, RFC 3339.
 	AnnotationNext = "podrun.io/next-attempt"
 )
 
@@ -48,18 +50,21 @@ func OriginOf(p *v1.Pod) Origin {
 	return Origin{Source: p.Annotations[AnnotationSource], Path: p.Annotations[AnnotationManifest]}
 }
 
-// Problem is something in a manifest that cannot be used. What ran from there before goes on.
+// Problem is an error because of which a manifest, or a pod in it, cannot be used. The pods that
+// run from its origin continue to run.
 type Problem struct {
 	Origin Origin
-	// Key is the pod concerned, where it could be told.
+	// Key is the pod that the problem concerns, if that is known.
 	Key pod.Key
-	// Blind: nothing good has been read from there in this run, so that what runs from there may well be
-	// wanted. Otherwise a pod that is not among the wanted ones has left by a good edit.
+	// Blind is set if the origin could not be read successfully since podrun started, so that any
+	// pod that runs from it may be wanted. If it is not set, a pod that is not in Desired.Pods was
+	// removed by a valid edit.
 	Blind bool
 	Err   error
 }
 
-// Problems makes one Problem for each pod that an error concerns, and one for what cannot be told.
+// Problems returns one Problem for each pod that err concerns, and one for the errors whose pod is
+// not known. It returns nil for a nil err.
 func Problems(origin Origin, blind bool, err error) []Problem {
 	var invalid *InvalidError
 	switch {
@@ -83,68 +88,77 @@ func Problems(origin Origin, blind bool, err error) []Problem {
 	return all
 }
 
-// MarkSeen notes on pods when their revision was first read: before if it is among those.
+// MarkSeen sets AnnotationSeen of each pod to now. In place of a pod whose revision is already in
+// before, it puts that earlier object into pods, with its annotation.
 func MarkSeen(pods, before []*v1.Pod, now time.Time) {
 	for i, p := range pods {
 		p.Annotations[AnnotationSeen] = now.Format(time.RFC3339)
 		for _, old := range before {
-			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace && manifestHash(old) == manifestHash(p) {
+			if old.UID == p.UID && old.Name == p.Name && old.Namespace == p.Namespace &&
+				manifestHash(old) == manifestHash(p) {
 				pods[i] = old
 			}
 		}
 	}
 }
 
-// Snapshot is all that one source wants at a moment. Nobody changes the pods in it.
+// Snapshot is the complete content of one source at one moment. The pods and objects in it must not
+// be modified.
 type Snapshot struct {
+	// Source is the name of the source.
 	Source string
-	// Pods include the last good ones of files that are bad now.
+	// Pods are the desired pods. Of a file that is invalid now they are those of its last good
+	// content.
 	Pods []*v1.Pod
-	// Objects are the ConfigMaps and Secrets, the last good ones too.
+	// Objects are the ConfigMaps and Secrets, with those of the last good content of invalid files.
 	Objects []Object
-	// Problems are the documents that cannot be used.
+	// Problems are the errors of documents that cannot be used.
 	Problems []Problem
-	// Warnings are what is used all the same.
+	// Warnings are about documents that are used nevertheless.
 	Warnings []Problem
-	// Err says that the source itself could not be read; Pods and Problems are then meaningless and
-	// what it said before stands.
+	// Err is set if the source itself could not be read. The other fields are then meaningless, and
+	// the previous snapshot of the source remains valid.
 	Err error
 }
 
-// Source reads manifests until ctx ends. It sends a whole Snapshot whenever it may have changed.
+// Source reads manifests from one path or URL.
 type Source interface {
-	// Name is unique among the sources of a run: the path or the URL that it reads.
+	// Name is unique among the sources of a run: the path or the URL that the source reads.
 	Name() string
+	// Run reads the manifests until ctx ends. It sends a complete Snapshot whenever the content may
+	// have changed.
 	Run(ctx context.Context, out chan<- Snapshot) error
 }
 
-// Desired is the merged will of all sources.
+// Desired is the desired state: the merged content of all sources.
 type Desired struct {
 	Pods map[pod.Key]*v1.Pod
-	// Objects are what the pods may refer to.
+	// Objects are the ConfigMaps and Secrets that the pods may refer to.
 	Objects  pod.Objects
 	Problems []Problem
-	// Warnings are what is used all the same.
+	// Warnings are about documents that are used nevertheless.
 	Warnings []Problem
-	// Grace is the longest that a pod which is not wanted may take to end; nil: as its manifest had it.
+	// Grace is the maximum grace period for pods that are not desired; nil: the one of their
+	// manifests applies.
 	Grace *time.Duration
-	// Complete says that every source has been read at least once. While it is false nobody may
-	// remove anything on the ground that it is not wanted.
+	// Complete is set once every source was read. While it is false, nothing may be removed because
+	// it is not desired.
 	Complete bool
 }
 
-// Keeps reports that a pod that is not in Pods must stay all the same, because nobody knows what the
-// place that its manifest came from wants, or because a manifest that cannot be used has its name.
+// Keeps reports whether a pod that is not in Pods must not be removed, because the content of its
+// origin is not known, or because an invalid manifest has a pod of its name.
 func (d Desired) Keeps(p *v1.Pod) bool {
 	return !d.Complete || slices.ContainsFunc(d.Problems, func(problem Problem) bool { return problem.keeps(p) })
 }
 
-// keeps reports that what is bad may well want p, which runs.
+// keeps reports whether the manifest with the problem may contain p, which runs.
 func (problem Problem) keeps(p *v1.Pod) bool {
 	return problem.Blind && problem.Origin.covers(OriginOf(p)) || problem.Key == pod.KeyOf(p)
 }
 
-// covers reports that what was read from other was o, or a file in o while that was a directory still.
+// covers reports whether other is o, or a file directly in o: o may have been a directory when
+// other was read from it.
 func (o Origin) covers(other Origin) bool {
 	inside := o.Source == SourceFile && other.Source == SourceFile && filepath.Dir(other.Path) == o.Path
 	return o == other || inside

@@ -16,10 +16,10 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Action is what becomes of a pod.
+// Action is the effect of a desired state on a pod.
 type Action string
 
-// All that can become of a pod.
+// The actions of a Change.
 const (
 	Create  Action = "create"
 	Replace Action = "replace"
@@ -27,20 +27,21 @@ const (
 	Remove  Action = "remove"
 )
 
-// Change is what becomes of one pod under a desired set.
+// Change is the effect of a desired state on one pod.
 type Change struct {
 	Action Action
 	Key    pod.Key
-	// Origin is where the pod is wanted; for one that is not, where it was.
+	// Origin is the origin of the desired pod; if the pod is not desired, the origin of the running
+	// one.
 	Origin Origin
-	// Fields are the first few that make a Replace necessary.
+	// Fields are the paths of the first few fields that make a Replace necessary.
 	Fields []string
-	// Why is the reason for a Keep without a good manifest.
+	// Why is the reason for a Keep of a pod that is not in Desired.Pods.
 	Why error
 }
 
-// Changes tells what becomes of every pod that is wanted or there, in order of namespace and name.
-// running are the manifests of what is there and may be removed or replaced.
+// Changes returns a Change for each pod that is desired or exists, in order of namespace and name.
+// running has the manifests of the existing pods that may be removed or replaced.
 func Changes(d Desired, running map[pod.Key]*v1.Pod) []Change {
 	keys := map[pod.Key]bool{}
 	for key := range d.Pods {
@@ -74,7 +75,7 @@ func change(d Desired, key pod.Key, there *v1.Pod) Change {
 	return c
 }
 
-// excuse says why a pod stays though it is not among the wanted ones.
+// excuse returns the reason why a pod that is not in d.Pods is not removed.
 func (d Desired) excuse(p *v1.Pod) error {
 	for _, problem := range d.Problems {
 		if problem.Origin == OriginOf(p) || problem.keeps(p) {
@@ -84,14 +85,14 @@ func (d Desired) excuse(p *v1.Pod) error {
 	return errors.New("nothing is removed until every source of manifests can be read")
 }
 
-// changedFields are the first fields that make new containers necessary.
+// changedFields returns the paths of the first fields whose difference needs new containers.
 func changedFields(a, b *v1.Pod) []string {
 	const most = 3
 	tree := func(p *v1.Pod) map[string]any {
 		bare := essence(p)
 		bare.Status = v1.PodStatus{}
 		if pod.QOS(a) != pod.QOS(b) {
-			bare.Spec = p.Spec // their resources are not in the essence
+			bare.Spec = p.Spec // essence omits the resources, which cause the difference in QoS class
 		}
 		if !sameConfig(a, b) {
 			metav1.SetMetaDataAnnotation(&bare.ObjectMeta, AnnotationConfig, p.Annotations[AnnotationConfig])
@@ -101,7 +102,7 @@ func changedFields(a, b *v1.Pod) []string {
 		if err == nil {
 			err = json.Unmarshal(text, &tree)
 		}
-		if err != nil { // a pod has a JSON form by its type
+		if err != nil { // cannot happen: every pod can be encoded as JSON
 			return nil
 		}
 		return tree
@@ -113,7 +114,7 @@ func changedFields(a, b *v1.Pod) []string {
 	return fields
 }
 
-// differences adds the paths of the smallest values in which a and b differ.
+// differences adds the paths of the innermost values in which a and b differ.
 func differences(to []string, a, b any, path string) []string {
 	switch a := a.(type) {
 	case map[string]any:

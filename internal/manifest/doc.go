@@ -1,4 +1,10 @@
-// Package manifest turns bytes into the desired set of pods: Load decodes, defaults and validates, Merge makes
-// one set of what all sources say. The sources, which read files and URLs, are rooms of their own that import it.
-// It does not know what runs, and it never says that a pod should stop because something could not be read.
+// Package manifest turns the bytes of manifests into the desired set of pods.
+//
+// It owns decoding, defaulting, validation and the identity of pods (Load), the result of one
+// source of manifests (Snapshot), and the desired state made of all sources (Merge, Desired). It is
+// pure but for Mux, which merges snapshots as they arrive, and Reader, which bounds the time of a
+// load. It does not read files or URLs: the packages filesource and httpsource below it implement
+// Source. It does not know which pods run, and an input that cannot be read never removes a pod.
+//
+// Begin reading at Load for one manifest, and at Merge for the set of all.
 package manifest

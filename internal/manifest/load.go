@@ -21,33 +21,35 @@ import (
 // Stdin is the path that stands for standard input.
 const Stdin = "-"
 
-// LoadOptions are what a manifest's meaning depends on beside its text.
+// LoadOptions are the inputs of Load besides the text of the manifest.
 type LoadOptions struct {
-	// Origin is part of the identity of pods without a metadata.uid, and named in errors.
+	// Origin is part of the identity of pods without a metadata.uid. Error messages name its path.
 	Origin Origin
-	// NodeName becomes the pods' suffix, in lower case, unless NoSuffix leaves their names as they are.
+	// NodeName, in lower case, is appended to the names of pods as a suffix.
 	NodeName string
+	// NoSuffix leaves the names of pods as the manifest has them.
 	NoSuffix bool
-	// Policy refuses pods that ask for more; nil: none.
+	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
 }
 
-// Loaded is what a manifest asks for.
+// Loaded is the content of a manifest.
 type Loaded struct {
 	Pods []*v1.Pod
 	// Objects are the ConfigMaps and Secrets.
 	Objects []Object
 }
 
-// FieldError is one thing wrong in a manifest.
+// FieldError is one error in a manifest.
 type FieldError struct {
 	File string `json:"file"`
-	// Line is 0 where it is not known.
+	// Line is 0 if it is not known.
 	Line int `json:"line,omitempty"`
-	// Field is the path as Kubernetes writes it; empty for what concerns the text or the file.
+	// Field is the path of the field as Kubernetes writes it; empty if the error concerns the text
+	// or the whole file.
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
-	// Key is the pod concerned, where it could be told.
+	// Key is the pod that the error concerns, if that is known.
 	Key pod.Key `json:"-"`
 }
 
@@ -63,7 +65,7 @@ func (e FieldError) Error() string {
 	return b.String() + ": " + e.Message
 }
 
-// InvalidError is all that is wrong in a manifest, in the order of its lines.
+// InvalidError has all errors of a manifest, in the order of lines.
 type InvalidError struct{ Errors []FieldError }
 
 func (e *InvalidError) Error() string {
@@ -74,9 +76,9 @@ func (e *InvalidError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Load decodes, defaults and validates the pods of a manifest, YAML or JSON, one document or several. A
-// manifest is taken as a whole: with any error, always an *InvalidError, nothing of it is returned.
-// podrun's annotation of when it was seen is left to the caller.
+// Load decodes, defaults and validates the pods, ConfigMaps and Secrets of a manifest in YAML or
+// JSON, with one document or several. Its error is always an *InvalidError, and with an error it
+// returns nothing of the manifest. It does not set AnnotationSeen: see MarkSeen.
 func Load(data []byte, o LoadOptions) (Loaded, error) {
 	l := loader{LoadOptions: o, seen: map[pod.Key]int{}, objects: map[Name]bool{}}
 	l.NodeName = strings.ToLower(l.NodeName)
@@ -91,7 +93,11 @@ func Load(data []byte, o LoadOptions) (Loaded, error) {
 		l.document(d)
 	}
 	if l.more {
-		l.errs = append(l.errs, FieldError{File: l.errs[0].File, Line: l.errs[len(l.errs)-1].Line, Message: fmt.Sprintf("more is wrong than these %d errors", len(l.errs))})
+		l.errs = append(l.errs, FieldError{
+			File:    l.errs[0].File,
+			Line:    l.errs[len(l.errs)-1].Line,
+			Message: fmt.Sprintf("more is wrong than these %d errors", len(l.errs)),
+		})
 	}
 	if len(l.errs) > 0 {
 		slices.SortStableFunc(l.errs, func(a, b FieldError) int { return cmp.Compare(a.Line, b.Line) })
@@ -100,7 +106,7 @@ func Load(data []byte, o LoadOptions) (Loaded, error) {
 	return l.loaded, nil
 }
 
-// emptyMessage says what is wrong with a manifest that has nothing in it.
+// emptyMessage returns the error message for a manifest without any document.
 func emptyMessage(path string) string {
 	if path == Stdin {
 		return "is empty: there is no pod in it"
@@ -112,10 +118,10 @@ type loader struct {
 	LoadOptions
 	loaded Loaded
 	seen   map[pod.Key]int // the lines of the pods so far
-	// objects are the names of the ConfigMaps and Secrets so far.
+	// objects has the names of the ConfigMaps and Secrets so far.
 	objects map[Name]bool
 	errs    []FieldError
-	// more: there are errors beyond decode.MaxErrors.
+	// more is set if there are more than decode.MaxErrors errors.
 	more bool
 }
 
@@ -130,20 +136,21 @@ func (l *loader) fail(e FieldError) {
 	l.errs = append(l.errs, e)
 }
 
-// full reports that no more errors are kept, and notes that there are more.
+// full reports whether there are decode.MaxErrors errors already. It then sets more, so it is
+// called only to add one.
 func (l *loader) full() bool {
 	l.more = l.more || len(l.errs) >= decode.MaxErrors
 	return l.more
 }
 
-// object is a decoded object and where it is in its document.
+// object is a decoded object with its path in its document.
 type object struct {
 	doc   *decode.Document
 	path  string
 	value map[string]any
 }
 
-// at puts a field's path under the object's.
+// at returns the path of one of the object's fields in the document.
 func (o object) at(field string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(o.path+"."+field, "."), ".")
 }
@@ -174,7 +181,8 @@ func (l *loader) document(d *decode.Document) {
 	}
 }
 
-// kind returns the kind of an object if it is one of those.
+// kind returns the kind of an object and whether it is one of kinds, with apiVersion v1; otherwise
+// it adds an error.
 func (l *loader) kind(o object, kinds ...string) (string, bool) {
 	good := true
 	fail := func(field, format string, args ...any) {
@@ -200,7 +208,7 @@ func (l *loader) kind(o object, kinds ...string) (string, bool) {
 	return kind, good
 }
 
-// listType is what a PodList or List has beside its items.
+// listType has the fields of a PodList or List.
 type listType struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ListMeta `json:"metadata"`
@@ -220,7 +228,7 @@ func (l *loader) list(o object, kind string) {
 			continue
 		}
 		one.value = value
-		// The items of a PodList are pods without having to say so.
+		// The items of a PodList need no kind and apiVersion.
 		if kind == "PodList" && value["kind"] == nil && value["apiVersion"] == nil {
 			l.pod(one)
 			continue
@@ -268,14 +276,16 @@ func (l *loader) pod(o object) {
 	}
 	line := o.doc.LineOf(o.at("metadata.name"))
 	if first, twice := l.seen[key]; twice {
-		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: the pod at line %d has the same name", p.Name, first), key)
+		l.failAt(o, "metadata.name",
+			fmt.Sprintf("Duplicate value: %q: the pod at line %d has the same name", p.Name, first), key)
 		return
 	}
 	l.seen[key] = line
 	l.loaded.Pods = append(l.loaded.Pods, p)
 }
 
-// misplacedFields are where fields end up by mistake, the likely ones first.
+// misplacedFields returns the locations where a field that is unknown in its place may belong, the
+// likely ones first.
 func misplacedFields() []decode.Location {
 	return []decode.Location{
 		{Path: "spec", Type: reflect.TypeFor[v1.PodSpec]()},
@@ -286,13 +296,15 @@ func misplacedFields() []decode.Location {
 	}
 }
 
-// decodePod decodes what the check let through. An error would be a difference between the two.
+// decodePod decodes a value that decode.Check has cleaned. An error means that decode.Check accepts
+// more than the decoder.
 func decodePod(value map[string]any) (*v1.Pod, error) {
 	p := &v1.Pod{}
 	return p, decodeInto(value, p)
 }
 
-// withUnexplained adds the errors that no other is the reason for, until there are more than are kept.
+// withUnexplained adds the errors in more that are not consequences of others in errs, until there
+// are more than decode.MaxErrors.
 func withUnexplained(errs []decode.Error, more field.ErrorList) []decode.Error {
 	for _, e := range more {
 		if len(errs) > decode.MaxErrors {
@@ -305,7 +317,8 @@ func withUnexplained(errs []decode.Error, more field.ErrorList) []decode.Error {
 	return errs
 }
 
-// explained reports that one of the errors is the reason for whatever else is wrong at path.
+// explained reports whether an error at path is a consequence of one in errs, which concerns the
+// same field or one around it.
 func explained(errs []decode.Error, path string) bool {
 	for _, e := range errs {
 		if e.Path != "" && within(path, e.Path) || e.Meant != "" && within(path, e.Meant) {
@@ -315,7 +328,7 @@ func explained(errs []decode.Error, path string) bool {
 	return false
 }
 
-// within reports that path is outer or lies under it.
+// within reports whether path is outer or a field below it.
 func within(path, outer string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -14,53 +14,62 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// DuplicateError says that a pod, ConfigMap or Secret is offered twice, and that another offer is used.
+// DuplicateError reports that a pod, ConfigMap or Secret is defined twice, and that the other
+// definition is used.
 type DuplicateError struct {
 	// Kind is ConfigMap or Secret; "" stands for pod.
-	Kind      string
-	Key       pod.Key
+	Kind string
+	Key  pod.Key
+	// Used is the origin of the definition that is used, Not the origin of the one that is not.
 	Used, Not Origin
 }
 
-// Message is the error without the file.
+// Message returns the error without the path of the file that is not used.
 func (e *DuplicateError) Message() string {
 	return fmt.Sprintf("%s %s is also in %s, which is used", cmp.Or(e.Kind, "pod"), e.Key, e.Used.Path)
 }
 
 func (e *DuplicateError) Error() string { return e.Not.Path + ": " + e.Message() }
 
-// Word is what the sources have said so far.
+// Word is the state of all sources: the input of Merge.
 type Word struct {
-	// Order are the names of all sources, the one that counts most first.
+	// Order has the names of all sources in order of precedence, the highest first.
 	Order []string
-	// Last is, for each source that has spoken, what it said when it could last be read.
+	// Last has the last good snapshot of each source that was read at least once.
 	Last map[string]Snapshot
-	// Failing are the sources that cannot be read now.
+	// Failing has the error of each source that cannot be read now.
 	Failing map[string]error
-	// Running tells where the running pods were read.
+	// Running has the origin of each running pod.
 	Running map[pod.Key]Origin
-	// Late: a source that has neither spoken nor failed by now holds no pod of a later source back any more.
+	// Late is set once sourcePatience has elapsed: a source that has neither been read nor failed
+	// no longer delays the pods of the sources after it.
 	Late bool
 }
 
-// sourcePatience is how long a source may take to be read for the first time before the pods of the sources after it
-// start without it. One that fails holds nothing back; only one that hangs, as a file system, takes that long.
+// sourcePatience is how long a source may take to be read for the first time before the pods of the
+// sources after it start without it. A source that fails delays nothing; only one that hangs, such
+// as a file system, takes that long.
 const sourcePatience = 10 * time.Second
 
-// Merge makes one set of all. A pod that is offered twice is taken from where it runs from, else from
-// the first source, else from the first file by name; so one that does not run waits until each source before the one
-// that has it was read, or could not be.
+// Merge merges the snapshots of all sources into one desired state. Of a pod that is defined twice
+// it uses the definition that the pod runs from, else the one of the first source in Order, else of
+// the first file by name. A pod that does not run therefore waits until each source before the one
+// that defines it was read or has failed. Merge does not change w.
 func Merge(w Word) Desired {
 	d := Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
 	offers := map[pod.Key][]offer{}
-	waits := false // for a source
+	waits := false // a source so far has neither been read nor failed
 	for _, name := range w.Order {
 		said, ok := w.Last[name]
 		if !ok {
 			d.Complete = false
 		}
 		if err := w.Failing[name]; err != nil {
-			d.Problems = append(d.Problems, Problem{Origin: Origin{Source: kindOf(name), Path: name}, Blind: !ok, Err: err})
+			d.Problems = append(d.Problems, Problem{
+				Origin: Origin{Source: kindOf(name), Path: name},
+				Blind:  !ok,
+				Err:    err,
+			})
 		}
 		d.Problems = append(d.Problems, said.Problems...)
 		d.Warnings = append(d.Warnings, said.Warnings...)
@@ -80,7 +89,8 @@ func Merge(w Word) Desired {
 		d.Pods[key] = used
 		for i, o := range offers[key] {
 			p := o.pod
-			if i != at && OriginOf(p) != OriginOf(used) { // else one file that two sources read, as a directory and the file in it
+			// The same origin means that two sources read one file: a directory and the file in it.
+			if i != at && OriginOf(p) != OriginOf(used) {
 				err := &DuplicateError{Key: key, Used: OriginOf(used), Not: OriginOf(p)}
 				d.Problems = append(d.Problems, Problem{Origin: OriginOf(p), Key: key, Err: err})
 			}
@@ -93,8 +103,9 @@ func Merge(w Word) Desired {
 	return d
 }
 
-// partUIDs takes out pods whose metadata.uid is another's, as of a manifest that was copied: what is kept
-// for a pod is kept under its UID. What runs stays, else the first by name.
+// partUIDs removes pods whose metadata.uid is the one of another pod, which happens if a manifest
+// is copied, and returns a Problem for each: the state of a pod is stored under its UID, so two
+// pods cannot share one. The pod that runs stays, else the first by namespace and name.
 func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 	rank := func(key pod.Key) int {
 		if from, runs := w.Running[key]; runs && from == OriginOf(pods[key]) {
@@ -102,7 +113,9 @@ func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 		}
 		return 1
 	}
-	keys := slices.SortedFunc(maps.Keys(pods), func(a, b pod.Key) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b)) })
+	keys := slices.SortedFunc(maps.Keys(pods), func(a, b pod.Key) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
+	})
 	var problems []Problem
 	owners := map[pod.UID]pod.Key{}
 	for _, key := range keys {
@@ -112,24 +125,31 @@ func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 			owners[p.UID] = key
 			continue
 		}
-		err := &InvalidError{Errors: []FieldError{{File: OriginOf(p).Path, Field: "metadata.uid", Key: key,
-			Message: fmt.Sprintf("Duplicate value: %q: is also that of pod %s in %s; leave it out of one of them", p.UID, first, OriginOf(pods[first]).Path)}}}
-		// If it runs all the same, it must not be cleared away over the other's head.
+		err := &InvalidError{Errors: []FieldError{{
+			File:  OriginOf(p).Path,
+			Field: "metadata.uid",
+			Key:   key,
+			Message: fmt.Sprintf("Duplicate value: %q: is also that of pod %s in %s; leave it out of one of them",
+				p.UID, first, OriginOf(pods[first]).Path),
+		}}}
+		// Blind retains the pod if it runs nevertheless: removing it would remove state under the
+		// UID of the other.
 		problems = append(problems, Problem{Origin: OriginOf(p), Key: key, Blind: true, Err: err})
 		delete(pods, key)
 	}
 	return problems
 }
 
-// offer is a pod as one source has it.
+// offer is a pod as one source defines it.
 type offer struct {
 	pod *v1.Pod
-	// waits: a source before that one may have the pod too, and has yet to speak.
+	// waits is set if an earlier source, which may define the pod too, has not been read yet.
 	waits bool
 }
 
-// choose returns which offer is used; -1 while the source that the pod runs from has yet to speak, or, where it does
-// not run, one before the first that offers it.
+// choose returns the index of the offer to use. It returns -1 while the source that the pod runs
+// from has not been read, or, for a pod that does not run, while an earlier source than the first
+// offer's has not.
 func (w Word) choose(key pod.Key, offers []offer) int {
 	first := 0
 	if offers[0].waits {
@@ -151,7 +171,7 @@ func (w Word) choose(key pod.Key, offers []offer) int {
 	return first
 }
 
-// kindOf tells URLs from paths.
+// kindOf returns SourceHTTP for the name of a source that is a URL, else SourceFile.
 func kindOf(source string) string {
 	if strings.Contains(source, "://") {
 		return SourceHTTP
@@ -159,19 +179,20 @@ func kindOf(source string) string {
 	return SourceFile
 }
 
-// Mux merges what the sources say as they say it.
+// Mux merges the snapshots of several sources as they arrive.
 type Mux struct{ word Word }
 
-// NewMux takes the sources' names, the one that counts most first, and where the pods that run now were
-// read.
+// NewMux returns a Mux for the sources with these names, in order of precedence, the highest first.
+// running has the origins of the pods that run now; it is copied.
 func NewMux(order []string, running map[pod.Key]Origin) *Mux {
 	seed := map[pod.Key]Origin{}
 	maps.Copy(seed, running)
 	return &Mux{word: Word{Order: order, Last: map[string]Snapshot{}, Failing: map[string]error{}, Running: seed}}
 }
 
-// Run merges until ctx ends. A Desired that was not received yet is replaced by a newer one, so that no
-// source has to wait.
+// Run receives snapshots and sends the merged state until ctx ends; it then returns nil. A Desired
+// that was not received yet is replaced by a newer one, so that no source has to wait for the
+// receiver.
 func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) error {
 	var newest Desired
 	var ready chan<- Desired // nil while there is nothing new
@@ -194,7 +215,7 @@ func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) e
 	}
 }
 
-// apply takes in a snapshot and merges anew.
+// apply stores a snapshot and merges again.
 func (m *Mux) apply(s Snapshot) Desired {
 	if s.Err != nil {
 		m.word.Failing[s.Source] = s.Err
@@ -205,7 +226,8 @@ func (m *Mux) apply(s Snapshot) Desired {
 	return m.merge()
 }
 
-// merge makes one set of what was heard so far.
+// merge merges the state of all sources and records the origins of the pods that are now desired.
+// Once all sources were read, the origins of pods that are no longer desired are dropped.
 func (m *Mux) merge() Desired {
 	d := Merge(m.word)
 	if d.Complete {

@@ -23,20 +23,20 @@ const (
 	KindSecret    = "Secret"
 )
 
-// Object is a ConfigMap or a Secret; the other one is nil.
+// Object is a ConfigMap or a Secret: exactly one of the two fields is not nil.
 type Object struct {
 	ConfigMap *v1.ConfigMap
 	Secret    *v1.Secret
 	Origin    Origin
 }
 
-// Name is a pod's, ConfigMap's or Secret's: no two that are used have the same.
+// Name identifies a pod, ConfigMap or Secret. It is unique in the desired state.
 type Name struct {
 	Kind string // "" stands for pod
 	Key  pod.Key
 }
 
-// Name is the object's.
+// Name returns the name of the object.
 func (o Object) Name() Name {
 	if o.Secret != nil {
 		return Name{KindSecret, pod.Key{Namespace: o.Secret.Namespace, Name: o.Secret.Name}}
@@ -44,7 +44,7 @@ func (o Object) Name() Name {
 	return Name{KindConfigMap, pod.Key{Namespace: o.ConfigMap.Namespace, Name: o.ConfigMap.Name}}
 }
 
-// object reads a ConfigMap or a Secret. What is wrong with a Secret is told without its values.
+// object loads a ConfigMap or a Secret. The errors about a Secret do not contain its values.
 func (l *loader) object(o object, kind string) {
 	secret := kind == KindSecret
 	t := reflect.TypeFor[v1.ConfigMap]()
@@ -78,22 +78,25 @@ func (l *loader) object(o object, kind string) {
 		return
 	}
 	if l.objects[read.Name()] {
-		l.failAt(o, "metadata.name", fmt.Sprintf("Duplicate value: %q: is given twice", read.Name().Key.Name), pod.Key{})
+		l.failAt(o, "metadata.name",
+			fmt.Sprintf("Duplicate value: %q: is given twice", read.Name().Key.Name), pod.Key{})
 		return
 	}
 	l.objects[read.Name()] = true
 	l.loaded.Objects = append(l.loaded.Objects, read)
 }
 
-// discreet is an error's message without a Secret's content.
+// discreet returns the message of an error, for a Secret without the value that is wrong.
 func discreet(e decode.Error, secret bool) string {
-	if what, _, shown := strings.Cut(e.Message, ", not "); secret && shown && (within(e.Path, "data") || within(e.Path, "stringData")) {
+	if what, _, shown := strings.Cut(e.Message, ", not "); secret && shown &&
+		(within(e.Path, "data") || within(e.Path, "stringData")) {
 		return what
 	}
 	return e.Message
 }
 
-// decodeInto decodes what the check let through.
+// decodeInto decodes a value that decode.Check has cleaned into a Go type. Unknown and duplicate
+// fields are errors.
 func decodeInto(value map[string]any, into any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -109,7 +112,8 @@ func decodeInto(value map[string]any, into any) error {
 	return nil
 }
 
-// setSecretDefaults fills in what is left out, and moves stringData into data as the API server does.
+// setSecretDefaults sets the fields that a Secret omits, and moves stringData into data, as the API
+// server does.
 func setSecretDefaults(s *v1.Secret) {
 	orElse(&s.Namespace, v1.NamespaceDefault)
 	orElse(&s.Type, v1.SecretTypeOpaque)

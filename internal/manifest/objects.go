@@ -9,8 +9,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// gather puts the ConfigMaps and Secrets of all sources together. One that is offered twice is taken from
-// the first source, there from the first file by name.
+// gather sets d.Objects to the ConfigMaps and Secrets of all sources. Of one that is defined twice,
+// it uses the definition of the first source, in it of the first file by name, and adds a Problem
+// for the other.
 func (w Word) gather(d *Desired) {
 	d.Objects = pod.Objects{ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{}}
 	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })

@@ -11,8 +11,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// circles reports pods that wait for each other, a problem a circle. They stay among the wanted ones: what
-// runs is not concerned.
+// circles returns a Problem for each cycle of pods that wait for each other to start. The pods
+// remain in the desired state, because those that run are not affected.
 func circles(pods map[pod.Key]*v1.Pod) []Problem {
 	var problems []Problem
 	const open, closed = 1, 2
@@ -46,7 +46,10 @@ func circle(pods map[pod.Key]*v1.Pod, way []pod.Key) Problem {
 	}
 	first := pods[way[0]]
 	return Problem{Origin: OriginOf(first), Key: way[0], Err: &InvalidError{Errors: []FieldError{{
-		File: OriginOf(first).Path, Field: "metadata.annotations[" + pod.AnnotationAfter + "]", Key: way[0],
-		Message: fmt.Sprintf("Invalid value: %q: pods wait for each other: %s", first.Annotations[pod.AnnotationAfter], strings.Join(names, " after ")),
+		File:  OriginOf(first).Path,
+		Field: "metadata.annotations[" + pod.AnnotationAfter + "]",
+		Key:   way[0],
+		Message: fmt.Sprintf("Invalid value: %q: pods wait for each other: %s",
+			first.Annotations[pod.AnnotationAfter], strings.Join(names, " after ")),
 	}}}}
 }

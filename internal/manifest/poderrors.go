@@ -11,14 +11,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Blame tells which problems concern a pod.
+// Blame maps pods to the problems that concern them.
 type Blame struct {
 	origins map[Origin][]error
 	keys    map[pod.Key][]Problem
 }
 
-// Blame sorts the problems by what they concern: a file is taken as a whole, so that all pods of it are
-// concerned by whatever is wrong in it, but only the pod itself by another that has its name.
+// Blame returns the problems by origin and by pod. A file is used as a whole, so each problem of a
+// file concerns all its pods; but the problem that a pod is defined a second time concerns only
+// that pod.
 func (d Desired) Blame() Blame {
 	b := Blame{origins: map[Origin][]error{}, keys: map[pod.Key][]Problem{}}
 	for _, p := range d.Problems {
@@ -33,7 +34,8 @@ func (d Desired) Blame() Blame {
 	return b
 }
 
-// Of returns what is wrong with p's manifest, an error a line and not endlessly many; empty if nothing.
+// Of returns the errors that concern p's manifest, one a line and at most ten; "" if there are
+// none.
 func (b Blame) Of(p *v1.Pod) string {
 	from := OriginOf(p)
 	errs := append([]error{}, b.origins[from]...)

@@ -6,29 +6,33 @@ import (
 	"time"
 )
 
-// LoadTime is how long one manifest is waited for: many times what any needs that is meant to be run.
+// LoadTime is how long a Reader waits for one manifest: many times what any realistic manifest
+// needs.
 const LoadTime = time.Second
 
-// ErrTooSlow says that a manifest was given up, so that others need not wait for it.
+// ErrTooSlow reports that loading a manifest was given up, so that other manifests need not wait
+// for it.
 var ErrTooSlow = errors.New("takes too long to read")
 
-// Reader loads one manifest again and again. It is for one goroutine at a time; its zero value is ready.
+// Reader loads one manifest repeatedly, with a time limit. Its zero value is ready to use. It is
+// not safe for concurrent use.
 type Reader struct {
-	// load stands in for Load in tests.
+	// load replaces Load in tests.
 	load    func([]byte, LoadOptions) (Loaded, error)
 	pending chan outcome
-	// hash is of what is being loaded.
+	// hash is the digest of the data that is being loaded.
 	hash string
 }
 
-// outcome is what Load returned.
+// outcome is the result of Load.
 type outcome struct {
 	loaded Loaded
 	err    error
 }
 
-// Load is Load that is given up, with ErrTooSlow, after LoadTime or when done is closed. What was given up goes on
-// beside, never more than one at a time, and a later call with the same data returns it.
+// Load calls the function Load and gives up with ErrTooSlow after LoadTime, or when done is closed.
+// A load that was given up continues in the background, and a later call with the same data returns
+// its result. There is at most one such load: until it ends, each call returns ErrTooSlow.
 func (r *Reader) Load(done <-chan struct{}, data []byte, o LoadOptions) (Loaded, error) {
 	if r.pending != nil {
 		select {

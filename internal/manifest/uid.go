@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// setIdentity gives a valid pod the name, UID and marks that it has on this node. written is the
+// setIdentity sets the name, UID and annotations that a pod has on this node. written is the
 // canonical JSON of the manifest, before any default.
 func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	if p.Name != "" {
@@ -37,7 +37,7 @@ func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	}
 }
 
-// fullName is the name on this node of the pod that its manifest gives this one.
+// fullName returns the name that a pod has on this node, given its name in the manifest.
 func (o LoadOptions) fullName(name string) string {
 	if o.NoSuffix {
 		return name
@@ -45,7 +45,8 @@ func (o LoadOptions) fullName(name string) string {
 	return name + "-" + o.NodeName
 }
 
-// uid is the identity of a manifest without one of its own: of its content, its node and its place.
+// uid returns the UID of a pod whose manifest gives none: a digest of the manifest, the node name
+// and the origin.
 func uid(written []byte, o LoadOptions) types.UID {
 	place := "\nfile:"
 	if o.Origin.Source == SourceHTTP {
@@ -54,7 +55,7 @@ func uid(written []byte, o LoadOptions) types.UID {
 	return types.UID(Digest(written, "\nhost:", o.NodeName, place, o.Origin.Path))
 }
 
-// SetUID gives p a UID, and the annotation by which log collectors find its log directory.
+// SetUID sets the UID of p, and AnnotationHash, by which log collectors find its log directory.
 func SetUID(p *v1.Pod, uid types.UID) {
 	p.UID = uid
 	if p.Annotations == nil {
@@ -63,8 +64,8 @@ func SetUID(p *v1.Pod, uid types.UID) {
 	p.Annotations[AnnotationHash] = string(uid)
 }
 
-// manifestHash returns the hash of the manifest that p was made of, "" if that is not known. Up to podrun's former
-// version it was in AnnotationHash.
+// manifestHash returns the hash of the manifest that p was made from; "" if it is not known. The
+// former version of podrun stored it in AnnotationHash.
 func manifestHash(p *v1.Pod) string {
 	if hash := p.Annotations[AnnotationManifestHash]; hash != "" {
 		return hash
@@ -72,8 +73,9 @@ func manifestHash(p *v1.Pod) string {
 	return p.Annotations[AnnotationHash]
 }
 
-// Upgraded returns a pod that podrun's former version saved with today's annotations; any other pod as it is. p is
-// not changed. It may be removed after the next release.
+// Upgraded returns a copy of a pod that the former version of podrun saved, with the annotations of
+// this version; any other pod it returns unchanged. It does not modify p. The function may be
+// removed after the next release.
 func Upgraded(p *v1.Pod) *v1.Pod {
 	former := p.Annotations[AnnotationHash]
 	if former == "" || p.Annotations[AnnotationManifestHash] != "" {
@@ -85,8 +87,8 @@ func Upgraded(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// Digest is 128 bits of SHA-256, in hexadecimal. For the content alone it is the manifest's hash, so that a
-// file that is renamed keeps it.
+// Digest returns the first 128 bits of the SHA-256 of its arguments, in hexadecimal. The hash of a
+// manifest is the Digest of its content alone, so that it does not change if the file is renamed.
 func Digest(written []byte, more ...string) string {
 	h := sha256.New()
 	h.Write(written)
@@ -96,7 +98,7 @@ func Digest(written []byte, more ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// tolerateAll makes a pod stay whatever befalls the node, as pods from files do.
+// tolerateAll adds a toleration for all NoExecute taints, as pods from files have.
 func tolerateAll(p *v1.Pod) {
 	all := v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
 	for i := range p.Spec.Tolerations {
@@ -108,28 +110,29 @@ func tolerateAll(p *v1.Pod) {
 	p.Spec.Tolerations = append(p.Spec.Tolerations, all)
 }
 
-// SameRun reports that the containers of a running pod can stay under a new manifest: the two differ in
-// nothing that needs new ones. The UID that it runs under stays with it.
+// SameRun reports whether the containers of a running pod can continue to run under a new manifest:
+// no difference of the two needs new containers. The pod then retains the UID under which it runs.
 func SameRun(running, wanted *v1.Pod) bool {
-	if running.Name != wanted.Name || running.Namespace != wanted.Namespace || running.Spec.NodeName != wanted.Spec.NodeName {
+	if running.Name != wanted.Name || running.Namespace != wanted.Namespace ||
+		running.Spec.NodeName != wanted.Spec.NodeName {
 		return false
 	}
 	if !sameConfig(running, wanted) {
 		return false
 	}
-	// The same words mean the same, whatever an older podrun made of them.
+	// The same manifest is the same pod, even if an older podrun derived other fields from it.
 	if hash := manifestHash(running); hash != "" && hash == manifestHash(wanted) {
 		return true
 	}
 	return equality.Semantic.DeepEqual(essence(running), essence(wanted))
 }
 
-// essence is what of a pod cannot change without new containers: all but its labels, most annotations, and
-// what its keeper looks at anew each time.
+// essence returns the part of a pod that cannot change without new containers: all but its labels,
+// most annotations, activeDeadlineSeconds, and the resources that can be resized in place.
 func essence(p *v1.Pod) *v1.Pod {
 	e := &v1.Pod{Spec: p.Spec} // shallow: only what is replaced below may be written to
 	e.Spec.ActiveDeadlineSeconds = nil
-	e.Status.QOSClass = pod.QOS(p) // another class is another place among the cgroups
+	e.Status.QOSClass = pod.QOS(p) // another class has another parent cgroup
 	e.Spec.Containers, e.Spec.InitContainers = sizeless(p.Spec.Containers), sizeless(p.Spec.InitContainers)
 	e.Spec.Resources = withoutSize(p.Spec.Resources)
 	for key, value := range p.Annotations {
@@ -144,8 +147,8 @@ func essence(p *v1.Pod) *v1.Pod {
 	return e
 }
 
-// sizeless are the containers without the CPU and memory that can be changed while they run, and without how
-// that is done.
+// sizeless returns copies of the containers without their CPU and memory, which can be changed
+// while they run, and without resizePolicy.
 func sizeless(containers []v1.Container) []v1.Container {
 	out := slices.Clone(containers)
 	for i := range out {
@@ -166,8 +169,8 @@ func withoutSize(r *v1.ResourceRequirements) *v1.ResourceRequirements {
 	return r
 }
 
-// builtIn are annotations, by name or by prefix with its slash, that containers or their network are made
-// with.
+// builtIn has the annotations that affect how containers or their network are created, by name or
+// by prefix with its slash.
 var builtIn = map[string]bool{
 	"cdi.k8s.io/":                                     true,
 	"kubernetes.io/ingress-bandwidth":                 true,

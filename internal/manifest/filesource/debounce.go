@@ -10,12 +10,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// absence is how long a file must be missing before it counts as removed: many editors move the old file aside before
-// they write the new one.
+// absence is how long a file must be missing before it counts as removed: many editors move the old
+// file aside before they write the new one.
 const absence = 100 * time.Millisecond
 
-// stay debounces the removal of a file. It returns the scan result one with this change: a known file that is missing
-// counts as unchanged until it was missing for the duration absence.
+// stay debounces the removal of a file. It returns the scan result one with this change: a known
+// file that is missing counts as unchanged until it was missing for the duration absence.
 func (e *entry) stay(one scanResult, now time.Time) scanResult {
 	switch {
 	case !one.gone:
@@ -50,8 +50,8 @@ func (s *scanner) there() map[manifest.Name]bool {
 	return there
 }
 
-// offers returns the pods and objects that a file adds to the snapshot. A missing file adds only those that no existing
-// file contains, because it may have been renamed.
+// offers returns the pods and objects that a file adds to the snapshot. A missing file adds only
+// those that no existing file contains, because it may have been renamed.
 func (e *entry) offers(there map[manifest.Name]bool) ([]*v1.Pod, []manifest.Object) {
 	if e.away.IsZero() {
 		return e.pods, e.objects

@@ -14,9 +14,9 @@ import (
 	"podrun.io/podrun/internal/manifest"
 )
 
-// dirID saves on disk the identity of the directory that manifests were read from. After a restart, an empty directory
-// that is not the same one, such as the mount point of a disk that is not mounted, is then not taken for a directory
-// whose manifests were removed while podrun was down.
+// dirID saves on disk the identity of the directory that manifests were read from. After a restart,
+// an empty directory that is not the same one, such as the mount point of a disk that is not
+// mounted, is then not taken for a directory whose manifests were removed while podrun was down.
 type dirID struct {
 	file string // empty: nothing is saved
 	kept uint64 // the inode, or ofFile; 0: not known
@@ -53,8 +53,8 @@ func (p *dirID) read() error {
 	return nil
 }
 
-// keep saves the identity of what manifests are read from. The file is not synced to the disk, so that no pod start
-// waits for the disk.
+// keep saves the identity of what manifests are read from. The file is not synced to the disk, so
+// that no pod start waits for the disk.
 func (p *dirID) keep(used uint64) error {
 	if p.file == "" || p.readOnly || used == p.kept {
 		return nil
@@ -90,9 +90,9 @@ const (
 	kindFile pathKind = "a file"
 )
 
-// sameKind returns an error if a directory of manifests has become a file, or a file a directory, and there is no
-// manifest in it that can be used. The path was then moved away, or is not mounted: container engines create a
-// directory where the source of a bind mount is missing.
+// sameKind returns an error if a directory of manifests has become a file, or a file a directory,
+// and there is no manifest in it that can be used. The path was then moved away, or is not mounted:
+// container engines create a directory where the source of a bind mount is missing.
 func (s *scanner) sameKind(info fs.FileInfo, now time.Time) error {
 	kind := kindFile
 	if info.IsDir() {
@@ -114,8 +114,8 @@ func (s *scanner) sameKind(info fs.FileInfo, now time.Time) error {
 	return fmt.Errorf("%s was %s and is %s now, without a manifest that can be used", s.path, s.kind, kind)
 }
 
-// used returns the identity of what manifests are read from: an inode, or ofFile; 0 if there are no manifests or they
-// cannot be read.
+// used returns the identity of what manifests are read from: an inode, or ofFile; 0 if there are no
+// manifests or they cannot be read.
 func (s *scanner) used() uint64 {
 	switch {
 	case s.err != nil || len(s.files) == 0:
@@ -126,8 +126,8 @@ func (s *scanner) used() uint64 {
 	return inode(s.dir)
 }
 
-// inode returns the inode number, the identity of a directory. The device number is no part of it because it may change
-// with a reboot.
+// inode returns the inode number, the identity of a directory. The device number is no part of it
+// because it may change with a reboot.
 func inode(info fs.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LooseError reports that a user other than root and podrun's own user can change what podrun runs as root.
+// LooseError reports that a user other than root and podrun's own user can change what podrun runs
+// as root.
 type LooseError struct {
 	// Path is the manifest, or a directory or symbolic link on the path to it.
 	Path string
@@ -26,8 +27,9 @@ type LooseError struct {
 
 func (e *LooseError) Error() string { return e.Path + ": " + e.Why }
 
-// loose returns a LooseError if a user other than root and podrun's own user owns the file or directory or may write
-// it; else nil. A sticky directory, in which users cannot replace each other's files, counts only if newFilesMatter.
+// loose returns a LooseError if a user other than root and podrun's own user owns the file or
+// directory or may write it; else nil. A sticky directory, in which users cannot replace each
+// other's files, counts only if newFilesMatter.
 func loose(path string, info fs.FileInfo, newFilesMatter bool) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if ok && !isTrusted(st.Uid) {
@@ -57,12 +59,12 @@ func loose(path string, info fs.FileInfo, newFilesMatter bool) error {
 	}
 }
 
-// isTrusted reports whether uid is root, which may change everything anyway, or podrun's own user, which may change
-// podrun itself.
+// isTrusted reports whether uid is root, which may change everything anyway, or podrun's own user,
+// which may change podrun itself.
 func isTrusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
-// listed returns a text for the user or group, other than the file's owner and group, that may write the file by its
-// POSIX access control list; "" if there is none.
+// listed returns a text for the user or group, other than the file's owner and group, that may
+// write the file by its POSIX access control list; "" if there is none.
 func listed(path string) string {
 	const header, size, write, user, group = 4, 8, 2, 0x02, 0x08 // struct posix_acl_xattr_entry: tag, permissions, ID
 	acl := make([]byte, 64<<10)                                  // the size limit of an extended attribute
@@ -86,10 +88,11 @@ func listed(path string) string {
 // maxLinks is the number of symbolic links that the kernel follows in a path.
 const maxLinks = 40
 
-// looseOnWay returns a LooseError for each directory and link on the way from / to path by which other users could
-// redirect podrun to another manifest, in path order: directories in which they may replace files of root, and
-// directories and links that they own. It follows symbolic links, and checks path itself only if it is a link. It stops
-// at a component that cannot be read; reading the manifest reports that error.
+// looseOnWay returns a LooseError for each directory and link on the way from / to path by which
+// other users could redirect podrun to another manifest, in path order: directories in which they
+// may replace files of root, and directories and links that they own. It follows symbolic links,
+// and checks path itself only if it is a link. It stops at a component that cannot be read; reading
+// the manifest reports that error.
 func looseOnWay(path string) []error {
 	var all []error
 	note := func(at string, info fs.FileInfo) {
@@ -136,9 +139,9 @@ func looseOnWay(path string) []error {
 	return all
 }
 
-// looseDirs returns a LooseError for each directory in which other users could add or replace a manifest, and for each
-// symbolic link that they could change: the directory of the manifests, and all directories and links on the way to it
-// and to the targets of links in it.
+// looseDirs returns a LooseError for each directory in which other users could add or replace a
+// manifest, and for each symbolic link that they could change: the directory of the manifests, and
+// all directories and links on the way to it and to the targets of links in it.
 func (s *scanner) looseDirs(paths map[string]fs.DirEntry) []error {
 	info, err := os.Stat(s.path)
 	if err != nil { // optional, or just gone
@@ -177,8 +180,9 @@ func distinct(errs []error) []error {
 	})
 }
 
-// warns reports whether err is worth a warning about a manifest that is used nevertheless. A foreign owner is worth one
-// only if the path is lasting: a path that is run once is usually in a user's working copy, which that user owns.
+// warns reports whether err is worth a warning about a manifest that is used nevertheless. A
+// foreign owner is worth one only if the path is lasting: a path that is run once is usually in a
+// user's working copy, which that user owns.
 func (s *scanner) warns(err error) bool {
 	var l *LooseError
 	return err != nil && !s.strict && (s.lasting || !errors.As(err, &l) || !l.Owned)

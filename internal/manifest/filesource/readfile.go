@@ -20,9 +20,9 @@ var errBusy = errors.New("is being written")
 // maxRead is one byte more than the size limit of a manifest, so that a longer one is detected.
 const maxRead = decode.MaxSize + 1
 
-// readFile returns the content of a file and its print. The content is of one moment as far as that can be detected:
-// readFile returns errBusy if the file changed while it was read or, on file systems with leases, if a process has it
-// open for writing.
+// readFile returns the content of a file and its print. The content is of one moment as far as that
+// can be detected: readFile returns errBusy if the file changed while it was read or, on file
+// systems with leases, if a process has it open for writing.
 func readFile(path string, now time.Time) ([]byte, print, error) {
 	// Without O_NONBLOCK, opening a named pipe would block until it has a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -54,8 +54,8 @@ func readFile(path string, now time.Time) ([]byte, print, error) {
 	return data, printOf(after, now), nil
 }
 
-// written reports whether a process has f open for writing. The kernel grants a read lease only if none has. The lease
-// is released at once, so that no writer has to wait for it.
+// written reports whether a process has f open for writing. The kernel grants a read lease only if
+// none has. The lease is released at once, so that no writer has to wait for it.
 func written(f *os.File) bool {
 	fd := f.Fd()
 	if _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK); err != nil {
@@ -65,7 +65,8 @@ func written(f *os.File) bool {
 	return false
 }
 
-// print identifies one state of a file. Equal prints mean that the file did not change; see fresh for the exception.
+// print identifies one state of a file. Equal prints mean that the file did not change; see fresh
+// for the exception.
 type print struct {
 	dev, ino uint64
 	size     int64
@@ -75,7 +76,8 @@ type print struct {
 	at time.Time
 }
 
-// freshness is the time in which a file may change again without new time stamps, because these are coarse.
+// freshness is the time in which a file may change again without new time stamps, because these are
+// coarse.
 const freshness = 20 * time.Millisecond
 
 func printOf(info fs.FileInfo, now time.Time) print {
@@ -90,8 +92,8 @@ func (p print) same(info fs.FileInfo) bool {
 	return !p.at.IsZero() && p == printOf(info, p.at)
 }
 
-// fresh reports whether the file was read so soon after it was written that it may have been written again with the
-// same time stamps.
+// fresh reports whether the file was read so soon after it was written that it may have been
+// written again with the same time stamps.
 func (p print) fresh() bool {
 	age := p.at.Sub(time.Unix(p.changed.Unix()))
 	return !p.at.IsZero() && age > -freshness && age < freshness

@@ -16,15 +16,17 @@ import (
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// scanner scans a directory of manifests, or one file, repeatedly and retains the last good pods of each file. It
-// starts no goroutine of its own and takes the time as an argument. It is not safe for concurrent use.
+// scanner scans a directory of manifests, or one file, repeatedly and retains the last good pods of
+// each file. It starts no goroutine of its own and takes the time as an argument. It is not safe
+// for concurrent use.
 type scanner struct {
 	policy     *validate.Policy
 	path, node string
 	noSuffix   bool
 	files      map[string]*entry
 	err        error
-	// optional is set while a missing path is no error; it is cleared when path exists for the first time.
+	// optional is set while a missing path is no error; it is cleared when path exists for the
+	// first time.
 	optional bool
 	// strict is Options.StrictPermissions: files that other users can write are not read.
 	strict bool
@@ -34,17 +36,21 @@ type scanner struct {
 	loose []error
 	// begun is set once the directory has been scanned.
 	begun bool
-	// kind is the kind of path at the last successful scan: a directory or a file; "" before the first.
+	// kind is the kind of path at the last successful scan: a directory or a file; "" before the
+	// first.
 	kind pathKind
-	// dir is the directory as of the last successful scan; nil before the first, and if path is a file.
+	// dir is the directory as of the last successful scan; nil before the first, and if path is a
+	// file.
 	dir fs.FileInfo
-	// before is the saved inode of the directory that the running pods were read from; 0: not known.
+	// before is the saved inode of the directory that the running pods were read from; 0: not
+	// known.
 	before uint64
 	// links are the directories that symbolic links among the manifests lead to.
 	links []string
 	// listed is the result of the last call of dirs.
 	listed []string
-	// done is closed when the result of the scan is no longer needed, so that loading a manifest is given up.
+	// done is closed when the result of the scan is no longer needed, so that loading a manifest is
+	// given up.
 	done <-chan struct{}
 }
 
@@ -59,11 +65,12 @@ type entry struct {
 	reader  manifest.Reader
 	// loose is the LooseError of the file if other users can write it; nil if they cannot.
 	loose error
-	// first is set if the file existed when the directory was scanned for the first time; good, once it was loaded
-	// without error. While first is set and good is not, the pods that the file may contain are unknown; a file that
-	// was created later certainly contained none before.
+	// first is set if the file existed when the directory was scanned for the first time; good,
+	// once it was loaded without error. While first is set and good is not, the pods that the file
+	// may contain are unknown; a file that was created later certainly contained none before.
 	first, good bool
-	// busy is the time at which the file was first found open for writing; inspections counts the checks since.
+	// busy is the time at which the file was first found open for writing; inspections counts the
+	// checks since.
 	busy        time.Time
 	inspections int
 	// away is the time since which the file is missing; zero while it exists.
@@ -78,7 +85,8 @@ type scanResult struct {
 	busy bool
 	// gone is set if there is no such file.
 	gone bool
-	// again is the delay until the next scan if no event arrives before; 0: the regular interval applies.
+	// again is the delay until the next scan if no event arrives before; 0: the regular interval
+	// applies.
 	again time.Duration
 }
 
@@ -125,7 +133,8 @@ func (s *scanner) scan(now time.Time) scanResult {
 	return result
 }
 
-// list returns the paths of the files that may be manifests. If it fails, the set is unknown, not empty.
+// list returns the paths of the files that may be manifests. If it fails, the set is unknown, not
+// empty.
 func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	info, err := os.Stat(s.path)
 	if s.optional && isGone(s.path) {
@@ -147,8 +156,8 @@ func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	if err := s.entries(paths); err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
-	// A file that is renamed while its directory is read may be listed under neither name. If a known file is
-	// missing, the directory is read a second time.
+	// A file that is renamed while its directory is read may be listed under neither name. If a
+	// known file is missing, the directory is read a second time.
 	for path := range s.files {
 		if _, there := paths[path]; there {
 			continue
@@ -172,7 +181,8 @@ func (s *scanner) list(now time.Time) (map[string]fs.DirEntry, error) {
 	return paths, nil
 }
 
-// entries adds the directory entries with the name of a manifest: .yaml, .yml or .json, not hidden, and no directory.
+// entries adds the directory entries with the name of a manifest: .yaml, .yml or .json, not hidden,
+// and no directory.
 func (s *scanner) entries(to map[string]fs.DirEntry) error {
 	entries, err := os.ReadDir(s.path)
 	for _, e := range entries {
@@ -184,8 +194,8 @@ func (s *scanner) entries(to map[string]fs.DirEntry) error {
 	return err
 }
 
-// linkTargets adds the directory of path's symbolic link target, which need not exist, unless that is the directory of
-// path itself.
+// linkTargets adds the directory of path's symbolic link target, which need not exist, unless that
+// is the directory of path itself.
 func linkTargets(to []string, path string) []string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -277,7 +287,8 @@ func (e *entry) fail(err error) scanResult {
 	return scanResult{changed: changed}
 }
 
-// wait retains the state of a file that is being written, and reports a problem once that lasts longer than patience.
+// wait retains the state of a file that is being written, and reports a problem once that lasts
+// longer than patience.
 func (e *entry) wait(path string, now time.Time) scanResult {
 	if e.busy.IsZero() {
 		e.busy = now
@@ -328,8 +339,8 @@ func (s *scanner) snapshot() manifest.Snapshot {
 		}
 		err := e.err
 		if err == nil && e.first && !e.busy.IsZero() && e.print.at.IsZero() {
-			// The content of the file is not known yet. Pods that were read from it before podrun started must not
-			// be removed as unwanted, so a problem is reported.
+			// The content of the file is not known yet. Pods that were read from it before podrun
+			// started must not be removed as unwanted, so a problem is reported.
 			err = fmt.Errorf("%s is open for writing; it is read when it is closed", path)
 		}
 		snap.Problems = append(snap.Problems, manifest.Problems(
@@ -341,9 +352,9 @@ func (s *scanner) snapshot() manifest.Snapshot {
 	return snap
 }
 
-// dirs returns the directories to watch: the directory of the manifests; the directories that links among them lead
-// to; and, if the path is missing, a file or a symbolic link, its nearest existing parent, in which it is created or
-// replaced.
+// dirs returns the directories to watch: the directory of the manifests; the directories that links
+// among them lead to; and, if the path is missing, a file or a symbolic link, its nearest existing
+// parent, in which it is created or replaced.
 func (s *scanner) dirs() []string {
 	var places []string
 	info, err := os.Stat(s.path)

@@ -1,10 +1,11 @@
-// Package filesource implements manifest.Source for a directory of manifests, a single manifest file, and standard
-// input.
+// Package filesource implements manifest.Source for a directory of manifests, a single manifest
+// file, and standard input.
 //
-// It owns when files are read and which of them can be used: inotify and polling, files that are being written, files
-// that are missing for a moment, a path that was replaced or is not mounted, and files that other users can write. An
-// event only causes a scan: the files are then read whole, and the last good pods of each file are retained while the
-// file is invalid. Decoding and validation are done by package manifest.
+// It owns when files are read and which of them can be used: inotify and polling, files that are
+// being written, files that are missing for a moment, a path that was replaced or is not mounted,
+// and files that other users can write. An event only causes a scan: the files are then read whole,
+// and the last good pods of each file are retained while the file is invalid. Decoding and
+// validation are done by package manifest.
 //
 // Begin reading at Source and its Run method; Text is the source for standard input.
 package filesource
@@ -28,8 +29,8 @@ const (
 	// DefaultCheckFrequency is the interval between scans when no event arrives.
 	DefaultCheckFrequency = 20 * time.Second
 
-	// settle is the minimum delay between an event and the scan, so that events which arrive together cause one
-	// scan. It delays every change of a manifest.
+	// settle is the minimum delay between an event and the scan, so that events which arrive
+	// together cause one scan. It delays every change of a manifest.
 	settle = time.Millisecond
 	// pollPeriod is the scan interval while a directory cannot be watched.
 	pollPeriod = time.Second
@@ -46,22 +47,25 @@ type Options struct {
 	NoSuffix bool
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
-	// Optional makes a missing Path an empty source instead of an error, until Path exists for the first time.
+	// Optional makes a missing Path an empty source instead of an error, until Path exists for the
+	// first time.
 	Optional bool
-	// StrictPermissions refuses manifests that users other than root and podrun's own user can write or replace,
-	// instead of warning about them.
+	// StrictPermissions refuses manifests that users other than root and podrun's own user can
+	// write or replace, instead of warning about them.
 	StrictPermissions bool
-	// Lasting is set if Path is followed from now on and any later change of it is run. A foreign owner of the
-	// manifests is then worth a warning.
+	// Lasting is set if Path is followed from now on and any later change of it is run. A foreign
+	// owner of the manifests is then worth a warning.
 	Lasting bool
-	// Runs is set if an existing pod was read from Path. An empty directory is then an error if it is not the
-	// directory that the manifests were read from before.
+	// Runs is set if an existing pod was read from Path. An empty directory is then an error if it
+	// is not the directory that the manifests were read from before.
 	Runs bool
-	// IdentityDir is the directory where the identity of Path's directory is saved; empty: it is not saved.
+	// IdentityDir is the directory where the identity of Path's directory is saved; empty: it is
+	// not saved.
 	IdentityDir string
 	// IdentityReadOnly uses the saved identity in IdentityDir and never writes it.
 	IdentityReadOnly bool
-	// CheckFrequency is the interval between scans when no event arrives; 0 means DefaultCheckFrequency.
+	// CheckFrequency is the interval between scans when no event arrives; 0 means
+	// DefaultCheckFrequency.
 	CheckFrequency time.Duration
 	// Unwatched turns inotify off: files are scanned every CheckFrequency only.
 	Unwatched bool
@@ -76,7 +80,8 @@ type Source struct {
 	log     *slog.Logger
 	scanner *scanner
 	dirID   dirID
-	// runs is Options.Runs: the saved directory identity is compared with the directory that is there.
+	// runs is Options.Runs: the saved directory identity is compared with the directory that is
+	// there.
 	runs bool
 	// unwatched is Options.Unwatched.
 	unwatched bool
@@ -87,8 +92,8 @@ func New(o Options) *Source {
 	if o.CheckFrequency == 0 {
 		o.CheckFrequency = DefaultCheckFrequency
 	}
-	// filepath.Abs fails if there is no working directory. The path then stays relative, and reading it reports
-	// the error.
+	// filepath.Abs fails if there is no working directory. The path then stays relative, and
+	// reading it reports the error.
 	path := filepath.Clean(o.Path)
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -107,7 +112,8 @@ func New(o Options) *Source {
 	}
 }
 
-// recall reads the saved directory identity and gives it to the scanner if running pods came from this path.
+// recall reads the saved directory identity and gives it to the scanner if running pods came from
+// this path.
 func (f *Source) recall() {
 	if err := f.dirID.read(); err != nil {
 		f.log.Warn("the saved identity of the manifest directory cannot be used;"+
@@ -119,8 +125,8 @@ func (f *Source) recall() {
 	}
 }
 
-// remember saves the identity of the manifest directory. Run calls it before it sends the snapshot, so that no pod
-// starts from a directory whose identity is not saved.
+// remember saves the identity of the manifest directory. Run calls it before it sends the snapshot,
+// so that no pod starts from a directory whose identity is not saved.
 func (f *Source) remember() {
 	used := f.scanner.used()
 	if used == 0 {
@@ -136,8 +142,8 @@ func (f *Source) remember() {
 // Name returns the absolute path.
 func (f *Source) Name() string { return f.path }
 
-// Run scans the path after every event and every CheckFrequency, and sends a Snapshot when the result changed. It
-// returns nil when ctx ends.
+// Run scans the path after every event and every CheckFrequency, and sends a Snapshot when the
+// result changed. It returns nil when ctx ends.
 func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	watcher := watch.New(f.log)
 	if f.unwatched {
@@ -187,7 +193,8 @@ func (f *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	}
 }
 
-// wait returns true after the duration next, or the duration rest after the first event; false when ctx ends.
+// wait returns true after the duration next, or the duration rest after the first event; false when
+// ctx ends.
 func (f *Source) wait(ctx context.Context, rings <-chan string, next, rest time.Duration) bool {
 	timer := time.NewTimer(next)
 	defer timer.Stop()
@@ -208,8 +215,8 @@ func (f *Source) wait(ctx context.Context, rings <-chan string, next, rest time.
 	}
 }
 
-// Read returns the first Snapshot that a Source with these options would send. It waits up to 2 s for files that are
-// being written.
+// Read returns the first Snapshot that a Source with these options would send. It waits up to 2 s
+// for files that are being written.
 func Read(ctx context.Context, o Options) manifest.Snapshot {
 	f := New(o)
 	f.recall()
@@ -230,8 +237,8 @@ type watches struct {
 	paths   []string
 }
 
-// follow watches these paths and no others. It reports whether an existing path cannot be watched and so has to be
-// polled.
+// follow watches these paths and no others. It reports whether an existing path cannot be watched
+// and so has to be polled.
 func (w *watches) follow(paths []string) (polled bool) {
 	for _, path := range w.paths {
 		if !slices.Contains(paths, path) {

@@ -14,8 +14,8 @@ type Text struct {
 	o  manifest.LoadOptions
 }
 
-// NewStdin returns a Text that reads r to its end when Read or Run is called. It replaces the Origin in o by standard
-// input.
+// NewStdin returns a Text that reads r to its end when Read or Run is called. It replaces the
+// Origin in o by standard input.
 func NewStdin(r io.Reader, o manifest.LoadOptions) *Text {
 	o.Origin = manifest.Origin{Source: manifest.SourceFile, Path: manifest.Stdin}
 	return &Text{in: r, o: o}
@@ -24,8 +24,9 @@ func NewStdin(r io.Reader, o manifest.LoadOptions) *Text {
 // Name returns manifest.Stdin, "-".
 func (t *Text) Name() string { return manifest.Stdin }
 
-// Read reads the input to its end and returns its snapshot. If ctx ends first, the snapshot has the error of ctx. The
-// goroutine that reads then remains until the input ends, because a blocked read cannot be cancelled.
+// Read reads the input to its end and returns its snapshot. If ctx ends first, the snapshot has the
+// error of ctx. The goroutine that reads then remains until the input ends, because a blocked read
+// cannot be cancelled.
 func (t *Text) Read(ctx context.Context) manifest.Snapshot {
 	read := make(chan manifest.Snapshot, 1)
 	go func() { read <- t.load() }()

@@ -15,8 +15,8 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 )
 
-// cache saves the last good response of a URL on disk, without its Secrets, which must not be on any disk.
-// Nevertheless only the owner may read the file.
+// cache saves the last good response of a URL on disk, without its Secrets, which must not be on
+// any disk. Nevertheless only the owner may read the file.
 type cache struct {
 	dir string // empty: no cache
 	key string // the digest of the URL
@@ -24,7 +24,8 @@ type cache struct {
 	readOnly bool
 }
 
-// kept is the content of a cache file. URLs may contain secrets, so the file has only their digests.
+// kept is the content of a cache file. URLs may contain secrets, so the file has only their
+// digests.
 type kept struct {
 	URL string `json:"url"`
 	marks
@@ -32,8 +33,9 @@ type kept struct {
 	Body []byte    `json:"body"`
 }
 
-// keep returns what is cached of a good response. If Secrets are removed from it, so are its validators: the cached body
-// is then not the one of the server, and the next response must be a complete one instead of a 304.
+// keep returns what is cached of a good response. If Secrets are removed from it, so are its
+// validators: the cached body is then not the one of the server, and the next response must be a
+// complete one instead of a 304.
 func keep(good *goodSet) kept {
 	k := kept{marks: good.marks, Read: good.read, Body: good.body}
 	if slices.ContainsFunc(good.Objects, func(o manifest.Object) bool { return o.Secret != nil }) {
@@ -42,8 +44,8 @@ func keep(good *goodSet) kept {
 	return k
 }
 
-// withoutSecrets returns a good body without its Secrets, as canonical JSON. The remaining documents have the same
-// meaning as before.
+// withoutSecrets returns a good body without its Secrets, as canonical JSON. The remaining
+// documents have the same meaning as before.
 func withoutSecrets(body []byte) []byte {
 	isSecret := func(value any) bool {
 		object, _ := value.(map[string]any)
@@ -110,8 +112,8 @@ func (c cache) write(k kept) error {
 	return nil
 }
 
-// PruneCache removes the cached responses of all URLs but these from dir, and the temporary files of interrupted
-// writes. A dir that does not exist is no error.
+// PruneCache removes the cached responses of all URLs but these from dir, and the temporary files
+// of interrupted writes. A dir that does not exist is no error.
 func PruneCache(dir string, urls ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,8 +138,8 @@ func PruneCache(dir string, urls ...string) error {
 	return nil
 }
 
-// replace replaces a file atomically and syncs file and directory, so that the new content survives a loss of power,
-// which a rename alone does not ensure.
+// replace replaces a file atomically and syncs file and directory, so that the new content survives
+// a loss of power, which a rename alone does not ensure.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 const (
 	// maxBackoff is the maximum wait after failures, unless the configured interval is longer.
 	maxBackoff = 5 * time.Minute
-	// maxRetryAfter is the maximum wait that a Retry-After header can cause, so that a mistake on the server does not
-	// stop machines from polling.
+	// maxRetryAfter is the maximum wait that a Retry-After header can cause, so that a mistake on
+	// the server does not stop machines from polling.
 	maxRetryAfter = 10 * time.Minute
-	// repeatNews and repeatSame are the minimum intervals between two log messages of one outage: if the reason
-	// changed, and if it is the same.
+	// repeatNews and repeatSame are the minimum intervals between two log messages of one outage:
+	// if the reason changed, and if it is the same.
 	repeatNews, repeatSame = time.Minute, 10 * time.Minute
 )
 
@@ -31,7 +31,8 @@ const (
 type marks struct {
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
-	// At is the digest of the URL that sent them, after redirects. They are not valid for other URLs.
+	// At is the digest of the URL that sent them, after redirects. They are not valid for other
+	// URLs.
 	At string `json:"at,omitempty"`
 }
 
@@ -77,15 +78,16 @@ type goodSet struct {
 	marks marks
 	// read is the time at which this body was first read.
 	read time.Time
-	// cached is set if it was read from the cache and the server has not confirmed it since podrun started.
+	// cached is set if it was read from the cache and the server has not confirmed it since podrun
+	// started.
 	cached bool
 }
 
-// standing is the state of a URL: the good set in use and the last failure. It takes the time as an argument and does
-// no input or output.
+// standing is the state of a URL: the good set in use and the last failure. It takes the time as an
+// argument and does no input or output.
 type standing struct {
-	// url is the URL as configured, with its credentials. It is used only for the identity of pods and to vary the
-	// interval between requests; shown, without secrets, is for all other uses.
+	// url is the URL as configured, with its credentials. It is used only for the identity of pods
+	// and to vary the interval between requests; shown, without secrets, is for all other uses.
 	url, shown, node string
 	noSuffix         bool
 	policy           *validate.Policy
@@ -97,8 +99,8 @@ type standing struct {
 	bad string
 	// answered is set once the server has sent a response of any status.
 	answered bool
-	// failures counts the consecutive requests without a response that can be used (see answer.refusal). A response
-	// with an invalid body does not count.
+	// failures counts the consecutive requests without a response that can be used (see
+	// answer.refusal). A response with an invalid body does not count.
 	failures int
 	reader   manifest.Reader
 	// done is closed when the source stops, so that loading a manifest is given up.
@@ -114,8 +116,8 @@ func (s *standing) isCurrent(body []byte) bool {
 	return s.good != nil && s.good.hash == manifest.Digest(body)
 }
 
-// marks returns the validators for the next request. They are those of the good set, so that a server that serves that
-// set again answers 304.
+// marks returns the validators for the next request. They are those of the good set, so that a
+// server that serves that set again answers 304.
 func (s *standing) marks() marks {
 	if s.good == nil {
 		return marks{}
@@ -168,8 +170,8 @@ func (s *standing) accept(a answer, hash string, now time.Time) {
 	s.err, s.bad = nil, ""
 }
 
-// load loads the pods of a body. Their identity is derived from the URL as configured; annotations and errors have the
-// masked URL.
+// load loads the pods of a body. Their identity is derived from the URL as configured; annotations
+// and errors have the masked URL.
 func (s *standing) load(body []byte) (manifest.Loaded, error) {
 	loaded, err := s.reader.Load(s.done, body, manifest.LoadOptions{
 		Origin:   manifest.Origin{Source: manifest.SourceHTTP, Path: s.url},
@@ -203,8 +205,8 @@ func (s *standing) load(body []byte) (manifest.Loaded, error) {
 	return manifest.Loaded{}, invalid
 }
 
-// snapshot returns the good set with the problem of the last response, if it has one; the error alone if there is no
-// good set.
+// snapshot returns the good set with the problem of the last response, if it has one; the error
+// alone if there is no good set.
 func (s *standing) snapshot() manifest.Snapshot {
 	if s.good == nil {
 		return manifest.Snapshot{Source: s.shown, Err: s.err}
@@ -238,21 +240,22 @@ func (s *standing) word() string {
 	return b.String()
 }
 
-// spread returns a number from 0 to 1 that differs between nodes and between requests. It is derived from node, URL and
-// request number, so that a run can be reproduced.
+// spread returns a number from 0 to 1 that differs between nodes and between requests. It is
+// derived from node, URL and request number, so that a run can be reproduced.
 func (s *standing) spread(request uint32) float64 {
 	sum := sha256.Sum256(fmt.Append(nil, s.node, " ", s.url, " ", request))
 	return float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
 }
 
-// pace returns the wait before the next request. random, from 0 to 1, varies it, because thousands of machines that
-// were started together must not send their requests together for ever. Without Retry-After, the wait doubles with each
-// failure up to 8 times the interval every, and at most maxBackoff.
+// pace returns the wait before the next request. random, from 0 to 1, varies it, because thousands
+// of machines that were started together must not send their requests together for ever. Without
+// Retry-After, the wait doubles with each failure up to 8 times the interval every, and at most
+// maxBackoff.
 func (s *standing) pace(every, retryAfter time.Duration, random float64) time.Duration {
 	wait, most := every, max(every, min(8*every, maxBackoff))
 	if s.failures > 0 && !s.answered {
-		// At boot, the network is often up only shortly after podrun starts, so the first retries come soon. No server
-		// has answered yet that this could overload.
+		// At boot, the network is often up only shortly after podrun starts, so the first retries
+		// come soon. No server has answered yet that this could overload.
 		wait = min(every, time.Second)
 	}
 	if s.failures > 0 && retryAfter > 0 {
@@ -266,9 +269,9 @@ func (s *standing) pace(every, retryAfter time.Duration, random float64) time.Du
 	return time.Duration((0.9 + 0.2*random) * float64(min(wait, most)))
 }
 
-// retryAfter parses the Retry-After header, which has seconds or a date, and returns a wait of at most maxRetryAfter; 0
-// if it is missing or invalid. date is the Date header of the response: if it is valid it replaces now, so that a wrong
-// local clock does not matter.
+// retryAfter parses the Retry-After header, which has seconds or a date, and returns a wait of at
+// most maxRetryAfter; 0 if it is missing or invalid. date is the Date header of the response: if it
+// is valid it replaces now, so that a wrong local clock does not matter.
 func retryAfter(value, date string, now time.Time) time.Duration {
 	if n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64); err == nil {
 		return time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second

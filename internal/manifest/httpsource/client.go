@@ -21,20 +21,22 @@ const (
 	requestTimeout = 10 * time.Second
 	// maxRedirects is about the limit of browsers and curl.
 	maxRedirects = 10
-	// maxDiscarded is how many bytes of an unused response body are read so that its connection can be reused.
+	// maxDiscarded is how many bytes of an unused response body are read so that its connection can
+	// be reused.
 	maxDiscarded = 64 << 10
 )
 
 // client requests one URL. Of a response it checks only whether it is complete.
 type client struct {
 	url *url.URL // without user and password
-	// header has the user's headers and the credentials of the URL. It is sent to the URL's own host only and is
-	// never shown.
+	// header has the user's headers and the credentials of the URL. It is sent to the URL's own
+	// host only and is never shown.
 	header http.Header
 	dialer *dialer
 }
 
-// newClient returns a client for u. It moves the credentials of u into the Authorization header, unless header has one.
+// newClient returns a client for u. It moves the credentials of u into the Authorization header,
+// unless header has one.
 func newClient(u url.URL, header http.Header, d *dialer) *client {
 	if u.User != nil && header.Get("Authorization") == "" {
 		password, _ := u.User.Password()
@@ -71,8 +73,8 @@ func (c *client) get(ctx context.Context, m marks) answer {
 	return a
 }
 
-// dress sets the headers of a request. home is set if the request goes to the URL's own host; only then are the user's
-// headers sent.
+// dress sets the headers of a request. home is set if the request goes to the URL's own host; only
+// then are the user's headers sent.
 func (c *client) dress(req *http.Request, m marks, home bool) {
 	for name, values := range c.header {
 		switch {
@@ -120,8 +122,8 @@ func (c *client) follow(req *http.Request, via []*http.Request, m marks) error {
 	return nil
 }
 
-// sameHost reports whether credentials for a may be sent to b: host and port are the same, or b is the same host by
-// https where a is http, both on their default ports.
+// sameHost reports whether credentials for a may be sent to b: host and port are the same, or b is
+// the same host by https where a is http, both on their default ports.
 func sameHost(a, b *url.URL) bool {
 	port := func(u *url.URL) string {
 		if p := u.Port(); p != "" {
@@ -143,7 +145,8 @@ func (c *client) read(resp *http.Response) answer {
 		conditional: asked.Get("If-None-Match") != "" || asked.Get("If-Modified-Since") != "",
 		retryAfter:  retryAfter(h.Get("Retry-After"), h.Get("Date"), now),
 		marks:       marksOf(h, resp.Request.URL, now),
-		// Up to HTTP/1.1, the end of the connection may mark the end of a response. gzip has a length of its own.
+		// Up to HTTP/1.1, the end of the connection may mark the end of a response. gzip has a
+		// length of its own.
 		unframed: resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 &&
 			!resp.Uncompressed,
 	}
@@ -168,9 +171,9 @@ func (c *client) read(resp *http.Response) answer {
 	return a
 }
 
-// marksOf returns the validators of a response; none if the body was modified less than 2 s before it was served: it
-// may change again without a new date, which has a resolution of a second, or a new entity tag that is made from the
-// date.
+// marksOf returns the validators of a response; none if the body was modified less than 2 s before
+// it was served: it may change again without a new date, which has a resolution of a second, or a
+// new entity tag that is made from the date.
 func marksOf(h http.Header, at *url.URL, now time.Time) marks {
 	m := marks{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified"), At: manifest.Digest([]byte(at.String()))}
 	if m.LastModified == "" {
@@ -185,8 +188,8 @@ func marksOf(h http.Header, at *url.URL, now time.Time) marks {
 	return m
 }
 
-// reason returns an error for a failed request. Its text is the same for the same failure, because a changed text would
-// be reported as news, and has no secrets of the URL.
+// reason returns an error for a failed request. Its text is the same for the same failure, because
+// a changed text would be reported as news, and has no secrets of the URL.
 func (c *client) reason(err error) error {
 	var inURL *url.Error
 	for errors.As(err, &inURL) {

@@ -13,26 +13,29 @@ import (
 	"time"
 )
 
-// dialer owns the HTTP transports and reloads the certificate files when they change. While the files cannot be used,
-// the previous certificates remain in use, because several files are not replaced at the same moment.
+// dialer owns the HTTP transports and reloads the certificate files when they change. While the
+// files cannot be used, the previous certificates remain in use, because several files are not
+// replaced at the same moment.
 type dialer struct {
 	// caFile, certFile and keyFile may be empty: the system's authorities, no client certificate.
 	caFile, certFile, keyFile string
 	dial                      func(ctx context.Context, network, address string) (net.Conn, error)
 	idle                      time.Duration // how long an idle connection remains open
 
-	// made is for requests to the URL's own host; away is for other hosts and has no client certificate.
+	// made is for requests to the URL's own host; away is for other hosts and has no client
+	// certificate.
 	made, away *http.Transport
 	pems       pems // the file contents that made was created from
-	// stale is the error because of which made does not have the current content of the files; nil if it has.
+	// stale is the error because of which made does not have the current content of the files; nil
+	// if it has.
 	stale error
 }
 
 // pems are the contents of the CA, certificate and key files.
 type pems struct{ ca, cert, key []byte }
 
-// transport returns the transport for requests; home reports whether a URL is on the source URL's own host. It fails
-// only if the certificate files could never be used so far.
+// transport returns the transport for requests; home reports whether a URL is on the source URL's
+// own host. It fails only if the certificate files could never be used so far.
 func (d *dialer) transport(home func(*url.URL) bool) (http.RoundTripper, error) {
 	d.stale = d.renew()
 	if d.made == nil {
@@ -52,8 +55,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// renew creates new transports if the files changed. It compares their contents: they are short, and modification times
-// show no change if a symbolic link is pointed to another file.
+// renew creates new transports if the files changed. It compares their contents: they are short,
+// and modification times show no change if a symbolic link is pointed to another file.
 func (d *dialer) renew() error {
 	now, err := d.read()
 	if err != nil {

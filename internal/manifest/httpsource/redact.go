@@ -11,8 +11,8 @@ import (
 // masked replaces text that must not be shown.
 const masked = "***"
 
-// maskURL returns a URL in the form in which it may be shown: without fragment, and with *** for user, password, and
-// parts of path and query that look like secrets. raw need not be a valid URL.
+// maskURL returns a URL in the form in which it may be shown: without fragment, and with *** for
+// user, password, and parts of path and query that look like secrets. raw need not be a valid URL.
 func maskURL(raw string) string {
 	raw, _, _ = strings.Cut(raw, "#")
 	raw, query, hasQuery := strings.Cut(raw, "?")
@@ -67,7 +67,8 @@ func secretName(name string) bool {
 			func(part string) bool { return strings.Contains(name, part) })
 }
 
-// secretValue reports whether a value looks random, like a token and unlike the name of a machine or a path.
+// secretValue reports whether a value looks random, like a token and unlike the name of a machine
+// or a path.
 func secretValue(value string) bool {
 	if plain, err := url.QueryUnescape(value); err == nil {
 		value = plain

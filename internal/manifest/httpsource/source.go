@@ -1,8 +1,8 @@
 // Package httpsource implements manifest.Source for the manifests that a URL serves.
 //
-// It polls the URL, checks whether a response can be used, and retains the last good response, also on disk, so that
-// podrun can start while the server is down. It never shows credentials. It does not decode or validate manifests:
-// package manifest does.
+// It polls the URL, checks whether a response can be used, and retains the last good response, also
+// on disk, so that podrun can start while the server is down. It never shows credentials. It does
+// not decode or validate manifests: package manifest does.
 //
 // Begin reading at Source and its Run method; the type standing decides what each response changes.
 package httpsource
@@ -25,18 +25,20 @@ import (
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// DefaultCheckFrequency is the interval between two requests; each interval varies at random by 10 %.
+// DefaultCheckFrequency is the interval between two requests; each interval varies at random by 10
+// %.
 const DefaultCheckFrequency = 20 * time.Second
 
 // Options configures an HTTP source.
 type Options struct {
 	// URL is an http or https URL; it may have a user and password.
 	URL string
-	// Headers are sent with each request to the URL's own host. Each has the form "Name: value". Their values are
-	// never shown.
+	// Headers are sent with each request to the URL's own host. Each has the form "Name: value".
+	// Their values are never shown.
 	Headers []string
-	// CAFile has the certificate authorities to trust instead of the system's; CertFile and KeyFile are the client's
-	// certificate and key. All are PEM files, may be empty, and are read again when they change.
+	// CAFile has the certificate authorities to trust instead of the system's; CertFile and KeyFile
+	// are the client's certificate and key. All are PEM files, may be empty, and are read again
+	// when they change.
 	CAFile, CertFile, KeyFile string
 	// CheckFrequency is the interval between two requests; 0 means DefaultCheckFrequency.
 	CheckFrequency time.Duration
@@ -55,8 +57,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Source reads the manifests that a URL serves. It implements manifest.Source. Whatever fails, the last good set of
-// manifests remains in use.
+// Source reads the manifests that a URL serves. It implements manifest.Source. Whatever fails, the
+// last good set of manifests remains in use.
 type Source struct {
 	every    time.Duration
 	log      *slog.Logger
@@ -68,8 +70,8 @@ type Source struct {
 	stale string
 }
 
-// New returns a Source. It reads no file and sends no request before Run. Its errors, which report invalid options,
-// contain no secret.
+// New returns a Source. It reads no file and sends no request before Run. Its errors, which report
+// invalid options, contain no secret.
 func New(o Options) (*Source, error) {
 	u, err := url.Parse(o.URL)
 	switch {
@@ -82,7 +84,8 @@ func New(o Options) (*Source, error) {
 		return nil, fmt.Errorf(
 			"manifest URL %s: a client certificate needs both a certificate file and a key file", maskURL(o.URL))
 	case u.Scheme == "http" && o.CAFile+o.CertFile != "":
-		return nil, fmt.Errorf("manifest URL %s: a CA or client certificate can be used with https only", maskURL(o.URL))
+		return nil, fmt.Errorf(
+			"manifest URL %s: a CA or client certificate can be used with https only", maskURL(o.URL))
 	case o.CheckFrequency < 0:
 		return nil, fmt.Errorf("manifest URL %s: check frequency %v is negative", maskURL(o.URL), o.CheckFrequency)
 	}
@@ -118,7 +121,8 @@ func New(o Options) (*Source, error) {
 	}, nil
 }
 
-// parseHeaders parses "Name: value" lines. Its errors contain the number and the name of a line, never its value.
+// parseHeaders parses "Name: value" lines. Its errors contain the number and the name of a line,
+// never its value.
 func parseHeaders(lines []string) (http.Header, error) {
 	header := http.Header{}
 	for i, line := range lines {
