@@ -12,8 +12,8 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// decode reads valid JSON into a value, and tells of keys that are given twice, of which the last one counts, and of
-// numbers that are too long.
+// decode decodes valid JSON into a value. It returns an error for each duplicate key, of which the
+// last value is used, and for the first number that is too long.
 func decode(p piece) (any, []Error) {
 	r := newReader(p)
 	value, _ := r.value("")
@@ -32,16 +32,17 @@ func newReader(p piece) *reader {
 type reader struct {
 	piece   piece
 	decoder *json.Decoder
-	// nodes asks for nodes with lines too.
+	// nodes is set if nodes with line numbers are built too.
 	nodes bool
-	// errs are the keys that are given twice, and long the first number that is too long.
+	// errs are the errors of duplicate keys, and long is the error of the first number that is too
+	// long.
 	errs []Error
 	long *Error
-	// line and counted say how far the lines were counted.
+	// line is the number of line ends in the first counted bytes.
 	line, counted int
 }
 
-// value reads the next value. The text was found valid before, so tokens do not fail.
+// value reads the next value. The text is known to be valid JSON, so reading a token does not fail.
 func (r *reader) value(path string) (any, *yamlv3.Node) {
 	token, err := r.decoder.Token()
 	if err != nil {
@@ -50,7 +51,7 @@ func (r *reader) value(path string) (any, *yamlv3.Node) {
 	return r.rest(token, path)
 }
 
-// rest reads what belongs to a token that was read.
+// rest reads the rest of the value that begins with token.
 func (r *reader) rest(token json.Token, path string) (any, *yamlv3.Node) {
 	node := r.node(yamlv3.ScalarNode)
 	switch token {
@@ -71,7 +72,11 @@ func (r *reader) rest(token json.Token, path string) (any, *yamlv3.Node) {
 	}
 	if n, ok := token.(json.Number); ok && len(n) > maxNumber {
 		if r.long == nil {
-			r.long = &Error{Line: r.piece.line + r.lines(), Path: path, Message: fmt.Sprintf("is a number of more than %d characters", maxNumber)}
+			r.long = &Error{
+				Line:    r.piece.line + r.lines(),
+				Path:    path,
+				Message: fmt.Sprintf("is a number of more than %d characters", maxNumber),
+			}
 		}
 		token = json.Number("0")
 	}
@@ -112,7 +117,7 @@ func (r *reader) node(kind yamlv3.Kind) *yamlv3.Node {
 	return &yamlv3.Node{Kind: kind, Line: r.lines() + 1}
 }
 
-// lines is the number of lines before what was read last.
+// lines returns the number of line ends before the end of the token that was read last.
 func (r *reader) lines() int {
 	now := int(r.decoder.InputOffset())
 	r.line += bytes.Count(r.piece.text[r.counted:now], []byte("\n"))
@@ -120,11 +125,12 @@ func (r *reader) lines() int {
 	return r.line
 }
 
-// maxPath is how long a path may get. There is one for each value, so that longer ones would take the square of the
-// file's length; what is nested more deeply, or has longer keys, has the path of what is around it.
+// maxPath is about the maximum length of a path. Each value has a path, so without a bound their
+// total length could be the square of the file's size. A value that is nested more deeply, or has
+// longer keys, has the path of the value around it.
 const maxPath = 2000
 
-// member is the path of a field of what is at path.
+// member returns the path of a field of the object at path.
 func member(path, key string) string {
 	if len(path)+len(key) > maxPath {
 		return path
@@ -132,7 +138,7 @@ func member(path, key string) string {
 	return strings.TrimPrefix(path+"."+key, ".")
 }
 
-// item is the path of an item of the list at path.
+// item returns the path of an item of the list at path.
 func item(path string, i int) string {
 	if len(path) > maxPath {
 		return path
@@ -140,9 +146,10 @@ func item(path string, i int) string {
 	return path + "[" + strconv.Itoa(i) + "]"
 }
 
-// Canonical writes a value in the one way that podrun hashes it: keys sorted by their bytes, no white
-// space, numbers by their value, strings as they are but for quotes, backslashes and control
-// characters. It must never change: identities are made from it.
+// Canonical encodes a value as the canonical JSON that podrun hashes: keys sorted by their bytes,
+// no white space, numbers written by their value, and in strings only quotes, backslashes and
+// control characters escaped. Its output must never change, because the identities of pods are
+// derived from it.
 func Canonical(value any) []byte { return canonical(nil, value) }
 
 func canonical(b []byte, value any) []byte {
@@ -183,10 +190,10 @@ func canonical(b []byte, value any) []byte {
 	return b
 }
 
-// number spells a number by its value: 1, 1.0 and 1e0 are the same. What has no exact place in 64 bits
-// is what a double holds of it, as YAML reads it.
+// number returns the canonical form of a number: 1, 1.0 and 1e0 are the same. A number that is not
+// exact in 64 bits is rounded to a double, as YAML reads it.
 func number(text string) string {
-	if len(text) <= len("-9223372036854775808") { // a longer one takes time, and has no place in 64 bits
+	if len(text) <= len("-9223372036854775808") { // a longer one does not fit into 64 bits, and parsing it takes time
 		if i, ok := new(big.Int).SetString(text, 10); ok && (i.IsInt64() || i.IsUint64()) {
 			return i.String()
 		}

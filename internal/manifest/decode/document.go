@@ -1,5 +1,8 @@
-// Package decode cuts bytes into YAML and JSON documents, checks them against Go types as strictly as
-// can be, and knows at which line a field stands. It does not know what the documents mean.
+// Package decode splits bytes into YAML and JSON documents, checks them strictly against Go types,
+// and finds the line of a field. It does not know what the documents mean: defaults, supported
+// fields and valid values belong to other packages.
+//
+// Begin reading at Parse and Check; Document.LineOf finds lines.
 package decode
 
 import (
@@ -18,35 +21,36 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MaxSize is the most bytes that a file may have, before and after its aliases are expanded.
+// MaxSize is the maximum size of a file in bytes, before and after its aliases are expanded.
 const MaxSize = 10 << 20
 
-// MaxErrors is how many errors are kept of a file: to find where each stands takes as long as the file is.
+// MaxErrors is the maximum number of errors that are reported of a file. It is bounded because
+// finding the line of each error takes time proportional to the size of the file.
 const MaxErrors = 100
 
-// maxNumber is how many characters a number may have.
+// maxNumber is the maximum number of characters of a number.
 const maxNumber = 1000
 
 // Document is one document of a file.
 type Document struct {
-	// Line is the file's line at which the document's text begins, from 1.
+	// Line is the line of the file at which the document begins, counted from 1.
 	Line int
-	// Value is made of map[string]any, []any, string, json.Number, bool and nil.
+	// Value consists of map[string]any, []any, string, json.Number, bool and nil.
 	Value any
 
 	text []byte
 	json bool
-	root *yamlv3.Node // built when the first line is asked for
+	root *yamlv3.Node // built by the first call of LineOf
 }
 
-// Error is something wrong in a file.
+// Error is one error in a file.
 type Error struct {
-	// Line is 0 where it is not known.
+	// Line is 0 if it is not known.
 	Line int
-	// Path is the field's path as Kubernetes writes it; empty for what concerns the text.
+	// Path is the path of the field as Kubernetes writes it; empty if the error concerns the text.
 	Path    string
 	Message string
-	// Meant is the path of the field that an unknown one was probably meant to be.
+	// Meant is the path of the field that the author of an unknown field probably meant.
 	Meant string
 }
 
@@ -61,8 +65,8 @@ func (e Error) Error() string {
 	return b.String() + e.Message
 }
 
-// Parse returns the documents of data that are not empty, and all that is wrong with its text. What it
-// returns beside errors serves only to look for more errors.
+// Parse returns the documents of data that are not empty, and all errors in its text. If there are
+// errors, the documents are of use only for finding more errors.
 func Parse(data []byte) ([]*Document, []Error) {
 	if len(data) > MaxSize {
 		return nil, []Error{{Message: fmt.Sprintf("has more than %d MiB", MaxSize>>20)}}
@@ -73,7 +77,7 @@ func Parse(data []byte) ([]*Document, []Error) {
 	var docs []*Document
 	var errs []Error
 	for _, p := range cut(data) {
-		if len(errs) > MaxErrors { // one more shows that there are more
+		if len(errs) > MaxErrors { // the caller detects by the additional error that there are more
 			break
 		}
 		found, bad := parse(p)
@@ -87,13 +91,13 @@ func Parse(data []byte) ([]*Document, []Error) {
 	return docs, errs
 }
 
-// piece is the text of a document, with the line it begins at.
+// piece is the text of a document with the line at which it begins.
 type piece struct {
 	text []byte
 	line int
 }
 
-// cut splits at lines that begin with --- or are "...", as YAML and kubectl do.
+// cut splits data at lines that begin with --- or are "...", as YAML and kubectl do.
 func cut(data []byte) []piece {
 	var pieces []piece
 	start, startLine := 0, 1
@@ -140,13 +144,14 @@ func parse(p piece) ([]*Document, []Error) {
 	return parseYAML(p)
 }
 
-// isJSON reports that an object's first key is quoted, so that JSON's complaints fit better.
+// isJSON reports whether the first key of an object is quoted, so that the errors of the JSON
+// decoder are more useful than those of the YAML decoder.
 func isJSON(text []byte) bool {
 	inner := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(text), []byte("{")))
 	return len(inner) > 0 && inner[0] == '"'
 }
 
-// parseJSON reads one or more JSON values. The last result is a syntax error.
+// parseJSON parses one or more JSON values. Its last result is the syntax error, if there is one.
 func parseJSON(p piece) ([]*Document, []Error, *Error) {
 	var docs []*Document
 	var errs []Error
@@ -197,15 +202,16 @@ func parseYAML(p piece) ([]*Document, []Error) {
 	return []*Document{{Line: p.line, Value: value, text: p.text}}, errs
 }
 
-// flowStart is a line that begins with a bracket.
+// flowStart matches a line that begins with a bracket.
 var flowStart = regexp.MustCompile(`(?m)^(--- )?[^\S\n]*[\[{]`)
 
-// checkText refuses what the YAML decoder would expand without bound or drop without a word.
+// checkText refuses text that the YAML decoder would expand without bound, or of which it would
+// silently drop a part.
 func checkText(p piece) *Error {
 	aliases := bytes.IndexByte(p.text, '*') >= 0 && bytes.IndexByte(p.text, '&') >= 0
-	// Line ends other than \n and \r\n are line ends to YAML, but were none to cut.
+	// YAML also knows other line ends than \n and \r\n, which cut does not.
 	odd := bytes.ContainsAny(bytes.ReplaceAll(p.text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
-	// The decoder proper stops where braces close.
+	// The YAML decoder stops at the closing bracket and ignores what follows.
 	flow := flowStart.Match(p.text)
 	if !aliases && !odd && !flow {
 		return nil
@@ -213,7 +219,7 @@ func checkText(p piece) *Error {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(p.text))
 	var node yamlv3.Node
 	if decoder.Decode(&node) != nil {
-		return nil // the decoder proper says it better
+		return nil // YAMLToJSONStrict reports the error better
 	}
 	if aliases && expanded(&node, map[*yamlv3.Node]int{}) > MaxSize {
 		return &Error{Line: p.line, Message: fmt.Sprintf("expands to more than %d MiB by its aliases", MaxSize>>20)}
@@ -230,12 +236,12 @@ func checkText(p piece) *Error {
 	return nil
 }
 
-// expanded is the size of what a node stands for; it stops counting above MaxSize.
+// expanded returns the size of a node with its aliases expanded; it stops counting above MaxSize.
 func expanded(n *yamlv3.Node, known map[*yamlv3.Node]int) int {
 	if size, ok := known[n]; ok {
 		return size
 	}
-	known[n] = MaxSize + 1 // an alias to what holds it never ends
+	known[n] = MaxSize + 1 // for an alias to a node around it, whose expansion has no end
 	size := len(n.Value) + 1
 	if n.Alias != nil {
 		size += expanded(n.Alias, known)
@@ -247,14 +253,15 @@ func expanded(n *yamlv3.Node, known map[*yamlv3.Node]int) int {
 	return size
 }
 
-// yamlErrors turns the YAML decoder's complaints, the first of them, into errors with the file's lines.
+// yamlErrors converts the first errors of the YAML decoder, at most MaxErrors, to errors with the
+// lines of the file.
 func yamlErrors(p piece, err error) []Error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:\n")
 	root := sync.OnceValue(func() *yamlv3.Node {
 		var root yamlv3.Node
-		_ = yamlv3.Unmarshal(p.text, &root) // without it an error has no path
+		_ = yamlv3.Unmarshal(p.text, &root) // if it fails, the errors have no path
 		return &root
 	})
 	all := strings.SplitN(text, "\n", MaxErrors+1)
@@ -265,7 +272,7 @@ func yamlErrors(p piece, err error) []Error {
 	return errs
 }
 
-// numberedLine is a complaint of the YAML decoder's about a line.
+// numberedLine matches an error of the YAML decoder that names a line.
 var numberedLine = regexp.MustCompile(`^line (\d+): (.*)$`)
 
 func yamlError(p piece, text string, root func() *yamlv3.Node) Error {
@@ -295,7 +302,7 @@ func yamlError(p piece, text string, root func() *yamlv3.Node) Error {
 	return Error{Line: p.line + line - 1, Path: path, Message: message}
 }
 
-// tabbed reports that the white space before the text of a line, from 1, has a tab.
+// tabbed reports whether a line, counted from 1, is indented with a tab.
 func tabbed(text []byte, line int) bool {
 	lines := bytes.Split(text, []byte("\n"))
 	if line < 1 || line > len(lines) {
@@ -305,7 +312,7 @@ func tabbed(text []byte, line int) bool {
 	return bytes.IndexByte(indent, '\t') >= 0
 }
 
-// lineAt is the line of the byte at offset.
+// lineAt returns the line of the byte at offset.
 func lineAt(p piece, offset int) int {
 	return p.line + bytes.Count(p.text[:max(0, min(offset, len(p.text)))], []byte("\n"))
 }

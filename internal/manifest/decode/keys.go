@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The keys that YAML takes for numbers, booleans or null when they are not in quotes.
+// oddKey matches the keys that YAML reads as numbers, booleans or null unless they are quoted.
 const oddKey = `(?:[-+]?[.\d][^\s:,{}\[\]]*|~|(?i:y|n|yes|no|on|off|true|false|null))`
 
 var (
@@ -18,8 +18,9 @@ var (
 	isOddKey  = regexp.MustCompile(`^` + oddKey + `$`)
 )
 
-// spelledTwice finds keys of one mapping that are spelled differently and mean the same, as 1 and "1". The
-// decoder takes any one of their values, now this, now that.
+// spelledTwice returns an error for each two keys of one mapping that are spelled differently and
+// become the same JSON key, such as 1 and "1". The decoder would use the value of either, not
+// always the same.
 func spelledTwice(p piece) []Error {
 	if !hasOddKey.Match(p.text) {
 		return nil
@@ -57,9 +58,12 @@ func (k *keys) walk(n *yamlv3.Node, path string) {
 		}
 		name, spelled := k.name(key)
 		at := member(path, name)
-		if before, twice := seen[name]; twice && before != spelled && len(k.errs) < MaxErrors && !similar(before, spelled) {
+		if before, twice := seen[name]; twice && before != spelled && len(k.errs) < MaxErrors &&
+			!similar(before, spelled) {
 			k.errs = append(k.errs, Error{
-				Line: k.piece.line + key.Line - 1, Path: at, Message: fmt.Sprintf("duplicate key %q, which was spelled %s", name, before),
+				Line:    k.piece.line + key.Line - 1,
+				Path:    at,
+				Message: fmt.Sprintf("duplicate key %q, which was spelled %s", name, before),
 			})
 		}
 		seen[name] = spelled
@@ -67,13 +71,13 @@ func (k *keys) walk(n *yamlv3.Node, path string) {
 	}
 }
 
-// similar reports that the decoder finds by itself that two keys are the same.
+// similar reports whether the decoder itself reports two keys as duplicates.
 func similar(a, b string) bool {
 	_, err := yaml.YAMLToJSONStrict([]byte("{" + a + ": 0, " + b + ": 0}"))
 	return err != nil
 }
 
-// name is what a key is in JSON, and how it is spelled in YAML.
+// name returns the JSON form of a key, and its spelling in the YAML text.
 func (k *keys) name(key *yamlv3.Node) (name, spelled string) {
 	if key.Style == 0 && isOddKey.MatchString(key.Value) {
 		text, err := yaml.YAMLToJSON([]byte("? " + key.Value + "\n: 0\n"))

@@ -9,8 +9,9 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// LineOf returns the file's line of the field with this path, as in spec.containers[0].image or
-// metadata.labels[app]; for a field that is not there, the line of the nearest thing around it.
+// LineOf returns the line in the file of the field with this path, such as spec.containers[0].image
+// or metadata.labels[app]. For a field that does not exist it returns the line of the nearest field
+// around it.
 func (d *Document) LineOf(path string) int {
 	if d.root == nil {
 		d.root = d.nodes()
@@ -32,10 +33,15 @@ func (d *Document) LineOf(path string) int {
 	return d.Line + line - 1
 }
 
-// nodes never fails: without nodes the document's first line has to do.
+// nodes returns the document as nodes with line numbers. It does not fail: if the text cannot be
+// parsed it returns an empty node, so that LineOf returns the first line of the document.
 func (d *Document) nodes() *yamlv3.Node {
 	if d.json {
-		r := reader{piece: piece{text: d.text, line: d.Line}, decoder: json.NewDecoder(bytes.NewReader(d.text)), nodes: true}
+		r := reader{
+			piece:   piece{text: d.text, line: d.Line},
+			decoder: json.NewDecoder(bytes.NewReader(d.text)),
+			nodes:   true,
+		}
 		if _, node := r.value(""); node != nil {
 			return node
 		}
@@ -48,7 +54,8 @@ func (d *Document) nodes() *yamlv3.Node {
 	return node.Content[0]
 }
 
-// step goes from a node to the one that path begins with. It returns the line to show for that one.
+// step returns the child of node that path begins with, the line to report for it, and the rest of
+// the path; a nil next if there is no such child.
 func step(node *yamlv3.Node, path string) (line int, next *yamlv3.Node, rest string) {
 	switch node.Kind {
 	case yamlv3.SequenceNode:
@@ -64,7 +71,8 @@ func step(node *yamlv3.Node, path string) (line int, next *yamlv3.Node, rest str
 	return 0, nil, path
 }
 
-// stepInto finds the key of a mapping that path begins with; the longest, since keys may hold dots.
+// stepInto is step for a mapping. Keys may contain dots, so it chooses the longest key that path
+// begins with. It also searches the mappings of merge keys, up to a depth of 10.
 func stepInto(node *yamlv3.Node, path string, depth int) (line int, next *yamlv3.Node, rest string) {
 	best := -1
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -89,7 +97,7 @@ func stepInto(node *yamlv3.Node, path string, depth int) (line int, next *yamlv3
 	return 0, nil, path
 }
 
-// mappings are what a merge key's value stands for.
+// mappings returns the mappings that the value of a merge key refers to.
 func mappings(n *yamlv3.Node) []*yamlv3.Node {
 	switch n.Kind {
 	case yamlv3.AliasNode:
@@ -108,7 +116,8 @@ func mappings(n *yamlv3.Node) []*yamlv3.Node {
 	return nil
 }
 
-// beginsWith takes key off path's front, written as .key, key or [key].
+// beginsWith removes key, written as .key, key or [key], from the beginning of path; ok is false if
+// path does not begin with it.
 func beginsWith(path, key string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(path, "["+key+"]"); ok {
 		return rest, true
@@ -120,7 +129,7 @@ func beginsWith(path, key string) (rest string, ok bool) {
 	return rest, true
 }
 
-// pathAt returns the path of the key that stands at a line, "" if there is none.
+// pathAt returns the path of the key at a line; "" if there is none.
 func pathAt(node *yamlv3.Node, path string, line int, key string) string {
 	for i, child := range node.Content {
 		at := path

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// Field is a field of an object, by the name that JSON has for it.
+// Field is a field of a struct type with its JSON name.
 type Field struct {
 	Name string
 	Type reflect.Type
 }
 
-// Fields returns the fields of a struct type in order, those of embedded structs among them.
+// Fields returns the fields of a struct type in order, including those of embedded structs.
 func Fields(t reflect.Type) []Field {
 	var fields []Field
 	for i := range t.NumField() {
@@ -34,7 +34,7 @@ func Fields(t reflect.Type) []Field {
 	return fields
 }
 
-// Element is what a pointer type points to; any other type is its own.
+// Element returns the element type of a pointer type, and any other type unchanged.
 func Element(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem()
@@ -42,19 +42,22 @@ func Element(t reflect.Type) reflect.Type {
 	return t
 }
 
-// Opaque reports that a type reads itself, so that its fields say nothing.
+// Opaque reports whether a type decodes itself (json.Unmarshaler), so that its fields do not show
+// its JSON form.
 func Opaque(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// Location is where a field that was put in the wrong place may belong.
+// Location is an object in which a misplaced field may belong.
 type Location struct {
 	Path string
 	Type reflect.Type
 }
 
-// Check compares value with a Go type: unknown fields and wrong types are errors. It takes out of value
-// what is wrong, so that the rest decodes. likely are the places to look for misplaced fields.
+// Check compares value with a Go type and returns an error for each unknown field and each value of
+// a wrong type, at most MaxErrors. It removes those from value, which it modifies, so that the rest
+// can be decoded. An unknown field that exists in one of the objects in likely is reported as
+// probably misplaced.
 func Check(value any, t reflect.Type, path string, likely []Location) []Error {
 	c := checker{likely: likely, fields: map[reflect.Type][]Field{}}
 	c.check(value, t, path)
@@ -74,11 +77,11 @@ func (c *checker) fail(path, format string, args ...any) bool {
 	return false
 }
 
-// check reports that value, or what is left of it, can be decoded into t.
+// check reports whether value, after the removal of wrong fields, can be decoded into t.
 func (c *checker) check(value any, t reflect.Type, path string) bool {
 	t = Element(t)
 	if value == nil {
-		return true // as if it were not there
+		return true // null means that the field is not given
 	}
 	if Opaque(t) {
 		return c.opaque(value, t, path)
@@ -156,7 +159,7 @@ func (c *checker) list(value any, t reflect.Type, path string) bool {
 func (c *checker) opaque(value any, t reflect.Type, path string) bool {
 	text := Canonical(value)
 	if n, ok := value.(json.Number); ok {
-		text = []byte(n) // as it was written: some types care
+		text = []byte(n) // as it was written, because that matters to some types
 	}
 	if err := json.Unmarshal(text, reflect.New(t).Interface()); err != nil {
 		return c.fail(path, "Invalid value: %s: %s", text, strings.TrimPrefix(err.Error(), "json: "))
@@ -190,7 +193,7 @@ func (c *checker) scalar(value any, t reflect.Type, path string) bool {
 	return true
 }
 
-// wrong reports a value of another type than wanted.
+// wrong adds the error for a value that is not of the type want.
 func (c *checker) wrong(value any, path, want string) bool {
 	var got, hint string
 	switch v := value.(type) {
@@ -224,7 +227,7 @@ func abbreviate(s string) string {
 	return s
 }
 
-// unknown reports an unknown field, and what it may have been meant to be.
+// unknown adds the error for an unknown field, with the field that was probably meant.
 func (c *checker) unknown(at, key string, fields []Field, path string) {
 	if len(c.errs) >= MaxErrors {
 		return
@@ -249,7 +252,7 @@ func (c *checker) unknown(at, key string, fields []Field, path string) {
 	c.errs = append(c.errs, e)
 }
 
-// nearest is the field with the name most like key, and how unlike it is.
+// nearest returns the name of the field that is most similar to key, and their distance.
 func nearest(key string, fields []Field) (name string, unlike int) {
 	names := make([]string, 0, len(fields))
 	for _, f := range fields {
@@ -258,7 +261,8 @@ func nearest(key string, fields []Field) (name string, unlike int) {
 	return Nearest(key, names)
 }
 
-// Nearest is the name that key was probably meant to be, and how unlike it is; empty if there is none.
+// Nearest returns the one of names that was probably meant by key, and their edit distance; "" and
+// 3 if none is similar.
 func Nearest(key string, names []string) (name string, unlike int) {
 	unlike = 3
 	for _, one := range names {
@@ -270,7 +274,8 @@ func Nearest(key string, names []string) (name string, unlike int) {
 	return name, unlike
 }
 
-// distance is the number of letters to change, add, drop or swap between a and b.
+// distance returns the number of letters to change, add, remove or swap between a and b; 64 if one
+// is longer than that.
 func distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64
