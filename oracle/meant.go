@@ -109,7 +109,7 @@ var meant = []meaning{
 		follows).where(`spec\.(?:initC|c)ontainers[]\.volumeDevices`),
 	on(ofKubernetes, `spec\.serviceAccountName`, ``, "Kubernetes judges `spec.serviceAccount` as `serviceAccountName`",
 		"podrun refuses it under the name that was written.").where(`spec\.serviceAccount`),
-	on(ofPodrun, `spec\.host(PID|IPC)`, `cannot be beside hostUsers`, "podrun names `hostPID` and `hostIPC` beside `hostUsers: false` as they are written",
+	on(ofPodrun, `spec\.host(PID|IPC)`, `cannot be used together with hostUsers`, "podrun names `hostPID` and `hostIPC` beside `hostUsers: false` as they are written",
 		"Kubernetes spells the path wrongly."),
 	on(ofKubernetes, `spec\.Host(PID|IPC)`, ``, "Kubernetes says `HostPID` and `HostIPC`",
 		misread).where(`spec\.host(PID|IPC)`),

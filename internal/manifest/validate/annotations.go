@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// validateAfter judges the form of the annotation.
+// validateAfter validates the format of the annotation pod.AnnotationAfter.
 func validateAfter(value string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range strings.Split(value, ",") {
@@ -23,14 +23,16 @@ func validateAfter(value string, path *field.Path) field.ErrorList {
 		}
 		bad := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...)
 		if len(bad) > 0 {
-			errs = append(errs, field.Invalid(path, value, "must be names of pods with commas between, each with a namespace and '/' in front if that is another"))
+			errs = append(errs, field.Invalid(path, value,
+				"must be comma-separated pod names, with NAMESPACE/ in front of one that is not in namespace default"))
 			break
 		}
 	}
 	return errs
 }
 
-// validateBandwidth judges the limits of a pod's network, which Kubernetes leaves to whoever makes it.
+// validateBandwidth validates the bandwidth annotations of a pod. Kubernetes leaves that to the
+// network plugin.
 func validateBandwidth(p *v1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range []string{pod.AnnotationEgress, pod.AnnotationIngress} {
@@ -41,13 +43,15 @@ func validateBandwidth(p *v1.Pod, path *field.Path) field.ErrorList {
 		if _, err := pod.ParseBandwidth(text); err != nil {
 			errs = append(errs, field.Invalid(path.Key(key), text, err.Error()))
 		} else if p.Spec.HostNetwork {
-			errs = append(errs, field.Forbidden(path.Key(key), "the machine's network, which hostNetwork uses, cannot be limited"))
+			errs = append(errs, field.Forbidden(path.Key(key),
+				"the machine's network, which hostNetwork uses, cannot be limited"))
 		}
 	}
 	return errs
 }
 
-// validateNetworks judges what networks a pod wants beside its own; which the node has shows when they are used.
+// validateNetworks validates the annotation for the additional networks of a pod. Whether the node
+// has these networks is checked when they are used.
 func validateNetworks(p *v1.Pod, path *field.Path) field.ErrorList {
 	text, given := p.Annotations[pod.AnnotationNetworks]
 	if !given {
@@ -59,18 +63,21 @@ func validateNetworks(p *v1.Pod, path *field.Path) field.ErrorList {
 	case err != nil:
 		return field.ErrorList{field.Invalid(path, text, err.Error())}
 	case p.Spec.HostNetwork && len(networks) > 0:
-		return field.ErrorList{field.Forbidden(path, "cannot be beside hostNetwork")}
+		return field.ErrorList{field.Forbidden(path, "cannot be used together with hostNetwork")}
 	}
 	return nil
 }
 
-// deviceAnnotations are the keys, in order, of the annotations that name devices.
+// deviceAnnotations returns the keys, in order, of the annotations that name CDI devices.
 func deviceAnnotations(annotations map[string]string) []string {
 	const prefix = "cdi.k8s.io/"
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(annotations)), func(key string) bool { return !strings.HasPrefix(key, prefix) })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(annotations)), func(key string) bool {
+		return !strings.HasPrefix(key, prefix)
+	})
 }
 
-// validateDevices judges how devices are named; whether the node has them shows when they are used.
+// validateDevices validates the names of CDI devices. Whether the node has these devices is checked
+// when they are used.
 func validateDevices(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range deviceAnnotations(annotations) {

@@ -13,11 +13,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// validateContainers judges init containers and the others.
+// validateContainers validates the containers and init containers of a pod.
 func validateContainers(s *v1.PodSpec, volumes sets.Set[string], spec *field.Path) field.ErrorList {
 	path := spec.Child("containers")
 	if len(s.Containers) == 0 {
-		return append(validateInits(s, sets.New[string](), volumes, spec.Child("initContainers")), field.Required(path, ""))
+		return append(validateInits(s, sets.New[string](), volumes, spec.Child("initContainers")),
+			field.Required(path, ""))
 	}
 	var errs field.ErrorList
 	names, hostPorts := sets.New[string](), sets.New[string]()
@@ -25,18 +26,19 @@ func validateContainers(s *v1.PodSpec, volumes sets.Set[string], spec *field.Pat
 		errs = append(errs, validateName(s.Containers[i].Name, names, path.Index(i).Child("name"))...)
 		errs = append(errs, validateContainer(s, &s.Containers[i], volumes, hostPorts, path.Index(i))...)
 		errs = append(errs, validateWatched(s, &s.Containers[i], path.Index(i))...)
-		errs = append(errs, validateRules(s.Containers[i].RestartPolicyRules, path.Index(i).Child("restartPolicyRules"))...)
+		errs = append(errs, validateRules(
+			s.Containers[i].RestartPolicyRules, path.Index(i).Child("restartPolicyRules"))...)
 	}
 	return append(errs, validateInits(s, names, volumes, spec.Child("initContainers"))...)
 }
 
-// validateInits judges init containers; names are those of the pod's other containers.
+// validateInits validates init containers; names has the names of the pod's other containers.
 func validateInits(s *v1.PodSpec, names, volumes sets.Set[string], path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range s.InitContainers {
 		c, at := &s.InitContainers[i], path.Index(i)
 		errs = append(errs, validateName(c.Name, names, at.Child("name"))...)
-		// Init containers run one by one, so they may use the same port.
+		// Init containers run one after the other, so they may use the same host port.
 		errs = append(errs, validateContainer(s, c, volumes, sets.New[string](), at)...)
 		if c.RestartPolicy != nil {
 			errs = append(errs, validateRules(c.RestartPolicyRules, at.Child("restartPolicyRules"))...)
@@ -47,7 +49,8 @@ func validateInits(s *v1.PodSpec, names, volumes sets.Set[string], path *field.P
 		}
 		for j, policy := range c.ResizePolicy {
 			if policy.RestartPolicy == v1.RestartContainer {
-				errs = append(errs, field.Invalid(at.Child("resizePolicy").Index(j).Child("restartPolicy"), policy.RestartPolicy,
+				errs = append(errs, field.Invalid(
+					at.Child("resizePolicy").Index(j).Child("restartPolicy"), policy.RestartPolicy,
 					"must not be set to 'RestartContainer' for init containers without restartPolicy=Always"))
 			}
 		}
@@ -56,14 +59,15 @@ func validateInits(s *v1.PodSpec, names, volumes sets.Set[string], path *field.P
 			"readinessProbe": c.ReadinessProbe != nil, "startupProbe": c.StartupProbe != nil,
 		} {
 			if given {
-				errs = append(errs, field.Forbidden(at.Child(name), "may not be set for init containers without restartPolicy=Always"))
+				errs = append(errs, field.Forbidden(at.Child(name),
+					"may not be set for init containers without restartPolicy=Always"))
 			}
 		}
 	}
 	return errs
 }
 
-// validateName adds the name to those that are taken.
+// validateName validates the name of a container, which must not be in taken, and adds it to taken.
 func validateName(name string, taken sets.Set[string], path *field.Path) field.ErrorList {
 	defer taken.Insert(name)
 	switch {
@@ -75,8 +79,14 @@ func validateName(name string, taken sets.Set[string], path *field.Path) field.E
 	return invalid(path, name, validation.IsDNS1123Label(name))
 }
 
-// validateContainer judges what all kinds of containers have, but for the name.
-func validateContainer(s *v1.PodSpec, c *v1.Container, volumes, hostPorts sets.Set[string], at *field.Path) field.ErrorList {
+// validateContainer validates the fields that are valid for all kinds of containers, without the
+// name.
+func validateContainer(
+	s *v1.PodSpec,
+	c *v1.Container,
+	volumes, hostPorts sets.Set[string],
+	at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case c.Image == "":
@@ -96,7 +106,8 @@ func validateContainer(s *v1.PodSpec, c *v1.Container, volumes, hostPorts sets.S
 	errs = append(errs, validateResizePolicy(s, c, at.Child("resizePolicy"))...)
 	errs = append(errs, validateSecurity(c.SecurityContext, hostUsers(s), at.Child("securityContext"))...)
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
-		errs = append(errs, field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
+		errs = append(errs, field.Required(at.Child("restartPolicy"),
+			"must specify restartPolicy when restart rules are used"))
 	}
 	if c.RestartPolicy != nil {
 		errs = append(errs, oneOf(*c.RestartPolicy, at.Child("restartPolicy"),
@@ -128,8 +139,14 @@ func validateRules(rules []v1.ContainerRestartRule, path *field.Path) field.Erro
 	return errs
 }
 
-// validatePorts adds the host's ports to taken, as protocol/address/number.
-func validatePorts(ports []v1.ContainerPort, hostNetwork bool, taken sets.Set[string], path *field.Path) field.ErrorList {
+// validatePorts validates the ports of a container. It adds the host ports to taken, as
+// protocol/address/number; one that is in taken already is an error.
+func validatePorts(
+	ports []v1.ContainerPort,
+	hostNetwork bool,
+	taken sets.Set[string],
+	path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, port := range ports {
@@ -148,7 +165,8 @@ func validatePorts(ports []v1.ContainerPort, hostNetwork bool, taken sets.Set[st
 			errs = append(errs, invalid(at.Child("containerPort"), port.ContainerPort,
 				validation.IsValidPortNum(int(port.ContainerPort)))...)
 		}
-		errs = append(errs, supported(port.Protocol, at.Child("protocol"), v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
+		errs = append(errs, supported(port.Protocol, at.Child("protocol"),
+			v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
 		if _, err := netip.ParseAddr(port.HostIP); port.HostIP != "" && err != nil {
 			errs = append(errs, field.Invalid(at.Child("hostIP"), port.HostIP, "must be an IP address"))
 		}

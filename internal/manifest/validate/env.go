@@ -23,14 +23,15 @@ func validateEnv(env []v1.EnvVar, volumes sets.Set[string], path *field.Path) fi
 			errs = append(errs, invalid(at, e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
 		}
 		if strings.ContainsRune(e.Value, 0) {
-			errs = append(errs, field.Invalid(path.Index(i).Child("value"), e.Value, "must not contain a NUL character"))
+			errs = append(errs,
+				field.Invalid(path.Index(i).Child("value"), e.Value, "must not contain a NUL character"))
 		}
 		errs = append(errs, validateValueFrom(&e, volumes, path.Index(i).Child("valueFrom"))...)
 	}
 	return errs
 }
 
-// envFields are the fields of a pod that a variable can have.
+// envFields returns the fields of a pod that can be the value of a variable.
 func envFields() []string {
 	return []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
@@ -65,7 +66,8 @@ func validateValueFrom(e *v1.EnvVar, volumes sets.Set[string], path *field.Path)
 	}
 	switch {
 	case given == 0:
-		errs = append(errs, field.Invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
+		errs = append(errs, field.Invalid(path, "",
+			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
 	case e.Value != "":
 		errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
 	case given > 1:
@@ -113,9 +115,17 @@ func validateFileKeyRef(r *v1.FileKeySelector, volumes sets.Set[string], path *f
 	return errs
 }
 
-// otherFields are fields of a pod that Kubernetes knows and gives to nobody.
+// otherFields returns the fields that Kubernetes accepts as the name of a field but not as the
+// value of a variable.
 func otherFields() []string {
-	return []string{"metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host"}
+	return []string{
+		"metadata.annotations",
+		"metadata.labels",
+		"spec.restartPolicy",
+		"spec.schedulerName",
+		"status.phase",
+		"spec.host",
+	}
 }
 
 func validateFieldRef(r *v1.ObjectFieldSelector, fields []string, path *field.Path) field.ErrorList {
@@ -123,7 +133,8 @@ func validateFieldRef(r *v1.ObjectFieldSelector, fields []string, path *field.Pa
 		return field.ErrorList{field.Required(path.Child("fieldPath"), "")}
 	}
 	if r.APIVersion != "v1" {
-		return field.ErrorList{field.Invalid(path.Child("fieldPath"), r.FieldPath, fmt.Sprintf("error converting fieldPath: unsupported pod version: %s", r.APIVersion))}
+		return field.ErrorList{field.Invalid(path.Child("fieldPath"), r.FieldPath,
+			fmt.Sprintf("error converting fieldPath: unsupported pod version: %s", r.APIVersion))}
 	}
 	name, key, subscripted := env.Subscript(r.FieldPath)
 	if !subscripted {
@@ -132,7 +143,8 @@ func validateFieldRef(r *v1.ObjectFieldSelector, fields []string, path *field.Pa
 	known := slices.Contains(envFields(), name) || slices.Contains(otherFields(), name)
 	switch {
 	case !known, subscripted && name != "metadata.annotations" && name != "metadata.labels":
-		return field.ErrorList{field.Invalid(path.Child("fieldPath"), r.FieldPath, fmt.Sprintf("error converting fieldPath: field label not supported: %s", r.FieldPath))}
+		return field.ErrorList{field.Invalid(path.Child("fieldPath"), r.FieldPath,
+			fmt.Sprintf("error converting fieldPath: field label not supported: %s", r.FieldPath))}
 	case subscripted && name == "metadata.annotations":
 		return invalid(path, key, validation.IsQualifiedName(strings.ToLower(key)))
 	case subscripted:
@@ -146,7 +158,8 @@ func validateFieldRef(r *v1.ObjectFieldSelector, fields []string, path *field.Pa
 func validateResourceRef(r *v1.ResourceFieldSelector, volume bool, path *field.Path) field.ErrorList {
 	kind, name, _ := strings.Cut(r.Resource, ".")
 	known := (kind == "limits" || kind == "requests") &&
-		(name == "cpu" || name == "memory" || name == "ephemeral-storage" || strings.HasPrefix(name, v1.ResourceHugePagesPrefix))
+		(name == "cpu" || name == "memory" || name == "ephemeral-storage" ||
+			strings.HasPrefix(name, v1.ResourceHugePagesPrefix))
 	var errs field.ErrorList
 	switch {
 	case volume && r.ContainerName == "":
@@ -154,8 +167,10 @@ func validateResourceRef(r *v1.ResourceFieldSelector, volume bool, path *field.P
 	case r.Resource == "":
 		errs = append(errs, field.Required(path.Child("resource"), ""))
 	case !known:
-		errs = append(errs, field.NotSupported(path.Child("resource"), r.Resource, []string{"limits.cpu", "limits.ephemeral-storage",
-			"limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"}))
+		errs = append(errs, field.NotSupported(path.Child("resource"), r.Resource, []string{
+			"limits.cpu", "limits.ephemeral-storage", "limits.memory",
+			"requests.cpu", "requests.ephemeral-storage", "requests.memory",
+		}))
 	}
 	if r.Divisor.IsZero() || !known {
 		return errs
@@ -172,7 +187,8 @@ func validateResourceRef(r *v1.ResourceFieldSelector, volume bool, path *field.P
 	}
 	if !slices.Contains(values, r.Divisor.String()) {
 		errs = append(errs, field.Invalid(path.Child("divisor"), r.Resource,
-			fmt.Sprintf("only divisor's values %s are supported with the %s resource", strings.Join(values, ", "), what)))
+			fmt.Sprintf("only divisor's values %s are supported with the %s resource", strings.Join(values, ", "),
+				what)))
 	}
 	return errs
 }
@@ -182,7 +198,8 @@ func validateEnvFrom(all []v1.EnvFromSource, path *field.Path) field.ErrorList {
 	for i, from := range all {
 		at := path.Index(i)
 		if from.Prefix != "" {
-			errs = append(errs, invalid(at.Child("prefix"), from.Prefix, validation.IsRelaxedEnvVarName(from.Prefix))...)
+			errs = append(errs,
+				invalid(at.Child("prefix"), from.Prefix, validation.IsRelaxedEnvVarName(from.Prefix))...)
 		}
 		given := 0
 		if r := from.ConfigMapRef; r != nil {

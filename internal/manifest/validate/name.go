@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The most that a pod may ask of resolv.conf, as in Kubernetes.
+// The limits of dnsConfig, as in Kubernetes.
 const (
 	maxNameservers  = 3
 	maxSearches     = 32
 	maxSearchLength = 2048
 )
 
-// validateNames judges what a pod is called and how it finds others.
+// validateNames validates a pod's host names, host aliases and DNS settings.
 func validateNames(s *v1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Hostname != "" {
@@ -64,20 +64,24 @@ func validateDNS(s *v1.PodSpec, path *field.Path) field.ErrorList {
 		return errs
 	}
 	if s.DNSPolicy == v1.DNSNone && len(c.Nameservers) == 0 {
-		// Only this, as in Kubernetes: the rest is of no use without it.
-		return append(errs, field.Required(at.Child("nameservers"), "there must be at least one when `dnsPolicy` is None"))
+		// Only this error, as in Kubernetes: without a name server the rest has no effect.
+		return append(errs, field.Required(at.Child("nameservers"),
+			"there must be at least one when `dnsPolicy` is None"))
 	}
 	if n := len(c.Nameservers); n > maxNameservers {
-		errs = append(errs, field.Invalid(at.Child("nameservers"), n, fmt.Sprintf("must not be more than %d", maxNameservers)))
+		errs = append(errs, field.Invalid(at.Child("nameservers"), n,
+			fmt.Sprintf("must not be more than %d", maxNameservers)))
 	}
 	for i, server := range c.Nameservers {
 		errs = append(errs, validation.IsValidIPForLegacyField(at.Child("nameservers").Index(i), server, true, nil)...)
 	}
 	if n := len(c.Searches); n > maxSearches {
-		errs = append(errs, field.Invalid(at.Child("searches"), n, fmt.Sprintf("must not be more than %d", maxSearches)))
+		errs = append(errs,
+			field.Invalid(at.Child("searches"), n, fmt.Sprintf("must not be more than %d", maxSearches)))
 	}
 	if n := len(strings.Join(c.Searches, " ")); n > maxSearchLength {
-		errs = append(errs, field.Invalid(at.Child("searches"), n, fmt.Sprintf("must not have more than %d characters in all", maxSearchLength)))
+		errs = append(errs, field.Invalid(at.Child("searches"), n,
+			fmt.Sprintf("must not have more than %d characters in all", maxSearchLength)))
 	}
 	for i, domain := range c.Searches {
 		if domain != "." {

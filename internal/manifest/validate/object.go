@@ -11,17 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxObject is the most that a ConfigMap or a Secret may hold, in bytes.
+// maxObject is the maximum size of the data of a ConfigMap or a Secret, in bytes.
 const maxObject = v1.MaxSecretSize
 
-// ConfigMap judges one as the API server would judge its creation.
+// ConfigMap validates a ConfigMap by the API server's rules for its creation.
 func ConfigMap(m *v1.ConfigMap) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&m.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMeta(
+		&m.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
 		errs = append(errs, configKey(field.NewPath("data").Key(key), key)...)
 		if _, twice := m.BinaryData[key]; twice {
-			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
+			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key,
+				"duplicate of key present in binaryData"))
 		}
 		size += len(m.Data[key])
 	}
@@ -39,9 +41,11 @@ func configKey(path *field.Path, key string) field.ErrorList {
 	return invalid(path, key, validation.IsConfigMapKey(key))
 }
 
-// Secret judges one as the API server would judge its creation. Its errors show none of its values.
+// Secret validates a Secret by the API server's rules for its creation. Its errors contain no value
+// of the Secret.
 func Secret(s *v1.Secret) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&s.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMeta(
+		&s.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	path := field.NewPath("data")
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
@@ -56,8 +60,11 @@ func Secret(s *v1.Secret) field.ErrorList {
 			errs = append(errs, field.Required(path.Key(key), ""))
 		}
 	}
-	if s.Type == v1.SecretTypeBasicAuth && s.Data[v1.BasicAuthUsernameKey] == nil && s.Data[v1.BasicAuthPasswordKey] == nil {
-		errs = append(errs, field.Required(path.Key(v1.BasicAuthUsernameKey), ""), field.Required(path.Key(v1.BasicAuthPasswordKey), ""))
+	if s.Type == v1.SecretTypeBasicAuth &&
+		s.Data[v1.BasicAuthUsernameKey] == nil && s.Data[v1.BasicAuthPasswordKey] == nil {
+		errs = append(errs,
+			field.Required(path.Key(v1.BasicAuthUsernameKey), ""),
+			field.Required(path.Key(v1.BasicAuthPasswordKey), ""))
 	}
 	for _, key := range []string{v1.DockerConfigKey, v1.DockerConfigJsonKey} {
 		if text, found := s.Data[key]; found && slices.Contains(secretKeys()[s.Type], key) && !json.Valid(text) {
@@ -70,7 +77,7 @@ func Secret(s *v1.Secret) field.ErrorList {
 	return errs
 }
 
-// secretKeys are the keys that Secrets of some types must have.
+// secretKeys returns the required keys by type of Secret.
 func secretKeys() map[v1.SecretType][]string {
 	return map[v1.SecretType][]string{
 		v1.SecretTypeDockercfg:        {v1.DockerConfigKey},

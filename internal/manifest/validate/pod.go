@@ -1,6 +1,8 @@
-// Package validate judges pods, ConfigMaps and Secrets as the API server would judge their creation, and pods
-// by how much they may ask for. It reads and defaults nothing, and knows no file and no line: errors name the
-// field.
+// Package validate validates pods, ConfigMaps and Secrets by the rules by which the API server
+// would accept their creation, and checks pods against the Pod Security Standards. It is pure: it
+// reads and defaults nothing. It does not know files and lines: its errors name the field.
+//
+// Begin reading at Pod, ConfigMap, Secret and Policy.
 package validate
 
 import (
@@ -18,9 +20,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Pod judges a pod with its defaults, before it gets its identity, as the API server would judge its
-// creation, for all that podrun supports; beyond that, that its names fit where podrun uses them. fullName is
-// the name that it will have on the node.
+// Pod validates a pod that has its defaults and not yet its identity, by the API server's rules for
+// all fields that podrun supports. It also checks that the pod's names are not too long where
+// podrun uses them. fullName is the name that the pod will have on the node.
 func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 	errs := validateMeta(p, fullName, field.NewPath("metadata"))
 	path := field.NewPath("spec")
@@ -67,7 +69,7 @@ func Pod(p *v1.Pod, nodeName, fullName string) field.ErrorList {
 func validateMeta(p *v1.Pod, full string, path *field.Path) field.ErrorList {
 	meta := p.ObjectMeta
 	if p.Name != "" && len(validation.IsDNS1123Subdomain(full)) == 0 {
-		meta.Name = full // a name may end in a dash when more follows
+		meta.Name = full // validated with its suffix, before which a name may end in a dash
 	}
 	errs := apivalidation.ValidateObjectMeta(&meta, true, apivalidation.NameIsDNSSubdomain, path)
 	errs = append(errs, validateAnnotations(p.Annotations, path.Child("annotations"))...)
@@ -83,19 +85,20 @@ func validateMeta(p *v1.Pod, full string, path *field.Path) field.ErrorList {
 		return append(errs, field.Invalid(path.Child("name"), p.Name,
 			fmt.Sprintf("with the node's name it is %q, and %s", full, strings.Join(bad, "; "))))
 	}
-	// Its logs are in one directory named <namespace>_<name>_<uid>.
+	// The log directory of the pod is named <namespace>_<name>_<uid>.
 	length := len(p.Namespace) + len(full) + 2 + 2*16
 	if p.UID != "" {
 		length += len(p.UID) - 2*16
 	}
 	if uidOK && length > maxFileName {
 		errs = append(errs, field.Invalid(path.Child("name"), p.Name, fmt.Sprintf(
-			"with namespace, node and UID it makes a file name of %d characters, and %d is the most", length, maxFileName)))
+			"with namespace, node and UID it makes a file name of %d characters; the maximum is %d",
+			length, maxFileName)))
 	}
 	return errs
 }
 
-// validateAnnotations judges those whose values have a form.
+// validateAnnotations validates the annotations whose values have a format.
 func validateAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if after, ok := annotations[pod.AnnotationAfter]; ok {
@@ -113,10 +116,10 @@ func validateAnnotations(annotations map[string]string, path *field.Path) field.
 	return errs
 }
 
-// maxFileName is the longest name that Linux's file systems take.
+// maxFileName is the maximum length of a file name on Linux.
 const maxFileName = 255
 
-// safeElement reports that s can be one element of a path.
+// safeElement reports whether s can be one element of a path.
 func safeElement(s string) bool {
 	if s == "" || len(s) > 63 {
 		return false
@@ -147,10 +150,12 @@ func validateToleration(t *v1.Toleration, path *field.Path) field.ErrorList {
 		errs = append(errs, invalid(path.Child("operator"), t.Value, validation.IsValidLabelValue(t.Value))...)
 	case v1.TolerationOpExists:
 		if t.Value != "" {
-			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
+			errs = append(errs, field.Invalid(path.Child("operator"), t.Value,
+				"value must be empty when `operator` is 'Exists'"))
 		}
 	default:
-		errs = append(errs, supported(t.Operator, path.Child("operator"), v1.TolerationOpEqual, v1.TolerationOpExists)...)
+		errs = append(errs,
+			supported(t.Operator, path.Child("operator"), v1.TolerationOpEqual, v1.TolerationOpExists)...)
 	}
 	if t.Effect != "" {
 		errs = append(errs, supported(t.Effect, path.Child("effect"),
@@ -159,7 +164,8 @@ func validateToleration(t *v1.Toleration, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// supported reports a value that is not one of those; an empty one is missing.
+// supported returns an error if value is not one of values: Required if it is empty, else
+// NotSupported.
 func supported[T ~string](value T, path *field.Path, values ...T) field.ErrorList {
 	for _, v := range values {
 		if v == value {
@@ -172,7 +178,7 @@ func supported[T ~string](value T, path *field.Path, values ...T) field.ErrorLis
 	return oneOf(value, path, values...)
 }
 
-// invalid makes an error of each message.
+// invalid returns an Invalid error for each message.
 func invalid(path *field.Path, value any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range messages {

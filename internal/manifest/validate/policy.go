@@ -10,14 +10,15 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// Policy is how much a pod may ask for: a level of Kubernetes' Pod Security Standards, judged by
-// Kubernetes' own rules. A nil Policy allows all.
+// Policy limits the privileges of pods to a level of Kubernetes' Pod Security Standards, by
+// Kubernetes' own implementation (k8s.io/pod-security-admission). A nil Policy allows all pods.
 type Policy struct {
 	level     api.Level
 	evaluator policy.Evaluator
 }
 
-// NewPolicy returns the policy of a level: privileged, baseline or restricted.
+// NewPolicy returns the policy of a level: privileged, baseline or restricted. The policy of
+// privileged is nil. Any other level is an error.
 func NewPolicy(level string) (*Policy, error) {
 	parsed, err := api.ParseLevel(level)
 	if err != nil {
@@ -33,15 +34,17 @@ func NewPolicy(level string) (*Policy, error) {
 	return &Policy{level: parsed, evaluator: evaluator}, nil
 }
 
-// Judge returns what a pod asks for beyond the policy.
+// Judge returns an error for each violation of the policy by a pod.
 func (p *Policy) Judge(pod *v1.Pod) field.ErrorList {
 	if p == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	for _, key := range deviceAnnotations(pod.Annotations) {
-		// Kubernetes' rules do not know them, since there only device plugins can give them.
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key), fmt.Sprintf("--pod-security %s does not allow it: devices", p.level)))
+		// Kubernetes' rules do not cover these annotations, because in Kubernetes only device
+		// plugins can grant devices.
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key),
+			fmt.Sprintf("--pod-security %s does not allow it: devices", p.level)))
 	}
 	level := api.LevelVersion{Level: p.level, Version: api.LatestVersion()}
 	for _, result := range p.evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
@@ -49,7 +52,8 @@ func (p *Policy) Judge(pod *v1.Pod) field.ErrorList {
 			continue
 		}
 		why := strings.TrimSuffix(fmt.Sprintf("%s (%s)", result.ForbiddenReason, result.ForbiddenDetail), " ()")
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf("--pod-security %s does not allow it: %s", p.level, why)))
+		errs = append(errs, field.Forbidden(field.NewPath("spec"),
+			fmt.Sprintf("--pod-security %s does not allow it: %s", p.level, why)))
 	}
 	return errs
 }

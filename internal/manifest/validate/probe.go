@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateWatched judges what only containers have that run on: probes and hooks.
+// validateWatched validates probes and lifecycle hooks, which only long-running containers can
+// have: all but init containers that are no sidecars.
 func validateWatched(s *v1.PodSpec, c *v1.Container, at *field.Path) field.ErrorList {
 	errs := validateLifecycle(c.Lifecycle, s, at.Child("lifecycle"))
 	for _, one := range []struct {
@@ -41,15 +42,19 @@ func validateProbe(p *v1.Probe, path *field.Path) field.ErrorList {
 		name  string
 		value int32
 	}{
-		{"initialDelaySeconds", p.InitialDelaySeconds}, {"timeoutSeconds", p.TimeoutSeconds}, {"periodSeconds", p.PeriodSeconds},
-		{"successThreshold", p.SuccessThreshold}, {"failureThreshold", p.FailureThreshold},
+		{"initialDelaySeconds", p.InitialDelaySeconds},
+		{"timeoutSeconds", p.TimeoutSeconds},
+		{"periodSeconds", p.PeriodSeconds},
+		{"successThreshold", p.SuccessThreshold},
+		{"failureThreshold", p.FailureThreshold},
 	} {
 		if one.value < 0 {
 			errs = append(errs, field.Invalid(path.Child(one.name), one.value, "must be greater than or equal to 0"))
 		}
 	}
 	if grace := p.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {
-		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0"))
+		errs = append(errs,
+			field.Invalid(path.Child("terminationGracePeriodSeconds"), *grace, "must be greater than 0"))
 	}
 	return errs
 }
@@ -64,7 +69,11 @@ func validateLifecycle(l *v1.Lifecycle, s *v1.PodSpec, path *field.Path) field.E
 		hook *v1.LifecycleHandler
 	}{{"postStart", l.PostStart}, {"preStop", l.PreStop}} {
 		if h := one.hook; h != nil {
-			errs = append(errs, validateAction(action{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep}, s.TerminationGracePeriodSeconds, path.Child(one.name))...)
+			errs = append(errs, validateAction(
+				action{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep},
+				s.TerminationGracePeriodSeconds,
+				path.Child(one.name),
+			)...)
 		}
 	}
 	switch at := path.Child("stopSignal"); {
@@ -72,12 +81,13 @@ func validateLifecycle(l *v1.Lifecycle, s *v1.PodSpec, path *field.Path) field.E
 	case s.OS == nil:
 		errs = append(errs, field.Forbidden(at, "may not be set for containers with empty `spec.os.name`"))
 	case !isSignal(string(*l.StopSignal)):
-		errs = append(errs, field.NotSupported(at, *l.StopSignal, []string{"Linux' signals by name, as SIGTERM or SIGRTMIN+3"}))
+		errs = append(errs, field.NotSupported(at, *l.StopSignal,
+			[]string{"Linux' signals by name, as SIGTERM or SIGRTMIN+3"}))
 	}
 	return errs
 }
 
-// action is what a probe or a hook does; one of it is to be given.
+// action is the handler of a probe or a hook. Exactly one field must be set.
 type action struct {
 	exec  *v1.ExecAction
 	http  *v1.HTTPGetAction
@@ -86,7 +96,8 @@ type action struct {
 	sleep *v1.SleepAction
 }
 
-// validateAction judges it; grace is the pod's, for what may not take longer.
+// validateAction validates the handler of a probe or a hook. grace is the grace period of the pod,
+// which bounds a sleep; nil: no bound.
 func validateAction(a action, grace *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	given := 0
@@ -139,13 +150,14 @@ func validateHTTPGet(h *v1.HTTPGetAction, path *field.Path) field.ErrorList {
 	errs = append(errs, validatePort(h.Port, path.Child("port"))...)
 	errs = append(errs, oneOf(h.Scheme, path.Child("scheme"), v1.URISchemeHTTP, v1.URISchemeHTTPS)...)
 	for _, header := range h.HTTPHeaders {
-		errs = append(errs, invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
+		errs = append(errs,
+			invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
 	}
 	return errs
 }
 
-// validatePort judges a port that may be a name. Whether a container's port has that name is not asked, as in
-// Kubernetes.
+// validatePort validates a port number or name. As in Kubernetes, the container need not have a
+// port of that name.
 func validatePort(port intstr.IntOrString, path *field.Path) field.ErrorList {
 	if port.Type == intstr.String {
 		return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
@@ -153,7 +165,7 @@ func validatePort(port intstr.IntOrString, path *field.Path) field.ErrorList {
 	return invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue()))
 }
 
-// isSignal reports that name is one of Linux' signals.
+// isSignal reports whether name is the name of a Linux signal.
 func isSignal(name string) bool {
 	for base, most := range map[string]int{"SIGRTMIN+": 15, "SIGRTMAX-": 14} {
 		if offset, found := strings.CutPrefix(name, base); found {
@@ -162,9 +174,10 @@ func isSignal(name string) bool {
 		}
 	}
 	return slices.Contains([]v1.Signal{
-		v1.SIGABRT, v1.SIGALRM, v1.SIGBUS, v1.SIGCHLD, v1.SIGCLD, v1.SIGCONT, v1.SIGFPE, v1.SIGHUP, v1.SIGILL, v1.SIGINT,
-		v1.SIGIO, v1.SIGIOT, v1.SIGKILL, v1.SIGPIPE, v1.SIGPOLL, v1.SIGPROF, v1.SIGPWR, v1.SIGQUIT, v1.SIGSEGV, v1.SIGSTKFLT,
-		v1.SIGSTOP, v1.SIGSYS, v1.SIGTERM, v1.SIGTRAP, v1.SIGTSTP, v1.SIGTTIN, v1.SIGTTOU, v1.SIGURG, v1.SIGUSR1, v1.SIGUSR2,
+		v1.SIGABRT, v1.SIGALRM, v1.SIGBUS, v1.SIGCHLD, v1.SIGCLD, v1.SIGCONT, v1.SIGFPE, v1.SIGHUP,
+		v1.SIGILL, v1.SIGINT, v1.SIGIO, v1.SIGIOT, v1.SIGKILL, v1.SIGPIPE, v1.SIGPOLL, v1.SIGPROF,
+		v1.SIGPWR, v1.SIGQUIT, v1.SIGSEGV, v1.SIGSTKFLT, v1.SIGSTOP, v1.SIGSYS, v1.SIGTERM,
+		v1.SIGTRAP, v1.SIGTSTP, v1.SIGTTIN, v1.SIGTTOU, v1.SIGURG, v1.SIGUSR1, v1.SIGUSR2,
 		v1.SIGVTALRM, v1.SIGWINCH, v1.SIGXCPU, v1.SIGXFSZ, v1.SIGRTMIN, v1.SIGRTMAX,
 	}, v1.Signal(name))
 }

@@ -14,7 +14,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// validatePodResources judges the pod's own, which its containers' must fit into.
+// validatePodResources validates the pod-level resources. The requests of the containers together
+// must fit into the pod's requests, and the limits of each container into the pod's limits.
 func validatePodResources(p *v1.Pod, path *field.Path) field.ErrorList {
 	own := p.Spec.Resources
 	if own == nil {
@@ -24,7 +25,7 @@ func validatePodResources(p *v1.Pod, path *field.Path) field.ErrorList {
 	errs = append(errs, validatePodResourceNames(own.Limits, path.Child("limits"))...)
 	errs = append(errs, validatePodResourceNames(own.Requests, path.Child("requests"))...)
 	if own.Claims != nil {
-		errs = append(errs, field.Forbidden(path.Child("claims"), "are containers' only"))
+		errs = append(errs, field.Forbidden(path.Child("claims"), "can be set for containers only"))
 	}
 	of := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
 	for _, name := range sorted(of) {
@@ -40,14 +41,15 @@ func validatePodResources(p *v1.Pod, path *field.Path) field.ErrorList {
 			limit, most := limits[name], own.Limits[name]
 			if _, given := own.Limits[name]; given && limit.Cmp(most) > 0 {
 				at := field.NewPath("spec", "containers").Index(i).Child("resources", "limits").Key(string(name))
-				errs = append(errs, field.Invalid(at, limit.String(), fmt.Sprintf("must be at most the pod's limit, %s", most.String())))
+				errs = append(errs, field.Invalid(at, limit.String(),
+					fmt.Sprintf("must be at most the pod's limit, %s", most.String())))
 			}
 		}
 	}
 	return errs
 }
 
-// validatePodResourceNames refuses what containers only can have.
+// validatePodResourceNames refuses resources that only containers can have.
 func validatePodResourceNames(list v1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	supported := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceHugePagesPrefix}
@@ -80,13 +82,14 @@ func validateResources(r *v1.ResourceRequirements, path *field.Path) field.Error
 		}
 	}
 	given := append(sorted(r.Limits), sorted(r.Requests)...)
-	if slices.ContainsFunc(given, isHugePages) && !slices.Contains(given, v1.ResourceCPU) && !slices.Contains(given, v1.ResourceMemory) {
+	if slices.ContainsFunc(given, isHugePages) &&
+		!slices.Contains(given, v1.ResourceCPU) && !slices.Contains(given, v1.ResourceMemory) {
 		errs = append(errs, field.Forbidden(path, "huge pages need cpu or memory beside them"))
 	}
 	return errs
 }
 
-// validateResizePolicy judges how a container takes a change of its CPU and memory.
+// validateResizePolicy validates the resize policy of a container.
 func validateResizePolicy(s *v1.PodSpec, c *v1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	taken := map[v1.ResourceName]bool{}
@@ -97,15 +100,17 @@ func validateResizePolicy(s *v1.PodSpec, c *v1.Container, path *field.Path) fiel
 		}
 		taken[policy.ResourceName] = true
 		errs = append(errs, given(policy.ResourceName, at.Child("resourceName"), v1.ResourceCPU, v1.ResourceMemory)...)
-		errs = append(errs, given(policy.RestartPolicy, at.Child("restartPolicy"), v1.NotRequired, v1.RestartContainer)...)
+		errs = append(errs,
+			given(policy.RestartPolicy, at.Child("restartPolicy"), v1.NotRequired, v1.RestartContainer)...)
 		if s.RestartPolicy == v1.RestartPolicyNever && policy.RestartPolicy == v1.RestartContainer {
-			errs = append(errs, field.Invalid(at.Child("restartPolicy"), policy.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
+			errs = append(errs, field.Invalid(at.Child("restartPolicy"), policy.RestartPolicy,
+				"must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
 		}
 	}
 	return errs
 }
 
-// given is one of those that are supported, and not missing.
+// given returns an error if value is empty or not one of supported.
 func given[T ~string](value T, path *field.Path, supported ...T) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -113,7 +118,7 @@ func given[T ~string](value T, path *field.Path, supported ...T) field.ErrorList
 	return oneOf(value, path, supported...)
 }
 
-// whole reports a resource of which a container cannot ask for less than its limit.
+// whole reports whether the request of a resource must be equal to its limit.
 func whole(name v1.ResourceName) bool { return isHugePages(name) || isOwnDevice(name) }
 
 func isHugePages(name v1.ResourceName) bool {
@@ -139,33 +144,35 @@ func validateQuantities(list v1.ResourceList, path *field.Path) field.ErrorList 
 		case err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0:
 			errs = append(errs, field.Invalid(at, string(name), "must name a size of pages, as in hugepages-2Mi"))
 		case quantity.Value()%size.Value() != 0:
-			errs = append(errs, field.Invalid(at, quantity.String(), fmt.Sprintf("must be a multiple of %s", size.String())))
+			errs = append(errs, field.Invalid(at, quantity.String(),
+				fmt.Sprintf("must be a multiple of %s", size.String())))
 		}
 	}
 	return errs
 }
 
-// validateResourceName judges what a container asks for. Names with a domain are devices; which there are is
-// the node's to say.
+// validateResourceName validates the name of a resource. A name with a domain is a device; whether
+// the node has it is not checked here.
 func validateResourceName(name v1.ResourceName, at *field.Path) field.ErrorList {
 	errs := invalid(at, name, validation.IsQualifiedName(string(name)))
 	switch {
 	case name == v1.ResourceCPU, name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, isHugePages(name):
 	case !pod.IsDevice(name):
-		errs = append(errs, field.Invalid(at, name, "must be cpu, memory, ephemeral-storage, hugepages-… or a device as example.com/gpu"))
+		errs = append(errs, field.Invalid(at, name,
+			"must be cpu, memory, ephemeral-storage, hugepages-… or a device as example.com/gpu"))
 	case isOwnDevice(name) && !isExtended(name):
 		errs = append(errs, field.Invalid(at, name, "must be a device's name, as example.com/gpu"))
 	}
 	return errs
 }
 
-// isOwnDevice reports a device whose name is not of Kubernetes' own.
+// isOwnDevice reports whether name is a device outside the kubernetes.io/ name space.
 func isOwnDevice(name v1.ResourceName) bool {
 	return pod.IsDevice(name) && !strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended reports a device's name that follows Kubernetes' standard: numbers of it are whole, and requests
-// are limits.
+// isExtended reports whether name is an extended resource by Kubernetes' rules: its quantities are
+// integers, and its request equals its limit.
 func isExtended(name v1.ResourceName) bool {
 	return isOwnDevice(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0

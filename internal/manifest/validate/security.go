@@ -13,10 +13,11 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// hostUsers reports that the pod's users are the machine's.
+// hostUsers reports whether the pod uses the host's user namespace.
 func hostUsers(s *v1.PodSpec) bool { return s.HostUsers == nil || *s.HostUsers }
 
-// validateHostUsers holds a pod with users of its own to namespaces of its own.
+// validateHostUsers refuses the host's IPC, network and PID namespaces for a pod with a user
+// namespace of its own.
 func validateHostUsers(s *v1.PodSpec, at *field.Path) field.ErrorList {
 	if hostUsers(s) {
 		return nil
@@ -25,7 +26,7 @@ func validateHostUsers(s *v1.PodSpec, at *field.Path) field.ErrorList {
 	given := map[string]bool{"hostIPC": s.HostIPC, "hostNetwork": s.HostNetwork, "hostPID": s.HostPID}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if given[name] {
-			errs = append(errs, field.Forbidden(at.Child(name), "cannot be beside hostUsers: false"))
+			errs = append(errs, field.Forbidden(at.Child(name), "cannot be used together with hostUsers: false"))
 		}
 	}
 	return errs
@@ -39,24 +40,28 @@ func validatePodSecurity(s *v1.PodSpec, at *field.Path) field.ErrorList {
 	errs = append(errs, validateID(sc.RunAsGroup, validation.IsValidGroupID, at.Child("runAsGroup"))...)
 	errs = append(errs, validateID(sc.FSGroup, validation.IsValidGroupID, at.Child("fsGroup"))...)
 	for i, group := range sc.SupplementalGroups {
-		errs = append(errs, invalid(at.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
+		errs = append(errs,
+			invalid(at.Child("supplementalGroups").Index(i), group, validation.IsValidGroupID(group))...)
 	}
 	if policy := sc.SupplementalGroupsPolicy; policy != nil {
 		errs = append(errs, oneOf(*policy, at.Child("supplementalGroupsPolicy"),
 			v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)...)
 	}
 	if policy := sc.FSGroupChangePolicy; policy != nil {
-		errs = append(errs, oneOf(*policy, at.Child("fsGroupChangePolicy"), v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)...)
+		errs = append(errs,
+			oneOf(*policy, at.Child("fsGroupChangePolicy"), v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)...)
 	}
 	if share := s.ShareProcessNamespace; share != nil && *share && s.HostPID {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "shareProcessNamespace"), true, "cannot be beside hostPID"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec", "shareProcessNamespace"), true, "cannot be used together with hostPID"))
 	}
 	errs = append(errs, validateSysctls(s, at.Child("sysctls"))...)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	return append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 }
 
-// validateSysctls leaves it to the node which of them a pod may set.
+// validateSysctls validates the names of sysctls. Which of them a pod may set is checked elsewhere:
+// it depends on the node.
 func validateSysctls(s *v1.PodSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
@@ -66,23 +71,24 @@ func validateSysctls(s *v1.PodSpec, at *field.Path) field.ErrorList {
 		case name == "":
 			errs = append(errs, field.Required(at, ""))
 		case !isSysctlName(name):
-			errs = append(errs, field.Invalid(at, name, "must be lower-case names joined by dots or slashes, of 253 characters at most"))
+			errs = append(errs, field.Invalid(at, name,
+				"must be lower-case names joined by dots or slashes, of 253 characters at most"))
 		case seen[name]:
 			errs = append(errs, field.Duplicate(at, name))
 		}
 		seen[sysctl.Name] = true
 		switch ns := pod.SysctlNamespace(sysctl.Name); {
 		case ns == "Net" && s.HostNetwork:
-			errs = append(errs, field.Invalid(at, sysctl.Name, "is the machine's with hostNetwork"))
+			errs = append(errs, field.Invalid(at, sysctl.Name, "cannot be set with hostNetwork: it is the machine's"))
 		case ns == "IPC" && s.HostIPC:
-			errs = append(errs, field.Invalid(at, sysctl.Name, "is the machine's with hostIPC"))
+			errs = append(errs, field.Invalid(at, sysctl.Name, "cannot be set with hostIPC: it is the machine's"))
 		}
 	}
 	return errs
 }
 
-// isSysctlName reports that name is made of parts that begin and end with a letter or digit: none can
-// lead out of /proc/sys.
+// isSysctlName reports whether name consists of parts that begin and end with a letter or digit, so
+// that its path cannot leave /proc/sys.
 func isSysctlName(name string) bool {
 	if len(name) > 253 {
 		return false
@@ -101,7 +107,7 @@ func isSysctlName(name string) bool {
 	return true
 }
 
-// validateSecurity judges a container's security context.
+// validateSecurity validates the security context of a container.
 func validateSecurity(sc *v1.SecurityContext, hostUsers bool, at *field.Path) field.ErrorList {
 	if sc == nil {
 		return nil
@@ -121,17 +127,19 @@ func validateSecurity(sc *v1.SecurityContext, hostUsers bool, at *field.Path) fi
 	if escalation := sc.AllowPrivilegeEscalation; escalation != nil && !*escalation {
 		switch {
 		case sc.Privileged != nil && *sc.Privileged:
-			errs = append(errs, field.Invalid(at, "allowPrivilegeEscalation: false", "cannot be beside privileged: true"))
+			errs = append(errs,
+				field.Invalid(at, "allowPrivilegeEscalation: false", "cannot be used together with privileged: true"))
 		case sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN"):
-			errs = append(errs, field.Invalid(at, "allowPrivilegeEscalation: false", "cannot be beside the capability CAP_SYS_ADMIN"))
+			errs = append(errs, field.Invalid(at, "allowPrivilegeEscalation: false",
+				"cannot be used together with the capability CAP_SYS_ADMIN"))
 		}
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	return append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 }
 
-// validateCapabilities is stricter than Kubernetes, which takes any name: a misspelt one would be left to
-// a container that was to lose it.
+// validateCapabilities validates names of capabilities. It is stricter than Kubernetes, which
+// accepts any name: a container would retain a capability whose name is misspelt in drop.
 func validateCapabilities(names []v1.Capability, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range names {
@@ -154,7 +162,8 @@ func validateSeccomp(p *v1.SeccompProfile, at *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	errs := supported(p.Type, at.Child("type"), v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
+	errs := supported(p.Type, at.Child("type"), v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault,
+		v1.SeccompProfileTypeUnconfined)
 	local := at.Child("localhostProfile")
 	switch {
 	case p.Type != v1.SeccompProfileTypeLocalhost:
@@ -162,7 +171,7 @@ func validateSeccomp(p *v1.SeccompProfile, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "only for type Localhost"))
 		}
 	case p.LocalhostProfile == nil:
-		errs = append(errs, field.Required(local, "type Localhost needs it"))
+		errs = append(errs, field.Required(local, "type Localhost requires it"))
 	case path.IsAbs(*p.LocalhostProfile):
 		errs = append(errs, field.Invalid(local, *p.LocalhostProfile, "must be a relative path"))
 	case slices.Contains(strings.Split(*p.LocalhostProfile, "/"), ".."):
@@ -175,7 +184,8 @@ func validateAppArmor(p *v1.AppArmorProfile, at *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	errs := supported(p.Type, at.Child("type"), v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
+	errs := supported(p.Type, at.Child("type"), v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault,
+		v1.AppArmorProfileTypeUnconfined)
 	local := at.Child("localhostProfile")
 	const longest = 4095 // the kernel's PATH_MAX without the NUL
 	switch name := p.LocalhostProfile; {
@@ -184,7 +194,7 @@ func validateAppArmor(p *v1.AppArmorProfile, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(local, *name, "only for type Localhost"))
 		}
 	case name == nil || *name == "":
-		errs = append(errs, field.Required(local, "type Localhost needs it"))
+		errs = append(errs, field.Required(local, "type Localhost requires it"))
 	case strings.TrimSpace(*name) != *name:
 		errs = append(errs, field.Invalid(local, *name, "must not have leading or trailing whitespace"))
 	case len(*name) > longest:
@@ -193,7 +203,7 @@ func validateAppArmor(p *v1.AppArmorProfile, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// oneOf reports a value that is not one of those; an empty one is none of them.
+// oneOf returns a NotSupported error if value is not one of values, also if it is empty.
 func oneOf[T ~string](value T, at *field.Path, values ...T) field.ErrorList {
 	if slices.Contains(values, value) {
 		return nil

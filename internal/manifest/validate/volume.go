@@ -14,7 +14,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// validateVolumes returns the names that mounts may use.
+// validateVolumes validates the volumes of a pod and returns their names, which volume mounts may
+// use.
 func validateVolumes(volumes []v1.Volume, path *field.Path) (sets.Set[string], field.ErrorList) {
 	var errs field.ErrorList
 	names := sets.New[string]()
@@ -34,7 +35,8 @@ func validateVolumes(volumes []v1.Volume, path *field.Path) (sets.Set[string], f
 	return names, errs
 }
 
-// validateSource judges the first source that is given, in Kubernetes' order, and refuses the others.
+// validateSource validates the first volume source that is set, in Kubernetes' order, and refuses
+// the others.
 func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	given := 0
@@ -48,10 +50,13 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 		}
 		errs = append(errs, validate(path.Child(name))...)
 	}
-	judge("emptyDir", s.EmptyDir != nil, func(at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) })
-	judge("hostPath", s.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(s.HostPath, at) })
+	judge("emptyDir", s.EmptyDir != nil,
+		func(at *field.Path) field.ErrorList { return validateEmptyDir(s.EmptyDir, at) })
+	judge("hostPath", s.HostPath != nil,
+		func(at *field.Path) field.ErrorList { return validateHostPath(s.HostPath, at) })
 	judge("secret", s.Secret != nil, func(at *field.Path) field.ErrorList {
-		return slices.Concat(named(s.Secret.SecretName, at.Child("secretName")), validateMode(s.Secret.DefaultMode, at.Child("defaultMode")),
+		return slices.Concat(named(s.Secret.SecretName, at.Child("secretName")),
+			validateMode(s.Secret.DefaultMode, at.Child("defaultMode")),
 			validateItems(s.Secret.Items, at.Child("items")))
 	})
 	judge("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(s.NFS, at) })
@@ -59,21 +64,26 @@ func validateSource(s *v1.VolumeSource, path *field.Path) field.ErrorList {
 		return validateClaim(s.PersistentVolumeClaim, at)
 	})
 	judge("downwardAPI", s.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
-		return append(validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode")), validateDownward(s.DownwardAPI.Items, at)...)
+		return append(validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode")),
+			validateDownward(s.DownwardAPI.Items, at)...)
 	})
 	judge("configMap", s.ConfigMap != nil, func(at *field.Path) field.ErrorList {
-		return slices.Concat(named(s.ConfigMap.Name, at.Child("name")), validateMode(s.ConfigMap.DefaultMode, at.Child("defaultMode")),
+		return slices.Concat(named(s.ConfigMap.Name, at.Child("name")),
+			validateMode(s.ConfigMap.DefaultMode, at.Child("defaultMode")),
 			validateItems(s.ConfigMap.Items, at.Child("items")))
 	})
 	judge("projected", s.Projected != nil, func(at *field.Path) field.ErrorList {
-		return append(validateMode(s.Projected.DefaultMode, at.Child("defaultMode")), validateProjections(s.Projected.Sources, at)...)
+		return append(validateMode(s.Projected.DefaultMode, at.Child("defaultMode")),
+			validateProjections(s.Projected.Sources, at)...)
 	})
 	judge("image", s.Image != nil, func(at *field.Path) field.ErrorList {
 		errs := named(s.Image.Reference, at.Child("reference"))
 		if strings.TrimSpace(s.Image.Reference) != s.Image.Reference {
-			errs = append(errs, field.Invalid(at.Child("reference"), s.Image.Reference, "must not have leading or trailing whitespace"))
+			errs = append(errs,
+				field.Invalid(at.Child("reference"), s.Image.Reference, "must not have leading or trailing whitespace"))
 		}
-		return append(errs, supported(s.Image.PullPolicy, at.Child("pullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
+		return append(errs,
+			supported(s.Image.PullPolicy, at.Child("pullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
 	})
 	return errs
 }
@@ -85,7 +95,8 @@ func named(name string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateNFS judges the server as a name too: the machine's mount command gets it.
+// validateNFS validates an NFS volume. It also checks that the server has the form of a host name or
+// address, because it is an argument of the machine's mount command.
 func validateNFS(n *v1.NFSVolumeSource, path *field.Path) field.ErrorList {
 	errs := slices.Concat(named(n.Server, path.Child("server")), named(n.Path, path.Child("path")))
 	if n.Server != "" {
@@ -107,10 +118,12 @@ func validateEmptyDir(e *v1.EmptyDirVolumeSource, path *field.Path) field.ErrorL
 	var errs field.ErrorList
 	huge := strings.HasPrefix(string(e.Medium), string(v1.StorageMediumHugePages))
 	if e.Medium != v1.StorageMediumDefault && e.Medium != v1.StorageMediumMemory && !huge {
-		errs = append(errs, field.NotSupported(path.Child("medium"), e.Medium, []v1.StorageMedium{v1.StorageMediumMemory, v1.StorageMediumHugePages}))
+		errs = append(errs, field.NotSupported(path.Child("medium"), e.Medium,
+			[]v1.StorageMedium{v1.StorageMediumMemory, v1.StorageMediumHugePages}))
 	}
 	if e.SizeLimit != nil && e.SizeLimit.Sign() < 0 {
-		errs = append(errs, field.Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity"))
+		errs = append(errs,
+			field.Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity"))
 	}
 	return errs
 }
@@ -124,13 +137,16 @@ func validateHostPath(h *v1.HostPathVolumeSource, at *field.Path) field.ErrorLis
 		errs = append(errs, field.Invalid(at.Child("path"), h.Path, "must not contain '..'"))
 	}
 	if h.Type != nil && *h.Type != v1.HostPathUnset {
-		errs = append(errs, supported(*h.Type, at.Child("type"), v1.HostPathBlockDev, v1.HostPathCharDev,
-			v1.HostPathDirectory, v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)...)
+		errs = append(errs, supported(*h.Type, at.Child("type"),
+			v1.HostPathBlockDev, v1.HostPathCharDev,
+			v1.HostPathDirectory, v1.HostPathDirectoryOrCreate,
+			v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)...)
 	}
 	return errs
 }
 
-// validateClaim judges the name as that of a directory too.
+// validateClaim validates a persistentVolumeClaim volume. The claim name must also be valid as the
+// name of a directory.
 func validateClaim(c *v1.PersistentVolumeClaimVolumeSource, path *field.Path) field.ErrorList {
 	if c.ClaimName == "" {
 		return field.ErrorList{field.Required(path.Child("claimName"), "")}
@@ -140,7 +156,7 @@ func validateClaim(c *v1.PersistentVolumeClaimVolumeSource, path *field.Path) fi
 
 func hasDots(path string) bool { return slices.Contains(strings.Split(path, "/"), "..") }
 
-// validateLocalPath judges a path that must stay below where it is put.
+// validateLocalPath validates a path that must not leave the directory that it is relative to.
 func validateLocalPath(path string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if strings.HasPrefix(path, "/") {
@@ -152,7 +168,7 @@ func validateLocalPath(path string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateFilePath judges the path of a file that podrun writes into a volume.
+// validateFilePath validates the path of a file that podrun writes into a volume.
 func validateFilePath(path string, at *field.Path) field.ErrorList {
 	if path == "" {
 		return field.ErrorList{field.Required(at, "")}
@@ -166,7 +182,8 @@ func validateFilePath(path string, at *field.Path) field.ErrorList {
 
 func validateMode(mode *int32, path *field.Path) field.ErrorList {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
-		return field.ErrorList{field.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
+		return field.ErrorList{field.Invalid(path, *mode,
+			"must be a number between 0 and 0777 (octal), both inclusive")}
 	}
 	return nil
 }
@@ -190,7 +207,7 @@ func validateDownward(items []v1.DownwardAPIVolumeFile, path *field.Path) field.
 	return errs
 }
 
-// volumeFields are the fields of a pod that a volume can show.
+// volumeFields returns the fields of a pod that a downwardAPI volume can contain.
 func volumeFields() []string {
 	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 }
@@ -201,7 +218,8 @@ func validateDownwardFile(f *v1.DownwardAPIVolumeFile, path *field.Path) field.E
 	case f.FieldRef != nil:
 		errs = append(errs, validateFieldRef(f.FieldRef, volumeFields(), path.Child("fieldRef"))...)
 		if f.ResourceFieldRef != nil {
-			errs = append(errs, field.Invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+			errs = append(errs,
+				field.Invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
 		}
 	case f.ResourceFieldRef != nil:
 		errs = append(errs, validateResourceRef(f.ResourceFieldRef, true, path.Child("resourceFieldRef"))...)
@@ -230,13 +248,15 @@ func validateProjections(sources []v1.VolumeProjection, path *field.Path) field.
 			taken.Insert(file)
 		}
 		if s.Secret != nil && once("secret") {
-			errs = append(errs, slices.Concat(named(s.Secret.Name, at.Child("secret", "name")), validateItems(s.Secret.Items, at.Child("secret", "items")))...)
+			errs = append(errs, slices.Concat(named(s.Secret.Name, at.Child("secret", "name")),
+				validateItems(s.Secret.Items, at.Child("secret", "items")))...)
 			for _, item := range s.Secret.Items {
 				take(item.Path, s.Secret.Name)
 			}
 		}
 		if s.ConfigMap != nil && once("configMap") {
-			errs = append(errs, slices.Concat(named(s.ConfigMap.Name, at.Child("configMap", "name")), validateItems(s.ConfigMap.Items, at.Child("configMap", "items")))...)
+			errs = append(errs, slices.Concat(named(s.ConfigMap.Name, at.Child("configMap", "name")),
+				validateItems(s.ConfigMap.Items, at.Child("configMap", "items")))...)
 			for _, item := range s.ConfigMap.Items {
 				take(item.Path, s.ConfigMap.Name)
 			}
@@ -278,27 +298,32 @@ func validateMount(c *v1.Container, m *v1.VolumeMount, path *field.Path) field.E
 	errs := validateLocalPath(m.SubPath, path.Child("subPath"))
 	if m.SubPathExpr != "" {
 		if m.SubPath != "" {
-			errs = append(errs, field.Invalid(path.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+			errs = append(errs, field.Invalid(path.Child("subPathExpr"), m.SubPathExpr,
+				"subPathExpr and subPath are mutually exclusive"))
 		}
 		errs = append(errs, validateLocalPath(m.SubPathExpr, path.Child("subPathExpr"))...)
 	}
 	if p := m.MountPropagation; p != nil {
 		at := path.Child("mountPropagation")
 		privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
-		errs = append(errs, supported(*p, at, v1.MountPropagationBidirectional, v1.MountPropagationHostToContainer, v1.MountPropagationNone)...)
+		errs = append(errs, supported(*p, at, v1.MountPropagationBidirectional, v1.MountPropagationHostToContainer,
+			v1.MountPropagationNone)...)
 		if *p == v1.MountPropagationBidirectional && !privileged {
-			errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
+			errs = append(errs,
+				field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
 		}
 	}
 	if r := m.RecursiveReadOnly; r != nil && *r != v1.RecursiveReadOnlyDisabled {
 		at := path.Child("recursiveReadOnly")
-		bad := supported(*r, at, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible)
+		bad := supported(*r, at, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled,
+			v1.RecursiveReadOnlyIfPossible)
 		errs = append(errs, bad...)
 		if len(bad) == 0 && !m.ReadOnly {
 			errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
 		}
 		if len(bad) == 0 && m.MountPropagation != nil && *m.MountPropagation != v1.MountPropagationNone {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("may only be specified when mountPropagation is %s or not specified", v1.MountPropagationNone)))
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf(
+				"may only be specified when mountPropagation is %s or not specified", v1.MountPropagationNone)))
 		}
 	}
 	return errs
