@@ -28,7 +28,7 @@ podrun keeps annotations unchanged. Only these have a meaning for it; a name tha
 | --- | --- | --- |
 `
 
-// Document is the table for people, in Markdown.
+// Document returns the table as a Markdown document: docs/compat.md.
 func Document() []byte {
 	var b bytes.Buffer
 	b.WriteString(head)

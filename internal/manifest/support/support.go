@@ -1,5 +1,7 @@
-// Package support knows which of a Pod's fields podrun supports, and refuses the others by name. It does
-// not judge values beyond that: that is validation's.
+// Package support owns the table of the fields and annotations of a Pod that podrun supports, and
+// refuses all others by name. It does not validate values otherwise: package validate does.
+//
+// Begin reading at Check, which applies the table to a manifest, and at Entries, which lists it.
 package support
 
 import (
@@ -16,30 +18,30 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 )
 
-// Support is how far podrun supports a field.
+// Support is the degree to which podrun supports a field.
 type Support string
 
-// The degrees of support. Under a Refused field everything is refused.
+// The degrees of support. All fields below a Refused field are refused.
 const (
 	Supported  Support = "yes"
 	Restricted Support = "in part"
 	Refused    Support = "no"
 )
 
-// Entry is what podrun makes of one field.
+// Entry is the support for one field.
 type Entry struct {
-	// Field is the path, as in spec.containers[].image.
+	// Field is the path of the field, such as spec.containers[].image.
 	Field   string
 	Support Support
-	// Note is a restriction, a reason, or what the field means here.
+	// Note is a restriction, a reason, or the meaning of the field in podrun.
 	Note string
 }
 
-// rule is what the table says of a field.
+// rule is the table entry of a field.
 type rule struct {
 	support Support
 	note    string
-	// only are the values that pass where not all do; nil where validation judges.
+	// only has the accepted values; nil if package validate decides.
 	only []string
 }
 
@@ -62,18 +64,19 @@ func ruleOf(t reflect.Type, field string) (rule, bool) {
 	}
 	best, found := "", false
 	for key := range fields { // "*" itself is the shortest prefix
-		if prefix, open := strings.CutSuffix(key, "*"); open && strings.HasPrefix(field, prefix) && len(key) > len(best) {
+		if prefix, open := strings.CutSuffix(key, "*"); open && strings.HasPrefix(field,
+			prefix) && len(key) > len(best) {
 			best, found = key, true
 		}
 	}
 	return fields[best], found
 }
 
-// described reports that the table has a line for each field, or key, of t.
+// described reports whether the table has an entry for each field, or key, of t.
 func described(t reflect.Type) bool { return t.Name() != "" && table[t.Name()] != nil }
 
-// Entries returns every field of a Pod in the order of Kubernetes' types, down to where all beneath is
-// treated alike.
+// Entries returns an Entry for every field of a Pod in the order of Kubernetes' types. It does not
+// descend below a Refused field, nor into types that are not in the table.
 func Entries() []Entry {
 	var entries []Entry
 	walkType(reflect.TypeFor[v1.Pod](), "", func(e Entry) { entries = append(entries, e) })
@@ -103,7 +106,7 @@ func walkType(t reflect.Type, path string, visit func(Entry)) {
 	}
 }
 
-// text is the note for people.
+// text returns the note for the documentation.
 func (r rule) text() string {
 	if r.only == nil {
 		return r.note
@@ -111,8 +114,8 @@ func (r rule) text() string {
 	return strings.TrimSuffix("only "+strings.Join(r.only, ", ")+"; "+r.note, "; ")
 }
 
-// Check refuses what podrun does not support of a Pod that is given as a decoded document. It takes
-// nothing out.
+// Check returns an error for each field and annotation of a Pod that podrun does not support, at
+// most decode.MaxErrors. value is a decoded document; Check does not modify it.
 func Check(value any) []decode.Error {
 	c := checker{}
 	c.walk(value, reflect.TypeFor[v1.Pod](), "")
@@ -120,7 +123,8 @@ func Check(value any) []decode.Error {
 	return c.errs
 }
 
-// CheckMeta refuses what podrun does not support of the metadata of a ConfigMap or Secret.
+// CheckMeta returns an error for each field in the metadata of a ConfigMap or Secret that podrun
+// does not support.
 func CheckMeta(value any) []decode.Error {
 	c := checker{}
 	if object, ok := value.(map[string]any); ok {
@@ -168,7 +172,7 @@ func (c *checker) walk(value any, t reflect.Type, path string) {
 	}
 }
 
-// field judges one field that is given.
+// field checks one field that is set.
 func (c *checker) field(value any, owner, t reflect.Type, key, path string) {
 	r, ok := ruleOf(owner, key)
 	if !ok {
@@ -189,7 +193,7 @@ func (c *checker) field(value any, owner, t reflect.Type, key, path string) {
 	}
 }
 
-// annotations refuses those that ask for something that podrun would not do.
+// annotations refuses annotations that request something that podrun does not do.
 func (c *checker) annotations(value any) {
 	object, _ := value.(map[string]any)
 	meta, _ := object["metadata"].(map[string]any)
@@ -212,7 +216,7 @@ func (c *checker) annotations(value any) {
 	}
 }
 
-// meantAnnotation is a hint at the annotation that an unknown one was probably meant to be.
+// meantAnnotation returns a hint at the annotation that was probably meant by an unknown one.
 func meantAnnotation(key string, listed bool) string {
 	if listed {
 		return ""
@@ -229,8 +233,8 @@ func meantAnnotation(key string, listed bool) string {
 	return ""
 }
 
-// saysNothing reports a value that is the same as none: the zero of a type that has no other way to say
-// that it is not given.
+// saysNothing reports whether a value means the same as an omitted field: the zero value of a type
+// that is no pointer, in which an omitted field has the same value.
 func saysNothing(value any, t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		return false
@@ -245,7 +249,7 @@ func saysNothing(value any, t reflect.Type) bool {
 	return scalar == "" || scalar == "false" || scalar == "0"
 }
 
-// spell writes a scalar as YAML would.
+// spell returns a scalar as text, as YAML writes it; false for an object or list.
 func spell(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:

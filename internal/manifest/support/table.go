@@ -1,17 +1,19 @@
 package support
 
-// table says what podrun supports, by the Go type's name and the field's JSON name. Every field of a
-// type that is listed must be there; a type that is not listed is taken whole. For maps the keys are
-// listed, "*" at a key's end standing for all others that begin so.
+// table has the rule of each field, by the name of its Go type and its JSON name. A type that is
+// listed must be listed with all its fields; all fields of a type that is not listed are accepted.
+// For a map type the keys are listed; a key that ends with "*" stands for all other keys with this
+// prefix.
 var table = map[string]map[string]rule{
 	"Pod": {
 		"kind": yes(""), "apiVersion": yes(""), "metadata": yes(""), "spec": yes(""),
 		"status": never("is podrun's to write; leave it out"),
 	},
 	"ObjectMeta": {
-		"name":                       limited("the pod's full name has the node's name as suffix"),
-		"namespace":                  yes("default if not given"),
-		"uid":                        limited("letters, digits, '.', '_' and '-', 63 at most; made from the manifest if not given"),
+		"name":      limited("the pod's full name has the node's name as suffix"),
+		"namespace": yes("default if not given"),
+		"uid": limited("letters, digits, '.', '_' and '-', 63 at most; made from " +
+			"the manifest if not given"),
 		"labels":                     yes(""),
 		"annotations":                limited("see below"),
 		"generateName":               never("a pod that is kept by a file needs a name of its own: give metadata.name"),
@@ -26,62 +28,85 @@ var table = map[string]map[string]rule{
 		"managedFields":              never("is set by an API server only; leave it out"),
 	},
 	"PodSpec": {
-		"volumes":                       yes(""),
-		"initContainers":                yes(""),
-		"containers":                    yes(""),
-		"ephemeralContainers":           never("cannot be part of a manifest, as in Kubernetes"),
-		"restartPolicy":                 yes(""),
-		"terminationGracePeriodSeconds": yes("as by the kubelet a pod that is ended has 1 s at least and each container 2 s from its stop signal, also with 0"),
-		"activeDeadlineSeconds":         yes(""),
-		"dnsPolicy":                     yes("ClusterFirst is Default without --cluster-dns"),
-		"nodeSelector":                  limited("the labels kubernetes.io/hostname, kubernetes.io/os and kubernetes.io/arch; with any other, or another value, the pod waits"),
-		"serviceAccountName":            never("there is no API server and so no service account"),
-		"serviceAccount":                never("there is no API server and so no service account"),
-		"automountServiceAccountToken":  only("there is no token to mount", "false"),
-		"nodeName":                      limited("only this node's name"),
-		"hostNetwork":                   yes(""),
-		"hostPID":                       yes(""),
-		"hostIPC":                       yes(""),
-		"shareProcessNamespace":         yes(""),
-		"securityContext":               yes(""),
-		"imagePullSecrets":              yes("Secrets in the manifests; they count before --registry-config"),
-		"hostname":                      yes(""),
-		"subdomain":                     yes(""),
-		"affinity":                      never("needs a scheduler; podrun runs every pod that it is given on this machine"),
-		"schedulerName":                 yes("has no effect: the pod is on its machine already"),
-		"tolerations":                   yes("have no effect: a machine of podrun's has no taints"),
-		"hostAliases":                   yes(""),
-		"priorityClassName":             yes("system-… pods end last when the machine shuts down; else no effect: no pod is preempted or evicted"),
-		"priority":                      yes("critical pods end last when the machine shuts down; else no effect: no pod is preempted or evicted"),
-		"dnsConfig":                     yes(""),
-		"readinessGates":                never("there is no API server through which a gate could be set"),
-		"runtimeClassName":              yes("one that the node's --node-config names"),
-		"enableServiceLinks":            yes("has no effect: there are no Services"),
-		"preemptionPolicy":              yes("has no effect: no pod is preempted"),
-		"overhead":                      no(),
-		"topologySpreadConstraints":     never("needs a scheduler; podrun runs every pod that it is given on this machine"),
-		"setHostnameAsFQDN":             yes(""),
-		"os":                            yes(""),
-		"hostUsers":                     yes("with false each pod has 65536 users of its own; needs overlayfs, Linux 5.19 and file systems for its volumes that can be shown with other owners; not with shareProcessNamespace"),
-		"schedulingGates":               never("needs an API server through which the gate would be lifted"),
-		"resourceClaims":                never("needs an API server and a scheduler that allocate devices"),
-		"resources":                     yes("cpu, memory and huge pages of all containers together"),
-		"hostnameOverride":              yes(""),
-		"schedulingGroup":               never("needs a scheduler"),
-		"evictionResponders":            never("needs an API server; podrun evicts no pod"),
+		"volumes":             yes(""),
+		"initContainers":      yes(""),
+		"containers":          yes(""),
+		"ephemeralContainers": never("cannot be part of a manifest, as in Kubernetes"),
+		"restartPolicy":       yes(""),
+		"terminationGracePeriodSeconds": yes("as by the kubelet a pod that is ended has 1 s at least and " +
+			"each container 2 s from its stop signal, also with 0"),
+		"activeDeadlineSeconds": yes(""),
+		"dnsPolicy":             yes("ClusterFirst is Default without --cluster-dns"),
+		"nodeSelector": limited("the labels kubernetes.io/hostname, kubernetes.io/os " +
+			"and kubernetes.io/arch; with any other, or another value, the pod waits"),
+		"serviceAccountName":           never("there is no API server and so no service account"),
+		"serviceAccount":               never("there is no API server and so no service account"),
+		"automountServiceAccountToken": only("there is no token to mount", "false"),
+		"nodeName":                     limited("only this node's name"),
+		"hostNetwork":                  yes(""),
+		"hostPID":                      yes(""),
+		"hostIPC":                      yes(""),
+		"shareProcessNamespace":        yes(""),
+		"securityContext":              yes(""),
+		"imagePullSecrets":             yes("Secrets in the manifests; they count before --registry-config"),
+		"hostname":                     yes(""),
+		"subdomain":                    yes(""),
+		"affinity": never("needs a scheduler; podrun runs every pod that it is " +
+			"given on this machine"),
+		"schedulerName": yes("has no effect: the pod is on its machine already"),
+		"tolerations":   yes("have no effect: a machine of podrun's has no taints"),
+		"hostAliases":   yes(""),
+		"priorityClassName": yes("system-… pods end last when the machine shuts down; else " +
+			"no effect: no pod is preempted or evicted"),
+		"priority": yes("critical pods end last when the machine shuts down; else " +
+			"no effect: no pod is preempted or evicted"),
+		"dnsConfig":          yes(""),
+		"readinessGates":     never("there is no API server through which a gate could be set"),
+		"runtimeClassName":   yes("one that the node's --node-config names"),
+		"enableServiceLinks": yes("has no effect: there are no Services"),
+		"preemptionPolicy":   yes("has no effect: no pod is preempted"),
+		"overhead":           no(),
+		"topologySpreadConstraints": never("needs a scheduler; podrun runs every pod that it is " +
+			"given on this machine"),
+		"setHostnameAsFQDN": yes(""),
+		"os":                yes(""),
+		"hostUsers": yes("with false each pod has 65536 users of its own; needs " +
+			"overlayfs, Linux 5.19 and file systems for its volumes that can be shown with other owners; " +
+			"not with shareProcessNamespace"),
+		"schedulingGates":    never("needs an API server through which the gate would be lifted"),
+		"resourceClaims":     never("needs an API server and a scheduler that allocate devices"),
+		"resources":          yes("cpu, memory and huge pages of all containers together"),
+		"hostnameOverride":   yes(""),
+		"schedulingGroup":    never("needs a scheduler"),
+		"evictionResponders": never("needs an API server; podrun evicts no pod"),
 	},
-	"PodOS":              {"name": only("", "linux")},
-	"Toleration":         {"key": yes(""), "operator": yes(""), "value": yes(""), "effect": yes(""), "tolerationSeconds": yes("")},
+	"PodOS": {"name": only("", "linux")},
+	"Toleration": {
+		"key":               yes(""),
+		"operator":          yes(""),
+		"value":             yes(""),
+		"effect":            yes(""),
+		"tolerationSeconds": yes(""),
+	},
 	"PodSecurityContext": podSecurity,
 	"SecurityContext":    security,
 	"Container":          container,
 	"Sysctl":             {"name": yes(""), "value": yes("")},
-	"Capabilities":       {"add": limited("Linux' names, with or without CAP_, or ALL"), "drop": limited("Linux' names, with or without CAP_, or ALL")},
+	"Capabilities": {
+		"add":  limited("Linux' names, with or without CAP_, or ALL"),
+		"drop": limited("Linux' names, with or without CAP_, or ALL"),
+	},
 	"SeccompProfile": {
-		"type":             yes("without a profile a container is Unconfined, or RuntimeDefault with --seccomp-default"),
+		"type": yes("without a profile a container is Unconfined, or RuntimeDefault with " +
+			"--seccomp-default"),
 		"localhostProfile": yes("a file below seccomp in the root directory"),
 	},
-	"SELinuxOptions":     {"user": yes(""), "role": yes(""), "type": yes(""), "level": yes("without one, the pod has one of its own")},
+	"SELinuxOptions": {
+		"user":  yes(""),
+		"role":  yes(""),
+		"type":  yes(""),
+		"level": yes("without one, the pod has one of its own"),
+	},
 	"AppArmorProfile":    {"type": yes(""), "localhostProfile": yes("a profile that is loaded")},
 	"HostAlias":          {"ip": yes(""), "hostnames": yes("")},
 	"PodDNSConfig":       {"nameservers": yes(""), "searches": yes(""), "options": yes("")},
@@ -99,47 +124,86 @@ var table = map[string]map[string]rule{
 		"initialDelaySeconds": yes(""), "timeoutSeconds": yes(""), "periodSeconds": yes(""),
 		"successThreshold": yes(""), "failureThreshold": yes(""), "terminationGracePeriodSeconds": yes(""),
 	},
-	"ExecAction":      {"command": yes("")},
-	"HTTPGetAction":   {"path": yes(""), "port": yes(""), "host": yes(""), "scheme": yes(""), "httpHeaders": yes(""), "protocol": no()},
+	"ExecAction": {"command": yes("")},
+	"HTTPGetAction": {
+		"path":        yes(""),
+		"port":        yes(""),
+		"host":        yes(""),
+		"scheme":      yes(""),
+		"httpHeaders": yes(""),
+		"protocol":    no(),
+	},
 	"HTTPHeader":      {"name": yes(""), "value": yes("")},
 	"TCPSocketAction": {"port": yes(""), "host": yes("")},
 	"GRPCAction":      {"port": yes(""), "service": yes(""), "mode": no()},
 	"SleepAction":     {"seconds": yes("")},
-	"Lifecycle":       {"postStart": yes("as in Kubernetes it may run twice: again if podrun was killed before it was done"), "preStop": yes(""), "stopSignal": yes("as in Kubernetes with ContainerStopSignals")},
+	"Lifecycle": {
+		"postStart": yes("as in Kubernetes it may run twice: again if podrun was killed " +
+			"before it was done"),
+		"preStop":    yes(""),
+		"stopSignal": yes("as in Kubernetes with ContainerStopSignals"),
+	},
 	"LifecycleHandler": {
 		"exec": yes(""), "httpGet": yes(""), "sleep": yes(""),
 		"tcpSocket": never("is not run by Kubernetes either; use exec or httpGet"),
 	},
-	"EnvVar":                  {"name": yes(""), "value": yes(""), "valueFrom": yes("")},
-	"LocalObjectReference":    {"name": yes("")},
-	"EnvVarSource":            {"fieldRef": yes(""), "resourceFieldRef": yes(""), "configMapKeyRef": yes(""), "secretKeyRef": yes(""), "fileKeyRef": limited("of emptyDir volumes on disk or in memory")},
-	"ObjectFieldSelector":     {"apiVersion": yes(""), "fieldPath": yes("")},
-	"ResourceFieldSelector":   {"containerName": yes(""), "resource": yes(""), "divisor": yes("")},
-	"ConfigMapKeySelector":    {"name": yes(""), "key": yes(""), "optional": yes("")},
-	"SecretKeySelector":       {"name": yes(""), "key": yes(""), "optional": yes("")},
-	"FileKeySelector":         {"volumeName": yes(""), "path": yes(""), "key": yes(""), "optional": yes("")},
-	"EnvFromSource":           {"prefix": yes(""), "configMapRef": yes(""), "secretRef": yes("")},
-	"ConfigMapEnvSource":      {"name": yes(""), "optional": yes("")},
-	"SecretEnvSource":         {"name": yes(""), "optional": yes("")},
-	"KeyToPath":               {"key": yes(""), "path": yes(""), "mode": yes(""), "user": no()},
-	"ConfigMapVolumeSource":   {"name": yes("of a ConfigMap in the manifests"), "items": yes(""), "defaultMode": yes(""), "defaultUser": no(), "optional": yes("")},
-	"SecretVolumeSource":      {"secretName": yes("of a Secret in the manifests"), "items": yes(""), "defaultMode": yes(""), "defaultUser": no(), "optional": yes("")},
+	"EnvVar":               {"name": yes(""), "value": yes(""), "valueFrom": yes("")},
+	"LocalObjectReference": {"name": yes("")},
+	"EnvVarSource": {
+		"fieldRef":         yes(""),
+		"resourceFieldRef": yes(""),
+		"configMapKeyRef":  yes(""),
+		"secretKeyRef":     yes(""),
+		"fileKeyRef":       limited("of emptyDir volumes on disk or in memory"),
+	},
+	"ObjectFieldSelector":   {"apiVersion": yes(""), "fieldPath": yes("")},
+	"ResourceFieldSelector": {"containerName": yes(""), "resource": yes(""), "divisor": yes("")},
+	"ConfigMapKeySelector":  {"name": yes(""), "key": yes(""), "optional": yes("")},
+	"SecretKeySelector":     {"name": yes(""), "key": yes(""), "optional": yes("")},
+	"FileKeySelector":       {"volumeName": yes(""), "path": yes(""), "key": yes(""), "optional": yes("")},
+	"EnvFromSource":         {"prefix": yes(""), "configMapRef": yes(""), "secretRef": yes("")},
+	"ConfigMapEnvSource":    {"name": yes(""), "optional": yes("")},
+	"SecretEnvSource":       {"name": yes(""), "optional": yes("")},
+	"KeyToPath":             {"key": yes(""), "path": yes(""), "mode": yes(""), "user": no()},
+	"ConfigMapVolumeSource": {
+		"name":        yes("of a ConfigMap in the manifests"),
+		"items":       yes(""),
+		"defaultMode": yes(""),
+		"defaultUser": no(),
+		"optional":    yes(""),
+	},
+	"SecretVolumeSource": {
+		"secretName":  yes("of a Secret in the manifests"),
+		"items":       yes(""),
+		"defaultMode": yes(""),
+		"defaultUser": no(),
+		"optional":    yes(""),
+	},
 	"DownwardAPIVolumeSource": {"items": yes(""), "defaultMode": yes(""), "defaultUser": no()},
-	"DownwardAPIVolumeFile":   {"path": yes(""), "fieldRef": yes(""), "resourceFieldRef": yes(""), "mode": yes(""), "user": no()},
-	"ProjectedVolumeSource":   {"sources": yes(""), "defaultMode": yes(""), "defaultUser": no()},
-	"VolumeProjection":        projection,
-	"SecretProjection":        {"name": yes(""), "items": yes(""), "optional": yes("")},
-	"ConfigMapProjection":     {"name": yes(""), "items": yes(""), "optional": yes("")},
-	"DownwardAPIProjection":   {"items": yes("")},
+	"DownwardAPIVolumeFile": {
+		"path":             yes(""),
+		"fieldRef":         yes(""),
+		"resourceFieldRef": yes(""),
+		"mode":             yes(""),
+		"user":             no(),
+	},
+	"ProjectedVolumeSource": {"sources": yes(""), "defaultMode": yes(""), "defaultUser": no()},
+	"VolumeProjection":      projection,
+	"SecretProjection":      {"name": yes(""), "items": yes(""), "optional": yes("")},
+	"ConfigMapProjection":   {"name": yes(""), "items": yes(""), "optional": yes("")},
+	"DownwardAPIProjection": {"items": yes("")},
 	"ResourceRequirements": {
 		"limits": yes(""), "requests": yes(""),
 		"claims": never("needs an API server and a scheduler that allocate devices"),
 	},
 	"ResourceList": {
 		"cpu": yes(""), "memory": yes(""),
-		"ephemeral-storage": limited("of containers: emptyDirs on disk, logs and what is written into root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
-		"hugepages-*":       yes("of a size that the machine has pages of, where the cgroup controller hugetlb is in use"),
-		"*":                 limited("whole numbers of devices that the node's --node-config names, as example.com/gpu; while others have them, the pod waits"),
+		"ephemeral-storage": limited("of containers: emptyDirs on disk, logs and what is written into " +
+			"root filesystems; a pod that exceeds a limit fails, as soon as that is seen: every 10 s"),
+		"hugepages-*": yes("of a size that the machine has pages of, where the cgroup controller " +
+			"hugetlb is in use"),
+		"*": limited("whole numbers of devices that the node's --node-config names, as " +
+			"example.com/gpu; while others have them, the pod waits"),
 	},
 	"VolumeMount": {
 		"name": yes(""), "readOnly": yes(""), "mountPath": yes(""),
@@ -163,12 +227,15 @@ var table = map[string]map[string]rule{
 
 var container = map[string]rule{
 	"name": yes(""), "image": yes(""), "command": yes(""), "args": yes(""), "workingDir": yes(""), "ports": yes(""),
-	"env": yes(""), "resources": yes(""), "volumeMounts": yes(""), "imagePullPolicy": yes(""), "securityContext": yes(""),
-	"envFrom":                  yes(""),
-	"resizePolicy":             yes(""),
-	"restartPolicy":            yes("an init container with Always is a sidecar"),
-	"restartPolicyRules":       yes(""),
-	"volumeDevices":            never("needs a PersistentVolume that is a block device; name the device in a CDI specification of this node and in an annotation cdi.k8s.io/, or use hostPath in a privileged container"),
+	"env": yes(""), "resources": yes(""), "volumeMounts": yes(""), "imagePullPolicy": yes(""),
+	"securityContext":    yes(""),
+	"envFrom":            yes(""),
+	"resizePolicy":       yes(""),
+	"restartPolicy":      yes("an init container with Always is a sidecar"),
+	"restartPolicyRules": yes(""),
+	"volumeDevices": never("needs a PersistentVolume that is a block device; name the device " +
+		"in a CDI specification of this node and in an annotation cdi.k8s.io/, or use hostPath in a " +
+		"privileged container"),
 	"livenessProbe":            yes(""),
 	"readinessProbe":           yes(""),
 	"startupProbe":             yes(""),
@@ -188,25 +255,29 @@ var podSecurity = map[string]rule{
 	"runAsNonRoot":             yes(""),
 	"supplementalGroups":       yes(""),
 	"supplementalGroupsPolicy": yes(""),
-	"fsGroup":                  yes("of emptyDir, configMap, secret, downwardAPI, projected and persistentVolumeClaim volumes"),
-	"sysctls":                  yes("safe ones, and those that --allowed-unsafe-sysctls names"),
-	"fsGroupChangePolicy":      yes(""),
-	"seccompProfile":           yes(""),
-	"appArmorProfile":          yes("a container that asks for a profile does not start where AppArmor is not in use"),
-	"seLinuxChangePolicy":      only("volumes of podrun's own are labelled file by file", "Recursive"),
+	"fsGroup": yes("of emptyDir, configMap, secret, downwardAPI, projected and " +
+		"persistentVolumeClaim volumes"),
+	"sysctls":             yes("safe ones, and those that --allowed-unsafe-sysctls names"),
+	"fsGroupChangePolicy": yes(""),
+	"seccompProfile":      yes(""),
+	"appArmorProfile":     yes("a container that asks for a profile does not start where AppArmor is not in use"),
+	"seLinuxChangePolicy": only("volumes of podrun's own are labelled file by file", "Recursive"),
 }
 
 var projection = map[string]rule{
 	"secret": yes(""), "configMap": yes(""), "downwardAPI": yes(""),
 	"serviceAccountToken": never("needs an API server that issues tokens; put a token of your own into a Secret"),
 	"clusterTrustBundle":  never("needs an API server that keeps trust bundles; put the certificates into a ConfigMap"),
-	"podCertificate":      never("needs an API server that signs certificates; put a certificate and its key into a Secret"),
+	"podCertificate": never("needs an API server that signs certificates; put a certificate and its " +
+		"key into a Secret"),
 }
 
 var volume = map[string]rule{
 	"name": yes(""), "emptyDir": yes(""), "hostPath": yes(""),
 	"secret": yes(""), "configMap": yes(""), "downwardAPI": yes(""), "projected": yes(""),
-	"nfs": yes("mounted with the machine's mount command"), "persistentVolumeClaim": yes("a directory of that name that outlives the pod; see podrun get volumes"),
+	"nfs": yes("mounted with the machine's mount command"),
+	"persistentVolumeClaim": yes("a directory of that name that outlives the pod; " +
+		"see podrun get volumes"),
 	"image":                yes("read-only"),
 	"iscsi":                never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),
 	"fc":                   never("needs a driver that podrun does not have; mount it on the machine and use hostPath"),
@@ -231,7 +302,7 @@ var volume = map[string]rule{
 	"ephemeral":            never("needs an API server; use emptyDir or hostPath"),
 }
 
-// security is a container's security context.
+// security has the rules of a container's security context.
 var security = map[string]rule{
 	"capabilities":             yes(""),
 	"privileged":               yes(""),
@@ -247,23 +318,36 @@ var security = map[string]rule{
 	"appArmorProfile":          yes("a container that asks for a profile does not start where AppArmor is not in use"),
 }
 
-// annotations are those that mean something, by name or by prefix with its slash. Others are kept as
-// they are.
+// annotations has the rules of the annotations with a meaning in podrun, by name or by prefix with
+// its slash. Others are retained unchanged.
 var annotations = map[string]rule{
-	"podrun.io/":                                      never("means nothing to this version of podrun"),
-	"podrun.io/run-policy":                            only("a pod that has completed never runs again, not even after a reboot; by default it runs once per boot", "once-ever"),
-	"podrun.io/restart-on-change":                     only("an edit of a ConfigMap or Secret that the pod refers to replaces the pod; by default it changes the files in its volumes only", "true", "false"),
-	"podrun.io/config.hash":                           never("is podrun's to write; leave it out"),
-	"podrun.io/after":                                 yes("pods, with commas between, by their manifests' names or as namespace/name: this one starts when each of them has succeeded, or is ready if its restartPolicy is Always"),
-	"podrun.io/manifest":                              never("is podrun's to write; leave it out"),
-	"podrun.io/manifest-error":                        never("is podrun's to write; leave it out"),
-	"podrun.io/manifest-hash":                         never("is podrun's to write; leave it out"),
-	"cdi.k8s.io/":                                     yes("devices of this node's CDI specifications, vendor/class=name with commas between, for all containers; not with --pod-security baseline or restricted"),
-	"kubernetes.io/ingress-bandwidth":                 yes("bits a second that come to the pod, as 10M; a network of CNI's needs a plugin that can, as bandwidth"),
-	"kubernetes.io/egress-bandwidth":                  yes("bits a second that go from the pod, as 10M; a network of CNI's needs a plugin that can, as bandwidth"),
-	"k8s.v1.cni.cncf.io/networks":                     yes("networks of CNI's beside the pod's own, by the names in --cni-conf-dir's configurations: NAME or NAME@INTERFACE with commas between, or a list in JSON with name, interface, ips and mac"),
-	"container.apparmor.security.beta.kubernetes.io/": never("counts for an API server only; use securityContext.appArmorProfile"),
-	"container.seccomp.security.alpha.kubernetes.io/": never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),
-	"seccomp.security.alpha.kubernetes.io/pod":        never("has no effect since Kubernetes 1.27; use securityContext.seccompProfile"),
-	"scheduler.alpha.kubernetes.io/tolerations":       never("has no effect in Kubernetes either; use spec.tolerations"),
+	"podrun.io/": never("means nothing to this version of podrun"),
+	"podrun.io/run-policy": only("a pod that has completed never runs again, "+
+		"not even after a reboot; by default it runs once per boot", "once-ever"),
+	"podrun.io/restart-on-change": only("an edit of a ConfigMap or Secret that the "+
+		"pod refers to replaces the pod; by default it changes the files in its volumes only", "true", "false"),
+	"podrun.io/config.hash": never("is podrun's to write; leave it out"),
+	"podrun.io/after": yes("pods, with commas between, by their " +
+		"manifests' names or as namespace/name: this one starts when each of them has succeeded, or is " +
+		"ready if its restartPolicy is Always"),
+	"podrun.io/manifest":       never("is podrun's to write; leave it out"),
+	"podrun.io/manifest-error": never("is podrun's to write; leave it out"),
+	"podrun.io/manifest-hash":  never("is podrun's to write; leave it out"),
+	"cdi.k8s.io/": yes("devices of this node's CDI specifications, " +
+		"vendor/class=name with commas between, for all containers; not with --pod-security baseline or restricted"),
+	"kubernetes.io/ingress-bandwidth": yes("bits a second that come to the pod, as 10M; " +
+		"a network of CNI's needs a plugin that can, as bandwidth"),
+	"kubernetes.io/egress-bandwidth": yes("bits a second that go from the pod, as 10M; " +
+		"a network of CNI's needs a plugin that can, as bandwidth"),
+	"k8s.v1.cni.cncf.io/networks": yes("networks of CNI's beside the pod's own, by " +
+		"the names in --cni-conf-dir's configurations: NAME or NAME@INTERFACE with commas between, or a " +
+		"list in JSON with name, interface, ips and mac"),
+	"container.apparmor.security.beta.kubernetes.io/": never("counts for an API server only; use " +
+		"securityContext.appArmorProfile"),
+	"container.seccomp.security.alpha.kubernetes.io/": never("has no effect since Kubernetes 1.27; use " +
+		"securityContext.seccompProfile"),
+	"seccomp.security.alpha.kubernetes.io/pod": never("has no effect since Kubernetes 1.27; use " +
+		"securityContext.seccompProfile"),
+	"scheduler.alpha.kubernetes.io/tolerations": never("has no effect in Kubernetes either; use " +
+		"spec.tolerations"),
 }
