@@ -14,14 +14,17 @@ import (
 	"podrun.io/podrun/internal/oci"
 )
 
-// What the machine of the specs has. Whatever of it a container gets shows.
+// pins is the directory of all namespaces of a pod, and firstUser is the first host user ID of a
+// user namespace, in the OCI specs that are built here. Anything outside of them belongs to the
+// host.
 const (
 	pins      = "/pins/"
 	firstUser = 1 << 20
 )
 
-// escapes are what the containers of pods that the level restricted accepts have beyond it. It looks at the specs that
-// they run with, and so also at what Kubernetes' policy knows nothing of.
+// escapes returns the privileges that containers have although level restricted accepts their pods
+// and forbids them. It inspects the OCI specs with which the containers run, so it also covers
+// features that are unknown to Kubernetes' policy.
 func escapes(pods []*v1.Pod) []string {
 	var found []string
 	for _, p := range pods {
@@ -37,9 +40,9 @@ func escapes(pods []*v1.Pod) []string {
 	return slices.Compact(found)
 }
 
-// escapesOf is escapes of one container, of an image with that user.
+// escapesOf returns the escapes of one container with an image whose config has the user imageUser.
 func escapesOf(p *v1.Pod, c *v1.Container, imageUser string) []string {
-	// A name of the image's is root: the image says what it stands for.
+	// A user name that is no number counts as root, because the image decides which ID it has.
 	owner, _, _ := strings.Cut(oci.UserName(p, c, imageUser), ":")
 	uid, _ := strconv.ParseUint(owner, 10, 32)
 	filter := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno}
@@ -58,7 +61,7 @@ func escapesOf(p *v1.Pod, c *v1.Container, imageUser string) []string {
 	}
 	spec, err := oci.Build(in)
 	if err != nil {
-		return nil // it does not start
+		return nil // the container does not start
 	}
 	var found []string
 	for _, what := range slices.Concat(rights(spec), isolation(spec), machine(spec)) {
@@ -67,7 +70,7 @@ func escapesOf(p *v1.Pod, c *v1.Container, imageUser string) []string {
 	return found
 }
 
-// rights are what a process may do that it should not.
+// rights returns the privileges of the container's process that a restricted one must not have.
 func rights(spec *specs.Spec) []string {
 	var found []string
 	process := spec.Process
@@ -93,7 +96,8 @@ func rights(spec *specs.Spec) []string {
 	return found
 }
 
-// isolation is what of the machine's namespaces and of the kernel's files a process sees.
+// isolation returns the namespaces of the host and the files of the kernel to which the process has
+// access.
 func isolation(spec *specs.Spec) []string {
 	var found []string
 	own := map[specs.LinuxNamespaceType]bool{}
@@ -122,7 +126,8 @@ func isolation(spec *specs.Spec) []string {
 	return found
 }
 
-// machine is what of the machine itself a container gets, or has done to it.
+// machine returns the devices, mounts, hooks and other settings by which a container has access to
+// the host.
 func machine(spec *specs.Spec) []string {
 	var found []string
 	if len(spec.Linux.Devices) > 0 {

@@ -1,6 +1,10 @@
-// Command verdict prints what podrun makes of manifests, for the oracle that compares it with Kubernetes.
-// It reads JSON objects {name, data} from standard input and writes one line for each. It judges nothing
-// itself.
+// Command verdict prints the result of loading manifests with podrun, for the oracle (module
+// oracle), which compares it with Kubernetes.
+//
+// It reads JSON objects {name, data} from standard input and writes one JSON object a line for
+// each: the pods or the errors, also at the levels of --pod-security, and the privileges of
+// restricted pods that a restricted pod must not have. Package manifest does the loading; this
+// command only converts its result. Begin reading at run.
 package main
 
 import (
@@ -18,27 +22,29 @@ import (
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// input is a manifest to judge.
+// input is one manifest.
 type input struct {
 	Name string `json:"name"`
 	Data []byte `json:"data"`
 }
 
-// verdict is what came of it: errors or pods.
+// verdict is the result of loading one manifest: errors or pods.
 type verdict struct {
 	Name   string    `json:"name"`
 	Errors []finding `json:"errors,omitempty"`
 	Pods   []*v1.Pod `json:"pods,omitempty"`
-	// Levels has for each level of --pod-security what is wrong with the manifest at it.
+	// Levels has the errors of the manifest at each level of --pod-security.
 	Levels map[string][]finding `json:"levels"`
-	// Escapes say what of the restricted pods' containers is not restricted.
+	// Escapes are the privileges of containers in pods that are accepted at level restricted and
+	// that exceed it.
 	Escapes []string `json:"escapes,omitempty"`
 }
 
+// finding is one error in a manifest.
 type finding struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
-	// Refused says that podrun does not support the field.
+	// Refused is set if podrun does not support the field.
 	Refused bool `json:"refused,omitempty"`
 }
 
@@ -49,7 +55,7 @@ func main() {
 	}
 }
 
-// levels are those of --pod-security that refuse something.
+// levels are the levels of --pod-security that refuse pods.
 var levels = []string{"baseline", "restricted"}
 
 func run(in io.Reader, out io.Writer) error {
@@ -95,7 +101,8 @@ func run(in io.Reader, out io.Writer) error {
 	}
 }
 
-// judge returns the manifest's pods, or what is wrong with it.
+// judge loads a manifest with a policy and returns its pods, or its errors. refusals has the
+// messages of fields that podrun does not support.
 func judge(one input, policy *validate.Policy, refusals map[string]bool) ([]*v1.Pod, []finding, error) {
 	loaded, err := manifest.Load(one.Data, manifest.LoadOptions{
 		Origin: manifest.Origin{Source: manifest.SourceFile, Path: "/" + one.Name}, NodeName: "node1", Policy: policy,
