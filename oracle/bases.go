@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// minimal is the least that is a pod.
+// minimal is a pod with only the required fields.
 const minimal = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 
-// full gives every field that edge values are put beside.
+// full is a pod with many fields set, in which single fields are set to edge values.
 const full = `{"apiVersion":"v1","kind":"Pod",
 "metadata":{"name":"full","namespace":"n","labels":{"k":"v"},"annotations":{"k":"v"}},
 "spec":{
@@ -28,7 +28,8 @@ const full = `{"apiVersion":"v1","kind":"Pod",
   {"name":"d","image":"i:2","restartPolicy":"Never",
    "restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[1,2]}}]}]}}`
 
-// tree is a decoded document to change. Numbers and what is put in stay as they are written.
+// tree is a decoded document that can be changed. Numbers and values that are set keep their
+// spelling.
 type tree struct{ value any }
 
 func parse(text string) tree {
@@ -41,7 +42,7 @@ func parse(text string) tree {
 	return t
 }
 
-// bytes writes the tree as JSON, which is YAML too.
+// bytes returns the tree as JSON, which is also YAML.
 func (t tree) bytes() []byte {
 	text, err := json.MarshalIndent(t.value, "", " ")
 	if err != nil {
@@ -50,8 +51,9 @@ func (t tree) bytes() []byte {
 	return append(text, '\n')
 }
 
-// set puts text, JSON, at a path of keys and, for lists, indices; what is missing on the way is made. A
-// path that runs into a value of another kind is left alone, and false.
+// set sets the value at a path of keys and list indices to text, which is JSON, and creates missing
+// objects and lists on the path. It returns false and changes nothing if the path leads through a
+// value of another kind.
 func (t *tree) set(path []any, text string) bool {
 	value, ok := put(t.value, path, json.RawMessage(text))
 	if ok {
@@ -92,7 +94,7 @@ func put(into any, path []any, value any) (any, bool) {
 	return nil, false
 }
 
-// written is a path as people write it.
+// written returns a path as text, such as spec.containers[0].name.
 func written(path []any) string {
 	var b strings.Builder
 	for _, step := range path {
@@ -105,7 +107,7 @@ func written(path []any) string {
 	return strings.TrimPrefix(b.String(), ".")
 }
 
-// parsePath is the reverse of written, for names without dots.
+// parsePath is the inverse of written, for names without dots.
 func parsePath(text string) []any {
 	var path []any
 	for _, part := range strings.Split(strings.ReplaceAll(text, "[", ".["), ".") {

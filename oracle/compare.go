@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The judge that a difference is of: the one that objects while the other does not, or neither for pods
-// that both take and that turn out unlike.
+// The values of difference.By: the one of podrun and Kubernetes that reports the error while the
+// other does not, or ofPod for a difference between the pods of a manifest that both accept.
 const (
 	ofPodrun     = "podrun"
 	ofKubernetes = "Kubernetes"
@@ -24,13 +24,13 @@ var (
 	inItems    = regexp.MustCompile(`^items\[\d+\]\.`)
 	indices    = regexp.MustCompile(`\[[^\]]*\]`)
 	didYouMean = regexp.MustCompile(`did you mean "?([^"?]+)"?\?`)
-	// Kubernetes leaves these indices out.
+	// Kubernetes' errors omit these indices.
 	mountIndex = regexp.MustCompile(`\.volumeMounts\[\d+\](\.(?:recursiveReadOnly|mountPropagation|subPath|subPathExpr))`)
 	itemIndex  = regexp.MustCompile(`\.downwardAPI\.items\[\d+\]`)
 	madeUID    = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
-// difference is a word that one judge says and the other does not.
+// difference is one difference between podrun's and Kubernetes' verdict.
 type difference struct {
 	By      string
 	Field   string
@@ -39,8 +39,8 @@ type difference struct {
 
 func (d difference) String() string { return fmt.Sprintf("%s: %s: %s", d.By, d.Field, d.Message) }
 
-// compare returns what is not the same in two verdicts. That podrun refuses a field as unsupported is no
-// difference, and covers what Kubernetes finds in it.
+// compare returns the differences between two verdicts. That podrun refuses a field as unsupported
+// is no difference, and Kubernetes' errors within such a field are ignored.
 func compare(podrun, kube verdict) []difference {
 	var refused, own []finding
 	for _, e := range podrun.Errors {
@@ -76,10 +76,11 @@ func compare(podrun, kube verdict) []difference {
 	return found
 }
 
-// outsideItems is the path inside a list's item.
+// outsideItems returns a path without the item of a List in front.
 func outsideItems(path string) string { return inItems.ReplaceAllString(path, "") }
 
-// same reports that two paths name the same field, as far as the second one tells, podrun's first.
+// same reports whether two paths name the same field. field is podrun's; as is Kubernetes' and may
+// be incomplete, see anyField.
 func same(field, as string) bool {
 	if asKubernetes(field) == as {
 		return true
@@ -92,24 +93,26 @@ func same(field, as string) bool {
 		strings.HasSuffix(indices.ReplaceAllString(field, ""), "."+last)
 }
 
-// asKubernetes is how Kubernetes spells a path.
+// asKubernetes returns a path in Kubernetes' spelling.
 func asKubernetes(field string) string {
 	return itemIndex.ReplaceAllString(mountIndex.ReplaceAllString(field, ".volumeMounts$1"), ".downwardAPI")
 }
 
-// covered reports that a finding lies in a field that podrun refuses.
+// covered reports whether a finding concerns a field that podrun refuses as unsupported.
 func covered(e finding, refused []finding) bool {
 	return slices.ContainsFunc(refused, func(r finding) bool {
 		return within(e.Field, r.Field) || within(e.Field, asKubernetes(r.Field)) || strings.HasPrefix(e.Field, anyField)
 	})
 }
 
-// typed reports that podrun found a wrongly typed field, which Kubernetes may take as something else.
+// typed reports whether podrun found a field of a wrong type, which Kubernetes may decode to
+// another value.
 func typed(own []finding) bool {
 	return slices.ContainsFunc(own, func(o finding) bool { return strings.HasPrefix(o.Message, "must be a") })
 }
 
-// explained reports that a field is wrong because of what podrun says of a field that should not be there.
+// explained reports whether an error is a consequence of another that podrun reports: of the same
+// field or one around it, or of an unknown field that was probably meant to be it.
 func explained(e finding, own []finding) bool {
 	return slices.ContainsFunc(own, func(o finding) bool {
 		meant := didYouMean.FindStringSubmatch(o.Message)
@@ -120,7 +123,7 @@ func explained(e finding, own []finding) bool {
 	})
 }
 
-// within reports that a path is, or lies under, another.
+// within reports whether path is outer or a field below it.
 func within(path, outer string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && outer != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
@@ -147,7 +150,8 @@ func comparePods(podrun, kube []json.RawMessage) []difference {
 	return found
 }
 
-// normal is a pod without what is each judge's own: its status, its marks and the UID that was made.
+// normal returns a pod as a JSON value without the parts that must differ: its status, podrun's and
+// the kubelet's annotations, and a generated UID.
 func normal(text []byte) (any, error) {
 	var p v1.Pod
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -171,7 +175,7 @@ func normal(text []byte) (any, error) {
 	return value, err
 }
 
-// unlike walks two values and returns the fields in which they differ.
+// unlike returns the fields in which two JSON values differ.
 func unlike(a, b any, path string) []difference {
 	x, isMap := a.(map[string]any)
 	y, alsoMap := b.(map[string]any)

@@ -14,13 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// field is a place in a pod.
+// field is a field of a pod with its type.
 type field struct {
 	path []any
 	t    reflect.Type
 }
 
-// fields returns all fields of a pod, the first element standing for a list and the key k for a map.
+// fields returns all fields of a pod, found by reflection. Of a list it uses element 0, of a map
+// the key k (cpu for resources).
 func fields() []field {
 	var all []field
 	var walk func(t reflect.Type, path []any, depth int)
@@ -57,7 +58,8 @@ func fields() []field {
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[v1.Pod]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		// The status and what only an API server writes is refused whole: a few values will do.
+		// podrun refuses the status, and what only an API server sets, as a whole, so a few values
+		// are enough.
 		switch {
 		case name == "status":
 			all = append(all, field{[]any{name}, f.Type})
@@ -68,7 +70,8 @@ func fields() []field {
 	return all
 }
 
-// refusedWhole are fields that podrun will never support, so that what lies under them says nothing.
+// refusedWhole has fields that podrun will never support. The fields below them are not tested,
+// because podrun refuses the whole field.
 var refusedWhole = map[string]bool{
 	"metadata.managedFields": true, "metadata.ownerReferences": true, "spec.ephemeralContainers": true, "spec.affinity": true,
 	"spec.topologySpreadConstraints": true, "spec.resourceClaims": true, "spec.schedulingGates": true, "spec.readinessGates": true,
@@ -90,7 +93,7 @@ func walkEmbedded(t reflect.Type, path []any, depth int, walk func(reflect.Type,
 	}
 }
 
-// reads reports that a type reads itself.
+// reads reports whether a type decodes itself (json.Unmarshaler).
 func reads(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
@@ -102,7 +105,7 @@ func keyOf(t reflect.Type) string {
 	return "k"
 }
 
-// edgeValues are JSON values at and beyond the edges of a type.
+// edgeValues returns JSON values at and beyond the limits of a type.
 func edgeValues(t reflect.Type) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -137,7 +140,8 @@ func edgeValues(t reflect.Type) []string {
 	return []string{`null`, `{}`}
 }
 
-// edges puts every edge value into every field.
+// edges returns manifests in which one field has an edge value, for every field and every edge
+// value, and the patched ones.
 func edges() []manifest {
 	var all []manifest
 	for _, f := range fields() {
@@ -155,7 +159,7 @@ func edges() []manifest {
 			}
 			name := "edge " + written(f.path) + " = " + short(value)
 			all = append(all, manifest{Name: name, Data: base.bytes()})
-			// Alone, it meets the defaults of its neighbours.
+			// In the minimal pod, the fields around it have their defaults.
 			if alone := parse(minimal); has(parse(full).value, f.path) && alone.set(f.path, value) {
 				all = append(all, manifest{Name: name + " alone", Data: alone.bytes()})
 			}
@@ -164,8 +168,9 @@ func edges() []manifest {
 	return append(all, patched()...)
 }
 
-// baseFor is the pod to put a field into: the full one if it has that field or the one around it, but
-// for a volume's source, of which a volume may have only one.
+// baseFor returns the pod in which a field is set: the full one if it has the field or the one
+// around it, else the minimal one. For a volume source it returns a minimal pod with a volume that
+// has no source, because a volume may have only one.
 func baseFor(path []any) tree {
 	base := parse(full)
 	if name := plain(path); has(base.value, path) || len(path) == 1 {
@@ -181,7 +186,7 @@ func baseFor(path []any) tree {
 	return base
 }
 
-// plain is a path with its indices left out.
+// plain returns a path as text without indices.
 func plain(path []any) string {
 	var names []string
 	for _, step := range path {
@@ -199,14 +204,14 @@ func short(value string) string {
 	return value
 }
 
-// patched are the pods of the table of patches.
+// patched returns the manifests of the table patches.
 func patched() []manifest {
 	var all []manifest
 	for _, p := range patches {
 		base := parse(p.base)
 		for i := 0; i+1 < len(p.sets); i += 2 {
 			if !base.set(parsePath(p.sets[i]), p.sets[i+1]) {
-				panic("no such place: " + p.sets[i])
+				panic("cannot set " + p.sets[i])
 			}
 		}
 		all = append(all, manifest{Name: "patch " + p.name, Data: base.bytes()})
@@ -214,14 +219,15 @@ func patched() []manifest {
 	return all
 }
 
-// The combinations, the same in every run.
+// seed is fixed so that the combinations are the same in every run; pairs is their number.
 const (
 	seed  = 1
 	pairs = 400
 )
 
-// combinations puts edge values into two or three fields of a full pod at once, to find rules that hold
-// between fields. Only values of the field's own kind are taken: others hide all else.
+// combinations returns manifests in which two or three fields of a full pod have edge values, to
+// find rules between fields. It uses only values that can be decoded into the type of the field,
+// because decoding errors hide all others.
 func combinations() []manifest {
 	random := rand.New(rand.NewPCG(seed, seed))
 	var known []field
@@ -248,7 +254,7 @@ func combinations() []manifest {
 	return all
 }
 
-// has reports that a path leads to something.
+// has reports whether value has a value other than null at path.
 func has(value any, path []any) bool {
 	for _, step := range path {
 		switch at := step.(type) {

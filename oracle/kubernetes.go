@@ -31,32 +31,34 @@ import (
 
 const nodeName = "node1"
 
-// finding is one thing that a judge has against a manifest.
+// finding is one error in a manifest.
 type finding struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
-	// Refused: podrun does not support the field.
+	// Refused is set if podrun does not support the field.
 	Refused bool `json:"refused,omitempty"`
-	// Strict: Kubernetes' decoder says it; the API server then looks no further.
+	// Strict is set if the error is one of Kubernetes' strict decoder, after which the API server
+	// does not validate.
 	Strict bool `json:"-"`
-	// Stop: Kubernetes cannot decode the document, and so cannot find what else is wrong.
+	// Stop is set if Kubernetes cannot decode the document, and so cannot find other errors in it.
 	Stop bool `json:"-"`
 }
 
-// verdict is what a judge makes of a manifest: errors or pods.
+// verdict is the result of podrun or of Kubernetes for a manifest: errors or pods.
 type verdict struct {
 	Name   string            `json:"name"`
 	Errors []finding         `json:"errors"`
 	Pods   []json.RawMessage `json:"pods"`
-	// Levels has what the judge has against the manifest at each level of the Pod Security Standards: podrun all that
-	// is wrong with it, Kubernetes what its policy does not allow.
+	// Levels has the errors at each level of the Pod Security Standards: podrun's are all errors in
+	// the manifest, Kubernetes' are only the violations of its policy.
 	Levels map[string][]finding `json:"levels"`
-	// Escapes are podrun's alone: what of the specs of the containers is not restricted, though the level is.
+	// Escapes are set by podrun only: the privileges in the OCI specs of containers that exceed
+	// level restricted although that level accepts the pod.
 	Escapes []string `json:"escapes"`
 }
 
-// kubernetes judges as the API server and the kubelet do: documents cut as kubectl cuts them, decoded
-// strictly, defaulted, given a static pod's identity, and validated.
+// kubernetes loads manifests as the API server and the kubelet do: documents are split as by
+// kubectl, decoded strictly, defaulted, given the identity of a static pod, and validated.
 type kubernetes struct {
 	yaml, json runtime.Decoder
 	policy     policy.Evaluator
@@ -64,9 +66,10 @@ type kubernetes struct {
 
 func newKubernetes() (kubernetes, error) {
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
-	// An API server of 1.37 completes a pod's own requests and limits when it stores it, and for a static pod nobody
-	// does. podrun completes requests as 1.36 did.
-	if err := utilfeature.DefaultMutableFeatureGate.Set(string(features.PodLevelResourcesFixDefaulting) + "=false"); err != nil {
+	// The API server of 1.37 completes pod-level requests and limits when it stores a pod, so those
+	// of a static pod are never completed. podrun completes requests as 1.36 did.
+	if err := utilfeature.DefaultMutableFeatureGate.Set(
+		string(features.PodLevelResourcesFixDefaulting) + "=false"); err != nil {
 		return kubernetes{}, err
 	}
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -97,7 +100,7 @@ func (k kubernetes) judge(c manifest) verdict {
 	return v
 }
 
-// documents cuts a file as kubectl does.
+// documents splits a file into documents as kubectl does.
 func documents(data []byte) ([][]byte, error) {
 	var docs [][]byte
 	if _, _, isJSON := utilyaml.GuessJSONStream(bytes.NewReader(data), 4096); isJSON {
@@ -189,14 +192,15 @@ func (k kubernetes) decode(v *verdict, doc []byte) (runtime.Object, bool) {
 	return object, true
 }
 
-// What Kubernetes' decoders say of a path.
+// The forms in which Kubernetes' decoders name a field in an error.
 var (
 	fieldSaid = regexp.MustCompile(`^(?:unknown|duplicate) field "(.*)"$`)
 	keySaid   = regexp.MustCompile(`key "(.*)" already set in map$`)
 	goField   = regexp.MustCompile(`into Go struct field \w+\.([\w.]*\w) of type`)
 )
 
-// strictFinding is, as to its path, what the strict decoder says.
+// strictFinding returns the finding for an error of the strict decoder, with the path that the
+// error names.
 func strictFinding(message string) finding {
 	f := finding{Message: message, Strict: true}
 	if m := fieldSaid.FindStringSubmatch(message); m != nil {
@@ -207,7 +211,7 @@ func strictFinding(message string) finding {
 	return f
 }
 
-// anyField, before a name, says that only the last element of the path is known.
+// anyField is the prefix of a path of which only the last element is known.
 const anyField = "…."
 
 func stopFinding(message string) finding {
@@ -218,7 +222,7 @@ func stopFinding(message string) finding {
 	return f
 }
 
-// pod gives a pod a static pod's identity, and validates it.
+// pod sets the identity of a static pod and validates it.
 func (k kubernetes) pod(v *verdict, p *core.Pod) {
 	if p.Name == "" {
 		v.Errors = append(v.Errors, finding{Field: "metadata.name", Message: "name is needed for the pod"})
@@ -250,13 +254,14 @@ func (k kubernetes) pod(v *verdict, p *core.Pod) {
 	v.Pods = append(v.Pods, text)
 }
 
-// levels are those of the Pod Security Standards that refuse something.
+// levels are the levels of the Pod Security Standards that refuse pods.
 var levels = []api.Level{api.LevelBaseline, api.LevelRestricted}
 
-// restrict adds what the newest version of each level does not allow the pod, once.
+// restrict adds the pod's violations of the newest version of each level, without duplicates.
 func (k kubernetes) restrict(v *verdict, p *v1.Pod) {
 	for _, level := range levels {
-		for _, r := range k.policy.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &p.ObjectMeta, &p.Spec) {
+		for _, r := range k.policy.EvaluatePod(
+			api.LevelVersion{Level: level, Version: api.LatestVersion()}, &p.ObjectMeta, &p.Spec) {
 			if r.Allowed {
 				continue
 			}
@@ -271,5 +276,5 @@ func (k kubernetes) restrict(v *verdict, p *v1.Pod) {
 	}
 }
 
-// levelField stands for the field of what a level does not allow.
+// levelField returns the text that is used as the field of a violation of a level.
 func levelField(level api.Level) string { return "--pod-security " + string(level) }

@@ -9,13 +9,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The judges of a level. Nothing explains what they say: what Kubernetes' policy does not allow, podrun refuses.
+// Further values of difference.By, for the levels of the Pod Security Standards. No entry of meant
+// may explain these differences, because podrun must refuse whatever Kubernetes' policy does not
+// allow.
 const (
 	ofPolicy  = "Kubernetes' policy"
 	ofEscapes = "the containers' specs"
 )
 
-// restrictAll adds what the levels do not allow the pods that podrun makes of the manifest.
+// restrictAll adds the violations of the levels by podrun's pods of the manifest.
 func (k kubernetes) restrictAll(v *verdict, pods []json.RawMessage) error {
 	for _, text := range pods {
 		var p v1.Pod
@@ -27,8 +29,8 @@ func (k kubernetes) restrictAll(v *verdict, pods []json.RawMessage) error {
 	return nil
 }
 
-// compareLevels returns where podrun refuses at a level what Kubernetes' policy allows, or takes what it does not
-// allow.
+// compareLevels returns the differences at each level: podrun refuses what Kubernetes' policy
+// allows, or accepts what the policy does not allow.
 func compareLevels(podrun, kube verdict) []difference {
 	var found []difference
 	for _, level := range levels {
@@ -58,8 +60,9 @@ func compareLevels(podrun, kube verdict) []difference {
 
 // tally counts the verdicts at a level.
 type tally struct {
-	// Of manifests with pods: those that both take, that both refuse, that podrun refuses at any level, and those
-	// that one alone refuses because of the level.
+	// Of the manifests with pods: those that both accept, that both refuse, that podrun refuses at
+	// any level, that only podrun refuses because of the level, and that only Kubernetes' policy
+	// refuses.
 	bothTake, bothRefuse, anyLevel, podrunAlone, policyAlone int
 }
 

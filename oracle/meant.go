@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// meaning is a difference that is on purpose.
+// meaning is an intended difference.
 type meaning struct {
-	// by is who says it.
+	// by is the value of difference.By.
 	by string
-	// field is for the whole of the path, message for a part of the text.
+	// field matches the whole path, message a part of the text.
 	field, message *regexp.Regexp
-	// beside, if there is one, is for the whole path of a field that podrun objects to in the same manifest.
+	// beside, if not nil, must match the whole path of another field for which podrun reports an
+	// error in the same manifest.
 	beside *regexp.Regexp
 	what   string
 	why    string
 }
 
-// explains reports that a difference in podrun's verdict is this one.
+// explains reports whether a difference is this one.
 func (m meaning) explains(d difference, podrun verdict) bool {
 	if m.by != d.By || !m.field.MatchString(d.Field) || !m.message.MatchString(d.Message) {
 		return false
@@ -28,12 +29,14 @@ func (m meaning) explains(d difference, podrun verdict) bool {
 	})
 }
 
-// on makes a line of the table of regular expressions; in paths [] stands for any index or key.
+// on returns an entry of the table from regular expressions. In the one for a path, [] stands for
+// any index or key.
 func on(by, field, message, what, why string) meaning {
 	return meaning{by: by, field: path(field), message: regexp.MustCompile(message), what: what, why: why}
 }
 
-// where adds a field that podrun objects to in the same manifest.
+// where adds the condition that podrun reports an error for another field of the same manifest; see
+// meaning.beside.
 func (m meaning) where(beside string) meaning {
 	m.beside = path(beside)
 	return m
@@ -48,8 +51,8 @@ const (
 	misread = "Kubernetes spells the path wrongly; podrun names the field as it is written."
 )
 
-// meant are the differences that are on purpose: all of them, each with its reason. A line that no
-// manifest shows any more fails, too.
+// meant has all intended differences, each with its reason. An entry that no manifest shows any
+// more is also a failure.
 var meant = []meaning{
 	on(ofPodrun, `metadata\.uid`, `must be at most 63`, "podrun refuses a `metadata.uid` that cannot be a file name",
 		"The UID is part of paths below the log and root directories; `../x` must not lead elsewhere."),

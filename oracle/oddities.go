@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// spellings puts scalars, spelled in all ways that YAML knows, into fields of each kind.
+// spellings returns manifests in which a field of each kind has a YAML scalar, in many spellings.
 func spellings() []manifest {
 	scalars := []string{
 		"y", "Y", "n", "N", "yes", "Yes", "YES", "no", "NO", "on", "On", "off", "OFF", "true", "True", "TRUE", "tRue", "false",
@@ -32,7 +32,7 @@ func spellings() []manifest {
 	var all []manifest
 	for _, p := range places {
 		for _, s := range scalars {
-			// Lines after the first go deeper than any of the places.
+			// Further lines of a scalar are indented more than the field in any of the texts.
 			text := strings.ReplaceAll(s, "\n", "\n        ")
 			all = append(all, manifest{Name: fmt.Sprintf("spelling %s: %q", p.name, s), Data: fmt.Appendf(nil, p.text, text)})
 		}
@@ -50,7 +50,7 @@ spec:
     image: i
 `
 
-// oddities are documents whose text, rather than a value, is odd.
+// oddities returns manifests whose text, rather than a value in it, is unusual.
 func oddities() []manifest {
 	second := strings.Replace(yamlPod, "name: a", "name: b", 1)
 	list := "apiVersion: v1\nkind: List\nitems:\n"

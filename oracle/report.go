@@ -8,14 +8,16 @@ import (
 	"strings"
 )
 
-// report counts the verdicts, and tells the differences that are meant from others.
+// report counts the verdicts and separates intended from unintended differences.
 type report struct {
 	manifests, bothTake, bothRefuse, unsupported int
-	// used counts the manifests that show a meant difference, by its place in the table, and names one.
+	// used counts the manifests that show an intended difference, by its index in meant; example
+	// has the name of one.
 	used    []int
 	example []string
-	rest    []string
-	// levels are the verdicts at each.
+	// rest are the unintended differences.
+	rest []string
+	// levels has the counts for each level of the Pod Security Standards.
 	levels map[string]*tally
 }
 
@@ -27,12 +29,13 @@ func newReport() *report {
 	return r
 }
 
-// excuse returns the place in the table of what explains a difference in podrun's verdict, or -1.
+// excuse returns the index in meant of the entry that explains a difference, or -1.
 func excuse(d difference, podrun verdict) int {
 	return slices.IndexFunc(meant, func(m meaning) bool { return m.explains(d, podrun) })
 }
 
-// add counts a manifest; false when its verdicts differ without a reason.
+// add counts a manifest with its verdicts and differences; it returns false if one of them is
+// unintended.
 func (r *report) add(m manifest, podrun, kube verdict, found []difference) bool {
 	r.manifests++
 	refused := false
@@ -68,7 +71,7 @@ func (r *report) add(m manifest, podrun, kube verdict, found []difference) bool 
 	return good
 }
 
-// stale are the lines of the table that nothing showed.
+// stale returns the entries of meant that no manifest shows.
 func (r *report) stale() []string {
 	var lines []string
 	for i, n := range r.used {
@@ -86,7 +89,8 @@ func (r *report) print(out io.Writer) {
 	for i, m := range meant {
 		fmt.Fprintf(out, "%6d  meant: %s\n", r.used[i], m.what)
 	}
-	fmt.Fprintf(out, "%6d  manifests\n%6d  taken by both, and the same pod\n%6d  refused by both, for the same fields\n%6d  refused by podrun alone, as not supported\n",
+	fmt.Fprintf(out, "%6d  manifests\n%6d  taken by both, and the same pod\n"+
+		"%6d  refused by both, for the same fields\n%6d  refused by podrun alone, as not supported\n",
 		r.manifests, r.bothTake, r.bothRefuse, r.unsupported)
 	for _, level := range levels {
 		fmt.Fprintf(out, "%s:\n%s", levelField(level), r.levels[string(level)])
@@ -96,15 +100,16 @@ func (r *report) print(out io.Writer) {
 
 func (r *report) err() error {
 	if len(r.rest) > 0 {
-		return fmt.Errorf("%d verdicts differ; mend podrun, or give a reason in oracle/meant.go", len(r.rest))
+		return fmt.Errorf("%d verdicts differ; fix podrun, or add a reason to oracle/meant.go", len(r.rest))
 	}
 	if stale := r.stale(); len(stale) > 0 {
-		return fmt.Errorf("nothing differs as oracle/meant.go says:\n%s", strings.Join(stale, "\n"))
+		return fmt.Errorf("no manifest shows these differences of oracle/meant.go:\n%s", strings.Join(stale, "\n"))
 	}
 	return nil
 }
 
-// document is the table for people. It has no counts: they change with every field that podrun learns.
+// document returns the table of intended differences as Markdown: docs/oracle.md. It has no counts,
+// because they change with each field that podrun supports.
 func (r *report) document() []byte {
 	var b bytes.Buffer
 	b.WriteString(docHead)

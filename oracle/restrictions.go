@@ -10,7 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// restricted is a pod that the level restricted allows, with containers and volumes of every kind that may be in one.
+// restricted is a pod that level restricted allows, with all kinds of containers and volumes that
+// the level allows.
 const restricted = `{"apiVersion":"v1","kind":"Pod",
 "metadata":{"name":"restricted","namespace":"n","labels":{"k":"v"},"annotations":{"k":"v"}},
 "spec":{
@@ -28,13 +29,14 @@ const restricted = `{"apiVersion":"v1","kind":"Pod",
    "livenessProbe":{"httpGet":{"port":80}},"lifecycle":{"preStop":{"exec":{"command":["a"]}}}},
   {"name":"d","image":"i","stdin":true,"tty":true,"securityContext":` + safe + `}]}}`
 
-// safe is the security context of a container that may be in such a pod.
+// safe is the security context of a container that level restricted allows.
 const safe = `{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}`
 
-// places are where a container may stand: as an init container, a sidecar, one of two, and an ephemeral one.
+// places are the paths of containers of each kind: an init container, a sidecar, two containers,
+// and an ephemeral one.
 var places = []string{"spec.initContainers[0]", "spec.initContainers[1]", "spec.containers[0]", "spec.containers[1]", "spec.ephemeralContainers[0]"}
 
-// ofContainers are values of the fields of a container that the policy has an opinion of.
+// ofContainers has values for the fields of a container that the policy checks.
 var ofContainers = map[string][]string{
 	"securityContext":                          {`null`, `{}`, safe},
 	"securityContext.privileged":               {`true`, `false`, `null`},
@@ -76,11 +78,11 @@ var (
 	hooks = append([]string{`{"sleep":{"seconds":1}}`}, probes...)
 )
 
-// capabilitiesToAdd are names of those that a container may be given, or may not.
+// capabilitiesToAdd are names of capabilities that a level allows or forbids to add.
 var capabilitiesToAdd = []string{"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP",
 	"SETUID", "SYS_CHROOT", "NET_RAW", "SYS_ADMIN", "BPF", "ALL", "CAP_NET_BIND_SERVICE", "CAP_CHOWN", "CAP_SYS_ADMIN", "net_bind_service", "sys_admin", "Cap_Sys_Admin", "all"}
 
-// ofPods are values of the fields of a pod that the policy has an opinion of, or might have.
+// ofPods has values for the fields of a pod that the policy checks, or might check.
 var ofPods = map[string][]string{
 	"spec.hostNetwork": {`true`, `false`}, "spec.hostPID": {`true`, `false`}, "spec.hostIPC": {`true`, `false`}, "spec.hostUsers": {`true`, `false`, `null`},
 	"spec.shareProcessNamespace": {`true`}, "spec.os": {`{"name":"windows"}`, `{"name":"linux"}`, `{"name":"Windows"}`},
@@ -106,13 +108,13 @@ var ofPods = map[string][]string{
 	"spec.resourceClaims": {`[{"name":"a","resourceClaimName":"a"}]`}, "spec.imagePullSecrets": {`[{"name":"s"}]`},
 }
 
-// sysctls are names of kernel parameters, safe and others.
+// sysctls are names of safe and other kernel parameters.
 var sysctls = []string{"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start",
 	"net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
 	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat", "net/ipv4/tcp_syncookies", "net/ipv4.tcp_syncookies",
 	"kernel.msgmax", "kernel/core_pattern", "kernel.core_pattern", "net.ipv4.ip_forward", "fs.mqueue.queues_max", "vm.overcommit_memory"}
 
-// ofSources are the least that each kind of volume takes.
+// ofSources has a minimal source of each kind of volume that needs more than {}.
 var ofSources = map[string]string{
 	"hostPath": `{"path":"/"}`, "nfs": `{"server":"a","path":"/"}`, "configMap": `{"name":"a"}`, "secret": `{"secretName":"a"}`, "image": `{"reference":"i"}`,
 	"persistentVolumeClaim": `{"claimName":"a"}`, "gitRepo": `{"repository":"a"}`, "iscsi": `{"targetPortal":"a","iqn":"iqn.2026-01.a:b","lun":0}`,
@@ -120,7 +122,7 @@ var ofSources = map[string]string{
 	"csi": `{"driver":"a"}`, "flexVolume": `{"driver":"a/b"}`, "fc": `{"targetWWNs":["a"],"lun":0}`, "rbd": `{"monitors":["a"],"image":"i"}`,
 }
 
-// sources are the names of all kinds of volumes.
+// sources returns the names of all kinds of volumes.
 func sources() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[v1.VolumeSource]()) {
@@ -130,10 +132,10 @@ func sources() []string {
 	return names
 }
 
-// change is a value that is put at a path.
+// change is a JSON value to set at a path.
 type change struct{ at, value string }
 
-// restrictingChanges are those that make a pod one that a level allows or not.
+// restrictingChanges returns the changes on which it depends whether a level allows a pod.
 func restrictingChanges() []change {
 	var all []change
 	for _, at := range slices.Sorted(maps.Keys(ofPods)) {
@@ -150,7 +152,7 @@ func restrictingChanges() []change {
 			source = `{}`
 		}
 		all = append(all, change{"spec.volumes[0]", fmt.Sprintf(`{"name":"e",%q:%s}`, kind, source)})
-		// The policy of restricted takes a volume by the first source that it likes.
+		// The policy of restricted accepts a volume as soon as one of its sources is allowed.
 		all = append(all, change{"spec.volumes[0]", fmt.Sprintf(`{"name":"e","emptyDir":{},%q:%s}`, kind, source)})
 		all = append(all, change{"spec.volumes[4]", fmt.Sprintf(`{"name":"i","image":{"reference":"i"},%q:%s}`, kind, source)})
 	}
@@ -167,9 +169,9 @@ func restrictingChanges() []change {
 	return all
 }
 
-// restrictions are manifests about the levels of the Pod Security Standards: each change in a pod that restricted
-// allows, in one that baseline allows, and in both with users of their own; every edge value in the restricted one; and
-// ways to write what is not allowed.
+// restrictions returns manifests for the levels of the Pod Security Standards: each change in a pod
+// that restricted allows, in one that baseline allows, and in both with a user namespace of their
+// own; every edge value in the restricted one; and the disguises.
 func restrictions() []manifest {
 	var all []manifest
 	seen := map[string]bool{}
@@ -190,7 +192,7 @@ func restrictions() []manifest {
 				if strings.HasPrefix(c.at, "spec.ephemeralContainers") {
 					pod.set(parsePath("spec.ephemeralContainers[0]"), `{"name":"x","image":"i","securityContext":`+safe+`}`)
 				}
-				pod = parse(string(pod.bytes())) // so that what was set can be set into
+				pod = parse(string(pod.bytes())) // set does not lead into values that were set before
 				if pod.set(parsePath(c.at), c.value) {
 					add(fmt.Sprintf("%s, %s%s = %s", base.name, users, c.at, short(c.value)), pod.bytes())
 				}
@@ -215,7 +217,8 @@ func restrictions() []manifest {
 	return all
 }
 
-// disguises are ways to write a pod that no level allows.
+// disguises returns manifests with a pod that no level allows, written so that a check might miss
+// it.
 func disguises() []manifest {
 	pod := parse(restricted).value
 	text := func(value any) string { return string(tree{value}.bytes()) }

@@ -4,7 +4,7 @@ const (
 	hash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-// special are further values of single fields, by the path without indices.
+// special has additional values for single fields, by the path without indices.
 var special = map[string][]string{
 	"apiVersion":             {`"v1"`, `"v2"`, `"apps/v1"`, `"V1"`},
 	"kind":                   {`"Pod"`, `"pod"`, `"Deployment"`, `"PodList"`, `"List"`},
@@ -79,8 +79,8 @@ var special = map[string][]string{
 	"spec.containers.securityContext.procMount":      {`"Default"`, `"Unmasked"`},
 }
 
-// patches change several fields at once, to try a rule between them. Each has a base and pairs of path and
-// value.
+// patches set several fields at once, to test a rule between them. Each has a base and pairs of
+// path and value.
 var patches = []struct {
 	name, base string
 	sets       []string
