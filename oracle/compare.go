@@ -101,7 +101,8 @@ func asKubernetes(field string) string {
 // covered reports whether a finding concerns a field that podrun refuses as unsupported.
 func covered(e finding, refused []finding) bool {
 	return slices.ContainsFunc(refused, func(r finding) bool {
-		return within(e.Field, r.Field) || within(e.Field, asKubernetes(r.Field)) || strings.HasPrefix(e.Field, anyField)
+		return within(e.Field, r.Field) || within(e.Field, asKubernetes(r.Field)) ||
+			strings.HasPrefix(e.Field, anyField)
 	})
 }
 
@@ -131,7 +132,9 @@ func within(path, outer string) bool {
 
 func comparePods(podrun, kube []json.RawMessage) []difference {
 	if len(podrun) != len(kube) {
-		return []difference{{ofPod, "", fmt.Sprintf("podrun makes %d pods of it, Kubernetes %d", len(podrun), len(kube))}}
+		return []difference{{
+			ofPod, "", fmt.Sprintf("podrun makes %d pods of it, Kubernetes %d", len(podrun), len(kube)),
+		}}
 	}
 	var found []difference
 	for i := range podrun {

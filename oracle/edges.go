@@ -73,12 +73,16 @@ func fields() []field {
 // refusedWhole has fields that podrun will never support. The fields below them are not tested,
 // because podrun refuses the whole field.
 var refusedWhole = map[string]bool{
-	"metadata.managedFields": true, "metadata.ownerReferences": true, "spec.ephemeralContainers": true, "spec.affinity": true,
-	"spec.topologySpreadConstraints": true, "spec.resourceClaims": true, "spec.schedulingGates": true, "spec.readinessGates": true,
-	"spec.volumes.ephemeral": true, "spec.volumes.csi": true, "spec.volumes.flexVolume": true, "spec.volumes.storageos": true,
-	"spec.volumes.scaleIO": true, "spec.volumes.cinder": true, "spec.volumes.rbd": true, "spec.volumes.cephfs": true,
-	"spec.volumes.quobyte": true, "spec.volumes.azureDisk": true, "spec.volumes.azureFile": true, "spec.volumes.glusterfs": true,
-	"spec.volumes.flocker": true, "spec.volumes.gitRepo": true, "spec.volumes.photonPersistentDisk": true,
+	"metadata.managedFields": true, "metadata.ownerReferences": true, "spec.ephemeralContainers": true,
+	"spec.affinity":                  true,
+	"spec.topologySpreadConstraints": true, "spec.resourceClaims": true, "spec.schedulingGates": true,
+	"spec.readinessGates":    true,
+	"spec.volumes.ephemeral": true, "spec.volumes.csi": true, "spec.volumes.flexVolume": true,
+	"spec.volumes.storageos": true,
+	"spec.volumes.scaleIO":   true, "spec.volumes.cinder": true, "spec.volumes.rbd": true, "spec.volumes.cephfs": true,
+	"spec.volumes.quobyte": true, "spec.volumes.azureDisk": true, "spec.volumes.azureFile": true,
+	"spec.volumes.glusterfs": true,
+	"spec.volumes.flocker":   true, "spec.volumes.gitRepo": true, "spec.volumes.photonPersistentDisk": true,
 	"spec.volumes.portworxVolume": true, "spec.volumes.vsphereVolume": true, "spec.volumes.gcePersistentDisk": true,
 	"spec.volumes.awsElasticBlockStore": true, "spec.securityContext.windowsOptions": true,
 	"spec.containers.securityContext.windowsOptions": true, "spec.initContainers.securityContext.windowsOptions": true,
@@ -112,10 +116,13 @@ func edgeValues(t reflect.Type) []string {
 	}
 	switch t {
 	case reflect.TypeFor[resource.Quantity]():
-		return []string{`null`, `""`, `"0"`, `0`, `1`, `-1`, `1.5`, `1e3`, `"1e3"`, `"100m"`, `"0.1m"`, `"1Gi"`, `"1.5Gi"`, `"1gi"`,
-			`"abc"`, `" 1"`, `"1 Gi"`, `"+1"`, `"-0"`, `"9223372036854775807"`, `"9223372036854775808"`, `"1E"`, `"1u"`, `"1n"`, `true`, `{}`, `[]`}
+		return []string{`null`, `""`, `"0"`, `0`, `1`, `-1`, `1.5`, `1e3`, `"1e3"`, `"100m"`, `"0.1m"`, `"1Gi"`,
+			`"1.5Gi"`, `"1gi"`,
+			`"abc"`, `" 1"`, `"1 Gi"`, `"+1"`, `"-0"`, `"9223372036854775807"`, `"9223372036854775808"`, `"1E"`, `"1u"`,
+			`"1n"`, `true`, `{}`, `[]`}
 	case reflect.TypeFor[intstr.IntOrString]():
-		return []string{`null`, `0`, `1`, `-1`, `80`, `65535`, `65536`, `"web"`, `"80"`, `""`, `"WEB"`, `true`, `1.5`, `4294967296`, `{}`}
+		return []string{`null`, `0`, `1`, `-1`, `80`, `65535`, `65536`, `"web"`, `"80"`, `""`, `"WEB"`, `true`, `1.5`,
+			`4294967296`, `{}`}
 	case reflect.TypeFor[metav1.Time]():
 		return []string{`null`, `"2026-01-02T03:04:05Z"`, `"2026"`, `1`}
 	case reflect.TypeFor[metav1.FieldsV1]():
@@ -123,17 +130,21 @@ func edgeValues(t reflect.Type) []string {
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return []string{`null`, `""`, `"a"`, `"A"`, `" "`, `" a"`, `"a b"`, `"a/b"`, `"../a"`, `"/a"`, `"a_b.c"`, `"-a"`, `"1"`, `"é"`, `"a\u0000b"`,
-			`"a\nb"`, `"` + strings.Repeat("a", 63) + `"`, `"` + strings.Repeat("a", 64) + `"`, `"` + strings.Repeat("a", 254) + `"`,
+		return []string{`null`, `""`, `"a"`, `"A"`, `" "`, `" a"`, `"a b"`, `"a/b"`, `"../a"`, `"/a"`, `"a_b.c"`,
+			`"-a"`, `"1"`, `"é"`, `"a\u0000b"`,
+			`"a\nb"`, `"` + strings.Repeat("a", 63) + `"`, `"` + strings.Repeat("a", 64) + `"`,
+			`"` + strings.Repeat("a", 254) + `"`,
 			`1`, `true`, `{}`, `[]`}
 	case reflect.Bool:
 		return []string{`null`, `true`, `false`, `"true"`, `1`, `{}`, `[]`}
 	case reflect.Int32, reflect.Int64:
-		return []string{`null`, `0`, `1`, `-1`, `80`, `65535`, `65536`, `2147483647`, `2147483648`, `9223372036854775808`, `1.0`, `1.5`, `1e1`, `"1"`, `true`, `{}`, `[]`}
+		return []string{`null`, `0`, `1`, `-1`, `80`, `65535`, `65536`, `2147483647`, `2147483648`,
+			`9223372036854775808`, `1.0`, `1.5`, `1e1`, `"1"`, `true`, `{}`, `[]`}
 	case reflect.Slice:
 		return []string{`null`, `[]`, `{}`, `""`, `[null]`, `[{}]`, `[1]`, `["a"]`, `["a","a"]`, `"a"`}
 	case reflect.Map:
-		return []string{`null`, `{}`, `[]`, `""`, `{"a":null}`, `{"":"1"}`, `{"a":"1"}`, `{"A b":"1"}`, `{"a/b/c":"1"}`, `{"x.y/z":"1"}`, `{"a":1}`, `{"a":{}}`}
+		return []string{`null`, `{}`, `[]`, `""`, `{"a":null}`, `{"":"1"}`, `{"a":"1"}`, `{"A b":"1"}`, `{"a/b/c":"1"}`,
+			`{"x.y/z":"1"}`, `{"a":1}`, `{"a":{}}`}
 	case reflect.Struct:
 		return []string{`null`, `{}`, `[]`, `""`, `{"nosuch":1}`, `1`}
 	}
@@ -249,7 +260,8 @@ func combinations() []manifest {
 				names = append(names, written(f.path)+" = "+short(value))
 			}
 		}
-		all = append(all, manifest{Name: fmt.Sprintf("combination %d: %s", n, strings.Join(names, ", ")), Data: base.bytes()})
+		all = append(all,
+			manifest{Name: fmt.Sprintf("combination %d: %s", n, strings.Join(names, ", ")), Data: base.bytes()})
 	}
 	return all
 }

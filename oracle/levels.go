@@ -47,7 +47,8 @@ func compareLevels(podrun, kube verdict) []difference {
 			}
 		}
 		for _, f := range at {
-			if !slices.ContainsFunc(asks, func(e finding) bool { return strings.HasSuffix(f.Message, ": "+e.Message) }) {
+			if !slices.ContainsFunc(asks,
+				func(e finding) bool { return strings.HasSuffix(f.Message, ": "+e.Message) }) {
 				found = append(found, difference{ofPodrun, field, f.Field + ": " + f.Message})
 			}
 		}

@@ -34,59 +34,76 @@ const safe = `{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}
 
 // places are the paths of containers of each kind: an init container, a sidecar, two containers,
 // and an ephemeral one.
-var places = []string{"spec.initContainers[0]", "spec.initContainers[1]", "spec.containers[0]", "spec.containers[1]", "spec.ephemeralContainers[0]"}
+var places = []string{"spec.initContainers[0]", "spec.initContainers[1]", "spec.containers[0]", "spec.containers[1]",
+	"spec.ephemeralContainers[0]"}
 
 // ofContainers has values for the fields of a container that the policy checks.
 var ofContainers = map[string][]string{
 	"securityContext":                          {`null`, `{}`, safe},
 	"securityContext.privileged":               {`true`, `false`, `null`},
 	"securityContext.allowPrivilegeEscalation": {`true`, `false`, `null`},
-	"securityContext.capabilities": {`null`, `{}`, `{"drop":[]}`, `{"drop":["ALL"]}`, `{"drop":["all"]}`, `{"drop":["CAP_ALL"]}`, `{"drop":["NET_RAW"]}`,
-		`{"drop":["KILL","ALL"]}`, `{"add":["ALL"],"drop":["ALL"]}`, `{"add":["all"],"drop":["ALL"]}`, `{"add":["NET_RAW","NET_BIND_SERVICE"],"drop":["ALL"]}`},
+	"securityContext.capabilities": {`null`, `{}`, `{"drop":[]}`, `{"drop":["ALL"]}`, `{"drop":["all"]}`,
+		`{"drop":["CAP_ALL"]}`, `{"drop":["NET_RAW"]}`,
+		`{"drop":["KILL","ALL"]}`, `{"add":["ALL"],"drop":["ALL"]}`, `{"add":["all"],"drop":["ALL"]}`,
+		`{"add":["NET_RAW","NET_BIND_SERVICE"],"drop":["ALL"]}`},
 	"securityContext.procMount":      {`"Default"`, `"Unmasked"`, `""`, `null`},
 	"securityContext.runAsNonRoot":   {`true`, `false`, `null`},
 	"securityContext.runAsUser":      {`0`, `1`, `null`},
 	"securityContext.runAsGroup":     {`0`, `1`},
 	"securityContext.seLinuxOptions": seLinux,
-	"securityContext.seccompProfile": {`null`, `{}`, `{"type":"RuntimeDefault"}`, `{"type":"Unconfined"}`, `{"type":""}`, `{"type":"x"}`,
+	"securityContext.seccompProfile": {`null`, `{}`, `{"type":"RuntimeDefault"}`, `{"type":"Unconfined"}`,
+		`{"type":""}`, `{"type":"x"}`,
 		`{"type":"Localhost","localhostProfile":"a"}`, `{"type":"Localhost","localhostProfile":"../a"}`},
-	"securityContext.appArmorProfile": {`null`, `{}`, `{"type":"RuntimeDefault"}`, `{"type":"Unconfined"}`, `{"type":""}`, `{"type":"x"}`,
+	"securityContext.appArmorProfile": {`null`, `{}`, `{"type":"RuntimeDefault"}`, `{"type":"Unconfined"}`,
+		`{"type":""}`, `{"type":"x"}`,
 		`{"type":"Localhost","localhostProfile":"a"}`, `{"type":"Localhost","localhostProfile":"unconfined"}`},
 	"securityContext.windowsOptions": windows,
-	"ports": {`[{"containerPort":80,"hostPort":80}]`, `[{"containerPort":80,"hostPort":0}]`, `[{"containerPort":80},{"containerPort":81,"hostPort":81,"protocol":"UDP"}]`,
+	"ports": {`[{"containerPort":80,"hostPort":80}]`, `[{"containerPort":80,"hostPort":0}]`,
+		`[{"containerPort":80},{"containerPort":81,"hostPort":81,"protocol":"UDP"}]`,
 		`[{"containerPort":80,"hostIP":"127.0.0.1"}]`},
 	"livenessProbe":       probes,
 	"readinessProbe":      probes,
 	"startupProbe":        probes,
 	"lifecycle.postStart": hooks,
 	"lifecycle.preStop":   hooks,
-	"volumeMounts": {`[{"name":"e","mountPath":"/e","mountPropagation":"Bidirectional"}]`, `[{"name":"e","mountPath":"/e","mountPropagation":"HostToContainer"}]`,
-		`[{"name":"e","mountPath":"/proc"}]`, `[{"name":"e","mountPath":"/e","subPathExpr":"$(A)"}]`, `[{"name":"e","mountPath":"/e","subPath":"../.."}]`},
+	"volumeMounts": {`[{"name":"e","mountPath":"/e","mountPropagation":"Bidirectional"}]`,
+		`[{"name":"e","mountPath":"/e","mountPropagation":"HostToContainer"}]`,
+		`[{"name":"e","mountPath":"/proc"}]`, `[{"name":"e","mountPath":"/e","subPathExpr":"$(A)"}]`,
+		`[{"name":"e","mountPath":"/e","subPath":"../.."}]`},
 	"volumeDevices": {`[{"name":"p","devicePath":"/dev/p"}]`},
 	"resources":     {`{"limits":{"example.com/gpu":"1"}}`, `{"claims":[{"name":"a"}]}`},
 	"envFrom":       {`[{"secretRef":{"name":"s"}}]`},
-	"env":           {`[{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"e","path":"a","key":"b"}}}]`, `[{"name":"PODRUN_WITHHELD","value":"/"}]`},
+	"env": {`[{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"e","path":"a","key":"b"}}}]`,
+		`[{"name":"PODRUN_WITHHELD","value":"/"}]`},
 }
 
 var (
-	seLinux = []string{`null`, `{}`, `{"type":"container_t"}`, `{"type":"container_init_t"}`, `{"type":"container_kvm_t"}`, `{"type":"container_engine_t"}`,
-		`{"type":"spc_t"}`, `{"type":"container_t "}`, `{"user":"system_u"}`, `{"role":"system_r"}`, `{"level":"s0:c1,c2"}`}
+	seLinux = []string{`null`, `{}`, `{"type":"container_t"}`, `{"type":"container_init_t"}`,
+		`{"type":"container_kvm_t"}`, `{"type":"container_engine_t"}`,
+		`{"type":"spc_t"}`, `{"type":"container_t "}`, `{"user":"system_u"}`, `{"role":"system_r"}`,
+		`{"level":"s0:c1,c2"}`}
 	windows = []string{`null`, `{}`, `{"hostProcess":true}`, `{"hostProcess":false}`, `{"runAsUserName":"a"}`}
-	probes  = []string{`{"httpGet":{"port":80,"host":"127.0.0.1"}}`, `{"httpGet":{"port":80,"host":""}}`, `{"tcpSocket":{"port":80,"host":"127.0.0.1"}}`,
-		`{"tcpSocket":{"port":80}}`, `{"grpc":{"port":80}}`, `{"exec":{"command":["a"]}}`, `{"httpGet":{"port":80,"httpHeaders":[{"name":"Host","value":"127.0.0.1"}]}}`,
+	probes  = []string{`{"httpGet":{"port":80,"host":"127.0.0.1"}}`, `{"httpGet":{"port":80,"host":""}}`,
+		`{"tcpSocket":{"port":80,"host":"127.0.0.1"}}`,
+		`{"tcpSocket":{"port":80}}`, `{"grpc":{"port":80}}`, `{"exec":{"command":["a"]}}`,
+		`{"httpGet":{"port":80,"httpHeaders":[{"name":"Host","value":"127.0.0.1"}]}}`,
 		`{"httpGet":{"port":80,"path":"http://127.0.0.1/"}}`}
 	hooks = append([]string{`{"sleep":{"seconds":1}}`}, probes...)
 )
 
 // capabilitiesToAdd are names of capabilities that a level allows or forbids to add.
-var capabilitiesToAdd = []string{"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP",
-	"SETUID", "SYS_CHROOT", "NET_RAW", "SYS_ADMIN", "BPF", "ALL", "CAP_NET_BIND_SERVICE", "CAP_CHOWN", "CAP_SYS_ADMIN", "net_bind_service", "sys_admin", "Cap_Sys_Admin", "all"}
+var capabilitiesToAdd = []string{"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
+	"NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP",
+	"SETUID", "SYS_CHROOT", "NET_RAW", "SYS_ADMIN", "BPF", "ALL", "CAP_NET_BIND_SERVICE", "CAP_CHOWN", "CAP_SYS_ADMIN",
+	"net_bind_service", "sys_admin", "Cap_Sys_Admin", "all"}
 
 // ofPods has values for the fields of a pod that the policy checks, or might check.
 var ofPods = map[string][]string{
-	"spec.hostNetwork": {`true`, `false`}, "spec.hostPID": {`true`, `false`}, "spec.hostIPC": {`true`, `false`}, "spec.hostUsers": {`true`, `false`, `null`},
+	"spec.hostNetwork": {`true`, `false`}, "spec.hostPID": {`true`, `false`}, "spec.hostIPC": {`true`, `false`},
+	"spec.hostUsers":             {`true`, `false`, `null`},
 	"spec.shareProcessNamespace": {`true`}, "spec.os": {`{"name":"windows"}`, `{"name":"linux"}`, `{"name":"Windows"}`},
-	"spec.securityContext":                {`null`, `{}`, `{"runAsNonRoot":true}`, `{"seccompProfile":{"type":"RuntimeDefault"}}`},
+	"spec.securityContext": {`null`, `{}`, `{"runAsNonRoot":true}`,
+		`{"seccompProfile":{"type":"RuntimeDefault"}}`},
 	"spec.securityContext.runAsNonRoot":   {`true`, `false`, `null`},
 	"spec.securityContext.runAsUser":      {`0`, `1`, `null`},
 	"spec.securityContext.runAsGroup":     {`0`},
@@ -96,30 +113,44 @@ var ofPods = map[string][]string{
 	"spec.securityContext.appArmorProfile":    ofContainers["securityContext.appArmorProfile"],
 	"spec.securityContext.supplementalGroups": {`[0]`},
 	"metadata.annotations": {
-		`{"container.apparmor.security.beta.kubernetes.io/c":"unconfined"}`, `{"container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}`,
-		`{"container.apparmor.security.beta.kubernetes.io/":"x"}`, `{"seccomp.security.alpha.kubernetes.io/pod":"unconfined"}`,
-		`{"container.seccomp.security.alpha.kubernetes.io/c":"unconfined"}`, `{"cdi.k8s.io/a":"example.com/gpu=all"}`, `{"cdi.k8s.io/a":""}`,
-		`{"CDI.k8s.io/a":"example.com/gpu=all"}`, `{"k8s.v1.cni.cncf.io/networks":"lan"}`, `{"podrun.io/run-policy":"once-ever"}`,
-		`{"podrun.io/after":"a"}`, `{"podrun.io/nosuch":"a"}`, `{"run.oci.hooks.stdout":"/x"}`, `{"io.containerd.runc.v2.group":"g"}`, `{"org.criu.config":"/x"}`},
+		`{"container.apparmor.security.beta.kubernetes.io/c":"unconfined"}`,
+		`{"container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}`,
+		`{"container.apparmor.security.beta.kubernetes.io/":"x"}`,
+		`{"seccomp.security.alpha.kubernetes.io/pod":"unconfined"}`,
+		`{"container.seccomp.security.alpha.kubernetes.io/c":"unconfined"}`, `{"cdi.k8s.io/a":"example.com/gpu=all"}`,
+		`{"cdi.k8s.io/a":""}`,
+		`{"CDI.k8s.io/a":"example.com/gpu=all"}`, `{"k8s.v1.cni.cncf.io/networks":"lan"}`,
+		`{"podrun.io/run-policy":"once-ever"}`,
+		`{"podrun.io/after":"a"}`, `{"podrun.io/nosuch":"a"}`, `{"run.oci.hooks.stdout":"/x"}`,
+		`{"io.containerd.runc.v2.group":"g"}`, `{"org.criu.config":"/x"}`},
 	"metadata.uid":          {`"12345678-1234-1234-1234-123456789abc"`, `"../x"`},
 	"metadata.name":         {`"../x"`},
 	"metadata.labels":       {`{"pod-security.kubernetes.io/enforce":"privileged"}`, `{"podrun.io/user":"x"}`},
-	"metadata.generateName": {`"a-"`}, "spec.runtimeClassName": {`"a"`}, "spec.priorityClassName": {`"system-node-critical"`},
-	"spec.resourceClaims": {`[{"name":"a","resourceClaimName":"a"}]`}, "spec.imagePullSecrets": {`[{"name":"s"}]`},
+	"metadata.generateName": {`"a-"`}, "spec.runtimeClassName": {`"a"`},
+	"spec.priorityClassName": {`"system-node-critical"`},
+	"spec.resourceClaims":    {`[{"name":"a","resourceClaimName":"a"}]`}, "spec.imagePullSecrets": {`[{"name":"s"}]`},
 }
 
 // sysctls are names of safe and other kernel parameters.
-var sysctls = []string{"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start",
-	"net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
-	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat", "net/ipv4/tcp_syncookies", "net/ipv4.tcp_syncookies",
-	"kernel.msgmax", "kernel/core_pattern", "kernel.core_pattern", "net.ipv4.ip_forward", "fs.mqueue.queues_max", "vm.overcommit_memory"}
+var sysctls = []string{"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies",
+	"net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start",
+	"net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout",
+	"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
+	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat",
+	"net/ipv4/tcp_syncookies", "net/ipv4.tcp_syncookies",
+	"kernel.msgmax", "kernel/core_pattern", "kernel.core_pattern", "net.ipv4.ip_forward", "fs.mqueue.queues_max",
+	"vm.overcommit_memory"}
 
 // ofSources has a minimal source of each kind of volume that needs more than {}.
 var ofSources = map[string]string{
-	"hostPath": `{"path":"/"}`, "nfs": `{"server":"a","path":"/"}`, "configMap": `{"name":"a"}`, "secret": `{"secretName":"a"}`, "image": `{"reference":"i"}`,
-	"persistentVolumeClaim": `{"claimName":"a"}`, "gitRepo": `{"repository":"a"}`, "iscsi": `{"targetPortal":"a","iqn":"iqn.2026-01.a:b","lun":0}`,
-	"downwardAPI": `{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}`, "projected": `{"sources":[{"secret":{"name":"a"}}]}`,
-	"csi": `{"driver":"a"}`, "flexVolume": `{"driver":"a/b"}`, "fc": `{"targetWWNs":["a"],"lun":0}`, "rbd": `{"monitors":["a"],"image":"i"}`,
+	"hostPath": `{"path":"/"}`, "nfs": `{"server":"a","path":"/"}`, "configMap": `{"name":"a"}`,
+	"secret": `{"secretName":"a"}`, "image": `{"reference":"i"}`,
+	"persistentVolumeClaim": `{"claimName":"a"}`, "gitRepo": `{"repository":"a"}`,
+	"iscsi":       `{"targetPortal":"a","iqn":"iqn.2026-01.a:b","lun":0}`,
+	"downwardAPI": `{"items":[{"path":"a","fieldRef":{"fieldPath":"metadata.name"}}]}`,
+	"projected":   `{"sources":[{"secret":{"name":"a"}}]}`,
+	"csi":         `{"driver":"a"}`, "flexVolume": `{"driver":"a/b"}`, "fc": `{"targetWWNs":["a"],"lun":0}`,
+	"rbd": `{"monitors":["a"],"image":"i"}`,
 }
 
 // sources returns the names of all kinds of volumes.
@@ -154,7 +185,8 @@ func restrictingChanges() []change {
 		all = append(all, change{"spec.volumes[0]", fmt.Sprintf(`{"name":"e",%q:%s}`, kind, source)})
 		// The policy of restricted accepts a volume as soon as one of its sources is allowed.
 		all = append(all, change{"spec.volumes[0]", fmt.Sprintf(`{"name":"e","emptyDir":{},%q:%s}`, kind, source)})
-		all = append(all, change{"spec.volumes[4]", fmt.Sprintf(`{"name":"i","image":{"reference":"i"},%q:%s}`, kind, source)})
+		all = append(all,
+			change{"spec.volumes[4]", fmt.Sprintf(`{"name":"i","image":{"reference":"i"},%q:%s}`, kind, source)})
 	}
 	for _, place := range places {
 		for _, at := range slices.Sorted(maps.Keys(ofContainers)) {
@@ -163,7 +195,8 @@ func restrictingChanges() []change {
 			}
 		}
 		for _, name := range capabilitiesToAdd {
-			all = append(all, change{place + ".securityContext.capabilities", fmt.Sprintf(`{"drop":["ALL"],"add":[%q]}`, name)})
+			all = append(all,
+				change{place + ".securityContext.capabilities", fmt.Sprintf(`{"drop":["ALL"],"add":[%q]}`, name)})
 		}
 	}
 	return all
@@ -181,7 +214,8 @@ func restrictions() []manifest {
 			all = append(all, manifest{Name: name, Data: data})
 		}
 	}
-	baseline := strings.NewReplacer(safe, `{}`, `{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}}`, `{}`).Replace(restricted)
+	baseline := strings.NewReplacer(safe, `{}`, `{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}}`,
+		`{}`).Replace(restricted)
 	for _, base := range []struct{ name, text string }{{"restricted", restricted}, {"baseline", baseline}} {
 		for _, users := range []string{"", "own users, "} {
 			for _, c := range append([]change{{"spec.restartPolicy", `"Never"`}}, restrictingChanges()...) {
@@ -190,7 +224,8 @@ func restrictions() []manifest {
 					pod.set(parsePath("spec.hostUsers"), `false`)
 				}
 				if strings.HasPrefix(c.at, "spec.ephemeralContainers") {
-					pod.set(parsePath("spec.ephemeralContainers[0]"), `{"name":"x","image":"i","securityContext":`+safe+`}`)
+					pod.set(parsePath("spec.ephemeralContainers[0]"),
+						`{"name":"x","image":"i","securityContext":`+safe+`}`)
 				}
 				pod = parse(string(pod.bytes())) // set does not lead into values that were set before
 				if pod.set(parsePath(c.at), c.value) {
@@ -234,11 +269,14 @@ func disguises() []manifest {
 		{"after the document's end", plain + "...\n---\n" + second},
 		{"in a List", `{"apiVersion":"v1","kind":"List","items":[` + good + "," + second + `]}`},
 		{"in a PodList", `{"apiVersion":"v1","kind":"PodList","items":[` + good + "," + second + `]}`},
-		{"in a PodList without a kind", `{"apiVersion":"v1","kind":"PodList","items":[` + strings.NewReplacer(`"apiVersion": "v1",`, "", `"kind": "Pod",`, "").Replace(worse) + `]}`},
-		{"in a List in a List", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + worse + `]}]}`},
+		{"in a PodList without a kind", `{"apiVersion":"v1","kind":"PodList","items":[` +
+			strings.NewReplacer(`"apiVersion": "v1",`, "", `"kind": "Pod",`, "").Replace(worse) + `]}`},
+		{"in a List in a List",
+			`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + worse + `]}]}`},
 		{"by a merge key", plain + "    <<: {securityContext: {privileged: true}}\n"},
 		{"by an alias", "x: &x {privileged: true}\n" + plain + "    securityContext: *x\n"},
-		{"by an anchor in the pod", plain + "    securityContext: &x {privileged: true}\n  - name: d\n    image: i\n    securityContext: *x\n"},
+		{"by an anchor in the pod",
+			plain + "    securityContext: &x {privileged: true}\n  - name: d\n    image: i\n    securityContext: *x\n"},
 		{"spelled yes", plain + "    securityContext: {privileged: yes}\n"},
 		{"spelled on", plain + "  hostPID: on\n"},
 		{"with a tag", plain + "    securityContext: {privileged: !!bool \"true\"}\n"},
