@@ -25,9 +25,10 @@ var (
 	indices    = regexp.MustCompile(`\[[^\]]*\]`)
 	didYouMean = regexp.MustCompile(`did you mean "?([^"?]+)"?\?`)
 	// Kubernetes' errors omit these indices.
-	mountIndex = regexp.MustCompile(`\.volumeMounts\[\d+\](\.(?:recursiveReadOnly|mountPropagation|subPath|subPathExpr))`)
-	itemIndex  = regexp.MustCompile(`\.downwardAPI\.items\[\d+\]`)
-	madeUID    = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	mountIndex = regexp.MustCompile(
+		`\.volumeMounts\[\d+\](\.(?:recursiveReadOnly|mountPropagation|subPath|subPathExpr))`)
+	itemIndex = regexp.MustCompile(`\.downwardAPI\.items\[\d+\]`)
+	madeUID   = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
 // difference is one difference between podrun's and Kubernetes' verdict.

@@ -151,8 +151,8 @@ func parseHeaders(lines []string) (http.Header, error) {
 // Name returns the URL without its secrets.
 func (h *Source) Name() string { return h.standing.shown }
 
-// Run requests the URL at once and then periodically, and sends a Snapshot when the result changed. It sends the first
-// one after the first response or failure. It returns nil when ctx ends.
+// Run requests the URL at once and then periodically, and sends a Snapshot when the result changed.
+// It sends the first one after the first response or failure. It returns nil when ctx ends.
 func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	defer h.client.dialer.close()
 	h.standing.done = ctx.Done()
@@ -200,8 +200,8 @@ func (h *Source) recall() {
 	h.standing.good.cached, h.standing.good.body = true, nil
 }
 
-// ask requests the URL once. If it cannot be detected whether the response is complete, ask requests it a second time
-// and returns an error unless both are the same.
+// ask requests the URL once. If it cannot be detected whether the response is complete, ask
+// requests it a second time and returns an error unless both are the same.
 func (h *Source) ask(ctx context.Context) answer {
 	a := h.client.get(ctx, h.standing.marks())
 	if !a.unframed || a.refusal() != nil || a.body == nil || h.standing.isCurrent(a.body) {
@@ -229,7 +229,8 @@ func (h *Source) record(a answer, now time.Time) {
 	h.report(now)
 }
 
-// report logs the first failure of an outage, further ones at intervals (see outage.due), and the recovery.
+// report logs the first failure of an outage, further ones at intervals (see outage.due), and the
+// recovery.
 func (h *Source) report(now time.Time) {
 	if stale := h.client.dialer.stale; stale == nil {
 		h.stale = ""

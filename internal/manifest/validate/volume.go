@@ -95,8 +95,8 @@ func named(name string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateNFS validates an NFS volume. It also checks that the server has the form of a host name or
-// address, because it is an argument of the machine's mount command.
+// validateNFS validates an NFS volume. It also checks that the server has the form of a host name
+// or address, because it is an argument of the machine's mount command.
 func validateNFS(n *v1.NFSVolumeSource, path *field.Path) field.ErrorList {
 	errs := slices.Concat(named(n.Server, path.Child("server")), named(n.Path, path.Child("path")))
 	if n.Server != "" {

@@ -147,7 +147,7 @@ func machine(spec *specs.Spec) []string {
 		found = append(found, "has hooks")
 	}
 	if len(spec.Annotations) > 0 {
-		found = append(found, "tells the runtime something") // as crun's run.oci.hooks
+		found = append(found, "has annotations for the runtime") // as crun's run.oci.hooks
 	}
 	if len(spec.Linux.Sysctl) > 0 {
 		found = append(found, "has the runtime set sysctls")
