@@ -44,7 +44,8 @@ func TestCompareLevels(t *testing.T) {
 	}
 }
 
-// Nothing may excuse podrun for what it takes and the policy does not, or for what a restricted container has.
+// No entry of meant may explain that podrun accepts what the policy refuses, or the escapes of a
+// restricted container.
 func TestNothingExcusesAnEscape(t *testing.T) {
 	t.Parallel()
 	for _, m := range meant {
@@ -54,7 +55,8 @@ func TestNothingExcusesAnEscape(t *testing.T) {
 	}
 }
 
-// Without pods that the levels allow, and others, the comparison would show nothing.
+// The corpus must have pods that each level allows and pods that it refuses; otherwise the
+// comparison shows nothing.
 func TestRestrictionsAreAllowedAndNot(t *testing.T) {
 	t.Parallel()
 	k, err := newKubernetes()

@@ -13,7 +13,7 @@ const compatDoc = "../../docs/compat.md"
 
 var update = flag.Bool("update", false, "write docs/compat.md")
 
-// The document says what the table says.
+// docs/compat.md must be generated from the current table.
 func TestCompatDocument(t *testing.T) {
 	t.Parallel()
 	want := support.Document()

@@ -72,7 +72,8 @@ func TestPullPolicy(t *testing.T) {
 	}
 }
 
-// Load never panics, and what it took once it takes again to the same end.
+// FuzzLoad checks that Load never panics, and that a pod that it accepted is accepted again with
+// the same result.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"valid-*", "invalid-*"} {
 		for _, path := range glob(f, pattern, 1) {
@@ -106,7 +107,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// A pod of a file stays for good, even if it says that it would stay a while.
+// A pod from a file tolerates NoExecute taints without a time limit, even if its manifest sets one.
 func TestPodOfAFileStays(t *testing.T) {
 	t.Parallel()
 	loaded, err := Load([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}],

@@ -116,8 +116,8 @@ type Snapshot struct {
 	Problems []Problem
 	// Warnings are about documents that are used nevertheless.
 	Warnings []Problem
-	// Err is set if the source itself could not be read. The other fields are then meaningless, and
-	// the previous snapshot of the source remains valid.
+	// Err is set if the source itself could not be read. All fields but Source are then
+	// meaningless, and the previous snapshot of the source remains valid.
 	Err error
 }
 

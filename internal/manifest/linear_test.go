@@ -48,7 +48,8 @@ var large = map[string]func(n int) string{
 	"characters that are wrong": func(n int) string { return strings.Repeat("\t\n", n) },
 }
 
-// TestLoadIsLinear counts allocations instead of seconds: a file of four times the bytes needs about four times as many.
+// TestLoadIsLinear checks that a file of four times the size needs about four times the
+// allocations. It counts allocations because times vary.
 func TestLoadIsLinear(t *testing.T) {
 	for name, text := range large {
 		var took, bytes [2]uint64
@@ -71,7 +72,7 @@ func TestLoadIsLinear(t *testing.T) {
 	}
 }
 
-// TestLoadOfLongNumbers: they took minutes.
+// TestLoadOfLongNumbers checks that long numbers are refused soon; parsing them once took minutes.
 func TestLoadOfLongNumbers(t *testing.T) {
 	t.Parallel()
 	digits := strings.Repeat("7", 3_000_000)

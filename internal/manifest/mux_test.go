@@ -166,8 +166,8 @@ func TestMuxHandsOutTheNewestOnly(t *testing.T) {
 	}
 }
 
-// TestMuxDoesNotWaitForEver: a source that neither speaks nor fails, as a file system that hangs, holds the pods of the
-// sources after it back for a while only.
+// TestMuxDoesNotWaitForEver checks that a source that is neither read nor fails, such as a file
+// system that hangs, delays the pods of the sources after it only for a limited time.
 func TestMuxDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, out := make(chan Snapshot), make(chan Desired)

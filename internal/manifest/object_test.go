@@ -130,7 +130,7 @@ func TestRestartOnChange(t *testing.T) {
 	}
 }
 
-// While a source has yet to speak, what runs stays as it is.
+// A running pod gets no new config hash while a source has not been read.
 func TestNoRestartWhileUnsure(t *testing.T) {
 	t.Parallel()
 	key := pod.Key{Namespace: "default", Name: "web-node1"}
@@ -146,7 +146,8 @@ func TestNoRestartWhileUnsure(t *testing.T) {
 	}
 }
 
-// TestPartialObjects: what is not there is known to be gone when all that may have it has been read.
+// TestPartialObjects checks that Objects.Partial is set until every source that may define a
+// missing object was read.
 func TestPartialObjects(t *testing.T) {
 	t.Parallel()
 	s := said(t, "/a", configMap("a")+rollPod)

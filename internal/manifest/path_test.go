@@ -31,7 +31,8 @@ func paths(d layout.Dirs, p *v1.Pod) []string {
 	return all
 }
 
-// However a manifest names things, no path leads out of podrun's directories or into another pod's.
+// No name in a manifest makes a path that leaves podrun's directories or leads into those of
+// another pod.
 func TestNoNameLeadsOutside(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Root: "/root-dir", Run: "/run-dir", Log: "/log-dir"}

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// The vectors never change: a pod whose UID changed with a new version of podrun would be replaced.
+// The test vectors must never change: a pod whose UID changed with a new version of podrun would be
+// replaced.
 func TestIdentityVectors(t *testing.T) {
 	t.Parallel()
 	type identity struct{ Name, UID, Hash string }
@@ -40,7 +41,7 @@ func TestIdentityVectors(t *testing.T) {
 	}
 }
 
-// The same manifest in other words is the same; an edit is not.
+// A manifest that is only spelled differently has the same UID; an edited one has another.
 func TestIdentityIsOfTheContent(t *testing.T) {
 	t.Parallel()
 	one := func(text string) *v1.Pod {
@@ -84,7 +85,8 @@ spec:
 	}
 }
 
-// TestNoSuffix: pods may keep the names of their manifests; all else stays as it is.
+// TestNoSuffix checks that NoSuffix leaves the names of pods as in their manifests and changes
+// nothing else.
 func TestNoSuffix(t *testing.T) {
 	t.Parallel()
 	load := func(noSuffix bool, name string) (*v1.Pod, error) {
@@ -171,7 +173,8 @@ func TestSameRun(t *testing.T) {
 	}
 }
 
-// formerVersion returns a pod as podrun's former version kept it: config.hash was the manifest's hash.
+// formerVersion returns a pod as podrun's former version kept it: config.hash was the manifest's
+// hash.
 func formerVersion(p *v1.Pod) *v1.Pod {
 	former := p.DeepCopy()
 	former.Annotations[AnnotationHash] = p.Annotations[AnnotationManifestHash]

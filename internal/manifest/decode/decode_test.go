@@ -139,7 +139,7 @@ other:
 	}
 }
 
-// What is written in two ways is the same.
+// Values that are only spelled differently have the same canonical form.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	same := [][]string{

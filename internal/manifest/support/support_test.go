@@ -13,7 +13,8 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 )
 
-// Every field of Kubernetes' types has its line in the table, and the table has no others.
+// TestTableIsComplete checks that the table has an entry for every field of Kubernetes' types, and
+// no others.
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -59,8 +60,8 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// Every refused field is refused where it is given, and every field with a list of values takes these
-// only.
+// TestEachRefusedFieldIsRefused checks that every refused field is refused if it is set, and that
+// every field with a list of values accepts only these.
 func TestEachRefusedFieldIsRefused(t *testing.T) {
 	t.Parallel()
 	refused := 0

@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// What is looked for in the specs of restricted pods is found in those of others.
+// TestEscapes checks that escapes reports the privileges of pods that are not restricted, and none
+// for a restricted pod.
 func TestEscapes(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
