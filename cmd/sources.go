@@ -29,7 +29,7 @@ type sourceFlags struct {
 }
 
 func (s *sourceFlags) add(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"}, "directory or file with manifests; repeatable")
+	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"}, "directory or file with manifests, or exec:COMMAND for those that a command prints; repeatable")
 	f.StringVar(&s.nodeName, "node-name", "", "suffix of pod names (default: the hostname, in lower case)")
 	addNoNodeSuffix(f, &s.noNodeSuffix)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second,

@@ -13,7 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/filesource"
+	"podrun.io/podrun/internal/manifest/source/file"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -41,7 +41,7 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, fmt.Errorf("--pod-security %w", err))
 			}
-			return a.validate(c.Context(), paths, filesource.Options{
+			return a.validate(c.Context(), paths, file.Options{
 				NodeName: node,
 				NoSuffix: noSuffix,
 				Policy:   policy,
@@ -70,8 +70,8 @@ type validPod struct {
 	File      string `json:"file"`
 }
 
-func (a *app) validate(ctx context.Context, paths []string, o filesource.Options, output string) error {
-	word := manifest.Word{Last: map[string]manifest.Snapshot{}}
+func (a *app) validate(ctx context.Context, paths []string, o file.Options, output string) error {
+	word := manifest.Word{}
 	shown := map[string]string{manifest.Stdin: "stdin"}
 	var unreadable []error
 	for _, path := range paths {
@@ -83,7 +83,7 @@ func (a *app) validate(ctx context.Context, paths []string, o filesource.Options
 		if _, twice := word.Last[s.Source]; !twice {
 			word.Order = append(word.Order, s.Source)
 		}
-		word.Last[s.Source] = s
+		word.Record(s)
 		shown[s.Source] = path
 	}
 	if err := ctx.Err(); err != nil {
@@ -114,13 +114,13 @@ func (a *app) validate(ctx context.Context, paths []string, o filesource.Options
 }
 
 // snapshot reads one path as a manifest source does.
-func (a *app) snapshot(ctx context.Context, path string, o filesource.Options) manifest.Snapshot {
+func (a *app) snapshot(ctx context.Context, path string, o file.Options) manifest.Snapshot {
 	if path != manifest.Stdin {
 		o.Path = path
-		return filesource.Read(ctx, o)
+		return file.Read(ctx, o)
 	}
 	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy}
-	return filesource.NewStdin(a.in, load).Read(ctx)
+	return file.NewStdin(a.in, load).Read(ctx)
 }
 
 // fieldErrors returns the field errors of a problem in the content of a manifest. It returns false

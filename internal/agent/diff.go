@@ -48,7 +48,7 @@ func readAll(
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
-	word := manifest.Word{Last: map[string]manifest.Snapshot{}, Failing: map[string]error{}, Running: running}
+	word := manifest.Word{Running: running}
 	out := make(chan manifest.Snapshot)
 	ended := make(chan error, len(all))
 	for _, s := range all {
@@ -58,12 +58,8 @@ func readAll(
 	for spoken := map[string]bool{}; len(spoken) < len(all); {
 		select {
 		case s := <-out:
-			switch {
-			case spoken[s.Source]:
-			case s.Err != nil:
-				word.Failing[s.Source] = s.Err
-			default:
-				word.Last[s.Source] = s
+			if !spoken[s.Source] {
+				word.Record(s)
 			}
 			spoken[s.Source] = true
 		case err := <-ended:

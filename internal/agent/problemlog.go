@@ -11,7 +11,7 @@ import (
 )
 
 // problemLog logs each manifest problem and warning once, and once when it is resolved. It skips
-// those of URLs, which the HTTP source logs itself at its own intervals.
+// those that their source logs itself at its own intervals.
 type problemLog struct {
 	problems, warnings map[string]bool
 	events             reconcile.Recorder // nil: no events
@@ -57,7 +57,7 @@ func reported(
 ) map[string]bool {
 	now := map[string]bool{}
 	for _, p := range problems {
-		if p.Origin.Source == manifest.SourceHTTP {
+		if p.Logged {
 			continue
 		}
 		text := p.Err.Error()

@@ -72,7 +72,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	if err != nil {
 		return err
 	}
-	prune(cache.dir, o.Sources.URL, o.Log)
+	prune(cache.dir, o.Sources, o.Log)
 	if h.loop.Strays, err = status.Keys(o.Dirs); err != nil {
 		return err
 	}

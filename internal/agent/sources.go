@@ -5,22 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
-	"podrun.io/podrun/internal/manifest/filesource"
-	"podrun.io/podrun/internal/manifest/httpsource"
+	"podrun.io/podrun/internal/manifest/source"
+	"podrun.io/podrun/internal/manifest/source/exec"
+	"podrun.io/podrun/internal/manifest/source/file"
+	httpsource "podrun.io/podrun/internal/manifest/source/http"
 	"podrun.io/podrun/internal/manifest/validate"
 	"podrun.io/podrun/internal/pod"
 )
 
 // SourceOptions say where manifests are read.
 type SourceOptions struct {
-	// Manifests are files, directories, or "-" for standard input.
+	// Manifests are files, directories, "-" for standard input, or "exec:COMMAND".
 	Manifests []string
 	// Default reports that the user did not set Manifests. If there is a URL, they may then be
 	// missing, and are read when they appear.
@@ -29,7 +30,7 @@ type SourceOptions struct {
 	// StrictPermissions refuses files that users other than root and podrun's user can write or
 	// replace.
 	StrictPermissions bool
-	// Lasting is passed to filesource.Options.
+	// Lasting is passed to file.Options.
 	Lasting bool
 	// NoSuffix keeps the pod names of the manifests, without the node name.
 	NoSuffix bool
@@ -42,82 +43,138 @@ type SourceOptions struct {
 	HTTPCheckFrequency        time.Duration
 }
 
-// cacheOptions say what is saved of a URL's last good response. By default nothing is.
+// cacheOptions say where the last good text of a URL or a command is saved. By default it is not.
 type cacheOptions struct {
 	dir string
 	// readOnly uses the cache without writing it.
 	readOnly bool
 }
 
-// sources creates the manifest sources of the options. running are the origins of the pods on the
-// machine: a path that one of them came from is never taken for missing on purpose.
+// sourceKinds are the kinds of source that Manifests can name, by what the location begins with. The first that fits is
+// taken. A new kind is a new line here.
+var sourceKinds = []struct {
+	prefix string
+	open   func(p sourceParams, location string) (manifest.Source, error)
+}{
+	{manifest.Stdin, openStdin},
+	{exec.Prefix, openExec},
+	{"", openFile},
+}
+
+// sourceParams are what sources are opened with.
+type sourceParams struct {
+	Options
+	cache cacheOptions
+	// running are the origins of the pods that run.
+	running map[pod.Key]manifest.Origin
+}
+
+// sources opens the sources of manifests that the options name. running are the origins of the pods that run: a path
+// that one of them came from is never taken for one that is missing on purpose.
 func (o Options) sources(cache cacheOptions, running map[pod.Key]manifest.Origin) ([]manifest.Source, error) {
+	p := sourceParams{Options: o, cache: cache, running: running}
 	var all []manifest.Source
-	s := o.Sources
 	seen := map[string]bool{}
-	for _, path := range s.Manifests {
-		if path != manifest.Stdin {
-			if abs, err := filepath.Abs(path); err == nil { // else reading it returns the error
-				path = abs
-			}
-		}
-		if seen[path] {
-			continue
-		}
-		seen[path] = true
-		if path == manifest.Stdin {
-			all = append(all, filesource.NewStdin(o.Stdin, manifest.LoadOptions{
-				NodeName: o.NodeName,
-				NoSuffix: s.NoSuffix,
-				Policy:   s.Policy,
-			}))
-			continue
-		}
-		all = append(all, filesource.New(filesource.Options{
-			Path:              path,
-			NodeName:          o.NodeName,
-			NoSuffix:          s.NoSuffix,
-			Policy:            s.Policy,
-			CheckFrequency:    s.FileCheckFrequency,
-			Log:               o.Log,
-			StrictPermissions: s.StrictPermissions,
-			Lasting:           s.Lasting,
-			Optional:          s.Default && s.URL != "" && !from(running, path),
-			Runs:              from(running, path),
-			IdentityDir:       cache.dir,
-			IdentityReadOnly:  cache.readOnly,
-			Unwatched:         o.machine != nil,
-		}))
-	}
-	if s.URL != "" {
-		var dial func(ctx context.Context, network, address string) (net.Conn, error)
-		if o.machine != nil {
-			dial = o.machine.dial
-		}
-		h, err := httpsource.New(httpsource.Options{
-			URL:            s.URL,
-			Headers:        s.URLHeaders,
-			CAFile:         s.CAFile,
-			CertFile:       s.CertFile,
-			KeyFile:        s.KeyFile,
-			CheckFrequency: s.HTTPCheckFrequency,
-			NodeName:       o.NodeName,
-			NoSuffix:       s.NoSuffix,
-			Policy:         s.Policy,
-			CacheDir:       cache.dir,
-			CacheReadOnly:  cache.readOnly,
-			Dial:           dial,
-			Log:            o.Log,
-		})
+	add := func(s manifest.Source, err error) error {
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+			return fmt.Errorf("%w: %w", ErrUsage, err)
 		}
-		all = append(all, h)
+		if !seen[s.Name()] {
+			all = append(all, s)
+		}
+		seen[s.Name()] = true
+		return nil
+	}
+	for _, location := range o.Sources.Manifests {
+		if err := add(openSource(p, location)); err != nil {
+			return nil, err
+		}
+	}
+	if o.Sources.URL != "" {
+		if err := add(openHTTP(p)); err != nil {
+			return nil, err
+		}
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w: no manifests given", ErrUsage)
 	}
 	return all, nil
+}
+
+func openSource(p sourceParams, location string) (manifest.Source, error) {
+	for _, k := range sourceKinds {
+		if location == k.prefix || k.prefix != manifest.Stdin && strings.HasPrefix(location, k.prefix) {
+			return k.open(p, location)
+		}
+	}
+	return nil, fmt.Errorf("--manifests %s: no such kind of source", location)
+}
+
+func openStdin(p sourceParams, _ string) (manifest.Source, error) {
+	load := manifest.LoadOptions{NodeName: p.NodeName, NoSuffix: p.Sources.NoSuffix, Policy: p.Sources.Policy}
+	return file.NewStdin(p.Stdin, load), nil
+}
+
+func openFile(p sourceParams, path string) (manifest.Source, error) {
+	if abs, err := filepath.Abs(path); err == nil { // else reading it says so
+		path = abs
+	}
+	s := p.Sources
+	runs := from(p.running, path)
+	return file.New(file.Options{
+		Path:              path,
+		NodeName:          p.NodeName,
+		NoSuffix:          s.NoSuffix,
+		Policy:            s.Policy,
+		CheckFrequency:    s.FileCheckFrequency,
+		StrictPermissions: s.StrictPermissions,
+		Lasting:           s.Lasting,
+		Optional:          s.Default && s.URL != "" && !runs,
+		Runs:              runs,
+		IdentityDir:       p.cache.dir,
+		IdentityReadOnly:  p.cache.readOnly,
+		Unwatched:         p.machine != nil,
+		Log:               p.Log,
+	}), nil
+}
+
+func openExec(p sourceParams, location string) (manifest.Source, error) {
+	s, err := exec.New(exec.Options{
+		Command:        strings.TrimPrefix(location, exec.Prefix),
+		CheckFrequency: p.Sources.FileCheckFrequency,
+		NodeName:       p.NodeName,
+		NoSuffix:       p.Sources.NoSuffix,
+		Policy:         p.Sources.Policy,
+		CacheDir:       p.cache.dir,
+		CacheReadOnly:  p.cache.readOnly,
+		Log:            p.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--manifests %s: %w", location, err)
+	}
+	return s, nil
+}
+
+func openHTTP(p sourceParams) (manifest.Source, error) {
+	s := p.Sources
+	o := httpsource.Options{
+		URL:            s.URL,
+		Headers:        s.URLHeaders,
+		CAFile:         s.CAFile,
+		CertFile:       s.CertFile,
+		KeyFile:        s.KeyFile,
+		CheckFrequency: s.HTTPCheckFrequency,
+		NodeName:       p.NodeName,
+		NoSuffix:       s.NoSuffix,
+		Policy:         s.Policy,
+		CacheDir:       p.cache.dir,
+		CacheReadOnly:  p.cache.readOnly,
+		Log:            p.Log,
+	}
+	if p.machine != nil {
+		o.Dial = p.machine.dial
+	}
+	return httpsource.New(o)
 }
 
 // from reports that a pod came from path or from a file in it.
@@ -139,14 +196,19 @@ func sourceNames(all []manifest.Source) string {
 	return strings.Join(out, ", ")
 }
 
-// prune removes the cached responses of URLs that are not used any more.
-func prune(cache, url string, log *slog.Logger) {
+// prune removes what is cached of sources that are not used any more.
+func prune(cache string, o SourceOptions, log *slog.Logger) {
 	var used []string
-	if url != "" {
-		used = append(used, url)
+	if o.URL != "" {
+		used = append(used, o.URL)
 	}
-	if err := httpsource.PruneCache(cache, used...); err != nil {
-		log.Warn("removing the cached responses of unused URLs failed", "err", err)
+	for _, location := range o.Manifests {
+		if command, ok := strings.CutPrefix(location, exec.Prefix); ok {
+			used = append(used, command)
+		}
+	}
+	if err := source.PruneCache(cache, used...); err != nil {
+		log.Warn("cached manifests of former sources stay on disk", "err", err)
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	AnnotationHash = "kubernetes.io/config.hash"
 	// AnnotationManifestHash is the hash of the manifest as written; it follows every edit.
 	AnnotationManifestHash = "podrun.io/manifest-hash"
-	// AnnotationSource is "file" or "http".
+	// AnnotationSource is the name of the kind of source: "file", "http" or another SourceKind's.
 	AnnotationSource = "kubernetes.io/config.source"
 	// AnnotationSeen is when this revision was first read, RFC 3339.
 	AnnotationSeen = "kubernetes.io/config.seen"
@@ -33,16 +33,39 @@ const (
 	AnnotationNext = "podrun.io/next-attempt"
 )
 
-// The kinds of source that an Origin names.
+// The names of the kubelet's kinds of source.
 const (
 	SourceFile = "file"
 	SourceHTTP = "http"
 )
 
+// SourceKind is what all sources of one kind have in common. The package of a source declares its kind.
+type SourceKind struct {
+	// Name is the value of the annotation kubernetes.io/config.source, and of the label source in metrics.
+	Name string
+	// Identity precedes the path in the text whose hash is a pod's UID, such as "file:".
+	Identity string
+	// Tolerates says that pods tolerate all NoExecute taints, as the kubelet's pods from files do.
+	Tolerates bool
+	// LogsProblems says that the source logs by itself why its manifests cannot be used.
+	LogsProblems bool
+}
+
+// fileKind is the kind of sources, and of load options, that name none.
+var fileKind = SourceKind{Name: SourceFile, Identity: "file:", Tolerates: true}
+
+// orFile returns k, or the kind of files if k is zero.
+func (k SourceKind) orFile() SourceKind {
+	if k == (SourceKind{}) {
+		return fileKind
+	}
+	return k
+}
+
 // Origin is where a document was read.
 type Origin struct {
-	Source string // "file" or "http"
-	Path   string // the file's path or the URL
+	Source string // the name of the source's kind
+	Path   string // the file's path, the URL without its secrets, or what else the source is named by
 }
 
 // OriginOf returns where p was read, from its annotations.
@@ -60,7 +83,9 @@ type Problem struct {
 	// pod that runs from it may be wanted. If it is not set, a pod that is not in Desired.Pods was
 	// removed by a valid edit.
 	Blind bool
-	Err   error
+	// Logged says that the source has logged it by itself.
+	Logged bool
+	Err    error
 }
 
 // Problems returns one Problem for each pod that err concerns, and one for the errors whose pod is
@@ -105,8 +130,9 @@ func MarkSeen(pods, before []*v1.Pod, now time.Time) {
 // Snapshot is the complete content of one source at one moment. The pods and objects in it must not
 // be modified.
 type Snapshot struct {
-	// Source is the name of the source.
+	// Source is the name of the source, Kind its kind. The zero Kind is the kind of files.
 	Source string
+	Kind   SourceKind
 	// Pods are the desired pods. Of a file that is invalid now they are those of its last good
 	// content.
 	Pods []*v1.Pod
@@ -123,7 +149,7 @@ type Snapshot struct {
 
 // Source reads manifests from one path or URL.
 type Source interface {
-	// Name is unique among the sources of a run: the path or the URL that the source reads.
+	// Name is unique among the sources of a run: the path, the URL or the command that the source reads.
 	Name() string
 	// Run reads the manifests until ctx ends. It sends a complete Snapshot whenever the content may
 	// have changed.
@@ -141,6 +167,8 @@ type Desired struct {
 	// Grace is the maximum grace period for pods that are not desired; nil: the one of their
 	// manifests applies.
 	Grace *time.Duration
+	// Kinds are the names of the kinds of all sources that were read or failed.
+	Kinds []string
 	// Complete is set once every source was read. While it is false, nothing may be removed because
 	// it is not desired.
 	Complete bool
@@ -160,6 +188,6 @@ func (problem Problem) keeps(p *v1.Pod) bool {
 // covers reports whether other is o, or a file directly in o: o may have been a directory when
 // other was read from it.
 func (o Origin) covers(other Origin) bool {
-	inside := o.Source == SourceFile && other.Source == SourceFile && filepath.Dir(other.Path) == o.Path
+	inside := o.Source == other.Source && filepath.IsAbs(o.Path) && filepath.Dir(other.Path) == o.Path
 	return o == other || inside
 }

@@ -25,6 +25,8 @@ const Stdin = "-"
 type LoadOptions struct {
 	// Origin is part of the identity of pods without a metadata.uid. Error messages name its path.
 	Origin Origin
+	// Kind is the kind of Origin's source. The zero Kind is the kind of files.
+	Kind SourceKind
 	// NodeName, in lower case, is appended to the names of pods as a suffix.
 	NodeName string
 	// NoSuffix leaves the names of pods as the manifest has them.
@@ -32,6 +34,8 @@ type LoadOptions struct {
 	// Policy refuses pods that need more privileges than it allows; nil allows all pods.
 	Policy *validate.Policy
 }
+
+func (o LoadOptions) kind() SourceKind { return o.Kind.orFile() }
 
 // Loaded is the content of a manifest.
 type Loaded struct {

@@ -39,6 +39,9 @@ type Word struct {
 	Last map[string]Snapshot
 	// Failing has the error of each source that cannot be read now.
 	Failing map[string]error
+	// Kinds are the kinds of the sources in Last and Failing. A source that is not in it has the kind
+	// of files.
+	Kinds map[string]SourceKind
 	// Running has the origin of each running pod.
 	Running map[pod.Key]Origin
 	// Late is set once sourcePatience has elapsed: a source that has neither been read nor failed
@@ -61,17 +64,24 @@ func Merge(w Word) Desired {
 	waits := false // a source so far has neither been read nor failed
 	for _, name := range w.Order {
 		said, ok := w.Last[name]
+		before := len(d.Problems)
 		if !ok {
 			d.Complete = false
 		}
 		if err := w.Failing[name]; err != nil {
 			d.Problems = append(d.Problems, Problem{
-				Origin: Origin{Source: kindOf(name), Path: name},
+				Origin: Origin{Source: w.kind(name).Name, Path: name},
 				Blind:  !ok,
 				Err:    err,
 			})
 		}
 		d.Problems = append(d.Problems, said.Problems...)
+		for i := range d.Problems[before:] {
+			d.Problems[before+i].Logged = w.kind(name).LogsProblems
+		}
+		if kind := w.kind(name).Name; (ok || w.Failing[name] != nil) && !slices.Contains(d.Kinds, kind) {
+			d.Kinds = append(d.Kinds, kind)
+		}
 		d.Warnings = append(d.Warnings, said.Warnings...)
 		waits = waits || !ok && w.Failing[name] == nil && !w.Late
 		pods := slices.Clone(said.Pods)
@@ -171,12 +181,20 @@ func (w Word) choose(key pod.Key, offers []offer) int {
 	return first
 }
 
-// kindOf returns SourceHTTP for the name of a source that is a URL, else SourceFile.
-func kindOf(source string) string {
-	if strings.Contains(source, "://") {
-		return SourceHTTP
+func (w Word) kind(source string) SourceKind { return w.Kinds[source].orFile() }
+
+// Record replaces what is known of the snapshot's source.
+func (w *Word) Record(s Snapshot) {
+	if w.Kinds == nil {
+		w.Last, w.Failing, w.Kinds = map[string]Snapshot{}, map[string]error{}, map[string]SourceKind{}
 	}
-	return SourceFile
+	w.Kinds[s.Source] = s.Kind
+	if s.Err != nil {
+		w.Failing[s.Source] = s.Err
+		return
+	}
+	delete(w.Failing, s.Source)
+	w.Last[s.Source] = s
 }
 
 // Mux merges the snapshots of several sources as they arrive.
@@ -187,7 +205,7 @@ type Mux struct{ word Word }
 func NewMux(order []string, running map[pod.Key]Origin) *Mux {
 	seed := map[pod.Key]Origin{}
 	maps.Copy(seed, running)
-	return &Mux{word: Word{Order: order, Last: map[string]Snapshot{}, Failing: map[string]error{}, Running: seed}}
+	return &Mux{word: Word{Order: order, Running: seed}}
 }
 
 // Run receives snapshots and sends the merged state until ctx ends; it then returns nil. A Desired
@@ -217,12 +235,7 @@ func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) e
 
 // apply stores a snapshot and merges again.
 func (m *Mux) apply(s Snapshot) Desired {
-	if s.Err != nil {
-		m.word.Failing[s.Source] = s.Err
-	} else {
-		delete(m.word.Failing, s.Source)
-		m.word.Last[s.Source] = s
-	}
+	m.word.Record(s)
 	return m.merge()
 }
 

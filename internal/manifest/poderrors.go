@@ -44,8 +44,8 @@ func (b Blame) Of(p *v1.Pod) string {
 			errs = append(errs, other.Err)
 		}
 	}
-	if from.Source == SourceFile {
-		errs = append(errs, b.origins[Origin{Source: SourceFile, Path: filepath.Dir(from.Path)}]...)
+	if filepath.IsAbs(from.Path) { // what is wrong with its directory
+		errs = append(errs, b.origins[Origin{Source: from.Source, Path: filepath.Dir(from.Path)}]...)
 	}
 	if len(errs) == 0 {
 		return ""

@@ -30,9 +30,9 @@ func setIdentity(p *v1.Pod, written []byte, o LoadOptions) {
 	}
 	SetUID(p, p.UID)
 	p.Annotations[AnnotationManifestHash] = Digest(written)
-	p.Annotations[AnnotationSource] = o.Origin.Source
+	p.Annotations[AnnotationSource] = o.kind().Name
 	p.Annotations[AnnotationManifest] = o.Origin.Path
-	if o.Origin.Source == SourceFile {
+	if o.kind().Tolerates {
 		tolerateAll(p)
 	}
 }
@@ -48,11 +48,7 @@ func (o LoadOptions) fullName(name string) string {
 // uid returns the UID of a pod whose manifest gives none: a digest of the manifest, the node name
 // and the origin.
 func uid(written []byte, o LoadOptions) types.UID {
-	place := "\nfile:"
-	if o.Origin.Source == SourceHTTP {
-		place = "\nurl:"
-	}
-	return types.UID(Digest(written, "\nhost:", o.NodeName, place, o.Origin.Path))
+	return types.UID(Digest(written, "\nhost:", o.NodeName, "\n"+o.kind().Identity, o.Origin.Path))
 }
 
 // SetUID sets the UID of p, and AnnotationHash, by which log collectors find its log directory.

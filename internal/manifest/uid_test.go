@@ -27,6 +27,9 @@ func TestIdentityVectors(t *testing.T) {
 	}
 	for _, v := range vectors {
 		o := LoadOptions{Origin: Origin{Source: v.Source, Path: v.Path}, NodeName: v.Node}
+		if v.Source == SourceHTTP {
+			o.Kind = SourceKind{Name: SourceHTTP, Identity: "url:"}
+		}
 		loaded, err := Load([]byte(v.Manifest), o)
 		if err != nil {
 			t.Fatal(err)

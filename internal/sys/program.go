@@ -2,6 +2,7 @@ package sys
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,8 @@ const (
 	// outputDelay is how long Run waits for the output of a program that has ended while processes
 	// that it started keep the output open.
 	outputDelay = time.Second
-	// mostOutput is how many bytes of each output are kept.
-	mostOutput = 1 << 20
+	// defaultMaxOutput is how many bytes of each output are kept if Program.MaxOutput is 0.
+	defaultMaxOutput = 1 << 20
 )
 
 // ErrNoProgram reports that the machine does not have the program.
@@ -76,11 +77,15 @@ type Program struct {
 	// Env is the environment; nil: podrun's.
 	Env   []string
 	Stdin []byte
+	// MaxOutput is how much of each output is kept, in bytes; 0: a mebibyte.
+	MaxOutput int
 }
 
 // Output is what a program wrote, truncated after mostOutput bytes of each stream.
 type Output struct {
 	Stdout, Stderr []byte
+	// Truncated says that the program wrote more to its standard output than was kept.
+	Truncated bool
 	// Started: the program was started, whatever its result.
 	Started bool
 }
@@ -114,7 +119,8 @@ func (p Program) Run(ctx context.Context, limit time.Duration) (Output, error) {
 func (p Program) run(ctx context.Context, limit time.Duration, all *groups) (Output, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 	defer cancel()
-	var stdout, stderr beginning
+	most := cmp.Or(p.MaxOutput, defaultMaxOutput)
+	stdout, stderr := beginning{most: most}, beginning{most: most}
 	c := exec.CommandContext(ctx, p.Name, p.args()...)
 	c.Env, c.Stdin, c.Stdout, c.Stderr = p.Env, bytes.NewReader(p.Stdin), &stdout, &stderr
 	// The signal is sent when the thread that started the program ends.
@@ -130,7 +136,7 @@ func (p Program) run(ctx context.Context, limit time.Duration, all *groups) (Out
 	}
 	c.WaitDelay = outputDelay
 	err := all.run(c)
-	out := Output{Stdout: stdout.kept, Stderr: stderr.kept, Started: c.ProcessState != nil}
+	out := Output{Stdout: stdout.kept, Stderr: stderr.kept, Truncated: stdout.truncated, Started: c.ProcessState != nil}
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return out, nil
@@ -142,12 +148,18 @@ func (p Program) run(ctx context.Context, limit time.Duration, all *groups) (Out
 	return out, err
 }
 
-// beginning keeps the first bytes that are written to it. It has no method ReadFrom, because
-// io.Copy would use that and bypass the limit.
-type beginning struct{ kept []byte }
+// beginning keeps the first bytes that are written to it, at most most. It has no method ReadFrom,
+// because io.Copy would use that and bypass the limit.
+type beginning struct {
+	most      int
+	kept      []byte
+	truncated bool
+}
 
 // Write implements io.Writer.
 func (b *beginning) Write(p []byte) (int, error) {
-	b.kept = append(b.kept, p[:min(mostOutput-len(b.kept), len(p))]...)
+	fits := min(b.most-len(b.kept), len(p))
+	b.kept = append(b.kept, p[:fits]...)
+	b.truncated = b.truncated || fits < len(p)
 	return len(p), nil
 }

@@ -57,8 +57,15 @@ func TestProgram(t *testing.T) {
 	if out, err := (Program{Name: "no-such-program"}).Run(t.Context(), time.Minute); !errors.Is(err, ErrNoProgram) || out.Started {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if out, err := sh("yes | head -c 3000000").Run(t.Context(), time.Minute); err != nil || len(out.Stdout) != mostOutput {
-		t.Errorf("%d bytes, %v", len(out.Stdout), err)
+	if out, err := sh("yes | head -c 3000000").Run(t.Context(), time.Minute); err != nil || len(out.Stdout) != defaultMaxOutput || !out.Truncated {
+		t.Errorf("%d bytes, truncated %t, %v", len(out.Stdout), out.Truncated, err)
+	}
+	bounded := sh("printf abc; printf x >&2")
+	for most, truncated := range map[int]bool{2: true, 3: false} {
+		bounded.MaxOutput = most
+		if out, err := bounded.Run(t.Context(), time.Minute); err != nil || string(out.Stdout) != "abc"[:most] || out.Truncated != truncated {
+			t.Errorf("at most %d: %+v, %v", most, out, err)
+		}
 	}
 }
 

@@ -322,7 +322,7 @@ var security = map[string]rule{
 // its slash. Others are retained unchanged.
 var annotations = map[string]rule{
 	"podrun.io/": never("means nothing to this version of podrun"),
-	"podrun.io/run-policy": only("a pod that has completed never runs again, "+
+	"podrun.io/run-policy": only("under serve a pod that has completed never runs again, "+
 		"not even after a reboot; by default it runs once per boot", "once-ever"),
 	"podrun.io/restart-on-change": only("an edit of a ConfigMap or Secret that the "+
 		"pod refers to replaces the pod; by default it changes the files in its volumes only", "true", "false"),

@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"slices"
 
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
@@ -92,7 +93,9 @@ func (n *node) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(n.complete, complete)
 	problems, warnings := bySource(desired.Problems), bySource(desired.Warnings)
-	for _, source := range []string{manifest.SourceFile, manifest.SourceHTTP} {
+	kinds := slices.Concat([]string{manifest.SourceFile, manifest.SourceHTTP}, desired.Kinds)
+	slices.Sort(kinds)
+	for _, source := range slices.Compact(kinds) {
 		gauge(n.problems, problems[source], source)
 		gauge(n.warnings, warnings[source], source)
 	}

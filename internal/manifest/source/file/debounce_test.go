@@ -1,4 +1,4 @@
-package filesource
+package file
 
 import (
 	"path/filepath"

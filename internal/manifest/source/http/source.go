@@ -1,11 +1,10 @@
-// Package httpsource implements manifest.Source for the manifests that a URL serves.
+// Package http implements manifest.Source for the manifests that a URL serves.
 //
-// It polls the URL, checks whether a response can be used, and retains the last good response, also
-// on disk, so that podrun can start while the server is down. It never shows credentials. It does
-// not decode or validate manifests: package manifest does.
+// It polls the URL and checks whether a response can be used. It never shows credentials. Package
+// source retains the last good response; package manifest decodes and validates manifests.
 //
-// Begin reading at Source and its Run method; the type standing decides what each response changes.
-package httpsource
+// Begin reading at Source and its Run method.
+package http
 
 import (
 	"bytes"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/source"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -60,15 +60,18 @@ type Options struct {
 // Source reads the manifests that a URL serves. It implements manifest.Source. Whatever fails, the
 // last good set of manifests remains in use.
 type Source struct {
+	name     string
 	every    time.Duration
 	log      *slog.Logger
 	client   *client
-	cache    cache
 	standing standing
-	outage   outage
+	last     *source.LastGood
 	// stale is the last error about the certificate files that was logged.
 	stale string
 }
+
+// Kind is the kind of URLs, the kubelet's "http".
+var Kind = manifest.SourceKind{Name: manifest.SourceHTTP, Identity: "url:", LogsProblems: true}
 
 // New returns a Source. It reads no file and sends no request before Run. Its errors, which report
 // invalid options, contain no secret.
@@ -106,18 +109,26 @@ func New(o Options) (*Source, error) {
 		dial:     o.Dial,
 		idle:     max(90*time.Second, 3*o.CheckFrequency),
 	}
+	name := maskURL(o.URL)
 	return &Source{
-		every:  o.CheckFrequency,
-		log:    o.Log,
-		client: newClient(*u, header, d),
-		cache:  cache{dir: o.CacheDir, readOnly: o.CacheReadOnly, key: manifest.Digest([]byte(o.URL))},
-		standing: standing{
-			url:      o.URL,
-			shown:    maskURL(o.URL),
-			node:     o.NodeName,
-			noSuffix: o.NoSuffix,
-			policy:   o.Policy,
-		},
+		name:     name,
+		every:    o.CheckFrequency,
+		log:      o.Log,
+		client:   newClient(*u, header, d),
+		standing: standing{url: o.URL, node: o.NodeName},
+		last: source.NewLastGood(source.Options{
+			Kind:          Kind,
+			Identity:      o.URL,
+			Name:          name,
+			NodeName:      o.NodeName,
+			NoSuffix:      o.NoSuffix,
+			Policy:        o.Policy,
+			CacheDir:      o.CacheDir,
+			CacheReadOnly: o.CacheReadOnly,
+			Empty:         "the answer is empty; to stop all pods, serve a List without items",
+			LogKey:        "url",
+			Log:           o.Log,
+		}),
 	}, nil
 }
 
@@ -149,25 +160,24 @@ func parseHeaders(lines []string) (http.Header, error) {
 }
 
 // Name returns the URL without its secrets.
-func (h *Source) Name() string { return h.standing.shown }
+func (h *Source) Name() string { return h.name }
 
 // Run requests the URL at once and then periodically, and sends a Snapshot when the result changed.
 // It sends the first one after the first response or failure. It returns nil when ctx ends.
 func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	defer h.client.dialer.close()
-	h.standing.done = ctx.Done()
-	h.recall()
-	said := ""
+	h.last.Recall(ctx)
+	sent := ""
 	for n := uint32(0); ; n++ {
 		a := h.ask(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		h.record(a, time.Now())
-		if word := h.standing.word(); word != said {
+		if summary := h.last.Summary(); summary != sent {
 			select {
-			case out <- h.standing.snapshot():
-				said = word
+			case out <- h.last.Snapshot():
+				sent = summary
 			case <-ctx.Done():
 				return nil
 			}
@@ -182,100 +192,40 @@ func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	}
 }
 
-// recall makes the cached response the good one until the server sends another.
-func (h *Source) recall() {
-	k, err := h.cache.read()
-	if err == nil && k == nil {
-		return
-	}
-	if err == nil {
-		h.standing.record(answer{status: http.StatusOK, body: k.Body, marks: k.marks}, k.Read)
-		err = h.standing.err
-	}
-	h.standing.err, h.standing.bad, h.standing.answered = nil, "", false
-	if err != nil {
-		h.log.Warn("cached manifests cannot be used", "url", h.Name(), "err", brief(err))
-		return
-	}
-	h.standing.good.cached, h.standing.good.body = true, nil
-}
-
 // ask requests the URL once. If it cannot be detected whether the response is complete, ask
 // requests it a second time and returns an error unless both are the same.
 func (h *Source) ask(ctx context.Context) answer {
-	a := h.client.get(ctx, h.standing.marks())
-	if !a.unframed || a.refusal() != nil || a.body == nil || h.standing.isCurrent(a.body) {
+	a := h.client.get(ctx, h.last.Validators())
+	if !a.unframed || a.refusal() != nil || a.body == nil || h.last.IsCurrent(a.body) {
 		return a
 	}
-	again := h.client.get(ctx, marks{})
+	again := h.client.get(ctx, source.Validators{})
 	if again.refusal() == nil && !bytes.Equal(a.body, again.body) {
 		again.err = errors.New("two responses without a length differ, so they may be cut off")
 	}
 	return again
 }
 
-// record applies a response, caches it on disk if it is a new good one, and logs the result.
+// record applies a response.
 func (h *Source) record(a answer, now time.Time) {
-	before := h.standing.good
-	h.standing.record(a, now)
-	if good := h.standing.good; good != before {
-		h.log.Info("manifests read", "url", h.Name(), "pods", len(good.Pods))
-		if err := h.cache.write(keep(good)); err != nil {
-			h.log.Warn("manifests cannot be cached; after a restart they are missing until the server answers",
-				"url", h.Name(), "err", err)
-		}
-		good.body = nil
+	h.standing.record(a)
+	switch err := a.refusal(); {
+	case err != nil:
+		h.last.Fail(err, now)
+	case a.status == http.StatusNotModified:
+		h.last.Confirm(now)
+	default:
+		h.last.Accept(a.body, a.validators, now)
 	}
-	h.report(now)
+	h.reportStale()
 }
 
-// report logs the first failure of an outage, further ones at intervals (see outage.due), and the
-// recovery.
-func (h *Source) report(now time.Time) {
+// reportStale logs once that the certificate files cannot be read.
+func (h *Source) reportStale() {
 	if stale := h.client.dialer.stale; stale == nil {
 		h.stale = ""
 	} else if h.stale != stale.Error() && h.client.dialer.made != nil {
 		h.stale = stale.Error()
-		h.log.Warn("certificates cannot be reloaded; the previous ones are used", "url", h.Name(), "err", h.stale)
+		h.log.Warn("certificates cannot be reloaded; the previous ones are used", "url", h.name, "err", h.stale)
 	}
-	o := &h.outage
-	if h.standing.err == nil {
-		if o.polls > 0 {
-			h.log.Info("manifests can be read again",
-				"url", h.Name(),
-				"after", now.Sub(o.since).Round(time.Second),
-				"failures", o.polls)
-		}
-		*o = outage{}
-		return
-	}
-	if o.polls == 0 {
-		o.since = now
-	}
-	o.polls++
-	why := brief(h.standing.err)
-	if !o.due(now, why) {
-		return
-	}
-	using := "nothing"
-	if good := h.standing.good; good != nil {
-		using = fmt.Sprintf("%d pods read at %s", len(good.Pods), good.read.Format(time.RFC3339))
-	}
-	h.log.Warn("manifests cannot be read",
-		"url", h.Name(),
-		"err", why,
-		"failures", o.polls,
-		"since", o.since.Format(time.RFC3339),
-		"using", using)
-	o.logged, o.why = now, why
-}
-
-// brief returns the first lines of an error as one line, for the log.
-func brief(err error) string {
-	const most = 3
-	lines := strings.Split(err.Error(), "\n")
-	if len(lines) > most {
-		lines = append(lines[:most], fmt.Sprintf("and %d more", len(lines)-most))
-	}
-	return strings.Join(lines, "; ")
 }

@@ -1,5 +1,5 @@
-// Package filesource implements manifest.Source for a directory of manifests, a single manifest
-// file, and standard input.
+// Package file implements manifest.Source for a directory of manifests, a single manifest file, and
+// standard input.
 //
 // It owns when files are read and which of them can be used: inotify and polling, files that are
 // being written, files that are missing for a moment, a path that was replaced or is not mounted,
@@ -8,7 +8,7 @@
 // validation are done by package manifest.
 //
 // Begin reading at Source and its Run method; Text is the source for standard input.
-package filesource
+package file
 
 import (
 	"context"

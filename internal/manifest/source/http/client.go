@@ -1,4 +1,4 @@
-package httpsource
+package http
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/decode"
+	"podrun.io/podrun/internal/manifest/source"
 )
 
 const (
@@ -46,8 +47,8 @@ func newClient(u url.URL, header http.Header, d *dialer) *client {
 	return &client{url: &u, header: header, dialer: d}
 }
 
-// get sends one GET request, a conditional one if m has validators.
-func (c *client) get(ctx context.Context, m marks) answer {
+// get sends one GET request, a conditional one if v is not empty.
+func (c *client) get(ctx context.Context, v source.Validators) answer {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	transport, err := c.dialer.transport(func(u *url.URL) bool { return sameHost(c.url, u) })
@@ -58,8 +59,8 @@ func (c *client) get(ctx context.Context, m marks) answer {
 	if err != nil {
 		return answer{err: c.reason(err)}
 	}
-	c.dress(req, m, true)
-	follow := func(req *http.Request, via []*http.Request) error { return c.follow(req, via, m) }
+	c.dress(req, v, true)
+	follow := func(req *http.Request, via []*http.Request) error { return c.follow(req, via, v) }
 	resp, err := (&http.Client{Transport: transport, CheckRedirect: follow}).Do(req)
 	if err != nil {
 		c.dialer.close() // in case the connection is the cause, the next request opens another
@@ -75,7 +76,7 @@ func (c *client) get(ctx context.Context, m marks) answer {
 
 // dress sets the headers of a request. home is set if the request goes to the URL's own host; only
 // then are the user's headers sent.
-func (c *client) dress(req *http.Request, m marks, home bool) {
+func (c *client) dress(req *http.Request, v source.Validators, home bool) {
 	for name, values := range c.header {
 		switch {
 		case !home:
@@ -92,19 +93,19 @@ func (c *client) dress(req *http.Request, m marks, home bool) {
 	req.Header.Del("Referer") // it may have secrets in its query
 	req.Header.Del("If-None-Match")
 	req.Header.Del("If-Modified-Since")
-	if m.At != manifest.Digest([]byte(req.URL.String())) {
+	if v.At != manifest.Digest([]byte(req.URL.String())) {
 		return
 	}
-	if m.ETag != "" {
-		req.Header.Set("If-None-Match", m.ETag)
+	if v.ETag != "" {
+		req.Header.Set("If-None-Match", v.ETag)
 	}
-	if m.LastModified != "" {
-		req.Header.Set("If-Modified-Since", m.LastModified)
+	if v.LastModified != "" {
+		req.Header.Set("If-Modified-Since", v.LastModified)
 	}
 }
 
 // follow decides whether a redirect is followed, and sets the headers of the new request.
-func (c *client) follow(req *http.Request, via []*http.Request, m marks) error {
+func (c *client) follow(req *http.Request, via []*http.Request, v source.Validators) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("redirects more than %d times", maxRedirects)
 	}
@@ -118,7 +119,7 @@ func (c *client) follow(req *http.Request, via []*http.Request, m marks) error {
 	if !home {
 		req.Host = ""
 	}
-	c.dress(req, m, home)
+	c.dress(req, v, home)
 	return nil
 }
 
@@ -144,7 +145,7 @@ func (c *client) read(resp *http.Response) answer {
 		status: resp.StatusCode, text: http.StatusText(resp.StatusCode),
 		conditional: asked.Get("If-None-Match") != "" || asked.Get("If-Modified-Since") != "",
 		retryAfter:  retryAfter(h.Get("Retry-After"), h.Get("Date"), now),
-		marks:       marksOf(h, resp.Request.URL, now),
+		validators:  validatorsOf(h, resp.Request.URL, now),
 		// Up to HTTP/1.1, the end of the connection may mark the end of a response. gzip has a
 		// length of its own.
 		unframed: resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 &&
@@ -171,21 +172,25 @@ func (c *client) read(resp *http.Response) answer {
 	return a
 }
 
-// marksOf returns the validators of a response; none if the body was modified less than 2 s before
-// it was served: it may change again without a new date, which has a resolution of a second, or a
-// new entity tag that is made from the date.
-func marksOf(h http.Header, at *url.URL, now time.Time) marks {
-	m := marks{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified"), At: manifest.Digest([]byte(at.String()))}
-	if m.LastModified == "" {
-		return m
+// validatorsOf returns the validators of a response; none if the body was modified less than 2 s
+// before it was served: it may change again without a new date, which has a resolution of a second,
+// or a new entity tag that is made from the date.
+func validatorsOf(h http.Header, at *url.URL, now time.Time) source.Validators {
+	v := source.Validators{
+		ETag:         h.Get("ETag"),
+		LastModified: h.Get("Last-Modified"),
+		At:           manifest.Digest([]byte(at.String())),
+	}
+	if v.LastModified == "" {
+		return v
 	}
 	if date, err := parseDate(h.Get("Date")); err == nil {
 		now = date
 	}
-	if changed, err := parseDate(m.LastModified); err != nil || now.Sub(changed) < 2*time.Second {
-		return marks{}
+	if changed, err := parseDate(v.LastModified); err != nil || now.Sub(changed) < 2*time.Second {
+		return source.Validators{}
 	}
-	return m
+	return v
 }
 
 // reason returns an error for a failed request. Its text is the same for the same failure, because

@@ -1,4 +1,4 @@
-package httpsource
+package http
 
 import (
 	"context"
@@ -42,8 +42,13 @@ func newSource(t *testing.T, o Options) *Source {
 
 // poll asks once.
 func poll(h *Source) manifest.Snapshot {
-	h.record(h.ask(context.Background()), time.Now())
-	return h.standing.snapshot()
+	return pollAt(h, time.Now())
+}
+
+// pollAt asks once, as if at that time.
+func pollAt(h *Source, at time.Time) manifest.Snapshot {
+	h.record(h.ask(context.Background()), at)
+	return h.last.Snapshot()
 }
 
 func serve(t *testing.T, handle http.HandlerFunc) *httptest.Server {
@@ -113,9 +118,10 @@ func TestHTTPSecretsAreNotShown(t *testing.T) {
 	shown := "http://***@" + host + "/a?token=***"
 	var log strings.Builder
 	h := newSource(t, Options{URL: secret, Headers: []string{"X-Key: hunter4"}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	said := fmt.Sprintf("%+v", poll(h))
-	p := h.standing.good.Pods[0]
-	loaded, err := manifest.Load([]byte(text), manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: secret}, NodeName: "node1"})
+	first := poll(h)
+	said := fmt.Sprintf("%+v", first)
+	p := first.Pods[0]
+	loaded, err := manifest.Load([]byte(text), manifest.LoadOptions{Origin: manifest.Origin{Source: manifest.SourceHTTP, Path: secret}, Kind: Kind, NodeName: "node1"})
 	if err != nil || p.UID != loaded.Pods[0].UID || p.Annotations[manifest.AnnotationManifestHash] != loaded.Pods[0].Annotations[manifest.AnnotationManifestHash] {
 		t.Errorf("UID %s, %v", p.UID, err)
 	}
@@ -125,19 +131,17 @@ func TestHTTPSecretsAreNotShown(t *testing.T) {
 	redirect := func(to string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", to); w.WriteHeader(302) }
 	}
-	for _, bad := range []http.HandlerFunc{answers(500), serves("nonsense"), sendsRaw(""), redirect("http://me:hunter5@127.0.0.1:1/?key=hunter6"),
+	for i, bad := range []http.HandlerFunc{answers(500), serves("nonsense"), sendsRaw(""), redirect("http://me:hunter5@127.0.0.1:1/?key=hunter6"),
 		redirect("ftp://me:hunter5@h/"), redirect("http://h:hunter5@x:y/?key=hunter6"), redirect("/b?token=hunter3")} {
 		next = bad
-		h.outage.logged = time.Time{}
-		snap := poll(h)
+		snap := pollAt(h, time.Now().Add(time.Duration(i)*time.Hour)) // late enough for each to be logged
 		said += fmt.Sprintf("%+v", snap)
 		if len(snap.Problems) == 0 && len(snap.Pods) == 0 {
 			t.Error("not bad")
 		}
 	}
 	s.Close()
-	h.outage.logged = time.Time{}
-	snap := poll(h)
+	snap := pollAt(h, time.Now().Add(100*time.Hour))
 	said += problemText(snap) + log.String()
 	if !strings.Contains(problemText(snap), shown+": dial tcp") || strings.Count(log.String(), "level=WARN") < 7 {
 		t.Errorf("%s\n%s", problemText(snap), log.String())

@@ -1,4 +1,4 @@
-package httpsource
+package http
 
 import (
 	"fmt"
@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"podrun.io/podrun/internal/manifest"
 )
 
 func TestPace(t *testing.T) {
@@ -160,17 +158,6 @@ func TestHTTPFailuresAreLoggedNowAndThen(t *testing.T) {
 		count(w, "manifests can be read again", 1)
 		count(w, "level=", 14)
 	})
-}
-
-func TestBrief(t *testing.T) {
-	t.Parallel()
-	var all manifest.InvalidError
-	for i := range 5 {
-		all.Errors = append(all.Errors, manifest.FieldError{File: "a", Line: i, Message: "x"})
-	}
-	if got := brief(&all); got != "a: x; a:1: x; a:2: x; and 2 more" {
-		t.Error(got)
-	}
 }
 
 func TestMaskURL(t *testing.T) {

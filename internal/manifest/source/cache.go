@@ -1,4 +1,4 @@
-package httpsource
+package source
 
 import (
 	"encoding/json"
@@ -15,37 +15,37 @@ import (
 	"podrun.io/podrun/internal/manifest/decode"
 )
 
-// cache saves the last good response of a URL on disk, without its Secrets, which must not be on
-// any disk. Nevertheless only the owner may read the file.
+// cache saves the last good text of a source on disk, without its Secrets, which must not be on any
+// disk. Nevertheless only the owner may read the file.
 type cache struct {
 	dir string // empty: no cache
-	key string // the digest of the URL
+	key string // the digest of the source's identity
 	// readOnly is set if the cache is never written.
 	readOnly bool
 }
 
-// kept is the content of a cache file. URLs may contain secrets, so the file has only their
-// digests.
-type kept struct {
-	URL string `json:"url"`
-	marks
+// entry is the content of a cache file. An identity, such as a URL, may contain secrets, so the file
+// has only its digest. It is called url because URLs were the first sources with a cache.
+type entry struct {
+	Key string `json:"url"`
+	Validators
 	Read time.Time `json:"read"`
 	Body []byte    `json:"body"`
 }
 
-// keep returns what is cached of a good response. If Secrets are removed from it, so are its
-// validators: the cached body is then not the one of the server, and the next response must be a
+// entryOf returns what is cached of a good text. If Secrets are removed from it, so are its
+// validators: the cached text is then not the one of the server, and the next response must be a
 // complete one instead of a 304.
-func keep(good *goodSet) kept {
-	k := kept{marks: good.marks, Read: good.read, Body: good.body}
-	if slices.ContainsFunc(good.Objects, func(o manifest.Object) bool { return o.Secret != nil }) {
-		k.marks, k.Body = marks{}, withoutSecrets(good.body)
+func entryOf(g *good) entry {
+	e := entry{Validators: g.validators, Read: g.read, Body: g.text}
+	if slices.ContainsFunc(g.Objects, func(o manifest.Object) bool { return o.Secret != nil }) {
+		e.Validators, e.Body = Validators{}, withoutSecrets(g.text)
 	}
-	return k
+	return e
 }
 
-// withoutSecrets returns a good body without its Secrets, as canonical JSON. The remaining
-// documents have the same meaning as before.
+// withoutSecrets returns a good text without its Secrets, as canonical JSON. The remaining documents
+// have the same meaning as before.
 func withoutSecrets(body []byte) []byte {
 	isSecret := func(value any) bool {
 		object, _ := value.(map[string]any)
@@ -72,7 +72,7 @@ func withoutSecrets(body []byte) []byte {
 func (c cache) path() string { return filepath.Join(c.dir, c.key+".json") }
 
 // read reads the cache file; nil if there is none.
-func (c cache) read() (*kept, error) {
+func (c cache) read() (*entry, error) {
 	if c.dir == "" {
 		return nil, nil
 	}
@@ -83,23 +83,23 @@ func (c cache) read() (*kept, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading cached manifests: %w", err)
 	}
-	var k kept
-	if err := json.Unmarshal(data, &k); err != nil {
+	var e entry
+	if err := json.Unmarshal(data, &e); err != nil {
 		return nil, fmt.Errorf("reading cached manifests: %s: %w", c.path(), err)
 	}
-	if k.URL != c.key {
-		return nil, fmt.Errorf("reading cached manifests: %s belongs to another URL", c.path())
+	if e.Key != c.key {
+		return nil, fmt.Errorf("reading cached manifests: %s belongs to another source", c.path())
 	}
-	return &k, nil
+	return &e, nil
 }
 
 // write replaces the cache file atomically: after a crash it has the old or the new content.
-func (c cache) write(k kept) error {
+func (c cache) write(e entry) error {
 	if c.dir == "" || c.readOnly {
 		return nil
 	}
-	k.URL = c.key
-	data, err := json.Marshal(k)
+	e.Key = c.key
+	data, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("caching manifests: %w", err)
 	}
@@ -112,9 +112,9 @@ func (c cache) write(k kept) error {
 	return nil
 }
 
-// PruneCache removes the cached responses of all URLs but these from dir, and the temporary files
-// of interrupted writes. A dir that does not exist is no error.
-func PruneCache(dir string, urls ...string) error {
+// PruneCache removes from dir the cached texts of all sources but those with these identities, and
+// the temporary files of interrupted writes. A dir that does not exist is no error.
+func PruneCache(dir string, identities ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -123,8 +123,8 @@ func PruneCache(dir string, urls ...string) error {
 		return fmt.Errorf("removing cached manifests: %w", err)
 	}
 	keep := map[string]bool{}
-	for _, url := range urls {
-		keep[filepath.Base(cache{key: manifest.Digest([]byte(url))}.path())] = true
+	for _, identity := range identities {
+		keep[filepath.Base(cache{key: manifest.Digest([]byte(identity))}.path())] = true
 	}
 	var failures []error
 	for _, e := range entries {
