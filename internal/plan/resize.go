@@ -13,16 +13,16 @@ import (
 // the pod stays as it is. Then the running instances get the allocated resources: in place or,
 // where resizePolicy says so, by a new instance.
 
-// FailureResize, followed by a container's name, is the key in Input.Failures of a failed resize.
+// FailureResize and a container's name are the key in Input.Failures of a failed resize.
 const FailureResize = "resize "
 
-// FailureSandbox, followed by a sandbox's ID, is the key in Input.Failures of a failed removal of
-// that sandbox.
+// FailureSandbox and a sandbox's ID are the key in Input.Failures of a failed removal of that
+// sandbox.
 const FailureSandbox = "sandbox "
 
-// allocate plans the allocation of what the manifest requests, and reports whether it did. Unlike
-// the kubelet it reports a request as infeasible if the machine cannot satisfy it even without
-// other pods, because waiting does not help.
+// allocate plans the allocation of what the manifest requests, and reports whether it did. A request
+// is infeasible, as for the kubelet, if the machine cannot satisfy it even without other pods:
+// waiting does not help.
 func (j *judge) allocate() bool {
 	if j.in.Resized == nil {
 		return false
