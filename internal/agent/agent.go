@@ -321,7 +321,7 @@ func (h *house) sweep(ctx context.Context) {
 	if err := h.runtime.Sweep(ctx); err != nil {
 		h.o.Log.Warn("removing leftovers of an interrupted run failed", "err", err)
 	}
-	if err := h.network.Mend(); err != nil {
+	if err := h.network.Repair(); err != nil {
 		h.o.Log.Warn("repairing the pod network failed", "err", err)
 	}
 	if err := status.Sweep(h.o.Dirs); err != nil {

@@ -17,9 +17,9 @@ const (
 	queuesPerSecond = 10
 )
 
-// slow limits what a link sends to the given number of bits a second, with a token bucket filter. 0
+// limitRate limits what a link sends to the given number of bits a second, with a token bucket filter. 0
 // means no limit: the link is not changed.
-func slow(handle *netlink.Handle, link netlink.Link, bits int64) error {
+func limitRate(handle *netlink.Handle, link netlink.Link, bits int64) error {
 	if bits == 0 {
 		return nil
 	}

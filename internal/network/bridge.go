@@ -103,7 +103,7 @@ func (b *Bridge) inspect(ctx context.Context, do func(outside *netlink.Handle) e
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	lock, err := b.lockWhatIs(ctx, outside)
+	lock, err := b.lockIfExists(ctx, outside)
 	if lock == nil || err != nil {
 		return err
 	}
@@ -111,16 +111,16 @@ func (b *Bridge) inspect(ctx context.Context, do func(outside *netlink.Handle) e
 	return do(outside)
 }
 
-// Mend restores rules that another program may have removed, or that a firewall which was started
+// Repair restores rules that another program may have removed, or that a firewall which was started
 // meanwhile needs. It does nothing if there is no bridge.
-func (b *Bridge) Mend() error {
-	if err := b.inspect(context.Background(), b.mend); err != nil {
+func (b *Bridge) Repair() error {
+	if err := b.inspect(context.Background(), b.repair); err != nil {
 		return fmt.Errorf("mending the pods' network: %w", err)
 	}
 	return nil
 }
 
-func (b *Bridge) mend(outside *netlink.Handle) error {
+func (b *Bridge) repair(outside *netlink.Handle) error {
 	rec, err := b.current()
 	if err != nil || rec.Bridge == "" {
 		return err
@@ -135,7 +135,7 @@ func (b *Bridge) mend(outside *netlink.Handle) error {
 	if _, err := b.complete(outside, rec, link); err != nil {
 		return err
 	}
-	held, err := b.claims()
+	held, err := b.portRecords()
 	if err != nil || len(held) == 0 {
 		return err
 	}
@@ -149,7 +149,7 @@ func (b *Bridge) mend(outside *netlink.Handle) error {
 // that a later call may succeed.
 func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
 	if netns == "" {
-		if err := b.reserve(ctx, id, claimOf(p)); err != nil {
+		if err := b.reserve(ctx, id, portRecordOf(p)); err != nil {
 			return nil, fmt.Errorf("taking the pod's host ports: %w", err)
 		}
 		return nil, nil
@@ -163,7 +163,7 @@ func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]neti
 
 // reserve records c's host ports for id, for a pod whose ports the bridge does not forward: one in
 // the host's network, or one connected by CNI plugins.
-func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
+func (b *Bridge) reserve(ctx context.Context, id string, c portRecord) error {
 	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
 		return err
 	}
@@ -178,7 +178,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c claim) error {
 	if _, err := b.current(); err != nil {
 		return err
 	}
-	return b.hold(id, c)
+	return b.reservePorts(id, c)
 }
 
 func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([]netip.Addr, error) {
@@ -190,7 +190,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 		return nil, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	p, err := b.acquire(ctx, outside, id, claimOf(wanted))
+	p, err := b.acquire(ctx, outside, id, portRecordOf(wanted))
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 
 // acquire reserves an address and c's ports for id and creates the bridge if necessary. The bridge
 // stays as long as an address is reserved, so the rest of Setup needs no lock.
-func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c claim) (port, error) {
+func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c portRecord) (port, error) {
 	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
 		return port{}, err
 	}
@@ -226,10 +226,10 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 	if rec.Subnet6.IsValid() {
 		c.Addr6 = counterpart(c.Addr, rec.Subnet6, rec.Subnet)
 	}
-	if err := b.hold(id, c); err != nil {
+	if err := b.reservePorts(id, c); err != nil {
 		return port{}, err
 	}
-	b.fenceIn(outside, rec, b.fencedOf(rec, c.Addr, id))
+	b.addToFence(outside, rec, b.fencedOf(rec, c.Addr, id))
 	return port{
 		name:    b.portName(id),
 		bridge:  index,
@@ -257,7 +257,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 			return rec, index, err
 		}
 	}
-	if err := b.removeStrays(outside, rec.Bridge); err != nil {
+	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
 		return rec, 0, err
 	}
 	rec, err := b.choose(outside, rec)
@@ -290,7 +290,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 // rules for what pods may send. It returns the bridge's link index.
 func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link) (int, error) {
 	for _, subnet := range rec.subnets() {
-		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDetection(subnet.Addr())}
+		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDADFlag(subnet.Addr())}
 		if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
 			return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
 		}
@@ -298,21 +298,21 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 			b.log.Warn("cannot turn on forwarding: pods reach only each other and this machine",
 				"subnet", subnet, "err", err)
 		}
-		if err := guard(rec.Bridge, subnet, b.open); err != nil {
+		if err := installRules(rec.Bridge, subnet, b.open); err != nil {
 			b.unmasked.Do(func() {
 				b.log.Warn("cannot set up nftables masquerading and filtering: pods reach only each other and this machine",
 					"err", err)
 			})
 		}
 	}
-	if err := b.refence(outside, rec); err != nil {
-		b.sayUnfenced(err)
+	if err := b.rebuildFence(outside, rec); err != nil {
+		b.warnUnfenced(err)
 	}
 	// The machine must not accept a pod as its router.
-	if err := refuseRouters(rec.Bridge); err != nil {
+	if err := ignoreRouterAdvertisements(rec.Bridge); err != nil {
 		return 0, err
 	}
-	if err := letThrough(rec.Bridge); err != nil {
+	if err := acceptForwarded(rec.Bridge); err != nil {
 		b.blocked.Do(func() {
 			b.log.Warn("a firewall may keep pods from reaching other machines", "err", err)
 		})
@@ -346,7 +346,7 @@ func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) 
 			return err
 		}
 	}
-	lock, err := b.lockWhatIs(ctx, outside)
+	lock, err := b.lockIfExists(ctx, outside)
 	if lock == nil || err != nil {
 		return err
 	}
@@ -365,13 +365,13 @@ func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) 
 // releaseAll frees id's ports and address, and removes the network after the last one. The caller
 // holds the lock.
 func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
-	if err := b.letGo(id); err != nil {
+	if err := b.releasePorts(id); err != nil {
 		return err
 	}
 	if err := b.release(id); err != nil {
 		return err
 	}
-	if err := b.fenceOut(outside); err != nil || b.keep {
+	if err := b.countRemoved(outside); err != nil || b.keep {
 		return err
 	}
 	if idle, err := b.idle(); err != nil || !idle {
@@ -396,7 +396,7 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 			return err
 		}
 	}
-	if err := b.removeStrays(outside, ""); err != nil {
+	if err := b.removeOrphanBridges(outside, ""); err != nil {
 		return err
 	}
 	return b.removeRecords()
@@ -410,7 +410,7 @@ func (b *Bridge) remove(outside *netlink.Handle, bridge string) error {
 	if err := removeTables(bridge); err != nil {
 		b.log.Debug("nftables tables were not removed", "bridge", bridge, "err", err)
 	}
-	if err := removePassage(bridge); err != nil {
+	if err := removeAccept(bridge); err != nil {
 		b.log.Debug("rules in the machine's firewall were not removed", "bridge", bridge, "err", err)
 	}
 	return nil

@@ -48,7 +48,7 @@ type attachment struct {
 	Args         [][2]string    `json:"args"`
 	Capabilities map[string]any `json:"capabilities,omitempty"`
 	// Others are the additional networks.
-	Others []another `json:"others,omitempty"`
+	Others []additionalNetwork `json:"others,omitempty"`
 	// Failed means that the plugins of the first network failed to connect the pod, so that it has
 	// no additional networks yet.
 	Failed bool `json:"failed,omitempty"`
@@ -158,7 +158,7 @@ func (c *plugins) setup(
 	if a.Capabilities, err = capabilities(p, list); err != nil {
 		return nil, err
 	}
-	if a.Others, err = c.others(p); err != nil {
+	if a.Others, err = c.additionalNetworks(p); err != nil {
 		return nil, err
 	}
 	if err := c.installed(list, a); err != nil {
@@ -178,26 +178,26 @@ func (c *plugins) add(
 ) ([]netip.Addr, error) {
 	ctx, cancel := withLimit(ctx, c.addLimit)
 	defer cancel()
-	if err := c.keep(id, a); err != nil {
+	if err := c.saveRecord(id, a); err != nil {
 		return nil, err
 	}
 	result, err := c.library(a.BinDirs).AddNetworkList(ctx, list, a.runtime(id, a.NetNS))
 	if err != nil {
 		a.Failed = true
-		return nil, errors.Join(fmt.Errorf("CNI's network %s: %w", list.Name, err), c.keep(id, a))
+		return nil, errors.Join(fmt.Errorf("CNI's network %s: %w", list.Name, err), c.saveRecord(id, a))
 	}
 	got, err := types.NewResultFromResult(result)
 	if err != nil {
 		return nil, fmt.Errorf("CNI's network %s: %w", list.Name, err)
 	}
-	if err := c.join(ctx, id, a); err != nil {
+	if err := c.addAdditional(ctx, id, a); err != nil {
 		return nil, err
 	}
 	return addressesOf(got, list.Name)
 }
 
-// keep writes a as the record of id.
-func (c *plugins) keep(id string, a attachment) error {
+// saveRecord writes a as the record of id.
+func (c *plugins) saveRecord(id string, a attachment) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (c *plugins) keep(id string, a attachment) error {
 // installed. Before ADD it is called before the record is written: plugins that were never called
 // need no release.
 func (c *plugins) installed(list *libcni.NetworkConfigList, a attachment) error {
-	find := func(of *libcni.NetworkConfigList, _ another) error {
+	find := func(of *libcni.NetworkConfigList, _ additionalNetwork) error {
 		for _, p := range of.Plugins {
 			if _, err := invoke.FindInPath(p.Network.Type, a.BinDirs); err != nil {
 				return fmt.Errorf("CNI's network %s: %w", of.Name, err)
@@ -220,11 +220,11 @@ func (c *plugins) installed(list *libcni.NetworkConfigList, a attachment) error 
 		}
 		return nil
 	}
-	return errors.Join(find(list, another{}), a.each(find))
+	return errors.Join(find(list, additionalNetwork{}), a.each(find))
 }
 
-// can reports whether one of the network's plugins has the capability.
-func can(list *libcni.NetworkConfigList, capability string) bool {
+// hasCapability reports whether one of the network's plugins has the capability.
+func hasCapability(list *libcni.NetworkConfigList, capability string) bool {
 	return slices.ContainsFunc(list.Plugins, func(c *libcni.PluginConfig) bool {
 		return c.Network.Capabilities[capability]
 	})
@@ -235,14 +235,14 @@ func can(list *libcni.NetworkConfigList, capability string) bool {
 func capabilities(p *v1.Pod, list *libcni.NetworkConfigList) (map[string]any, error) {
 	out := map[string]any{}
 	if ports := portMappings(p); len(ports) > 0 {
-		if !can(list, "portMappings") {
+		if !hasCapability(list, "portMappings") {
 			return nil, fmt.Errorf("CNI's network %s cannot have host ports: "+
 				"none of its plugins has the capability portMappings, as portmap has", list.Name)
 		}
 		out["portMappings"] = ports
 	}
 	if limits := pod.BandwidthOf(p); limits != (pod.Bandwidth{}) {
-		if !can(list, "bandwidth") {
+		if !hasCapability(list, "bandwidth") {
 			return nil, fmt.Errorf("CNI's network %s cannot be limited: "+
 				"none of its plugins has the capability bandwidth, as the plugin bandwidth has", list.Name)
 		}

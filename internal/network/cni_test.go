@@ -199,9 +199,9 @@ func TestPluginsMistakes(t *testing.T) {
 	p.empty(t)
 }
 
-// TestPluginsMended: what failed because of an error in the configuration is released when the
+// TestPluginsRepaired: what failed because of an error in the configuration is released when the
 // configuration is corrected.
-func TestPluginsMended(t *testing.T) {
+func TestPluginsRepaired(t *testing.T) {
 	p := newPlugged(t)
 	conflist := func(subnet string) {
 		p.write(t, "10-net.conflist", fmt.Sprintf(`{"type":"bridge","bridge":"cnibr0","isGateway":true,

@@ -24,7 +24,7 @@ func addIPv6(t *testing.T, host, outside netns.NsHandle) {
 				return err
 			}
 			addr := netip.MustParseAddr(text)
-			return netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(addr, 64), Flags: noDetection(addr)})
+			return netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(addr, 64), Flags: noDADFlag(addr)})
 		})
 	}
 	in(t, host, func() error {

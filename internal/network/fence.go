@@ -227,18 +227,18 @@ func addFence(bridge string, p fenced) error {
 	return c.Flush()
 }
 
-// fenceIn fences a port: it may send only from its pod's addresses. If that fails, it logs one
+// addToFence fences a port: it may send only from its pod's addresses. If that fails, it logs one
 // warning per process. The caller holds the lock.
-func (b *Bridge) fenceIn(outside *netlink.Handle, rec record, p fenced) {
+func (b *Bridge) addToFence(outside *netlink.Handle, rec record, p fenced) {
 	if addFence(rec.Bridge, p) == nil {
 		return
 	}
-	if err := b.refence(outside, rec); err != nil {
-		b.sayUnfenced(err)
+	if err := b.rebuildFence(outside, rec); err != nil {
+		b.warnUnfenced(err)
 	}
 }
 
-func (b *Bridge) sayUnfenced(why error) {
+func (b *Bridge) warnUnfenced(why error) {
 	b.unfenced.Do(func() {
 		b.log.Warn("cannot prevent pods from using each other's addresses: nftables' bridge family cannot be used",
 			"err", why)
@@ -249,9 +249,9 @@ func (b *Bridge) sayUnfenced(why error) {
 // kernel needs 15 ms to remove elements, however many they are.
 const staleFences = 32
 
-// fenceOut counts a removed port, and creates the fence anew after staleFences of them. The caller
+// countRemoved counts a removed port, and creates the fence anew after staleFences of them. The caller
 // holds the lock.
-func (b *Bridge) fenceOut(outside *netlink.Handle) error {
+func (b *Bridge) countRemoved(outside *netlink.Handle) error {
 	if b.stale.Add(1) < staleFences {
 		return nil
 	}
@@ -259,8 +259,8 @@ func (b *Bridge) fenceOut(outside *netlink.Handle) error {
 	if err != nil || rec.Bridge == "" {
 		return err
 	}
-	if err := b.refence(outside, rec); err != nil {
-		b.sayUnfenced(err)
+	if err := b.rebuildFence(outside, rec); err != nil {
+		b.warnUnfenced(err)
 	}
 	return nil
 }
@@ -273,9 +273,9 @@ func (b *Bridge) fencedOf(rec record, addr netip.Addr, id string) fenced {
 	return p
 }
 
-// refence creates the fence anew, for all ports but those of an older podrun, which let the kernel
+// rebuildFence creates the fence anew, for all ports but those of an older podrun, which let the kernel
 // choose the pod's hardware address.
-func (b *Bridge) refence(outside *netlink.Handle, rec record) error {
+func (b *Bridge) rebuildFence(outside *netlink.Handle, rec record) error {
 	held, err := b.addresses()
 	if err != nil {
 		return err

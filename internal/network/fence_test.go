@@ -202,7 +202,7 @@ func TestFence(t *testing.T) {
 		}
 	}
 	check("at first")
-	in(t, host, br.Mend)
+	in(t, host, br.Repair)
 	check("mended")
 	in(t, host, func() error { return removeTables(rec.Bridge) })
 	for _, c := range cases {
@@ -237,7 +237,7 @@ func TestFence(t *testing.T) {
 		a.mac = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 		return netlink.LinkSetHardwareAddr(link, a.mac)
 	})
-	in(t, host, br.Mend)
+	in(t, host, br.Repair)
 	if !arrives(t, a, watcher, ether(a.mac, four, udp4(a.ip))) {
 		t.Error("a pod of the former version is cut off")
 	}

@@ -29,10 +29,10 @@ func (e *blockingError) Error() string {
 		e.chain, e.table, e.table, e.chain, e.bridge, e.table, e.chain, e.bridge)
 }
 
-// letThrough lets packets from and to the bridge pass the machine's own firewall where its policy
+// acceptForwarded lets packets from and to the bridge pass the machine's own firewall where its policy
 // is to drop: it adds rules to iptables' chains, as iptables itself would write them. It does not
 // change any other firewall; a *blockingError then says which rules are needed.
-func letThrough(bridge string) error {
+func acceptForwarded(bridge string) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -133,8 +133,8 @@ func ours(c *nftables.Conn, chain *nftables.Chain, bridge string) ([]*nftables.R
 	return found, nil
 }
 
-// removePassage removes the rules that letThrough added.
-func removePassage(bridge string) error {
+// removeAccept removes the rules that acceptForwarded added.
+func removeAccept(bridge string) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func TestForwardDrop(t *testing.T) {
 				t.Errorf("rules\n%s\nwant\n%s", got, want)
 			}
 			asked(t, outside, pod)
-			in(t, host, br.Mend)
+			in(t, host, br.Repair)
 			if got := strings.Count(rules(), rec.Bridge); got != 2 {
 				t.Errorf("mended, and %d rules: %s", got, rules())
 			}
@@ -109,18 +109,18 @@ func TestOtherFirewall(t *testing.T) {
 	}
 }
 
-// TestMend: Mend restores the rules after all rules of the machine were flushed.
-func TestMend(t *testing.T) {
+// TestRepair: Repair restores the rules after all rules of the machine were flushed.
+func TestRepair(t *testing.T) {
 	host, pod, outside := newNS(t), newNS(t), newNS(t)
 	joinOutside(t, host, outside)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	in(t, host, br.Mend) // nothing is there, and nothing is made
+	in(t, host, br.Repair) // nothing is there, and nothing is made
 	bare(t, host, run)
 	mustSetupPod(t, host, br, "web", pod, podWith(t, "web", "8080:80/TCP"))
 	rec, _ := br.load()
 	in(t, host, func() error { return removeTables(rec.Bridge) })
-	in(t, host, br.Mend)
+	in(t, host, br.Repair)
 	asked(t, outside, pod)
 	teardown(t, host, br, "web")
 	bare(t, host, run)

@@ -98,7 +98,7 @@ func FuzzConfiguration(f *testing.F) {
 				t.Errorf("accepted with a plugin that has no name: %s", p.Bytes)
 			}
 		}
-		record, err := json.Marshal(attachment{Conflist: list.Bytes, Others: []another{{Conflist: list.Bytes, Link: "net1"}}})
+		record, err := json.Marshal(attachment{Conflist: list.Bytes, Others: []additionalNetwork{{Conflist: list.Bytes, Link: "net1"}}})
 		if err != nil {
 			t.Fatalf("the record cannot be written: %v", err)
 		}

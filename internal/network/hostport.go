@@ -17,11 +17,11 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// portDir is the directory with a file per ID that has host ports: its claim, as JSON.
+// portDir is the directory with a file per ID that has host ports: its portRecord, as JSON.
 const portDir = "ports"
 
-// claim is the record of an ID's host ports.
-type claim struct {
+// portRecord is the record of an ID's host ports.
+type portRecord struct {
 	// Pod is the pod, as namespace/name. A new revision of a pod takes over the ports of the old
 	// one, which has ended.
 	Pod string `json:"pod"`
@@ -30,14 +30,16 @@ type claim struct {
 	Addr netip.Addr `json:"addr,omitzero"`
 	// Addr6 is the pod's IPv6 address, if it has one.
 	Addr6 netip.Addr `json:"addr6,omitzero"`
-	// Boot is the kernel's boot ID. A claim of another boot is obsolete: its rules and its pod do
+	// Boot is the kernel's boot ID. A record of another boot is obsolete: its rules and its pod do
 	// not exist any more.
 	Boot  string         `json:"boot"`
 	Ports []pod.HostPort `json:"ports"`
 }
 
-// claimOf returns the claim for p's host ports, before p has an address.
-func claimOf(p *v1.Pod) claim { return claim{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)} }
+// portRecordOf returns the record of p's host ports, before p has an address.
+func portRecordOf(p *v1.Pod) portRecord {
+	return portRecord{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
+}
 
 // PortInUseError reports that another pod or a process of the machine has a host port. It may be
 // free at a later call.
@@ -54,9 +56,9 @@ func (e *PortInUseError) Error() string {
 	return fmt.Sprintf("host port %s is taken by pod %s", e.Port, e.By)
 }
 
-// hold records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
+// reservePorts records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
 // in use. The caller holds the lock.
-func (b *Bridge) hold(id string, c claim) error {
+func (b *Bridge) reservePorts(id string, c portRecord) error {
 	if len(c.Ports) == 0 {
 		return nil
 	}
@@ -72,7 +74,7 @@ func (b *Bridge) hold(id string, c claim) error {
 			return fmt.Errorf("host port %s: pods have no IPv6 address", p)
 		}
 	}
-	held, err := b.claims()
+	held, err := b.portRecords()
 	if err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func (b *Bridge) hold(id string, c claim) error {
 		if other == id || h.Pod == c.Pod {
 			continue
 		}
-		if p, meets := meeting(c.Ports, h.Ports); meets {
+		if p, meets := conflict(c.Ports, h.Ports); meets {
 			return &PortInUseError{Port: p, By: h.Pod}
 		}
 	}
@@ -117,8 +119,8 @@ func (b *Bridge) hold(id string, c claim) error {
 	return b.publish(held, id)
 }
 
-// takeOver removes the claims of other revisions of the same pod.
-func (b *Bridge) takeOver(id string, c claim, held map[string]claim) error {
+// takeOver removes the port records of other revisions of the same pod.
+func (b *Bridge) takeOver(id string, c portRecord, held map[string]portRecord) error {
 	for other, h := range held {
 		if other != id && h.Pod == c.Pod {
 			delete(held, other)
@@ -130,9 +132,9 @@ func (b *Bridge) takeOver(id string, c claim, held map[string]claim) error {
 	return nil
 }
 
-// letGo frees id's ports: first the rules, then the record, so that an interrupted call is
+// releasePorts frees id's ports: first the rules, then the record, so that an interrupted call is
 // repeated. The caller holds the lock.
-func (b *Bridge) letGo(id string) error {
+func (b *Bridge) releasePorts(id string) error {
 	file := filepath.Join(b.dir, portDir, id)
 	if _, err := os.Lstat(file); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -140,7 +142,7 @@ func (b *Bridge) letGo(id string) error {
 		}
 		return err
 	}
-	held, err := b.claims()
+	held, err := b.portRecords()
 	if err != nil {
 		return err
 	}
@@ -157,9 +159,9 @@ func (b *Bridge) letGo(id string) error {
 	return nil
 }
 
-// claims returns the claims of this boot by ID. It ignores a file that cannot be decoded: a power
-// cut interrupted its writing, and the claim was not in force before.
-func (b *Bridge) claims() (map[string]claim, error) {
+// portRecords returns the port records of this boot by ID. It ignores a file that cannot be decoded: a power
+// cut interrupted its writing, and the record was not in force before.
+func (b *Bridge) portRecords() (map[string]portRecord, error) {
 	boot, err := b.boot()
 	if err != nil {
 		return nil, err
@@ -169,13 +171,13 @@ func (b *Bridge) claims() (map[string]claim, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	held := make(map[string]claim, len(entries))
+	held := make(map[string]portRecord, len(entries))
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
-		var c claim
+		var c portRecord
 		if json.Unmarshal(text, &c) == nil && c.Boot == boot {
 			held[e.Name()] = c
 		}
@@ -183,9 +185,9 @@ func (b *Bridge) claims() (map[string]claim, error) {
 	return held, nil
 }
 
-// publish installs the forwarding rules for all claims. With the ID of a new claim, it adds only
-// that one's rules if that is possible.
-func (b *Bridge) publish(held map[string]claim, id string) error {
+// publish installs the forwarding rules for all port records. With the ID of a new one, it adds only
+// its rules if that is possible.
+func (b *Bridge) publish(held map[string]portRecord, id string) error {
 	rec, err := b.load()
 	if err != nil || rec.Bridge == "" {
 		return err // without a bridge there are only ports of the host network
@@ -218,9 +220,9 @@ func (f forwarding) isLocal() bool {
 	return f.at == netip.IPv4Unspecified() || f.at.Is4() && f.at.IsLoopback()
 }
 
-// forwardings returns the rules for a claim; none if it has no pod address, as with host
+// forwardings returns the rules for a port record; none if it has no pod address, as with host
 // networking.
-func forwardings(c claim) []forwarding {
+func forwardings(c portRecord) []forwarding {
 	var out []forwarding
 	for _, p := range c.Ports {
 		at, err := hostAddr(p)
@@ -245,9 +247,9 @@ func forwardings(c claim) []forwarding {
 	return out
 }
 
-// meeting returns the first port of mine that conflicts with one of theirs: same number and
+// conflict returns the first port of mine that conflicts with one of theirs: same number and
 // protocol, and addresses that are equal or of which one is unspecified.
-func meeting(mine, theirs []pod.HostPort) (pod.HostPort, bool) {
+func conflict(mine, theirs []pod.HostPort) (pod.HostPort, bool) {
 	for _, m := range mine {
 		for _, t := range theirs {
 			if m.Port != t.Port || m.Protocol != t.Protocol {

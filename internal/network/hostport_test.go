@@ -355,9 +355,9 @@ func TestHostPortOfRevisions(t *testing.T) {
 	bare(t, host, run)
 }
 
-// TestHostPortsAreMended: removed rules are restored with the next change, and a claim that a power
+// TestHostPortsAreRepaired: removed rules are restored with the next change, and a record that a power
 // cut truncated is ignored.
-func TestHostPortsAreMended(t *testing.T) {
+func TestHostPortsAreRepaired(t *testing.T) {
 	host, a, b := newNS(t), newNS(t), newNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)

@@ -141,7 +141,7 @@ func (s *standIn) reboot(t *testing.T) {
 // TestRebootWithoutPlugins: a sandbox of an earlier boot is removed, and new ones start, although
 // its plugins are missing or fail. The plugins are called when they work again.
 func TestRebootWithoutPlugins(t *testing.T) {
-	for name, c := range map[string]struct{ harm, mend func(*testing.T, *standIn) }{
+	for name, c := range map[string]struct{ harm, repair func(*testing.T, *standIn) }{
 		"missing": {func(t *testing.T, s *standIn) { s.uninstall(t) }, func(t *testing.T, s *standIn) { s.install(t) }},
 		"failing": {
 			func(t *testing.T, s *standIn) { s.on(t, "DEL", "a", refuse) },
@@ -168,7 +168,7 @@ func TestRebootWithoutPlugins(t *testing.T) {
 			}
 			s.held(t, "a")
 			s.another(t, name == "missing")
-			c.mend(t, s)
+			c.repair(t, s)
 			s.retries.succeeded("a") // the pause after a failure is over
 			if err := s.SweepLost(t.Context(), nobody); err != nil {
 				t.Error(err)

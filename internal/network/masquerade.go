@@ -43,14 +43,14 @@ func families() []family {
 	return []family{familyOf(netip.IPv4Unspecified()), familyOf(netip.IPv6Unspecified())}
 }
 
-// guard creates the bridge's nftables table of the subnet's family; a repeated call replaces the table.
+// installRules creates the bridge's nftables table of the subnet's family; a repeated call replaces the table.
 // It neither reads nor changes other tables. The table stays as long as the bridge. Its rules
 //   - masquerade packets that leave the subnet, so that they have the host's address;
 //   - keep pods from the machine's loopback addresses, which the bridge routes if host ports need it
 //     (route_localnet);
 //   - unless open, accept packets from other links to pods only if they belong to a connection of a
 //     pod or to a published port, and drop the rest.
-func guard(bridge string, subnet netip.Prefix, open bool) error {
+func installRules(bridge string, subnet netip.Prefix, open bool) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
@@ -92,12 +92,12 @@ func guard(bridge string, subnet netip.Prefix, open bool) error {
 	}
 	if !open {
 		to := matchLink(expr.MetaKeyOIFNAME, bridge)
-		others := append(to, compareLink(expr.MetaKeyIIFNAME, expr.CmpOpNeq, bridge)...)
+		fromOthers := append(to, compareLink(expr.MetaKeyIIFNAME, expr.CmpOpNeq, bridge)...)
 		chain("to-pods", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter,
-			rule(expr.VerdictAccept, others,
+			rule(expr.VerdictAccept, fromOthers,
 				anyBit(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)),
-			rule(expr.VerdictAccept, others, translated()),
-			rule(expr.VerdictDrop, others))
+			rule(expr.VerdictAccept, fromOthers, translated()),
+			rule(expr.VerdictDrop, fromOthers))
 	}
 	return c.Flush()
 }

@@ -52,26 +52,26 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 		return nil, err
 	}
 	if list == nil {
-		if others, err := pod.Networks(p); err != nil || len(others) > 0 {
+		if additional, err := pod.Networks(p); err != nil || len(additional) > 0 {
 			return nil, errors.Join(err, fmt.Errorf(
 				"connecting the pod's network: the annotation %s needs CNI configurations in --cni-conf-dir",
 				pod.AnnotationNetworks))
 		}
 		return n.bridge.Setup(ctx, id, netns, p)
 	}
-	addrs, err := n.plug(ctx, id, netns, p, list)
+	addrs, err := n.connectByCNI(ctx, id, netns, p, list)
 	if err != nil {
 		return nil, fmt.Errorf("connecting the pod's network: %w", err)
 	}
 	return addrs, nil
 }
 
-// plug connects p by CNI plugins. Host ports belong to the machine whoever forwards them, so they
+// connectByCNI connects p by CNI plugins. Host ports belong to the machine whoever forwards them, so they
 // are reserved as with podrun's own bridge.
-func (n *Network) plug(
+func (n *Network) connectByCNI(
 	ctx context.Context, id, path string, p *v1.Pod, list *libcni.NetworkConfigList,
 ) ([]netip.Addr, error) {
-	c := claimOf(p)
+	c := portRecordOf(p)
 	if err := n.bridge.reserve(ctx, id, c); err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func (n *Network) plug(
 	return n.plugins.setup(ctx, id, path, p, list)
 }
 
-// Mend restores podrun's own rules; see Bridge.Mend.
-func (n *Network) Mend() error { return n.bridge.Mend() }
+// Repair restores podrun's own rules; see Bridge.Repair.
+func (n *Network) Repair() error { return n.bridge.Repair() }
 
 // Close removes podrun's own bridge if no pod has an address or a host port in it.
 func (n *Network) Close() error { return n.bridge.Close() }

@@ -12,16 +12,16 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// another is an additional network of a pod, as the pod's record has it.
-type another struct {
+// additionalNetwork is an additional network of a pod, as the pod's record has it.
+type additionalNetwork struct {
 	Conflist     json.RawMessage `json:"conflist"`
 	Link         string          `json:"link"`
 	Capabilities map[string]any  `json:"capabilities,omitempty"`
 }
 
-// others returns the networks that p's annotation names, with their configurations from the
+// additionalNetworks returns the networks that p's annotation names, with their configurations from the
 // directory.
-func (c *plugins) others(p *v1.Pod) ([]another, error) {
+func (c *plugins) additionalNetworks(p *v1.Pod) ([]additionalNetwork, error) {
 	wanted, err := pod.Networks(p)
 	if err != nil || len(wanted) == 0 {
 		return nil, err
@@ -36,18 +36,18 @@ func (c *plugins) others(p *v1.Pod) ([]another, error) {
 			known[list.Name] = list
 		}
 	}
-	var out []another
+	var out []additionalNetwork
 	for _, n := range wanted {
 		list := known[n.Name]
 		if list == nil {
 			return nil, fmt.Errorf("CNI's network %s is in none of the configurations in %s", n.Name, c.confDir)
 		}
-		a := another{Conflist: list.Bytes, Link: n.Interface, Capabilities: map[string]any{}}
+		a := additionalNetwork{Conflist: list.Bytes, Link: n.Interface, Capabilities: map[string]any{}}
 		for capability, value := range map[string]any{"ips": n.IPs, "mac": n.MAC} {
 			if capability == "ips" && len(n.IPs) == 0 || capability == "mac" && n.MAC == "" {
 				continue
 			}
-			if !can(list, capability) {
+			if !hasCapability(list, capability) {
 				return nil, fmt.Errorf(
 					"CNI's network %s cannot set the requested %s: none of its plugins has that capability",
 					n.Name, capability)
@@ -59,9 +59,9 @@ func (c *plugins) others(p *v1.Pod) ([]another, error) {
 	return out, nil
 }
 
-// join connects the pod to its additional networks.
-func (c *plugins) join(ctx context.Context, id string, a attachment) error {
-	return a.each(func(list *libcni.NetworkConfigList, of another) error {
+// addAdditional connects the pod to its additional networks.
+func (c *plugins) addAdditional(ctx context.Context, id string, a attachment) error {
+	return a.each(func(list *libcni.NetworkConfigList, of additionalNetwork) error {
 		if _, err := c.library(a.BinDirs).AddNetworkList(ctx, list, of.runtime(a, id, a.NetNS)); err != nil {
 			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
 		}
@@ -69,11 +69,11 @@ func (c *plugins) join(ctx context.Context, id string, a attachment) error {
 	})
 }
 
-// leave disconnects the pod from its additional networks, in reverse order; also from those that
-// join was about to connect when it was interrupted.
-func (c *plugins) leave(ctx context.Context, id, netns string, a attachment) error {
+// delAdditional disconnects the pod from its additional networks, in reverse order; also from those that
+// addAdditional was about to connect when it was interrupted.
+func (c *plugins) delAdditional(ctx context.Context, id, netns string, a attachment) error {
 	slices.Reverse(a.Others)
-	return a.each(func(list *libcni.NetworkConfigList, of another) error {
+	return a.each(func(list *libcni.NetworkConfigList, of additionalNetwork) error {
 		if err := c.library(a.BinDirs).DelNetworkList(ctx, list, of.runtime(a, id, netns)); err != nil {
 			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
 		}
@@ -81,7 +81,7 @@ func (c *plugins) leave(ctx context.Context, id, netns string, a attachment) err
 	})
 }
 
-func (a attachment) each(do func(*libcni.NetworkConfigList, another) error) error {
+func (a attachment) each(do func(*libcni.NetworkConfigList, additionalNetwork) error) error {
 	for _, of := range a.Others {
 		list, err := libcni.NetworkConfFromBytes(of.Conflist)
 		if err != nil {
@@ -94,7 +94,7 @@ func (a attachment) each(do func(*libcni.NetworkConfigList, another) error) erro
 	return nil
 }
 
-func (of another) runtime(a attachment, id, netns string) *libcni.RuntimeConf {
+func (of additionalNetwork) runtime(a attachment, id, netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID:    id,
 		NetNS:          netns,

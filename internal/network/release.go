@@ -158,7 +158,7 @@ func (c *plugins) release(ctx context.Context, id string, a attachment) error {
 // configuration, in which the error may be corrected.
 func (c *plugins) del(ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment) error {
 	if !a.Failed {
-		if err := c.leave(ctx, id, a.NetNS, a); err != nil {
+		if err := c.delAdditional(ctx, id, a.NetNS, a); err != nil {
 			return err
 		}
 	}

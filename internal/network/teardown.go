@@ -27,7 +27,7 @@ const (
 // more at the third attempt. The record then stays, and SweepLost tries again.
 func (n *Network) Teardown(ctx context.Context, id string) error {
 	err := n.plugins.teardown(ctx, id)
-	if err != nil && n.postponed(ctx, id, err) {
+	if err != nil && n.mayPostpone(ctx, id, err) {
 		err = nil
 	} else if err == nil {
 		n.retries.succeeded(id)
@@ -38,8 +38,8 @@ func (n *Network) Teardown(ctx context.Context, id string) error {
 	return n.bridge.Teardown(ctx, id)
 }
 
-// postponed counts the failure and reports whether Teardown goes on without a release.
-func (n *Network) postponed(ctx context.Context, id string, err error) bool {
+// mayPostpone counts the failure and reports whether Teardown goes on without a release.
+func (n *Network) mayPostpone(ctx context.Context, id string, err error) bool {
 	var failed *releaseError
 	if !errors.As(err, &failed) || ctx.Err() != nil {
 		return false

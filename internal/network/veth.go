@@ -69,7 +69,7 @@ func connect(outside *netlink.Handle, p port, path string) error {
 		return fmt.Errorf("making link %s: %w", p.name, hint(err))
 	}
 	if err := inNamespace(path, func() error {
-		return errors.Join(refuseRouters(podLink), trustAddresses(podLink))
+		return errors.Join(ignoreRouterAdvertisements(podLink), disableDAD(podLink))
 	}); err != nil {
 		return err
 	}
@@ -97,10 +97,10 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	if err != nil {
 		return err
 	}
-	if err := slow(outside, veth, p.limits.Ingress); err != nil {
+	if err := limitRate(outside, veth, p.limits.Ingress); err != nil {
 		return fmt.Errorf("limiting the pod's ingress bandwidth: %w", err)
 	}
-	if err := refuseRouters(p.name); err != nil {
+	if err := ignoreRouterAdvertisements(p.name); err != nil {
 		return err
 	}
 	// A pod may connect to itself by an address that is translated to its own.
@@ -113,14 +113,14 @@ func configure(inside *netlink.Handle, p port) error {
 	if err != nil {
 		return err
 	}
-	if err := slow(inside, link, p.limits.Egress); err != nil {
+	if err := limitRate(inside, link, p.limits.Egress); err != nil {
 		return fmt.Errorf("limiting the pod's egress bandwidth: %w", err)
 	}
 	if err := inside.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p.addr, p.subnet.Bits())}); err != nil {
 		return err
 	}
 	if p.addr6.IsValid() {
-		addr := &netlink.Addr{IPNet: ipNet(p.addr6, p.subnet6.Bits()), Flags: noDetection(p.addr6)}
+		addr := &netlink.Addr{IPNet: ipNet(p.addr6, p.subnet6.Bits()), Flags: noDADFlag(p.addr6)}
 		if err := inside.AddrAdd(link, addr); err != nil {
 			return err
 		}
@@ -142,9 +142,9 @@ func addDefaultRoute(inside *netlink.Handle, link netlink.Link, all netip.Addr, 
 	})
 }
 
-// noDetection returns the flag that makes an IPv6 address usable at once. No other node can have
+// noDADFlag returns the flag that makes an IPv6 address usable at once. No other node can have
 // the address, so the kernel need not spend a second on duplicate address detection.
-func noDetection(addr netip.Addr) int {
+func noDADFlag(addr netip.Addr) int {
 	if addr.Is6() {
 		return unix.IFA_F_NODAD
 	}
@@ -203,19 +203,19 @@ func forward(outside *netlink.Handle, addr netip.Addr) error {
 		return nil
 	}
 	if addr.Is6() {
-		if err := goOnAccepting(outside); err != nil {
+		if err := acceptRAWhileForwarding(outside); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile(path, []byte("1"), 0)
 }
 
-// goOnAccepting sets accept_ra of the default route's link from 1 to 2, so that it keeps its
+// acceptRAWhileForwarding sets accept_ra of the default route's link from 1 to 2, so that it keeps its
 // addresses and routes from router advertisements although the machine forwards. With 1 the kernel
 // would treat the machine as a router and ignore advertisements, and the machine would lose its
 // default route in time. Other links are not changed, because pods could send advertisements
 // themselves.
-func goOnAccepting(outside *netlink.Handle) error {
+func acceptRAWhileForwarding(outside *netlink.Handle) error {
 	link, _, err := defaultRoute(outside, netlink.FAMILY_V6)
 	if err != nil || link == nil {
 		return err
@@ -228,8 +228,8 @@ func goOnAccepting(outside *netlink.Handle) error {
 	return os.WriteFile(path, []byte("2"), 0)
 }
 
-// refuseRouters makes a link ignore router advertisements, which a pod could send.
-func refuseRouters(link string) error {
+// ignoreRouterAdvertisements makes a link ignore router advertisements, which a pod could send.
+func ignoreRouterAdvertisements(link string) error {
 	return setIPv6(link, "accept_ra", "0")
 }
 
@@ -243,9 +243,9 @@ func setIPv6(link, parameter, value string) error {
 	return err
 }
 
-// trustAddresses turns off duplicate address detection on a link: no other pod can have its
+// disableDAD turns off duplicate address detection on a link: no other pod can have its
 // addresses, and a pod that claims to have them could keep this one from using its own.
-func trustAddresses(link string) error { return setIPv6(link, "accept_dad", "0") }
+func disableDAD(link string) error { return setIPv6(link, "accept_dad", "0") }
 
 func ipNet(addr netip.Addr, bits int) *net.IPNet {
 	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(bits, addr.BitLen())}

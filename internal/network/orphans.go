@@ -37,8 +37,8 @@ func (b *Bridge) hardwareAddr() net.HardwareAddr {
 	return addr
 }
 
-// strays returns the names of this network's bridges, except the one named but.
-func (b *Bridge) strays(outside *netlink.Handle, but string) ([]string, error) {
+// orphanBridges returns the names of this network's bridges, except the one named but.
+func (b *Bridge) orphanBridges(outside *netlink.Handle, but string) ([]string, error) {
 	mine := b.alias()
 	if mine == "" {
 		return nil, nil
@@ -58,10 +58,10 @@ func (b *Bridge) strays(outside *netlink.Handle, but string) ([]string, error) {
 	return names, nil
 }
 
-// removeStrays removes this network's bridges that have no record, that is, all except the one
+// removeOrphanBridges removes this network's bridges that have no record, that is, all except the one
 // named but.
-func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
-	names, err := b.strays(outside, but)
+func (b *Bridge) removeOrphanBridges(outside *netlink.Handle, but string) error {
+	names, err := b.orphanBridges(outside, but)
 	if err != nil {
 		return err
 	}
@@ -74,14 +74,14 @@ func (b *Bridge) removeStrays(outside *netlink.Handle, but string) error {
 	return nil
 }
 
-// lockWhatIs locks the network if it exists: its records, or a bridge whose records were deleted
+// lockIfExists locks the network if it exists: its records, or a bridge whose records were deleted
 // with the run directory. It returns nil if neither exists.
-func (b *Bridge) lockWhatIs(ctx context.Context, outside *netlink.Handle) (*sys.Lock, error) {
+func (b *Bridge) lockIfExists(ctx context.Context, outside *netlink.Handle) (*sys.Lock, error) {
 	lock, err := lockExisting(ctx, b.dir)
 	if !errors.Is(err, os.ErrNotExist) {
 		return lock, err
 	}
-	names, err := b.strays(outside, "")
+	names, err := b.orphanBridges(outside, "")
 	if len(names) == 0 || err != nil {
 		return nil, err
 	}
