@@ -106,7 +106,7 @@ func TestBandwidth(t *testing.T) {
 				t.Errorf("%s: rates %v", name, got)
 			}
 		}
-		rec, err := br.load()
+		rec, err := br.records.load()
 		if err != nil {
 			t.Fatal(err)
 		}

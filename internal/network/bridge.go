@@ -16,11 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
+	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -50,32 +50,36 @@ type Options struct {
 // processes of the run directory share it; a lock on the directory of its records serializes
 // changes.
 type Bridge struct {
-	dir  string // directory of the records
-	run  string // run directory; identifies the network
-	root string // podrun's root directory
-	log  *slog.Logger
-	boot func() (string, error)
-	keep bool
-	open bool
-	// Each limits a warning to one per process: unmasked that masquerading does not work, unrouted
-	// that host ports do not answer on the loopback, blocked that a firewall drops pods' packets,
-	// unfenced that pods can use each other's addresses, foreign that a file in the address
-	// directory is not named by an address.
-	unmasked, unrouted, blocked, unfenced, foreign sync.Once
-	// stale counts the bridge ports that are removed but still in the fence.
-	stale atomic.Int32
+	identity  identity
+	records   *recordDir
+	addresses *ipam
+	ports     *hostPorts
+	fence     *fence
+	log       *slog.Logger
+	keep      bool
+	open      bool
+	// Each limits a warning to one per process: unmasked that masquerading does not work, blocked
+	// that a firewall drops pods' packets.
+	unmasked, blocked sync.Once
 }
 
 // NewBridge returns the network of a run directory. It changes nothing yet.
-func NewBridge(o Options) *Bridge {
+func NewBridge(o Options) *Bridge { return newBridgeOfBoot(o, sync.OnceValues(sys.BootID)) }
+
+// newBridgeOfBoot is NewBridge with another source of the kernel's boot ID.
+func newBridgeOfBoot(o Options, boot func() (string, error)) *Bridge {
+	id := identity{run: filepath.Clean(o.Dirs.Run), root: o.Dirs.Root}
+	dir := &recordDir{path: o.Dirs.Network(), boot: boot, log: o.Log}
+	addresses := &ipam{records: dir}
 	return &Bridge{
-		dir:  o.Dirs.Network(),
-		run:  filepath.Clean(o.Dirs.Run),
-		root: o.Dirs.Root,
-		log:  o.Log,
-		boot: sync.OnceValues(sys.BootID),
-		keep: o.Keep,
-		open: o.Open,
+		identity:  id,
+		records:   dir,
+		addresses: addresses,
+		ports:     &hostPorts{records: dir},
+		fence:     &fence{identity: id, records: dir, addresses: addresses, log: o.Log},
+		log:       o.Log,
+		keep:      o.Keep,
+		open:      o.Open,
 	}
 }
 
@@ -89,7 +93,7 @@ func (b *Bridge) Close() error {
 
 func (b *Bridge) removeIdle() error {
 	return b.inspect(context.Background(), func(outside *netlink.Handle) error {
-		if idle, err := b.idle(); err != nil || !idle {
+		if idle, err := b.records.idle(); err != nil || !idle {
 			return err
 		}
 		return b.dismantle(outside)
@@ -135,11 +139,11 @@ func (b *Bridge) repair(outside *netlink.Handle) error {
 	if _, err := b.complete(outside, rec, link); err != nil {
 		return err
 	}
-	held, err := b.portRecords()
+	held, err := b.ports.portRecords()
 	if err != nil || len(held) == 0 {
 		return err
 	}
-	return b.publish(held, "")
+	return b.ports.publish(held, "")
 }
 
 // Setup connects the network namespace at the path netns: it sets lo up, adds eth0 with an address
@@ -167,10 +171,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c portRecord) error {
 	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
 		return err
 	}
-	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
-		return err
-	}
-	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*sys.Lock).Unlock)
+	lock, err := b.records.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c portRecord) error {
 	if _, err := b.current(); err != nil {
 		return err
 	}
-	return b.reservePorts(id, c)
+	return b.ports.reservePorts(id, c)
 }
 
 func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([]netip.Addr, error) {
@@ -204,10 +205,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 // acquire reserves an address and c's ports for id and creates the bridge if necessary. The bridge
 // stays as long as an address is reserved, so the rest of Setup needs no lock.
 func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c portRecord) (port, error) {
-	if err := os.MkdirAll(b.dir, layout.ModePrivate); err != nil {
-		return port{}, err
-	}
-	lock, err := lockDir(ctx, b.dir, layout.ModePrivate, (*sys.Lock).Unlock)
+	lock, err := b.records.lock(ctx)
 	if err != nil {
 		return port{}, err
 	}
@@ -220,18 +218,18 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 	if err != nil {
 		return port{}, fmt.Errorf("making the bridge: %w", hint(err))
 	}
-	if c.Addr, err = b.allocate(rec, id); err != nil {
+	if c.Addr, err = b.addresses.allocate(rec, id); err != nil {
 		return port{}, err
 	}
 	if rec.Subnet6.IsValid() {
 		c.Addr6 = counterpart(c.Addr, rec.Subnet6, rec.Subnet)
 	}
-	if err := b.reservePorts(id, c); err != nil {
+	if err := b.ports.reservePorts(id, c); err != nil {
 		return port{}, err
 	}
-	b.addToFence(outside, rec, b.fencedOf(rec, c.Addr, id))
+	b.fence.add(outside, rec, b.fence.portOf(rec, c.Addr, id))
 	return port{
-		name:    b.portName(id),
+		name:    b.identity.portName(id),
 		bridge:  index,
 		mtu:     rec.MTU,
 		addr:    c.Addr,
@@ -239,6 +237,21 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 		addr6:   c.Addr6,
 		subnet6: rec.Subnet6,
 	}, nil
+}
+
+// current returns the record of this boot. A record of another boot is obsolete, because none of
+// that boot's namespaces exist any more: current then removes all addresses and returns an empty
+// record. The caller holds the lock.
+func (b *Bridge) current() (record, error) {
+	boot, err := b.records.boot()
+	if err != nil {
+		return record{}, err
+	}
+	rec, err := b.records.load()
+	if err != nil || rec.Boot == boot {
+		return rec, err
+	}
+	return record{}, b.addresses.releaseAll()
 }
 
 // ensure creates the bridge unless it exists and is up. Setting it up is the last step of its
@@ -260,24 +273,28 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
 		return rec, 0, err
 	}
-	rec, err := b.choose(outside, rec)
+	boot, err := b.records.boot()
+	if err != nil {
+		return rec, 0, err
+	}
+	rec, err = choose(outside, rec, b.identity.run, boot)
 	if err != nil {
 		return rec, 0, err
 	}
 	// Save the record before the bridge is created: a bridge without a record is not ours.
-	if err := b.save(rec); err != nil {
+	if err := b.records.save(rec); err != nil {
 		return rec, 0, err
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = rec.Bridge, rec.MTU
 	// Fixed, because the kernel would otherwise change it as ports are added and removed, and pods
 	// have the gateway's address in their neighbour caches.
-	attrs.HardwareAddr = b.hardwareAddr()
+	attrs.HardwareAddr = b.identity.hardwareAddr()
 	link := &netlink.Bridge{LinkAttrs: attrs}
 	if err := outside.LinkAdd(link); err != nil {
 		return rec, 0, fmt.Errorf("adding link %s: %w", rec.Bridge, err)
 	}
-	if alias := b.alias(); alias != "" {
+	if alias := b.identity.alias(); alias != "" {
 		if err := outside.LinkSetAlias(link, alias); err != nil {
 			return rec, 0, fmt.Errorf("giving link %s its alias: %w", rec.Bridge, err)
 		}
@@ -305,8 +322,8 @@ func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link
 			})
 		}
 	}
-	if err := b.rebuildFence(outside, rec); err != nil {
-		b.warnUnfenced(err)
+	if err := b.fence.rebuild(outside, rec); err != nil {
+		b.fence.warnUnfenced(err)
 	}
 	// The machine must not accept a pod as its router.
 	if err := ignoreRouterAdvertisements(rec.Bridge); err != nil {
@@ -342,7 +359,7 @@ func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) 
 	defer outside.Close()
 	// Remove the link first: the next owner of the address must not meet it on two links.
 	if known == nil {
-		if err := removeLink(outside, b.portName(id)); err != nil {
+		if err := removeLink(outside, b.identity.portName(id)); err != nil {
 			return err
 		}
 	}
@@ -355,26 +372,37 @@ func (b *Bridge) teardown(ctx context.Context, id string, known func(id string) 
 		if known(id) {
 			return nil
 		}
-		if err := removeLink(outside, b.portName(id)); err != nil {
+		if err := removeLink(outside, b.identity.portName(id)); err != nil {
 			return err
 		}
 	}
 	return b.releaseAll(outside, id)
 }
 
+// Holders returns the IDs that have an address or a host port, possibly more than once. It takes no
+// lock, so it never waits; an ID that is added or removed meanwhile may be among them or not.
+func (b *Bridge) Holders() ([]string, error) {
+	owners, err := b.addresses.owners()
+	if err != nil {
+		return nil, err
+	}
+	ids, err := b.ports.ids()
+	return append(slices.Collect(maps.Values(owners)), ids...), err
+}
+
 // releaseAll frees id's ports and address, and removes the network after the last one. The caller
 // holds the lock.
 func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
-	if err := b.releasePorts(id); err != nil {
+	if err := b.ports.releasePorts(id); err != nil {
 		return err
 	}
-	if err := b.release(id); err != nil {
+	if err := b.addresses.release(id); err != nil {
 		return err
 	}
-	if err := b.countRemoved(outside); err != nil || b.keep {
+	if err := b.fence.countRemoved(outside); err != nil || b.keep {
 		return err
 	}
-	if idle, err := b.idle(); err != nil || !idle {
+	if idle, err := b.records.idle(); err != nil || !idle {
 		return err
 	}
 	return b.dismantle(outside)
@@ -382,11 +410,11 @@ func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
 
 // dismantle removes everything the network consists of. The caller holds the lock.
 func (b *Bridge) dismantle(outside *netlink.Handle) error {
-	boot, err := b.boot()
+	boot, err := b.records.boot()
 	if err != nil {
 		return err
 	}
-	rec, err := b.load()
+	rec, err := b.records.load()
 	if err != nil {
 		return err
 	}
@@ -399,7 +427,7 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 	if err := b.removeOrphanBridges(outside, ""); err != nil {
 		return err
 	}
-	return b.removeRecords()
+	return b.records.remove()
 }
 
 // remove removes a bridge and all rules for it.

@@ -17,13 +17,13 @@ func TestFull(t *testing.T) {
 		t.Skip("needs root")
 	}
 	b := newBridge(t, t.TempDir())
-	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+	if err := os.MkdirAll(b.records.path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	rec := record{Subnet: netip.MustParsePrefix("10.64.0.0/29")}
 	var got []string
 	for i := range 5 {
-		addr, err := b.allocate(rec, fmt.Sprint(i))
+		addr, err := b.addresses.allocate(rec, fmt.Sprint(i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,16 +32,16 @@ func TestFull(t *testing.T) {
 	if want := "10.64.0.2 10.64.0.3 10.64.0.4 10.64.0.5 10.64.0.6"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	if addr, err := b.allocate(rec, "3"); err != nil || addr.String() != "10.64.0.5" {
+	if addr, err := b.addresses.allocate(rec, "3"); err != nil || addr.String() != "10.64.0.5" {
 		t.Errorf("the same id again: %s, %v", addr, err)
 	}
-	if _, err := b.allocate(rec, "more"); err == nil || !strings.Contains(err.Error(), "all 5 are taken") {
+	if _, err := b.addresses.allocate(rec, "more"); err == nil || !strings.Contains(err.Error(), "all 5 are taken") {
 		t.Errorf("error %v", err)
 	}
-	if err := b.release("1"); err != nil {
+	if err := b.addresses.release("1"); err != nil {
 		t.Fatal(err)
 	}
-	if addr, err := b.allocate(rec, "more"); err != nil || addr.String() != "10.64.0.3" {
+	if addr, err := b.addresses.allocate(rec, "more"); err != nil || addr.String() != "10.64.0.3" {
 		t.Errorf("%s, %v", addr, err)
 	}
 }
@@ -85,7 +85,7 @@ func TestAvoidsHostRoutes(t *testing.T) {
 	host, pod := newNS(t), newNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	would, err := freeSubnet(br.run, nil)
+	would, err := freeSubnet(br.identity.run, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

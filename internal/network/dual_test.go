@@ -85,7 +85,7 @@ func TestDualStack(t *testing.T) {
 	serveTCP6(t, web, "[::]:80", "web")
 	serveTCP6(t, outside, "[::]:90", "world")
 	serveTCP(t, web, ":80", "web4")
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet6).String()
 	for _, c := range []struct {
 		name, to string

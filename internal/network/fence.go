@@ -3,8 +3,11 @@ package network
 import (
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -44,15 +47,15 @@ func linkLocal(mac net.HardwareAddr) netip.Addr {
 	})
 }
 
-// fence is the nftables table with its sets: the fenced ports, and the addresses that each of them
+// fenceTable is the nftables table with its sets: the fenced ports, and the addresses that each of them
 // may send from.
-type fence struct {
+type fenceTable struct {
 	table                      *nftables.Table
 	ports, macs, addrs, addrs6 *nftables.Set
 }
 
-func newFence(bridge string) (fence, error) {
-	f := fence{table: &nftables.Table{Family: nftables.TableFamilyBridge, Name: bridge}}
+func newFenceTable(bridge string) (fenceTable, error) {
+	f := fenceTable{table: &nftables.Table{Family: nftables.TableFamilyBridge, Name: bridge}}
 	f.ports = &nftables.Set{Table: f.table, Name: "ports", KeyType: nftables.TypeIFName}
 	for _, s := range []struct {
 		set  **nftables.Set
@@ -73,7 +76,7 @@ func newFence(bridge string) (fence, error) {
 }
 
 // sets returns the elements of each of the fence's sets for the ports.
-func (f fence) sets(ports []fenced) map[*nftables.Set][]nftables.SetElement {
+func (f fenceTable) sets(ports []fenced) map[*nftables.Set][]nftables.SetElement {
 	out := map[*nftables.Set][]nftables.SetElement{f.ports: nil, f.macs: nil, f.addrs: nil, f.addrs6: nil}
 	add := func(to *nftables.Set, link string, what []byte) {
 		key := append(ifname(link), what...)
@@ -102,7 +105,7 @@ func publishFence(bridge string, ports []fenced) error {
 	if err != nil {
 		return err
 	}
-	f, err := newFence(bridge)
+	f, err := newFenceTable(bridge)
 	if err != nil {
 		return err
 	}
@@ -146,7 +149,7 @@ const (
 	redirect              = 137
 )
 
-func (f fence) rules() [][]expr.Any {
+func (f fenceTable) rules() [][]expr.Any {
 	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: firstWord}
 	const afterName = firstWord + unix.IFNAMSIZ/4
 	known := func(in *nftables.Set, base expr.PayloadBase, offset, length uint32) []expr.Any {
@@ -215,7 +218,7 @@ func addFence(bridge string, p fenced) error {
 	if err != nil {
 		return err
 	}
-	f, err := newFence(bridge)
+	f, err := newFenceTable(bridge)
 	if err != nil {
 		return err
 	}
@@ -227,20 +230,32 @@ func addFence(bridge string, p fenced) error {
 	return c.Flush()
 }
 
-// addToFence fences a port: it may send only from its pod's addresses. If that fails, it logs one
+// fence keeps the bridge's fence in step with the addresses that are allocated.
+type fence struct {
+	identity  identity
+	records   *recordDir
+	addresses *ipam
+	log       *slog.Logger
+	// unfenced limits the warning that pods can use each other's addresses to one per process.
+	unfenced sync.Once
+	// stale counts the bridge ports that are removed but still in the fence.
+	stale atomic.Int32
+}
+
+// add fences a port: it may send only from its pod's addresses. If that fails, it logs one
 // warning per process. The caller holds the lock.
-func (b *Bridge) addToFence(outside *netlink.Handle, rec record, p fenced) {
+func (f *fence) add(outside *netlink.Handle, rec record, p fenced) {
 	if addFence(rec.Bridge, p) == nil {
 		return
 	}
-	if err := b.rebuildFence(outside, rec); err != nil {
-		b.warnUnfenced(err)
+	if err := f.rebuild(outside, rec); err != nil {
+		f.warnUnfenced(err)
 	}
 }
 
-func (b *Bridge) warnUnfenced(why error) {
-	b.unfenced.Do(func() {
-		b.log.Warn("cannot prevent pods from using each other's addresses: nftables' bridge family cannot be used",
+func (f *fence) warnUnfenced(why error) {
+	f.unfenced.Do(func() {
+		f.log.Warn("cannot prevent pods from using each other's addresses: nftables' bridge family cannot be used",
 			"err", why)
 	})
 }
@@ -251,49 +266,49 @@ const staleFences = 32
 
 // countRemoved counts a removed port, and creates the fence anew after staleFences of them. The caller
 // holds the lock.
-func (b *Bridge) countRemoved(outside *netlink.Handle) error {
-	if b.stale.Add(1) < staleFences {
+func (f *fence) countRemoved(outside *netlink.Handle) error {
+	if f.stale.Add(1) < staleFences {
 		return nil
 	}
-	rec, err := b.load()
+	rec, err := f.records.load()
 	if err != nil || rec.Bridge == "" {
 		return err
 	}
-	if err := b.rebuildFence(outside, rec); err != nil {
-		b.warnUnfenced(err)
+	if err := f.rebuild(outside, rec); err != nil {
+		f.warnUnfenced(err)
 	}
 	return nil
 }
 
-func (b *Bridge) fencedOf(rec record, addr netip.Addr, id string) fenced {
-	p := fenced{link: b.portName(id), addr: addr}
+func (f *fence) portOf(rec record, addr netip.Addr, id string) fenced {
+	p := fenced{link: f.identity.portName(id), addr: addr}
 	if rec.Subnet6.IsValid() {
 		p.addr6 = counterpart(addr, rec.Subnet6, rec.Subnet)
 	}
 	return p
 }
 
-// rebuildFence creates the fence anew, for all ports but those of an older podrun, which let the kernel
+// rebuild creates the fence anew, for all ports but those of an older podrun, which let the kernel
 // choose the pod's hardware address.
-func (b *Bridge) rebuildFence(outside *netlink.Handle, rec record) error {
-	held, err := b.addresses()
+func (f *fence) rebuild(outside *netlink.Handle, rec record) error {
+	held, err := f.addresses.owners()
 	if err != nil {
 		return err
 	}
 	var ports []fenced
 	for addr, id := range held {
-		link, err := outside.LinkByName(b.portName(id))
+		link, err := outside.LinkByName(f.identity.portName(id))
 		if err != nil && !isNotFound(err) {
 			return err
 		}
 		if err == nil && link.Attrs().HardwareAddr.String() != macOf(portPrefix, addr).String() {
 			continue
 		}
-		ports = append(ports, b.fencedOf(rec, addr, id))
+		ports = append(ports, f.portOf(rec, addr, id))
 	}
 	if err := publishFence(rec.Bridge, ports); err != nil {
 		return fmt.Errorf("restricting what pods may send: %w", err)
 	}
-	b.stale.Store(0)
+	f.stale.Store(0)
 	return nil
 }

@@ -155,7 +155,7 @@ func TestFence(t *testing.T) {
 	run := t.TempDir()
 	br := newBridge(t, run)
 	a, b, watcher := newStation(t, host, br, "a"), newStation(t, host, br, "b"), newStation(t, host, br, "w")
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	gateway, gateway6 := gatewayOf(rec.Subnet), gatewayOf(rec.Subnet6)
 	four, six, tagged := uint16(unix.ETH_P_IP), uint16(unix.ETH_P_IPV6), uint16(unix.ETH_P_8021Q)
 	const icmp = unix.IPPROTO_ICMPV6
@@ -174,7 +174,7 @@ func TestFence(t *testing.T) {
 		{"a question whether its address is free", ether(a.mac, six, icmp6(netip.IPv6Unspecified(), icmp, nil, about(135, a.own))), true},
 
 		{"another's hardware address", ether(b.mac, four, udp4(a.ip)), false},
-		{"the machine's hardware address", ether(br.hardwareAddr(), four, udp4(a.ip)), false},
+		{"the machine's hardware address", ether(br.identity.hardwareAddr(), four, udp4(a.ip)), false},
 		{"another's address", ether(a.mac, four, udp4(b.ip)), false},
 		{"the machine's address", ether(a.mac, four, udp4(gateway)), false},
 		{"an address of the world", ether(a.mac, four, udp4(netip.MustParseAddr("192.0.2.1"))), false},
@@ -217,13 +217,13 @@ func TestFence(t *testing.T) {
 		newStation(t, host, br, id)
 		teardown(t, host, br, id)
 	}
-	if stale := br.stale.Load(); stale != 0 {
+	if stale := br.fence.stale.Load(); stale != 0 {
 		t.Errorf("%d ports that are gone are in the fence", stale)
 	}
 	check("after many others")
 	// One of a podrun that gave pods any hardware address is left as it is, and works.
 	in(t, host, func() error {
-		link, err := netlink.LinkByName(br.portName("a"))
+		link, err := netlink.LinkByName(br.identity.portName("a"))
 		if err != nil {
 			return err
 		}
@@ -258,9 +258,9 @@ func TestPodIsNoRouter(t *testing.T) {
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	a, b := newStation(t, host, br, "a"), newStation(t, host, br, "b")
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	in(t, host, func() error { return removeTables(rec.Bridge) })
-	for ns, links := range map[netns.NsHandle][]string{host: {rec.Bridge, br.portName("a"), br.portName("b")}, a.ns: {podLink}, b.ns: {podLink}} {
+	for ns, links := range map[netns.NsHandle][]string{host: {rec.Bridge, br.identity.portName("a"), br.identity.portName("b")}, a.ns: {podLink}, b.ns: {podLink}} {
 		for _, link := range links {
 			in(t, ns, func() error {
 				value, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + link + "/accept_ra")
@@ -334,7 +334,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	mustSetup(t, host, br, "other", other)
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet).String()
 	var secret net.PacketConn
 	in(t, host, func() (err error) { secret, err = net.ListenPacket("udp4", "127.0.0.1:99"); return err })

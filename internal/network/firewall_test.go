@@ -64,7 +64,7 @@ func TestForwardDrop(t *testing.T) {
 			run := t.TempDir()
 			br := newBridge(t, run)
 			mustSetupPod(t, host, br, "web", pod, podWith(t, "web", "8080:80/TCP"))
-			rec, _ := br.load()
+			rec, _ := br.records.load()
 			rules := func() string {
 				_, rules, _ := strings.Cut(command(t, host, "iptables-nft -S"), "-A ")
 				return strings.TrimSpace("-A " + rules)
@@ -97,7 +97,7 @@ func TestOtherFirewall(t *testing.T) {
 	var said bytes.Buffer
 	br := NewBridge(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	mustSetup(t, host, br, "a", pod)
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	for _, want := range []string{"chain forward of nftables' table inet mine drops", "nft insert rule inet mine forward iifname " + rec.Bridge + " accept"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("no %q in %s", want, said.String())
@@ -118,7 +118,7 @@ func TestRepair(t *testing.T) {
 	in(t, host, br.Repair) // nothing is there, and nothing is made
 	bare(t, host, run)
 	mustSetupPod(t, host, br, "web", pod, podWith(t, "web", "8080:80/TCP"))
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	in(t, host, func() error { return removeTables(rec.Bridge) })
 	in(t, host, br.Repair)
 	asked(t, outside, pod)

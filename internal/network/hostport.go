@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -16,9 +17,6 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
-
-// portDir is the directory with a file per ID that has host ports: its portRecord, as JSON.
-const portDir = "ports"
 
 // portRecord is the record of an ID's host ports.
 type portRecord struct {
@@ -56,9 +54,16 @@ func (e *PortInUseError) Error() string {
 	return fmt.Sprintf("host port %s is taken by pod %s", e.Port, e.By)
 }
 
+// hostPorts reserves and forwards the host ports of a network's pods.
+type hostPorts struct {
+	records *recordDir
+	// unrouted limits the warning that host ports do not answer on the loopback to one per process.
+	unrouted sync.Once
+}
+
 // reservePorts records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
 // in use. The caller holds the lock.
-func (b *Bridge) reservePorts(id string, c portRecord) error {
+func (t *hostPorts) reservePorts(id string, c portRecord) error {
 	if len(c.Ports) == 0 {
 		return nil
 	}
@@ -74,7 +79,7 @@ func (b *Bridge) reservePorts(id string, c portRecord) error {
 			return fmt.Errorf("host port %s: pods have no IPv6 address", p)
 		}
 	}
-	held, err := b.portRecords()
+	held, err := t.portRecords()
 	if err != nil {
 		return err
 	}
@@ -98,17 +103,17 @@ func (b *Bridge) reservePorts(id string, c portRecord) error {
 			}
 		}
 	}
-	if err := b.takeOver(id, c, held); err != nil {
+	if err := t.takeOver(id, c, held); err != nil {
 		return err
 	}
-	if c.Boot, err = b.boot(); err != nil {
+	if c.Boot, err = t.records.boot(); err != nil {
 		return err
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(b.dir, portDir)
+	dir := filepath.Join(t.records.path, portDir)
 	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -116,15 +121,15 @@ func (b *Bridge) reservePorts(id string, c portRecord) error {
 	if err := sys.WriteFile(filepath.Join(dir, id), text, 0o600); err != nil {
 		return err
 	}
-	return b.publish(held, id)
+	return t.publish(held, id)
 }
 
 // takeOver removes the port records of other revisions of the same pod.
-func (b *Bridge) takeOver(id string, c portRecord, held map[string]portRecord) error {
+func (t *hostPorts) takeOver(id string, c portRecord, held map[string]portRecord) error {
 	for other, h := range held {
 		if other != id && h.Pod == c.Pod {
 			delete(held, other)
-			if err := os.Remove(filepath.Join(b.dir, portDir, other)); err != nil {
+			if err := os.Remove(filepath.Join(t.records.path, portDir, other)); err != nil {
 				return err
 			}
 		}
@@ -134,20 +139,20 @@ func (b *Bridge) takeOver(id string, c portRecord, held map[string]portRecord) e
 
 // releasePorts frees id's ports: first the rules, then the record, so that an interrupted call is
 // repeated. The caller holds the lock.
-func (b *Bridge) releasePorts(id string) error {
-	file := filepath.Join(b.dir, portDir, id)
+func (t *hostPorts) releasePorts(id string) error {
+	file := filepath.Join(t.records.path, portDir, id)
 	if _, err := os.Lstat(file); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 		return err
 	}
-	held, err := b.portRecords()
+	held, err := t.portRecords()
 	if err != nil {
 		return err
 	}
 	delete(held, id)
-	if err := b.publish(held, ""); err != nil {
+	if err := t.publish(held, ""); err != nil {
 		return err
 	}
 	if err := os.Remove(file); err != nil {
@@ -161,12 +166,12 @@ func (b *Bridge) releasePorts(id string) error {
 
 // portRecords returns the port records of this boot by ID. It ignores a file that cannot be decoded: a power
 // cut interrupted its writing, and the record was not in force before.
-func (b *Bridge) portRecords() (map[string]portRecord, error) {
-	boot, err := b.boot()
+func (t *hostPorts) portRecords() (map[string]portRecord, error) {
+	boot, err := t.records.boot()
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(b.dir, portDir)
+	dir := filepath.Join(t.records.path, portDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -185,10 +190,23 @@ func (b *Bridge) portRecords() (map[string]portRecord, error) {
 	return held, nil
 }
 
+// ids returns the IDs that have a port record, also those of another boot.
+func (t *hostPorts) ids() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(t.records.path, portDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.Name()
+	}
+	return ids, nil
+}
+
 // publish installs the forwarding rules for all port records. With the ID of a new one, it adds only
 // its rules if that is possible.
-func (b *Bridge) publish(held map[string]portRecord, id string) error {
-	rec, err := b.load()
+func (t *hostPorts) publish(held map[string]portRecord, id string) error {
+	rec, err := t.records.load()
 	if err != nil || rec.Bridge == "" {
 		return err // without a bridge there are only ports of the host network
 	}
@@ -210,7 +228,7 @@ func (b *Bridge) publish(held map[string]portRecord, id string) error {
 	}
 	local := slices.ContainsFunc(all, forwarding.isLocal)
 	if err := routeLocal(rec.Bridge, local); err != nil && local {
-		b.unrouted.Do(func() { b.log.Warn("host ports do not answer on 127.0.0.1", "err", err) })
+		t.unrouted.Do(func() { t.records.log.Warn("host ports do not answer on 127.0.0.1", "err", err) })
 	}
 	return nil
 }

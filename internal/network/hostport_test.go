@@ -135,7 +135,7 @@ func TestHostPorts(t *testing.T) {
 	br := newBridge(t, run)
 	addr := mustSetupPod(t, host, br, "web", web, podWith(t, "web", "8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "127.0.0.1:82:80/TCP"))
 	addrOther := mustSetup(t, host, br, "other", other)
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet).String()
 	serveTCP(t, web, ":80", "web")
 	serveUDP(t, web, ":53", "dns")
@@ -327,7 +327,7 @@ func TestHostPortOfRevisions(t *testing.T) {
 	serveUDP(t, before, ":53", "old")
 	serveTCP(t, after, ":80", "new")
 	serveUDP(t, after, ":53", "new")
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	seen := " " + gatewayOf(rec.Subnet).String()
 	var flow net.Conn
 	in(t, host, func() (err error) { flow, err = net.Dial("udp", "127.0.0.1:5353"); return err })
@@ -363,12 +363,12 @@ func TestHostPortsAreRepaired(t *testing.T) {
 	br := newBridge(t, run)
 	mustSetupPod(t, host, br, "a", a, podWith(t, "a", "8080:80/TCP"))
 	serveTCP(t, a, ":80", "a")
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	in(t, host, func() error { return removeTables(rec.Bridge) })
 	if _, err := ask(host, "tcp", "127.0.0.1:8080"); err == nil {
 		t.Fatal("the rules are still there")
 	}
-	if err := os.WriteFile(br.dir+"/"+portDir+"/torn", []byte(`{"pod":"defa`), 0o600); err != nil {
+	if err := os.WriteFile(br.records.path+"/"+portDir+"/torn", []byte(`{"pod":"defa`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	mustSetupPod(t, host, br, "b", b, podWith(t, "b", "8081:80/TCP"))
@@ -393,7 +393,7 @@ func TestHostPortWithoutBridge(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	later := newBridge(t, run)
-	later.boot = func() (string, error) { return "later", nil }
+	later.records.boot = func() (string, error) { return "later", nil }
 	mustSetupPod(t, host, later, "2", netns.None(), podWith(t, "two", "80:80/TCP"))
 	if ids, err := later.Holders(); err != nil || len(ids) != 2 {
 		t.Errorf("held: %v, %v", ids, err)

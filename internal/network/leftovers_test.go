@@ -162,7 +162,7 @@ func TestBridgeWithoutAlias(t *testing.T) {
 	in(t, host, func() error {
 		for name, b := range map[string]*Bridge{"podrun-mine": mine, "podrun-others": others} {
 			attrs := netlink.NewLinkAttrs()
-			attrs.Name, attrs.HardwareAddr = name, b.hardwareAddr()
+			attrs.Name, attrs.HardwareAddr = name, b.identity.hardwareAddr()
 			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
 				return err
 			}
@@ -186,8 +186,8 @@ func TestSideBySide(t *testing.T) {
 	brA, brB := newBridge(t, runA), newBridge(t, runB)
 	mustSetup(t, host, brA, "same", a)
 	addrB := mustSetup(t, host, brB, "same", b)
-	recA, _ := brA.load()
-	recB, _ := brB.load()
+	recA, _ := brA.records.load()
+	recB, _ := brB.records.load()
 	if recA.Bridge == recB.Bridge || recA.Subnet.Overlaps(recB.Subnet) {
 		t.Errorf("%+v and %+v", recA, recB)
 	}
@@ -202,18 +202,18 @@ func TestSideBySide(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, host netns.NsHandle, b *Bridge){
 		"bridge gone, as when a container restarts": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			rec, _ := b.load()
+			rec, _ := b.records.load()
 			in(t, host, func() error {
 				handle, err := netlink.NewHandle()
 				if err != nil {
 					return err
 				}
 				defer handle.Close()
-				return errors.Join(removeLink(handle, rec.Bridge), removeLink(handle, b.portName("old")))
+				return errors.Join(removeLink(handle, rec.Bridge), removeLink(handle, b.identity.portName("old")))
 			})
 		},
 		"bridge down, as when its making was cut off": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			rec, _ := b.load()
+			rec, _ := b.records.load()
 			in(t, host, func() error {
 				link, err := netlink.LinkByName(rec.Bridge)
 				if err != nil {
@@ -224,12 +224,12 @@ func TestLeftovers(t *testing.T) {
 			})
 		},
 		"link but no address": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			if err := b.release("old"); err != nil {
+			if err := b.addresses.release("old"); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"torn record of the last address": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			if err := os.WriteFile(filepath.Join(b.dir, lastName), []byte("10.6"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(b.records.path, lastName), []byte("10.6"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -255,16 +255,16 @@ func TestOtherBoot(t *testing.T) {
 	host, a, b := newNS(t), newNS(t), newNS(t)
 	run := t.TempDir()
 	old := newBridge(t, run)
-	old.boot = func() (string, error) { return "older", nil }
+	old.records.boot = func() (string, error) { return "older", nil }
 	mustSetup(t, host, old, "old", a)
-	rec, _ := old.load()
+	rec, _ := old.records.load()
 	now := newBridge(t, run)
 	mustSetup(t, host, now, "new", b)
-	held, err := now.addresses()
+	held, err := now.addresses.owners()
 	if err != nil || len(held) != 1 {
 		t.Fatalf("held %v, %v", held, err)
 	}
-	recNow, _ := now.load()
+	recNow, _ := now.records.load()
 	if recNow.Bridge == rec.Bridge {
 		t.Errorf("took over %s, which was there", rec.Bridge)
 	}
@@ -331,7 +331,7 @@ func TestKeep(t *testing.T) {
 	mustSetup(t, host, br, "a", pod)
 	in(t, host, br.Close) // somebody is in it
 	name := func() string {
-		rec, err := br.load()
+		rec, err := br.records.load()
 		if err != nil {
 			t.Fatal(err)
 		}

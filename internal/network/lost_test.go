@@ -127,9 +127,7 @@ func TestSweepLostComesBack(t *testing.T) {
 // reboot is what a new boot makes of the records.
 func (s *standIn) reboot(t *testing.T) {
 	t.Helper()
-	s.restart()
-	s.bridge.boot = func() (string, error) { return "another", nil }
-	s.plugins.boot = s.bridge.boot
+	s.Network = newOfBoot(s.options(), func() (string, error) { return "another", nil })
 	if err := os.RemoveAll(s.dirs.Run); err != nil {
 		t.Fatal(err)
 	}

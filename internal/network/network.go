@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
@@ -14,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
 )
 
 // Network connects pods: by a user's CNI configuration if there is one, else by podrun's own
@@ -28,13 +30,15 @@ type Network struct {
 }
 
 // New returns the network. It changes nothing yet.
-func New(o Options) *Network {
-	bridge := NewBridge(o)
+func New(o Options) *Network { return newOfBoot(o, sync.OnceValues(sys.BootID)) }
+
+// newOfBoot is New with another source of the kernel's boot ID.
+func newOfBoot(o Options, boot func() (string, error)) *Network {
 	return &Network{
-		bridge: bridge,
+		bridge: newBridgeOfBoot(o, boot),
 		plugins: &plugins{
 			confDir: o.ConfDir, binDirs: o.BinDirs, records: o.Dirs.CNI(), cache: o.Dirs.CNICache(),
-			boot: bridge.boot, exec: &pluginExec{log: o.Log}, addLimit: addLimit, delLimit: delLimit,
+			boot: boot, exec: &pluginExec{log: o.Log}, addLimit: addLimit, delLimit: delLimit,
 		},
 		log: o.Log,
 	}

@@ -18,7 +18,7 @@ func TestPodsReachEachOtherAndTheHost(t *testing.T) {
 	br := newBridge(t, run)
 	addrA := mustSetup(t, host, br, "aaaa", a)
 	addrB := mustSetup(t, host, br, "bbbb", b)
-	rec, err := br.load()
+	rec, err := br.records.load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +109,14 @@ func TestCyclesLeaveNothing(t *testing.T) {
 		}
 		teardown(t, host, br, fmt.Sprint(i))
 	}
-	held, err := br.addresses()
+	held, err := br.addresses.owners()
 	if err != nil || len(held) != 1 || held[kept] != "kept" {
 		t.Fatalf("held %v, %v", held, err)
 	}
 	in(t, host, func() error {
 		links, err := netlink.LinkList()
 		for _, l := range links {
-			if name := l.Attrs().Name; strings.HasPrefix(name, "pr") && name != br.portName("kept") {
+			if name := l.Attrs().Name; strings.HasPrefix(name, "pr") && name != br.identity.portName("kept") {
 				t.Errorf("link %s is left", name)
 			}
 		}

@@ -52,10 +52,12 @@ func newStandIn(t *testing.T) *standIn {
 }
 
 // restart replaces the Network, as a new process of podrun would.
-func (s *standIn) restart() {
-	s.Network = New(Options{
+func (s *standIn) restart() { s.Network = New(s.options()) }
+
+func (s *standIn) options() Options {
+	return Options{
 		Dirs: s.dirs, Log: slog.New(slog.NewTextHandler(s.logs, nil)), ConfDir: s.conf, BinDirs: []string{s.dir},
-	})
+	}
 }
 
 func (s *standIn) install(t *testing.T) {

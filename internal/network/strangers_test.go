@@ -79,7 +79,7 @@ func TestReservedFrames(t *testing.T) {
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	a, b := newStation(t, host, br, "a"), newStation(t, host, br, "b")
-	rec, _ := br.load()
+	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet)
 	var heard net.PacketConn
 	in(t, host, func() (err error) { heard, err = net.ListenPacket("udp4", ":99"); return err })

@@ -33,30 +33,26 @@ func ranges() []netip.Prefix {
 
 // choose returns a record with name, subnet and MTU for a network whose bridge does not exist. It
 // keeps what rec has where possible, because the allocated addresses are of its subnet.
-func (b *Bridge) choose(outside *netlink.Handle, rec record) (record, error) {
-	boot, err := b.boot()
-	if err != nil {
-		return rec, err
-	}
+func choose(outside *netlink.Handle, rec record, run, boot string) (record, error) {
 	taken, err := usedPrefixes(outside)
 	if err != nil {
 		return rec, err
 	}
 	subnet := rec.Subnet
 	if !subnet.IsValid() || overlaps(subnet, taken) {
-		if subnet, err = freeSubnet(b.run, taken); err != nil {
+		if subnet, err = freeSubnet(run, taken); err != nil {
 			return rec, err
 		}
 	}
 	name := rec.Bridge
 	if name == "" {
-		if name, err = freeName(outside, b.run); err != nil {
+		if name, err = freeName(outside, run); err != nil {
 			return rec, err
 		}
 	}
 	chosen := record{Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, MTU: hostMTU(outside), Boot: boot}
 	if rec.Bridge == "" && hasIPv6(outside) {
-		chosen.Subnet6 = subnet6(b.run, boot)
+		chosen.Subnet6 = subnet6(run, boot)
 	}
 	return chosen, nil
 }

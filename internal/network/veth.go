@@ -1,8 +1,6 @@
 package network
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -41,13 +39,6 @@ func (p port) addresses() []netip.Addr {
 		return []netip.Addr{p.addr}
 	}
 	return []netip.Addr{p.addr, p.addr6}
-}
-
-// portName returns the name of the host's link for id. It depends on the run directory too, because
-// two podruns may run the same pod side by side.
-func (b *Bridge) portName(id string) string {
-	sum := sha256.Sum256([]byte(b.run + "\x00" + id))
-	return "pr" + hex.EncodeToString(sum[:5])
 }
 
 // connect connects the namespace at path to the bridge.
