@@ -10,21 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	v1 "k8s.io/api/core/v1"
-
-	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 // bulk sends bytes from one namespace to another and returns how long that takes.
 func bulk(t *testing.T, from, to netns.NsHandle, addr string, bytes int64) time.Duration {
 	t.Helper()
 	var listener net.Listener
-	in(t, to, func() (err error) { listener, err = net.Listen("tcp", net.JoinHostPort(addr, "0")); return err })
+	nettest.In(t, to, func() (err error) { listener, err = net.Listen("tcp", net.JoinHostPort(addr, "0")); return err })
 	defer listener.Close()
 	go func() {
-		_ = try(from, func() error {
+		_ = nettest.Try(from, func() error {
 			c, err := net.Dial("tcp", listener.Addr().String())
 			if err != nil {
 				return err
@@ -46,39 +43,6 @@ func bulk(t *testing.T, from, to netns.NsHandle, addr string, bytes int64) time.
 	return time.Since(began)
 }
 
-// limited is a pod whose network is held to what its annotations say.
-func limited(ingress, egress string) *v1.Pod {
-	p := &v1.Pod{}
-	p.Namespace, p.Name, p.Annotations = "default", "limited", map[string]string{}
-	for key, value := range map[string]string{pod.AnnotationIngress: ingress, pod.AnnotationEgress: egress} {
-		if value != "" {
-			p.Annotations[key] = value
-		}
-	}
-	return p
-}
-
-// rates are those of the token buckets on the links of a namespace, in bytes a second.
-func rates(t *testing.T, ns netns.NsHandle) (out []uint64) {
-	t.Helper()
-	in(t, ns, func() error {
-		links, err := netlink.LinkList()
-		for _, link := range links {
-			qdiscs, err := netlink.QdiscList(link)
-			if err != nil {
-				return err
-			}
-			for _, q := range qdiscs {
-				if tbf, ok := q.(*netlink.Tbf); ok {
-					out = append(out, tbf.Rate)
-				}
-			}
-		}
-		return err
-	})
-	return out
-}
-
 func TestBandwidth(t *testing.T) {
 	const bytes, least = 3 << 20, 200 * time.Millisecond // 314 ms at 80 Mbit/s, less the burst
 	for name, c := range map[string]struct {
@@ -89,19 +53,19 @@ func TestBandwidth(t *testing.T) {
 		"what goes":  {egress: "80M", inside: true},
 		"both":       {ingress: "80M", egress: "80M", outside: true, inside: true},
 	} {
-		host, a := newNS(t), newNS(t)
+		host, a := nettest.NewNS(t), nettest.NewNS(t)
 		run := t.TempDir()
 		br := newBridge(t, run)
 		var addr string
-		in(t, host, func() error {
-			addrs, err := br.Setup(context.Background(), "a", path(a), limited(c.ingress, c.egress))
+		nettest.In(t, host, func() error {
+			addrs, err := br.Setup(context.Background(), "a", nettest.Path(a), nettest.Limited(c.ingress, c.egress))
 			if err == nil {
 				addr = addrs[0].String()
 			}
 			return err
 		})
 		for ns, wanted := range map[netns.NsHandle]bool{host: c.outside, a: c.inside} {
-			got := rates(t, ns)
+			got := nettest.Rates(t, ns)
 			if wanted != (len(got) == 1) || wanted && got[0] != 10_000_000 {
 				t.Errorf("%s: rates %v", name, got)
 			}
@@ -116,14 +80,14 @@ func TestBandwidth(t *testing.T) {
 		if took := bulk(t, a, host, gatewayOf(rec.Subnet).String(), bytes); c.inside && took < least {
 			t.Errorf("%s: 3 MiB went from the pod in %s", name, took)
 		}
-		teardown(t, host, br, "a")
-		bare(t, host, run)
+		nettest.Teardown(t, host, br, "a")
+		nettest.Bare(t, host, run)
 	}
 }
 
 func TestPluginsBandwidth(t *testing.T) {
 	without := newPlugged(t)
-	if _, err := without.setup("a", newNS(t), limited("80M", "")); err == nil || !strings.Contains(err.Error(), "capability bandwidth") {
+	if _, err := without.setup("a", nettest.NewNS(t), nettest.Limited("80M", "")); err == nil || !strings.Contains(err.Error(), "capability bandwidth") {
 		t.Errorf("error %v", err)
 	}
 	without.release(t, "a")
@@ -132,16 +96,16 @@ func TestPluginsBandwidth(t *testing.T) {
 		t.Skipf("needs the plugin bandwidth: %v", err)
 	}
 	p := newPlugged(t, `{"type":"bandwidth","capabilities":{"bandwidth":true}}`)
-	a := newNS(t)
-	if _, err := p.setup("a", a, limited("80M", "1k")); err != nil {
+	a := nettest.NewNS(t)
+	if _, err := p.setup("a", a, nettest.Limited("80M", "1k")); err != nil {
 		t.Fatal(err)
 	}
-	if got := rates(t, p.host); len(got) != 2 || min(got[0], got[1]) != 125 || max(got[0], got[1]) != 10_000_000 {
+	if got := nettest.Rates(t, p.host); len(got) != 2 || min(got[0], got[1]) != 125 || max(got[0], got[1]) != 10_000_000 {
 		t.Errorf("rates %v", got)
 	}
 	p.release(t, "a")
 	p.empty(t)
-	if got := rates(t, p.host); len(got) != 0 {
+	if got := nettest.Rates(t, p.host); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -79,7 +80,7 @@ func TestPluginHangs(t *testing.T) {
 	s.connect(t, "a")
 	for command, call := range map[string]func(ctx context.Context) error{
 		"DEL": func(ctx context.Context) error { return s.Teardown(ctx, "a") },
-		"ADD": func(ctx context.Context) error { _, err := s.setup(ctx, "b", newNS(t)); return err },
+		"ADD": func(ctx context.Context) error { _, err := s.setup(ctx, "b", nettest.NewNS(t)); return err },
 	} {
 		id := map[string]string{"DEL": "a", "ADD": "b"}[command]
 		s.on(t, command, id, hang)
@@ -106,7 +107,7 @@ func TestPluginLimit(t *testing.T) {
 	s.plugins.addLimit, s.plugins.delLimit = 300*time.Millisecond, 300*time.Millisecond
 	s.on(t, "ADD", "a", hang)
 	s.on(t, "DEL", "a", hang)
-	ns := newNS(t)
+	ns := nettest.NewNS(t)
 	err := within(t, "ADD", func() error { _, err := s.setup(context.Background(), "a", ns); return err })
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "300ms") {
 		t.Errorf("ADD: error %v", err)
@@ -125,7 +126,7 @@ func TestPluginLimit(t *testing.T) {
 func TestPluginLeavesDaemon(t *testing.T) {
 	s := newStandIn(t)
 	s.on(t, "ADD", "a", `sleep 1000 & echo $! >child`)
-	ns := newNS(t)
+	ns := nettest.NewNS(t)
 	err := within(t, "ADD", func() error { _, err := s.setup(context.Background(), "a", ns); return err })
 	if err != nil {
 		t.Error(err)
@@ -152,14 +153,14 @@ func TestNeighbourHangs(t *testing.T) {
 	s.on(t, "ADD", "c", hang)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
-	ns := newNS(t)
+	ns := nettest.NewNS(t)
 	go func() { done <- s.Teardown(ctx, "a") }()
 	go func() { _, err := s.setup(ctx, "c", ns); done <- err }()
 	s.started(t, "DEL", "a")
 	s.started(t, "ADD", "c")
 	if err := within(t, "others", func() error {
-		_, err := s.setup(t.Context(), "d", newNS(t))
-		_, onHost := s.Setup(t.Context(), "host", "", podWith(t, "host", "8080:80/TCP"))
+		_, err := s.setup(t.Context(), "d", nettest.NewNS(t))
+		_, onHost := s.Setup(t.Context(), "host", "", nettest.PodWith(t, "host", "8080:80/TCP"))
 		err = errors.Join(err, onHost)
 		for _, id := range []string{"b", "d", "host"} {
 			err = errors.Join(err, s.Teardown(t.Context(), id))
@@ -202,10 +203,13 @@ func TestLockWaits(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context) error{
 		"teardown": func(ctx context.Context) error { return s.Teardown(ctx, "a") },
 		"host network": func(ctx context.Context) error {
-			_, err := s.Setup(ctx, "a", "", podWith(t, "a", "8080:80/TCP"))
+			_, err := s.Setup(ctx, "a", "", nettest.PodWith(t, "a", "8080:80/TCP"))
 			return err
 		},
-		"bridge":  func(ctx context.Context) error { _, err := b.Setup(ctx, "a", path(newNS(t)), noPorts); return err },
+		"bridge": func(ctx context.Context) error {
+			_, err := b.Setup(ctx, "a", nettest.Path(nettest.NewNS(t)), nettest.NoPorts)
+			return err
+		},
 		"holders": func(context.Context) error { _, err := s.Holders(); return cmpErr(err, context.DeadlineExceeded) },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

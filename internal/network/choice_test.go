@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 func TestFull(t *testing.T) {
@@ -82,26 +83,26 @@ func TestFreeSubnet(t *testing.T) {
 
 // TestAvoidsHostRoutes: a subnet that the host uses is not chosen, and the choice is kept.
 func TestAvoidsHostRoutes(t *testing.T) {
-	host, pod := newNS(t), newNS(t)
+	host, pod := nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
 	would, err := freeSubnet(br.identity.run, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		return netlink.RouteAdd(&netlink.Route{LinkIndex: loopback, Scope: unix.RT_SCOPE_LINK, Dst: ipNet(would.Addr(), 22), Table: 77})
 	})
-	addr := mustSetup(t, host, br, "x", pod)
+	addr := nettest.MustSetup(t, host, br, "x", pod)
 	if would.Contains(addr) {
 		t.Errorf("%s is in %s, which the host uses", addr, would)
 	}
-	teardown(t, host, br, "x")
+	nettest.Teardown(t, host, br, "x")
 }
 
 func TestNames(t *testing.T) {
-	host := newNS(t)
-	in(t, host, func() error {
+	host := nettest.NewNS(t)
+	nettest.In(t, host, func() error {
 		h, err := netlink.NewHandle()
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 // where Debian has the plugins.
@@ -37,7 +38,7 @@ func newPlugged(t *testing.T, more ...string) *plugged {
 			t.Skipf("needs CNI's plugins (containernetworking-plugins): %v", err)
 		}
 	}
-	p := &plugged{host: newNS(t), conf: t.TempDir(), ipam: t.TempDir(), dirs: layout.Dirs{Root: t.TempDir(), Run: t.TempDir()}}
+	p := &plugged{host: nettest.NewNS(t), conf: t.TempDir(), ipam: t.TempDir(), dirs: layout.Dirs{Root: t.TempDir(), Run: t.TempDir()}}
 	p.write(t, "10-net.conflist", append([]string{fmt.Sprintf(`{"type":"bridge","bridge":"cnibr0","isGateway":true,"hairpinMode":true,
 		"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.98.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}`, p.ipam)}, more...)...)
 	p.again(t, pluginDir)
@@ -58,8 +59,8 @@ func (p *plugged) write(t *testing.T, name string, plugins ...string) {
 }
 
 func (p *plugged) setup(id string, ns netns.NsHandle, wanted *v1.Pod) (addrs []netip.Addr, err error) {
-	err = try(p.host, func() error {
-		addrs, err = p.Setup(context.Background(), id, path(ns), wanted)
+	err = nettest.Try(p.host, func() error {
+		addrs, err = p.Setup(context.Background(), id, nettest.Path(ns), wanted)
 		return err
 	})
 	return addrs, err
@@ -75,12 +76,12 @@ func (p *plugged) empty(t *testing.T) {
 	if ids, err := p.Holders(); err != nil || len(ids) > 0 {
 		t.Errorf("still held: %v, %v", ids, err)
 	}
-	bare(t, p.host, p.dirs.Run)
+	nettest.Bare(t, p.host, p.dirs.Run)
 }
 
 func (p *plugged) release(t *testing.T, id string) {
 	t.Helper()
-	in(t, p.host, func() error { return p.Teardown(context.Background(), id) })
+	nettest.In(t, p.host, func() error { return p.Teardown(context.Background(), id) })
 }
 
 func TestPlugins(t *testing.T) {
@@ -89,17 +90,17 @@ func TestPlugins(t *testing.T) {
 	if err := os.Rename(filepath.Join(p.conf, "10-net.conflist"), filepath.Join(p.conf, "99-net.conflist")); err != nil {
 		t.Fatal(err)
 	}
-	a, b := newNS(t), newNS(t)
-	addrs, err := p.setup("a", a, noPorts)
+	a, b := nettest.NewNS(t), nettest.NewNS(t)
+	addrs, err := p.setup("a", a, nettest.NoPorts)
 	if err != nil || len(addrs) != 1 || !netip.MustParsePrefix("10.98.0.0/24").Contains(addrs[0]) {
 		t.Fatalf("%v, %v", addrs, err)
 	}
-	other, err := p.setup("b", b, noPorts)
+	other, err := p.setup("b", b, nettest.NoPorts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	talk(t, a, b, other[0].String())
-	talk(t, a, a, "127.0.0.1")
+	nettest.Talk(t, a, b, other[0].String())
+	nettest.Talk(t, a, a, "127.0.0.1")
 	if ids, err := p.Holders(); err != nil || len(ids) != 2 {
 		t.Errorf("held: %v, %v", ids, err)
 	}
@@ -109,8 +110,8 @@ func TestPlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.again(t)
-	c := newNS(t)
-	own, err := p.setup("c", c, noPorts)
+	c := nettest.NewNS(t)
+	own, err := p.setup("c", c, nettest.NoPorts)
 	if err != nil || netip.MustParsePrefix("10.98.0.0/24").Contains(own[0]) {
 		t.Errorf("%v, %v", own, err)
 	}
@@ -123,30 +124,30 @@ func TestPlugins(t *testing.T) {
 }
 
 func TestPluginsHostPort(t *testing.T) {
-	web := podWith(t, "web", "8080:80/TCP")
+	web := nettest.PodWith(t, "web", "8080:80/TCP")
 	bareNet := newPlugged(t)
-	if _, err := bareNet.setup("a", newNS(t), web); err == nil || !strings.Contains(err.Error(), "capability portMappings") {
+	if _, err := bareNet.setup("a", nettest.NewNS(t), web); err == nil || !strings.Contains(err.Error(), "capability portMappings") {
 		t.Errorf("error %v", err)
 	}
 	bareNet.release(t, "a")
 	bareNet.empty(t)
 	p := newPlugged(t, `{"type":"portmap","capabilities":{"portMappings":true},"snat":true}`)
-	needIPTables(t, p.host)
-	a := newNS(t)
+	nettest.NeedIPTables(t, p.host)
+	a := nettest.NewNS(t)
 	if _, err := p.setup("a", a, web); err != nil {
 		t.Fatal(err)
 	}
-	serveTCP(t, a, ":80", "web")
-	if got, err := ask(p.host, "tcp", "127.0.0.1:8080"); !strings.HasPrefix(got, "web ") {
+	nettest.ServeTCP(t, a, ":80", "web")
+	if got, err := nettest.Ask(p.host, "tcp", "127.0.0.1:8080"); !strings.HasPrefix(got, "web ") {
 		t.Errorf("%q, %v", got, err)
 	}
 	var taken *PortInUseError
-	if _, err := p.setup("b", newNS(t), podWith(t, "other", "8080:80/TCP")); !errors.As(err, &taken) || taken.By != "default/web" {
+	if _, err := p.setup("b", nettest.NewNS(t), nettest.PodWith(t, "other", "8080:80/TCP")); !errors.As(err, &taken) || taken.By != "default/web" {
 		t.Errorf("error %v", err)
 	}
 	p.release(t, "b")
 	p.release(t, "a")
-	if got, err := ask(p.host, "tcp", "127.0.0.1:8080"); err == nil {
+	if got, err := nettest.Ask(p.host, "tcp", "127.0.0.1:8080"); err == nil {
 		t.Errorf("after the pod: %q", got)
 	}
 	if ids, err := p.Holders(); err != nil || len(ids) > 0 {
@@ -167,7 +168,7 @@ func TestPluginsMistakes(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.setup("a", newNS(t), noPorts); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := p.setup("a", nettest.NewNS(t), nettest.NoPorts); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.text, err, c.want)
 		}
 		if err := os.Remove(file); err != nil {
@@ -183,13 +184,13 @@ func TestPluginsMistakes(t *testing.T) {
 	}
 	p.again(t, pluginDir, dir)
 	p.write(t, "05-mine.conflist", `{"type":"nosuch"}`)
-	if addrs, err := p.setup("a", newNS(t), noPorts); err != nil || len(addrs) != 1 {
+	if addrs, err := p.setup("a", nettest.NewNS(t), nettest.NoPorts); err != nil || len(addrs) != 1 {
 		t.Fatalf("%v, %v", addrs, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "nosuch")); err != nil {
 		t.Fatal(err)
 	}
-	if err := try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "nosuch") {
+	if err := nettest.Try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("error %v", err)
 	}
 	if err := os.WriteFile(p.plugins.record("a"), []byte(`{"confl`), 0o600); err != nil { // a power cut
@@ -208,10 +209,10 @@ func TestPluginsRepaired(t *testing.T) {
 			"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":%q}]]}}`, p.ipam, subnet))
 	}
 	conflist("10.98.0.0/33")
-	if _, err := p.setup("a", newNS(t), noPorts); err == nil || !strings.Contains(err.Error(), "10.98.0.0/33") {
+	if _, err := p.setup("a", nettest.NewNS(t), nettest.NoPorts); err == nil || !strings.Contains(err.Error(), "10.98.0.0/33") {
 		t.Fatalf("error %v", err)
 	}
-	if err := try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "10.98.0.0/33") {
+	if err := nettest.Try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "10.98.0.0/33") {
 		t.Errorf("not mended: %v", err)
 	}
 	conflist("10.98.0.0/24")

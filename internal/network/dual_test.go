@@ -12,13 +12,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 // addIPv6 gives the way between the machine and outside IPv6: 2001:db8::2 and 2001:db8::1.
 func addIPv6(t *testing.T, host, outside netns.NsHandle) {
 	t.Helper()
 	for ns, text := range map[netns.NsHandle]string{host: "2001:db8::2", outside: "2001:db8::1"} {
-		in(t, ns, func() error {
+		nettest.In(t, ns, func() error {
 			link, err := netlink.LinkByName("up0")
 			if err != nil {
 				return err
@@ -27,7 +28,7 @@ func addIPv6(t *testing.T, host, outside netns.NsHandle) {
 			return netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(addr, 64), Flags: noDADFlag(addr)})
 		})
 	}
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		link, err := netlink.LinkByName("up0")
 		if err != nil {
 			return err
@@ -42,7 +43,7 @@ func addIPv6(t *testing.T, host, outside netns.NsHandle) {
 func serveTCP6(t testing.TB, ns netns.NsHandle, at, word string) {
 	t.Helper()
 	var l net.Listener
-	in(t, ns, func() (err error) { l, err = net.Listen("tcp6", at); return err })
+	nettest.In(t, ns, func() (err error) { l, err = net.Listen("tcp6", at); return err })
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -58,15 +59,15 @@ func serveTCP6(t testing.TB, ns netns.NsHandle, at, word string) {
 
 // TestDualStack: if the machine has an IPv6 default route, pods have IPv6 connectivity too.
 func TestDualStack(t *testing.T) {
-	host, web, other, outside := newNS(t), newNS(t), newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, web, other, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	run := t.TempDir()
 	br := newBridge(t, run)
 	setup := func(id string, ns netns.NsHandle, ports ...string) (four, six netip.Addr) {
 		t.Helper()
-		in(t, host, func() error {
-			addrs, err := br.Setup(t.Context(), id, path(ns), podWith(t, id, ports...))
+		nettest.In(t, host, func() error {
+			addrs, err := br.Setup(t.Context(), id, nettest.Path(ns), nettest.PodWith(t, id, ports...))
 			if err == nil && (len(addrs) != 2 || !addrs[0].Is4() || !addrs[1].Is6()) {
 				err = errors.New("addresses " + addrs[0].String())
 			}
@@ -84,7 +85,7 @@ func TestDualStack(t *testing.T) {
 	}
 	serveTCP6(t, web, "[::]:80", "web")
 	serveTCP6(t, outside, "[::]:90", "world")
-	serveTCP(t, web, ":80", "web4")
+	nettest.ServeTCP(t, web, ":80", "web4")
 	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet6).String()
 	for _, c := range []struct {
@@ -103,21 +104,21 @@ func TestDualStack(t *testing.T) {
 		{"hostIP", "[2001:db8::2]:81", outside, "web 2001:db8::1"},
 		{"hostIP, by IPv4", "192.0.2.2:81", outside, ""},
 	} {
-		if got, err := ask(c.from, "tcp", c.to); got != c.want {
+		if got, err := nettest.Ask(c.from, "tcp", c.to); got != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
 		}
 	}
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		if conn, err := net.DialTimeout("tcp6", "[::1]:8080", 5*time.Second); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("::1, from which nothing can be forwarded: %v, %v", conn, err)
 		}
-		_, err := br.Setup(t.Context(), "loopback", path(newNS(t)), podWith(t, "loopback", "[::1]:82:80/TCP"))
+		_, err := br.Setup(t.Context(), "loopback", nettest.Path(nettest.NewNS(t)), nettest.PodWith(t, "loopback", "[::1]:82:80/TCP"))
 		if err == nil || !strings.Contains(err.Error(), "cannot forward from ::1") {
 			t.Errorf("a hostIP of ::1: %v", err)
 		}
 		return nil
 	})
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		for path, want := range map[string]string{"all/forwarding": "1", "up0/accept_ra": "2", rec.Bridge + "/accept_ra": "0"} {
 			if b, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + path); err != nil || strings.TrimSpace(string(b)) != want {
 				t.Errorf("%s is %s, %v; want %s", path, b, err, want)
@@ -126,39 +127,39 @@ func TestDualStack(t *testing.T) {
 		return nil
 	})
 	var taken *PortInUseError
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		l, err := net.Listen("tcp6", "[::1]:7070")
 		if err != nil {
 			return err
 		}
 		defer l.Close()
-		_, err = br.Setup(t.Context(), "late", path(newNS(t)), podWith(t, "late", "7070:80/TCP"))
+		_, err = br.Setup(t.Context(), "late", nettest.Path(nettest.NewNS(t)), nettest.PodWith(t, "late", "7070:80/TCP"))
 		if !errors.As(err, &taken) {
 			t.Errorf("a process has the port by IPv6: %v", err)
 		}
 		return nil
 	})
 	for _, id := range []string{"web", "other", "late", "loopback"} {
-		teardown(t, host, br, id)
+		nettest.Teardown(t, host, br, id)
 	}
-	bare(t, host, run)
+	nettest.Bare(t, host, run)
 }
 
 // TestForwardDropOfIPv6: pods reach other machines by IPv6 although the policy of ip6tables'
 // FORWARD chain is drop, as Docker sets it, and the policy stays.
 func TestForwardDropOfIPv6(t *testing.T) {
-	host, pod, outside := newNS(t), newNS(t), newNS(t)
-	needIPTables(t, host)
-	joinOutside(t, host, outside)
+	host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.NeedIPTables(t, host)
+	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	command(t, host, "ip6tables-nft -P FORWARD DROP")
 	br := newBridge(t, t.TempDir())
-	mustSetup(t, host, br, "a", pod)
+	nettest.MustSetup(t, host, br, "a", pod)
 	serveTCP6(t, outside, "[::]:90", "world")
-	if got, err := ask(pod, "tcp", "[2001:db8::1]:90"); got != "world 2001:db8::2" {
+	if got, err := nettest.Ask(pod, "tcp", "[2001:db8::1]:90"); got != "world 2001:db8::2" {
 		t.Errorf("%q, %v", got, err)
 	}
-	teardown(t, host, br, "a")
+	nettest.Teardown(t, host, br, "a")
 	if got := command(t, host, "ip6tables-nft -S FORWARD"); got != "-P FORWARD DROP\n" {
 		t.Errorf("afterwards: %s", got)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 // station is a pod on the bridge, as others see it.
@@ -29,15 +30,15 @@ type station struct {
 
 func newStation(t *testing.T, host netns.NsHandle, br *Bridge, id string) *station {
 	t.Helper()
-	s := &station{ns: newNS(t)}
-	in(t, host, func() error {
-		addrs, err := br.Setup(t.Context(), id, path(s.ns), podWith(t, id))
+	s := &station{ns: nettest.NewNS(t)}
+	nettest.In(t, host, func() error {
+		addrs, err := br.Setup(t.Context(), id, nettest.Path(s.ns), nettest.PodWith(t, id))
 		if err == nil {
 			s.ip, s.ip6 = addrs[0], addrs[1]
 		}
 		return err
 	})
-	in(t, s.ns, func() error {
+	nettest.In(t, s.ns, func() error {
 		link, err := netlink.LinkByName(podLink)
 		if err != nil {
 			return err
@@ -149,8 +150,8 @@ func arrives(t *testing.T, from, to *station, frame []byte) bool {
 
 // TestFence: whatever frames a pod crafts, it can send only from its own addresses.
 func TestFence(t *testing.T) {
-	host, outside := newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, outside := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	run := t.TempDir()
 	br := newBridge(t, run)
@@ -202,9 +203,9 @@ func TestFence(t *testing.T) {
 		}
 	}
 	check("at first")
-	in(t, host, br.Repair)
+	nettest.In(t, host, br.Repair)
 	check("mended")
-	in(t, host, func() error { return removeTables(rec.Bridge) })
+	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	for _, c := range cases {
 		if !arrives(t, a, watcher, c.frame) {
 			t.Errorf("without the fence, %s: does not arrive, so that this shows nothing", c.name)
@@ -215,21 +216,21 @@ func TestFence(t *testing.T) {
 	for i := range staleFences { // what is gone is swept out, and who is there stays fenced in
 		id := fmt.Sprint("short", i)
 		newStation(t, host, br, id)
-		teardown(t, host, br, id)
+		nettest.Teardown(t, host, br, id)
 	}
 	if stale := br.fence.stale.Load(); stale != 0 {
 		t.Errorf("%d ports that are gone are in the fence", stale)
 	}
 	check("after many others")
 	// One of a podrun that gave pods any hardware address is left as it is, and works.
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		link, err := netlink.LinkByName(br.identity.portName("a"))
 		if err != nil {
 			return err
 		}
 		return netlink.LinkSetHardwareAddr(link, b.mac)
 	})
-	in(t, a.ns, func() error {
+	nettest.In(t, a.ns, func() error {
 		link, err := netlink.LinkByName(podLink)
 		if err != nil {
 			return err
@@ -237,7 +238,7 @@ func TestFence(t *testing.T) {
 		a.mac = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 		return netlink.LinkSetHardwareAddr(link, a.mac)
 	})
-	in(t, host, br.Repair)
+	nettest.In(t, host, br.Repair)
 	if !arrives(t, a, watcher, ether(a.mac, four, udp4(a.ip))) {
 		t.Error("a pod of the former version is cut off")
 	}
@@ -245,24 +246,24 @@ func TestFence(t *testing.T) {
 		t.Error("others are not fenced in beside it")
 	}
 	for _, id := range []string{"a", "b", "w", "late"} {
-		teardown(t, host, br, id)
+		nettest.Teardown(t, host, br, id)
 	}
-	bare(t, host, run)
+	nettest.Bare(t, host, run)
 }
 
 // TestPodIsNoRouter: neither the machine nor another pod accepts a pod as its router, even without
 // the fence.
 func TestPodIsNoRouter(t *testing.T) {
-	host, outside := newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, outside := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	a, b := newStation(t, host, br, "a"), newStation(t, host, br, "b")
 	rec, _ := br.records.load()
-	in(t, host, func() error { return removeTables(rec.Bridge) })
+	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	for ns, links := range map[netns.NsHandle][]string{host: {rec.Bridge, br.identity.portName("a"), br.identity.portName("b")}, a.ns: {podLink}, b.ns: {podLink}} {
 		for _, link := range links {
-			in(t, ns, func() error {
+			nettest.In(t, ns, func() error {
 				value, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + link + "/accept_ra")
 				if err == nil && strings.TrimSpace(string(value)) != "0" {
 					t.Errorf("accept_ra of %s is %s", link, value)
@@ -278,17 +279,17 @@ func TestPodIsNoRouter(t *testing.T) {
 func TestWhoReachesPods(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		t.Run(fmt.Sprintf("open %t", open), func(t *testing.T) {
-			host, web, outside := newNS(t), newNS(t), newNS(t)
-			joinOutside(t, host, outside)
+			host, web, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+			nettest.JoinOutside(t, host, outside)
 			addIPv6(t, host, outside)
 			br := newBridge(t, t.TempDir())
 			br.open = open
 			var addrs []netip.Addr
-			in(t, host, func() (err error) {
-				addrs, err = br.Setup(t.Context(), "web", path(web), podWith(t, "web", "8080:80/TCP"))
+			nettest.In(t, host, func() (err error) {
+				addrs, err = br.Setup(t.Context(), "web", nettest.Path(web), nettest.PodWith(t, "web", "8080:80/TCP"))
 				return err
 			})
-			in(t, outside, func() error { // a neighbour knows its way
+			nettest.In(t, outside, func() error { // a neighbour knows its way
 				link, err := netlink.LinkByName("up0")
 				if err != nil {
 					return err
@@ -298,9 +299,9 @@ func TestWhoReachesPods(t *testing.T) {
 				}
 				return errors.Join(by(addrs[0], 32, "192.0.2.2"), by(addrs[1], 128, "2001:db8::2"))
 			})
-			serveTCP(t, web, ":80", "web")
+			nettest.ServeTCP(t, web, ":80", "web")
 			serveTCP6(t, web, "[::]:80", "web6")
-			serveTCP(t, outside, ":90", "world")
+			nettest.ServeTCP(t, outside, ":90", "world")
 			for _, c := range []struct {
 				to       string
 				from     netns.NsHandle
@@ -314,9 +315,9 @@ func TestWhoReachesPods(t *testing.T) {
 				{netip.AddrPortFrom(addrs[1], 80).String(), host, true},
 				{"192.0.2.1:90", web, true},
 			} {
-				got, err := ask(c.from, "tcp", c.to)
+				got, err := nettest.Ask(c.from, "tcp", c.to)
 				for tries := 0; c.answered && err != nil && tries < 5; tries++ { // IPv6 takes its time to begin
-					got, err = ask(c.from, "tcp", c.to)
+					got, err = nettest.Ask(c.from, "tcp", c.to)
 				}
 				if (err == nil) != c.answered {
 					t.Errorf("%s: %q, %v", c.to, got, err)
@@ -329,21 +330,21 @@ func TestWhoReachesPods(t *testing.T) {
 // TestLoopbackIsGuarded: pods do not reach the machine's loopback, whatever host ports there are or
 // were, and the bridge routes it only as long as a port needs that.
 func TestLoopbackIsGuarded(t *testing.T) {
-	host, outside, web, other := newNS(t), newNS(t), newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, outside, web, other := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
-	mustSetup(t, host, br, "other", other)
+	nettest.MustSetup(t, host, br, "other", other)
 	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet).String()
 	var secret net.PacketConn
-	in(t, host, func() (err error) { secret, err = net.ListenPacket("udp4", "127.0.0.1:99"); return err })
+	nettest.In(t, host, func() (err error) { secret, err = net.ListenPacket("udp4", "127.0.0.1:99"); return err })
 	defer secret.Close()
-	in(t, other, func() error { return addRoute(t, "127.0.0.0/8", gateway) })
+	nettest.In(t, other, func() error { return addRoute(t, "127.0.0.0/8", gateway) })
 	check := func(when, routed string) {
 		t.Helper()
-		in(t, other, func() error { return shout("127.0.0.1:99", "the pod") })
-		in(t, host, func() error {
+		nettest.In(t, other, func() error { return shout("127.0.0.1:99", "the pod") })
+		nettest.In(t, host, func() error {
 			if err := shout("127.0.0.1:99", "the machine"); err != nil {
 				return err
 			}
@@ -359,15 +360,15 @@ func TestLoopbackIsGuarded(t *testing.T) {
 		}
 	}
 	check("before any port", "0")
-	mustSetupPod(t, host, br, "web", web, podWith(t, "web", "8080:80/TCP"))
+	nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP"))
 	check("with a port", "1")
-	teardown(t, host, br, "web")
+	nettest.Teardown(t, host, br, "web")
 	check("after the last port", "0")
-	mustSetupPod(t, host, br, "web", newNS(t), podWith(t, "web", "[2001:db8::2]:81:80/TCP"))
+	nettest.MustSetupPod(t, host, br, "web", nettest.NewNS(t), nettest.PodWith(t, "web", "[2001:db8::2]:81:80/TCP"))
 	check("with an IPv6 port", "0")
-	mustSetupPod(t, host, br, "web2", newNS(t), podWith(t, "web2", "192.0.2.2:81:80/TCP"))
+	nettest.MustSetupPod(t, host, br, "web2", nettest.NewNS(t), nettest.PodWith(t, "web2", "192.0.2.2:81:80/TCP"))
 	check("with a port of another address", "0")
 	// Whoever sets it by hand opens nothing.
-	in(t, host, func() error { return routeLocal(rec.Bridge, true) })
+	nettest.In(t, host, func() error { return routeLocal(rec.Bridge, true) })
 	check("set by hand", "1")
 }

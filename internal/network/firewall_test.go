@@ -10,13 +10,14 @@ import (
 	"github.com/vishvananda/netns"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 // command runs a command of the machine's in a namespace.
 func command(t testing.TB, ns netns.NsHandle, line string) string {
 	t.Helper()
 	var out []byte
-	in(t, ns, func() (err error) {
+	nettest.In(t, ns, func() (err error) {
 		out, err = exec.Command("sh", "-ec", line).CombinedOutput()
 		if err != nil {
 			t.Logf("%s: %s", line, out)
@@ -26,22 +27,15 @@ func command(t testing.TB, ns netns.NsHandle, line string) string {
 	return string(out)
 }
 
-func needIPTables(t testing.TB, host netns.NsHandle) {
-	t.Helper()
-	if err := try(host, exec.Command("iptables-nft", "-S").Run); err != nil {
-		t.Skipf("needs iptables-nft: %v", err)
-	}
-}
-
 // asked checks that a pod with host port 8080 for its port 80 reaches the world as the machine, and is reached.
 func asked(t *testing.T, outside, pod netns.NsHandle) {
 	t.Helper()
-	serveTCP(t, outside, ":90", "world")
-	if got, err := ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
+	nettest.ServeTCP(t, outside, ":90", "world")
+	if got, err := nettest.Ask(pod, "tcp", "192.0.2.1:90"); got != "world 192.0.2.2" {
 		t.Errorf("a pod asks the world: %q, %v", got, err)
 	}
-	serveTCP(t, pod, ":80", "web")
-	if got, err := ask(outside, "tcp", "192.0.2.2:8080"); got != "web 192.0.2.1" {
+	nettest.ServeTCP(t, pod, ":80", "web")
+	if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); got != "web 192.0.2.1" {
 		t.Errorf("the world asks a pod: %q, %v", got, err)
 	}
 }
@@ -57,13 +51,13 @@ func TestForwardDrop(t *testing.T) {
 			"-A FORWARD -j DOCKER-USER\n-A DOCKER-USER -j RETURN"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host, pod, outside := newNS(t), newNS(t), newNS(t)
-			needIPTables(t, host)
-			joinOutside(t, host, outside)
+			host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+			nettest.NeedIPTables(t, host)
+			nettest.JoinOutside(t, host, outside)
 			command(t, host, c.firewall)
 			run := t.TempDir()
 			br := newBridge(t, run)
-			mustSetupPod(t, host, br, "web", pod, podWith(t, "web", "8080:80/TCP"))
+			nettest.MustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
 			rec, _ := br.records.load()
 			rules := func() string {
 				_, rules, _ := strings.Cut(command(t, host, "iptables-nft -S"), "-A ")
@@ -73,11 +67,11 @@ func TestForwardDrop(t *testing.T) {
 				t.Errorf("rules\n%s\nwant\n%s", got, want)
 			}
 			asked(t, outside, pod)
-			in(t, host, br.Repair)
+			nettest.In(t, host, br.Repair)
 			if got := strings.Count(rules(), rec.Bridge); got != 2 {
 				t.Errorf("mended, and %d rules: %s", got, rules())
 			}
-			teardown(t, host, br, "web")
+			nettest.Teardown(t, host, br, "web")
 			if got := rules(); got != c.after {
 				t.Errorf("rules afterwards\n%s", got)
 			}
@@ -88,22 +82,22 @@ func TestForwardDrop(t *testing.T) {
 // TestOtherFirewall: an administrator's own firewall is not changed, and podrun logs which rules it
 // needs.
 func TestOtherFirewall(t *testing.T) {
-	host, pod := newNS(t), newNS(t)
-	if err := try(host, exec.Command("nft", "list", "ruleset").Run); err != nil {
+	host, pod := nettest.NewNS(t), nettest.NewNS(t)
+	if err := nettest.Try(host, exec.Command("nft", "list", "ruleset").Run); err != nil {
 		t.Skipf("needs nft: %v", err)
 	}
 	const table = "table inet mine {\n\tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n"
 	command(t, host, "nft -f - <<'EOF'\n"+table+"EOF")
 	var said bytes.Buffer
 	br := NewBridge(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
-	mustSetup(t, host, br, "a", pod)
+	nettest.MustSetup(t, host, br, "a", pod)
 	rec, _ := br.records.load()
 	for _, want := range []string{"chain forward of nftables' table inet mine drops", "nft insert rule inet mine forward iifname " + rec.Bridge + " accept"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("no %q in %s", want, said.String())
 		}
 	}
-	teardown(t, host, br, "a")
+	nettest.Teardown(t, host, br, "a")
 	if got := command(t, host, "nft list ruleset"); got != table {
 		t.Errorf("afterwards:\n%s", got)
 	}
@@ -111,17 +105,17 @@ func TestOtherFirewall(t *testing.T) {
 
 // TestRepair: Repair restores the rules after all rules of the machine were flushed.
 func TestRepair(t *testing.T) {
-	host, pod, outside := newNS(t), newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	in(t, host, br.Repair) // nothing is there, and nothing is made
-	bare(t, host, run)
-	mustSetupPod(t, host, br, "web", pod, podWith(t, "web", "8080:80/TCP"))
+	nettest.In(t, host, br.Repair) // nothing is there, and nothing is made
+	nettest.Bare(t, host, run)
+	nettest.MustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
 	rec, _ := br.records.load()
-	in(t, host, func() error { return removeTables(rec.Bridge) })
-	in(t, host, br.Repair)
+	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
+	nettest.In(t, host, br.Repair)
 	asked(t, outside, pod)
-	teardown(t, host, br, "web")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "web")
+	nettest.Bare(t, host, run)
 }

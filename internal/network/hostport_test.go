@@ -16,79 +16,15 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/pod"
 )
-
-// podWith is a pod with host ports, each as "hostIP:hostPort:containerPort/protocol" with hostIP optional.
-func podWith(t testing.TB, name string, ports ...string) *v1.Pod {
-	t.Helper()
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{}}}}
-	for _, text := range ports {
-		numbers, protocol, _ := strings.Cut(text, "/")
-		port := v1.ContainerPort{Protocol: v1.Protocol(protocol)}
-		if ip, rest, ok := strings.Cut(strings.TrimPrefix(numbers, "["), "]:"); ok {
-			port.HostIP, numbers = ip, rest
-		}
-		fields := strings.Split(numbers, ":")
-		if len(fields) == 3 {
-			port.HostIP, fields = fields[0], fields[1:]
-		}
-		if _, err := fmt.Sscan(strings.Join(fields, " "), &port.HostPort, &port.ContainerPort); err != nil {
-			t.Fatal(err)
-		}
-		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, port)
-	}
-	return p
-}
-
-func setupPod(host netns.NsHandle, b *Bridge, id string, ns netns.NsHandle, p *v1.Pod) (addr netip.Addr, err error) {
-	netns := ""
-	if ns >= 0 {
-		netns = path(ns)
-	}
-	err = try(host, func() error {
-		addrs, err := b.Setup(context.Background(), id, netns, p)
-		if err == nil && len(addrs) > 0 {
-			addr = addrs[0]
-		}
-		return err
-	})
-	return addr, err
-}
-
-func mustSetupPod(t testing.TB, host netns.NsHandle, b *Bridge, id string, ns netns.NsHandle, p *v1.Pod) netip.Addr {
-	t.Helper()
-	addr, err := setupPod(host, b, id, ns, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addr
-}
-
-// serveTCP answers every connection to the port in ns with word and who it saw.
-func serveTCP(t testing.TB, ns netns.NsHandle, at, word string) {
-	t.Helper()
-	var l net.Listener
-	in(t, ns, func() (err error) { l, err = net.Listen("tcp4", at); return err })
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprintf(c, "%s %s", word, c.RemoteAddr().(*net.TCPAddr).IP)
-			c.Close()
-		}
-	}()
-}
 
 func serveUDP(t testing.TB, ns netns.NsHandle, at, word string) {
 	t.Helper()
 	var l net.PacketConn
-	in(t, ns, func() (err error) { l, err = net.ListenPacket("udp4", at); return err })
+	nettest.In(t, ns, func() (err error) { l, err = net.ListenPacket("udp4", at); return err })
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		buf := make([]byte, 100)
@@ -102,42 +38,18 @@ func serveUDP(t testing.TB, ns netns.NsHandle, at, word string) {
 	}()
 }
 
-// ask connects from ns and returns the answer.
-func ask(ns netns.NsHandle, network, addr string) (answer string, err error) {
-	err = try(ns, func() error {
-		c, err := net.DialTimeout(network, addr, 2*time.Second)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
-			return err
-		}
-		if network == "udp" {
-			if _, err := c.Write([]byte("?")); err != nil {
-				return err
-			}
-		}
-		buf := make([]byte, 100)
-		n, err := c.Read(buf)
-		answer = string(buf[:n])
-		return err
-	})
-	return answer, err
-}
-
 // TestHostPorts: a host port leads to the pod from everywhere it can be reached, and to nothing
 // else.
 func TestHostPorts(t *testing.T) {
-	host, web, other, outside := newNS(t), newNS(t), newNS(t), newNS(t)
-	joinOutside(t, host, outside) // this machine is 192.0.2.2
+	host, web, other, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside) // this machine is 192.0.2.2
 	run := t.TempDir()
 	br := newBridge(t, run)
-	addr := mustSetupPod(t, host, br, "web", web, podWith(t, "web", "8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "127.0.0.1:82:80/TCP"))
-	addrOther := mustSetup(t, host, br, "other", other)
+	addr := nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "127.0.0.1:82:80/TCP"))
+	addrOther := nettest.MustSetup(t, host, br, "other", other)
 	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet).String()
-	serveTCP(t, web, ":80", "web")
+	nettest.ServeTCP(t, web, ":80", "web")
 	serveUDP(t, web, ":53", "dns")
 	none := "" // nobody answers
 	for _, c := range []struct {
@@ -164,30 +76,30 @@ func TestHostPorts(t *testing.T) {
 		{"hostIP of the loopback, from outside", "tcp", "192.0.2.2:82", outside, none},
 		{"another port", "tcp", "192.0.2.2:8081", outside, none},
 	} {
-		got, err := ask(c.from, c.network, c.to)
+		got, err := nettest.Ask(c.from, c.network, c.to)
 		if got != c.want || (c.want == none) != (err != nil) {
 			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
 		}
 	}
 	// The bridge routes the loopback now; pods must not reach it.
 	var secret net.PacketConn
-	in(t, host, func() (err error) { secret, err = net.ListenPacket("udp4", "127.0.0.1:99"); return err })
+	nettest.In(t, host, func() (err error) { secret, err = net.ListenPacket("udp4", "127.0.0.1:99"); return err })
 	defer secret.Close()
-	in(t, web, func() error {
+	nettest.In(t, web, func() error {
 		return errors.Join(addRoute(t, "127.0.0.0/8", gateway), shout("127.0.0.1:99", "the pod"))
 	})
-	in(t, host, func() error { return shout("127.0.0.1:99", "the machine") })
+	nettest.In(t, host, func() error { return shout("127.0.0.1:99", "the machine") })
 	buf := make([]byte, 100)
 	if n, _, err := secret.ReadFrom(buf); err != nil || string(buf[:n]) != "the machine" {
 		t.Errorf("the machine's loopback hears %q, %v", buf[:n], err)
 	}
-	teardown(t, host, br, "web")
-	if got, err := ask(outside, "tcp", "192.0.2.2:8080"); err == nil {
+	nettest.Teardown(t, host, br, "web")
+	if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); err == nil {
 		t.Errorf("after the pod: %q", got)
 	}
 	noTable(t, host, portTable(rec.Bridge))
-	teardown(t, host, br, "other")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "other")
+	nettest.Bare(t, host, run)
 }
 
 func shout(to, what string) error {
@@ -226,7 +138,7 @@ func addRoute(t testing.TB, to, by string) error {
 
 func noTable(t testing.TB, host netns.NsHandle, name string) {
 	t.Helper()
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		c, err := nftables.New()
 		if err != nil {
 			return err
@@ -242,7 +154,7 @@ func noTable(t testing.TB, host netns.NsHandle, name string) {
 }
 
 func TestHostPortSCTP(t *testing.T) {
-	host, web := newNS(t), newNS(t)
+	host, web := nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
@@ -250,16 +162,16 @@ func TestHostPortSCTP(t *testing.T) {
 		t.Skipf("this kernel has no SCTP: %v", err)
 	}
 	unix.Close(fd)
-	mustSetupPod(t, host, br, "web", web, podWith(t, "web", "3868:3868/SCTP"))
+	nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "3868:3868/SCTP"))
 	var listener int
-	in(t, web, func() (err error) {
+	nettest.In(t, web, func() (err error) {
 		if listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP); err != nil {
 			return err
 		}
 		return errors.Join(unix.Bind(listener, &unix.SockaddrInet4{Port: 3868}), unix.Listen(listener, 1))
 	})
 	defer unix.Close(listener)
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
 		if err != nil {
 			return err
@@ -267,19 +179,19 @@ func TestHostPortSCTP(t *testing.T) {
 		defer unix.Close(fd)
 		return unix.Connect(fd, &unix.SockaddrInet4{Port: 3868, Addr: [4]byte{127, 0, 0, 1}})
 	})
-	teardown(t, host, br, "web")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "web")
+	nettest.Bare(t, host, run)
 }
 
 func TestHostPortTaken(t *testing.T) {
-	host := newNS(t)
+	host := nettest.NewNS(t)
 	nobody := netns.None()
 	run := t.TempDir()
 	br := newBridge(t, run)
-	mustSetupPod(t, host, br, "1", newNS(t), podWith(t, "one", "8080:80/TCP", "127.0.0.1:9090:80/TCP"))
-	mustSetupPod(t, host, br, "2", nobody, podWith(t, "two", "7070:7070/TCP"))
+	nettest.MustSetupPod(t, host, br, "1", nettest.NewNS(t), nettest.PodWith(t, "one", "8080:80/TCP", "127.0.0.1:9090:80/TCP"))
+	nettest.MustSetupPod(t, host, br, "2", nobody, nettest.PodWith(t, "two", "7070:7070/TCP"))
 	var busy net.Listener
-	in(t, host, func() (err error) { busy, err = net.Listen("tcp4", "127.0.0.1:6060"); return err })
+	nettest.In(t, host, func() (err error) { busy, err = net.Listen("tcp4", "127.0.0.1:6060"); return err })
 	for _, c := range []struct{ port, by string }{
 		{"8080:1/TCP", "pod default/one"},
 		{"127.0.0.1:8080:1/TCP", "pod default/one"},
@@ -293,44 +205,44 @@ func TestHostPortTaken(t *testing.T) {
 		{"6060:1/UDP", ""},
 		{"198.51.100.7:6060:1/TCP", ""}, // not this machine's, yet
 	} {
-		_, err := setupPod(host, br, "x", newNS(t), podWith(t, "x", c.port))
+		_, err := nettest.SetupPod(host, br, "x", nettest.NewNS(t), nettest.PodWith(t, "x", c.port))
 		var taken *PortInUseError
 		if errors.As(err, &taken) != (c.by != "") || c.by != "" && !strings.Contains(err.Error(), c.by) || c.by == "" && err != nil {
 			t.Errorf("%s: %v", c.port, err)
 		}
-		teardown(t, host, br, "x")
+		nettest.Teardown(t, host, br, "x")
 	}
-	if _, err := setupPod(host, br, "x", newNS(t), podWith(t, "x", "localhost:1:1/TCP")); err == nil || !strings.Contains(err.Error(), `"localhost" is not an IP address`) {
+	if _, err := nettest.SetupPod(host, br, "x", nettest.NewNS(t), nettest.PodWith(t, "x", "localhost:1:1/TCP")); err == nil || !strings.Contains(err.Error(), `"localhost" is not an IP address`) {
 		t.Errorf("error %v", err)
 	}
-	teardown(t, host, br, "x")
+	nettest.Teardown(t, host, br, "x")
 	// It heals: the process and the pods go.
 	busy.Close()
-	mustSetupPod(t, host, br, "x", newNS(t), podWith(t, "x", "6060:1/TCP"))
-	teardown(t, host, br, "1")
-	teardown(t, host, br, "2")
-	mustSetupPod(t, host, br, "y", newNS(t), podWith(t, "y", "8080:1/TCP", "7070:1/TCP", "9090:1/TCP"))
-	teardown(t, host, br, "x")
-	teardown(t, host, br, "y")
-	bare(t, host, run)
+	nettest.MustSetupPod(t, host, br, "x", nettest.NewNS(t), nettest.PodWith(t, "x", "6060:1/TCP"))
+	nettest.Teardown(t, host, br, "1")
+	nettest.Teardown(t, host, br, "2")
+	nettest.MustSetupPod(t, host, br, "y", nettest.NewNS(t), nettest.PodWith(t, "y", "8080:1/TCP", "7070:1/TCP", "9090:1/TCP"))
+	nettest.Teardown(t, host, br, "x")
+	nettest.Teardown(t, host, br, "y")
+	nettest.Bare(t, host, run)
 }
 
 // TestHostPortOfRevisions: a new revision takes the ports over, and the later removal of the old
 // revision does not affect them. UDP flows are redirected too.
 func TestHostPortOfRevisions(t *testing.T) {
-	host, before, after := newNS(t), newNS(t), newNS(t)
+	host, before, after := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	p := podWith(t, "web", "8080:80/TCP", "5353:53/UDP")
-	mustSetupPod(t, host, br, "old", before, p)
-	serveTCP(t, before, ":80", "old")
+	p := nettest.PodWith(t, "web", "8080:80/TCP", "5353:53/UDP")
+	nettest.MustSetupPod(t, host, br, "old", before, p)
+	nettest.ServeTCP(t, before, ":80", "old")
 	serveUDP(t, before, ":53", "old")
-	serveTCP(t, after, ":80", "new")
+	nettest.ServeTCP(t, after, ":80", "new")
 	serveUDP(t, after, ":53", "new")
 	rec, _ := br.records.load()
 	seen := " " + gatewayOf(rec.Subnet).String()
 	var flow net.Conn
-	in(t, host, func() (err error) { flow, err = net.Dial("udp", "127.0.0.1:5353"); return err })
+	nettest.In(t, host, func() (err error) { flow, err = net.Dial("udp", "127.0.0.1:5353"); return err })
 	defer flow.Close()
 	say := func(want string) {
 		t.Helper()
@@ -344,63 +256,63 @@ func TestHostPortOfRevisions(t *testing.T) {
 		}
 	}
 	say("old")
-	mustSetupPod(t, host, br, "new", after, p)
+	nettest.MustSetupPod(t, host, br, "new", after, p)
 	say("new")
-	teardown(t, host, br, "old")
-	if got, err := ask(host, "tcp", "127.0.0.1:8080"); got != "new"+seen {
+	nettest.Teardown(t, host, br, "old")
+	if got, err := nettest.Ask(host, "tcp", "127.0.0.1:8080"); got != "new"+seen {
 		t.Errorf("%q, %v", got, err)
 	}
 	say("new")
-	teardown(t, host, br, "new")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "new")
+	nettest.Bare(t, host, run)
 }
 
 // TestHostPortsAreRepaired: removed rules are restored with the next change, and a record that a power
 // cut truncated is ignored.
 func TestHostPortsAreRepaired(t *testing.T) {
-	host, a, b := newNS(t), newNS(t), newNS(t)
+	host, a, b := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	mustSetupPod(t, host, br, "a", a, podWith(t, "a", "8080:80/TCP"))
-	serveTCP(t, a, ":80", "a")
+	nettest.MustSetupPod(t, host, br, "a", a, nettest.PodWith(t, "a", "8080:80/TCP"))
+	nettest.ServeTCP(t, a, ":80", "a")
 	rec, _ := br.records.load()
-	in(t, host, func() error { return removeTables(rec.Bridge) })
-	if _, err := ask(host, "tcp", "127.0.0.1:8080"); err == nil {
+	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
+	if _, err := nettest.Ask(host, "tcp", "127.0.0.1:8080"); err == nil {
 		t.Fatal("the rules are still there")
 	}
 	if err := os.WriteFile(br.records.path+"/"+portDir+"/torn", []byte(`{"pod":"defa`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mustSetupPod(t, host, br, "b", b, podWith(t, "b", "8081:80/TCP"))
-	if got, err := ask(host, "tcp", "127.0.0.1:8080"); err != nil {
+	nettest.MustSetupPod(t, host, br, "b", b, nettest.PodWith(t, "b", "8081:80/TCP"))
+	if got, err := nettest.Ask(host, "tcp", "127.0.0.1:8080"); err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, id := range []string{"a", "b", "torn"} {
-		teardown(t, host, br, id)
+		nettest.Teardown(t, host, br, id)
 	}
-	bare(t, host, run)
+	nettest.Bare(t, host, run)
 }
 
 // TestHostPortWithoutBridge: host ports of pods in the host's network, without any bridge, and
 // after a reboot.
 func TestHostPortWithoutBridge(t *testing.T) {
-	host := newNS(t)
+	host := nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	mustSetupPod(t, host, br, "1", netns.None(), podWith(t, "one", "80:80/TCP"))
+	nettest.MustSetupPod(t, host, br, "1", netns.None(), nettest.PodWith(t, "one", "80:80/TCP"))
 	var taken *PortInUseError
-	if _, err := setupPod(host, br, "2", netns.None(), podWith(t, "two", "80:80/TCP")); !errors.As(err, &taken) {
+	if _, err := nettest.SetupPod(host, br, "2", netns.None(), nettest.PodWith(t, "two", "80:80/TCP")); !errors.As(err, &taken) {
 		t.Errorf("error %v", err)
 	}
 	later := newBridge(t, run)
 	later.records.boot = func() (string, error) { return "later", nil }
-	mustSetupPod(t, host, later, "2", netns.None(), podWith(t, "two", "80:80/TCP"))
+	nettest.MustSetupPod(t, host, later, "2", netns.None(), nettest.PodWith(t, "two", "80:80/TCP"))
 	if ids, err := later.Holders(); err != nil || len(ids) != 2 {
 		t.Errorf("held: %v, %v", ids, err)
 	}
-	teardown(t, host, later, "1")
-	teardown(t, host, later, "2")
-	bare(t, host, run)
+	nettest.Teardown(t, host, later, "1")
+	nettest.Teardown(t, host, later, "2")
+	nettest.Bare(t, host, run)
 }
 
 func TestHostPortString(t *testing.T) {
@@ -416,15 +328,15 @@ func TestHostPortString(t *testing.T) {
 
 // BenchmarkSetupHostPort measures Setup of a pod with a host port beside 50 others that have one.
 func BenchmarkSetupHostPort(b *testing.B) {
-	host, ns := newNS(b), newNS(b)
+	host, ns := nettest.NewNS(b), nettest.NewNS(b)
 	br := newBridge(b, b.TempDir())
 	for i := range 50 {
-		mustSetupPod(b, host, br, fmt.Sprint(i), newNS(b), podWith(b, fmt.Sprint(i), fmt.Sprintf("%d:80/TCP", 9000+i)))
+		nettest.MustSetupPod(b, host, br, fmt.Sprint(i), nettest.NewNS(b), nettest.PodWith(b, fmt.Sprint(i), fmt.Sprintf("%d:80/TCP", 9000+i)))
 	}
-	p := podWith(b, "x", "8080:80/TCP")
-	in(b, host, func() error {
+	p := nettest.PodWith(b, "x", "8080:80/TCP")
+	nettest.In(b, host, func() error {
 		for b.Loop() {
-			if _, err := br.Setup(context.Background(), "x", path(ns), p); err != nil {
+			if _, err := br.Setup(context.Background(), "x", nettest.Path(ns), p); err != nil {
 				return err
 			}
 			b.StopTimer()
@@ -436,6 +348,6 @@ func BenchmarkSetupHostPort(b *testing.B) {
 		return nil
 	})
 	for i := range 50 {
-		teardown(b, host, br, fmt.Sprint(i))
+		nettest.Teardown(b, host, br, fmt.Sprint(i))
 	}
 }

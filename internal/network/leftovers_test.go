@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 const childEnv = "PODRUN_TEST_NETWORK_RUN"
@@ -27,7 +28,7 @@ func TestChild(t *testing.T) {
 	if !ok {
 		t.Skip("run by TestSecondProcessAgrees")
 	}
-	addrs, err := newBridge(t, run).Setup(t.Context(), "child", "/proc/self/fd/3", noPorts)
+	addrs, err := newBridge(t, run).Setup(t.Context(), "child", "/proc/self/fd/3", nettest.NoPorts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +36,12 @@ func TestChild(t *testing.T) {
 }
 
 func TestSecondProcessAgrees(t *testing.T) {
-	host, a, b := newNS(t), newNS(t), newNS(t)
+	host, a, b := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	addrA := mustSetup(t, host, br, "parent", a)
+	addrA := nettest.MustSetup(t, host, br, "parent", a)
 	var out []byte
-	in(t, host, func() (err error) {
+	nettest.In(t, host, func() (err error) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
 		cmd.Env = append(os.Environ(), childEnv+"="+run)
 		fd, err := unix.Dup(int(b))
@@ -61,10 +62,10 @@ func TestSecondProcessAgrees(t *testing.T) {
 	if addrB != addrA.Next() {
 		t.Errorf("%s, then %s", addrA, addrB)
 	}
-	talk(t, a, b, addrB.String())
-	teardown(t, host, br, "child")
-	teardown(t, host, br, "parent")
-	bare(t, host, run)
+	nettest.Talk(t, a, b, addrB.String())
+	nettest.Teardown(t, host, br, "child")
+	nettest.Teardown(t, host, br, "parent")
+	nettest.Bare(t, host, run)
 }
 
 // TestDump: an interrupted dump of a kernel list is repeated, but not for ever; other errors are
@@ -97,20 +98,20 @@ func TestDump(t *testing.T) {
 // TestRunDirectoryDeleted: a bridge whose record was deleted with the run directory is removed when
 // the next one is created, and no other podrun's bridge is.
 func TestRunDirectoryDeleted(t *testing.T) {
-	host, a, b, c := newNS(t), newNS(t), newNS(t), newNS(t)
+	host, a, b, c := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	of := func(root string) *Bridge {
 		return NewBridge(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	}
 	root, others := t.TempDir(), t.TempDir()
-	mustSetup(t, host, of(root), "before", a)
+	nettest.MustSetup(t, host, of(root), "before", a)
 	forget := func() {
 		if err := errors.Join(os.RemoveAll(run), os.Mkdir(run, 0o700)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	bridges := func() (names []string) {
-		in(t, host, func() error {
+		nettest.In(t, host, func() error {
 			links, err := netlink.LinkList()
 			for _, l := range links {
 				if l.Type() == "bridge" {
@@ -122,44 +123,44 @@ func TestRunDirectoryDeleted(t *testing.T) {
 		return names
 	}
 	forget()
-	mustSetup(t, host, of(root), "after", b)
+	nettest.MustSetup(t, host, of(root), "after", b)
 	if got := bridges(); len(got) != 1 {
 		t.Errorf("bridges %q, want one", got)
 	}
 	forget()
-	mustSetup(t, host, of(others), "other", c)
+	nettest.MustSetup(t, host, of(others), "other", c)
 	if got := bridges(); len(got) != 2 {
 		t.Errorf("bridges %q, want one of each podrun", got)
 	}
-	teardown(t, host, of(others), "other")
+	nettest.Teardown(t, host, of(others), "other")
 	if got := bridges(); len(got) != 1 {
 		t.Errorf("bridges %q, want the first podrun's", got)
 	}
 	if err := os.RemoveAll(run); err != nil {
 		t.Fatal(err)
 	}
-	teardown(t, host, of(others), "other")
+	nettest.Teardown(t, host, of(others), "other")
 	if got := bridges(); len(got) != 1 {
 		t.Errorf("bridges %q: another podrun's was removed", got)
 	}
-	teardown(t, host, of(root), "after")
-	teardown(t, host, of(root), "before")
+	nettest.Teardown(t, host, of(root), "after")
+	nettest.Teardown(t, host, of(root), "before")
 	if got := bridges(); len(got) != 0 {
 		t.Errorf("bridges %q after the last pod, whose address no record had", got)
 	}
-	bare(t, host, run)
+	nettest.Bare(t, host, run)
 }
 
 // TestBridgeWithoutAlias: a bridge whose podrun was killed before it set the alias, and whose run
 // directory was removed, is removed when podrun ends; the bridge of another podrun in the same
 // state is not.
 func TestBridgeWithoutAlias(t *testing.T) {
-	host, run := newNS(t), t.TempDir()
+	host, run := nettest.NewNS(t), t.TempDir()
 	of := func(root string) *Bridge {
 		return NewBridge(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	}
 	mine, others := of(t.TempDir()), of(t.TempDir())
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		for name, b := range map[string]*Bridge{"podrun-mine": mine, "podrun-others": others} {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name, attrs.HardwareAddr = name, b.identity.hardwareAddr()
@@ -181,21 +182,21 @@ func TestBridgeWithoutAlias(t *testing.T) {
 // TestSideBySide: podruns of different run directories do not affect each other, even with the same
 // sandbox ID.
 func TestSideBySide(t *testing.T) {
-	host, a, b := newNS(t), newNS(t), newNS(t)
+	host, a, b := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	runA, runB := t.TempDir(), t.TempDir()
 	brA, brB := newBridge(t, runA), newBridge(t, runB)
-	mustSetup(t, host, brA, "same", a)
-	addrB := mustSetup(t, host, brB, "same", b)
+	nettest.MustSetup(t, host, brA, "same", a)
+	addrB := nettest.MustSetup(t, host, brB, "same", b)
 	recA, _ := brA.records.load()
 	recB, _ := brB.records.load()
 	if recA.Bridge == recB.Bridge || recA.Subnet.Overlaps(recB.Subnet) {
 		t.Errorf("%+v and %+v", recA, recB)
 	}
-	teardown(t, host, brA, "same")
-	talk(t, host, b, addrB.String())
-	teardown(t, host, brB, "same")
-	bare(t, host, runA)
-	bare(t, host, runB)
+	nettest.Teardown(t, host, brA, "same")
+	nettest.Talk(t, host, b, addrB.String())
+	nettest.Teardown(t, host, brB, "same")
+	nettest.Bare(t, host, runA)
+	nettest.Bare(t, host, runB)
 }
 
 // TestLeftovers: everything that an interrupted process or an older boot left is reused or removed.
@@ -203,7 +204,7 @@ func TestLeftovers(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, host netns.NsHandle, b *Bridge){
 		"bridge gone, as when a container restarts": func(t *testing.T, host netns.NsHandle, b *Bridge) {
 			rec, _ := b.records.load()
-			in(t, host, func() error {
+			nettest.In(t, host, func() error {
 				handle, err := netlink.NewHandle()
 				if err != nil {
 					return err
@@ -214,7 +215,7 @@ func TestLeftovers(t *testing.T) {
 		},
 		"bridge down, as when its making was cut off": func(t *testing.T, host netns.NsHandle, b *Bridge) {
 			rec, _ := b.records.load()
-			in(t, host, func() error {
+			nettest.In(t, host, func() error {
 				link, err := netlink.LinkByName(rec.Bridge)
 				if err != nil {
 					return err
@@ -235,31 +236,31 @@ func TestLeftovers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host, a, again, other := newNS(t), newNS(t), newNS(t), newNS(t)
+			host, a, again, other := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 			run := t.TempDir()
 			b := newBridge(t, run)
-			mustSetup(t, host, b, "old", a)
+			nettest.MustSetup(t, host, b, "old", a)
 			harm(t, host, b)
-			mustSetup(t, host, b, "old", again)
-			addr := mustSetup(t, host, b, "new", other)
-			talk(t, again, other, addr.String())
-			teardown(t, host, b, "old")
-			teardown(t, host, b, "new")
-			bare(t, host, run)
+			nettest.MustSetup(t, host, b, "old", again)
+			addr := nettest.MustSetup(t, host, b, "new", other)
+			nettest.Talk(t, again, other, addr.String())
+			nettest.Teardown(t, host, b, "old")
+			nettest.Teardown(t, host, b, "new")
+			nettest.Bare(t, host, run)
 		})
 	}
 }
 
 // TestOtherBoot: addresses of an older boot are dropped, and links with its names are not touched.
 func TestOtherBoot(t *testing.T) {
-	host, a, b := newNS(t), newNS(t), newNS(t)
+	host, a, b := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	old := newBridge(t, run)
 	old.records.boot = func() (string, error) { return "older", nil }
-	mustSetup(t, host, old, "old", a)
+	nettest.MustSetup(t, host, old, "old", a)
 	rec, _ := old.records.load()
 	now := newBridge(t, run)
-	mustSetup(t, host, now, "new", b)
+	nettest.MustSetup(t, host, now, "new", b)
 	held, err := now.addresses.owners()
 	if err != nil || len(held) != 1 {
 		t.Fatalf("held %v, %v", held, err)
@@ -268,29 +269,29 @@ func TestOtherBoot(t *testing.T) {
 	if recNow.Bridge == rec.Bridge {
 		t.Errorf("took over %s, which was there", rec.Bridge)
 	}
-	teardown(t, host, now, "new")
-	in(t, host, func() error {
+	nettest.Teardown(t, host, now, "new")
+	nettest.In(t, host, func() error {
 		_, err := netlink.LinkByName(rec.Bridge)
 		return err
 	})
 }
 
 func TestErrors(t *testing.T) {
-	host := newNS(t)
+	host := nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	in(t, host, func() error {
-		if _, err := br.Setup(context.Background(), "x", "/nowhere", noPorts); !errors.Is(err, os.ErrNotExist) {
+	nettest.In(t, host, func() error {
+		if _, err := br.Setup(context.Background(), "x", "/nowhere", nettest.NoPorts); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("error %v", err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := br.Setup(ctx, "x", "/nowhere", noPorts); !errors.Is(err, context.Canceled) {
+		if _, err := br.Setup(ctx, "x", "/nowhere", nettest.NoPorts); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
 		return br.Teardown(context.Background(), "x")
 	})
-	bare(t, host, run)
+	nettest.Bare(t, host, run)
 	if err := hint(fmt.Errorf("adding: %w", unix.EPERM)); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "hostNetwork: true") {
 		t.Errorf("error %v", err)
 	}
@@ -298,10 +299,10 @@ func TestErrors(t *testing.T) {
 
 // TestNotPermitted: where podrun may not create a link, the error says what works.
 func TestNotPermitted(t *testing.T) {
-	host, pod := newNS(t), newNS(t)
+	host, pod := nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	err := try(host, func() error {
+	err := nettest.Try(host, func() error {
 		// Of this thread only, which ends.
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var data [2]unix.CapUserData
@@ -312,24 +313,24 @@ func TestNotPermitted(t *testing.T) {
 		if err := unix.Capset(&header, &data[0]); err != nil {
 			return err
 		}
-		_, err := br.Setup(context.Background(), "x", path(pod), noPorts)
+		_, err := br.Setup(context.Background(), "x", nettest.Path(pod), nettest.NoPorts)
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "hostNetwork: true") {
 		t.Fatalf("error %v", err)
 	}
-	teardown(t, host, br, "x")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "x")
+	nettest.Bare(t, host, run)
 }
 
 // TestKeep: a kept network outlives its last pod, and Close removes it when no pod is left.
 func TestKeep(t *testing.T) {
-	host, pod := newNS(t), newNS(t)
+	host, pod := nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
 	br.keep = true
-	mustSetup(t, host, br, "a", pod)
-	in(t, host, br.Close) // somebody is in it
+	nettest.MustSetup(t, host, br, "a", pod)
+	nettest.In(t, host, br.Close) // somebody is in it
 	name := func() string {
 		rec, err := br.records.load()
 		if err != nil {
@@ -337,12 +338,12 @@ func TestKeep(t *testing.T) {
 		}
 		return rec.Bridge
 	}
-	teardown(t, host, br, "a")
-	in(t, host, func() error { _, err := netlink.LinkByName(name()); return err })
-	again := newNS(t)
-	mustSetup(t, host, br, "b", again)
-	teardown(t, host, br, "b")
-	in(t, host, br.Close)
-	in(t, host, br.Close)
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "a")
+	nettest.In(t, host, func() error { _, err := netlink.LinkByName(name()); return err })
+	again := nettest.NewNS(t)
+	nettest.MustSetup(t, host, br, "b", again)
+	nettest.Teardown(t, host, br, "b")
+	nettest.In(t, host, br.Close)
+	nettest.In(t, host, br.Close)
+	nettest.Bare(t, host, run)
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -19,7 +20,7 @@ func nobody(string) bool { return false }
 func TestSweepLost(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "bad", "good", "hung", "known", "torn")
-	if _, err := s.Setup(t.Context(), "host", "", podWith(t, "host", "8080:80/TCP")); err != nil {
+	if _, err := s.Setup(t.Context(), "host", "", nettest.PodWith(t, "host", "8080:80/TCP")); err != nil {
 		t.Fatal(err)
 	}
 	s.plugins.delLimit = 300 * time.Millisecond
@@ -106,7 +107,7 @@ func TestSweepLostBusy(t *testing.T) {
 func TestSweepLostComesBack(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
-	if _, err := s.Setup(t.Context(), "host", "", podWith(t, "host", "8080:80/TCP")); err != nil {
+	if _, err := s.Setup(t.Context(), "host", "", nettest.PodWith(t, "host", "8080:80/TCP")); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -191,12 +192,12 @@ func (s *standIn) another(t *testing.T, gone bool) {
 		return
 	}
 	s.plugins.confDir = t.TempDir()
-	outside := newNS(t)
-	in(t, outside, func() error {
-		_, err := s.setup(t.Context(), "b", newNS(t))
+	outside := nettest.NewNS(t)
+	nettest.In(t, outside, func() error {
+		_, err := s.setup(t.Context(), "b", nettest.NewNS(t))
 		return errors.Join(err, s.Teardown(t.Context(), "b"))
 	})
-	bare(t, outside, s.dirs.Run)
+	nettest.Bare(t, outside, s.dirs.Run)
 }
 
 func (s *standIn) text(t *testing.T) string {

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
@@ -10,14 +11,16 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 func TestPodsReachEachOtherAndTheHost(t *testing.T) {
-	host, a, b := newNS(t), newNS(t), newNS(t)
+	host, a, b := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	addrA := mustSetup(t, host, br, "aaaa", a)
-	addrB := mustSetup(t, host, br, "bbbb", b)
+	addrA := nettest.MustSetup(t, host, br, "aaaa", a)
+	addrB := nettest.MustSetup(t, host, br, "bbbb", b)
 	rec, err := br.records.load()
 	if err != nil {
 		t.Fatal(err)
@@ -36,70 +39,70 @@ func TestPodsReachEachOtherAndTheHost(t *testing.T) {
 		{"pod to itself", a, a, addrA.String(), addrA},
 		{"localhost", a, a, "127.0.0.1", netip.MustParseAddr("127.0.0.1")},
 	} {
-		if seen := talk(t, c.from, c.to, c.addr); seen != c.seen {
+		if seen := nettest.Talk(t, c.from, c.to, c.addr); seen != c.seen {
 			t.Errorf("%s: seen as %s, want %s", c.name, seen, c.seen)
 		}
 	}
-	teardown(t, host, br, "aaaa")
-	if seen := talk(t, b, host, gateway); seen != addrB {
+	nettest.Teardown(t, host, br, "aaaa")
+	if seen := nettest.Talk(t, b, host, gateway); seen != addrB {
 		t.Errorf("after the other has gone: seen as %s", seen)
 	}
-	teardown(t, host, br, "bbbb")
-	teardown(t, host, br, "bbbb")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "bbbb")
+	nettest.Teardown(t, host, br, "bbbb")
+	nettest.Bare(t, host, run)
 }
 
 func TestPodsReachTheWorldAsTheHost(t *testing.T) {
-	host, pod, outside := newNS(t), newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, pod, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	mustSetup(t, host, br, "aaaa", pod)
-	if seen := talk(t, pod, outside, "192.0.2.1"); seen != netip.MustParseAddr("192.0.2.2") {
+	nettest.MustSetup(t, host, br, "aaaa", pod)
+	if seen := nettest.Talk(t, pod, outside, "192.0.2.1"); seen != netip.MustParseAddr("192.0.2.2") {
 		t.Errorf("seen as %s", seen)
 	}
-	in(t, pod, func() error {
+	nettest.In(t, pod, func() error {
 		link, err := netlink.LinkByName(podLink)
 		if err == nil && link.Attrs().MTU != 1400 {
 			t.Errorf("mtu %d, want the uplink's 1400", link.Attrs().MTU)
 		}
 		return err
 	})
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		addr, err := HostIP()
 		if addr != netip.MustParseAddr("192.0.2.2") {
 			t.Errorf("host's address %s", addr)
 		}
 		return err
 	})
-	teardown(t, host, br, "aaaa")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "aaaa")
+	nettest.Bare(t, host, run)
 }
 
 func TestHostIPWithoutRoute(t *testing.T) {
-	host, pod := newNS(t), newNS(t)
+	host, pod := nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	mustSetup(t, host, br, "aaaa", pod)
-	in(t, host, func() error {
+	nettest.MustSetup(t, host, br, "aaaa", pod)
+	nettest.In(t, host, func() error {
 		if addr, err := HostIP(); err == nil {
 			t.Errorf("a host with only podrun's bridge has address %s", addr)
 		}
 		return nil
 	})
-	teardown(t, host, br, "aaaa")
+	nettest.Teardown(t, host, br, "aaaa")
 }
 
 // TestCyclesLeaveNothing: 300 pods start and end beside one that stays, and leave nothing.
 func TestCyclesLeaveNothing(t *testing.T) {
-	host, stays := newNS(t), newNS(t)
+	host, stays := nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	kept := mustSetup(t, host, br, "kept", stays)
+	kept := nettest.MustSetup(t, host, br, "kept", stays)
 	seen := map[netip.Addr]bool{kept: true}
 	for i := range 300 {
-		pod := newNS(t)
-		addr := mustSetup(t, host, br, fmt.Sprint(i), pod)
+		pod := nettest.NewNS(t)
+		addr := nettest.MustSetup(t, host, br, fmt.Sprint(i), pod)
 		if seen[addr] {
 			t.Fatalf("%s given again at once", addr)
 		}
@@ -107,13 +110,13 @@ func TestCyclesLeaveNothing(t *testing.T) {
 		if i%2 == 0 {
 			pod.Close() // as when the pins go first
 		}
-		teardown(t, host, br, fmt.Sprint(i))
+		nettest.Teardown(t, host, br, fmt.Sprint(i))
 	}
 	held, err := br.addresses.owners()
 	if err != nil || len(held) != 1 || held[kept] != "kept" {
 		t.Fatalf("held %v, %v", held, err)
 	}
-	in(t, host, func() error {
+	nettest.In(t, host, func() error {
 		links, err := netlink.LinkList()
 		for _, l := range links {
 			if name := l.Attrs().Name; strings.HasPrefix(name, "pr") && name != br.identity.portName("kept") {
@@ -122,23 +125,23 @@ func TestCyclesLeaveNothing(t *testing.T) {
 		}
 		return err
 	})
-	teardown(t, host, br, "kept")
-	bare(t, host, run)
+	nettest.Teardown(t, host, br, "kept")
+	nettest.Bare(t, host, run)
 }
 
 // TestFiftyAtOnce: two Bridges of one run directory, as in two processes, set up 50 pods
 // concurrently.
 func TestFiftyAtOnce(t *testing.T) {
-	host := newNS(t)
+	host := nettest.NewNS(t)
 	run := t.TempDir()
 	bridges := []*Bridge{newBridge(t, run), newBridge(t, run)}
 	var mu sync.Mutex
 	given := map[netip.Addr]int{}
 	var wg sync.WaitGroup
 	for i := range 50 {
-		pod := newNS(t)
+		pod := nettest.NewNS(t)
 		wg.Go(func() {
-			addr, err := setup(host, bridges[i%2], fmt.Sprint(i), pod)
+			addr, err := nettest.Setup(host, bridges[i%2], fmt.Sprint(i), pod)
 			if err != nil {
 				t.Error(err)
 				return
@@ -154,22 +157,22 @@ func TestFiftyAtOnce(t *testing.T) {
 	wg.Wait()
 	for i := range 50 {
 		wg.Go(func() {
-			if err := try(host, func() error { return bridges[(i+1)%2].Teardown(context.Background(), fmt.Sprint(i)) }); err != nil {
+			if err := nettest.Try(host, func() error { return bridges[(i+1)%2].Teardown(context.Background(), fmt.Sprint(i)) }); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	bare(t, host, run)
+	nettest.Bare(t, host, run)
 }
 
 func BenchmarkSetup(b *testing.B) {
-	host, stays, pod := newNS(b), newNS(b), newNS(b)
+	host, stays, pod := nettest.NewNS(b), nettest.NewNS(b), nettest.NewNS(b)
 	br := newBridge(b, b.TempDir())
-	mustSetup(b, host, br, "kept", stays)
-	in(b, host, func() error {
+	nettest.MustSetup(b, host, br, "kept", stays)
+	nettest.In(b, host, func() error {
 		for b.Loop() {
-			if _, err := br.Setup(context.Background(), "x", path(pod), noPorts); err != nil {
+			if _, err := br.Setup(context.Background(), "x", nettest.Path(pod), nettest.NoPorts); err != nil {
 				return err
 			}
 			b.StopTimer()
@@ -180,17 +183,17 @@ func BenchmarkSetup(b *testing.B) {
 		}
 		return nil
 	})
-	teardown(b, host, br, "kept")
+	nettest.Teardown(b, host, br, "kept")
 }
 
 func BenchmarkTeardown(b *testing.B) {
-	host, stays, pod := newNS(b), newNS(b), newNS(b)
+	host, stays, pod := nettest.NewNS(b), nettest.NewNS(b), nettest.NewNS(b)
 	br := newBridge(b, b.TempDir())
-	mustSetup(b, host, br, "kept", stays)
-	in(b, host, func() error {
+	nettest.MustSetup(b, host, br, "kept", stays)
+	nettest.In(b, host, func() error {
 		for b.Loop() {
 			b.StopTimer()
-			if _, err := br.Setup(context.Background(), "x", path(pod), noPorts); err != nil {
+			if _, err := br.Setup(context.Background(), "x", nettest.Path(pod), nettest.NoPorts); err != nil {
 				return err
 			}
 			b.StartTimer()
@@ -200,5 +203,10 @@ func BenchmarkTeardown(b *testing.B) {
 		}
 		return nil
 	})
-	teardown(b, host, br, "kept")
+	nettest.Teardown(b, host, br, "kept")
+}
+
+func newBridge(t testing.TB, run string) *Bridge {
+	t.Helper()
+	return NewBridge(Options{Dirs: layout.Dirs{Run: run}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 }

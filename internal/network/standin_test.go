@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 // standIn is a network of one CNI plugin that is a shell script. It appends what it is called for to the file calls
@@ -100,7 +101,7 @@ func (s *standIn) calls(t *testing.T, command, id string) int {
 func (s *standIn) connect(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if addrs, err := s.Setup(t.Context(), id, path(newNS(t)), noPorts); err != nil || len(addrs) != 1 {
+		if addrs, err := s.Setup(t.Context(), id, nettest.Path(nettest.NewNS(t)), nettest.NoPorts); err != nil || len(addrs) != 1 {
 			t.Fatalf("%s: %v, %v", id, addrs, err)
 		}
 	}
@@ -117,5 +118,5 @@ func (s *standIn) held(t *testing.T, want ...string) {
 }
 
 func (s *standIn) setup(ctx context.Context, id string, ns netns.NsHandle) ([]netip.Addr, error) {
-	return s.Setup(ctx, id, path(ns), noPorts)
+	return s.Setup(ctx, id, nettest.Path(ns), nettest.NoPorts)
 }

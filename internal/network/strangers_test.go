@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/nettest"
 )
 
 // packetTo is a UDP packet to a port, with a text.
@@ -22,12 +23,12 @@ func packetTo(from, to netip.Addr, port uint16, text string) []byte {
 // TestLoopbackPortFromOutside: a neighbour that sends packets for 127.0.0.1 on the wire does not
 // reach a port that is published there.
 func TestLoopbackPortFromOutside(t *testing.T) {
-	host, web, outside := newNS(t), newNS(t), newNS(t)
-	joinOutside(t, host, outside) // this machine is 192.0.2.2
+	host, web, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside) // this machine is 192.0.2.2
 	br := newBridge(t, t.TempDir())
-	mustSetupPod(t, host, br, "web", web, podWith(t, "web", "127.0.0.1:82:80/UDP", "192.0.2.2:83:80/UDP"))
+	nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "127.0.0.1:82:80/UDP", "192.0.2.2:83:80/UDP"))
 	var heard net.PacketConn
-	in(t, web, func() (err error) { heard, err = net.ListenPacket("udp4", ":80"); return err })
+	nettest.In(t, web, func() (err error) { heard, err = net.ListenPacket("udp4", ":80"); return err })
 	defer heard.Close()
 	var socket int
 	var machine net.HardwareAddr
@@ -35,7 +36,7 @@ func TestLoopbackPortFromOutside(t *testing.T) {
 		host:    func(l netlink.Link) error { machine = l.Attrs().HardwareAddr; return nil },
 		outside: func(l netlink.Link) (err error) { socket, err = packetSocket(l.Attrs().Index); return err },
 	} {
-		in(t, ns, func() error {
+		nettest.In(t, ns, func() error {
 			link, err := netlink.LinkByName("up0")
 			if err != nil {
 				return err
@@ -74,15 +75,15 @@ func TestLoopbackPortFromOutside(t *testing.T) {
 // TestReservedFrames: frames to the addresses reserved for bridges do not carry a pod's forged
 // packets to the machine.
 func TestReservedFrames(t *testing.T) {
-	host, outside := newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, outside := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	a, b := newStation(t, host, br, "a"), newStation(t, host, br, "b")
 	rec, _ := br.records.load()
 	gateway := gatewayOf(rec.Subnet)
 	var heard net.PacketConn
-	in(t, host, func() (err error) { heard, err = net.ListenPacket("udp4", ":99"); return err })
+	nettest.In(t, host, func() (err error) { heard, err = net.ListenPacket("udp4", ":99"); return err })
 	defer heard.Close()
 	send := func(to net.HardwareAddr, from netip.Addr, text string) {
 		t.Helper()
@@ -116,7 +117,7 @@ func TestReservedFrames(t *testing.T) {
 	if got := all(); got != "h" {
 		t.Errorf("heard %q", got)
 	}
-	in(t, host, func() error { return removeTables(rec.Bridge) })
+	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	if got := all(); got == "h" {
 		t.Error("without the fence they do not arrive either, so that this shows nothing")
 	}
@@ -125,12 +126,12 @@ func TestReservedFrames(t *testing.T) {
 // TestAddressIsNotAskedFor: no other pod can prevent a pod from using its link-local address by
 // claiming to have it.
 func TestAddressIsNotAskedFor(t *testing.T) {
-	host, outside := newNS(t), newNS(t)
-	joinOutside(t, host, outside)
+	host, outside := nettest.NewNS(t), nettest.NewNS(t)
+	nettest.JoinOutside(t, host, outside)
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	a := newStation(t, host, br, "a")
-	in(t, a.ns, func() error {
+	nettest.In(t, a.ns, func() error {
 		value, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + podLink + "/accept_dad")
 		if err == nil && strings.TrimSpace(string(value)) != "0" {
 			t.Errorf("accept_dad is %s", value)
