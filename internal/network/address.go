@@ -10,20 +10,21 @@ import (
 	"sync"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/records"
 )
 
 // ipam allocates the pods' addresses, each recorded in a symbolic link. An IPv6 address is not recorded: it has
 // the offset of the pod's IPv4 address.
 type ipam struct {
-	records *recordDir
+	records *records.Dir
 	// foreign limits the warning that a file in the address directory is not named by an address to one per process.
 	foreign sync.Once
 }
 
 // allocate gives id an address: the one it has, else the next free one after the last one
 // allocated, so that a freed address stays unused as long as possible. The caller holds the lock.
-func (i *ipam) allocate(rec record, id string) (netip.Addr, error) {
-	dir := filepath.Join(i.records.path, addressDir)
+func (i *ipam) allocate(rec records.Record, id string) (netip.Addr, error) {
+	dir := filepath.Join(i.records.Path, records.AddressDir)
 	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return netip.Addr{}, err
 	}
@@ -50,14 +51,14 @@ func (i *ipam) allocate(rec record, id string) (netip.Addr, error) {
 		if err := os.Symlink(id, filepath.Join(dir, addr.String())); err != nil {
 			return netip.Addr{}, err
 		}
-		return addr, os.WriteFile(filepath.Join(i.records.path, lastName), []byte(addr.String()), 0o600)
+		return addr, os.WriteFile(filepath.Join(i.records.Path, records.LastName), []byte(addr.String()), 0o600)
 	}
 	return netip.Addr{}, fmt.Errorf("no free address in %s: all %d are taken", rec.Subnet, size)
 }
 
 // last returns the address that was allocated last; the zero Addr if that is not recorded.
 func (i *ipam) last() netip.Addr {
-	text, err := os.ReadFile(filepath.Join(i.records.path, lastName))
+	text, err := os.ReadFile(filepath.Join(i.records.Path, records.LastName))
 	if err != nil {
 		return netip.Addr{}
 	}
@@ -70,7 +71,7 @@ func (i *ipam) last() netip.Addr {
 
 // owners returns the ID that owns each allocated address.
 func (i *ipam) owners() (map[netip.Addr]string, error) {
-	dir := filepath.Join(i.records.path, addressDir)
+	dir := filepath.Join(i.records.Path, records.AddressDir)
 	d, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -88,7 +89,7 @@ func (i *ipam) owners() (map[netip.Addr]string, error) {
 		addr, err := netip.ParseAddr(name)
 		if err != nil {
 			i.foreign.Do(func() {
-				i.records.log.Warn("file name is not an IP address; remove the file", "file", filepath.Join(dir, name))
+				i.records.Log.Warn("file name is not an IP address; remove the file", "file", filepath.Join(dir, name))
 			})
 			continue
 		}
@@ -114,7 +115,7 @@ func (i *ipam) release(id string) error {
 		if owner != id {
 			continue
 		}
-		if err := os.Remove(filepath.Join(i.records.path, addressDir, addr.String())); err != nil {
+		if err := os.Remove(filepath.Join(i.records.Path, records.AddressDir, addr.String())); err != nil {
 			return err
 		}
 	}
@@ -128,7 +129,7 @@ func (i *ipam) releaseAll() error {
 		return err
 	}
 	for addr := range held {
-		if err := os.Remove(filepath.Join(i.records.path, addressDir, addr.String())); err != nil {
+		if err := os.Remove(filepath.Join(i.records.Path, records.AddressDir, addr.String())); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func TestBandwidth(t *testing.T) {
 				t.Errorf("%s: rates %v", name, got)
 			}
 		}
-		rec, err := br.records.load()
+		rec, err := br.records.Load()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/netdev"
+	"podrun.io/podrun/internal/network/records"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -51,7 +53,7 @@ type Options struct {
 // changes.
 type Bridge struct {
 	identity  identity
-	records   *recordDir
+	records   *records.Dir
 	addresses *ipam
 	ports     *hostPorts
 	fence     *fence
@@ -69,7 +71,7 @@ func NewBridge(o Options) *Bridge { return newBridgeOfBoot(o, sync.OnceValues(sy
 // newBridgeOfBoot is NewBridge with another source of the kernel's boot ID.
 func newBridgeOfBoot(o Options, boot func() (string, error)) *Bridge {
 	id := identity{run: filepath.Clean(o.Dirs.Run), root: o.Dirs.Root}
-	dir := &recordDir{path: o.Dirs.Network(), boot: boot, log: o.Log}
+	dir := &records.Dir{Path: o.Dirs.Network(), Boot: boot, Log: o.Log}
 	addresses := &ipam{records: dir}
 	return &Bridge{
 		identity:  id,
@@ -93,7 +95,7 @@ func (b *Bridge) Close() error {
 
 func (b *Bridge) removeIdle() error {
 	return b.inspect(context.Background(), func(outside *netlink.Handle) error {
-		if idle, err := b.records.idle(); err != nil || !idle {
+		if idle, err := b.records.Idle(); err != nil || !idle {
 			return err
 		}
 		return b.dismantle(outside)
@@ -130,7 +132,7 @@ func (b *Bridge) repair(outside *netlink.Handle) error {
 		return err
 	}
 	link, err := outside.LinkByName(rec.Bridge)
-	if isNotFound(err) {
+	if netdev.IsNotFound(err) {
 		return nil // the next Setup creates it with all rules
 	}
 	if err != nil {
@@ -171,7 +173,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c portRecord) error {
 	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
 		return err
 	}
-	lock, err := b.records.lock(ctx)
+	lock, err := b.records.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 // acquire reserves an address and c's ports for id and creates the bridge if necessary. The bridge
 // stays as long as an address is reserved, so the rest of Setup needs no lock.
 func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c portRecord) (port, error) {
-	lock, err := b.records.lock(ctx)
+	lock, err := b.records.Lock(ctx)
 	if err != nil {
 		return port{}, err
 	}
@@ -242,27 +244,27 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 // current returns the record of this boot. A record of another boot is obsolete, because none of
 // that boot's namespaces exist any more: current then removes all addresses and returns an empty
 // record. The caller holds the lock.
-func (b *Bridge) current() (record, error) {
-	boot, err := b.records.boot()
+func (b *Bridge) current() (records.Record, error) {
+	boot, err := b.records.Boot()
 	if err != nil {
-		return record{}, err
+		return records.Record{}, err
 	}
-	rec, err := b.records.load()
+	rec, err := b.records.Load()
 	if err != nil || rec.Boot == boot {
 		return rec, err
 	}
-	return record{}, b.addresses.releaseAll()
+	return records.Record{}, b.addresses.releaseAll()
 }
 
 // ensure creates the bridge unless it exists and is up. Setting it up is the last step of its
 // creation, so a bridge that is down was interrupted and is completed.
-func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error) {
+func (b *Bridge) ensure(outside *netlink.Handle, rec records.Record) (records.Record, int, error) {
 	if rec.Bridge != "" {
 		link, err := outside.LinkByName(rec.Bridge)
 		if err == nil && link.Attrs().Flags&unix.IFF_UP != 0 {
 			return rec, link.Attrs().Index, nil
 		}
-		if err != nil && !isNotFound(err) {
+		if err != nil && !netdev.IsNotFound(err) {
 			return rec, 0, err
 		}
 		if err == nil { // its creation was interrupted
@@ -273,7 +275,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 	if err := b.removeOrphanBridges(outside, rec.Bridge); err != nil {
 		return rec, 0, err
 	}
-	boot, err := b.records.boot()
+	boot, err := b.records.Boot()
 	if err != nil {
 		return rec, 0, err
 	}
@@ -282,7 +284,7 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 		return rec, 0, err
 	}
 	// Save the record before the bridge is created: a bridge without a record is not ours.
-	if err := b.records.save(rec); err != nil {
+	if err := b.records.Save(rec); err != nil {
 		return rec, 0, err
 	}
 	attrs := netlink.NewLinkAttrs()
@@ -305,8 +307,8 @@ func (b *Bridge) ensure(outside *netlink.Handle, rec record) (record, int, error
 
 // complete gives the bridge its addresses, turns on forwarding and masquerading, and installs the
 // rules for what pods may send. It returns the bridge's link index.
-func (b *Bridge) complete(outside *netlink.Handle, rec record, link netlink.Link) (int, error) {
-	for _, subnet := range rec.subnets() {
+func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netlink.Link) (int, error) {
+	for _, subnet := range rec.Subnets() {
 		gateway := &netlink.Addr{IPNet: ipNet(gatewayOf(subnet), subnet.Bits()), Flags: noDADFlag(subnet.Addr())}
 		if err := outside.AddrAdd(link, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
 			return 0, fmt.Errorf("giving it %s: %w", gateway.IPNet, err)
@@ -402,7 +404,7 @@ func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
 	if err := b.fence.countRemoved(outside); err != nil || b.keep {
 		return err
 	}
-	if idle, err := b.records.idle(); err != nil || !idle {
+	if idle, err := b.records.Idle(); err != nil || !idle {
 		return err
 	}
 	return b.dismantle(outside)
@@ -410,11 +412,11 @@ func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
 
 // dismantle removes everything the network consists of. The caller holds the lock.
 func (b *Bridge) dismantle(outside *netlink.Handle) error {
-	boot, err := b.records.boot()
+	boot, err := b.records.Boot()
 	if err != nil {
 		return err
 	}
-	rec, err := b.records.load()
+	rec, err := b.records.Load()
 	if err != nil {
 		return err
 	}
@@ -427,7 +429,7 @@ func (b *Bridge) dismantle(outside *netlink.Handle) error {
 	if err := b.removeOrphanBridges(outside, ""); err != nil {
 		return err
 	}
-	return b.records.remove()
+	return b.records.Remove()
 }
 
 // remove removes a bridge and all rules for it.

@@ -10,7 +10,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/records"
 )
 
 func TestFull(t *testing.T) {
@@ -18,10 +20,10 @@ func TestFull(t *testing.T) {
 		t.Skip("needs root")
 	}
 	b := newBridge(t, t.TempDir())
-	if err := os.MkdirAll(b.records.path, 0o700); err != nil {
+	if err := os.MkdirAll(b.records.Path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	rec := record{Subnet: netip.MustParsePrefix("10.64.0.0/29")}
+	rec := records.Record{Subnet: netip.MustParsePrefix("10.64.0.0/29")}
 	var got []string
 	for i := range 5 {
 		addr, err := b.addresses.allocate(rec, fmt.Sprint(i))
@@ -91,7 +93,7 @@ func TestAvoidsHostRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	nettest.In(t, host, func() error {
-		return netlink.RouteAdd(&netlink.Route{LinkIndex: loopback, Scope: unix.RT_SCOPE_LINK, Dst: ipNet(would.Addr(), 22), Table: 77})
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: netdev.Loopback, Scope: unix.RT_SCOPE_LINK, Dst: ipNet(would.Addr(), 22), Table: 77})
 	})
 	addr := nettest.MustSetup(t, host, br, "x", pod)
 	if would.Contains(addr) {

@@ -18,6 +18,7 @@ import (
 	types "github.com/containernetworking/cni/pkg/types/100"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -76,7 +77,7 @@ func bandwidthOf(limits pod.Bandwidth) bandwidth {
 		if rate == 0 {
 			return 0
 		}
-		return 8 * burstOf(uint64(rate)/8, smallestBurst)
+		return 8 * netdev.BurstOf(uint64(rate)/8, netdev.SmallestBurst)
 	}
 	return bandwidth{
 		IngressRate: uint64(limits.Ingress), IngressBurst: burst(limits.Ingress),
@@ -282,7 +283,7 @@ func (a attachment) runtime(id, netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID:    id,
 		NetNS:          netns,
-		IfName:         podLink,
+		IfName:         netdev.PodLink,
 		Args:           a.Args,
 		CapabilityArgs: a.Capabilities,
 	}

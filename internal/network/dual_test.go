@@ -86,7 +86,7 @@ func TestDualStack(t *testing.T) {
 	serveTCP6(t, web, "[::]:80", "web")
 	serveTCP6(t, outside, "[::]:90", "world")
 	nettest.ServeTCP(t, web, ":80", "web4")
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	gateway := gatewayOf(rec.Subnet6).String()
 	for _, c := range []struct {
 		name, to string

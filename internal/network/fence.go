@@ -13,6 +13,9 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/netdev"
+	"podrun.io/podrun/internal/network/nft"
+	"podrun.io/podrun/internal/network/records"
 )
 
 // The fence is a table of nftables' bridge family. It drops what a pod sends with addresses that are
@@ -79,7 +82,7 @@ func newFenceTable(bridge string) (fenceTable, error) {
 func (f fenceTable) sets(ports []fenced) map[*nftables.Set][]nftables.SetElement {
 	out := map[*nftables.Set][]nftables.SetElement{f.ports: nil, f.macs: nil, f.addrs: nil, f.addrs6: nil}
 	add := func(to *nftables.Set, link string, what []byte) {
-		key := append(ifname(link), what...)
+		key := append(nft.LinkName(link), what...)
 		for len(key)%4 != 0 {
 			key = append(key, 0)
 		}
@@ -150,8 +153,8 @@ const (
 )
 
 func (f fenceTable) rules() [][]expr.Any {
-	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: firstWord}
-	const afterName = firstWord + unix.IFNAMSIZ/4
+	name := &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: nft.FirstWord}
+	const afterName = nft.FirstWord + unix.IFNAMSIZ/4
 	known := func(in *nftables.Set, base expr.PayloadBase, offset, length uint32) []expr.Any {
 		return []expr.Any{
 			name,
@@ -172,35 +175,26 @@ func (f fenceTable) rules() [][]expr.Any {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{kind}})
 	}
 	header := expr.PayloadBaseNetworkHeader
-	unspecified := matchSubnet(source6, expr.CmpOpEq, netip.PrefixFrom(netip.IPv6Unspecified(), 128))
+	unspecified := nft.MatchSubnet(source6, expr.CmpOpEq, netip.PrefixFrom(netip.IPv6Unspecified(), 128))
 	return [][]expr.Any{
-		rule(expr.VerdictAccept, []expr.Any{name, is(f.ports, true)}),
-		rule(expr.VerdictDrop, unknown(f.macs, expr.PayloadBaseLLHeader, etherSource, 6)),
-		rule(expr.VerdictDrop, matchProtocol(unix.ETH_P_ARP), unknown(f.macs, header, arpEther, 6)),
-		rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_ARP), known(f.addrs, header, arpAddress, 4)),
-		rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IP), known(f.addrs, header, source4, 4)),
-		rule(expr.VerdictDrop, icmp6(routerAdvertisement)),
-		rule(expr.VerdictDrop, icmp6(redirect)),
-		rule(expr.VerdictDrop, icmp6(neighbourAdvert),
+		nft.Rule(expr.VerdictAccept, []expr.Any{name, is(f.ports, true)}),
+		nft.Rule(expr.VerdictDrop, unknown(f.macs, expr.PayloadBaseLLHeader, etherSource, 6)),
+		nft.Rule(expr.VerdictDrop, matchProtocol(unix.ETH_P_ARP), unknown(f.macs, header, arpEther, 6)),
+		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_ARP), known(f.addrs, header, arpAddress, 4)),
+		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IP), known(f.addrs, header, source4, 4)),
+		nft.Rule(expr.VerdictDrop, icmp6(routerAdvertisement)),
+		nft.Rule(expr.VerdictDrop, icmp6(redirect)),
+		nft.Rule(expr.VerdictDrop, icmp6(neighbourAdvert),
 			unknown(f.addrs6, expr.PayloadBaseTransportHeader, neighbourAddr, 16)),
-		rule(expr.VerdictAccept, icmp6(neighbourSolicitation), unspecified), // duplicate address detection
-		rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IPV6), known(f.addrs6, header, source6, 16)),
-		rule(expr.VerdictDrop),
+		nft.Rule(expr.VerdictAccept, icmp6(neighbourSolicitation), unspecified), // duplicate address detection
+		nft.Rule(expr.VerdictAccept, matchProtocol(unix.ETH_P_IPV6), known(f.addrs6, header, source6, 16)),
+		nft.Rule(expr.VerdictDrop),
 	}
-}
-
-// rule returns the expressions of a rule: a verdict on packets that meet all conditions.
-func rule(verdict expr.VerdictKind, conditions ...[]expr.Any) []expr.Any {
-	var exprs []expr.Any
-	for _, c := range conditions {
-		exprs = append(exprs, c...)
-	}
-	return append(exprs, &expr.Counter{}, &expr.Verdict{Kind: verdict})
 }
 
 // is matches if the value in the registers is in the set; with not, if it is not.
 func is(in *nftables.Set, not bool) expr.Any {
-	return &expr.Lookup{SourceRegister: firstWord, SetName: in.Name, SetID: in.ID, Invert: not}
+	return &expr.Lookup{SourceRegister: nft.FirstWord, SetName: in.Name, SetID: in.ID, Invert: not}
 }
 
 // matchProtocol matches frames of an EtherType.
@@ -233,7 +227,7 @@ func addFence(bridge string, p fenced) error {
 // fence keeps the bridge's fence in step with the addresses that are allocated.
 type fence struct {
 	identity  identity
-	records   *recordDir
+	records   *records.Dir
 	addresses *ipam
 	log       *slog.Logger
 	// unfenced limits the warning that pods can use each other's addresses to one per process.
@@ -244,7 +238,7 @@ type fence struct {
 
 // add fences a port: it may send only from its pod's addresses. If that fails, it logs one
 // warning per process. The caller holds the lock.
-func (f *fence) add(outside *netlink.Handle, rec record, p fenced) {
+func (f *fence) add(outside *netlink.Handle, rec records.Record, p fenced) {
 	if addFence(rec.Bridge, p) == nil {
 		return
 	}
@@ -270,7 +264,7 @@ func (f *fence) countRemoved(outside *netlink.Handle) error {
 	if f.stale.Add(1) < staleFences {
 		return nil
 	}
-	rec, err := f.records.load()
+	rec, err := f.records.Load()
 	if err != nil || rec.Bridge == "" {
 		return err
 	}
@@ -280,7 +274,7 @@ func (f *fence) countRemoved(outside *netlink.Handle) error {
 	return nil
 }
 
-func (f *fence) portOf(rec record, addr netip.Addr, id string) fenced {
+func (f *fence) portOf(rec records.Record, addr netip.Addr, id string) fenced {
 	p := fenced{link: f.identity.portName(id), addr: addr}
 	if rec.Subnet6.IsValid() {
 		p.addr6 = counterpart(addr, rec.Subnet6, rec.Subnet)
@@ -290,7 +284,7 @@ func (f *fence) portOf(rec record, addr netip.Addr, id string) fenced {
 
 // rebuild creates the fence anew, for all ports but those of an older podrun, which let the kernel
 // choose the pod's hardware address.
-func (f *fence) rebuild(outside *netlink.Handle, rec record) error {
+func (f *fence) rebuild(outside *netlink.Handle, rec records.Record) error {
 	held, err := f.addresses.owners()
 	if err != nil {
 		return err
@@ -298,7 +292,7 @@ func (f *fence) rebuild(outside *netlink.Handle, rec record) error {
 	var ports []fenced
 	for addr, id := range held {
 		link, err := outside.LinkByName(f.identity.portName(id))
-		if err != nil && !isNotFound(err) {
+		if err != nil && !netdev.IsNotFound(err) {
 			return err
 		}
 		if err == nil && link.Attrs().HardwareAddr.String() != macOf(portPrefix, addr).String() {

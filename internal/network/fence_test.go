@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
 )
 
@@ -39,7 +40,7 @@ func newStation(t *testing.T, host netns.NsHandle, br *Bridge, id string) *stati
 		return err
 	})
 	nettest.In(t, s.ns, func() error {
-		link, err := netlink.LinkByName(podLink)
+		link, err := netlink.LinkByName(netdev.PodLink)
 		if err != nil {
 			return err
 		}
@@ -156,7 +157,7 @@ func TestFence(t *testing.T) {
 	run := t.TempDir()
 	br := newBridge(t, run)
 	a, b, watcher := newStation(t, host, br, "a"), newStation(t, host, br, "b"), newStation(t, host, br, "w")
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	gateway, gateway6 := gatewayOf(rec.Subnet), gatewayOf(rec.Subnet6)
 	four, six, tagged := uint16(unix.ETH_P_IP), uint16(unix.ETH_P_IPV6), uint16(unix.ETH_P_8021Q)
 	const icmp = unix.IPPROTO_ICMPV6
@@ -231,7 +232,7 @@ func TestFence(t *testing.T) {
 		return netlink.LinkSetHardwareAddr(link, b.mac)
 	})
 	nettest.In(t, a.ns, func() error {
-		link, err := netlink.LinkByName(podLink)
+		link, err := netlink.LinkByName(netdev.PodLink)
 		if err != nil {
 			return err
 		}
@@ -259,9 +260,9 @@ func TestPodIsNoRouter(t *testing.T) {
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	a, b := newStation(t, host, br, "a"), newStation(t, host, br, "b")
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
-	for ns, links := range map[netns.NsHandle][]string{host: {rec.Bridge, br.identity.portName("a"), br.identity.portName("b")}, a.ns: {podLink}, b.ns: {podLink}} {
+	for ns, links := range map[netns.NsHandle][]string{host: {rec.Bridge, br.identity.portName("a"), br.identity.portName("b")}, a.ns: {netdev.PodLink}, b.ns: {netdev.PodLink}} {
 		for _, link := range links {
 			nettest.In(t, ns, func() error {
 				value, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + link + "/accept_ra")
@@ -335,7 +336,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	nettest.MustSetup(t, host, br, "other", other)
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	gateway := gatewayOf(rec.Subnet).String()
 	var secret net.PacketConn
 	nettest.In(t, host, func() (err error) { secret, err = net.ListenPacket("udp4", "127.0.0.1:99"); return err })

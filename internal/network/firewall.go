@@ -8,6 +8,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/nft"
 )
 
 // iptables' table and chain for forwarded packets, as nftables names them, and the chain that
@@ -139,8 +140,8 @@ func removeAccept(bridge string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range families() {
-		table := &nftables.Table{Family: f.table, Name: iptablesTable}
+	for _, f := range nft.Families() {
+		table := &nftables.Table{Family: f.Table, Name: iptablesTable}
 		for _, name := range []string{forwardChain, dockerChain} {
 			rules, err := ours(c, &nftables.Chain{Name: name, Table: table}, bridge)
 			if errors.Is(err, unix.ENOENT) {

@@ -58,7 +58,7 @@ func TestForwardDrop(t *testing.T) {
 			run := t.TempDir()
 			br := newBridge(t, run)
 			nettest.MustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
-			rec, _ := br.records.load()
+			rec, _ := br.records.Load()
 			rules := func() string {
 				_, rules, _ := strings.Cut(command(t, host, "iptables-nft -S"), "-A ")
 				return strings.TrimSpace("-A " + rules)
@@ -91,7 +91,7 @@ func TestOtherFirewall(t *testing.T) {
 	var said bytes.Buffer
 	br := NewBridge(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	nettest.MustSetup(t, host, br, "a", pod)
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	for _, want := range []string{"chain forward of nftables' table inet mine drops", "nft insert rule inet mine forward iifname " + rec.Bridge + " accept"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("no %q in %s", want, said.String())
@@ -112,7 +112,7 @@ func TestRepair(t *testing.T) {
 	nettest.In(t, host, br.Repair) // nothing is there, and nothing is made
 	nettest.Bare(t, host, run)
 	nettest.MustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	nettest.In(t, host, br.Repair)
 	asked(t, outside, pod)

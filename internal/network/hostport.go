@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/records"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -56,7 +57,7 @@ func (e *PortInUseError) Error() string {
 
 // hostPorts reserves and forwards the host ports of a network's pods.
 type hostPorts struct {
-	records *recordDir
+	records *records.Dir
 	// unrouted limits the warning that host ports do not answer on the loopback to one per process.
 	unrouted sync.Once
 }
@@ -106,14 +107,14 @@ func (t *hostPorts) reservePorts(id string, c portRecord) error {
 	if err := t.takeOver(id, c, held); err != nil {
 		return err
 	}
-	if c.Boot, err = t.records.boot(); err != nil {
+	if c.Boot, err = t.records.Boot(); err != nil {
 		return err
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(t.records.path, portDir)
+	dir := filepath.Join(t.records.Path, records.PortDir)
 	if err := os.Mkdir(dir, layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -129,7 +130,7 @@ func (t *hostPorts) takeOver(id string, c portRecord, held map[string]portRecord
 	for other, h := range held {
 		if other != id && h.Pod == c.Pod {
 			delete(held, other)
-			if err := os.Remove(filepath.Join(t.records.path, portDir, other)); err != nil {
+			if err := os.Remove(filepath.Join(t.records.Path, records.PortDir, other)); err != nil {
 				return err
 			}
 		}
@@ -140,7 +141,7 @@ func (t *hostPorts) takeOver(id string, c portRecord, held map[string]portRecord
 // releasePorts frees id's ports: first the rules, then the record, so that an interrupted call is
 // repeated. The caller holds the lock.
 func (t *hostPorts) releasePorts(id string) error {
-	file := filepath.Join(t.records.path, portDir, id)
+	file := filepath.Join(t.records.Path, records.PortDir, id)
 	if _, err := os.Lstat(file); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -167,11 +168,11 @@ func (t *hostPorts) releasePorts(id string) error {
 // portRecords returns the port records of this boot by ID. It ignores a file that cannot be decoded: a power
 // cut interrupted its writing, and the record was not in force before.
 func (t *hostPorts) portRecords() (map[string]portRecord, error) {
-	boot, err := t.records.boot()
+	boot, err := t.records.Boot()
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(t.records.path, portDir)
+	dir := filepath.Join(t.records.Path, records.PortDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -192,7 +193,7 @@ func (t *hostPorts) portRecords() (map[string]portRecord, error) {
 
 // ids returns the IDs that have a port record, also those of another boot.
 func (t *hostPorts) ids() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(t.records.path, portDir))
+	entries, err := os.ReadDir(filepath.Join(t.records.Path, records.PortDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -206,7 +207,7 @@ func (t *hostPorts) ids() ([]string, error) {
 // publish installs the forwarding rules for all port records. With the ID of a new one, it adds only
 // its rules if that is possible.
 func (t *hostPorts) publish(held map[string]portRecord, id string) error {
-	rec, err := t.records.load()
+	rec, err := t.records.Load()
 	if err != nil || rec.Bridge == "" {
 		return err // without a bridge there are only ports of the host network
 	}
@@ -219,7 +220,7 @@ func (t *hostPorts) publish(held map[string]portRecord, id string) error {
 		}
 	}
 	if id == "" || addPorts(rec.Bridge, fresh) != nil {
-		if err := publishPorts(rec.Bridge, rec.subnets(), all); err != nil {
+		if err := publishPorts(rec.Bridge, rec.Subnets(), all); err != nil {
 			return fmt.Errorf("forwarding host ports with nftables: %w", err)
 		}
 	}
@@ -228,7 +229,7 @@ func (t *hostPorts) publish(held map[string]portRecord, id string) error {
 	}
 	local := slices.ContainsFunc(all, forwarding.isLocal)
 	if err := routeLocal(rec.Bridge, local); err != nil && local {
-		t.unrouted.Do(func() { t.records.log.Warn("host ports do not answer on 127.0.0.1", "err", err) })
+		t.unrouted.Do(func() { t.records.Log.Warn("host ports do not answer on 127.0.0.1", "err", err) })
 	}
 	return nil
 }

@@ -17,7 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/records"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -47,7 +49,7 @@ func TestHostPorts(t *testing.T) {
 	br := newBridge(t, run)
 	addr := nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "127.0.0.1:82:80/TCP"))
 	addrOther := nettest.MustSetup(t, host, br, "other", other)
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	gateway := gatewayOf(rec.Subnet).String()
 	nettest.ServeTCP(t, web, ":80", "web")
 	serveUDP(t, web, ":53", "dns")
@@ -115,7 +117,7 @@ func shout(to, what string) error {
 func addRoute(t testing.TB, to, by string) error {
 	t.Helper()
 	prefix := netip.MustParsePrefix(to)
-	link, err := netlink.LinkByName(podLink)
+	link, err := netlink.LinkByName(netdev.PodLink)
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func addRoute(t testing.TB, to, by string) error {
 			}
 		}
 	}
-	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+podLink+"/route_localnet", []byte("1"), 0); err != nil {
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+netdev.PodLink+"/route_localnet", []byte("1"), 0); err != nil {
 		return err
 	}
 	return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix.Addr(), prefix.Bits()), Gw: net.ParseIP(by)})
@@ -239,7 +241,7 @@ func TestHostPortOfRevisions(t *testing.T) {
 	serveUDP(t, before, ":53", "old")
 	nettest.ServeTCP(t, after, ":80", "new")
 	serveUDP(t, after, ":53", "new")
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	seen := " " + gatewayOf(rec.Subnet).String()
 	var flow net.Conn
 	nettest.In(t, host, func() (err error) { flow, err = net.Dial("udp", "127.0.0.1:5353"); return err })
@@ -275,12 +277,12 @@ func TestHostPortsAreRepaired(t *testing.T) {
 	br := newBridge(t, run)
 	nettest.MustSetupPod(t, host, br, "a", a, nettest.PodWith(t, "a", "8080:80/TCP"))
 	nettest.ServeTCP(t, a, ":80", "a")
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	if _, err := nettest.Ask(host, "tcp", "127.0.0.1:8080"); err == nil {
 		t.Fatal("the rules are still there")
 	}
-	if err := os.WriteFile(br.records.path+"/"+portDir+"/torn", []byte(`{"pod":"defa`), 0o600); err != nil {
+	if err := os.WriteFile(br.records.Path+"/"+records.PortDir+"/torn", []byte(`{"pod":"defa`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	nettest.MustSetupPod(t, host, br, "b", b, nettest.PodWith(t, "b", "8081:80/TCP"))
@@ -305,7 +307,7 @@ func TestHostPortWithoutBridge(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	later := newBridge(t, run)
-	later.records.boot = func() (string, error) { return "later", nil }
+	later.records.Boot = func() (string, error) { return "later", nil }
 	nettest.MustSetupPod(t, host, later, "2", netns.None(), nettest.PodWith(t, "two", "80:80/TCP"))
 	if ids, err := later.Holders(); err != nil || len(ids) != 2 {
 		t.Errorf("held: %v, %v", ids, err)

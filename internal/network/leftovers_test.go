@@ -17,7 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/records"
 )
 
 const childEnv = "PODRUN_TEST_NETWORK_RUN"
@@ -66,33 +68,6 @@ func TestSecondProcessAgrees(t *testing.T) {
 	nettest.Teardown(t, host, br, "child")
 	nettest.Teardown(t, host, br, "parent")
 	nettest.Bare(t, host, run)
-}
-
-// TestDump: an interrupted dump of a kernel list is repeated, but not for ever; other errors are
-// returned at once.
-func TestDump(t *testing.T) {
-	other := errors.New("another")
-	for _, c := range []struct {
-		interrupted int
-		then, want  error
-		asked       int
-	}{
-		{0, nil, nil, 1},
-		{2, nil, nil, 3},
-		{2, other, other, 3},
-		{mostDumps + 5, other, nil, mostDumps},
-	} {
-		asked := 0
-		got, err := dump(func() ([]int, error) {
-			if asked++; asked <= c.interrupted {
-				return []int{asked}, fmt.Errorf("listing: %w", netlink.ErrDumpInterrupted)
-			}
-			return []int{asked}, c.then
-		})
-		if !errors.Is(err, c.want) || asked != c.asked || got[0] != c.asked {
-			t.Errorf("interrupted %d times: %v, %v, asked %d times", c.interrupted, got, err, asked)
-		}
-	}
 }
 
 // TestRunDirectoryDeleted: a bridge whose record was deleted with the run directory is removed when
@@ -171,7 +146,7 @@ func TestBridgeWithoutAlias(t *testing.T) {
 		if err := mine.Close(); err != nil {
 			return err
 		}
-		if _, err := netlink.LinkByName("podrun-mine"); !isNotFound(err) {
+		if _, err := netlink.LinkByName("podrun-mine"); !netdev.IsNotFound(err) {
 			t.Errorf("its own: %v", err)
 		}
 		_, err := netlink.LinkByName("podrun-others")
@@ -187,8 +162,8 @@ func TestSideBySide(t *testing.T) {
 	brA, brB := newBridge(t, runA), newBridge(t, runB)
 	nettest.MustSetup(t, host, brA, "same", a)
 	addrB := nettest.MustSetup(t, host, brB, "same", b)
-	recA, _ := brA.records.load()
-	recB, _ := brB.records.load()
+	recA, _ := brA.records.Load()
+	recB, _ := brB.records.Load()
 	if recA.Bridge == recB.Bridge || recA.Subnet.Overlaps(recB.Subnet) {
 		t.Errorf("%+v and %+v", recA, recB)
 	}
@@ -203,7 +178,7 @@ func TestSideBySide(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, host netns.NsHandle, b *Bridge){
 		"bridge gone, as when a container restarts": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			rec, _ := b.records.load()
+			rec, _ := b.records.Load()
 			nettest.In(t, host, func() error {
 				handle, err := netlink.NewHandle()
 				if err != nil {
@@ -214,7 +189,7 @@ func TestLeftovers(t *testing.T) {
 			})
 		},
 		"bridge down, as when its making was cut off": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			rec, _ := b.records.load()
+			rec, _ := b.records.Load()
 			nettest.In(t, host, func() error {
 				link, err := netlink.LinkByName(rec.Bridge)
 				if err != nil {
@@ -230,7 +205,7 @@ func TestLeftovers(t *testing.T) {
 			}
 		},
 		"torn record of the last address": func(t *testing.T, host netns.NsHandle, b *Bridge) {
-			if err := os.WriteFile(filepath.Join(b.records.path, lastName), []byte("10.6"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(b.records.Path, records.LastName), []byte("10.6"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -256,16 +231,16 @@ func TestOtherBoot(t *testing.T) {
 	host, a, b := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	old := newBridge(t, run)
-	old.records.boot = func() (string, error) { return "older", nil }
+	old.records.Boot = func() (string, error) { return "older", nil }
 	nettest.MustSetup(t, host, old, "old", a)
-	rec, _ := old.records.load()
+	rec, _ := old.records.Load()
 	now := newBridge(t, run)
 	nettest.MustSetup(t, host, now, "new", b)
 	held, err := now.addresses.owners()
 	if err != nil || len(held) != 1 {
 		t.Fatalf("held %v, %v", held, err)
 	}
-	recNow, _ := now.records.load()
+	recNow, _ := now.records.Load()
 	if recNow.Bridge == rec.Bridge {
 		t.Errorf("took over %s, which was there", rec.Bridge)
 	}
@@ -332,7 +307,7 @@ func TestKeep(t *testing.T) {
 	nettest.MustSetup(t, host, br, "a", pod)
 	nettest.In(t, host, br.Close) // somebody is in it
 	name := func() string {
-		rec, err := br.records.load()
+		rec, err := br.records.Load()
 		if err != nil {
 			t.Fatal(err)
 		}

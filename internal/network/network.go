@@ -9,11 +9,9 @@ import (
 	"sync"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -84,7 +82,7 @@ func (n *Network) connectByCNI(
 			return nil, err
 		}
 	}
-	if err := loopbackUp(path); err != nil {
+	if err := netdev.LoopbackUp(path); err != nil {
 		return nil, err
 	}
 	return n.plugins.setup(ctx, id, path, p, list)
@@ -95,20 +93,3 @@ func (n *Network) Repair() error { return n.bridge.Repair() }
 
 // Close removes podrun's own bridge if no pod has an address or a host port in it.
 func (n *Network) Close() error { return n.bridge.Close() }
-
-func loopbackUp(path string) error {
-	ns, err := netns.GetFromPath(path)
-	if err != nil {
-		return fmt.Errorf("opening %s: %w", path, err)
-	}
-	defer ns.Close()
-	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("entering %s: %w", path, err)
-	}
-	defer inside.Close()
-	if err := inside.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopback}}); err != nil {
-		return fmt.Errorf("setting lo up: %w", err)
-	}
-	return nil
-}

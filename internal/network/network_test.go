@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
 )
 
@@ -21,7 +22,7 @@ func TestPodsReachEachOtherAndTheHost(t *testing.T) {
 	br := newBridge(t, run)
 	addrA := nettest.MustSetup(t, host, br, "aaaa", a)
 	addrB := nettest.MustSetup(t, host, br, "bbbb", b)
-	rec, err := br.records.load()
+	rec, err := br.records.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func TestPodsReachTheWorldAsTheHost(t *testing.T) {
 		t.Errorf("seen as %s", seen)
 	}
 	nettest.In(t, pod, func() error {
-		link, err := netlink.LinkByName(podLink)
+		link, err := netlink.LinkByName(netdev.PodLink)
 		if err == nil && link.Attrs().MTU != 1400 {
 			t.Errorf("mtu %d, want the uplink's 1400", link.Attrs().MTU)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -18,7 +19,7 @@ func (b *Bridge) orphanBridges(outside *netlink.Handle, but string) ([]string, e
 	if mine == "" {
 		return nil, nil
 	}
-	links, err := dump(outside.LinkList)
+	links, err := netdev.Dump(outside.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
@@ -52,7 +53,7 @@ func (b *Bridge) removeOrphanBridges(outside *netlink.Handle, but string) error 
 // lockIfExists locks the network if it exists: its records, or a bridge whose records were deleted
 // with the run directory. It returns nil if neither exists.
 func (b *Bridge) lockIfExists(ctx context.Context, outside *netlink.Handle) (*sys.Lock, error) {
-	lock, err := b.records.lockExisting(ctx)
+	lock, err := b.records.LockExisting(ctx)
 	if !errors.Is(err, os.ErrNotExist) {
 		return lock, err
 	}
@@ -60,5 +61,5 @@ func (b *Bridge) lockIfExists(ctx context.Context, outside *netlink.Handle) (*sy
 	if len(names) == 0 || err != nil {
 		return nil, err
 	}
-	return b.records.lock(ctx)
+	return b.records.Lock(ctx)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/nft"
 )
 
 // forwarding is a host port and the pod's address and port that it is forwarded to.
@@ -19,16 +20,6 @@ type forwarding struct {
 	port     uint16
 	to       netip.AddrPort
 }
-
-// destinationChanged is the bit of a connection's status which says that its destination was
-// translated (IPS_DST_NAT in linux/netfilter/nf_conntrack_common.h).
-const destinationChanged = 1 << 5
-
-// Consecutive nftables registers of 4 bytes each.
-const (
-	firstWord = 8 + iota
-	secondWord
-)
 
 // portTable returns the name of the nftables table of a bridge's host ports.
 func portTable(bridge string) string { return bridge + "-ports" }
@@ -41,7 +32,7 @@ func addPorts(bridge string, ports []forwarding) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range families() {
+	for _, f := range nft.Families() {
 		m, err := newPortMap(bridge, f, ports)
 		if err != nil {
 			return err
@@ -66,7 +57,7 @@ func publishPorts(bridge string, subnets []netip.Prefix, ports []forwarding) err
 		return err
 	}
 	for _, subnet := range subnets {
-		m, err := newPortMap(bridge, familyOf(subnet.Addr()), ports)
+		m, err := newPortMap(bridge, nft.FamilyOf(subnet.Addr()), ports)
 		if err != nil {
 			return err
 		}
@@ -89,17 +80,17 @@ func publishPorts(bridge string, subnets []netip.Prefix, ports []forwarding) err
 // address, one for ports at all addresses. A packet that the first map does not match is looked up
 // in the second.
 type portMap struct {
-	family    family
+	family    nft.Family
 	table     *nftables.Table
 	one, all  *nftables.Set
 	inOne, in []nftables.SetElement
 }
 
 // newPortMap returns the maps of one family, with the ports of that family.
-func newPortMap(bridge string, f family, ports []forwarding) (portMap, error) {
-	t := &nftables.Table{Family: f.table, Name: portTable(bridge)}
+func newPortMap(bridge string, f nft.Family, ports []forwarding) (portMap, error) {
+	t := &nftables.Table{Family: f.Table, Name: portTable(bridge)}
 	address := nftables.TypeIPAddr
-	if f.table == nftables.TableFamilyIPv6 {
+	if f.Table == nftables.TableFamilyIPv6 {
 		address = nftables.TypeIP6Addr
 	}
 	target, err := nftables.ConcatSetType(address, nftables.TypeInetService)
@@ -122,7 +113,7 @@ func newPortMap(bridge string, f family, ports []forwarding) (portMap, error) {
 		all: &nftables.Set{Table: t, Name: "ports", IsMap: true, Concatenation: true, KeyType: all, DataType: target},
 	}
 	for _, p := range ports {
-		if familyOf(p.to.Addr()) != f {
+		if nft.FamilyOf(p.to.Addr()) != f {
 			continue
 		}
 		to := append(p.to.Addr().AsSlice(), word(p.to.Port())...)
@@ -149,33 +140,33 @@ func (m portMap) addForwarding(c *nftables.Conn) error {
 		return err
 	}
 	ports := c.AddChain(&nftables.Chain{Name: "ports", Table: m.table})
-	protocol := &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: firstWord}
-	words := m.family.length / 4 // of an address
+	protocol := &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: nft.FirstWord}
+	words := m.family.Length / 4 // of an address
 	dnat := &expr.NAT{
 		Type:        expr.NATTypeDestNAT,
-		Family:      m.family.number,
-		RegAddrMin:  firstWord,
-		RegProtoMin: firstWord + words,
+		Family:      m.family.Number,
+		RegAddrMin:  nft.FirstWord,
+		RegProtoMin: nft.FirstWord + words,
 	}
 	rule := func(exprs ...expr.Any) { c.AddRule(&nftables.Rule{Table: m.table, Chain: ports, Exprs: exprs}) }
-	if m.family.table == nftables.TableFamilyIPv6 {
+	if m.family.Table == nftables.TableFamilyIPv6 {
 		// Answers would not find their way back to ::1. Without a translation the connection is
 		// refused at once, and a client that connects to localhost goes on to 127.0.0.1.
 		loopback6 := netip.PrefixFrom(netip.IPv6Loopback(), 128)
 		rule(append(
-			matchSubnet(m.family.destination, expr.CmpOpEq, loopback6),
+			nft.MatchSubnet(m.family.Destination, expr.CmpOpEq, loopback6),
 			&expr.Verdict{Kind: expr.VerdictReturn},
 		)...)
 	}
 	rule(protocol,
 		&expr.Payload{
-			DestRegister: secondWord,
+			DestRegister: nft.SecondWord,
 			Base:         expr.PayloadBaseNetworkHeader,
-			Offset:       m.family.destination,
-			Len:          m.family.length,
+			Offset:       m.family.Destination,
+			Len:          m.family.Length,
 		},
-		destinationPort(secondWord+words), lookup(m.one), dnat)
-	rule(protocol, destinationPort(secondWord), lookup(m.all), dnat)
+		destinationPort(nft.SecondWord+words), lookup(m.one), dnat)
+	rule(protocol, destinationPort(nft.SecondWord), lookup(m.all), dnat)
 	for name, hook := range map[string]*nftables.ChainHook{
 		"prerouting": nftables.ChainHookPrerouting,
 		"output":     nftables.ChainHookOutput,
@@ -187,11 +178,13 @@ func (m portMap) addForwarding(c *nftables.Conn) error {
 			Hooknum:  hook,
 			Priority: nftables.ChainPriorityNATDest,
 		})
-		if name == "prerouting" && m.family.table == nftables.TableFamilyIPv4 {
+		if name == "prerouting" && m.family.Table == nftables.TableFamilyIPv4 {
 			// The kernel drops packets for the loopback that come from other links. It would not
 			// recognise them after the destination was translated.
 			c.AddRule(&nftables.Rule{Table: m.table, Chain: chain, Exprs: append(
-				matchSubnet(m.family.destination, expr.CmpOpEq, loopback4), &expr.Verdict{Kind: expr.VerdictReturn})})
+				nft.MatchSubnet(m.family.Destination, expr.CmpOpEq, nft.Loopback4),
+				&expr.Verdict{Kind: expr.VerdictReturn},
+			)})
 		}
 		c.AddRule(&nftables.Rule{Table: m.table, Chain: chain, Exprs: []expr.Any{
 			&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
@@ -210,39 +203,19 @@ func addReturnWays(c *nftables.Conn, t *nftables.Table, bridge string, subnet ne
 		Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
 	})
-	f := familyOf(subnet.Addr())
-	within := append(matchSubnet(f.source, expr.CmpOpEq, subnet), matchSubnet(f.destination, expr.CmpOpEq, subnet)...)
-	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(append(within, translated()...), &expr.Masq{})})
+	f := nft.FamilyOf(subnet.Addr())
+	within := append(
+		nft.MatchSubnet(f.Source, expr.CmpOpEq, subnet),
+		nft.MatchSubnet(f.Destination, expr.CmpOpEq, subnet)...,
+	)
+	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(append(within, nft.Translated()...), &expr.Masq{})})
 	if !subnet.Addr().Is4() {
 		return // nothing is forwarded from ::1
 	}
 	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: append(
-		append(matchLink(expr.MetaKeyOIFNAME, bridge), matchSubnet(f.source, expr.CmpOpEq, loopback4)...),
+		append(nft.MatchLink(expr.MetaKeyOIFNAME, bridge), nft.MatchSubnet(f.Source, expr.CmpOpEq, nft.Loopback4)...),
 		&expr.Masq{},
 	)})
-}
-
-// loopback4 is the range that the kernel does not route unless a link's route_localnet is set.
-var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
-
-// translated matches packets of connections whose destination was translated, as by host ports.
-func translated() []expr.Any {
-	return anyBit(expr.CtKeySTATUS, destinationChanged)
-}
-
-// anyBit matches packets of connections for which at least one of these bits of key is set.
-func anyBit(key expr.CtKey, bits uint32) []expr.Any {
-	return []expr.Any{
-		&expr.Ct{Key: key, Register: 1},
-		&expr.Bitwise{
-			SourceRegister: 1,
-			DestRegister:   1,
-			Len:            4,
-			Mask:           binary.NativeEndian.AppendUint32(nil, bits),
-			Xor:            make([]byte, 4),
-		},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
-	}
 }
 
 // forgetFlows deletes the connection tracking entries of UDP flows whose port is forwarded
@@ -261,7 +234,7 @@ func forgetFlows(ports []forwarding) error {
 		}
 		stale := staleFlow{ConntrackFilter: filter, to: p.to}
 		if _, err := netlink.ConntrackDeleteFilters(
-			netlink.ConntrackTable, netlink.InetFamily(familyOf(p.to.Addr()).number), stale,
+			netlink.ConntrackTable, netlink.InetFamily(nft.FamilyOf(p.to.Addr()).Number), stale,
 		); err != nil {
 			return fmt.Errorf("deleting the tracked UDP flows of port %d: %w", p.port, err)
 		}
@@ -289,28 +262,12 @@ func destinationPort(register uint32) *expr.Payload {
 // lookup replaces the key in the registers by the map's value for it.
 func lookup(in *nftables.Set) *expr.Lookup {
 	return &expr.Lookup{
-		SourceRegister: firstWord,
-		DestRegister:   firstWord,
+		SourceRegister: nft.FirstWord,
+		DestRegister:   nft.FirstWord,
 		IsDestRegSet:   true,
 		SetName:        in.Name,
 		SetID:          in.ID,
 	}
-}
-
-// matchLink compares the name of the link that a packet arrives or leaves by.
-func matchLink(key expr.MetaKey, name string) []expr.Any {
-	return compareLink(key, expr.CmpOpEq, name)
-}
-
-func compareLink(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: ifname(name)}}
-}
-
-// ifname returns a link's name in the form in which the kernel compares it.
-func ifname(name string) []byte {
-	padded := make([]byte, unix.IFNAMSIZ)
-	copy(padded, name)
-	return padded
 }
 
 // word returns a port as an element of a concatenation in nftables: in network byte order, padded

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/network/records"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -40,7 +41,7 @@ func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error
 	if err := os.MkdirAll(c.records, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(ctx, c.lockPath(id), 0o700, c.unlock)
+	lock, err := records.LockDir(ctx, c.lockPath(id), 0o700, c.unlock)
 	if err != nil {
 		return nil, err
 	}

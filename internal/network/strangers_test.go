@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
 )
 
@@ -80,7 +81,7 @@ func TestReservedFrames(t *testing.T) {
 	addIPv6(t, host, outside)
 	br := newBridge(t, t.TempDir())
 	a, b := newStation(t, host, br, "a"), newStation(t, host, br, "b")
-	rec, _ := br.records.load()
+	rec, _ := br.records.Load()
 	gateway := gatewayOf(rec.Subnet)
 	var heard net.PacketConn
 	nettest.In(t, host, func() (err error) { heard, err = net.ListenPacket("udp4", ":99"); return err })
@@ -132,7 +133,7 @@ func TestAddressIsNotAskedFor(t *testing.T) {
 	br := newBridge(t, t.TempDir())
 	a := newStation(t, host, br, "a")
 	nettest.In(t, a.ns, func() error {
-		value, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + podLink + "/accept_dad")
+		value, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + netdev.PodLink + "/accept_dad")
 		if err == nil && strings.TrimSpace(string(value)) != "0" {
 			t.Errorf("accept_dad is %s", value)
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"podrun.io/podrun/internal/network/netdev"
+	"podrun.io/podrun/internal/network/records"
 )
 
 const (
@@ -33,7 +35,7 @@ func ranges() []netip.Prefix {
 
 // choose returns a record with name, subnet and MTU for a network whose bridge does not exist. It
 // keeps what rec has where possible, because the allocated addresses are of its subnet.
-func choose(outside *netlink.Handle, rec record, run, boot string) (record, error) {
+func choose(outside *netlink.Handle, rec records.Record, run, boot string) (records.Record, error) {
 	taken, err := usedPrefixes(outside)
 	if err != nil {
 		return rec, err
@@ -50,7 +52,7 @@ func choose(outside *netlink.Handle, rec record, run, boot string) (record, erro
 			return rec, err
 		}
 	}
-	chosen := record{Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, MTU: hostMTU(outside), Boot: boot}
+	chosen := records.Record{Bridge: name, Subnet: subnet, Subnet6: rec.Subnet6, MTU: hostMTU(outside), Boot: boot}
 	if rec.Bridge == "" && hasIPv6(outside) {
 		chosen.Subnet6 = subnet6(run, boot)
 	}
@@ -66,7 +68,7 @@ func hasIPv6(outside *netlink.Handle) bool {
 			return false
 		}
 	}
-	link, _, err := defaultRoute(outside, netlink.FAMILY_V6)
+	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V6)
 	return err == nil && link != nil
 }
 
@@ -100,7 +102,7 @@ func freeName(outside *netlink.Handle, run string) (string, error) {
 	}
 	for _, name := range names {
 		_, err := outside.LinkByName(name)
-		if isNotFound(err) {
+		if netdev.IsNotFound(err) {
 			return name, nil
 		}
 		if err != nil {
@@ -141,12 +143,12 @@ func overlaps(p netip.Prefix, taken []netip.Prefix) bool {
 // usedPrefixes returns the networks of the host's IPv4 addresses and its routes of all tables,
 // without the default route.
 func usedPrefixes(outside *netlink.Handle) ([]netip.Prefix, error) {
-	addrs, err := dump(func() ([]netlink.Addr, error) { return outside.AddrList(nil, netlink.FAMILY_V4) })
+	addrs, err := netdev.Dump(func() ([]netlink.Addr, error) { return outside.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("listing addresses: %w", err)
 	}
 	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
-	routes, err := dump(func() ([]netlink.Route, error) {
+	routes, err := netdev.Dump(func() ([]netlink.Route, error) {
 		return outside.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
@@ -186,7 +188,7 @@ func addrOf(n uint32) netip.Addr {
 // hostMTU returns the MTU of the default route's link, at most widestMTU, so that pods' packets are
 // not fragmented.
 func hostMTU(outside *netlink.Handle) int {
-	link, _, err := defaultRoute(outside, netlink.FAMILY_V4)
+	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V4)
 	if err != nil || link == nil {
 		return widestMTU
 	}

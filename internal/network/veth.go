@@ -11,13 +11,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/pod"
-)
-
-const (
-	podLink = "eth0"
-	// loopback is the link index of lo in every network namespace.
-	loopback = 1
 )
 
 // port is a pod's port of the bridge: the host's end of its veth pair, and what the pod's end gets.
@@ -53,19 +48,19 @@ func connect(outside *netlink.Handle, p port, path string) error {
 		return fmt.Errorf("entering %s: %w", path, err)
 	}
 	defer inside.Close()
-	if err := inside.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: loopback}}); err != nil {
+	if err := inside.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: netdev.Loopback}}); err != nil {
 		return fmt.Errorf("setting lo up: %w", err)
 	}
 	if err := addPort(outside, p, ns); err != nil {
 		return fmt.Errorf("making link %s: %w", p.name, hint(err))
 	}
-	if err := inNamespace(path, func() error {
-		return errors.Join(ignoreRouterAdvertisements(podLink), disableDAD(podLink))
+	if err := netdev.InNamespace(path, func() error {
+		return errors.Join(ignoreRouterAdvertisements(netdev.PodLink), disableDAD(netdev.PodLink))
 	}); err != nil {
 		return err
 	}
 	if err := configure(inside, p); err != nil {
-		return fmt.Errorf("configuring %s: %w", podLink, err)
+		return fmt.Errorf("configuring %s: %w", netdev.PodLink, err)
 	}
 	return nil
 }
@@ -76,7 +71,7 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.MasterIndex, attrs.Flags = p.name, p.mtu, p.bridge, net.FlagUp
 	veth := netlink.NewVeth(attrs)
-	veth.PeerName, veth.PeerNamespace, veth.PeerMTU = podLink, netlink.NsFd(int(ns)), uint32(p.mtu)
+	veth.PeerName, veth.PeerNamespace, veth.PeerMTU = netdev.PodLink, netlink.NsFd(int(ns)), uint32(p.mtu)
 	veth.HardwareAddr, veth.PeerHardwareAddr = macOf(portPrefix, p.addr), macOf(podPrefix, p.addr)
 	err := outside.LinkAdd(veth)
 	if errors.Is(err, unix.EEXIST) {
@@ -88,7 +83,7 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 	if err != nil {
 		return err
 	}
-	if err := limitRate(outside, veth, p.limits.Ingress); err != nil {
+	if err := netdev.LimitRate(outside, veth, p.limits.Ingress); err != nil {
 		return fmt.Errorf("limiting the pod's ingress bandwidth: %w", err)
 	}
 	if err := ignoreRouterAdvertisements(p.name); err != nil {
@@ -100,11 +95,11 @@ func addPort(outside *netlink.Handle, p port, ns netns.NsHandle) error {
 
 // configure gives the pod's end its addresses, its egress limit and the default routes.
 func configure(inside *netlink.Handle, p port) error {
-	link, err := inside.LinkByName(podLink)
+	link, err := inside.LinkByName(netdev.PodLink)
 	if err != nil {
 		return err
 	}
-	if err := limitRate(inside, link, p.limits.Egress); err != nil {
+	if err := netdev.LimitRate(inside, link, p.limits.Egress); err != nil {
 		return fmt.Errorf("limiting the pod's egress bandwidth: %w", err)
 	}
 	if err := inside.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p.addr, p.subnet.Bits())}); err != nil {
@@ -145,7 +140,7 @@ func noDADFlag(addr netip.Addr) int {
 // removeLink removes a link. It is no error if the link does not exist.
 func removeLink(outside *netlink.Handle, name string) error {
 	link, err := outside.LinkByName(name)
-	if isNotFound(err) {
+	if netdev.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
@@ -155,29 +150,6 @@ func removeLink(outside *netlink.Handle, name string) error {
 		return fmt.Errorf("removing link %s: %w", name, err)
 	}
 	return nil
-}
-
-// mostDumps is how often a list is requested from the kernel that changed while it was dumped.
-const mostDumps = 20
-
-// dump returns a list of the kernel's. If the list changes during each of mostDumps requests, as on
-// a machine where links and addresses come and go all the time, dump returns the last result, in
-// which an entry may be missing.
-func dump[T any](list func() ([]T, error)) ([]T, error) {
-	for try := 1; ; try++ {
-		all, err := list()
-		switch {
-		case !errors.Is(err, netlink.ErrDumpInterrupted):
-			return all, err
-		case try == mostDumps:
-			return all, nil
-		}
-	}
-}
-
-func isNotFound(err error) bool {
-	var missing netlink.LinkNotFoundError
-	return errors.As(err, &missing)
 }
 
 // forward turns on the forwarding of packets of addr's family between the machine's links.
@@ -207,7 +179,7 @@ func forward(outside *netlink.Handle, addr netip.Addr) error {
 // default route in time. Other links are not changed, because pods could send advertisements
 // themselves.
 func acceptRAWhileForwarding(outside *netlink.Handle) error {
-	link, _, err := defaultRoute(outside, netlink.FAMILY_V6)
+	link, _, err := netdev.DefaultRoute(outside, netlink.FAMILY_V6)
 	if err != nil || link == nil {
 		return err
 	}

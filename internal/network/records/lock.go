@@ -1,4 +1,4 @@
-package network
+package records
 
 import (
 	"context"
@@ -45,9 +45,9 @@ func waitForLock(
 	}
 }
 
-// lockDir locks a directory and creates it if it is missing. If the lock is acquired only after the
+// LockDir locks a directory and creates it if it is missing. If the lock is acquired only after the
 // caller has given up, unlock is called with it.
-func lockDir(ctx context.Context, path string, mode os.FileMode, unlock func(*sys.Lock)) (*sys.Lock, error) {
+func LockDir(ctx context.Context, path string, mode os.FileMode, unlock func(*sys.Lock)) (*sys.Lock, error) {
 	lock, err := sys.TryLockDir(path, mode)
 	if !errors.Is(err, sys.ErrLocked) {
 		return lock, err

@@ -1,4 +1,4 @@
-package network
+package netdev
 
 import (
 	"math"
@@ -11,20 +11,21 @@ import (
 const (
 	burstsPerSecond = 50
 	largestBurst    = 4 << 20
-	smallestBurst   = 2 * 1514 // two packets, where the MTU is not known
+	// SmallestBurst is two packets, where the MTU is not known.
+	SmallestBurst = 2 * 1514
 	// queuesPerSecond is how many full queues are sent in a second: packets wait for 100 ms at most
 	// and are dropped beyond that.
 	queuesPerSecond = 10
 )
 
-// limitRate limits what a link sends to the given number of bits a second, with a token bucket filter. 0
+// LimitRate limits what a link sends to the given number of bits a second, with a token bucket filter. 0
 // means no limit: the link is not changed.
-func limitRate(handle *netlink.Handle, link netlink.Link, bits int64) error {
+func LimitRate(handle *netlink.Handle, link netlink.Link, bits int64) error {
 	if bits == 0 {
 		return nil
 	}
 	rate := uint64(bits+7) / 8
-	burst := burstOf(rate, 2*uint64(link.Attrs().MTU))
+	burst := BurstOf(rate, 2*uint64(link.Attrs().MTU))
 	return handle.QdiscReplace(&netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{
 			LinkIndex: link.Attrs().Index,
@@ -37,5 +38,5 @@ func limitRate(handle *netlink.Handle, link netlink.Link, bits int64) error {
 	})
 }
 
-// burstOf returns the burst for a rate in bytes a second, in bytes.
-func burstOf(rate, least uint64) uint64 { return max(min(rate/burstsPerSecond, largestBurst), least) }
+// BurstOf returns the burst for a rate in bytes a second, in bytes.
+func BurstOf(rate, least uint64) uint64 { return max(min(rate/burstsPerSecond, largestBurst), least) }

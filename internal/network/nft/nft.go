@@ -1,0 +1,124 @@
+// Package nft has what podrun's nftables rules share: the two address families, and expressions that match packets by
+// subnet, link and connection.
+//
+// It builds expressions and installs nothing: packages bridge and portmap own their tables.
+//
+// Start reading at Family and Rule.
+package nft
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// destinationChanged is the bit of a connection's status which says that its destination was
+// translated (IPS_DST_NAT in linux/netfilter/nf_conntrack_common.h).
+const destinationChanged = 1 << 5
+
+// FirstWord and SecondWord are consecutive nftables registers of 4 bytes each.
+const (
+	FirstWord = 8 + iota
+	SecondWord
+)
+
+// Loopback4 is the range that the kernel does not route unless a link's route_localnet is set.
+var Loopback4 = netip.MustParsePrefix("127.0.0.0/8")
+
+// Family is an address family (IPv4 or IPv6) as nftables names it, with the offsets of the
+// addresses in the packet header and their length, in bytes.
+type Family struct {
+	Table               nftables.TableFamily
+	Number              uint32
+	Source, Destination uint32
+	Length              uint32
+}
+
+// FamilyOf returns the family of an address.
+func FamilyOf(addr netip.Addr) Family {
+	if addr.Is4() {
+		return Family{
+			Table:       nftables.TableFamilyIPv4,
+			Number:      unix.NFPROTO_IPV4,
+			Source:      12,
+			Destination: 16,
+			Length:      4,
+		}
+	}
+	return Family{
+		Table:       nftables.TableFamilyIPv6,
+		Number:      unix.NFPROTO_IPV6,
+		Source:      8,
+		Destination: 24,
+		Length:      16,
+	}
+}
+
+// Families returns IPv4 and IPv6.
+func Families() []Family {
+	return []Family{FamilyOf(netip.IPv4Unspecified()), FamilyOf(netip.IPv6Unspecified())}
+}
+
+// MatchSubnet compares the network part of the address at offset in the IP header with the
+// subnet's.
+func MatchSubnet(offset uint32, op expr.CmpOp, subnet netip.Prefix) []expr.Any {
+	length := FamilyOf(subnet.Addr()).Length
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length},
+		&expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: length,
+			Mask: net.CIDRMask(subnet.Bits(), int(8*length)), Xor: make([]byte, length),
+		},
+		&expr.Cmp{Op: op, Register: 1, Data: subnet.Masked().Addr().AsSlice()},
+	}
+}
+
+// Translated matches packets of connections whose destination was translated, as by host ports.
+func Translated() []expr.Any {
+	return AnyBit(expr.CtKeySTATUS, destinationChanged)
+}
+
+// AnyBit matches packets of connections for which at least one of these bits of key is set.
+func AnyBit(key expr.CtKey, bits uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: key, Register: 1},
+		&expr.Bitwise{
+			SourceRegister: 1,
+			DestRegister:   1,
+			Len:            4,
+			Mask:           binary.NativeEndian.AppendUint32(nil, bits),
+			Xor:            make([]byte, 4),
+		},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+}
+
+// MatchLink compares the name of the link that a packet arrives or leaves by.
+func MatchLink(key expr.MetaKey, name string) []expr.Any {
+	return CompareLink(key, expr.CmpOpEq, name)
+}
+
+// CompareLink is MatchLink with another comparison.
+func CompareLink(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: LinkName(name)}}
+}
+
+// LinkName returns a link's name in the form in which the kernel compares it.
+func LinkName(name string) []byte {
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded, name)
+	return padded
+}
+
+// Rule returns the expressions of a rule: a verdict on packets that meet all conditions.
+func Rule(verdict expr.VerdictKind, conditions ...[]expr.Any) []expr.Any {
+	var exprs []expr.Any
+	for _, c := range conditions {
+		exprs = append(exprs, c...)
+	}
+	return append(exprs, &expr.Counter{}, &expr.Verdict{Kind: verdict})
+}
