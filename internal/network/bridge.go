@@ -28,6 +28,7 @@ import (
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/network/netdev"
+	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/network/records"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
@@ -55,7 +56,7 @@ type Bridge struct {
 	identity  identity
 	records   *records.Dir
 	addresses *ipam
-	ports     *hostPorts
+	ports     *portmap.Ports
 	fence     *fence
 	log       *slog.Logger
 	keep      bool
@@ -77,7 +78,7 @@ func newBridgeOfBoot(o Options, boot func() (string, error)) *Bridge {
 		identity:  id,
 		records:   dir,
 		addresses: addresses,
-		ports:     &hostPorts{records: dir},
+		ports:     portmap.New(dir),
 		fence:     &fence{identity: id, records: dir, addresses: addresses, log: o.Log},
 		log:       o.Log,
 		keep:      o.Keep,
@@ -141,11 +142,7 @@ func (b *Bridge) repair(outside *netlink.Handle) error {
 	if _, err := b.complete(outside, rec, link); err != nil {
 		return err
 	}
-	held, err := b.ports.portRecords()
-	if err != nil || len(held) == 0 {
-		return err
-	}
-	return b.ports.publish(held, "")
+	return b.ports.Repair()
 }
 
 // Setup connects the network namespace at the path netns: it sets lo up, adds eth0 with an address
@@ -155,7 +152,7 @@ func (b *Bridge) repair(outside *netlink.Handle) error {
 // that a later call may succeed.
 func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
 	if netns == "" {
-		if err := b.reserve(ctx, id, portRecordOf(p)); err != nil {
+		if err := b.reserve(ctx, id, portmap.RecordOf(p)); err != nil {
 			return nil, fmt.Errorf("taking the pod's host ports: %w", err)
 		}
 		return nil, nil
@@ -169,7 +166,7 @@ func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]neti
 
 // reserve records c's host ports for id, for a pod whose ports the bridge does not forward: one in
 // the host's network, or one connected by CNI plugins.
-func (b *Bridge) reserve(ctx context.Context, id string, c portRecord) error {
+func (b *Bridge) reserve(ctx context.Context, id string, c portmap.Record) error {
 	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
 		return err
 	}
@@ -181,7 +178,7 @@ func (b *Bridge) reserve(ctx context.Context, id string, c portRecord) error {
 	if _, err := b.current(); err != nil {
 		return err
 	}
-	return b.ports.reservePorts(id, c)
+	return b.ports.Reserve(id, c)
 }
 
 func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([]netip.Addr, error) {
@@ -193,7 +190,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 		return nil, fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	p, err := b.acquire(ctx, outside, id, portRecordOf(wanted))
+	p, err := b.acquire(ctx, outside, id, portmap.RecordOf(wanted))
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +203,7 @@ func (b *Bridge) setup(ctx context.Context, id, netns string, wanted *v1.Pod) ([
 
 // acquire reserves an address and c's ports for id and creates the bridge if necessary. The bridge
 // stays as long as an address is reserved, so the rest of Setup needs no lock.
-func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c portRecord) (port, error) {
+func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string, c portmap.Record) (port, error) {
 	lock, err := b.records.Lock(ctx)
 	if err != nil {
 		return port{}, err
@@ -226,7 +223,7 @@ func (b *Bridge) acquire(ctx context.Context, outside *netlink.Handle, id string
 	if rec.Subnet6.IsValid() {
 		c.Addr6 = counterpart(c.Addr, rec.Subnet6, rec.Subnet)
 	}
-	if err := b.ports.reservePorts(id, c); err != nil {
+	if err := b.ports.Reserve(id, c); err != nil {
 		return port{}, err
 	}
 	b.fence.add(outside, rec, b.fence.portOf(rec, c.Addr, id))
@@ -319,8 +316,8 @@ func (b *Bridge) complete(outside *netlink.Handle, rec records.Record, link netl
 		}
 		if err := installRules(rec.Bridge, subnet, b.open); err != nil {
 			b.unmasked.Do(func() {
-				b.log.Warn("cannot set up nftables masquerading and filtering: pods reach only each other and this machine",
-					"err", err)
+				b.log.Warn("cannot set up nftables masquerading and filtering: "+
+					"pods reach only each other and this machine", "err", err)
 			})
 		}
 	}
@@ -388,14 +385,14 @@ func (b *Bridge) Holders() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := b.ports.ids()
+	ids, err := b.ports.IDs()
 	return append(slices.Collect(maps.Values(owners)), ids...), err
 }
 
 // releaseAll frees id's ports and address, and removes the network after the last one. The caller
 // holds the lock.
 func (b *Bridge) releaseAll(outside *netlink.Handle, id string) error {
-	if err := b.ports.releasePorts(id); err != nil {
+	if err := b.ports.Release(id); err != nil {
 		return err
 	}
 	if err := b.addresses.release(id); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/portmap"
 )
 
 // where Debian has the plugins.
@@ -141,7 +142,7 @@ func TestPluginsHostPort(t *testing.T) {
 	if got, err := nettest.Ask(p.host, "tcp", "127.0.0.1:8080"); !strings.HasPrefix(got, "web ") {
 		t.Errorf("%q, %v", got, err)
 	}
-	var taken *PortInUseError
+	var taken *portmap.PortInUseError
 	if _, err := p.setup("b", nettest.NewNS(t), nettest.PodWith(t, "other", "8080:80/TCP")); !errors.As(err, &taken) || taken.By != "default/web" {
 		t.Errorf("error %v", err)
 	}

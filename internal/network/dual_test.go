@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/portmap"
 )
 
 // addIPv6 gives the way between the machine and outside IPv6: 2001:db8::2 and 2001:db8::1.
@@ -126,7 +127,7 @@ func TestDualStack(t *testing.T) {
 		}
 		return nil
 	})
-	var taken *PortInUseError
+	var taken *portmap.PortInUseError
 	nettest.In(t, host, func() error {
 		l, err := net.Listen("tcp6", "[::1]:7070")
 		if err != nil {

@@ -15,12 +15,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
+	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/network/records"
-	"podrun.io/podrun/internal/pod"
 )
 
 func serveUDP(t testing.TB, ns netns.NsHandle, at, word string) {
@@ -99,7 +98,7 @@ func TestHostPorts(t *testing.T) {
 	if got, err := nettest.Ask(outside, "tcp", "192.0.2.2:8080"); err == nil {
 		t.Errorf("after the pod: %q", got)
 	}
-	noTable(t, host, portTable(rec.Bridge))
+	noTable(t, host, portmap.Table(rec.Bridge))
 	nettest.Teardown(t, host, br, "other")
 	nettest.Bare(t, host, run)
 }
@@ -208,7 +207,7 @@ func TestHostPortTaken(t *testing.T) {
 		{"198.51.100.7:6060:1/TCP", ""}, // not this machine's, yet
 	} {
 		_, err := nettest.SetupPod(host, br, "x", nettest.NewNS(t), nettest.PodWith(t, "x", c.port))
-		var taken *PortInUseError
+		var taken *portmap.PortInUseError
 		if errors.As(err, &taken) != (c.by != "") || c.by != "" && !strings.Contains(err.Error(), c.by) || c.by == "" && err != nil {
 			t.Errorf("%s: %v", c.port, err)
 		}
@@ -302,7 +301,7 @@ func TestHostPortWithoutBridge(t *testing.T) {
 	run := t.TempDir()
 	br := newBridge(t, run)
 	nettest.MustSetupPod(t, host, br, "1", netns.None(), nettest.PodWith(t, "one", "80:80/TCP"))
-	var taken *PortInUseError
+	var taken *portmap.PortInUseError
 	if _, err := nettest.SetupPod(host, br, "2", netns.None(), nettest.PodWith(t, "two", "80:80/TCP")); !errors.As(err, &taken) {
 		t.Errorf("error %v", err)
 	}
@@ -315,17 +314,6 @@ func TestHostPortWithoutBridge(t *testing.T) {
 	nettest.Teardown(t, host, later, "1")
 	nettest.Teardown(t, host, later, "2")
 	nettest.Bare(t, host, run)
-}
-
-func TestHostPortString(t *testing.T) {
-	for want, p := range map[string]pod.HostPort{
-		"80/TCP":          {Protocol: v1.ProtocolTCP, Port: 80, ContainerPort: 1},
-		"10.0.0.1:53/UDP": {Protocol: v1.ProtocolUDP, HostIP: "10.0.0.1", Port: 53},
-	} {
-		if p.String() != want {
-			t.Errorf("%s, want %s", p, want)
-		}
-	}
 }
 
 // BenchmarkSetupHostPort measures Setup of a pod with a host port beside 50 others that have one.

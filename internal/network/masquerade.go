@@ -8,6 +8,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 	"podrun.io/podrun/internal/network/nft"
+	"podrun.io/podrun/internal/network/portmap"
 )
 
 // installRules creates the bridge's nftables table of the subnet's family; a repeated call replaces the table.
@@ -80,7 +81,7 @@ func removeTables(bridge string) error {
 	}
 	tables := []*nftables.Table{{Family: nftables.TableFamilyBridge, Name: bridge}}
 	for _, f := range nft.Families() {
-		for _, name := range []string{bridge, portTable(bridge)} {
+		for _, name := range []string{bridge, portmap.Table(bridge)} {
 			tables = append(tables, &nftables.Table{Family: f.Table, Name: name})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/network/netdev"
+	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
 )
@@ -26,6 +27,9 @@ type Network struct {
 	retries retries
 	log     *slog.Logger
 }
+
+// PortInUseError reports that another pod or a process of the machine has a host port.
+type PortInUseError = portmap.PortInUseError
 
 // New returns the network. It changes nothing yet.
 func New(o Options) *Network { return newOfBoot(o, sync.OnceValues(sys.BootID)) }
@@ -73,12 +77,12 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 func (n *Network) connectByCNI(
 	ctx context.Context, id, path string, p *v1.Pod, list *libcni.NetworkConfigList,
 ) ([]netip.Addr, error) {
-	c := portRecordOf(p)
+	c := portmap.RecordOf(p)
 	if err := n.bridge.reserve(ctx, id, c); err != nil {
 		return nil, err
 	}
 	for _, port := range c.Ports {
-		if err := probePort(port); err != nil {
+		if err := portmap.Probe(port); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,11 @@
-package network
+// Package portmap owns the pods' host ports: the record of who has which port, the check that no process of the machine
+// has it, and the nftables tables that forward it to a pod of podrun's bridge.
+//
+// It does not lock the directory of records: its callers do. It does not know the bridge beyond the bridge's record,
+// nor how CNI plugins forward ports; for their pods it only keeps the records.
+//
+// Start reading at Ports.Reserve. The rules are in nat.go.
+package portmap
 
 import (
 	"encoding/json"
@@ -19,8 +26,8 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// portRecord is the record of an ID's host ports.
-type portRecord struct {
+// Record is the record of an ID's host ports.
+type Record struct {
 	// Pod is the pod, as namespace/name. A new revision of a pod takes over the ports of the old
 	// one, which has ended.
 	Pod string `json:"pod"`
@@ -35,9 +42,9 @@ type portRecord struct {
 	Ports []pod.HostPort `json:"ports"`
 }
 
-// portRecordOf returns the record of p's host ports, before p has an address.
-func portRecordOf(p *v1.Pod) portRecord {
-	return portRecord{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
+// RecordOf returns the record of p's host ports, before p has an address.
+func RecordOf(p *v1.Pod) Record {
+	return Record{Pod: pod.KeyOf(p).String(), Ports: pod.HostPorts(p)}
 }
 
 // PortInUseError reports that another pod or a process of the machine has a host port. It may be
@@ -55,16 +62,19 @@ func (e *PortInUseError) Error() string {
 	return fmt.Sprintf("host port %s is taken by pod %s", e.Port, e.By)
 }
 
-// hostPorts reserves and forwards the host ports of a network's pods.
-type hostPorts struct {
+// Ports reserves and forwards the host ports of a network's pods.
+type Ports struct {
 	records *records.Dir
 	// unrouted limits the warning that host ports do not answer on the loopback to one per process.
 	unrouted sync.Once
 }
 
-// reservePorts records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
+// New returns the host ports that are recorded in dir.
+func New(dir *records.Dir) *Ports { return &Ports{records: dir} }
+
+// Reserve records c's ports for id and forwards them. It returns a *PortInUseError if one of them is
 // in use. The caller holds the lock.
-func (t *hostPorts) reservePorts(id string, c portRecord) error {
+func (t *Ports) Reserve(id string, c Record) error {
 	if len(c.Ports) == 0 {
 		return nil
 	}
@@ -94,7 +104,7 @@ func (t *hostPorts) reservePorts(id string, c portRecord) error {
 	}
 	if c.Addr.IsValid() {
 		for _, p := range c.Ports {
-			if err := probePort(p); err != nil {
+			if err := Probe(p); err != nil {
 				return err
 			}
 			if c.Addr6.IsValid() && p.HostIP == "" {
@@ -126,7 +136,7 @@ func (t *hostPorts) reservePorts(id string, c portRecord) error {
 }
 
 // takeOver removes the port records of other revisions of the same pod.
-func (t *hostPorts) takeOver(id string, c portRecord, held map[string]portRecord) error {
+func (t *Ports) takeOver(id string, c Record, held map[string]Record) error {
 	for other, h := range held {
 		if other != id && h.Pod == c.Pod {
 			delete(held, other)
@@ -138,9 +148,9 @@ func (t *hostPorts) takeOver(id string, c portRecord, held map[string]portRecord
 	return nil
 }
 
-// releasePorts frees id's ports: first the rules, then the record, so that an interrupted call is
+// Release frees id's ports: first the rules, then the record, so that an interrupted call is
 // repeated. The caller holds the lock.
-func (t *hostPorts) releasePorts(id string) error {
+func (t *Ports) Release(id string) error {
 	file := filepath.Join(t.records.Path, records.PortDir, id)
 	if _, err := os.Lstat(file); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -167,7 +177,7 @@ func (t *hostPorts) releasePorts(id string) error {
 
 // portRecords returns the port records of this boot by ID. It ignores a file that cannot be decoded: a power
 // cut interrupted its writing, and the record was not in force before.
-func (t *hostPorts) portRecords() (map[string]portRecord, error) {
+func (t *Ports) portRecords() (map[string]Record, error) {
 	boot, err := t.records.Boot()
 	if err != nil {
 		return nil, err
@@ -177,13 +187,13 @@ func (t *hostPorts) portRecords() (map[string]portRecord, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	held := make(map[string]portRecord, len(entries))
+	held := make(map[string]Record, len(entries))
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
-		var c portRecord
+		var c Record
 		if json.Unmarshal(text, &c) == nil && c.Boot == boot {
 			held[e.Name()] = c
 		}
@@ -191,8 +201,17 @@ func (t *hostPorts) portRecords() (map[string]portRecord, error) {
 	return held, nil
 }
 
-// ids returns the IDs that have a port record, also those of another boot.
-func (t *hostPorts) ids() ([]string, error) {
+// Repair installs the rules for all port records again.
+func (t *Ports) Repair() error {
+	held, err := t.portRecords()
+	if err != nil || len(held) == 0 {
+		return err
+	}
+	return t.publish(held, "")
+}
+
+// IDs returns the IDs that have a port record, also those of another boot.
+func (t *Ports) IDs() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(t.records.Path, records.PortDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -206,7 +225,7 @@ func (t *hostPorts) ids() ([]string, error) {
 
 // publish installs the forwarding rules for all port records. With the ID of a new one, it adds only
 // its rules if that is possible.
-func (t *hostPorts) publish(held map[string]portRecord, id string) error {
+func (t *Ports) publish(held map[string]Record, id string) error {
 	rec, err := t.records.Load()
 	if err != nil || rec.Bridge == "" {
 		return err // without a bridge there are only ports of the host network
@@ -241,7 +260,7 @@ func (f forwarding) isLocal() bool {
 
 // forwardings returns the rules for a port record; none if it has no pod address, as with host
 // networking.
-func forwardings(c portRecord) []forwarding {
+func forwardings(c Record) []forwarding {
 	var out []forwarding
 	for _, p := range c.Ports {
 		at, err := hostAddr(p)
@@ -282,78 +301,4 @@ func conflict(mine, theirs []pod.HostPort) (pod.HostPort, bool) {
 		}
 	}
 	return pod.HostPort{}, false
-}
-
-// hostAddr returns the machine's address that a port is for; the unspecified one for all.
-func hostAddr(p pod.HostPort) (netip.Addr, error) {
-	if p.HostIP == "" {
-		return netip.IPv4Unspecified(), nil
-	}
-	addr, err := netip.ParseAddr(p.HostIP)
-	if err != nil || addr.Zone() != "" {
-		return netip.Addr{}, fmt.Errorf("host port %s: hostIP %q is not an IP address", p, p.HostIP)
-	}
-	return addr.Unmap(), nil
-}
-
-func protocolNumber(p v1.Protocol) byte {
-	switch p {
-	case v1.ProtocolUDP:
-		return unix.IPPROTO_UDP
-	case v1.ProtocolSCTP:
-		return unix.IPPROTO_SCTP
-	default:
-		return unix.IPPROTO_TCP
-	}
-}
-
-// probePort returns a *PortInUseError if a process of the machine has the port: forwarding would
-// divert that process's packets without an error. It binds the port for a moment. An address that
-// the machine does not have yet is no error.
-func probePort(p pod.HostPort) error {
-	at, err := hostAddr(p)
-	if err != nil {
-		return err
-	}
-	return probeAt(p, at)
-}
-
-func probeAt(p pod.HostPort, at netip.Addr) error {
-	kind := unix.SOCK_STREAM
-	if p.Protocol == v1.ProtocolUDP {
-		kind = unix.SOCK_DGRAM
-	}
-	domain, address := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(p.Port), Addr: at.As16()})
-	if at.Is4() {
-		domain, address = unix.AF_INET, &unix.SockaddrInet4{Port: int(p.Port), Addr: at.As4()}
-	}
-	fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, int(protocolNumber(p.Protocol)))
-	if err != nil {
-		return nil // no process can use a protocol that the kernel does not support
-	}
-	defer unix.Close(fd)
-	if kind == unix.SOCK_STREAM { // lingering connections do not block the port
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-			return err
-		}
-	}
-	if domain == unix.AF_INET {
-		err = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1)
-	} else { // the IPv4 port of the same number is probed separately
-		err = errors.Join(
-			unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1),
-			unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_V6ONLY, 1),
-		)
-	}
-	if err != nil {
-		return err
-	}
-	err = unix.Bind(fd, address)
-	if errors.Is(err, unix.EADDRINUSE) {
-		return &PortInUseError{Port: p}
-	}
-	if err != nil {
-		return fmt.Errorf("host port %s: %w", p, err)
-	}
-	return nil
 }

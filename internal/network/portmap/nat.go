@@ -1,4 +1,4 @@
-package network
+package portmap
 
 import (
 	"encoding/binary"
@@ -21,8 +21,8 @@ type forwarding struct {
 	to       netip.AddrPort
 }
 
-// portTable returns the name of the nftables table of a bridge's host ports.
-func portTable(bridge string) string { return bridge + "-ports" }
+// Table returns the name of the nftables table of a bridge's host ports.
+func Table(bridge string) string { return bridge + "-ports" }
 
 // addPorts adds ports to the bridge's tables of host ports. It needs a fifth of the time of
 // publishPorts, because the kernel does not have to wait until the replaced objects are unused. It
@@ -88,7 +88,7 @@ type portMap struct {
 
 // newPortMap returns the maps of one family, with the ports of that family.
 func newPortMap(bridge string, f nft.Family, ports []forwarding) (portMap, error) {
-	t := &nftables.Table{Family: f.Table, Name: portTable(bridge)}
+	t := &nftables.Table{Family: f.Table, Name: Table(bridge)}
 	address := nftables.TypeIPAddr
 	if f.Table == nftables.TableFamilyIPv6 {
 		address = nftables.TypeIP6Addr
