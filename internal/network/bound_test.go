@@ -104,7 +104,7 @@ func TestPluginHangs(t *testing.T) {
 // TestPluginLimit: a caller without a deadline does not wait for a plugin for ever.
 func TestPluginLimit(t *testing.T) {
 	s := newStandIn(t)
-	s.plugins.addLimit, s.plugins.delLimit = 300*time.Millisecond, 300*time.Millisecond
+	s.plugins.AddLimit, s.plugins.DelLimit = 300*time.Millisecond, 300*time.Millisecond
 	s.on(t, "ADD", "a", hang)
 	s.on(t, "DEL", "a", hang)
 	ns := nettest.NewNS(t)

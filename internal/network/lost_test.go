@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,10 +24,10 @@ func TestSweepLost(t *testing.T) {
 	if _, err := s.Setup(t.Context(), "host", "", nettest.PodWith(t, "host", "8080:80/TCP")); err != nil {
 		t.Fatal(err)
 	}
-	s.plugins.delLimit = 300 * time.Millisecond
+	s.plugins.DelLimit = 300 * time.Millisecond
 	s.on(t, "DEL", "bad", refuse)
 	s.on(t, "DEL", "hung", hang)
-	if err := os.WriteFile(s.plugins.record("torn"), []byte(`{"confl`), 0o600); err != nil {
+	if err := os.WriteFile(s.plugins.RecordPath("torn"), []byte(`{"confl`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	known := func(id string) bool { return id == "known" }
@@ -82,7 +83,7 @@ func TestSweepLostLater(t *testing.T) {
 func TestSweepLostBusy(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
-	lock, err := sys.TryLockDir(s.plugins.lockPath("a"), 0o700)
+	lock, err := sys.TryLockDir(filepath.Join(s.dirs.CNI(), "a.lock"), 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestSweepLostBusy(t *testing.T) {
 		t.Errorf("called %d times", n)
 	}
 	lock.Unlock() // as of a process that died: the directory stays
-	if err := os.Remove(s.plugins.record("a")); err != nil {
+	if err := os.Remove(s.plugins.RecordPath("a")); err != nil {
 		t.Fatal(err)
 	}
 	s.held(t, "a")
@@ -149,7 +150,7 @@ func TestRebootWithoutPlugins(t *testing.T) {
 		"hanging": {
 			func(t *testing.T, s *standIn) {
 				s.on(t, "DEL", "a", "sleep 1000")
-				s.plugins.delLimit = 300 * time.Millisecond
+				s.plugins.DelLimit = 300 * time.Millisecond
 			},
 			func(t *testing.T, s *standIn) { s.on(t, "DEL", "a", "") },
 		},
@@ -191,7 +192,7 @@ func (s *standIn) another(t *testing.T, gone bool) {
 		}
 		return
 	}
-	s.plugins.confDir = t.TempDir()
+	s.plugins.ConfDir = t.TempDir()
 	outside := nettest.NewNS(t)
 	nettest.In(t, outside, func() error {
 		_, err := s.setup(t.Context(), "b", nettest.NewNS(t))
@@ -245,12 +246,12 @@ func TestFormerRecord(t *testing.T) {
 	}
 	edit := func(old, replacement string) {
 		t.Helper()
-		text, err := os.ReadFile(s.plugins.record("a"))
+		text, err := os.ReadFile(s.plugins.RecordPath("a"))
 		if err != nil || !strings.Contains(string(text), old) {
 			t.Fatalf("%s is not in %s: %v", old, text, err)
 		}
 		text = []byte(strings.Replace(string(text), old, replacement, 1))
-		if err := os.WriteFile(s.plugins.record("a"), text, 0o600); err != nil {
+		if err := os.WriteFile(s.plugins.RecordPath("a"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/containernetworking/cni/libcni"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/network/cni"
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/pod"
@@ -23,7 +23,7 @@ import (
 // concurrently.
 type Network struct {
 	bridge  *Bridge
-	plugins *plugins
+	plugins *cni.Plugins
 	retries retries
 	log     *slog.Logger
 }
@@ -38,10 +38,10 @@ func New(o Options) *Network { return newOfBoot(o, sync.OnceValues(sys.BootID)) 
 func newOfBoot(o Options, boot func() (string, error)) *Network {
 	return &Network{
 		bridge: newBridgeOfBoot(o, boot),
-		plugins: &plugins{
-			confDir: o.ConfDir, binDirs: o.BinDirs, records: o.Dirs.CNI(), cache: o.Dirs.CNICache(),
-			boot: boot, exec: &pluginExec{log: o.Log}, addLimit: addLimit, delLimit: delLimit,
-		},
+		plugins: cni.New(cni.Options{
+			ConfDir: o.ConfDir, BinDirs: o.BinDirs, Records: o.Dirs.CNI(), Cache: o.Dirs.CNICache(),
+			Boot: boot, Log: o.Log,
+		}),
 		log: o.Log,
 	}
 }
@@ -53,11 +53,11 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 	if netns == "" {
 		return n.bridge.Setup(ctx, id, netns, p)
 	}
-	list, err := n.plugins.configuration()
+	config, err := n.plugins.Configuration()
 	if err != nil {
 		return nil, err
 	}
-	if list == nil {
+	if config == nil {
 		if additional, err := pod.Networks(p); err != nil || len(additional) > 0 {
 			return nil, errors.Join(err, fmt.Errorf(
 				"connecting the pod's network: the annotation %s needs CNI configurations in --cni-conf-dir",
@@ -65,7 +65,7 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 		}
 		return n.bridge.Setup(ctx, id, netns, p)
 	}
-	addrs, err := n.connectByCNI(ctx, id, netns, p, list)
+	addrs, err := n.connectByCNI(ctx, id, netns, p, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting the pod's network: %w", err)
 	}
@@ -75,7 +75,7 @@ func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]net
 // connectByCNI connects p by CNI plugins. Host ports belong to the machine whoever forwards them, so they
 // are reserved as with podrun's own bridge.
 func (n *Network) connectByCNI(
-	ctx context.Context, id, path string, p *v1.Pod, list *libcni.NetworkConfigList,
+	ctx context.Context, id, path string, p *v1.Pod, config *cni.Config,
 ) ([]netip.Addr, error) {
 	c := portmap.RecordOf(p)
 	if err := n.bridge.reserve(ctx, id, c); err != nil {
@@ -89,7 +89,7 @@ func (n *Network) connectByCNI(
 	if err := netdev.LoopbackUp(path); err != nil {
 		return nil, err
 	}
-	return n.plugins.setup(ctx, id, path, p, list)
+	return n.plugins.Setup(ctx, id, path, p, config)
 }
 
 // Repair restores podrun's own rules; see Bridge.Repair.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"podrun.io/podrun/internal/network/cni"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -26,7 +27,7 @@ const (
 // it in an earlier boot, of which the kernel has nothing left; or the plugins are not installed any
 // more at the third attempt. The record then stays, and SweepLost tries again.
 func (n *Network) Teardown(ctx context.Context, id string) error {
-	err := n.plugins.teardown(ctx, id)
+	err := n.plugins.Teardown(ctx, id)
 	if err != nil && n.mayPostpone(ctx, id, err) {
 		err = nil
 	} else if err == nil {
@@ -40,23 +41,23 @@ func (n *Network) Teardown(ctx context.Context, id string) error {
 
 // mayPostpone counts the failure and reports whether Teardown goes on without a release.
 func (n *Network) mayPostpone(ctx context.Context, id string, err error) bool {
-	var failed *releaseError
+	var failed *cni.ReleaseError
 	if !errors.As(err, &failed) || ctx.Err() != nil {
 		return false
 	}
 	tries := n.retries.failed(id)
-	if !failed.formerBoot && (!failed.impossible || tries < releaseTries) {
+	if !failed.FormerBoot && (!failed.Impossible || tries < releaseTries) {
 		return false
 	}
 	n.log.Warn("CNI plugins did not release a sandbox; it is removed, and its release is tried again later",
-		"sandbox", id, "record", n.plugins.record(id), "err", err)
+		"sandbox", id, "record", n.plugins.RecordPath(id), "err", err)
 	return true
 }
 
 // Holders returns the IDs for which something is reserved, sorted. It takes no lock, so it never
 // waits.
 func (n *Network) Holders() ([]string, error) {
-	plugged, pluggedErr := n.plugins.holders()
+	plugged, pluggedErr := n.plugins.Holders()
 	bridged, bridgedErr := n.bridge.Holders()
 	ids := slices.Concat(plugged, bridged)
 	slices.Sort(ids)
@@ -96,7 +97,7 @@ func (n *Network) SweepLost(ctx context.Context, known func(id string) bool) err
 
 // sweep releases one lost ID.
 func (n *Network) sweep(ctx context.Context, id string, known func(id string) bool) error {
-	err := n.plugins.sweep(ctx, id, known)
+	err := n.plugins.Sweep(ctx, id, known)
 	if errors.Is(err, sys.ErrLocked) {
 		return nil // another call releases it
 	}

@@ -1,4 +1,4 @@
-package network
+package cni_test
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/network/nettest"
-	"podrun.io/podrun/internal/network/portmap"
 )
 
 // where Debian has the plugins.
@@ -24,7 +24,7 @@ const pluginDir = "/usr/lib/cni"
 
 // plugged is a machine with a network of CNI's.
 type plugged struct {
-	*Network
+	*network.Network
 	host netns.NsHandle
 	conf string // directory
 	dirs layout.Dirs
@@ -48,7 +48,7 @@ func newPlugged(t *testing.T, more ...string) *plugged {
 
 // again is another podrun on the same directories.
 func (p *plugged) again(t *testing.T, binDirs ...string) {
-	p.Network = New(Options{Dirs: p.dirs, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), ConfDir: p.conf, BinDirs: binDirs})
+	p.Network = network.New(network.Options{Dirs: p.dirs, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), ConfDir: p.conf, BinDirs: binDirs})
 }
 
 func (p *plugged) write(t *testing.T, name string, plugins ...string) {
@@ -142,7 +142,7 @@ func TestPluginsHostPort(t *testing.T) {
 	if got, err := nettest.Ask(p.host, "tcp", "127.0.0.1:8080"); !strings.HasPrefix(got, "web ") {
 		t.Errorf("%q, %v", got, err)
 	}
-	var taken *portmap.PortInUseError
+	var taken *network.PortInUseError
 	if _, err := p.setup("b", nettest.NewNS(t), nettest.PodWith(t, "other", "8080:80/TCP")); !errors.As(err, &taken) || taken.By != "default/web" {
 		t.Errorf("error %v", err)
 	}
@@ -194,7 +194,7 @@ func TestPluginsMistakes(t *testing.T) {
 	if err := nettest.Try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("error %v", err)
 	}
-	if err := os.WriteFile(p.plugins.record("a"), []byte(`{"confl`), 0o600); err != nil { // a power cut
+	if err := os.WriteFile(filepath.Join(p.dirs.CNI(), "a.json"), []byte(`{"confl`), 0o600); err != nil { // a power cut
 		t.Fatal(err)
 	}
 	p.release(t, "a")

@@ -1,4 +1,4 @@
-package network
+package cni
 
 import (
 	"context"
@@ -22,23 +22,23 @@ import (
 // exists only while a process has the lock, or if a process died with it.
 const lockSuffix = ".lock"
 
-// releaseError reports that the plugins did not release an ID. The ID's record stays.
-type releaseError struct {
+// ReleaseError reports that the plugins did not release an ID. The ID's record stays.
+type ReleaseError struct {
 	err error
-	// formerBoot: the plugins were called in an earlier boot, so the kernel has nothing left to
+	// FormerBoot: the plugins were called in an earlier boot, so the kernel has nothing left to
 	// release.
-	formerBoot bool
-	// impossible: the release could not start, because plugins are not installed or the recorded
+	FormerBoot bool
+	// Impossible: the release could not start, because plugins are not installed or the recorded
 	// configuration cannot be read.
-	impossible bool
+	Impossible bool
 }
 
-func (e *releaseError) Error() string { return e.err.Error() }
-func (e *releaseError) Unwrap() error { return e.err }
+func (e *ReleaseError) Error() string { return e.err.Error() }
+func (e *ReleaseError) Unwrap() error { return e.err }
 
 // lock waits until no other call works on id, and returns the function that unlocks it.
-func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error) {
-	if err := os.MkdirAll(c.records, 0o700); err != nil {
+func (c *Plugins) lock(ctx context.Context, id string) (unlock func(), err error) {
+	if err := os.MkdirAll(c.Records, 0o700); err != nil {
 		return nil, err
 	}
 	lock, err := records.LockDir(ctx, c.lockPath(id), 0o700, c.unlock)
@@ -48,16 +48,16 @@ func (c *plugins) lock(ctx context.Context, id string) (unlock func(), err error
 	return func() { c.unlock(lock) }, nil
 }
 
-func (c *plugins) unlock(lock *sys.Lock) {
+func (c *Plugins) unlock(lock *sys.Lock) {
 	_ = os.Remove(lock.Path()) // a process that waits for the lock creates the directory again
 	lock.Unlock()
 }
 
-func (c *plugins) lockPath(id string) string { return filepath.Join(c.records, id+lockSuffix) }
+func (c *Plugins) lockPath(id string) string { return filepath.Join(c.Records, id+lockSuffix) }
 
 // has reports whether there is a record of id, or a call works on it.
-func (c *plugins) has(id string) (bool, error) {
-	for _, path := range []string{c.record(id), c.lockPath(id)} {
+func (c *Plugins) has(id string) (bool, error) {
+	for _, path := range []string{c.RecordPath(id), c.lockPath(id)} {
 		if _, err := os.Lstat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
 			return err == nil, err
 		}
@@ -65,9 +65,9 @@ func (c *plugins) has(id string) (bool, error) {
 	return false, nil
 }
 
-// teardown releases what setup reserved for id, with the configuration of that time. Without a
+// Teardown releases what Setup reserved for id, with the configuration of that time. Without a
 // record it does nothing.
-func (c *plugins) teardown(ctx context.Context, id string) error {
+func (c *Plugins) Teardown(ctx context.Context, id string) error {
 	if has, err := c.has(id); err != nil || !has {
 		return err
 	}
@@ -79,9 +79,9 @@ func (c *plugins) teardown(ctx context.Context, id string) error {
 	return c.drop(ctx, id)
 }
 
-// sweep is teardown for an ID that is not known. If another call works on the ID, it does nothing
+// Sweep is Teardown for an ID that is not known. If another call works on the ID, it does nothing
 // and returns sys.ErrLocked.
-func (c *plugins) sweep(ctx context.Context, id string, known func(id string) bool) error {
+func (c *Plugins) Sweep(ctx context.Context, id string, known func(id string) bool) error {
 	if has, err := c.has(id); err != nil || !has {
 		return err
 	}
@@ -97,8 +97,8 @@ func (c *plugins) sweep(ctx context.Context, id string, known func(id string) bo
 }
 
 // drop releases id and removes its record. The caller holds id's lock.
-func (c *plugins) drop(ctx context.Context, id string) error {
-	text, err := os.ReadFile(c.record(id))
+func (c *Plugins) drop(ctx context.Context, id string) error {
+	text, err := os.ReadFile(c.RecordPath(id))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -110,7 +110,7 @@ func (c *plugins) drop(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	for _, path := range []string{c.record(id) + ".tmp", c.record(id)} {
+	for _, path := range []string{c.RecordPath(id) + ".tmp", c.RecordPath(id)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -120,9 +120,9 @@ func (c *plugins) drop(ctx context.Context, id string) error {
 
 // release calls the plugins to release what they set up, within delLimit. It searches them in the
 // recorded directories and in the configured ones.
-func (c *plugins) release(ctx context.Context, id string, a attachment) error {
+func (c *Plugins) release(ctx context.Context, id string, a attachment) error {
 	gone := !isNamespace(a.NetNS)
-	boot, err := c.boot()
+	boot, err := c.Boot()
 	if err != nil {
 		return err
 	}
@@ -133,23 +133,23 @@ func (c *plugins) release(ctx context.Context, id string, a attachment) error {
 	if former || gone {
 		a.NetNS = "" // only addresses are left to release, and in the same boot firewall rules
 	}
-	for _, dir := range c.binDirs {
+	for _, dir := range c.BinDirs {
 		if !slices.Contains(a.BinDirs, dir) {
 			a.BinDirs = append(a.BinDirs, dir)
 		}
 	}
 	list, err := libcni.NetworkConfFromBytes(a.Conflist)
 	if err != nil {
-		return &releaseError{err: err, formerBoot: former, impossible: true}
+		return &ReleaseError{err: err, FormerBoot: former, Impossible: true}
 	}
 	missing := c.installed(list, a)
 	if missing != nil && !a.Failed {
-		return &releaseError{err: missing, formerBoot: former, impossible: true}
+		return &ReleaseError{err: missing, FormerBoot: former, Impossible: true}
 	}
-	ctx, cancel := withLimit(ctx, c.delLimit)
+	ctx, cancel := withLimit(ctx, c.DelLimit)
 	defer cancel()
 	if err := c.del(ctx, id, list, a); err != nil {
-		return &releaseError{err: err, formerBoot: former, impossible: missing != nil}
+		return &ReleaseError{err: err, FormerBoot: former, Impossible: missing != nil}
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (c *plugins) release(ctx context.Context, id string, a attachment) error {
 // del calls the plugins. Plugins that failed to connect the pod because of an error in their
 // configuration may fail to release it too; del then calls them with the directory's current
 // configuration, in which the error may be corrected.
-func (c *plugins) del(ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment) error {
+func (c *Plugins) del(ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment) error {
 	if !a.Failed {
 		if err := c.delAdditional(ctx, id, a.NetNS, a); err != nil {
 			return err
@@ -165,8 +165,8 @@ func (c *plugins) del(ctx context.Context, id string, list *libcni.NetworkConfig
 	}
 	err := c.library(a.BinDirs).DelNetworkList(ctx, list, a.runtime(id, a.NetNS))
 	if err != nil && a.Failed {
-		if now, unread := c.configuration(); unread == nil && now != nil && now.Name == list.Name {
-			err = c.library(c.binDirs).DelNetworkList(ctx, now, a.runtime(id, a.NetNS))
+		if now, unread := c.Configuration(); unread == nil && now != nil && now.Name == list.Name {
+			err = c.library(c.BinDirs).DelNetworkList(ctx, now, a.runtime(id, a.NetNS))
 		}
 	}
 	if err != nil {
@@ -175,9 +175,9 @@ func (c *plugins) del(ctx context.Context, id string, list *libcni.NetworkConfig
 	return nil
 }
 
-// holders returns the IDs that have a record or that a call works on, sorted.
-func (c *plugins) holders() ([]string, error) {
-	entries, err := os.ReadDir(c.records)
+// Holders returns the IDs that have a record or that a call works on, sorted.
+func (c *Plugins) Holders() ([]string, error) {
+	entries, err := os.ReadDir(c.Records)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

@@ -1,4 +1,11 @@
-package network
+// Package cni connects pods by the CNI plugins of a user's configuration: it reads the configuration, runs the plugins,
+// and keeps a record of what they were called for until they have released it.
+//
+// It does not choose between CNI and podrun's bridge, reserve host ports, repeat failed releases, or create network
+// namespaces: package network and its callers do.
+//
+// Start reading at Plugins.Setup; release.go has the way back.
+package cni
 
 import (
 	"cmp"
@@ -6,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,19 +31,36 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// plugins connects pods by the CNI plugins of a user's configuration. It writes a record for each
+// Plugins connects pods by the CNI plugins of a user's configuration. It writes a record for each
 // pod that it connects, with the configuration that was used, so that the same plugins release what
 // they set up even if the configuration changes. Records outlive a reboot, because the plugins' own
 // records do.
-type plugins struct {
-	confDir string
-	binDirs []string
-	records string // directory with a file per ID, and a directory per locked ID
-	cache   string // cache directory of CNI's library
-	boot    func() (string, error)
-	exec    *pluginExec
-	// addLimit and delLimit bound the time that all plugins together may need for one ID.
-	addLimit, delLimit time.Duration
+type Plugins struct {
+	Options
+	// AddLimit and DelLimit bound the time that all plugins together may need for one ID.
+	AddLimit, DelLimit time.Duration
+
+	exec *pluginExec
+}
+
+// Options configure Plugins.
+type Options struct {
+	// ConfDir is the directory of the configuration; "" means none. BinDirs have the plugins.
+	ConfDir string
+	BinDirs []string
+	// Records is the directory with a file per ID, and a directory per locked ID.
+	Records string
+	Cache   string                 // cache directory of CNI's library
+	Boot    func() (string, error) // returns the kernel's boot ID
+	Log     *slog.Logger
+}
+
+// Config is the configuration of a network: a list of plugins.
+type Config = libcni.NetworkConfigList
+
+// New returns the plugins. It reads nothing yet.
+func New(o Options) *Plugins {
+	return &Plugins{Options: o, AddLimit: addLimit, DelLimit: delLimit, exec: &pluginExec{log: o.Log}}
 }
 
 // attachment is the record of one pod's connection. It is written before the plugins are called.
@@ -85,9 +110,9 @@ func bandwidthOf(limits pod.Bandwidth) bandwidth {
 	}
 }
 
-// configuration returns the first configuration of the directory by file name, as containerd does;
+// Configuration returns the first configuration of the directory by file name, as containerd does;
 // nil if there is none.
-func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
+func (c *Plugins) Configuration() (*Config, error) {
 	files, err := c.files()
 	if err != nil || len(files) == 0 {
 		return nil, err
@@ -100,11 +125,11 @@ func (c *plugins) configuration() (*libcni.NetworkConfigList, error) {
 }
 
 // files returns the paths of the directory's configurations, sorted.
-func (c *plugins) files() ([]string, error) {
-	if c.confDir == "" {
+func (c *Plugins) files() ([]string, error) {
+	if c.ConfDir == "" {
 		return nil, nil
 	}
-	files, err := libcni.ConfFiles(c.confDir, []string{".conflist", ".conf", ".json"})
+	files, err := libcni.ConfFiles(c.ConfDir, []string{".conflist", ".conf", ".json"})
 	if err != nil {
 		return nil, fmt.Errorf("reading CNI's configuration: %w", err)
 	}
@@ -143,17 +168,17 @@ func readConfiguration(file string) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromConf(one) //nolint:staticcheck // see above
 }
 
-// setup connects p by the configuration's plugins and returns its addresses, IPv4 first. Concurrent
+// Setup connects p by the configuration's plugins and returns its addresses, IPv4 first. Concurrent
 // calls for the same ID wait for each other; calls for different IDs do not.
-func (c *plugins) setup(
-	ctx context.Context, id, netns string, p *v1.Pod, list *libcni.NetworkConfigList,
+func (c *Plugins) Setup(
+	ctx context.Context, id, netns string, p *v1.Pod, list *Config,
 ) ([]netip.Addr, error) {
-	a := attachment{Conflist: list.Bytes, BinDirs: c.binDirs, NetNS: netns, Args: [][2]string{
+	a := attachment{Conflist: list.Bytes, BinDirs: c.BinDirs, NetNS: netns, Args: [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", p.Namespace}, {"K8S_POD_NAME", p.Name},
 		{"K8S_POD_INFRA_CONTAINER_ID", id}, {"K8S_POD_UID", string(p.UID)},
 	}}
 	var err error
-	if a.Boot, err = c.boot(); err != nil {
+	if a.Boot, err = c.Boot(); err != nil {
 		return nil, err
 	}
 	if a.Capabilities, err = capabilities(p, list); err != nil {
@@ -174,10 +199,10 @@ func (c *plugins) setup(
 }
 
 // add writes the record and calls the plugins to connect the pod. The caller holds id's lock.
-func (c *plugins) add(
+func (c *Plugins) add(
 	ctx context.Context, id string, list *libcni.NetworkConfigList, a attachment,
 ) ([]netip.Addr, error) {
-	ctx, cancel := withLimit(ctx, c.addLimit)
+	ctx, cancel := withLimit(ctx, c.AddLimit)
 	defer cancel()
 	if err := c.saveRecord(id, a); err != nil {
 		return nil, err
@@ -198,21 +223,21 @@ func (c *plugins) add(
 }
 
 // saveRecord writes a as the record of id.
-func (c *plugins) saveRecord(id string, a attachment) error {
+func (c *Plugins) saveRecord(id string, a attachment) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(c.records, 0o700); err != nil {
+	if err := os.MkdirAll(c.Records, 0o700); err != nil {
 		return err
 	}
-	return sys.WriteFile(c.record(id), text, 0o600)
+	return sys.WriteFile(c.RecordPath(id), text, 0o600)
 }
 
 // installed returns an error if a plugin of a's networks, the first of which is list, is not
 // installed. Before ADD it is called before the record is written: plugins that were never called
 // need no release.
-func (c *plugins) installed(list *libcni.NetworkConfigList, a attachment) error {
+func (c *Plugins) installed(list *libcni.NetworkConfigList, a attachment) error {
 	find := func(of *libcni.NetworkConfigList, _ additionalNetwork) error {
 		for _, p := range of.Plugins {
 			if _, err := invoke.FindInPath(p.Network.Type, a.BinDirs); err != nil {
@@ -271,13 +296,14 @@ func addressesOf(r *types.Result, network string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-func (c *plugins) library(binDirs []string) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(binDirs, c.cache, c.exec)
+func (c *Plugins) library(binDirs []string) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(binDirs, c.Cache, c.exec)
 }
 
 const recordSuffix = ".json"
 
-func (c *plugins) record(id string) string { return filepath.Join(c.records, id+recordSuffix) }
+// RecordPath returns the file with the record of id.
+func (c *Plugins) RecordPath(id string) string { return filepath.Join(c.Records, id+recordSuffix) }
 
 func (a attachment) runtime(id, netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{

@@ -1,4 +1,4 @@
-package network
+package cni
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type additionalNetwork struct {
 
 // additionalNetworks returns the networks that p's annotation names, with their configurations from the
 // directory.
-func (c *plugins) additionalNetworks(p *v1.Pod) ([]additionalNetwork, error) {
+func (c *Plugins) additionalNetworks(p *v1.Pod) ([]additionalNetwork, error) {
 	wanted, err := pod.Networks(p)
 	if err != nil || len(wanted) == 0 {
 		return nil, err
@@ -40,7 +40,7 @@ func (c *plugins) additionalNetworks(p *v1.Pod) ([]additionalNetwork, error) {
 	for _, n := range wanted {
 		list := known[n.Name]
 		if list == nil {
-			return nil, fmt.Errorf("CNI's network %s is in none of the configurations in %s", n.Name, c.confDir)
+			return nil, fmt.Errorf("CNI's network %s is in none of the configurations in %s", n.Name, c.ConfDir)
 		}
 		a := additionalNetwork{Conflist: list.Bytes, Link: n.Interface, Capabilities: map[string]any{}}
 		for capability, value := range map[string]any{"ips": n.IPs, "mac": n.MAC} {
@@ -60,7 +60,7 @@ func (c *plugins) additionalNetworks(p *v1.Pod) ([]additionalNetwork, error) {
 }
 
 // addAdditional connects the pod to its additional networks.
-func (c *plugins) addAdditional(ctx context.Context, id string, a attachment) error {
+func (c *Plugins) addAdditional(ctx context.Context, id string, a attachment) error {
 	return a.each(func(list *libcni.NetworkConfigList, of additionalNetwork) error {
 		if _, err := c.library(a.BinDirs).AddNetworkList(ctx, list, of.runtime(a, id, a.NetNS)); err != nil {
 			return fmt.Errorf("CNI's network %s: %w", list.Name, err)
@@ -71,7 +71,7 @@ func (c *plugins) addAdditional(ctx context.Context, id string, a attachment) er
 
 // delAdditional disconnects the pod from its additional networks, in reverse order; also from those that
 // addAdditional was about to connect when it was interrupted.
-func (c *plugins) delAdditional(ctx context.Context, id, netns string, a attachment) error {
+func (c *Plugins) delAdditional(ctx context.Context, id, netns string, a attachment) error {
 	slices.Reverse(a.Others)
 	return a.each(func(list *libcni.NetworkConfigList, of additionalNetwork) error {
 		if err := c.library(a.BinDirs).DelNetworkList(ctx, list, of.runtime(a, id, netns)); err != nil {
