@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/network/bridge"
 )
 
 // connections is how many pods are connected one after the other.
@@ -23,13 +23,13 @@ const connections = 50
 // until its address can be used, while pods other pods are connected. The bridge already exists, as
 // on a machine that runs pods.
 func measureNetwork(ctx context.Context, dir string, pods int) (times []time.Duration, err error) {
-	bridge := network.NewBridge(network.Options{
+	podNetwork := bridge.New(bridge.Options{
 		Dirs: layout.Dirs{Run: filepath.Join(dir, "run", "bridge")}, Log: slog.New(slog.DiscardHandler),
 	})
 	var held []string
 	defer func() {
 		for _, id := range held {
-			err = errors.Join(err, bridge.Teardown(context.WithoutCancel(ctx), id))
+			err = errors.Join(err, podNetwork.Teardown(context.WithoutCancel(ctx), id))
 		}
 	}()
 	for i := range pods + connections {
@@ -41,7 +41,7 @@ func measureNetwork(ctx context.Context, dir string, pods int) (times []time.Dur
 		id := fmt.Sprintf("bench%d", i)
 		held = append(held, id)
 		began := time.Now()
-		_, err = bridge.Setup(ctx, id, ns, &v1.Pod{})
+		_, err = podNetwork.Setup(ctx, id, ns, &v1.Pod{})
 		took := time.Since(began)
 		if err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
@@ -52,7 +52,7 @@ func measureRelist(
 	log := slog.New(slog.DiscardHandler)
 	d, err := adapter.New(ctx, adapter.Options{Address: address, Dirs: dirs, Log: log,
 		Sandboxes: sandbox.New(sandbox.Options{Dirs: dirs, Log: log,
-			Network: network.NewBridge(network.Options{Dirs: dirs, Log: log})})})
+			Network: bridge.New(bridge.Options{Dirs: dirs, Log: log})})})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/netdev"
 )
 

@@ -1,3 +1,11 @@
+// Package network connects pods to a network: by a Linux bridge of podrun's own or, where a user's
+// CNI configuration says so, by CNI plugins.
+//
+// It chooses between package bridge and package cni, repeats failed releases, and answers what else is asked of the
+// machine's network: HostIP, and Dial for port-forward. It owns no link and no rule itself, and does not create or remove
+// network namespaces: package sandbox does.
+//
+// Start reading at Network: Setup connects a pod, Teardown releases it, SweepLost releases what a crash left behind.
 package network
 
 import (
@@ -10,6 +18,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/network/cni"
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/portmap"
@@ -17,12 +27,27 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
+// Options configure a Network.
+type Options struct {
+	Dirs layout.Dirs
+	Log  *slog.Logger
+	// Keep leaves podrun's own bridge in place when its last pod is removed, so that the next pod does
+	// not wait for a new one. Close removes it.
+	Keep bool
+	// Open lets packets from other links through to any port of the pods on podrun's own bridge.
+	Open bool
+	// ConfDir is the directory of a user's CNI configuration; "" means none. BinDirs have the
+	// plugins.
+	ConfDir string
+	BinDirs []string
+}
+
 // Network connects pods: by a user's CNI configuration if there is one, else by podrun's own
 // bridge. The configuration is read at each pod's start. A pod is released by the means that
 // connected it, even if the configuration has changed since. Its methods may be called
 // concurrently.
 type Network struct {
-	bridge  *Bridge
+	bridge  *bridge.Bridge
 	plugins *cni.Plugins
 	retries retries
 	log     *slog.Logger
@@ -37,7 +62,7 @@ func New(o Options) *Network { return newOfBoot(o, sync.OnceValues(sys.BootID)) 
 // newOfBoot is New with another source of the kernel's boot ID.
 func newOfBoot(o Options, boot func() (string, error)) *Network {
 	return &Network{
-		bridge: newBridgeOfBoot(o, boot),
+		bridge: bridge.New(bridge.Options{Dirs: o.Dirs, Log: o.Log, Keep: o.Keep, Open: o.Open, Boot: boot}),
 		plugins: cni.New(cni.Options{
 			ConfDir: o.ConfDir, BinDirs: o.BinDirs, Records: o.Dirs.CNI(), Cache: o.Dirs.CNICache(),
 			Boot: boot, Log: o.Log,
@@ -48,7 +73,7 @@ func newOfBoot(o Options, boot func() (string, error)) *Network {
 
 // Setup connects p to the network by the namespace at the path netns and returns its addresses,
 // IPv4 first. With netns "", for a pod in the host's network, it only reserves the host ports. See
-// Bridge.Setup for errors.
+// bridge.Bridge.Setup for errors.
 func (n *Network) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
 	if netns == "" {
 		return n.bridge.Setup(ctx, id, netns, p)
@@ -78,7 +103,7 @@ func (n *Network) connectByCNI(
 	ctx context.Context, id, path string, p *v1.Pod, config *cni.Config,
 ) ([]netip.Addr, error) {
 	c := portmap.RecordOf(p)
-	if err := n.bridge.reserve(ctx, id, c); err != nil {
+	if err := n.bridge.Reserve(ctx, id, c); err != nil {
 		return nil, err
 	}
 	for _, port := range c.Ports {
@@ -92,7 +117,7 @@ func (n *Network) connectByCNI(
 	return n.plugins.Setup(ctx, id, path, p, config)
 }
 
-// Repair restores podrun's own rules; see Bridge.Repair.
+// Repair restores podrun's own rules; see bridge.Bridge.Repair.
 func (n *Network) Repair() error { return n.bridge.Repair() }
 
 // Close removes podrun's own bridge if no pod has an address or a host port in it.

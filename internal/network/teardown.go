@@ -102,7 +102,7 @@ func (n *Network) sweep(ctx context.Context, id string, known func(id string) bo
 		return nil // another call releases it
 	}
 	if err == nil {
-		err = n.bridge.teardown(ctx, id, known)
+		err = n.bridge.Sweep(ctx, id, known)
 	}
 	switch {
 	case err == nil && known(id):

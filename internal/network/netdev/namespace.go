@@ -6,6 +6,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/sys"
 )
 

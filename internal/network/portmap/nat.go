@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/nft"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/network"
+	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemontest"
 	"podrun.io/podrun/internal/runtime/runtimetest"
@@ -47,8 +47,8 @@ func TestConformance(t *testing.T) {
 			runtimetest.Run(t, func(t *testing.T) runtimetest.Subject {
 				d := start(t)
 				o := options(t, d)
-				bridge := network.NewBridge(network.Options{Dirs: d.Dirs, Log: o.Log})
-				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: bridge, Log: o.Log})
+				podNetwork := bridge.New(bridge.Options{Dirs: d.Dirs, Log: o.Log})
+				o.Sandboxes = sandbox.New(sandbox.Options{Dirs: d.Dirs, Network: podNetwork, Log: o.Log})
 				o.CDIDirs, o.Devices = []string{device(t)}, map[v1.ResourceName][]string{"podrun.example/log": {"podrun.example/log=one"}}
 				r := connectWith(t, d, o)
 				load(t, r)

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"encoding/binary"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/network/records"

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/network/records"

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/nettest"
 	"podrun.io/podrun/internal/network/portmap"
 )

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+
 	"podrun.io/podrun/internal/network/nettest"
 )
 

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"bytes"
@@ -89,7 +89,7 @@ func TestOtherFirewall(t *testing.T) {
 	const table = "table inet mine {\n\tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n}\n"
 	command(t, host, "nft -f - <<'EOF'\n"+table+"EOF")
 	var said bytes.Buffer
-	br := NewBridge(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	br := New(Options{Dirs: layout.Dirs{Run: t.TempDir()}, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	nettest.MustSetup(t, host, br, "a", pod)
 	rec, _ := br.records.Load()
 	for _, want := range []string{"chain forward of nftables' table inet mine drops", "nft insert rule inet mine forward iifname " + rec.Bridge + " accept"} {

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/nettest"
 )

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func TestRunDirectoryDeleted(t *testing.T) {
 	host, a, b, c := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	of := func(root string) *Bridge {
-		return NewBridge(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		return New(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	}
 	root, others := t.TempDir(), t.TempDir()
 	nettest.MustSetup(t, host, of(root), "before", a)
@@ -132,7 +132,7 @@ func TestRunDirectoryDeleted(t *testing.T) {
 func TestBridgeWithoutAlias(t *testing.T) {
 	host, run := nettest.NewNS(t), t.TempDir()
 	of := func(root string) *Bridge {
-		return NewBridge(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		return New(Options{Dirs: layout.Dirs{Run: run, Root: root}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	}
 	mine, others := of(t.TempDir()), of(t.TempDir())
 	nettest.In(t, host, func() error {

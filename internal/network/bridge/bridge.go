@@ -1,15 +1,13 @@
-// Package network connects pods to a network: by a Linux bridge of podrun's own or, where a user's
-// CNI configuration says so, by CNI plugins.
+// Package bridge is podrun's own pod network: a Linux bridge with a veth pair for each pod.
 //
-// The bridge is configured through netlink and nftables in-process, without running commands. The
-// package owns the bridge, the veth pairs, the pods' addresses and host ports, its own nftables
-// tables, and the records of what CNI plugins were called for. It does not create or remove network
-// namespaces: package sandbox does. All processes of one run directory share one bridge, which is
-// removed with the last address unless Options.Keep is set.
+// It is configured through netlink and nftables in-process, without running commands. The package owns the bridge, the
+// veth pairs, the pods' addresses, the bridge's own nftables tables and the rules that it adds to the machine's firewall.
+// It does not create or remove network namespaces: package sandbox does. Host ports are in package portmap. All processes
+// of one run directory share one bridge, which is removed with the last address unless Options.Keep is set.
 //
-// Start reading at Network: Setup connects a pod, Teardown releases it, SweepLost releases what a
-// crash left behind. Bridge is podrun's own network, plugins is CNI.
-package network
+// Start reading at Bridge.Setup: ensure creates the bridge, ipam has the addresses, connect makes a pod's link. The
+// fence keeps pods from using each other's addresses, installRules separates them from the machine and others.
+package bridge
 
 import (
 	"context"
@@ -34,19 +32,17 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// Options configure a Network, or a Bridge alone.
+// Options configure a Bridge.
 type Options struct {
 	Dirs layout.Dirs
 	Log  *slog.Logger
 	// Keep leaves the bridge in place when its last pod is removed, so that the next pod does not
 	// wait for a new one. Close removes it.
 	Keep bool
-	// Open lets packets from other links through to any port of the pods on podrun's own bridge.
+	// Open lets packets from other links through to any port of the pods.
 	Open bool
-	// ConfDir is the directory of a user's CNI configuration; "" means none. BinDirs have the
-	// plugins.
-	ConfDir string
-	BinDirs []string
+	// Boot returns the kernel's boot ID. nil: sys.BootID.
+	Boot func() (string, error)
 }
 
 // Bridge is the pod network of one run directory: a Linux bridge with a veth pair per pod. All
@@ -66,11 +62,12 @@ type Bridge struct {
 	unmasked, blocked sync.Once
 }
 
-// NewBridge returns the network of a run directory. It changes nothing yet.
-func NewBridge(o Options) *Bridge { return newBridgeOfBoot(o, sync.OnceValues(sys.BootID)) }
-
-// newBridgeOfBoot is NewBridge with another source of the kernel's boot ID.
-func newBridgeOfBoot(o Options, boot func() (string, error)) *Bridge {
+// New returns the network of a run directory. It changes nothing yet.
+func New(o Options) *Bridge {
+	boot := o.Boot
+	if boot == nil {
+		boot = sync.OnceValues(sys.BootID)
+	}
 	id := identity{run: filepath.Clean(o.Dirs.Run), root: o.Dirs.Root}
 	dir := &records.Dir{Path: o.Dirs.Network(), Boot: boot, Log: o.Log}
 	addresses := &ipam{records: dir}
@@ -152,7 +149,7 @@ func (b *Bridge) repair(outside *netlink.Handle) error {
 // that a later call may succeed.
 func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]netip.Addr, error) {
 	if netns == "" {
-		if err := b.reserve(ctx, id, portmap.RecordOf(p)); err != nil {
+		if err := b.Reserve(ctx, id, portmap.RecordOf(p)); err != nil {
 			return nil, fmt.Errorf("taking the pod's host ports: %w", err)
 		}
 		return nil, nil
@@ -164,9 +161,9 @@ func (b *Bridge) Setup(ctx context.Context, id, netns string, p *v1.Pod) ([]neti
 	return addrs, nil
 }
 
-// reserve records c's host ports for id, for a pod whose ports the bridge does not forward: one in
+// Reserve records c's host ports for id, for a pod whose ports the bridge does not forward: one in
 // the host's network, or one connected by CNI plugins.
-func (b *Bridge) reserve(ctx context.Context, id string, c portmap.Record) error {
+func (b *Bridge) Reserve(ctx context.Context, id string, c portmap.Record) error {
 	if err := ctx.Err(); err != nil || len(c.Ports) == 0 {
 		return err
 	}
@@ -346,6 +343,12 @@ func (b *Bridge) Teardown(ctx context.Context, id string) error {
 		return fmt.Errorf("releasing the pod's network: %w", err)
 	}
 	return nil
+}
+
+// Sweep is Teardown for an ID that is not known. It asks with the lock held, while no process can
+// reserve anything, and does nothing if the ID is known.
+func (b *Bridge) Sweep(ctx context.Context, id string, known func(id string) bool) error {
+	return b.teardown(ctx, id, known)
 }
 
 // teardown releases what id has. If known is not nil, it does so only if known(id) is false; it

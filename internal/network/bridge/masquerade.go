@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/nft"
 	"podrun.io/podrun/internal/network/portmap"
 )

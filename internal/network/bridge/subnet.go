@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"crypto/sha256"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/records"
 )
