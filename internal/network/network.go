@@ -1,11 +1,12 @@
 // Package network connects pods to a network: by a Linux bridge of podrun's own or, where a user's
 // CNI configuration says so, by CNI plugins.
 //
-// It chooses between package bridge and package cni, repeats failed releases, and answers what else is asked of the
-// machine's network: HostIP, and Dial for port-forward. It owns no link and no rule itself, and does not create or remove
-// network namespaces: package sandbox does.
+// It chooses between package bridge and package cni, repeats failed releases, and answers what else
+// is asked of the machine's network: HostIP, and Dial for port-forward. It owns no link and no rule
+// itself, and does not create or remove network namespaces: package sandbox does.
 //
-// Start reading at Network: Setup connects a pod, Teardown releases it, SweepLost releases what a crash left behind.
+// Start reading at Network: Setup connects a pod, Teardown releases it, SweepLost releases what a
+// crash left behind.
 package network
 
 import (

@@ -13,11 +13,12 @@ import (
 	"podrun.io/podrun/internal/network/records"
 )
 
-// ipam allocates the pods' addresses, each recorded in a symbolic link. An IPv6 address is not recorded: it has
-// the offset of the pod's IPv4 address.
+// ipam allocates the pods' addresses, each recorded in a symbolic link. An IPv6 address is not
+// recorded: it has the offset of the pod's IPv4 address.
 type ipam struct {
 	records *records.Dir
-	// foreign limits the warning that a file in the address directory is not named by an address to one per process.
+	// foreign limits the warning that a file in the address directory is not named by an address to
+	// one per process.
 	foreign sync.Once
 }
 

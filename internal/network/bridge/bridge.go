@@ -1,12 +1,14 @@
 // Package bridge is podrun's own pod network: a Linux bridge with a veth pair for each pod.
 //
-// It is configured through netlink and nftables in-process, without running commands. The package owns the bridge, the
-// veth pairs, the pods' addresses, the bridge's own nftables tables and the rules that it adds to the machine's firewall.
-// It does not create or remove network namespaces: package sandbox does. Host ports are in package portmap. All processes
-// of one run directory share one bridge, which is removed with the last address unless Options.Keep is set.
+// It is configured through netlink and nftables in-process, without running commands. The package
+// owns the bridge, the veth pairs, the pods' addresses, the bridge's own nftables tables and the
+// rules that it adds to the machine's firewall. It does not create or remove network namespaces:
+// package sandbox does. Host ports are in package portmap. All processes of one run directory share
+// one bridge, which is removed with the last address unless Options.Keep is set.
 //
-// Start reading at Bridge.Setup: ensure creates the bridge, ipam has the addresses, connect makes a pod's link. The
-// fence keeps pods from using each other's addresses, installRules separates them from the machine and others.
+// Start reading at Bridge.Setup: ensure creates the bridge, ipam has the addresses, connect makes a
+// pod's link. The fence keeps pods from using each other's addresses, installRules separates them
+// from the machine and others.
 package bridge
 
 import (

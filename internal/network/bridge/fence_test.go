@@ -206,7 +206,7 @@ func TestFence(t *testing.T) {
 	}
 	check("at first")
 	nettest.In(t, host, br.Repair)
-	check("mended")
+	check("repaired")
 	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	for _, c := range cases {
 		if !arrives(t, a, watcher, c.frame) {

@@ -69,7 +69,7 @@ func TestForwardDrop(t *testing.T) {
 			asked(t, outside, pod)
 			nettest.In(t, host, br.Repair)
 			if got := strings.Count(rules(), rec.Bridge); got != 2 {
-				t.Errorf("mended, and %d rules: %s", got, rules())
+				t.Errorf("repaired, and %d rules: %s", got, rules())
 			}
 			nettest.Teardown(t, host, br, "web")
 			if got := rules(); got != c.after {

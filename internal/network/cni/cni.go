@@ -1,8 +1,9 @@
-// Package cni connects pods by the CNI plugins of a user's configuration: it reads the configuration, runs the plugins,
-// and keeps a record of what they were called for until they have released it.
+// Package cni connects pods by the CNI plugins of a user's configuration: it reads the
+// configuration, runs the plugins, and keeps a record of what they were called for until they have
+// released it.
 //
-// It does not choose between CNI and podrun's bridge, reserve host ports, repeat failed releases, or create network
-// namespaces: package network and its callers do.
+// It does not choose between CNI and podrun's bridge, reserve host ports, repeat failed releases,
+// or create network namespaces: package network and its callers do.
 //
 // Start reading at Plugins.Setup; release.go has the way back.
 package cni

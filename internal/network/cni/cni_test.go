@@ -214,7 +214,7 @@ func TestPluginsRepaired(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	if err := nettest.Try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "10.98.0.0/33") {
-		t.Errorf("not mended: %v", err)
+		t.Errorf("not repaired: %v", err)
 	}
 	conflist("10.98.0.0/24")
 	p.release(t, "a")

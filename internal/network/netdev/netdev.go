@@ -1,5 +1,6 @@
-// Package netdev reads and changes network devices by netlink, as podrun's bridge, CNI and the machine's own address
-// need it: lists that other programs change meanwhile, the default route, bandwidth limits, network namespaces.
+// Package netdev reads and changes network devices by netlink, as podrun's bridge, CNI and the
+// machine's own address need it: lists that other programs change meanwhile, the default route,
+// bandwidth limits, network namespaces.
 //
 // It owns no device. It does not create or remove any, and knows neither pods nor their addresses.
 //

@@ -1,8 +1,8 @@
-// Package nettest has what the tests of the packages below internal/network share: machines and pods
-// that are network namespaces, and the traffic between them.
+// Package nettest has what the tests of the packages below internal/network share: machines and
+// pods that are network namespaces, and the traffic between them.
 //
-// It knows no package of the network: its helpers connect pods by whatever implements Network. Start
-// reading at NewNS and Setup.
+// It knows no package of the network: its helpers connect pods by whatever implements Network.
+// Start reading at NewNS and Setup.
 package nettest
 
 import (

@@ -1,5 +1,5 @@
-// Package nft has what podrun's nftables rules share: the two address families, and expressions that match packets by
-// subnet, link and connection.
+// Package nft has what podrun's nftables rules share: the two address families, and expressions
+// that match packets by subnet, link and connection.
 //
 // It builds expressions and installs nothing: packages bridge and portmap own their tables.
 //

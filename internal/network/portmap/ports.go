@@ -1,8 +1,9 @@
-// Package portmap owns the pods' host ports: the record of who has which port, the check that no process of the machine
-// has it, and the nftables tables that forward it to a pod of podrun's bridge.
+// Package portmap owns the pods' host ports: the record of who has which port, the check that no
+// process of the machine has it, and the nftables tables that forward it to a pod of podrun's
+// bridge.
 //
-// It does not lock the directory of records: its callers do. It does not know the bridge beyond the bridge's record,
-// nor how CNI plugins forward ports; for their pods it only keeps the records.
+// It does not lock the directory of records: its callers do. It does not know the bridge beyond the
+// bridge's record, nor how CNI plugins forward ports; for their pods it only keeps the records.
 //
 // Start reading at Ports.Reserve. The rules are in nat.go.
 package portmap

@@ -1,8 +1,9 @@
-// Package records owns the directory in which all processes of a run directory share the state of podrun's bridge:
-// its layout, its lock, and the record of the bridge.
+// Package records owns the directory in which all processes of a run directory share the state of
+// podrun's bridge: its layout, its lock, and the record of the bridge.
 //
-// It does not allocate addresses or reserve host ports: package bridge writes the files of addresses, package portmap
-// those of host ports. Nor does it change links or rules. LockDir is also for the locks of package cni.
+// It does not allocate addresses or reserve host ports: package bridge writes the files of
+// addresses, package portmap those of host ports. Nor does it change links or rules. LockDir is
+// also for the locks of package cni.
 //
 // Start reading at Dir.
 package records
