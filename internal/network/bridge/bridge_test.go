@@ -11,6 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/network/nettest"
@@ -169,4 +170,16 @@ func BenchmarkTeardown(b *testing.B) {
 func newBridge(t testing.TB, run string) *Bridge {
 	t.Helper()
 	return New(Options{Dirs: layout.Dirs{Run: run}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+}
+
+// mustSetupPod is nettest.SetupPod without errors.
+func mustSetupPod(
+	t testing.TB, host netns.NsHandle, b *Bridge, id string, ns netns.NsHandle, p *v1.Pod,
+) netip.Addr {
+	t.Helper()
+	addr, err := nettest.SetupPod(host, b, id, ns, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
 }

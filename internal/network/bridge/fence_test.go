@@ -362,13 +362,13 @@ func TestLoopbackIsGuarded(t *testing.T) {
 		}
 	}
 	check("before any port", "0")
-	nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP"))
+	mustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP"))
 	check("with a port", "1")
 	nettest.Teardown(t, host, br, "web")
 	check("after the last port", "0")
-	nettest.MustSetupPod(t, host, br, "web", nettest.NewNS(t), nettest.PodWith(t, "web", "[2001:db8::2]:81:80/TCP"))
+	mustSetupPod(t, host, br, "web", nettest.NewNS(t), nettest.PodWith(t, "web", "[2001:db8::2]:81:80/TCP"))
 	check("with an IPv6 port", "0")
-	nettest.MustSetupPod(t, host, br, "web2", nettest.NewNS(t), nettest.PodWith(t, "web2", "192.0.2.2:81:80/TCP"))
+	mustSetupPod(t, host, br, "web2", nettest.NewNS(t), nettest.PodWith(t, "web2", "192.0.2.2:81:80/TCP"))
 	check("with a port of another address", "0")
 	// Whoever sets it by hand opens nothing.
 	nettest.In(t, host, func() error {

@@ -57,7 +57,7 @@ func TestForwardDrop(t *testing.T) {
 			command(t, host, c.firewall)
 			run := t.TempDir()
 			br := newBridge(t, run)
-			nettest.MustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
+			mustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
 			rec, _ := br.records.Load()
 			rules := func() string {
 				_, rules, _ := strings.Cut(command(t, host, "iptables-nft -S"), "-A ")
@@ -111,7 +111,7 @@ func TestRepair(t *testing.T) {
 	br := newBridge(t, run)
 	nettest.In(t, host, br.Repair) // nothing is there, and nothing is made
 	nettest.Bare(t, host, run)
-	nettest.MustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
+	mustSetupPod(t, host, br, "web", pod, nettest.PodWith(t, "web", "8080:80/TCP"))
 	rec, _ := br.records.Load()
 	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
 	nettest.In(t, host, br.Repair)

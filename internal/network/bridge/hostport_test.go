@@ -46,7 +46,7 @@ func TestHostPorts(t *testing.T) {
 	nettest.JoinOutside(t, host, outside) // this machine is 192.0.2.2
 	run := t.TempDir()
 	br := newBridge(t, run)
-	addr := nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "127.0.0.1:82:80/TCP"))
+	addr := mustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "8080:80/TCP", "5353:53/UDP", "192.0.2.2:81:80/TCP", "127.0.0.1:82:80/TCP"))
 	addrOther := nettest.MustSetup(t, host, br, "other", other)
 	rec, _ := br.records.Load()
 	gateway := gatewayOf(rec.Subnet).String()
@@ -163,7 +163,7 @@ func TestHostPortSCTP(t *testing.T) {
 		t.Skipf("this kernel has no SCTP: %v", err)
 	}
 	unix.Close(fd)
-	nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "3868:3868/SCTP"))
+	mustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "3868:3868/SCTP"))
 	var listener int
 	nettest.In(t, web, func() (err error) {
 		if listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP); err != nil {
@@ -189,8 +189,8 @@ func TestHostPortTaken(t *testing.T) {
 	nobody := netns.None()
 	run := t.TempDir()
 	br := newBridge(t, run)
-	nettest.MustSetupPod(t, host, br, "1", nettest.NewNS(t), nettest.PodWith(t, "one", "8080:80/TCP", "127.0.0.1:9090:80/TCP"))
-	nettest.MustSetupPod(t, host, br, "2", nobody, nettest.PodWith(t, "two", "7070:7070/TCP"))
+	mustSetupPod(t, host, br, "1", nettest.NewNS(t), nettest.PodWith(t, "one", "8080:80/TCP", "127.0.0.1:9090:80/TCP"))
+	mustSetupPod(t, host, br, "2", nobody, nettest.PodWith(t, "two", "7070:7070/TCP"))
 	var busy net.Listener
 	nettest.In(t, host, func() (err error) { busy, err = net.Listen("tcp4", "127.0.0.1:6060"); return err })
 	for _, c := range []struct{ port, by string }{
@@ -219,10 +219,10 @@ func TestHostPortTaken(t *testing.T) {
 	nettest.Teardown(t, host, br, "x")
 	// It heals: the process and the pods go.
 	busy.Close()
-	nettest.MustSetupPod(t, host, br, "x", nettest.NewNS(t), nettest.PodWith(t, "x", "6060:1/TCP"))
+	mustSetupPod(t, host, br, "x", nettest.NewNS(t), nettest.PodWith(t, "x", "6060:1/TCP"))
 	nettest.Teardown(t, host, br, "1")
 	nettest.Teardown(t, host, br, "2")
-	nettest.MustSetupPod(t, host, br, "y", nettest.NewNS(t), nettest.PodWith(t, "y", "8080:1/TCP", "7070:1/TCP", "9090:1/TCP"))
+	mustSetupPod(t, host, br, "y", nettest.NewNS(t), nettest.PodWith(t, "y", "8080:1/TCP", "7070:1/TCP", "9090:1/TCP"))
 	nettest.Teardown(t, host, br, "x")
 	nettest.Teardown(t, host, br, "y")
 	nettest.Bare(t, host, run)
@@ -235,7 +235,7 @@ func TestHostPortOfRevisions(t *testing.T) {
 	run := t.TempDir()
 	br := newBridge(t, run)
 	p := nettest.PodWith(t, "web", "8080:80/TCP", "5353:53/UDP")
-	nettest.MustSetupPod(t, host, br, "old", before, p)
+	mustSetupPod(t, host, br, "old", before, p)
 	nettest.ServeTCP(t, before, ":80", "old")
 	serveUDP(t, before, ":53", "old")
 	nettest.ServeTCP(t, after, ":80", "new")
@@ -257,7 +257,7 @@ func TestHostPortOfRevisions(t *testing.T) {
 		}
 	}
 	say("old")
-	nettest.MustSetupPod(t, host, br, "new", after, p)
+	mustSetupPod(t, host, br, "new", after, p)
 	say("new")
 	nettest.Teardown(t, host, br, "old")
 	if got, err := nettest.Ask(host, "tcp", "127.0.0.1:8080"); got != "new"+seen {
@@ -274,7 +274,7 @@ func TestHostPortsAreRepaired(t *testing.T) {
 	host, a, b := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	nettest.MustSetupPod(t, host, br, "a", a, nettest.PodWith(t, "a", "8080:80/TCP"))
+	mustSetupPod(t, host, br, "a", a, nettest.PodWith(t, "a", "8080:80/TCP"))
 	nettest.ServeTCP(t, a, ":80", "a")
 	rec, _ := br.records.Load()
 	nettest.In(t, host, func() error { return removeTables(rec.Bridge) })
@@ -284,7 +284,7 @@ func TestHostPortsAreRepaired(t *testing.T) {
 	if err := os.WriteFile(br.records.Path+"/"+records.PortDir+"/torn", []byte(`{"pod":"defa`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nettest.MustSetupPod(t, host, br, "b", b, nettest.PodWith(t, "b", "8081:80/TCP"))
+	mustSetupPod(t, host, br, "b", b, nettest.PodWith(t, "b", "8081:80/TCP"))
 	if got, err := nettest.Ask(host, "tcp", "127.0.0.1:8080"); err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -300,14 +300,14 @@ func TestHostPortWithoutBridge(t *testing.T) {
 	host := nettest.NewNS(t)
 	run := t.TempDir()
 	br := newBridge(t, run)
-	nettest.MustSetupPod(t, host, br, "1", netns.None(), nettest.PodWith(t, "one", "80:80/TCP"))
+	mustSetupPod(t, host, br, "1", netns.None(), nettest.PodWith(t, "one", "80:80/TCP"))
 	var taken *portmap.PortInUseError
 	if _, err := nettest.SetupPod(host, br, "2", netns.None(), nettest.PodWith(t, "two", "80:80/TCP")); !errors.As(err, &taken) {
 		t.Errorf("error %v", err)
 	}
 	later := newBridge(t, run)
 	later.records.Boot = func() (string, error) { return "later", nil }
-	nettest.MustSetupPod(t, host, later, "2", netns.None(), nettest.PodWith(t, "two", "80:80/TCP"))
+	mustSetupPod(t, host, later, "2", netns.None(), nettest.PodWith(t, "two", "80:80/TCP"))
 	if ids, err := later.Holders(); err != nil || len(ids) != 2 {
 		t.Errorf("held: %v, %v", ids, err)
 	}
@@ -321,7 +321,7 @@ func BenchmarkSetupHostPort(b *testing.B) {
 	host, ns := nettest.NewNS(b), nettest.NewNS(b)
 	br := newBridge(b, b.TempDir())
 	for i := range 50 {
-		nettest.MustSetupPod(b, host, br, fmt.Sprint(i), nettest.NewNS(b), nettest.PodWith(b, fmt.Sprint(i), fmt.Sprintf("%d:80/TCP", 9000+i)))
+		mustSetupPod(b, host, br, fmt.Sprint(i), nettest.NewNS(b), nettest.PodWith(b, fmt.Sprint(i), fmt.Sprintf("%d:80/TCP", 9000+i)))
 	}
 	p := nettest.PodWith(b, "x", "8080:80/TCP")
 	nettest.In(b, host, func() error {

@@ -28,7 +28,7 @@ func TestLoopbackPortFromOutside(t *testing.T) {
 	host, web, outside := nettest.NewNS(t), nettest.NewNS(t), nettest.NewNS(t)
 	nettest.JoinOutside(t, host, outside) // this machine is 192.0.2.2
 	br := newBridge(t, t.TempDir())
-	nettest.MustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "127.0.0.1:82:80/UDP", "192.0.2.2:83:80/UDP"))
+	mustSetupPod(t, host, br, "web", web, nettest.PodWith(t, "web", "127.0.0.1:82:80/UDP", "192.0.2.2:83:80/UDP"))
 	var heard net.PacketConn
 	nettest.In(t, web, func() (err error) { heard, err = net.ListenPacket("udp4", ":80"); return err })
 	defer heard.Close()

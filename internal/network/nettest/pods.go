@@ -57,18 +57,6 @@ func SetupPod(
 	return addr, err
 }
 
-// MustSetupPod is SetupPod without errors.
-func MustSetupPod(
-	t testing.TB, host netns.NsHandle, b Network, id string, ns netns.NsHandle, p *v1.Pod,
-) netip.Addr {
-	t.Helper()
-	addr, err := SetupPod(host, b, id, ns, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addr
-}
-
 // Limited is a pod whose network is held to what its annotations say.
 func Limited(ingress, egress string) *v1.Pod {
 	p := &v1.Pod{}
