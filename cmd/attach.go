@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/runtime"
 )
@@ -82,7 +82,7 @@ func detachKeys(text string) ([]byte, error) {
 	return keys, nil
 }
 
-func (a *app) attach(ctx context.Context, p *v1.Pod, r cli.Role, f attachFlags, keys []byte) error {
+func (a *app) attach(ctx context.Context, p *v1.Pod, r summary.Role, f attachFlags, keys []byte) error {
 	name := r.Container.Name
 	switch {
 	case r.Status == nil || r.Status.State.Running == nil:

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -53,7 +53,7 @@ func podWords(pods []*v1.Pod, given []string) []string {
 			name = p.Name
 		}
 		if !slices.Contains(given, name) && !slices.Contains(given, p.Name) {
-			words = append(words, name+"\t"+cli.Of(p).Text)
+			words = append(words, name+"\t"+summary.Of(p).Text)
 		}
 	}
 	return words

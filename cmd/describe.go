@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -75,7 +75,7 @@ func (d description) line(indent int, name, value string) {
 	pad := strings.Repeat(" ", indent)
 	const width = 20
 	value = strings.ReplaceAll(
-		strings.TrimRight(cli.Plain(value), "\n"),
+		strings.TrimRight(summary.Plain(value), "\n"),
 		"\n",
 		"\n"+strings.Repeat(" ", max(width, indent)),
 	)
@@ -97,8 +97,8 @@ func (d description) pod(p *v1.Pod) {
 	delete(annotations, manifest.AnnotationManifest)
 	delete(annotations, manifest.AnnotationNext)
 	d.line(0, "Annotations", pairs(annotations))
-	d.line(0, "Status", cli.Of(p).Text)
-	d.line(0, "Why", cli.Why(p, d.now))
+	d.line(0, "Status", summary.Of(p).Text)
+	d.line(0, "Why", summary.Why(p, d.now))
 	if at, err := time.Parse(time.RFC3339, p.Annotations[manifest.AnnotationNext]); err == nil {
 		d.line(0, "Next Attempt", at.Local().Format(time.RFC1123Z))
 	}

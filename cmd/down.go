@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -53,7 +53,7 @@ func (a *app) downCommand() *cobra.Command {
 					return named(within(pods, namespace), names)
 				},
 				Waiting: func(key pod.Key, what string) {
-					fmt.Fprintf(a.errOut, "pod %s: waiting for %s\n", key, cli.Plain(what))
+					fmt.Fprintf(a.errOut, "pod %s: waiting for %s\n", key, summary.Plain(what))
 				},
 			})
 			for _, key := range removed {

@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/event"
 )
 
@@ -216,7 +216,7 @@ func (a *app) eventRow(e *v1.Event, f eventsFlags, now time.Time) []string {
 	}
 	message := e.Message
 	if f.output != "wide" {
-		message = cli.OneLine(message)
+		message = summary.OneLine(message)
 	}
 	row := []string{
 		seen,

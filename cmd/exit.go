@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 )
 
 // Exit codes that have the same meaning for every command.
@@ -119,7 +119,7 @@ func (a *app) exit(err error) int {
 		}
 	}
 	if f.err != nil {
-		fmt.Fprintf(a.errOut, "error: %s\n", cli.Plain(strings.TrimSpace(err.Error())))
+		fmt.Fprintf(a.errOut, "error: %s\n", summary.Plain(strings.TrimSpace(err.Error())))
 	}
 	if f.hint != "" {
 		fmt.Fprintf(a.errOut, "hint: %s\n", f.hint)

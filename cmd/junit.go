@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 )
 
 // The report is in JUnit's XML format: one suite for all pods, and one test case per pod.
@@ -128,7 +128,7 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 		switch {
 		case p.Status.Phase == v1.PodFailed:
 			suite.Failures++
-			one.Failure = &junitMessage{Message: cli.Of(p).Text, Text: endings(p)}
+			one.Failure = &junitMessage{Message: summary.Of(p).Text, Text: endings(p)}
 		case !agent.Done(p):
 			suite.Errors++
 			one.Error = &junitMessage{Message: whyNotDone(r) + "not done: " + lastState(p), Text: notDoneText(p)}
@@ -158,7 +158,7 @@ func lastState(p *v1.Pod) string {
 			return stateOf(p) + " (" + exitOf(t) + ")"
 		}
 	}
-	if why := cli.Why(p, time.Now()); why != "" && why != stateOf(p) {
+	if why := summary.Why(p, time.Now()); why != "" && why != stateOf(p) {
 		return stateOf(p) + " (" + why + ")"
 	}
 	return stateOf(p)

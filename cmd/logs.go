@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/plan"
@@ -103,7 +103,7 @@ func (f logsFlags) check(c *cobra.Command, args []string) error {
 
 // logStream is the log of one container.
 type logStream struct {
-	role  cli.Role
+	role  summary.Role
 	inst  pod.Instance
 	label string
 }
@@ -138,13 +138,13 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 	var streams []logStream
 	for _, p := range pods {
-		chosen := cli.InitialFirst(cli.Roles(p))
+		chosen := summary.InitialFirst(summary.Roles(p))
 		if !f.all {
 			r, err := a.choose(p, f.container)
 			if err != nil {
 				return nil, err
 			}
-			chosen = []cli.Role{r}
+			chosen = []summary.Role{r}
 		}
 		for _, r := range chosen {
 			inst, err := instance(p, r, f.previous)
@@ -232,11 +232,11 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 		if err != nil {
 			return false, err
 		}
-		i := slices.IndexFunc(cli.Roles(p), func(r cli.Role) bool { return r.Container.Name == s.inst.Container })
+		i := slices.IndexFunc(summary.Roles(p), func(r summary.Role) bool { return r.Container.Name == s.inst.Container })
 		if i < 0 {
 			return true, nil
 		}
-		r := cli.Roles(p)[i]
+		r := summary.Roles(p)[i]
 		if r.Status != nil && int(r.Status.RestartCount) >= next.Attempt {
 			more = true
 			if int(r.Status.RestartCount) == next.Attempt {
@@ -252,7 +252,7 @@ func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, mo
 }
 
 // overForGood reports whether a container will not run again.
-func overForGood(p *v1.Pod, r cli.Role) bool {
+func overForGood(p *v1.Pod, r summary.Role) bool {
 	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return true
 	}

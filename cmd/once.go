@@ -18,7 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/pod"
 )
@@ -315,7 +315,7 @@ func (a *app) printLogs(r agent.Result, which string) {
 		return
 	}
 	for _, p := range r.Pods {
-		for _, role := range cli.Roles(p) {
+		for _, role := range summary.Roles(p) {
 			if role.Status == nil {
 				continue
 			}
@@ -332,12 +332,12 @@ func (a *app) printLogs(r agent.Result, which string) {
 
 // problemOf describes how a container failed or, if the pod has no result, the state of the
 // container. It returns "" if neither applies or the container never ran.
-func problemOf(p *v1.Pod, r cli.Role) string {
+func problemOf(p *v1.Pod, r summary.Role) string {
 	s, t := r.Status, r.Status.State.Terminated
 	switch {
 	// podrun stops sidecars when the pod is done, so their exit code is not a result.
 	case t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container)):
-		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, cli.Plain(detail(t.Message)))
+		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, summary.Plain(detail(t.Message)))
 	case agent.Done(p) || t != nil || s.State.Running == nil && lastEnd(*s) == nil:
 		return ""
 	}

@@ -4,10 +4,10 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 )
 
-// plainWriter escapes control characters in what is written to a terminal; see cli.Plain.
+// plainWriter escapes control characters in what is written to a terminal; see summary.Plain.
 type plainWriter struct {
 	out io.Writer
 	// rest is an incomplete UTF-8 sequence at the end of the last write.
@@ -40,7 +40,7 @@ func (w *plainWriter) Write(b []byte) (int, error) {
 		}
 	}
 	w.rest = append([]byte(nil), text[whole:]...)
-	if _, err := io.WriteString(w.out, cli.Plain(string(text[:whole]))); err != nil {
+	if _, err := io.WriteString(w.out, summary.Plain(string(text[:whole]))); err != nil {
 		return 0, err
 	}
 	return len(b), nil

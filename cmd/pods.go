@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
@@ -218,14 +218,14 @@ const defaultContainer = "kubectl.kubernetes.io/default-container"
 // choose returns the container of p with the given name. If name is "", it returns the container
 // that the default-container annotation names, or else the first one, and prints which one it chose
 // if there are several.
-func (a *app) choose(p *v1.Pod, name string) (cli.Role, error) {
-	all := cli.Roles(p)
+func (a *app) choose(p *v1.Pod, name string) (summary.Role, error) {
+	all := summary.Roles(p)
 	if len(all) == 0 {
-		return cli.Role{}, fmt.Errorf("pod %s has no containers", p.Name)
+		return summary.Role{}, fmt.Errorf("pod %s has no containers", p.Name)
 	}
 	if name == "" {
 		r := all[0]
-		if i := slices.IndexFunc(all, func(r cli.Role) bool {
+		if i := slices.IndexFunc(all, func(r summary.Role) bool {
 			return r.Container.Name == p.Annotations[defaultContainer]
 		}); i >= 0 {
 			r = all[i]
@@ -239,14 +239,14 @@ func (a *app) choose(p *v1.Pod, name string) (cli.Role, error) {
 			return r, nil
 		}
 	}
-	return cli.Role{}, &failure{
+	return summary.Role{}, &failure{
 		code: exitFailed,
 		err:  fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
 		hint: "it has: " + listed(all),
 	}
 }
 
-func listed(all []cli.Role) string {
+func listed(all []summary.Role) string {
 	var names []string
 	for _, r := range all {
 		name := r.Container.Name
@@ -260,7 +260,7 @@ func listed(all []cli.Role) string {
 
 // instance returns the instance of a container whose log is requested: the current or last one or,
 // if previous is true, the one before.
-func instance(p *v1.Pod, r cli.Role, previous bool) (pod.Instance, error) {
+func instance(p *v1.Pod, r summary.Role, previous bool) (pod.Instance, error) {
 	name := r.Container.Name
 	i := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: name}
 	if r.Status == nil {

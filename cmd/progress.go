@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -69,7 +69,7 @@ func stateOf(p *v1.Pod) string {
 	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
 		return p.Status.Reason // the reason why the pod does not start
 	}
-	return cli.Of(p).Text
+	return summary.Of(p).Text
 }
 
 // report records the status of a pod and prints it if it has changed.

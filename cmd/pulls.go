@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -35,7 +35,7 @@ func bar(p pod.Progress) string {
 func awaited(p *v1.Pod) []string {
 	var out []string
 	seen := map[string]bool{}
-	for _, r := range cli.Roles(p) {
+	for _, r := range summary.Roles(p) {
 		if r.Status == nil || r.Status.State.Waiting == nil || seen[r.Container.Image] {
 			continue
 		}

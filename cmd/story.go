@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/pod"
@@ -21,7 +21,7 @@ const lastLines = 10
 
 // describeLogs prints the last log lines of the containers that are not well.
 func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
-	for _, r := range cli.InitialFirst(cli.Roles(p)) {
+	for _, r := range summary.InitialFirst(summary.Roles(p)) {
 		if r.Status == nil || !unwell(p, r) {
 			continue
 		}
@@ -35,13 +35,13 @@ func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
 		}
 		fmt.Fprintf(d.out, "Last Log of %s:\n", r.Container.Name)
 		for line := range strings.Lines(text) {
-			fmt.Fprintf(d.out, "  %s\n", cli.Plain(strings.TrimRight(line, "\r\n")))
+			fmt.Fprintf(d.out, "  %s\n", summary.Plain(strings.TrimRight(line, "\r\n")))
 		}
 	}
 }
 
 // unwell reports whether a container failed, or has terminated before and is not ready now.
-func unwell(p *v1.Pod, r cli.Role) bool {
+func unwell(p *v1.Pod, r summary.Role) bool {
 	if t := r.Status.State.Terminated; t != nil {
 		return t.ExitCode != 0
 	}

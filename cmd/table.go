@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -44,7 +44,7 @@ func (a *app) newTable() table {
 func (t *table) print(rows ...[]string) error {
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = cli.Plain(cell)
+			row[i] = summary.Plain(cell)
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
 			}
@@ -118,7 +118,7 @@ func (c columns) header() []string {
 }
 
 func (c columns) row(p *v1.Pod, now time.Time) []string {
-	s := cli.Of(p)
+	s := summary.Of(p)
 	restarts := strconv.Itoa(s.Restarts)
 	if s.Restarts > 0 && !s.LastRestart.IsZero() {
 		restarts += " (" + age(s.LastRestart, now) + " ago)"
@@ -131,7 +131,7 @@ func (c columns) row(p *v1.Pod, now time.Time) []string {
 	if c.wide {
 		row = append(row, orNone(p.Status.PodIP), orNone(p.Spec.NodeName), cell(p))
 	}
-	row = append(row, cli.Why(p, now))
+	row = append(row, summary.Why(p, now))
 	if c.namespace {
 		row = append([]string{p.Namespace}, row...)
 	}

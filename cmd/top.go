@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/oci"
 )
 
@@ -103,7 +103,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) error {
 func takers(pods []*v1.Pod) []taker {
 	var all []taker
 	for _, p := range pods {
-		for _, r := range cli.Roles(p) {
+		for _, r := range summary.Roles(p) {
 			if r.Status == nil || r.Status.State.Running == nil {
 				continue
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/source/file"
 	"podrun.io/podrun/internal/manifest/validate"
@@ -180,7 +180,7 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 		}
 	} else {
 		for _, e := range f.Errors {
-			if _, err := fmt.Fprintln(a.out, cli.Plain(e.Error())); err != nil {
+			if _, err := fmt.Fprintln(a.out, summary.Plain(e.Error())); err != nil {
 				return err
 			}
 		}

@@ -71,7 +71,7 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("/pods", func(w http.ResponseWriter, _ *http.Request) { pods(w, o) })
 	mux.Handle("/metrics", o.Metrics)
 	mux.Handle("/metrics/resource", o.Resource)
-	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { summary(w, r, o) })
+	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { statsSummary(w, r, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		containerLog(w, r, o, room)
 	})
@@ -138,9 +138,9 @@ func pods(w http.ResponseWriter, o Options) {
 	answer(w, o, "pods", list, err)
 }
 
-// summary handles /stats/summary with the kubelet's parameter only_cpu_and_memory, which skips
+// statsSummary handles /stats/summary with the kubelet's parameter only_cpu_and_memory, which skips
 // measuring disks.
-func summary(w http.ResponseWriter, r *http.Request, o Options) {
+func statsSummary(w http.ResponseWriter, r *http.Request, o Options) {
 	const only = "only_cpu_and_memory"
 	text := r.URL.Query().Get(only)
 	less, err := strconv.ParseBool(cmp.Or(text, "false"))

@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 )
 
 //go:embed page
@@ -110,15 +110,15 @@ func (p page) usage() map[string]kubelet.PodStats {
 }
 
 func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
-	s := cli.Of(p)
+	s := summary.Of(p)
 	r := row{
-		Namespace: p.Namespace, Name: p.Name, State: s.Text, Reason: cli.Plain(cli.Why(p, now)), IP: p.Status.PodIP,
-		Manifest: cli.Plain(p.Annotations["podrun.io/manifest"]),
+		Namespace: p.Namespace, Name: p.Name, State: s.Text, Reason: summary.Plain(summary.Why(p, now)), IP: p.Status.PodIP,
+		Manifest: summary.Plain(p.Annotations["podrun.io/manifest"]),
 		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
 		Well: p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers,
 		CPU:  cores(taken.CPU), Memory: mebibytes(taken.Memory),
 	}
-	for _, c := range cli.Roles(p) {
+	for _, c := range summary.Roles(p) {
 		r.Containers = append(r.Containers, c.Container.Name)
 	}
 	return r

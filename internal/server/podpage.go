@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
 )
 
 const (
@@ -110,7 +110,7 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 		row:     rowOf(p, taken, now),
 		UID:     string(p.UID),
 		Node:    p.Spec.NodeName,
-		Message: cli.Plain(p.Annotations["podrun.io/manifest-error"]),
+		Message: summary.Plain(p.Annotations["podrun.io/manifest-error"]),
 	}
 	if p.Status.StartTime != nil {
 		d.Started = when(p.Status.StartTime.Time)
@@ -120,10 +120,10 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 			continue
 		}
 		d.Conditions = append(d.Conditions, conditionRow{
-			string(c.Type), string(c.Status), cli.Plain(reasonAnd(c.Reason, c.Message)),
+			string(c.Type), string(c.Status), summary.Plain(reasonAnd(c.Reason, c.Message)),
 		})
 	}
-	for _, r := range cli.InitialFirst(cli.Roles(p)) {
+	for _, r := range summary.InitialFirst(summary.Roles(p)) {
 		one := containerOf(r)
 		for _, c := range taken.Containers {
 			if c.Name == one.Name {
@@ -138,8 +138,8 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 	return d
 }
 
-func containerOf(r cli.Role) containerRow {
-	c := containerRow{Name: r.Container.Name, Kind: r.Kind(), Image: cli.Plain(r.Container.Image)}
+func containerOf(r summary.Role) containerRow {
+	c := containerRow{Name: r.Container.Name, Kind: r.Kind(), Image: summary.Plain(r.Container.Image)}
 	s := r.Status
 	if s == nil {
 		return c
@@ -159,14 +159,14 @@ func stateOf(s v1.ContainerState) (state, detail string) {
 	case s.Running != nil:
 		return "Running", "since " + when(s.Running.StartedAt.Time)
 	case s.Waiting != nil:
-		return "Waiting", cli.Plain(reasonAnd(s.Waiting.Reason, s.Waiting.Message))
+		return "Waiting", summary.Plain(reasonAnd(s.Waiting.Reason, s.Waiting.Message))
 	case s.Terminated != nil:
 		t := s.Terminated
 		text := fmt.Sprintf("exit code %d at %s", t.ExitCode, when(t.FinishedAt.Time))
 		if t.Reason != "" {
 			text = t.Reason + ", " + text
 		}
-		return "Terminated", cli.Plain(reasonAnd(text, strings.TrimSpace(t.Message)))
+		return "Terminated", summary.Plain(reasonAnd(text, strings.TrimSpace(t.Message)))
 	}
 	return "", ""
 }
@@ -188,7 +188,7 @@ func (p page) eventsOf(of *v1.Pod) []eventRow {
 		}
 		out = append(out, eventRow{
 			When: when(e.LastTimestamp.Time), Type: e.Type, Reason: e.Reason,
-			Message: cli.Plain(e.Message), Count: e.Count,
+			Message: summary.Plain(e.Message), Count: e.Count,
 		})
 	}
 	return out
@@ -223,5 +223,5 @@ func (e *ending) Write(text []byte) (int, error) {
 // escaped.
 func readable(text string) string {
 	sequences := regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\a\x1b]*(\a|\x1b\\\\)|\r")
-	return cli.Plain(sequences.ReplaceAllString(text, ""))
+	return summary.Plain(sequences.ReplaceAllString(text, ""))
 }

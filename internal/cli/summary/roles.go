@@ -1,4 +1,4 @@
-package cli
+package summary
 
 import (
 	v1 "k8s.io/api/core/v1"

@@ -1,9 +1,9 @@
-// Package cli summarizes the status of a pod in one line: its state in a word, as in kubectl's
+// Package summary summarizes the status of a pod in one line: its state in a word, as in kubectl's
 // STATUS column, and the reason why it is not well. It is pure: it reads nothing but the v1.Pod,
-// and prints nothing. Package cmd and the HTTP server print the results.
+// and prints nothing. The command line and the HTTP server print the results.
 //
 // Begin reading at Of and Why.
-package cli
+package summary
 
 import (
 	"fmt"
