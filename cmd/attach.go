@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/runtime"
@@ -51,7 +52,7 @@ func (a *app) attachCommand() *cobra.Command {
 				return err
 			}
 			if f.stdin {
-				if err := needRoot(c); err != nil {
+				if err := cli.NeedRoot(c.CommandPath()); err != nil {
 					return err
 				}
 			}
@@ -88,14 +89,14 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r summary.Role, f attachFla
 	case r.Status == nil || r.Status.State.Running == nil:
 		return fmt.Errorf("container %q in pod %q is not running", name, p.Name)
 	case f.stdin && !r.Container.Stdin:
-		return &failure{
-			code: exitFailed,
-			err: fmt.Errorf("container %q in pod %q has no standard input: its manifest does not say stdin: true",
+		return &cli.Error{
+			Code: cli.ExitFailed,
+			Err: fmt.Errorf("container %q in pod %q has no standard input: its manifest does not say stdin: true",
 				name, p.Name),
-			hint: "podrun exec -it " + shortName(p) + " -c " + name + " -- sh runs a shell in it",
+			Hint: "podrun exec -it " + shortName(p) + " -c " + name + " -- sh runs a shell in it",
 		}
 	case f.tty && !r.Container.TTY:
-		fmt.Fprintf(a.errOut, "Unable to use a TTY: container %s has none\n", name)
+		fmt.Fprintf(a.ErrOut, "Unable to use a TTY: container %s has none\n", name)
 	}
 	inst, err := instance(p, r, false)
 	if err != nil {
@@ -106,7 +107,7 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r summary.Role, f attachFla
 		return err
 	}
 	defer live.Close()
-	output := func(ctx context.Context) error { return live.Copy(ctx, a.out, a.errOut, a.log) }
+	output := func(ctx context.Context) error { return live.Copy(ctx, a.Out, a.ErrOut, a.log) }
 	if !f.stdin {
 		return output(ctx)
 	}
@@ -119,12 +120,12 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r summary.Role, f attachFla
 	err = s.run(ctx)
 	switch {
 	case errors.Is(err, errDetached):
-		fmt.Fprintf(a.errOut, "\nDetached; podrun attach -it %s -c %s attaches again\n", shortName(p), name)
+		fmt.Fprintf(a.ErrOut, "\nDetached; podrun attach -it %s -c %s attaches again\n", shortName(p), name)
 		return nil
 	case errors.Is(err, runtime.ErrNoStdin):
-		return &failure{
-			code: exitFailed,
-			err: fmt.Errorf("the standard input of container %q in pod %q is closed: "+
+		return &cli.Error{
+			Code: cli.ExitFailed,
+			Err: fmt.Errorf("the standard input of container %q in pod %q is closed: "+
 				"its manifest says stdinOnce: true, and a former attach has ended", name, p.Name),
 		}
 	case errors.Is(err, runtime.ErrNotFound):
@@ -159,8 +160,8 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	defer to.Close()
-	in := s.app.in
-	if terminal := terminalOf(in); terminal != nil && s.container.TTY {
+	in := s.app.In
+	if terminal := cli.TerminalOf(in); terminal != nil && s.container.TTY {
 		giveBack, err := s.acquireTerminal(ctx, terminal)
 		if err != nil {
 			return err
@@ -235,7 +236,7 @@ func (s *session) acquireTerminal(ctx context.Context, terminal *os.File) (giveB
 			}
 		}
 	}()
-	fmt.Fprint(s.app.errOut, "If you don't see a command prompt, try pressing enter.\r\n")
+	fmt.Fprint(s.app.ErrOut, "If you don't see a command prompt, try pressing enter.\r\n")
 	return func() {
 		cancel()
 		<-resized

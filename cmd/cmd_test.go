@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -49,7 +48,7 @@ func newApp(t *testing.T, in io.Reader) (a *app, out, errOut *safeBuffer) {
 	t.Helper()
 	dir := t.TempDir()
 	out, errOut = &safeBuffer{}, &safeBuffer{}
-	a = &app{in: in, out: out, errOut: errOut, log: slog.New(slog.DiscardHandler)}
+	a = &app{Streams: cli.Streams{In: in, Out: out, ErrOut: errOut}, log: slog.New(slog.DiscardHandler)}
 	a.rootDir, a.runDir, a.logDir = dir+"/root", dir+"/run", dir+"/log"
 	must(t, os.MkdirAll(a.dirs().Statuses(), 0o755))
 	return a, out, errOut
@@ -105,7 +104,7 @@ func TestWatch(t *testing.T) {
 	want += "; web-node1 0/1 Deleted"
 	eventually(t, want, func() bool { return lines() == want })
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) || a.exit(err) != exitInterrupted {
+	if err := <-done; !errors.Is(err, context.Canceled) || a.exit(err) != cli.ExitInterrupted {
 		t.Errorf("got %v", err)
 	}
 }
@@ -122,7 +121,7 @@ func TestLogsFollow(t *testing.T) {
 	must(t, err)
 	done := make(chan error)
 	go func() {
-		done <- a.readLog(context.Background(), inst, containerlog.ReadOptions{Follow: true}, a.out, a.errOut)
+		done <- a.readLog(context.Background(), inst, containerlog.ReadOptions{Follow: true}, a.Out, a.ErrOut)
 	}()
 	for _, text := range []string{"one\n", "two\n"} {
 		_, err := shim.WriteString(text)
@@ -229,78 +228,8 @@ func TestImages(t *testing.T) {
 		t.Errorf("loaded %q, said %q", s.archive, out.String())
 	}
 	err := a.loadImages(context.Background(), s, "/absent.tar")
-	if a.exit(err) != exitUsage {
+	if a.exit(err) != cli.ExitUsage {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestWriteWhole: a file is replaced atomically, also through a link; a path that is not a regular
-// file is not replaced.
-func TestWriteWhole(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file, link, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
-	must(t, os.Symlink("file", link))
-	must(t, syscall.Mkfifo(pipe, 0o600))
-	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
-	must(t, err)
-	defer reader.Close()
-	says := func(text string) func(io.Writer) error {
-		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
-	}
-	for _, text := range []string{"one", "two"} { // first through a link that leads to nothing yet
-		must(t, writeWhole(link, says(text)))
-		if got, err := os.ReadFile(file); err != nil || string(got) != text {
-			t.Errorf("%q %v, want %q", got, err, text)
-		}
-	}
-	must(t, writeWhole(file, says("three")))
-	if got, err := os.ReadFile(link); err != nil || string(got) != "three" {
-		t.Errorf("%q %v", got, err)
-	}
-	must(t, writeWhole(pipe, says("four")))
-	got := make([]byte, len("four"))
-	if _, err := io.ReadFull(reader, got); err != nil || string(got) != "four" {
-		t.Errorf("%q %v", got, err)
-	}
-	if err := writeWhole(file, func(io.Writer) error { return errors.New("cut off") }); err == nil {
-		t.Error("a failure is not told")
-	}
-	for path, kind := range map[string]fs.FileMode{file: 0, link: fs.ModeSymlink, pipe: fs.ModeNamedPipe} {
-		if info, err := os.Lstat(path); err != nil || info.Mode().Type() != kind {
-			t.Errorf("%s is now %v %v", path, info, err)
-		}
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 3 {
-		t.Errorf("left behind: %v", entries)
-	}
-}
-
-// TestUntilInterrupted: output that nobody reads blocks until the next interrupt, be it the first
-// or the second.
-func TestUntilInterrupted(t *testing.T) {
-	t.Parallel()
-	a := &app{hurry: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	never := make(chan struct{})
-	defer close(never)
-	printed := false
-	a.untilInterrupted(ctx, func() { printed = true })
-	time.AfterFunc(10*time.Millisecond, cancel)
-	a.untilInterrupted(ctx, func() { <-never })
-	if ctx.Err() == nil {
-		t.Error("it was not waited for")
-	}
-	a.untilInterrupted(ctx, func() { printed = printed && true })
-	time.AfterFunc(10*time.Millisecond, func() { close(a.hurry) })
-	a.untilInterrupted(ctx, func() { <-never })
-	select {
-	case <-a.hurry:
-	default:
-		t.Error("it was not waited for after an interrupt")
-	}
-	if !printed {
-		t.Error("nothing was printed")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/term"
+
+	"podrun.io/podrun/internal/cli"
 )
 
 // SGR parameters of the ANSI escape sequences for colours.
@@ -18,7 +20,7 @@ const (
 // coloured reports whether output to a stream may have colours: the stream is a terminal that
 // supports them, and NO_COLOR (no-color.org) is not set.
 func coloured(stream any) bool {
-	f := terminalOf(stream)
+	f := cli.TerminalOf(stream)
 	return f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
@@ -34,7 +36,7 @@ func colour(text, code string) string {
 // statusColour returns a function that colours the STATUS text of a pod, or nil if standard output
 // has no colours.
 func (a *app) statusColour() func(string) string {
-	if !coloured(a.out) {
+	if !coloured(a.Out) {
 		return nil
 	}
 	return func(text string) string { return colour(text, colourOf(text)) }

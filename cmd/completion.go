@@ -20,11 +20,11 @@ func (a *app) completionCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch root := c.Root(); args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(a.out, true)
+				return root.GenBashCompletionV2(a.Out, true)
 			case "zsh":
-				return root.GenZshCompletion(a.out)
+				return root.GenZshCompletion(a.Out)
 			default:
-				return root.GenFishCompletion(a.out, true)
+				return root.GenFishCompletion(a.Out, true)
 			}
 		},
 	}

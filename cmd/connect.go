@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/embedded"
 )
 
@@ -33,11 +34,11 @@ func unreachable(ctx context.Context, err error) error {
 	case err == nil || ctx.Err() != nil || !errors.As(err, &u):
 		return err
 	case errors.Is(err, embedded.ErrNotRoot):
-		return &failure{code: exitUsage, err: err,
-			hint: "run it with sudo, or name another containerd with --containerd-address"}
+		return &cli.Error{Code: cli.ExitUsage, Err: err,
+			Hint: "run it with sudo, or name another containerd with --containerd-address"}
 	case errors.Is(err, embedded.ErrNoRunc), u.Address == agent.Embedded:
-		return &failure{code: exitNoRuntime, err: err}
+		return &cli.Error{Code: cli.ExitNoRuntime, Err: err}
 	}
-	return &failure{code: exitNoRuntime, err: err,
-		hint: "is it running? --containerd-address names another, or embedded for podrun's own"}
+	return &cli.Error{Code: cli.ExitNoRuntime, Err: err,
+		Hint: "is it running? --containerd-address names another, or embedded for podrun's own"}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/embedded"
 )
 
@@ -28,7 +29,7 @@ func (a *app) containerdCommand() *cobra.Command {
 				IdleGrace: grace,
 			})
 			if err != nil && c.Context().Err() == nil {
-				return &failure{code: exitNoRuntime, err: err}
+				return &cli.Error{Code: cli.ExitNoRuntime, Err: err}
 			}
 			return nil
 		},

@@ -41,9 +41,9 @@ func (a *app) describeCommand() *cobra.Command {
 			}
 			for i, p := range pods {
 				if i > 0 {
-					fmt.Fprintln(a.out)
+					fmt.Fprintln(a.Out)
 				}
-				d := description{a.out, time.Now()}
+				d := description{a.Out, time.Now()}
 				d.pod(p)
 				a.describeLogs(c.Context(), d, p)
 				if err := a.describeEvents(d, p); err != nil {

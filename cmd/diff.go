@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -42,7 +43,7 @@ func (a *app) diffCommand() *cobra.Command {
 			case errors.Is(err, agent.ErrUsage):
 				return usage(c, err)
 			case err != nil && c.Context().Err() == nil:
-				return &failure{code: exitUsage, err: err}
+				return &cli.Error{Code: cli.ExitUsage, Err: err}
 			case err != nil:
 				return err
 			}
@@ -89,10 +90,10 @@ func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(forTerminal(a.out), string(b))
+		fmt.Fprintln(cli.ForTerminal(a.Out), string(b))
 	} else {
 		for _, row := range rows {
-			fmt.Fprintln(a.out, row)
+			fmt.Fprintln(a.Out, row)
 		}
 	}
 	if len(problems) > 0 {
@@ -100,10 +101,10 @@ func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem
 		for _, p := range problems {
 			text = append(text, p.Err.Error())
 		}
-		return &failure{code: exitUsage, err: fmt.Errorf("%s", strings.Join(text, "\n"))}
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s", strings.Join(text, "\n"))}
 	}
 	if differs {
-		return &failure{code: exitFailed}
+		return &cli.Error{Code: cli.ExitFailed}
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"podrun.io/podrun/internal/cli"
 )
 
 // TestDocs: docs/cli has a page per command, generated from the help of the command.
@@ -21,7 +23,7 @@ func TestDocs(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "docs", "cli")
 	want := map[string][]byte{}
-	for _, c := range visible((&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()) {
+	for _, c := range visible((&app{Streams: cli.Streams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}}).root()) {
 		var page bytes.Buffer
 		c.DisableAutoGenTag = true
 		if err := doc.GenMarkdown(c, &page); err != nil {
@@ -95,7 +97,7 @@ func TestFlagsInDocuments(t *testing.T) {
 // TestHelp: every command has a short description, and its help ends with examples.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	root := (&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()
+	root := (&app{Streams: cli.Streams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}}).root()
 	for _, c := range visible(root) {
 		var help bytes.Buffer
 		c.SetOut(&help)

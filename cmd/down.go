@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
@@ -34,7 +35,7 @@ func (a *app) downCommand() *cobra.Command {
 			if all == (len(names) > 0) {
 				return usage(c, errors.New("name the pods, or give --all"))
 			}
-			if err := needRoot(c); err != nil {
+			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
 			var grace *time.Duration
@@ -53,24 +54,24 @@ func (a *app) downCommand() *cobra.Command {
 					return named(within(pods, namespace), names)
 				},
 				Waiting: func(key pod.Key, what string) {
-					fmt.Fprintf(a.errOut, "pod %s: waiting for %s\n", key, summary.Plain(what))
+					fmt.Fprintf(a.ErrOut, "pod %s: waiting for %s\n", key, summary.Plain(what))
 				},
 			})
 			for _, key := range removed {
-				fmt.Fprintf(a.out, "pod %q removed\n", key.Name)
+				fmt.Fprintf(a.Out, "pod %q removed\n", key.Name)
 			}
 			if c.Context().Err() != nil && errors.Is(err, context.Canceled) {
-				return &failure{
-					code: a.interrupted(),
-					err:  errors.New("interrupted; run podrun down again to remove what is left"),
+				return &cli.Error{
+					Code: a.signals.ExitCode(),
+					Err:  errors.New("interrupted; run podrun down again to remove what is left"),
 				}
 			}
 			if owned := (*agent.OwnedError)(nil); errors.Is(err, agent.ErrServing) &&
 				(!errors.As(err, &owned) || owned.Serve) {
-				return &failure{
-					code: exitFailed,
-					err:  err,
-					hint: "remove the pod's manifest, then serve stops the pod; or stop its owner process first",
+				return &cli.Error{
+					Code: cli.ExitFailed,
+					Err:  err,
+					Hint: "remove the pod's manifest, then serve stops the pod; or stop its owner process first",
 				}
 			}
 			return a.agentError(c, err)

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/event"
 )
@@ -108,7 +109,7 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 		if f.allNamespaces {
 			where = "."
 		}
-		fmt.Fprintln(a.errOut, "No events found"+where)
+		fmt.Fprintln(a.ErrOut, "No events found"+where)
 		return nil
 	case !f.watch:
 		return print(all)
@@ -178,7 +179,7 @@ func (a *app) printEvents(f eventsFlags, all []v1.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = forTerminal(a.out).Write(b)
+	_, err = cli.ForTerminal(a.Out).Write(b)
 	return err
 }
 

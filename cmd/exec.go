@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -50,7 +51,7 @@ func (a *app) execCommand() *cobra.Command {
 }
 
 func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string) error {
-	if err := needRoot(c); err != nil {
+	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}
 	p, err := a.podNamed(f.namespace, name)
@@ -74,12 +75,12 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 	case errors.Is(err, runtime.ErrNotFound):
 		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)
 	case errors.Is(err, syscall.EPIPE):
-		return &failure{code: exitBrokenPipe}
+		return &cli.Error{Code: cli.ExitBrokenPipe}
 	case err != nil:
 		return err
 	case code != 0:
-		fmt.Fprintf(a.errOut, "command terminated with exit code %d\n", code)
-		return &failure{code: code}
+		fmt.Fprintf(a.ErrOut, "command terminated with exit code %d\n", code)
+		return &cli.Error{Code: code}
 	}
 	return nil
 }
@@ -92,16 +93,16 @@ func (a *app) execIn(ctx context.Context, e runtime.Execer, id string, command [
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	streams := runtime.ExecIO{Stdout: a.out, Stderr: a.errOut}
+	streams := runtime.ExecIO{Stdout: a.Out, Stderr: a.ErrOut}
 	if f.stdin {
-		streams.Stdin = a.in
+		streams.Stdin = a.In
 	}
 	if !f.tty {
 		return e.Exec(ctx, id, command, streams)
 	}
-	terminal := terminalOf(a.in)
+	terminal := cli.TerminalOf(a.In)
 	if terminal == nil {
-		fmt.Fprintln(a.errOut, "Unable to use a TTY: standard input is not a terminal")
+		fmt.Fprintln(a.ErrOut, "Unable to use a TTY: standard input is not a terminal")
 		return e.Exec(ctx, id, command, streams)
 	}
 	streams.TTY = true

@@ -150,7 +150,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		if f.allNamespaces {
 			where = ""
 		}
-		fmt.Fprintln(a.errOut, "No resources found"+where)
+		fmt.Fprintln(a.ErrOut, "No resources found"+where)
 		return nil
 	}
 	if !f.watch {
@@ -173,7 +173,7 @@ func (a *app) warnOfAge(shown []*v1.Pod) {
 	if alive || seen.IsZero() || len(shown) > 0 && !slices.ContainsFunc(shown, unkept) {
 		return
 	}
-	fmt.Fprintf(a.errOut, "warning: podrun serve is not running; this is how pods were %s ago\n", age(seen, time.Now()))
+	fmt.Fprintf(a.ErrOut, "warning: podrun serve is not running; this is how pods were %s ago\n", age(seen, time.Now()))
 }
 
 // warnOfManifests warns about manifests that serve cannot use. A manifest that was never valid has
@@ -182,18 +182,18 @@ func (a *app) warnOfManifests() {
 	const most = 5
 	problems, err := agent.ManifestProblems(a.dirs())
 	if err != nil {
-		fmt.Fprintln(a.errOut, "warning:", err)
+		fmt.Fprintln(a.ErrOut, "warning:", err)
 	}
 	for i, p := range problems {
 		if i == most {
-			fmt.Fprintf(a.errOut, "warning: %s more\n", count(len(problems)-most, "problem"))
+			fmt.Fprintf(a.ErrOut, "warning: %s more\n", count(len(problems)-most, "problem"))
 			break
 		}
 		first, more, _ := strings.Cut(p.Error, "\n")
 		if more != "" {
 			first += " …"
 		}
-		fmt.Fprintln(a.errOut, "warning: manifest cannot be used:", first)
+		fmt.Fprintln(a.ErrOut, "warning: manifest cannot be used:", first)
 	}
 }
 

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 )
@@ -39,7 +36,7 @@ func (a *app) pullCommand() *cobra.Command {
 		Example: "  podrun images pull docker.io/library/nginx:1.29",
 		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, refs []string) error {
-			if err := needRoot(c); err != nil {
+			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
 			o := a.connection()
@@ -58,7 +55,7 @@ func (a *app) pullCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(a.out, pulled.ID)
+				fmt.Fprintln(a.Out, pulled.ID)
 			}
 			return nil
 		},
@@ -79,53 +76,13 @@ func (a *app) saveCommand() *cobra.Command {
 		Args:    argCount(1, many),
 		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
 			if file == "" || file == "-" {
-				return imageError(s.Save(ctx, refs, a.out))
+				return imageError(s.Save(ctx, refs, a.Out))
 			}
-			return imageError(writeWhole(file, func(to io.Writer) error { return s.Save(ctx, refs, to) }))
+			return imageError(cli.WriteAtomic(file, func(to io.Writer) error { return s.Save(ctx, refs, to) }))
 		}),
 	}
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write (default: standard output)")
 	return c
-}
-
-// writeWhole replaces the file that path leads to. It writes a temporary file in the same directory
-// and renames it, so that readers never see a partial file. It follows symbolic links. A path that
-// is not a regular file, such as /dev/stdout or a pipe, is written to directly.
-func writeWhole(path string, write func(io.Writer) error) error {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(f), f.Close())
-	}
-	for range 40 { // the kernel follows at most 40 links
-		target, err := os.Readlink(path)
-		if err != nil {
-			break
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Dir(path) + "/" + target // not cleaned, because links change the meaning of ".."
-		}
-		path = target
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	mode := fs.FileMode(0o644)
-	if info != nil {
-		mode = info.Mode().Perm()
-		if was, is := info.Sys().(*syscall.Stat_t); is {
-			_ = f.Chown(int(was.Uid), int(was.Gid)) // fails unless the user is root
-		}
-	}
-	if err := errors.Join(write(f), f.Chmod(mode), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 func (a *app) removeImagesCommand() *cobra.Command {
@@ -140,7 +97,7 @@ func (a *app) removeImagesCommand() *cobra.Command {
 			for _, ref := range refs {
 				name, err := s.RemoveImage(ctx, ref, force)
 				if err == nil {
-					fmt.Fprintln(forTerminal(a.out), name)
+					fmt.Fprintln(cli.ForTerminal(a.Out), name)
 				}
 				all = errors.Join(all, err)
 			}
@@ -155,9 +112,9 @@ func (a *app) removeImagesCommand() *cobra.Command {
 func imageError(err error) error {
 	switch {
 	case errors.Is(err, images.ErrUsed):
-		return &failure{code: exitFailed, err: err, hint: "--force removes it anyway; running containers continue"}
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "--force removes it anyway; running containers continue"}
 	case errors.Is(err, runtime.ErrNotFound):
-		return &failure{code: exitFailed, err: err, hint: "podrun images lists the images that are present"}
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "podrun images lists the images that are present"}
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -50,7 +51,7 @@ func (a *app) imagesCommand() *cobra.Command {
 		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
 			names, err := s.PruneImages(ctx)
 			for _, name := range names {
-				fmt.Fprintln(forTerminal(a.out), name)
+				fmt.Fprintln(cli.ForTerminal(a.Out), name)
 			}
 			return err
 		}),
@@ -70,7 +71,7 @@ type imageStore interface {
 
 func (a *app) withImages(do func(context.Context, imageStore, []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		if err := needRoot(c); err != nil {
+		if err := cli.NeedRoot(c.CommandPath()); err != nil {
 			return err
 		}
 		conn, err := a.connect(c.Context())
@@ -99,22 +100,22 @@ func (a *app) listImages(ctx context.Context, s imageStore) error {
 		}
 		rows = append(rows, []string{i.Name, digest, pod.Bytes(i.Size).String(), age(i.CreatedAt, time.Now()), used})
 	}
-	return (&table{out: a.out}).print(rows...)
+	return (&table{out: a.Out}).print(rows...)
 }
 
 func (a *app) loadImages(ctx context.Context, s imageStore, file string) error {
-	archive := a.in
+	archive := a.In
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return &failure{code: exitUsage, err: err}
+			return &cli.Error{Code: cli.ExitUsage, Err: err}
 		}
 		defer f.Close()
 		archive = f
 	}
 	names, err := s.Load(ctx, archive)
 	for _, name := range names {
-		fmt.Fprintln(forTerminal(a.out), name)
+		fmt.Fprintln(cli.ForTerminal(a.Out), name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 )
 
@@ -97,7 +98,7 @@ func (r *report) write(suites junitSuites) error {
 // replaceFile replaces a file atomically. If that is not possible, as for a file that is a mount
 // point, it overwrites the file in place.
 func replaceFile(path string, text []byte) error {
-	whole := writeWhole(path, func(w io.Writer) error { _, err := w.Write(text); return err })
+	whole := cli.WriteAtomic(path, func(w io.Writer) error { _, err := w.Write(text); return err })
 	if whole == nil {
 		return nil
 	}

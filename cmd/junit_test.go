@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -105,7 +106,7 @@ func TestLogsOfWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var out, said strings.Builder
-	a := &app{out: &out, errOut: &said, log: slog.New(slog.DiscardHandler)}
+	a := &app{Streams: cli.Streams{Out: &out, ErrOut: &said}, log: slog.New(slog.DiscardHandler)}
 	a.logDir = dir
 	r := notDone()
 	for _, p := range r.Pods {
@@ -141,9 +142,9 @@ func TestHintsOfOwnedPods(t *testing.T) {
 		{"once", false, "nothing was started; wait until that one has ended, or end it"},
 		{"once", true, "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"},
 	} {
-		var f *failure
+		var f *cli.Error
 		err := new(app).agentError(&cobra.Command{Use: c.command}, &agent.OwnedError{Serve: c.serve})
-		if !errors.As(err, &f) || f.code != exitUsage || f.hint != c.want {
+		if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != c.want {
 			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
 		}
 	}

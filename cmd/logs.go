@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
@@ -149,7 +150,7 @@ func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 		for _, r := range chosen {
 			inst, err := instance(p, r, f.previous)
 			if err != nil && (f.all || f.selector != "") {
-				fmt.Fprintln(a.errOut, "warning:", err)
+				fmt.Fprintln(a.ErrOut, "warning:", err)
 				continue
 			}
 			if err != nil {
@@ -163,7 +164,7 @@ func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 		}
 	}
 	if len(streams) == 0 {
-		return nil, &failure{code: exitFailed, err: errors.New("there is no such log")}
+		return nil, &cli.Error{Code: cli.ExitFailed, Err: errors.New("there is no such log")}
 	}
 	return streams, nil
 }
@@ -174,11 +175,11 @@ func (a *app) printStreams(ctx context.Context, streams []logStream, o container
 	errs := make([]error, len(streams))
 	var reading sync.WaitGroup
 	for i, s := range streams {
-		out, errOut := a.out, a.errOut
+		out, errOut := a.Out, a.ErrOut
 		var ends []*prefixer
 		if prefix {
 			label := s.label
-			if coloured(a.out) {
+			if coloured(a.Out) {
 				label = colour(label, labelColours[i%len(labelColours)])
 			}
 			for _, w := range []*io.Writer{&out, &errOut} {
@@ -313,7 +314,7 @@ func (a *app) readLog(ctx context.Context, inst pod.Instance, o containerlog.Rea
 		if ctx.Err() != nil {
 			return err
 		}
-		fmt.Fprintf(a.errOut, "warning: the newest lines may be missing: %v\n", err)
+		fmt.Fprintf(a.ErrOut, "warning: the newest lines may be missing: %v\n", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -326,7 +327,7 @@ func (a *app) readLog(ctx context.Context, inst pod.Instance, o containerlog.Rea
 	}
 	err := containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, errOut)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &failure{code: exitFailed, err: fmt.Errorf("container %q in pod %q has %w of run %d any more",
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("container %q in pod %q has %w of run %d any more",
 			inst.Container, inst.Key.Name, errNoLog, inst.Attempt)}
 	}
 	return err

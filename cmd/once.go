@@ -18,12 +18,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/pod"
 )
-
-const exitTimeout = 124
 
 // onceFlags are the flags and the state of once.
 type onceFlags struct {
@@ -83,7 +82,7 @@ func (a *app) onceCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.unreported = func(err error) {
 		if err := f.report.failure(err); err != nil {
-			fmt.Fprintf(a.errOut, "warning: %v\n", err)
+			fmt.Fprintf(a.ErrOut, "warning: %v\n", err)
 		}
 	}
 	return c
@@ -132,19 +131,19 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	if err := f.check(); err != nil {
 		return usage(c, err)
 	}
-	if err := needRoot(c); err != nil {
+	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}
 	if err := f.report.begin(); err != nil {
 		return notStarted(err)
 	}
-	out := a.untilNobodyReads(&f.hasResults)
-	lines := newProgress(a.errOut, agent.Done)
-	a.errOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.hurry
+	out := a.signals.CancelOnBrokenPipe(&a.Streams, &f.hasResults)
+	lines := newProgress(a.ErrOut, agent.Done)
+	a.ErrOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.signals.Second()
 	done := make(chan error, 1)
 	go func() {
 		err := a.runOnce(c, f, o, lines)
-		if lost := out.failed(); err == nil && lost != nil {
+		if lost := out.Err(); err == nil && lost != nil {
 			err = fmt.Errorf("writing the pods' output: %w", lost)
 		}
 		done <- err
@@ -152,18 +151,18 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	select {
 	case err := <-done:
 		return err
-	case <-a.hurry:
+	case <-a.signals.Second():
 	}
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(hurryTime): // runOnce may hang in a write that nobody reads
-		return &failure{code: a.interrupted(), err: errors.New("interrupted twice; what was begun is left as it is")}
+	case <-time.After(secondInterruptTime): // runOnce may hang in a write that nobody reads
+		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New("interrupted twice; what was begun is left as it is")}
 	}
 }
 
-// hurryTime is the maximum time in which once exits after a second interrupt.
-const hurryTime = 900 * time.Millisecond
+// secondInterruptTime is the maximum time in which once exits after a second interrupt.
+const secondInterruptTime = 900 * time.Millisecond
 
 func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *progress) error {
 	ticking, stop := sync.WaitGroup{}, make(chan struct{})
@@ -183,15 +182,15 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 			f.hasResults.Store(true)
 			reportError = a.writeReport(c.Context(), f, r)
 			finish()
-			a.untilInterrupted(c.Context(), func() { a.printLogs(r, f.logs) })
+			a.signals.UntilNext(c.Context(), func() { a.printLogs(r, f.logs) })
 		},
 	})
 	var late *agent.TimeoutError
 	switch {
 	case errors.As(err, &late):
-		return &failure{code: exitTimeout, err: err}
+		return &cli.Error{Code: cli.ExitTimeout, Err: err}
 	case err != nil && c.Context().Err() != nil:
-		return &failure{code: a.interrupted(), err: errors.New("interrupted; nothing was started")}
+		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New("interrupted; nothing was started")}
 	case err != nil:
 		return notStarted(a.agentError(c, err))
 	}
@@ -210,15 +209,15 @@ func onInterrupt(stops bool) string {
 	return "interrupted: not waiting for the clean-up"
 }
 
-// notStarted gives an error because of which nothing was started its exit code, exitUsage instead
-// of exitFailed: exitFailed says that pods ran and failed.
+// notStarted gives an error because of which nothing was started its exit code, cli.ExitUsage instead
+// of cli.ExitFailed: cli.ExitFailed says that pods ran and failed.
 func notStarted(err error) error {
-	var f *failure
+	var f *cli.Error
 	if !errors.As(err, &f) {
-		f = &failure{code: exitFailed, err: err}
+		f = &cli.Error{Code: cli.ExitFailed, Err: err}
 	}
-	if f.code == exitFailed {
-		f.code = exitUsage
+	if f.Code == cli.ExitFailed {
+		f.Code = cli.ExitUsage
 	}
 	return f
 }
@@ -234,49 +233,25 @@ func (a *app) writeReport(ctx context.Context, f *onceFlags, r agent.Result) err
 	case err := <-written:
 		return err
 	case <-late.C:
-	case <-a.nextInterrupt(ctx):
+	case <-a.signals.Next(ctx):
 	}
 	return fmt.Errorf("the report is not written: nobody reads %s", f.report.path)
-}
-
-// nextInterrupt returns a channel that is closed at the next interrupt: when ctx ends or, if it has
-// ended already, at the second interrupt.
-func (a *app) nextInterrupt(ctx context.Context) <-chan struct{} {
-	if ctx.Err() != nil {
-		return a.hurry
-	}
-	return ctx.Done()
-}
-
-// untilInterrupted calls f and returns when f returns or at the next interrupt, because f may hang
-// in a write that nobody reads.
-func (a *app) untilInterrupted(ctx context.Context, f func()) {
-	interrupted := a.nextInterrupt(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-interrupted:
-	}
 }
 
 // onceResult returns an error with the exit code of the run, or nil if it succeeded.
 func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 	switch {
 	case result.Interrupted:
-		return &failure{code: a.interrupted(), err: errors.New(interruption(result))}
+		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New(interruption(result))}
 	case result.TimedOut:
-		return &failure{code: exitTimeout, err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
+		return &cli.Error{Code: cli.ExitTimeout, Err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
 	case result.Failed():
 		for _, p := range result.Pods {
 			if result.Stranded()[pod.KeyOf(p)] {
-				fmt.Fprintf(a.errOut, "%s/%s was not started: it %s\n", p.Namespace, p.Name, p.Status.Message)
+				fmt.Fprintf(a.ErrOut, "%s/%s was not started: it %s\n", p.Namespace, p.Name, p.Status.Message)
 			}
 		}
-		return &failure{code: exitFailed}
+		return &cli.Error{Code: cli.ExitFailed}
 	}
 	return nil
 }
@@ -301,10 +276,10 @@ func (a *app) warnOfLeft(left []agent.Left) {
 		if l.Why != nil {
 			why = l.Why.Error()
 		}
-		fmt.Fprintf(a.errOut, "warning: pod %s is not cleaned up: %s\n", l.Key, why)
+		fmt.Fprintf(a.ErrOut, "warning: pod %s is not cleaned up: %s\n", l.Key, why)
 	}
 	if len(left) > 0 {
-		fmt.Fprintln(a.errOut, "hint: podrun down removes what is left of a pod")
+		fmt.Fprintln(a.ErrOut, "hint: podrun down removes what is left of a pod")
 	}
 }
 
@@ -321,7 +296,7 @@ func (a *app) printLogs(r agent.Result, which string) {
 			}
 			bad := problemOf(p, role)
 			if bad != "" {
-				fmt.Fprintf(a.errOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, bad)
+				fmt.Fprintf(a.ErrOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, bad)
 			}
 			if bad != "" || which == "all" {
 				a.printLog(p, *role.Status, which == "all")
@@ -367,7 +342,7 @@ func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
 		o.Tail = &tail
 	}
 	path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
-	if err := containerlog.Read(context.Background(), path, o, forTerminal(a.out), forTerminal(a.errOut)); err != nil {
+	if err := containerlog.Read(context.Background(), path, o, cli.ForTerminal(a.Out), cli.ForTerminal(a.ErrOut)); err != nil {
 		a.log.Debug("reading container log failed", "pod", p.Name, "container", s.Name, "err", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
@@ -187,7 +188,7 @@ func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 	}
 	switch len(short) {
 	case 0:
-		return nil, &failure{code: exitFailed, err: &notFoundError{name}}
+		return nil, &cli.Error{Code: cli.ExitFailed, Err: &notFoundError{name}}
 	case 1:
 		return short[0], nil
 	}
@@ -195,8 +196,8 @@ func find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 	for _, p := range short {
 		names = append(names, p.Name)
 	}
-	return nil, &failure{code: exitFailed, err: fmt.Errorf("pods %q is ambiguous", name),
-		hint: "use a full name: " + strings.Join(names, ", ")}
+	return nil, &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("pods %q is ambiguous", name),
+		Hint: "use a full name: " + strings.Join(names, ", ")}
 }
 
 // bareName returns the name of a pod without the prefix of a resource type.
@@ -230,7 +231,7 @@ func (a *app) choose(p *v1.Pod, name string) (summary.Role, error) {
 		}); i >= 0 {
 			r = all[i]
 		} else if len(all) > 1 {
-			fmt.Fprintf(a.errOut, "Defaulted container %q out of: %s\n", r.Container.Name, listed(all))
+			fmt.Fprintf(a.ErrOut, "Defaulted container %q out of: %s\n", r.Container.Name, listed(all))
 		}
 		return r, nil
 	}
@@ -239,10 +240,10 @@ func (a *app) choose(p *v1.Pod, name string) (summary.Role, error) {
 			return r, nil
 		}
 	}
-	return summary.Role{}, &failure{
-		code: exitFailed,
-		err:  fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
-		hint: "it has: " + listed(all),
+	return summary.Role{}, &cli.Error{
+		Code: cli.ExitFailed,
+		Err:  fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
+		Hint: "it has: " + listed(all),
 	}
 }
 

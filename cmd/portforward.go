@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sandbox"
@@ -37,7 +38,7 @@ func (a *app) portForwardCommand() *cobra.Command {
 		Args:              argCount(2, many),
 		ValidArgsFunction: a.completePods,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := needRoot(c); err != nil {
+			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
 			var all []forward
@@ -149,7 +150,7 @@ func (a *app) portForward(ctx context.Context, key pod.Key, addresses []string, 
 			return err
 		}
 		for _, l := range some {
-			fmt.Fprintf(a.out, "Forwarding from %s -> %d\n", l.Addr(), f.remote)
+			fmt.Fprintf(a.Out, "Forwarding from %s -> %d\n", l.Addr(), f.remote)
 			serving.Go(func() { a.serveForward(ctx, key, l, f.remote) })
 		}
 	}
@@ -197,7 +198,7 @@ func (a *app) serveForward(ctx context.Context, key pod.Key, l net.Listener, rem
 		open.Go(func() {
 			defer conn.Close()
 			if err := a.carry(ctx, key, conn, remote); err != nil && ctx.Err() == nil {
-				fmt.Fprintf(a.errOut, "error: forwarding to port %d: %v\n", remote, err)
+				fmt.Fprintf(a.ErrOut, "error: forwarding to port %d: %v\n", remote, err)
 			}
 		})
 	}
@@ -266,5 +267,5 @@ func (a *app) podNetwork(key pod.Key) (string, error) {
 			return store.Paths(s).Net, nil
 		}
 	}
-	return "", &failure{code: exitFailed, err: fmt.Errorf("pod %q is not running", key.Name)}
+	return "", &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("pod %q is not running", key.Name)}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -184,7 +185,7 @@ func (v *view) object(object any) error {
 	if err != nil {
 		return err
 	}
-	_, err = forTerminal(v.table.out).Write(b)
+	_, err = cli.ForTerminal(v.table.out).Write(b)
 	return err
 }
 

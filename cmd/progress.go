@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
@@ -51,7 +52,7 @@ type progressLine struct {
 // terminal or TERM is dumb.
 func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 	p := &progress{out: out, began: time.Now(), lines: map[pod.Key]*progressLine{}, done: done}
-	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
+	if f := cli.TerminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
 		p.size = func() (int, int) {
 			width, height, err := term.GetSize(int(f.Fd()))
 			if err != nil || width == 0 || height == 0 {
@@ -63,6 +64,9 @@ func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 	p.plain = p.size == nil
 	return p
 }
+
+// Underlying returns the writer to which the progress is printed.
+func (l *progress) Underlying() io.Writer { return l.out }
 
 // stateOf returns the state of p in a word.
 func stateOf(p *v1.Pod) string {

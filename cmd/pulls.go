@@ -83,7 +83,7 @@ func (l *progress) sayPulls() {
 // showPull prints the progress of the pull of an image: a bar on a terminal, otherwise a line every
 // sayPullsEvery. It stops when the caller calls the returned function with the result of the pull.
 func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) func(error) {
-	l := newProgress(a.errOut, nil)
+	l := newProgress(a.ErrOut, nil)
 	var last pod.Progress
 	say := func() {
 		if p, ok := pulling(ref); ok {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/pod"
@@ -50,7 +51,7 @@ func startReal(t *testing.T, line string) real {
 	// The path of a socket must be short.
 	dir, err := os.MkdirTemp("", "podrun")
 	must(t, err)
-	a := &app{in: strings.NewReader(""), out: &safeBuffer{}, errOut: &safeBuffer{}, log: slog.New(slog.DiscardHandler)}
+	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &safeBuffer{}, ErrOut: &safeBuffer{}}, log: slog.New(slog.DiscardHandler)}
 	a.rootDir, a.runDir, a.logDir, a.containerdAddress = dir+"/root", dir+"/run", dir+"/log", agent.Embedded
 	ctx := context.Background()
 	o := a.connection()
@@ -82,7 +83,7 @@ func startReal(t *testing.T, line string) real {
 	must(t, err)
 	must(t, os.MkdirAll(a.dirs().Statuses(), 0o755))
 	must(t, sys.WriteFile(a.dirs().Status(r.inst.Key), text, 0o600))
-	a.out.(*safeBuffer).b.Reset()
+	a.Out.(*safeBuffer).b.Reset()
 	return r
 }
 
@@ -149,7 +150,7 @@ func TestRealExec(t *testing.T) {
 		{"images prune", 0, ""}, // it is in use
 	} {
 		out := &safeBuffer{}
-		r.app.out = out
+		r.app.Out = out
 		args := strings.Fields(strings.ReplaceAll(c.args, "\t", "\x00"))
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "\x00", " ")
@@ -176,7 +177,7 @@ func TestRealLogs(t *testing.T) {
 	go func() { done <- tailer.Run(ctx) }()
 	tailer.Follow(r.inst, 0)
 	out, errOut := &safeBuffer{}, &safeBuffer{}
-	r.app.out, r.app.errOut = out, errOut
+	r.app.Out, r.app.ErrOut = out, errOut
 	followed := make(chan error)
 	go func() { followed <- r.run("logs", "-f", "web") }()
 	eventually(t, "all lines", func() bool { return out.String() == want.String() && errOut.String() == "oops\n" })
@@ -200,7 +201,7 @@ func TestRealLastWords(t *testing.T) {
 	eventually(t, "the end", func() bool { return r.container().State == pod.Exited })
 	must(t, containerlog.New(containerlog.Options{Dirs: r.app.dirs(), Log: r.app.log}).Finish(context.Background(), r.inst))
 	out, errOut := &safeBuffer{}, &safeBuffer{}
-	r.app.out, r.app.errOut = out, errOut
+	r.app.Out, r.app.ErrOut = out, errOut
 	start := time.Now()
 	must(t, r.run("logs", "-f", "web"))
 	if strings.Count(out.String(), "\n") != 3000 || strings.Count(errOut.String(), "\n") != 3000 {

@@ -13,17 +13,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 )
@@ -31,17 +28,11 @@ import (
 // app is the state that all commands share: the standard streams, the logger, the signals received
 // and the global flags.
 type app struct {
-	in          io.Reader
-	out, errOut io.Writer
+	cli.Streams
 	// log is nil until prepare has run, which is before the command runs.
 	log *slog.Logger
-	// hurry is closed at the second signal that asks the command to stop.
-	hurry chan struct{}
-	// caught is the first signal that asked the command to stop, or 0 if there was none. It is nil
-	// unless Main created the app.
-	caught *atomic.Int32
-	// cancel ends the context of the running command.
-	cancel context.CancelFunc
+	// signals are nil unless Main created the app.
+	signals *cli.Signals
 	// unreported writes the error of the command to its report file, if it has one and nothing has
 	// been written to it yet. It is nil if no command writes a report.
 	unreported func(err error)
@@ -70,9 +61,9 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 		return code
 	}
 	defer agent.End()
-	a := &app{in: in, out: out, errOut: errOut, hurry: make(chan struct{}), caught: new(atomic.Int32)}
-	ctx, stop := a.heed(ctx)
+	ctx, signals, stop := cli.HandleSignals(ctx)
 	defer stop()
+	a := &app{Streams: cli.Streams{In: in, Out: out, ErrOut: errOut}, signals: signals}
 	root := a.root()
 	checkHelp(root)
 	root.SetArgs(args)
@@ -82,6 +73,9 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	}
 	return a.exit(err)
 }
+
+// exit prints the error of the command and returns the exit code.
+func (a *app) exit(err error) int { return cli.Exit(a.ErrOut, err, a.signals.ExitCode()) }
 
 // checkHelp makes help for an unknown command an error. By default, cobra prints the help of
 // another command.
@@ -106,52 +100,13 @@ func checkHelp(root *cobra.Command) {
 
 // Tree returns the root command with all commands, for generators of documentation.
 func Tree() *cobra.Command {
-	return (&app{in: strings.NewReader(""), out: io.Discard, errOut: io.Discard}).root()
-}
-
-// heed returns a context that is cancelled at the first SIGINT, SIGTERM or SIGHUP. SIGHUP has no
-// effect if it is ignored, as under nohup. The second signal closes hurry, and the third one
-// terminates the process.
-func (a *app) heed(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	a.cancel = cancel
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	ended := make(chan struct{})
-	var heeding sync.WaitGroup
-	heeding.Go(func() {
-		for _, then := range []func(os.Signal){
-			func(s os.Signal) {
-				if number, is := s.(syscall.Signal); is {
-					a.caught.Store(int32(number))
-				}
-				cancel()
-			},
-			func(os.Signal) { close(a.hurry) },
-		} {
-			select {
-			case s := <-signals:
-				then(s)
-			case <-ended:
-				return
-			}
-		}
-		signal.Stop(signals)
-	})
-	return ctx, func() {
-		signal.Stop(signals)
-		close(ended)
-		heeding.Wait()
-		cancel()
-	}
+	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}}
+	return a.root()
 }
 
 const (
 	groupRun     = "run"
-	groupInspect = "look"
+	groupInspect = "inspect"
 	groupOther   = "other"
 )
 
@@ -171,9 +126,9 @@ func (a *app) root() *cobra.Command {
 		PersistentPreRunE: a.prepare,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.SetIn(a.in)
-	root.SetOut(a.out)
-	root.SetErr(a.errOut)
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, err) })
 	a.globalFlags(root.PersistentFlags())
@@ -283,7 +238,7 @@ func (a *app) prepare(c *cobra.Command, _ []string) error {
 	if a.logFormat != "text" && a.logFormat != "json" {
 		return usage(c, fmt.Errorf("--log-format %q: must be text or json", a.logFormat))
 	}
-	a.log = slog.New(a.logHandler(a.errOut))
+	a.log = slog.New(a.logHandler(a.ErrOut))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/server"
@@ -144,7 +145,7 @@ func (a *app) agentOptions() agent.Options {
 	return agent.Options{
 		Dirs:        a.dirs(),
 		Connect:     a.connection(),
-		Stdin:       a.in,
+		Stdin:       a.In,
 		Log:         a.log,
 		LogRotation: defaultRotation,
 	}
@@ -205,11 +206,11 @@ func (a *app) serveCommand() *cobra.Command {
 					return usage(c, errors.New("--manifests -: standard input is read by once only"))
 				}
 			}
-			if err := needRoot(c); err != nil {
+			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
-			outlastReaders() // the pods must run on even if nobody reads the log
-			o.Hurry, o.Notify = a.hurry, agent.NotifyFrom(os.Getenv)
+			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
+			o.Hurry, o.Notify = a.signals.Second(), agent.NotifyFrom(os.Getenv)
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},
 	}
@@ -250,24 +251,24 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 	case errors.Is(err, agent.ErrUsage):
 		return usage(c, err)
 	case errors.As(err, &bad):
-		return &failure{
-			code: exitUsage,
-			err:  err,
-			hint: "nothing was started; podrun validate checks manifests without running them",
+		return &cli.Error{
+			Code: cli.ExitUsage,
+			Err:  err,
+			Hint: "nothing was started; podrun validate checks manifests without running them",
 		}
 	case errors.As(err, &owned):
-		return &failure{code: exitUsage, err: err, hint: ownedHint(c.Name(), owned)}
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: ownedHint(c.Name(), owned)}
 	case errors.As(err, &locked):
-		return &failure{code: exitUsage, err: err, hint: "no pod was changed"}
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "no pod was changed"}
 	case errors.As(err, &elsewhere):
-		return &failure{code: exitFailed, err: err, hint: elsewhere.Hint()}
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: elsewhere.Hint()}
 	case errors.Is(err, agent.ErrEnding):
-		return &failure{code: exitFailed, err: err, hint: "wait until it is done, or interrupt it"}
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "wait until it is done, or interrupt it"}
 	case errors.Is(err, agent.ErrServing):
-		return &failure{
-			code: exitFailed,
-			err:  err,
-			hint: "stop it first, or give this one its own --run-dir and --root-dir",
+		return &cli.Error{
+			Code: cli.ExitFailed,
+			Err:  err,
+			Hint: "stop it first, or give this one its own --run-dir and --root-dir",
 		}
 	}
 	return unreachable(c.Context(), err)

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 )
@@ -31,8 +32,8 @@ type table struct {
 
 // newTable returns a table on standard output that fits the width of the terminal, if there is one.
 func (a *app) newTable() table {
-	t := table{out: a.out}
-	if f := terminalOf(a.out); f != nil {
+	t := table{out: a.Out}
+	if f := cli.TerminalOf(a.Out); f != nil {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 			t.fit = width
 		}

@@ -13,14 +13,6 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// terminalOf returns the file of a stream if it is a terminal, or nil.
-func terminalOf(stream any) *os.File {
-	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return f
-	}
-	return nil
-}
-
 // sizeOf returns the size of a terminal, or zero if it is unknown.
 func sizeOf(terminal *os.File) runtime.TermSize {
 	width, height, err := term.GetSize(int(terminal.Fd()))

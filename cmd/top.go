@@ -78,7 +78,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) error {
 	}
 	all := takers(pods)
 	if len(all) == 0 {
-		fmt.Fprintln(a.errOut, "No running containers found")
+		fmt.Fprintln(a.ErrOut, "No running containers found")
 		return nil
 	}
 	tree, err := cgroup.Open()
@@ -174,5 +174,5 @@ func (a *app) printTop(f topFlags, all []taker) error {
 			rows[i] = append([]string{namespace}, rows[i]...)
 		}
 	}
-	return (&table{out: a.out}).print(rows...)
+	return (&table{out: a.Out}).print(rows...)
 }

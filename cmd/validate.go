@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/source/file"
@@ -120,7 +121,7 @@ func (a *app) snapshot(ctx context.Context, path string, o file.Options) manifes
 		return file.Read(ctx, o)
 	}
 	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy}
-	return file.NewStdin(a.in, load).Read(ctx)
+	return file.NewStdin(a.In, load).Read(ctx)
 }
 
 // fieldErrors returns the field errors of a problem in the content of a manifest. It returns false
@@ -144,7 +145,7 @@ func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
 // warn prints the warnings about manifests that are used nevertheless.
 func (a *app) warn(warnings []manifest.Problem) {
 	for _, w := range warnings {
-		fmt.Fprintln(a.errOut, "warning:", w.Err)
+		fmt.Fprintln(a.ErrOut, "warning:", w.Err)
 	}
 }
 
@@ -175,12 +176,12 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(forTerminal(a.out), string(b)); err != nil {
+		if _, err := fmt.Fprintln(cli.ForTerminal(a.Out), string(b)); err != nil {
 			return err
 		}
 	} else {
 		for _, e := range f.Errors {
-			if _, err := fmt.Fprintln(a.out, summary.Plain(e.Error())); err != nil {
+			if _, err := fmt.Fprintln(a.Out, summary.Plain(e.Error())); err != nil {
 				return err
 			}
 		}
@@ -191,13 +192,13 @@ func (a *app) report(f findings, unreadable []error, output string) error {
 	}
 	switch {
 	case len(unreadable) > 0:
-		return &failure{code: exitUsage, err: errors.Join(unreadable...)}
+		return &cli.Error{Code: cli.ExitUsage, Err: errors.Join(unreadable...)}
 	case len(f.Errors) > 0:
-		fmt.Fprintf(a.errOut, "%s in %s; %s valid\n",
+		fmt.Fprintf(a.ErrOut, "%s in %s; %s valid\n",
 			count(len(f.Errors), "error"), count(len(files), "file"), count(len(f.Pods), "pod"))
-		return &failure{code: exitFailed}
+		return &cli.Error{Code: cli.ExitFailed}
 	}
-	fmt.Fprintf(a.errOut, "%s valid\n", count(len(f.Pods), "pod"))
+	fmt.Fprintf(a.ErrOut, "%s valid\n", count(len(f.Pods), "pod"))
 	return nil
 }
 

@@ -69,14 +69,14 @@ func (a *app) version(ctx context.Context, output string) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(a.out, string(b))
+		_, err = fmt.Fprintln(a.Out, string(b))
 		return err
 	}
 	server := "none running"
 	if v.ContainerdServer != "" {
 		server = v.ContainerdServer + " at " + v.ContainerdAddress
 	}
-	return (&table{out: a.out}).print([]string{"podrun:", v.Version}, []string{"commit:", v.commitText()},
+	return (&table{out: a.Out}).print([]string{"podrun:", v.Version}, []string{"commit:", v.commitText()},
 		[]string{"go:", v.Go + " " + v.Platform}, []string{"containerd client:", v.ContainerdClient},
 		[]string{"containerd server:", server})
 }

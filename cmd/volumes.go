@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -31,7 +32,7 @@ func (a *app) volumesCommand() *cobra.Command {
 		Example: "  podrun volumes rm data -n default",
 		Args:    argCount(1, many),
 		RunE: func(c *cobra.Command, names []string) error {
-			if err := needRoot(c); err != nil {
+			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
 			store := volume.New(volume.Options{Dirs: a.dirs(), Log: a.log})
@@ -39,7 +40,7 @@ func (a *app) volumesCommand() *cobra.Command {
 			for _, name := range names {
 				err := store.RemoveClaim(c.Context(), namespace, name)
 				if err == nil {
-					_, err = fmt.Fprintf(a.out, "volume %s/%s removed\n", namespace, name)
+					_, err = fmt.Fprintf(a.Out, "volume %s/%s removed\n", namespace, name)
 				}
 				errs = append(errs, err)
 			}
@@ -83,7 +84,7 @@ func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 		return a.printCustom(f, in, shown)
 	case in.kind == "name":
 		for _, claim := range shown {
-			if _, err := fmt.Fprintln(a.out, "volume/"+claim.Name); err != nil {
+			if _, err := fmt.Fprintln(a.Out, "volume/"+claim.Name); err != nil {
 				return err
 			}
 		}
@@ -91,7 +92,7 @@ func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 	}
 	text, err := in.marshal(map[string]any{"items": shown})
 	if err == nil {
-		_, err = forTerminal(a.out).Write(text)
+		_, err = cli.ForTerminal(a.Out).Write(text)
 	}
 	return err
 }
@@ -108,12 +109,12 @@ func (a *app) printCustom(f getFlags, in form, claims []volume.Claim) error {
 		}
 		rows = append(rows, row)
 	}
-	return (&table{out: a.out}).print(rows...)
+	return (&table{out: a.Out}).print(rows...)
 }
 
 func (a *app) printVolumes(f getFlags, claims []volume.Claim) error {
 	if len(claims) == 0 {
-		_, err := fmt.Fprintln(a.errOut, "No volumes found")
+		_, err := fmt.Fprintln(a.ErrOut, "No volumes found")
 		return err
 	}
 	rows := [][]string{{"NAME", "AGE", "PODS"}}
@@ -135,7 +136,7 @@ func (a *app) printVolumes(f getFlags, claims []volume.Claim) error {
 	if f.noHeaders {
 		rows = rows[1:]
 	}
-	return (&table{out: a.out}).print(rows...)
+	return (&table{out: a.Out}).print(rows...)
 }
 
 func paths(claims []volume.Claim) []string {

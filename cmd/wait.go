@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -78,14 +79,14 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 				}
 				late = append(late, name)
 			default:
-				fmt.Fprintf(a.out, "pod/%s condition met\n", bareName(name))
+				fmt.Fprintf(a.Out, "pod/%s condition met\n", bareName(name))
 			}
 		}
 		left = not
 		return len(left) == 0, nil
 	})
 	if errors.Is(err, errTimedOut) {
-		return &failure{code: exitFailed, err: fmt.Errorf("timed out waiting for %s", strings.Join(late, ", "))}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(late, ", "))}
 	}
 	return err
 }

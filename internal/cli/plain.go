@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"io"
@@ -14,14 +14,15 @@ type plainWriter struct {
 	rest []byte
 }
 
-// forTerminal returns a writer that makes text that comes from pods safe for the terminal out. If
-// out is not a terminal, it returns out, so that other programs get the text unchanged.
-func forTerminal(out io.Writer) io.Writer {
+// ForTerminal returns a writer that makes text that comes from pods safe for the terminal out. If
+// out is not a terminal, it returns out, so that other programs get the text unchanged. A writer
+// that writes to a terminal has a method Underlying, which returns the terminal.
+func ForTerminal(out io.Writer) io.Writer {
 	shown := out
-	if p, ok := out.(*progress); ok {
-		shown = p.out
+	if w, ok := out.(interface{ Underlying() io.Writer }); ok {
+		shown = w.Underlying()
 	}
-	if terminalOf(shown) == nil {
+	if TerminalOf(shown) == nil {
 		return out
 	}
 	return &plainWriter{out: out}

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -28,6 +28,11 @@ func TestPlainWriter(t *testing.T) {
 	}
 }
 
+// wrapper is a writer that writes to another one.
+type wrapper struct{ io.Writer }
+
+func (w wrapper) Underlying() io.Writer { return w.Writer }
+
 // TestPlainForTerminals: text is escaped only if the output is a terminal.
 func TestPlainForTerminals(t *testing.T) {
 	t.Parallel()
@@ -36,12 +41,12 @@ func TestPlainForTerminals(t *testing.T) {
 		t.Skip(err)
 	}
 	defer terminal.Close()
-	for _, out := range []io.Writer{terminal, newProgress(terminal, nil)} {
-		if _, plain := forTerminal(out).(*plainWriter); !plain {
+	for _, out := range []io.Writer{terminal, wrapper{terminal}} {
+		if _, plain := ForTerminal(out).(*plainWriter); !plain {
 			t.Errorf("%T gets all as it is", out)
 		}
 	}
-	if out := io.Writer(&strings.Builder{}); forTerminal(out) != out {
+	if out := io.Writer(&strings.Builder{}); ForTerminal(out) != out {
 		t.Error("a program does not get all as it is")
 	}
 }

@@ -1,0 +1,27 @@
+// Package cli has what the commands of podrun share: the standard streams, exit codes, errors with
+// hints, and the signals that ask a command to stop. The packages below it do the work of the
+// commands. None of them knows cobra or the flags of a command; package cmd gives them options and
+// connections.
+package cli
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Streams are the standard streams of a command. Standard output is for data, standard error for
+// messages to the user.
+type Streams struct {
+	In          io.Reader
+	Out, ErrOut io.Writer
+}
+
+// TerminalOf returns the file of a stream if it is a terminal, or nil.
+func TerminalOf(stream any) *os.File {
+	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
