@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 )
@@ -87,7 +88,7 @@ func (d description) pod(p *v1.Pod) {
 	d.line(0, "Name", p.Name)
 	d.line(0, "Namespace", p.Namespace)
 	d.line(0, "UID", string(p.UID))
-	d.line(0, "Manifest", orNone(origin.Path))
+	d.line(0, "Manifest", printers.OrNone(origin.Path))
 	d.line(0, "Manifest Error", p.Annotations[manifest.AnnotationError])
 	d.line(0, "Node", strings.TrimSuffix(p.Spec.NodeName+"/"+p.Status.HostIP, "/"))
 	d.line(0, "Start Time", when(p.Status.StartTime))
@@ -105,7 +106,7 @@ func (d description) pod(p *v1.Pod) {
 	d.line(0, "Reason", p.Status.Reason)
 	d.line(0, "Message", p.Status.Message)
 	d.line(0, "QoS Class", string(p.Status.QOSClass))
-	d.line(0, "IP", orNone(p.Status.PodIP))
+	d.line(0, "IP", printers.OrNone(p.Status.PodIP))
 	d.containers("Init Containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	d.containers("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
 	d.conditions(p.Status.Conditions)
@@ -168,8 +169,7 @@ func (d description) conditions(all []v1.PodCondition) {
 			strings.TrimSuffix(c.Reason+": "+c.Message, ": "),
 		})
 	}
-	t := table{out: d.out}
-	_ = t.print(rows...) // an error would already have shown in the output before
+	_ = printers.Rows(d.out, rows...) // an error would already have shown in the output before
 }
 
 func when(t *metav1.Time) string {

@@ -1,16 +1,17 @@
 package cmd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/manifest"
 )
 
@@ -57,44 +58,10 @@ func (a *app) diffCommand() *cobra.Command {
 	return c
 }
 
-// changeJSON is a change in the JSON output of diff.
-type changeJSON struct {
-	Action    manifest.Action `json:"action"`
-	Namespace string          `json:"namespace"`
-	Name      string          `json:"name"`
-	Manifest  string          `json:"manifest"`
-	Fields    []string        `json:"fields,omitempty"`
-	Why       string          `json:"why,omitempty"`
-}
-
+// showChanges prints the changes and returns an error with the exit code of diff.
 func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem, output string) error {
-	rows, differs := []changeJSON{}, false
-	for _, c := range changes {
-		row := changeJSON{
-			Action:    c.Action,
-			Namespace: c.Key.Namespace,
-			Name:      c.Key.Name,
-			Manifest:  c.Origin.Path,
-			Fields:    c.Fields,
-		}
-		if c.Why != nil {
-			row.Why = c.Why.Error()
-		}
-		rows = append(rows, row)
-		differs = differs || c.Action != manifest.Keep
-	}
-	if output == "json" {
-		b, err := json.MarshalIndent(struct {
-			Changes []changeJSON `json:"changes"`
-		}{rows}, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(cli.ForTerminal(a.Out), string(b))
-	} else {
-		for _, row := range rows {
-			fmt.Fprintln(a.Out, row)
-		}
+	if err := printers.Changes(a.Out, changes, output == "json"); err != nil {
+		return err
 	}
 	if len(problems) > 0 {
 		var text []string
@@ -103,32 +70,8 @@ func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem
 		}
 		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s", strings.Join(text, "\n"))}
 	}
-	if differs {
+	if slices.ContainsFunc(changes, func(c manifest.Change) bool { return c.Action != manifest.Keep }) {
 		return &cli.Error{Code: cli.ExitFailed}
 	}
 	return nil
-}
-
-// String returns the change as one line of text.
-func (c changeJSON) String() string {
-	sign := map[manifest.Action]string{
-		manifest.Create:  "+",
-		manifest.Replace: "~",
-		manifest.Keep:    "=",
-		manifest.Remove:  "-",
-	}[c.Action]
-	line := fmt.Sprintf("%s %s %s/%s", sign, c.Action, c.Namespace, c.Name)
-	if c.Manifest != "" {
-		line += " (" + c.Manifest + ")"
-	}
-	if len(c.Fields) > 0 {
-		line += ": " + strings.Join(c.Fields, ", ")
-	}
-	if first, more, _ := strings.Cut(c.Why, "\n"); first != "" {
-		line += ": " + first
-		if more != "" {
-			line += " …"
-		}
-	}
-	return line
 }

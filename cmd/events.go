@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/event"
 )
 
@@ -27,7 +23,7 @@ type eventsFlags struct {
 	types         []string
 	noHeaders     bool
 	of            string
-	form          form
+	form          printers.Format
 }
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -57,7 +53,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "events of all namespaces")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "after listing the events, watch for new ones")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "output format: "+outputForms)
+	c.Flags().StringVarP(&f.output, "output", "o", "", "output format: "+printers.Formats)
 	c.Flags().StringVar(&f.of, "for", "",
 		"show only the events of a pod, given as pod/NAME; the same as the argument POD")
 	c.Flags().StringSliceVar(&f.types, "types", nil, "show only events of these types: Normal, Warning")
@@ -82,29 +78,19 @@ func (f *eventsFlags) check(name string) (err error) {
 	if f.allNamespaces && name != "" {
 		return errors.New("the events of one pod cannot be shown across all namespaces")
 	}
-	f.form, err = parseForm(f.output)
+	f.form, err = printers.ParseFormat(f.output)
 	return err
 }
 
 func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
-	t := a.newTable()
-	headed := f.noHeaders
-	print := func(all []v1.Event) error {
-		if !f.form.tabular() && f.form.custom == nil {
-			return a.printEvents(f, all)
-		}
-		rows, err := a.eventRows(f, all, !headed)
-		headed = true
-		if err != nil {
-			return err
-		}
-		return t.print(rows...)
-	}
+	printer := printers.NewEvents(a.Out, printers.EventOptions{
+		Format: f.form, NoHeaders: f.noHeaders, AllNamespaces: f.allNamespaces, Watch: f.watch,
+	})
 	all, err := a.chosenEvents(f, name)
 	switch {
 	case err != nil:
 		return err
-	case !f.watch && len(all) == 0 && f.form.tabular():
+	case !f.watch && len(all) == 0 && f.form.Tabular():
 		where := " in " + f.namespace + " namespace."
 		if f.allNamespaces {
 			where = "."
@@ -112,7 +98,7 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 		fmt.Fprintln(a.ErrOut, "No events found"+where)
 		return nil
 	case !f.watch:
-		return print(all)
+		return printer.Print(all)
 	}
 	shown := map[string]int32{}
 	return a.eachChange(ctx, filepath.Dir(a.dirs().Events()), func() (bool, error) {
@@ -130,7 +116,7 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 		if len(fresh) == 0 {
 			return false, nil
 		}
-		return false, print(fresh)
+		return false, printer.Print(fresh)
 	})
 }
 
@@ -154,80 +140,4 @@ func (a *app) chosenEvents(f eventsFlags, name string) ([]v1.Event, error) {
 		}
 	}
 	return chosen, nil
-}
-
-func (a *app) printEvents(f eventsFlags, all []v1.Event) error {
-	var b []byte
-	var err error
-	var object any = &v1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: all}
-	switch {
-	case f.output == "name":
-		for _, e := range all {
-			b = append(b, "event/"+e.Name+"\n"...)
-		}
-	case f.watch:
-		for i := range all {
-			var one []byte
-			if one, err = f.form.marshal(&all[i]); err != nil {
-				return err
-			}
-			b = append(b, one...)
-		}
-	default:
-		b, err = f.form.marshal(object)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = cli.ForTerminal(a.Out).Write(b)
-	return err
-}
-
-// eventRows returns events as rows of a table, after the headers if header is true.
-func (a *app) eventRows(f eventsFlags, all []v1.Event, header bool) (rows [][]string, err error) {
-	if header && f.form.custom != nil {
-		rows = append(rows, f.form.headers())
-	} else if header {
-		rows = append(rows, eventHeader(f))
-	}
-	for i := range all {
-		row := a.eventRow(&all[i], f, time.Now())
-		if f.form.custom != nil {
-			if row, err = customRow(f.form.custom, &all[i]); err != nil {
-				return nil, err
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-func eventHeader(f eventsFlags) []string {
-	header := []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}
-	if f.allNamespaces {
-		header = append([]string{"NAMESPACE"}, header...)
-	}
-	return header
-}
-
-func (a *app) eventRow(e *v1.Event, f eventsFlags, now time.Time) []string {
-	seen := age(e.LastTimestamp.Time, now)
-	if e.Count > 1 {
-		seen += " (x" + strconv.Itoa(int(e.Count)) + " over " + age(e.FirstTimestamp.Time, now) + ")"
-	}
-	message := e.Message
-	if f.output != "wide" {
-		message = summary.OneLine(message)
-	}
-	row := []string{
-		seen,
-		e.Type,
-		e.Reason,
-		strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
-		strings.ReplaceAll(message, "\n", "; "),
-	}
-	if f.allNamespaces {
-		row = append([]string{e.Namespace}, row...)
-	}
-	return row
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys/watch"
 )
@@ -30,7 +31,7 @@ type getFlags struct {
 func (f *getFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "output format: "+outputForms)
+	c.Flags().StringVarP(&f.output, "output", "o", "", "output format: "+printers.Formats)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "",
 		"label selector: app=web,tier!=cache, env in (a,b), !old")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print headers")
@@ -125,10 +126,13 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	if f.allNamespaces && len(names) > 0 {
 		return usage(c, errors.New("a pod cannot be retrieved by name across all namespaces"))
 	}
-	v, err := a.newView(f, len(names) == 1)
+	format, err := printers.ParseFormat(f.output)
 	if err != nil {
 		return usage(c, err)
 	}
+	v := printers.NewPods(a.Out, printers.PodOptions{
+		Format: format, Single: len(names) == 1, NoHeaders: f.noHeaders, AllNamespaces: f.allNamespaces,
+	})
 	switch {
 	case f.selector != "" && len(names) > 0:
 		return usage(c, errors.New("pods are selected by name or by --selector, not by both"))
@@ -138,14 +142,14 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		}
 	}
 	pods, missing := a.selected(f, names)
-	if v.tabular() {
+	if v.Tabular() {
 		a.warnOfAge(pods)
 		a.warnOfManifests() // also if a pod does not exist: a manifest error may be the reason
 	}
 	if missing != nil && len(pods) == 0 {
 		return missing
 	}
-	if len(pods) == 0 && !f.watch && v.tabular() {
+	if len(pods) == 0 && !f.watch && v.Tabular() {
 		where := " in " + f.namespace + " namespace."
 		if f.allNamespaces {
 			where = ""
@@ -154,7 +158,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 		return nil
 	}
 	if !f.watch {
-		return errors.Join(v.list(pods), missing) // as kubectl, print the pods that exist
+		return errors.Join(v.List(pods), missing) // as kubectl, print the pods that exist
 	}
 	if missing != nil {
 		return missing
@@ -173,7 +177,7 @@ func (a *app) warnOfAge(shown []*v1.Pod) {
 	if alive || seen.IsZero() || len(shown) > 0 && !slices.ContainsFunc(shown, unkept) {
 		return
 	}
-	fmt.Fprintf(a.ErrOut, "warning: podrun serve is not running; this is how pods were %s ago\n", age(seen, time.Now()))
+	fmt.Fprintf(a.ErrOut, "warning: podrun serve is not running; this is how pods were %s ago\n", printers.Age(seen, time.Now()))
 }
 
 // warnOfManifests warns about manifests that serve cannot use. A manifest that was never valid has
@@ -232,19 +236,18 @@ func (a *app) selected(f getFlags, names []string) ([]*v1.Pod, error) {
 const watchPoll = 2 * time.Second
 
 // watch prints all pods, and each pod again whenever it has changed, until ctx ends.
-func (a *app) watch(ctx context.Context, f getFlags, names []string, v *view) error {
-	shown := map[pod.Key]shownPod{}
+func (a *app) watch(ctx context.Context, f getFlags, names []string, v *printers.Pods) error {
 	return a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
 		pods, err := a.selected(f, names)
 		var absent *notFoundError
 		switch {
-		case err != nil && len(shown) == 0:
+		case err != nil && !v.Shown():
 			return false, err
 		case err != nil && !errors.As(err, &absent):
 			a.log.Debug("reading pods failed", "err", err)
 			return false, nil // a failed read does not mean that the pods are removed
 		}
-		return false, v.changes(pods, shown)
+		return false, v.Changes(pods)
 	})
 }
 
@@ -274,10 +277,4 @@ func (a *app) eachChange(ctx context.Context, dir string, look func() (done bool
 		case <-ticker.C:
 		}
 	}
-}
-
-// shownPod is the last version of a pod that was printed.
-type shownPod struct {
-	pod  *v1.Pod
-	text []byte
 }

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -88,19 +87,7 @@ func (a *app) listImages(ctx context.Context, s imageStore) error {
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"IMAGE", "DIGEST", "SIZE", "AGE", "USED"}}
-	for _, i := range all {
-		digest := i.ID[strings.LastIndex(i.ID, "@")+1:]
-		if _, hex, ok := strings.Cut(digest, ":"); ok && len(hex) > 12 {
-			digest = hex[:12]
-		}
-		used := "no"
-		if i.Used {
-			used = "yes"
-		}
-		rows = append(rows, []string{i.Name, digest, pod.Bytes(i.Size).String(), age(i.CreatedAt, time.Now()), used})
-	}
-	return (&table{out: a.Out}).print(rows...)
+	return printers.Images(a.Out, all)
 }
 
 func (a *app) loadImages(ctx context.Context, s imageStore, file string) error {

@@ -17,6 +17,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
@@ -179,8 +180,8 @@ func (a *app) printStreams(ctx context.Context, streams []logStream, o container
 		var ends []*prefixer
 		if prefix {
 			label := s.label
-			if coloured(a.Out) {
-				label = colour(label, labelColours[i%len(labelColours)])
+			if printers.Coloured(a.Out) {
+				label = printers.Colour(label, labelColours[i%len(labelColours)])
 			}
 			for _, w := range []*io.Writer{&out, &errOut} {
 				p := &prefixer{to: *w, label: label, mu: &mu}

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/event"
@@ -84,9 +85,9 @@ func (a *app) describeEvents(d description, p *v1.Pod) error {
 		if (pod.Key{Namespace: r.Namespace, Name: r.Name}) != pod.KeyOf(p) || r.UID != p.UID && r.UID != "" {
 			continue
 		}
-		when := age(r.Last, d.now)
+		when := printers.Age(r.Last, d.now)
 		if r.Count > 1 {
-			when += " (x" + strconv.Itoa(r.Count) + " over " + age(r.First, d.now) + ")"
+			when += " (x" + strconv.Itoa(r.Count) + " over " + printers.Age(r.First, d.now) + ")"
 		}
 		rows = append(rows, []string{"  " + r.Event().Type, r.Reason, when, strings.ReplaceAll(r.Message, "\n", "; ")})
 	}
@@ -94,6 +95,5 @@ func (a *app) describeEvents(d description, p *v1.Pod) error {
 		return nil
 	}
 	fmt.Fprintln(d.out, "Events:")
-	t := table{out: d.out}
-	return t.print(rows...)
+	return printers.Rows(d.out, rows...)
 }

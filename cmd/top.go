@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/oci"
 )
@@ -174,5 +175,5 @@ func (a *app) printTop(f topFlags, all []taker) error {
 			rows[i] = append([]string{namespace}, rows[i]...)
 		}
 	}
-	return (&table{out: a.Out}).print(rows...)
+	return printers.Rows(a.Out, rows...)
 }

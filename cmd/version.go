@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli/printers"
 )
 
 // versions is the JSON output of version.
@@ -76,7 +77,7 @@ func (a *app) version(ctx context.Context, output string) error {
 	if v.ContainerdServer != "" {
 		server = v.ContainerdServer + " at " + v.ContainerdAddress
 	}
-	return (&table{out: a.Out}).print([]string{"podrun:", v.Version}, []string{"commit:", v.commitText()},
+	return printers.Rows(a.Out, []string{"podrun:", v.Version}, []string{"commit:", v.commitText()},
 		[]string{"go:", v.Go + " " + v.Platform}, []string{"containerd client:", v.ContainerdClient},
 		[]string{"containerd server:", server})
 }
@@ -86,7 +87,7 @@ func (v versions) commitText() string {
 	if v.Modified {
 		return v.Commit + " (modified)"
 	}
-	return orNone(v.Commit)
+	return printers.OrNone(v.Commit)
 }
 
 // commit is set by the linker if Go stamps no commit into the binary, as in a git worktree. It is

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -63,7 +61,7 @@ func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 	if f.watch || len(names) > 0 {
 		return usage(c, errors.New("volumes are listed all at once"))
 	}
-	in, err := parseForm(f.output)
+	format, err := printers.ParseFormat(f.output)
 	if err != nil {
 		return usage(c, err)
 	}
@@ -77,80 +75,10 @@ func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
 			shown = append(shown, claim)
 		}
 	}
-	switch {
-	case in.tabular():
-		return a.printVolumes(f, shown)
-	case in.custom != nil:
-		return a.printCustom(f, in, shown)
-	case in.kind == "name":
-		for _, claim := range shown {
-			if _, err := fmt.Fprintln(a.Out, "volume/"+claim.Name); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	text, err := in.marshal(map[string]any{"items": shown})
-	if err == nil {
-		_, err = cli.ForTerminal(a.Out).Write(text)
-	}
-	return err
-}
-
-func (a *app) printCustom(f getFlags, in form, claims []volume.Claim) error {
-	var rows [][]string
-	if !f.noHeaders {
-		rows = append(rows, in.headers())
-	}
-	for _, claim := range claims {
-		row, err := customRow(in.custom, claim)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
-	}
-	return (&table{out: a.Out}).print(rows...)
-}
-
-func (a *app) printVolumes(f getFlags, claims []volume.Claim) error {
-	if len(claims) == 0 {
+	if len(shown) == 0 && format.Tabular() {
 		_, err := fmt.Fprintln(a.ErrOut, "No volumes found")
 		return err
 	}
-	rows := [][]string{{"NAME", "AGE", "PODS"}}
-	for _, claim := range claims {
-		pods := strings.Join(claim.Pods, ",")
-		if pods == "" {
-			pods = "<none>"
-		}
-		rows = append(rows, []string{claim.Name, duration.HumanDuration(time.Since(claim.Made)), pods})
-	}
-	for i := range rows {
-		if f.output == "wide" {
-			rows[i] = append(rows[i], append([]string{"PATH"}, paths(claims)...)[i])
-		}
-		if f.allNamespaces {
-			rows[i] = append([]string{append([]string{"NAMESPACE"}, namespaces(claims)...)[i]}, rows[i]...)
-		}
-	}
-	if f.noHeaders {
-		rows = rows[1:]
-	}
-	return (&table{out: a.Out}).print(rows...)
-}
-
-func paths(claims []volume.Claim) []string {
-	var out []string
-	for _, claim := range claims {
-		out = append(out, claim.Path)
-	}
-	return out
-}
-
-func namespaces(claims []volume.Claim) []string {
-	var out []string
-	for _, claim := range claims {
-		out = append(out, claim.Namespace)
-	}
-	return out
+	printer := printers.Volumes{Format: format, NoHeaders: f.noHeaders, AllNamespaces: f.allNamespaces}
+	return printer.Print(a.Out, shown)
 }

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -121,7 +122,7 @@ func waitedFor(text string) (waited, error) {
 func waitedField(text string) (waited, error) {
 	end := strings.LastIndex(text, "}") + 1
 	value, given := strings.CutPrefix(text[end:], "=")
-	path, err := parseJSONPath(text[:end])
+	path, err := printers.ParseJSONPath(text[:end])
 	if err != nil || !given && text[end:] != "" {
 		return nil, fmt.Errorf("--for jsonpath=%s: must be {PATH} or {PATH}=VALUE", text)
 	}

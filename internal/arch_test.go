@@ -56,6 +56,7 @@ var rooms = map[string]room{
 	"internal/relist":               {imports: "pod runtime", pureFiles: "diff.go"},
 	"internal/server/metrics":       {imports: "pod manifest relist gc runtime"},
 	"internal/cli":                  {imports: "cli/summary"},
+	"internal/cli/printers":         {imports: "cli cli/summary manifest pod volume"},
 	"internal/cli/summary":          {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "cli/summary"},
 	"internal/stats":                {imports: "cgroup sys oci stats/disk pod"},

@@ -1,4 +1,4 @@
-package cmd
+package printers
 
 import (
 	"bufio"
@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// bare converts an object to maps and lists with the JSON names of the fields, as templates expect
+// toUnstructured converts an object to maps and lists with the JSON names of the fields, as templates expect
 // it.
-func bare(object any) (any, error) {
+func toUnstructured(object any) (any, error) {
 	b, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
@@ -27,27 +27,27 @@ func bare(object any) (any, error) {
 	return out, err
 }
 
-// filled returns a function that renders an object with the execute method of a parsed template.
-func filled(execute func(io.Writer, any) error) func(any) ([]byte, error) {
+// renderer returns a function that renders an object with the execute method of a parsed template.
+func renderer(execute func(io.Writer, any) error) func(any) ([]byte, error) {
 	return func(object any) ([]byte, error) {
-		plain, err := bare(object)
+		fields, err := toUnstructured(object)
 		if err != nil {
 			return nil, err
 		}
 		var out bytes.Buffer
-		err = execute(&out, plain)
+		err = execute(&out, fields)
 		return out.Bytes(), err
 	}
 }
 
-// parseJSONPath parses a template for kubectl's -o jsonpath and returns a function that renders an
+// ParseJSONPath parses a template for kubectl's -o jsonpath and returns a function that renders an
 // object with it.
-func parseJSONPath(text string) (func(any) ([]byte, error), error) {
+func ParseJSONPath(text string) (func(any) ([]byte, error), error) {
 	path := jsonpath.New("output").AllowMissingKeys(true)
 	if err := path.Parse(text); err != nil {
 		return nil, err
 	}
-	return filled(path.Execute), nil
+	return renderer(path.Execute), nil
 }
 
 // parseGoTemplate parses a Go template, with kubectl's functions, and returns a function that
@@ -57,7 +57,7 @@ func parseGoTemplate(text string) (func(any) ([]byte, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return filled(t.Execute), nil
+	return renderer(t.Execute), nil
 }
 
 // exists reports whether nested fields exist in a map: the first in in, each other in the value of
@@ -125,25 +125,25 @@ func columnsFile(text string) (string, error) {
 	return strings.Join(specs, ","), nil
 }
 
-// customRow returns the row of an object. Fields that the object does not have are <none>.
-func customRow(columns []customColumn, object any) ([]string, error) {
-	plain, err := bare(object)
+// customRow returns the row of an object in custom-columns. Fields that the object does not have are <none>.
+func (f Format) customRow(object any) ([]string, error) {
+	fields, err := toUnstructured(object)
 	if err != nil {
 		return nil, err
 	}
 	var row []string
-	for _, c := range columns {
-		found, err := c.path.FindResults(plain)
+	for _, c := range f.custom {
+		results, err := c.path.FindResults(fields)
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.header, err)
 		}
 		var texts []string
-		for _, some := range found {
+		for _, some := range results {
 			for _, value := range some {
 				texts = append(texts, cellText(value))
 			}
 		}
-		row = append(row, orNone(strings.Join(texts, ",")))
+		row = append(row, OrNone(strings.Join(texts, ",")))
 	}
 	return row, nil
 }

@@ -1,6 +1,7 @@
-package cmd
+package printers
 
 import (
+	"io"
 	"os"
 	"slices"
 
@@ -17,29 +18,29 @@ const (
 	faint  = "2"
 )
 
-// coloured reports whether output to a stream may have colours: the stream is a terminal that
+// Coloured reports whether output to a stream may have colours: the stream is a terminal that
 // supports them, and NO_COLOR (no-color.org) is not set.
-func coloured(stream any) bool {
+func Coloured(stream any) bool {
 	f := cli.TerminalOf(stream)
 	return f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// colour returns text with the escape sequences of a colour. If code is "", text is returned
+// Colour returns text with the escape sequences of a colour. If code is "", text is returned
 // unchanged.
-func colour(text, code string) string {
+func Colour(text, code string) string {
 	if code == "" || text == "" {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// statusColour returns a function that colours the STATUS text of a pod, or nil if standard output
-// has no colours.
-func (a *app) statusColour() func(string) string {
-	if !coloured(a.Out) {
+// statusColour returns a function that colours the STATUS text of a pod, or nil if out has no
+// colours.
+func statusColour(out io.Writer) func(string) string {
+	if !Coloured(out) {
 		return nil
 	}
-	return func(text string) string { return colour(text, colourOf(text)) }
+	return func(text string) string { return Colour(text, colourOf(text)) }
 }
 
 // colourOf returns green for a pod that is well, yellow for one in a transient state, faint for a

@@ -1,4 +1,4 @@
-package cmd
+package printers
 
 import (
 	"bytes"
@@ -22,11 +22,11 @@ func TestTableFitsTheTerminal(t *testing.T) {
 		{0, true, "NAME   STATUS    REASON\nwéb    \x1b[31mError\x1b[0m     a very long reason that goes on\nb      \x1b[32mRunning\x1b[0m\n"},
 	} {
 		var out bytes.Buffer
-		tab := table{out: &out, fit: c.fit}
+		tab := Table{out: &out, fit: c.fit}
 		if c.paint {
-			tab.paint = map[int]func(string) string{1: func(s string) string { return colour(s, colourOf(s)) }}
+			tab.paint = map[int]func(string) string{1: func(s string) string { return Colour(s, colourOf(s)) }}
 		}
-		if err := tab.print(rows()...); err != nil {
+		if err := tab.Print(rows()...); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != c.want {

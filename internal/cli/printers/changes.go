@@ -1,0 +1,77 @@
+package printers
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/manifest"
+)
+
+// changeJSON is a change in the JSON output of diff.
+type changeJSON struct {
+	Action    manifest.Action `json:"action"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Manifest  string          `json:"manifest"`
+	Fields    []string        `json:"fields,omitempty"`
+	Why       string          `json:"why,omitempty"`
+}
+
+// Changes prints what serve would change: one line per change, or JSON.
+func Changes(out io.Writer, changes []manifest.Change, inJSON bool) error {
+	rows := []changeJSON{}
+	for _, c := range changes {
+		row := changeJSON{
+			Action:    c.Action,
+			Namespace: c.Key.Namespace,
+			Name:      c.Key.Name,
+			Manifest:  c.Origin.Path,
+			Fields:    c.Fields,
+		}
+		if c.Why != nil {
+			row.Why = c.Why.Error()
+		}
+		rows = append(rows, row)
+	}
+	if !inJSON {
+		for _, row := range rows {
+			fmt.Fprintln(out, row)
+		}
+		return nil
+	}
+	b, err := json.MarshalIndent(struct {
+		Changes []changeJSON `json:"changes"`
+	}{rows}, "", "  ")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(cli.ForTerminal(out), string(b))
+	return nil
+}
+
+// String returns the change as one line of text.
+func (c changeJSON) String() string {
+	sign := map[manifest.Action]string{
+		manifest.Create:  "+",
+		manifest.Replace: "~",
+		manifest.Keep:    "=",
+		manifest.Remove:  "-",
+	}[c.Action]
+	line := fmt.Sprintf("%s %s %s/%s", sign, c.Action, c.Namespace, c.Name)
+	if c.Manifest != "" {
+		line += " (" + c.Manifest + ")"
+	}
+	if len(c.Fields) > 0 {
+		line += ": " + strings.Join(c.Fields, ", ")
+	}
+	if first, more, _ := strings.Cut(c.Why, "\n"); first != "" {
+		line += ": " + first
+		if more != "" {
+			line += " …"
+		}
+	}
+	return line
+}
