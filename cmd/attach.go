@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/runtime"
@@ -43,11 +44,11 @@ func (a *app) attachCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			p, err := a.podNamed(f.namespace, args[0])
+			p, err := a.pods().Named(f.namespace, args[0])
 			if err != nil {
 				return err
 			}
-			r, err := a.choose(p, f.container)
+			r, err := query.Container(a.ErrOut, p, f.container)
 			if err != nil {
 				return err
 			}
@@ -93,12 +94,12 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r summary.Role, f attachFla
 			Code: cli.ExitFailed,
 			Err: fmt.Errorf("container %q in pod %q has no standard input: its manifest does not say stdin: true",
 				name, p.Name),
-			Hint: "podrun exec -it " + shortName(p) + " -c " + name + " -- sh runs a shell in it",
+			Hint: "podrun exec -it " + query.ShortName(p) + " -c " + name + " -- sh runs a shell in it",
 		}
 	case f.tty && !r.Container.TTY:
 		fmt.Fprintf(a.ErrOut, "Unable to use a TTY: container %s has none\n", name)
 	}
-	inst, err := instance(p, r, false)
+	inst, err := query.Instance(p, r, false)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (a *app) attach(ctx context.Context, p *v1.Pod, r summary.Role, f attachFla
 	err = s.run(ctx)
 	switch {
 	case errors.Is(err, errDetached):
-		fmt.Fprintf(a.ErrOut, "\nDetached; podrun attach -it %s -c %s attaches again\n", shortName(p), name)
+		fmt.Fprintf(a.ErrOut, "\nDetached; podrun attach -it %s -c %s attaches again\n", query.ShortName(p), name)
 		return nil
 	case errors.Is(err, runtime.ErrNoStdin):
 		return &cli.Error{

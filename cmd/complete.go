@@ -2,12 +2,11 @@ package cmd
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -18,7 +17,7 @@ func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 	if a.prepare(c, nil) != nil {
 		return nil
 	}
-	pods, err := readPods(a.dirs())
+	pods, err := a.pods().Pods()
 	if err != nil {
 		return nil
 	}
@@ -29,34 +28,7 @@ func (a *app) completionPods(c *cobra.Command) []*v1.Pod {
 	if err != nil {
 		return pods
 	}
-	return within(pods, namespace)
-}
-
-// shortName returns the name of a pod in its manifest: the full name without the suffix of the node
-// name.
-func shortName(p *v1.Pod) string {
-	return strings.TrimSuffix(p.Name, "-"+strings.ToLower(p.Spec.NodeName))
-}
-
-// podWords returns the completions for the names of pods, each with the state of the pod: the name
-// in the manifest, or the full name if several pods have that name. It leaves out pods that are in
-// given.
-func podWords(pods []*v1.Pod, given []string) []string {
-	count := map[string]int{}
-	for _, p := range pods {
-		count[shortName(p)]++
-	}
-	var words []string
-	for _, p := range pods {
-		name := shortName(p)
-		if count[name] > 1 {
-			name = p.Name
-		}
-		if !slices.Contains(given, name) && !slices.Contains(given, p.Name) {
-			words = append(words, name+"\t"+summary.Of(p).Text)
-		}
-	}
-	return words
+	return query.InNamespace(pods, namespace)
 }
 
 // completePods completes the argument of a command that takes one pod.
@@ -64,12 +36,12 @@ func (a *app) completePods(c *cobra.Command, args []string, _ string) ([]string,
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return podWords(a.completionPods(c), nil), cobra.ShellCompDirectiveNoFileComp
+	return query.Completions(a.completionPods(c), nil), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeManyPods completes the arguments of a command that takes any number of pods.
 func (a *app) completeManyPods(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return podWords(a.completionPods(c), args), cobra.ShellCompDirectiveNoFileComp
+	return query.Completions(a.completionPods(c), args), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeResources completes a resource type and, after pods, the names of pods. kinds are the
@@ -91,7 +63,7 @@ func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
 func (a *app) completeContainers(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var words []string
 	for _, p := range a.completionPods(c) {
-		if len(args) > 0 && p.Name != bareName(args[0]) && shortName(p) != bareName(args[0]) {
+		if len(args) > 0 && p.Name != query.BareName(args[0]) && query.ShortName(p) != query.BareName(args[0]) {
 			continue
 		}
 		for _, spec := range pod.AllContainers(p) {
@@ -108,7 +80,7 @@ func (a *app) completeNamespaces(c *cobra.Command, _ []string, _ string) ([]stri
 	if a.prepare(c, nil) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	pods, err := readPods(a.dirs())
+	pods, err := a.pods().Pods()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

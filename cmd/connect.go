@@ -7,8 +7,14 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/embedded"
 )
+
+// pods returns a reader of the pods in the run directory.
+func (a *app) pods() *query.Reader {
+	return &query.Reader{Dirs: a.dirs(), Owners: agent.Owners{Dirs: a.dirs()}, Log: a.log}
+}
 
 // connection returns the options to connect to containerd that the global flags and the environment
 // give.

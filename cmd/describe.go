@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 )
@@ -35,7 +36,7 @@ func (a *app) describeCommand() *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			pods, err := a.selected(getFlags{namespace: namespace}, names)
+			pods, err := a.pods().Select(query.Selection{Namespace: namespace}, names)
 			a.warnOfAge(pods)
 			if err != nil {
 				a.warnOfManifests() // a manifest error may be the reason why a pod does not exist

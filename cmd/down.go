@@ -11,6 +11,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
@@ -51,7 +52,7 @@ func (a *app) downCommand() *cobra.Command {
 					if all {
 						return pods, nil
 					}
-					return named(within(pods, namespace), names)
+					return query.FindAll(query.InNamespace(pods, namespace), names)
 				},
 				Waiting: func(key pod.Key, what string) {
 					fmt.Fprintf(a.ErrOut, "pod %s: waiting for %s\n", key, summary.Plain(what))
@@ -84,16 +85,4 @@ func (a *app) downCommand() *cobra.Command {
 	c.ValidArgsFunction = a.completeManyPods
 	a.completeFlags(c)
 	return c
-}
-
-func named(pods []*v1.Pod, names []string) ([]*v1.Pod, error) {
-	var chosen []*v1.Pod
-	for _, name := range names {
-		p, err := find(pods, name)
-		if err != nil {
-			return nil, err
-		}
-		chosen = append(chosen, p)
-	}
-	return chosen, nil
 }

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli/printers"
-	"podrun.io/podrun/internal/event"
+	"podrun.io/podrun/internal/cli/query"
 )
 
 type eventsFlags struct {
@@ -37,9 +36,9 @@ func (a *app) eventsCommand() *cobra.Command {
 			"  podrun events -A --types Warning\n  podrun events web -o json",
 		Args: argCount(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			name := bareName(f.of)
+			name := query.BareName(f.of)
 			if len(args) > 0 {
-				name = bareName(args[0])
+				name = query.BareName(args[0])
 			}
 			if len(args) > 0 && f.of != "" {
 				return usage(c, errors.New("give a pod or --for, not both"))
@@ -86,7 +85,10 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 	printer := printers.NewEvents(a.Out, printers.EventOptions{
 		Format: f.form, NoHeaders: f.noHeaders, AllNamespaces: f.allNamespaces, Watch: f.watch,
 	})
-	all, err := a.chosenEvents(f, name)
+	selection := query.EventSelection{
+		Namespace: f.namespace, AllNamespaces: f.allNamespaces, Types: f.types, Pod: name,
+	}
+	all, err := query.Events(a.dirs(), selection)
 	switch {
 	case err != nil:
 		return err
@@ -101,8 +103,8 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 		return printer.Print(all)
 	}
 	shown := map[string]int32{}
-	return a.eachChange(ctx, filepath.Dir(a.dirs().Events()), func() (bool, error) {
-		all, err := a.chosenEvents(f, name)
+	return a.pods().OnChange(ctx, filepath.Dir(a.dirs().Events()), func() (bool, error) {
+		all, err := query.Events(a.dirs(), selection)
 		if err != nil {
 			return false, err
 		}
@@ -118,26 +120,4 @@ func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
 		}
 		return false, printer.Print(fresh)
 	})
-}
-
-// chosenEvents returns the events that the flags and the name of the pod select.
-func (a *app) chosenEvents(f eventsFlags, name string) ([]v1.Event, error) {
-	records, err := event.Read(a.dirs())
-	if err != nil {
-		return nil, err
-	}
-	chosen, nodes := []v1.Event{}, map[string]bool{}
-	for _, r := range records {
-		nodes[strings.ToLower(r.Node)] = true // down records no node name in its events
-	}
-	for _, r := range records {
-		e := r.Event()
-		node, suffixed := strings.CutPrefix(r.Name, name+"-")
-		named := name == "" || r.Namespace != "" && (r.Name == name || suffixed && node != "" && nodes[node])
-		if named && (f.allNamespaces || e.Namespace == f.namespace) &&
-			(len(f.types) == 0 || slices.Contains(f.types, e.Type)) {
-			chosen = append(chosen, e)
-		}
-	}
-	return chosen, nil
 }

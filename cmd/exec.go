@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -54,11 +55,11 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}
-	p, err := a.podNamed(f.namespace, name)
+	p, err := a.pods().Named(f.namespace, name)
 	if err != nil {
 		return err
 	}
-	r, err := a.choose(p, f.container)
+	r, err := query.Container(a.ErrOut, p, f.container)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,8 +14,8 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sys/watch"
 )
 
 type getFlags struct {
@@ -36,6 +35,11 @@ func (f *getFlags) add(c *cobra.Command) {
 		"label selector: app=web,tier!=cache, env in (a,b), !old")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print headers")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "after listing the pods, watch for changes")
+}
+
+// selection returns the pods that the flags select.
+func (f *getFlags) selection() query.Selection {
+	return query.Selection{Namespace: f.namespace, AllNamespaces: f.allNamespaces, Labels: f.selector}
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -141,7 +145,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 			return usage(c, fmt.Errorf("--selector %q: %w", f.selector, err))
 		}
 	}
-	pods, missing := a.selected(f, names)
+	pods, missing := a.pods().Select(f.selection(), names)
 	if v.Tabular() {
 		a.warnOfAge(pods)
 		a.warnOfManifests() // also if a pod does not exist: a manifest error may be the reason
@@ -201,45 +205,11 @@ func (a *app) warnOfManifests() {
 	}
 }
 
-func (a *app) selected(f getFlags, names []string) ([]*v1.Pod, error) {
-	pods, err := settledPods(a.dirs())
-	if err != nil {
-		return nil, err
-	}
-	if !f.allNamespaces {
-		pods = within(pods, f.namespace)
-	}
-	if f.selector != "" {
-		chosen, err := labels.Parse(f.selector)
-		if err != nil {
-			return nil, fmt.Errorf("--selector %q: %w", f.selector, err)
-		}
-		pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !chosen.Matches(labels.Set(p.Labels)) })
-	}
-	if len(names) == 0 {
-		return pods, nil
-	}
-	var chosen []*v1.Pod
-	var failures []error
-	for _, name := range names {
-		p, err := find(pods, name)
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		chosen = append(chosen, p)
-	}
-	return chosen, errors.Join(failures...)
-}
-
-// watchPoll is how often a watched directory is read if no change is notified.
-const watchPoll = 2 * time.Second
-
 // watch prints all pods, and each pod again whenever it has changed, until ctx ends.
 func (a *app) watch(ctx context.Context, f getFlags, names []string, v *printers.Pods) error {
-	return a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
-		pods, err := a.selected(f, names)
-		var absent *notFoundError
+	return a.pods().OnChange(ctx, a.dirs().Statuses(), func() (bool, error) {
+		pods, err := a.pods().Select(f.selection(), names)
+		var absent *query.NotFoundError
 		switch {
 		case err != nil && !v.Shown():
 			return false, err
@@ -249,32 +219,4 @@ func (a *app) watch(ctx context.Context, f getFlags, names []string, v *printers
 		}
 		return false, v.Changes(pods)
 	})
-}
-
-// eachChange calls look at once, and again whenever a file in dir may have changed, until look
-// returns true or an error or ctx ends. It returns the error of look or the cause of the end of
-// ctx.
-func (a *app) eachChange(ctx context.Context, dir string, look func() (done bool, err error)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	w := watch.New(a.log)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() { _ = w.Run(ctx) })
-	ticker := time.NewTicker(watchPoll)
-	defer ticker.Stop()
-	for {
-		// The watch is added anew each time, because the directory may not exist yet or may have
-		// been replaced.
-		_ = w.Add(dir)
-		if done, err := look(); done || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-w.Events():
-		case <-ticker.C:
-		}
-	}
 }

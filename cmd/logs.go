@@ -18,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
@@ -111,7 +112,7 @@ type logStream struct {
 }
 
 func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
-	pods, err := a.selected(getFlags{namespace: f.namespace, selector: f.selector}, args)
+	pods, err := a.pods().Select(query.Selection{Namespace: f.namespace, Labels: f.selector}, args)
 	if err != nil {
 		return err
 	}
@@ -142,14 +143,14 @@ func (a *app) logStreams(f logsFlags, pods []*v1.Pod) ([]logStream, error) {
 	for _, p := range pods {
 		chosen := summary.InitialFirst(summary.Roles(p))
 		if !f.all {
-			r, err := a.choose(p, f.container)
+			r, err := query.Container(a.ErrOut, p, f.container)
 			if err != nil {
 				return nil, err
 			}
 			chosen = []summary.Role{r}
 		}
 		for _, r := range chosen {
-			inst, err := instance(p, r, f.previous)
+			inst, err := query.Instance(p, r, f.previous)
 			if err != nil && (f.all || f.selector != "") {
 				fmt.Fprintln(a.ErrOut, "warning:", err)
 				continue
@@ -226,8 +227,8 @@ func (a *app) readLogs(ctx context.Context, s logStream, o containerlog.ReadOpti
 func (a *app) successor(ctx context.Context, s logStream) (next pod.Instance, more bool, err error) {
 	next = s.inst
 	next.ID, next.Attempt = "", next.Attempt+1
-	err = a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
-		p, err := readPod(a.dirs().Status(s.inst.Key))
+	err = a.pods().OnChange(ctx, a.dirs().Statuses(), func() (bool, error) {
+		p, err := query.ReadPod(a.dirs().Status(s.inst.Key))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && p.UID != s.inst.UID {
 			return true, nil
 		}

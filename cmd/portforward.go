@@ -17,6 +17,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sandbox"
@@ -49,7 +50,7 @@ func (a *app) portForwardCommand() *cobra.Command {
 				}
 				all = append(all, f)
 			}
-			p, err := a.podNamed(namespace, args[0])
+			p, err := a.pods().Named(namespace, args[0])
 			if err != nil {
 				return err
 			}
@@ -253,7 +254,7 @@ func copyHalf(to, from net.Conn) {
 // podNetwork returns the path of the pod's network namespace, or "" if the pod uses that of the
 // host.
 func (a *app) podNetwork(key pod.Key) (string, error) {
-	p, err := readPod(a.dirs().Status(key))
+	p, err := query.ReadPod(a.dirs().Status(key))
 	if err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/event"
@@ -26,7 +27,7 @@ func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
 		if r.Status == nil || !unwell(p, r) {
 			continue
 		}
-		inst, err := instance(p, r, r.Status.State.Running != nil && r.Status.LastTerminationState.Terminated != nil)
+		inst, err := query.Instance(p, r, r.Status.State.Running != nil && r.Status.LastTerminationState.Terminated != nil)
 		if err != nil {
 			continue // the container has no log yet
 		}

@@ -73,7 +73,7 @@ type taker struct {
 }
 
 func (a *app) top(ctx context.Context, f topFlags, names []string) error {
-	pods, err := a.selected(f.getFlags, names)
+	pods, err := a.pods().Select(f.selection(), names)
 	if err != nil {
 		return err
 	}

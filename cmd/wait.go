@@ -8,15 +8,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/status"
 )
-
-// waited reports whether a pod is in the state to wait for. p is nil if the pod does not exist.
-type waited func(p *v1.Pod) bool
 
 func (a *app) waitCommand() *cobra.Command {
 	var namespace, what string
@@ -35,14 +31,14 @@ func (a *app) waitCommand() *cobra.Command {
 			"  podrun wait web db --for=delete",
 		Args: argCount(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
-			is, err := waitedFor(what)
+			condition, err := query.ParseCondition(what)
 			switch {
 			case err != nil:
 				return usage(c, err)
 			case timeout < 0:
 				return usage(c, fmt.Errorf("--timeout %s: must not be negative", timeout))
 			}
-			return a.wait(c.Context(), namespace, args, is, timeout)
+			return a.wait(c.Context(), namespace, args, condition, timeout)
 		},
 	}
 	c.Flags().StringVar(&what, "for", "",
@@ -56,20 +52,20 @@ func (a *app) waitCommand() *cobra.Command {
 
 var errTimedOut = errors.New("timed out")
 
-func (a *app) wait(ctx context.Context, namespace string, names []string, is waited, timeout time.Duration) error {
+func (a *app) wait(ctx context.Context, namespace string, names []string, is query.Condition, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	defer cancel()
 	left, late := names, names // late is left, with the message of Unowned pods
-	err := a.eachChange(ctx, a.dirs().Statuses(), func() (bool, error) {
-		pods, err := settledPods(a.dirs())
+	err := a.pods().OnChange(ctx, a.dirs().Statuses(), func() (bool, error) {
+		pods, err := a.pods().Settled()
 		if err != nil {
 			return false, err
 		}
 		var not []string
 		late = nil
 		for _, name := range left {
-			p, err := find(within(pods, namespace), name)
-			var absent *notFoundError
+			p, err := query.Find(query.InNamespace(pods, namespace), name)
+			var absent *query.NotFoundError
 			switch {
 			case err != nil && !errors.As(err, &absent):
 				return false, err
@@ -80,7 +76,7 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 				}
 				late = append(late, name)
 			default:
-				fmt.Fprintf(a.Out, "pod/%s condition met\n", bareName(name))
+				fmt.Fprintf(a.Out, "pod/%s condition met\n", query.BareName(name))
 			}
 		}
 		left = not
@@ -90,57 +86,4 @@ func (a *app) wait(ctx context.Context, namespace string, names []string, is wai
 		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(late, ", "))}
 	}
 	return err
-}
-
-// waitedFor parses the value of --for.
-func waitedFor(text string) (waited, error) {
-	kind, rest, _ := strings.Cut(text, "=")
-	switch {
-	case text == "delete":
-		return func(p *v1.Pod) bool { return p == nil }, nil
-	case kind == "phase" && rest != "":
-		for _, phase := range []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed} {
-			if strings.EqualFold(string(phase), rest) {
-				return func(p *v1.Pod) bool { return p != nil && p.Status.Phase == phase }, nil
-			}
-		}
-		return nil, fmt.Errorf("--for %q: a phase is Pending, Running, Succeeded or Failed", text)
-	case kind == "jsonpath" && strings.HasPrefix(rest, "{"):
-		return waitedField(rest)
-	case kind == "condition" && rest != "":
-		name, value, given := strings.Cut(rest, "=")
-		if !given {
-			value = string(v1.ConditionTrue)
-		}
-		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
-	}
-	return nil, fmt.Errorf(
-		"--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete", text)
-}
-
-// waitedField parses {PATH} or {PATH}=VALUE.
-func waitedField(text string) (waited, error) {
-	end := strings.LastIndex(text, "}") + 1
-	value, given := strings.CutPrefix(text[end:], "=")
-	path, err := printers.ParseJSONPath(text[:end])
-	if err != nil || !given && text[end:] != "" {
-		return nil, fmt.Errorf("--for jsonpath=%s: must be {PATH} or {PATH}=VALUE", text)
-	}
-	return func(p *v1.Pod) bool {
-		if p == nil {
-			return false
-		}
-		got, err := path(p)
-		return err == nil && (given && string(got) == value || !given && len(got) > 0)
-	}, nil
-}
-
-// hasCondition reports whether a condition of p has a value. It ignores case, as kubectl does.
-func hasCondition(p *v1.Pod, name, value string) bool {
-	for _, c := range p.Status.Conditions {
-		if strings.EqualFold(string(c.Type), name) {
-			return strings.EqualFold(string(c.Status), value)
-		}
-	}
-	return false
 }

@@ -57,6 +57,7 @@ var rooms = map[string]room{
 	"internal/server/metrics":       {imports: "pod manifest relist gc runtime"},
 	"internal/cli":                  {imports: "cli/summary"},
 	"internal/cli/printers":         {imports: "cli cli/summary manifest pod volume"},
+	"internal/cli/query":            {imports: "cli cli/printers cli/summary event layout pod status sys/watch"},
 	"internal/cli/summary":          {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "cli/summary"},
 	"internal/stats":                {imports: "cgroup sys oci stats/disk pod"},

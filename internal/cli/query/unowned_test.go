@@ -1,8 +1,8 @@
-package cmd
+package query
 
 import (
-	"context"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
 )
@@ -26,38 +28,53 @@ func hold(t *testing.T, path string) {
 	must(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}))
 }
 
-// unownedApp returns a command line with a running pod that no process owns, while a podrun is
-// running.
-func unownedApp(t *testing.T) *app {
-	a, _, _ := newApp(t, nil)
-	must(t, os.Mkdir(a.dirs().PodLocks(), 0o700))
-	must(t, os.WriteFile(a.dirs().Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newReader returns a reader of its own temporary directories.
+func newReader(t *testing.T) *Reader {
+	t.Helper()
+	dir := t.TempDir()
+	dirs := layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}
+	must(t, os.MkdirAll(dirs.Statuses(), 0o755))
+	return &Reader{Dirs: dirs, Owners: agent.Owners{Dirs: dirs}, Log: slog.New(slog.DiscardHandler)}
+}
+
+// unownedReader returns a reader of a running pod that no process owns, while a podrun is running.
+func unownedReader(t *testing.T) *Reader {
+	r := newReader(t)
+	must(t, os.Mkdir(r.Dirs.PodLocks(), 0o700))
+	must(t, os.WriteFile(r.Dirs.Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
 		"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "containerStatuses": [{"name": "c",
 		"state": {"terminated": {"exitCode": 1}}}]}}`), 0o600))
-	hold(t, a.dirs().Seen())
-	return a
+	hold(t, r.Dirs.Seen())
+	return r
 }
 
 // TestPodBetweenOwners: a pod that another process acquires within a second is not shown as
 // Unowned.
 func TestPodBetweenOwners(t *testing.T) {
 	t.Parallel()
-	a := unownedApp(t)
+	r := unownedReader(t)
 	synctest.Test(t, func(t *testing.T) {
-		pods, err := settledPods(a.dirs())
+		pods, err := r.Settled()
 		if err != nil || len(pods) != 1 || !status.IsUnowned(pods[0]) {
 			t.Errorf("%+v, %v", pods, err)
 		}
-		taken := make(chan struct{})
+		acquired := make(chan struct{})
 		go func() {
-			defer close(taken)
-			time.Sleep(betweenOwners / 2)
-			hold(t, a.dirs().PodLock(webPod))
+			defer close(acquired)
+			time.Sleep(handoverTime / 2)
+			hold(t, r.Dirs.PodLock(webPod))
 		}()
-		pods, err = settledPods(a.dirs())
-		<-taken
+		pods, err = r.Settled()
+		<-acquired
 		if err != nil || len(pods) != 1 || status.IsUnowned(pods[0]) {
-			t.Errorf("taken meanwhile: %+v, %v", pods, err)
+			t.Errorf("acquired meanwhile: %+v, %v", pods, err)
 		}
 	})
 }
@@ -66,20 +83,20 @@ func TestPodBetweenOwners(t *testing.T) {
 // has just started.
 func TestUnownedForLong(t *testing.T) {
 	t.Parallel()
-	a := unownedApp(t)
+	r := unownedReader(t)
 	synctest.Test(t, func(t *testing.T) {
 		long := time.Now().Add(-time.Hour)
-		must(t, os.Chtimes(a.dirs().Status(webPod), long, long))
+		must(t, os.Chtimes(r.Dirs.Status(webPod), long, long))
 		waits := func(want bool) {
 			t.Helper()
 			began := time.Now()
-			pods, err := settledPods(a.dirs())
+			pods, err := r.Settled()
 			if err != nil || len(pods) != 1 || !status.IsUnowned(pods[0]) || time.Now().After(began) != want {
 				t.Errorf("after %s: %+v, %v", time.Since(began), pods, err)
 			}
 		}
 		waits(false)
-		lock := filepath.Join(a.dirs().Run, "serve.lock")
+		lock := filepath.Join(r.Dirs.Run, "serve.lock")
 		must(t, os.WriteFile(lock, nil, 0o600))
 		must(t, os.Chtimes(lock, time.Now(), time.Now()))
 		waits(true)
@@ -91,31 +108,18 @@ func TestUnownedForLong(t *testing.T) {
 func TestUnownedSince(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]time.Duration{"serve": time.Minute, "once": time.Hour} {
-		a, _, _ := newApp(t, nil)
-		must(t, os.Mkdir(a.dirs().PodLocks(), 0o700))
-		must(t, os.WriteFile(a.dirs().Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default"}, "status": {"phase": "Running"}}`), 0o600))
-		must(t, os.WriteFile(a.dirs().PodLock(webPod), []byte(`{"command": "`+command+`"}`), 0o600))
-		must(t, os.WriteFile(a.dirs().Seen(), nil, 0o600))
+		r := newReader(t)
+		must(t, os.Mkdir(r.Dirs.PodLocks(), 0o700))
+		must(t, os.WriteFile(r.Dirs.Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default"}, "status": {"phase": "Running"}}`), 0o600))
+		must(t, os.WriteFile(r.Dirs.PodLock(webPod), []byte(`{"command": "`+command+`"}`), 0o600))
+		must(t, os.WriteFile(r.Dirs.Seen(), nil, 0o600))
 		now := time.Now().Truncate(time.Second)
 		changed, seen := now.Add(-time.Hour), now.Add(-time.Minute)
-		must(t, os.Chtimes(a.dirs().Status(webPod), changed, changed))
-		must(t, os.Chtimes(a.dirs().Seen(), seen, seen))
-		pods, err := settledPods(a.dirs())
+		must(t, os.Chtimes(r.Dirs.Status(webPod), changed, changed))
+		must(t, os.Chtimes(r.Dirs.Seen(), seen, seen))
+		pods, err := r.Settled()
 		if err != nil || len(pods) != 1 || !status.UnownedSince(pods[0]).Equal(now.Add(-want)) {
 			t.Errorf("%s: %+v, %v", command, pods, err)
 		}
-	}
-}
-
-// TestLogsOfUnownedPod: no process starts the next instance of a pod without an owner, so logs -f
-// of it ends even if a podrun is running.
-func TestLogsOfUnownedPod(t *testing.T) {
-	t.Parallel()
-	a := unownedApp(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	_, more, err := a.successor(ctx, logStream{inst: pod.Instance{Key: webPod, UID: "u1", Container: "c"}})
-	if more || err != nil {
-		t.Errorf("%t, %v", more, err)
 	}
 }

@@ -1,0 +1,66 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cli/printers"
+)
+
+// Condition reports whether a pod is in the state to wait for. p is nil if the pod does not exist.
+type Condition func(p *v1.Pod) bool
+
+// ParseCondition parses the value of --for of podrun wait.
+func ParseCondition(text string) (Condition, error) {
+	kind, rest, _ := strings.Cut(text, "=")
+	switch {
+	case text == "delete":
+		return func(p *v1.Pod) bool { return p == nil }, nil
+	case kind == "phase" && rest != "":
+		for _, phase := range []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodSucceeded, v1.PodFailed} {
+			if strings.EqualFold(string(phase), rest) {
+				return func(p *v1.Pod) bool { return p != nil && p.Status.Phase == phase }, nil
+			}
+		}
+		return nil, fmt.Errorf("--for %q: a phase is Pending, Running, Succeeded or Failed", text)
+	case kind == "jsonpath" && strings.HasPrefix(rest, "{"):
+		return parseField(rest)
+	case kind == "condition" && rest != "":
+		name, value, given := strings.Cut(rest, "=")
+		if !given {
+			value = string(v1.ConditionTrue)
+		}
+		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
+	}
+	return nil, fmt.Errorf(
+		"--for %q: must be condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete", text)
+}
+
+// parseField parses {PATH} or {PATH}=VALUE.
+func parseField(text string) (Condition, error) {
+	end := strings.LastIndex(text, "}") + 1
+	value, given := strings.CutPrefix(text[end:], "=")
+	path, err := printers.ParseJSONPath(text[:end])
+	if err != nil || !given && text[end:] != "" {
+		return nil, fmt.Errorf("--for jsonpath=%s: must be {PATH} or {PATH}=VALUE", text)
+	}
+	return func(p *v1.Pod) bool {
+		if p == nil {
+			return false
+		}
+		got, err := path(p)
+		return err == nil && (given && string(got) == value || !given && len(got) > 0)
+	}, nil
+}
+
+// hasCondition reports whether a condition of p has a value. It ignores case, as kubectl does.
+func hasCondition(p *v1.Pod, name, value string) bool {
+	for _, c := range p.Status.Conditions {
+		if strings.EqualFold(string(c.Type), name) {
+			return strings.EqualFold(string(c.Status), value)
+		}
+	}
+	return false
+}

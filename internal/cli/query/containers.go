@@ -1,0 +1,87 @@
+package query
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/pod"
+)
+
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
+// Container returns the container of p with the given name. If name is "", it returns the container
+// that the default-container annotation names, or else the first one, and prints to errOut which one
+// it chose if there are several.
+func Container(errOut io.Writer, p *v1.Pod, name string) (summary.Role, error) {
+	all := summary.Roles(p)
+	if len(all) == 0 {
+		return summary.Role{}, fmt.Errorf("pod %s has no containers", p.Name)
+	}
+	if name == "" {
+		r := all[0]
+		if i := slices.IndexFunc(all, func(r summary.Role) bool {
+			return r.Container.Name == p.Annotations[defaultContainer]
+		}); i >= 0 {
+			r = all[i]
+		} else if len(all) > 1 {
+			fmt.Fprintf(errOut, "Defaulted container %q out of: %s\n", r.Container.Name, containerNames(all))
+		}
+		return r, nil
+	}
+	for _, r := range all {
+		if r.Container.Name == name {
+			return r, nil
+		}
+	}
+	return summary.Role{}, &cli.Error{
+		Code: cli.ExitFailed,
+		Err:  fmt.Errorf("container %s is not valid for pod %s", name, p.Name),
+		Hint: "it has: " + containerNames(all),
+	}
+}
+
+func containerNames(all []summary.Role) string {
+	var names []string
+	for _, r := range all {
+		name := r.Container.Name
+		if r.Init {
+			name += " (init)"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Instance returns the instance of a container whose log is requested: the current or last one or,
+// if previous is true, the one before.
+func Instance(p *v1.Pod, r summary.Role, previous bool) (pod.Instance, error) {
+	name := r.Container.Name
+	i := pod.Instance{Key: pod.KeyOf(p), UID: p.UID, Container: name}
+	if r.Status == nil {
+		return i, fmt.Errorf("container %q in pod %q is waiting to start", name, p.Name)
+	}
+	// While the container waits to be restarted, its newest instance is the one that terminated
+	// last.
+	i.ID, i.Attempt = r.InstanceID(), int(r.Status.RestartCount)
+	waiting := r.Status.State.Running == nil && r.Status.State.Terminated == nil
+	last := r.Status.LastTerminationState.Terminated
+	switch {
+	case previous && last == nil:
+		return i, fmt.Errorf("previous terminated container %q in pod %q not found", name, p.Name)
+	case previous && !waiting:
+		i.ID, i.Attempt = pod.IDOf(last.ContainerID), i.Attempt-1
+	case waiting && last == nil:
+		why := ""
+		if w := r.Status.State.Waiting; w != nil && w.Reason != "" {
+			why = ": " + w.Reason
+		}
+		return i, fmt.Errorf("container %q in pod %q is waiting to start%s", name, p.Name, why)
+	}
+	return i, nil
+}
