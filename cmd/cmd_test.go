@@ -17,7 +17,6 @@ import (
 	"github.com/containerd/console"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
@@ -104,33 +103,6 @@ func TestWatch(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || a.exit(err) != cli.ExitInterrupted {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestLogsFollow: if no other process converts the log, logs -f does, and it exits with the
-// container.
-func TestLogsFollow(t *testing.T) {
-	t.Parallel()
-	a, out, errOut := newApp(t, nil)
-	inst := pod.Instance{ID: "id", Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app"}
-	raw := a.dirs().RawLog(inst.UID, inst.Container, inst.ID)
-	must(t, os.MkdirAll(raw, 0o755))
-	shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-	must(t, err)
-	done := make(chan error)
-	go func() {
-		done <- a.readLog(context.Background(), inst, containerlog.ReadOptions{Follow: true}, a.Out, a.ErrOut)
-	}()
-	for _, text := range []string{"one\n", "two\n"} {
-		_, err := shim.WriteString(text)
-		must(t, err)
-		eventually(t, text, func() bool { return strings.HasSuffix(out.String(), text) })
-	}
-	_, err = shim.WriteString("no end")
-	must(t, errors.Join(err, shim.Close()))
-	must(t, <-done)
-	if out.String() != "one\ntwo\nno end" || errOut.String() != "" {
-		t.Errorf("got %q and %q", out.String(), errOut.String())
 	}
 }
 

@@ -1,4 +1,4 @@
-package cmd
+package describe
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -21,29 +22,29 @@ import (
 // lastLines is the number of log lines that describe prints of a container that is not well.
 const lastLines = 10
 
-// describeLogs prints the last log lines of the containers that are not well.
-func (a *app) describeLogs(ctx context.Context, d description, p *v1.Pod) {
+// logs prints the last log lines of the containers that are not well.
+func (d *Printer) logs(ctx context.Context, p *v1.Pod) {
 	for _, r := range summary.InitialFirst(summary.Roles(p)) {
-		if r.Status == nil || !unwell(p, r) {
+		if r.Status == nil || !hasFailed(p, r) {
 			continue
 		}
 		inst, err := query.Instance(p, r, r.Status.State.Running != nil && r.Status.LastTerminationState.Terminated != nil)
 		if err != nil {
 			continue // the container has no log yet
 		}
-		text := a.lastLines(ctx, inst)
+		text := d.tail(ctx, inst)
 		if text == "" {
 			continue
 		}
-		fmt.Fprintf(d.out, "Last Log of %s:\n", r.Container.Name)
+		fmt.Fprintf(d.Out, "Last Log of %s:\n", r.Container.Name)
 		for line := range strings.Lines(text) {
-			fmt.Fprintf(d.out, "  %s\n", summary.Plain(strings.TrimRight(line, "\r\n")))
+			fmt.Fprintf(d.Out, "  %s\n", summary.Plain(strings.TrimRight(line, "\r\n")))
 		}
 	}
 }
 
-// unwell reports whether a container failed, or has terminated before and is not ready now.
-func unwell(p *v1.Pod, r summary.Role) bool {
+// hasFailed reports whether a container failed, or has terminated before and is not ready now.
+func hasFailed(p *v1.Pod, r summary.Role) bool {
 	if t := r.Status.State.Terminated; t != nil {
 		return t.ExitCode != 0
 	}
@@ -53,19 +54,19 @@ func unwell(p *v1.Pod, r summary.Role) bool {
 		!r.Status.Ready
 }
 
-// lastLines returns the last log lines of an instance, of standard output and standard error, or ""
+// tail returns the last log lines of an instance, of standard output and standard error, or ""
 // if there is no log any more.
-func (a *app) lastLines(ctx context.Context, inst pod.Instance) string {
-	if err := containerlog.CatchUp(ctx, a.dirs(), inst); err != nil {
-		a.log.Debug("converting container log failed, the newest lines may be missing", "err", err)
+func (d *Printer) tail(ctx context.Context, inst pod.Instance) string {
+	if err := containerlog.CatchUp(ctx, d.Dirs, inst); err != nil {
+		d.Log.Debug("converting container log failed, the newest lines may be missing", "err", err)
 	}
-	tail := lastLines
+	lines := lastLines
 	var out bytes.Buffer
 	w := io.Writer(&out)
 	err := containerlog.Read(
 		ctx,
-		a.dirs().ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
-		containerlog.ReadOptions{Tail: &tail},
+		d.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt),
+		containerlog.ReadOptions{Tail: &lines},
 		w,
 		w,
 	)
@@ -75,9 +76,9 @@ func (a *app) lastLines(ctx context.Context, inst pod.Instance) string {
 	return out.String()
 }
 
-// describeEvents prints the events of the revision.
-func (a *app) describeEvents(d description, p *v1.Pod) error {
-	records, err := event.Read(a.dirs())
+// events prints the events of the revision.
+func (d *Printer) events(p *v1.Pod, now time.Time) error {
+	records, err := event.Read(d.Dirs)
 	if err != nil {
 		return err
 	}
@@ -86,15 +87,15 @@ func (a *app) describeEvents(d description, p *v1.Pod) error {
 		if (pod.Key{Namespace: r.Namespace, Name: r.Name}) != pod.KeyOf(p) || r.UID != p.UID && r.UID != "" {
 			continue
 		}
-		when := printers.Age(r.Last, d.now)
+		when := printers.Age(r.Last, now)
 		if r.Count > 1 {
-			when += " (x" + strconv.Itoa(r.Count) + " over " + printers.Age(r.First, d.now) + ")"
+			when += " (x" + strconv.Itoa(r.Count) + " over " + printers.Age(r.First, now) + ")"
 		}
 		rows = append(rows, []string{"  " + r.Event().Type, r.Reason, when, strings.ReplaceAll(r.Message, "\n", "; ")})
 	}
 	if len(rows) == 1 {
 		return nil
 	}
-	fmt.Fprintln(d.out, "Events:")
-	return printers.Rows(d.out, rows...)
+	fmt.Fprintln(d.Out, "Events:")
+	return printers.Rows(d.Out, rows...)
 }

@@ -1,0 +1,120 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+)
+
+// successor waits for the instance that follows an instance that has ended. more is false if there
+// will be none.
+func (l *Printer) successor(ctx context.Context, s Log) (next pod.Instance, more bool, err error) {
+	next = s.inst
+	next.ID, next.Attempt = "", next.Attempt+1
+	err = l.Pods.OnChange(ctx, l.Pods.Dirs.Statuses(), func() (bool, error) {
+		p, err := query.ReadPod(l.Pods.Dirs.Status(s.inst.Key))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && p.UID != s.inst.UID {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		i := slices.IndexFunc(summary.Roles(p), func(r summary.Role) bool { return r.Container.Name == s.inst.Container })
+		if i < 0 {
+			return true, nil
+		}
+		r := summary.Roles(p)[i]
+		if r.Status != nil && int(r.Status.RestartCount) >= next.Attempt {
+			more = true
+			if int(r.Status.RestartCount) == next.Attempt {
+				next.ID = r.InstanceID()
+			}
+			return true, nil
+		}
+		_, alive := l.Pods.Owners.LastSeen()
+		kept, known := l.Pods.Owners.Kept(s.inst.Key)
+		return !alive || known && !kept || willNotRestart(p, r), nil
+	})
+	return next, more, err
+}
+
+// willNotRestart reports whether a container will not run again.
+func willNotRestart(p *v1.Pod, r summary.Role) bool {
+	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+		return true
+	}
+	if r.Status == nil || r.Status.State.Terminated == nil {
+		return false
+	}
+	code := int(r.Status.State.Terminated.ExitCode)
+	return r.Init && !pod.IsSidecar(r.Container) && code == 0 || !plan.ShouldRestart(p, r.Container, code)
+}
+
+// readLog prints the log of an instance. It first converts raw output that no other process has
+// converted yet.
+func (l *Printer) readLog(ctx context.Context, inst pod.Instance, o containerlog.ReadOptions, out, errOut io.Writer) error {
+	dirs := l.Pods.Dirs
+	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		fmt.Fprintf(l.ErrOut, "warning: the newest lines may be missing: %v\n", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	if o.Follow {
+		stop := make(chan struct{})
+		o.Stop = stop
+		watching.Go(func() { convertUntilEnd(ctx, dirs, inst, stop) })
+	}
+	err := containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, errOut)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("container %q in pod %q has %w of run %d any more",
+			inst.Container, inst.Key.Name, errNoLog, inst.Attempt)}
+	}
+	return err
+}
+
+var errNoLog = errors.New("no log")
+
+// convertPeriod is how often a followed log is converted, in case no other process does it.
+const convertPeriod = 250 * time.Millisecond
+
+// convertUntilEnd converts the log of an instance until ctx ends. It closes stop when the instance has ended
+// and its log has all of its output.
+func convertUntilEnd(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<- struct{}) {
+	ticker := time.NewTicker(convertPeriod)
+	defer ticker.Stop()
+	for {
+		// The state is read before the conversion: if the instance has ended, all of its output is
+		// there to be converted.
+		ended := containerlog.Ended(dirs, inst)
+		// A failure, such as a full disk, is retried. The process that owns the log reports it.
+		if err := containerlog.CatchUp(ctx, dirs, inst); err == nil && ended {
+			close(stop)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/pod"
+)
+
+// safeBuffer is a buffer that can be read while a command writes to it.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never:", what)
+		}
+	}
+}
+
+// noOwners reports that a podrun is running and that no process owns any pod.
+type noOwners struct{}
+
+func (noOwners) Kept(pod.Key) (kept, known bool)      { return false, true }
+func (noOwners) LastKept(pod.Key) time.Time           { return time.Time{} }
+func (noOwners) LastSeen() (at time.Time, alive bool) { return time.Now(), true }
+func (noOwners) JustBegun(time.Duration) bool         { return false }
+
+// newPrinter returns a printer that uses its own temporary directories.
+func newPrinter(t *testing.T) (l *Printer, out, errOut *safeBuffer) {
+	t.Helper()
+	dir := t.TempDir()
+	out, errOut = &safeBuffer{}, &safeBuffer{}
+	reader := &query.Reader{
+		Dirs:   layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"},
+		Owners: noOwners{},
+		Log:    slog.New(slog.DiscardHandler),
+	}
+	return &Printer{Out: out, ErrOut: errOut, Pods: reader}, out, errOut
+}
+
+// TestLogsFollow: if no other process converts the log, logs -f does, and it exits with the
+// container.
+func TestLogsFollow(t *testing.T) {
+	t.Parallel()
+	l, out, errOut := newPrinter(t)
+	inst := pod.Instance{ID: "id", Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app"}
+	raw := l.Pods.Dirs.RawLog(inst.UID, inst.Container, inst.ID)
+	must(t, os.MkdirAll(raw, 0o755))
+	shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	must(t, err)
+	done := make(chan error)
+	go func() {
+		done <- l.readLog(context.Background(), inst, containerlog.ReadOptions{Follow: true}, l.Out, l.ErrOut)
+	}()
+	for _, text := range []string{"one\n", "two\n"} {
+		_, err := shim.WriteString(text)
+		must(t, err)
+		eventually(t, text, func() bool { return strings.HasSuffix(out.String(), text) })
+	}
+	_, err = shim.WriteString("no end")
+	must(t, errors.Join(err, shim.Close()))
+	must(t, <-done)
+	if out.String() != "one\ntwo\nno end" || errOut.String() != "" {
+		t.Errorf("got %q and %q", out.String(), errOut.String())
+	}
+}
+
+// TestLogsOfUnownedPod: no process starts the next instance of a pod without an owner, so logs -f
+// of it ends even if a podrun is running.
+func TestLogsOfUnownedPod(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newPrinter(t)
+	webPod := pod.Key{Namespace: "default", Name: "web-n"}
+	must(t, os.MkdirAll(l.Pods.Dirs.Statuses(), 0o755))
+	must(t, os.WriteFile(l.Pods.Dirs.Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
+		"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "containerStatuses": [{"name": "c",
+		"state": {"terminated": {"exitCode": 1}}}]}}`), 0o600))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, more, err := l.successor(ctx, Log{inst: pod.Instance{Key: webPod, UID: "u1", Container: "c"}})
+	if more || err != nil {
+		t.Errorf("%t, %v", more, err)
+	}
+}
