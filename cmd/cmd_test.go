@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -200,22 +199,6 @@ func TestImages(t *testing.T) {
 	err := a.loadImages(context.Background(), s, "/absent.tar")
 	if a.exit(err) != cli.ExitUsage {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestWritable: a report file that cannot be written is an error before the pods run.
-func TestWritable(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	must(t, os.WriteFile(file, nil, 0o600))
-	for _, path := range []string{file, filepath.Join(dir, "new"), "new", os.DevNull} {
-		must(t, writable(path))
-	}
-	for _, path := range []string{dir, filepath.Join(file, "x"), filepath.Join(dir, "absent", "x"), "/proc/new/x"} {
-		if writable(path) == nil {
-			t.Errorf("%s is taken for a file that can be written", path)
-		}
 	}
 }
 

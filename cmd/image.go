@@ -10,6 +10,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/progress"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 )
@@ -49,7 +50,7 @@ func (a *app) pullCommand() *cobra.Command {
 			}
 			defer conn.Close()
 			for _, ref := range refs {
-				shown := a.showPull(ref, conn.Driver.Pulling)
+				shown := progress.Pull(a.ErrOut, ref, conn.Driver.Pulling)
 				pulled, err := conn.Driver.Pull(c.Context(), ref)
 				shown(err)
 				if err != nil {

@@ -1,26 +1,20 @@
 package cmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/summary"
-	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/cli/progress"
+	"podrun.io/podrun/internal/cli/report"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -28,7 +22,7 @@ import (
 type onceFlags struct {
 	run     runFlags
 	timeout time.Duration
-	report  report
+	report  report.File
 	// cleanupTimeout is how long the clean-up may delay the exit, not counting the grace periods of
 	// pods.
 	cleanupTimeout time.Duration
@@ -39,7 +33,7 @@ type onceFlags struct {
 }
 
 func (a *app) onceCommand() *cobra.Command {
-	f := &onceFlags{report: report{began: time.Now()}}
+	f := &onceFlags{report: report.File{Began: time.Now()}}
 	c := &cobra.Command{
 		Use:         "once",
 		Annotations: map[string]string{annotationQuiet: "yes"},
@@ -75,13 +69,13 @@ func (a *app) onceCommand() *cobra.Command {
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
 	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", agent.DefaultCleanupTimeout,
 		"maximum time that the clean-up may delay the exit, not counting grace periods")
-	c.Flags().StringVar(&f.report.path, "report", "",
+	c.Flags().StringVar(&f.report.Path, "report", "",
 		"file for a report in JUnit XML format, written however once ends")
 	c.Flags().StringVar(&f.logs, "logs", "failed",
 		"logs to print at the end: all, failed (of containers that failed or were not done) or none")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
 	a.unreported = func(err error) {
-		if err := f.report.failure(err); err != nil {
+		if err := f.report.Failure(err); err != nil {
 			fmt.Fprintf(a.ErrOut, "warning: %v\n", err)
 		}
 	}
@@ -98,27 +92,8 @@ func (f *onceFlags) check() error {
 	case f.cleanupTimeout <= 0:
 		return fmt.Errorf("--cleanup-timeout %s: must be more than 0", f.cleanupTimeout)
 	}
-	if err := writable(f.report.path); f.report.path != "" && err != nil {
-		f.report.written.Store(true) // do not try to report this error in it
+	if err := f.report.CheckPath(); err != nil {
 		return fmt.Errorf("--report: %w", err)
-	}
-	return nil
-}
-
-// writable returns an error if a file can be neither written nor created.
-func writable(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		path = filepath.Dir(path)
-	case err != nil:
-		return err
-	case info.IsDir():
-		return fmt.Errorf("%s: %w", path, syscall.EISDIR)
-	}
-	const mayWrite = 2
-	if err := syscall.Access(path, mayWrite); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
@@ -134,11 +109,11 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}
-	if err := f.report.begin(); err != nil {
+	if err := f.report.Begin(); err != nil {
 		return notStarted(err)
 	}
 	out := a.signals.CancelOnBrokenPipe(&a.Streams, &f.hasResults)
-	lines := newProgress(a.ErrOut, agent.Done)
+	lines := progress.New(a.ErrOut, agent.Done)
 	a.ErrOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.signals.Second()
 	done := make(chan error, 1)
 	go func() {
@@ -164,25 +139,26 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 // secondInterruptTime is the maximum time in which once exits after a second interrupt.
 const secondInterruptTime = 900 * time.Millisecond
 
-func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *progress) error {
+func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *progress.Progress) error {
 	ticking, stop := sync.WaitGroup{}, make(chan struct{})
-	ticking.Go(func() { lines.tick(stop) })
+	ticking.Go(func() { lines.Tick(stop) })
 	finish := sync.OnceFunc(func() {
 		close(stop)
 		ticking.Wait()
-		lines.finish()
+		lines.Finish()
 	})
 	defer finish()
 	var reportError error
 	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
-		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.report,
-		Begun:       lines.watch,
+		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.Report,
+		Begun:       lines.WatchPulls,
 		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
 		Finished: func(r agent.Result) {
 			f.hasResults.Store(true)
-			reportError = a.writeReport(c.Context(), f, r)
+			reportError = f.report.ResultsUntil(runOf(r), f.cleanupTimeout, a.signals.Next(c.Context()))
 			finish()
-			a.signals.UntilNext(c.Context(), func() { a.printLogs(r, f.logs) })
+			logs := &report.Logs{Out: a.Out, ErrOut: a.ErrOut, Dirs: a.dirs(), Log: a.log}
+			a.signals.UntilNext(c.Context(), func() { logs.Print(runOf(r), f.logs) })
 		},
 	})
 	var late *agent.TimeoutError
@@ -222,29 +198,20 @@ func notStarted(err error) error {
 	return f
 }
 
-// writeReport writes the results to the report file. It gives up at an interrupt or after the
-// clean-up timeout, because the file may be a FIFO without a reader.
-func (a *app) writeReport(ctx context.Context, f *onceFlags, r agent.Result) error {
-	written := make(chan error, 1)
-	go func() { written <- f.report.results(r) }()
-	late := time.NewTimer(f.cleanupTimeout)
-	defer late.Stop()
-	select {
-	case err := <-written:
-		return err
-	case <-late.C:
-	case <-a.signals.Next(ctx):
+// runOf returns the result of a run for reports.
+func runOf(r agent.Result) report.Run {
+	return report.Run{
+		Pods: r.Pods, TimedOut: r.TimedOut, Interrupted: r.Interrupted, Removed: r.Removed, Done: agent.Done,
 	}
-	return fmt.Errorf("the report is not written: nobody reads %s", f.report.path)
 }
 
 // onceResult returns an error with the exit code of the run, or nil if it succeeded.
 func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 	switch {
 	case result.Interrupted:
-		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New(interruption(result))}
+		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New(runOf(result).Message(f.timeout))}
 	case result.TimedOut:
-		return &cli.Error{Code: cli.ExitTimeout, Err: fmt.Errorf("not done within %s: %s", f.timeout, unfinished(result))}
+		return &cli.Error{Code: cli.ExitTimeout, Err: errors.New(runOf(result).Message(f.timeout))}
 	case result.Failed():
 		for _, p := range result.Pods {
 			if result.Stranded()[pod.KeyOf(p)] {
@@ -254,18 +221,6 @@ func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 		return &cli.Error{Code: cli.ExitFailed}
 	}
 	return nil
-}
-
-// interruption returns the error text for a run that was interrupted.
-func interruption(r agent.Result) string {
-	bad := unfinished(r)
-	switch {
-	case bad == "":
-		return "interrupted while cleaning up"
-	case r.Removed:
-		return "interrupted; the pods were stopped and removed; not done: " + bad
-	}
-	return "interrupted; not done: " + bad
 }
 
 // warnOfLeft names the pods that could not be cleaned up in time. This does not change the exit
@@ -280,69 +235,5 @@ func (a *app) warnOfLeft(left []agent.Left) {
 	}
 	if len(left) > 0 {
 		fmt.Fprintln(a.ErrOut, "hint: podrun down removes what is left of a pod")
-	}
-}
-
-// printLogs prints the logs of the selected containers. For containers that failed or were not
-// done, it also prints the reason or the state.
-func (a *app) printLogs(r agent.Result, which string) {
-	if which == "none" {
-		return
-	}
-	for _, p := range r.Pods {
-		for _, role := range summary.Roles(p) {
-			if role.Status == nil {
-				continue
-			}
-			bad := problemOf(p, role)
-			if bad != "" {
-				fmt.Fprintf(a.ErrOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, bad)
-			}
-			if bad != "" || which == "all" {
-				a.printLog(p, *role.Status, which == "all")
-			}
-		}
-	}
-}
-
-// problemOf describes how a container failed or, if the pod has no result, the state of the
-// container. It returns "" if neither applies or the container never ran.
-func problemOf(p *v1.Pod, r summary.Role) string {
-	s, t := r.Status, r.Status.State.Terminated
-	switch {
-	// podrun stops sidecars when the pod is done, so their exit code is not a result.
-	case t != nil && t.ExitCode != 0 && (!r.Init || !pod.IsSidecar(r.Container)):
-		return fmt.Sprintf("failed: %s, exit code %d%s", t.Reason, t.ExitCode, summary.Plain(detail(t.Message)))
-	case agent.Done(p) || t != nil || s.State.Running == nil && lastEnd(*s) == nil:
-		return ""
-	}
-	state := "Running"
-	if w := s.State.Waiting; w != nil {
-		state = w.Reason
-	}
-	if last := lastEnd(*s); last != nil {
-		state += " (" + exitOf(last) + ")"
-	}
-	return "was not done: " + state
-}
-
-func detail(message string) string {
-	if message == "" {
-		return ""
-	}
-	return ": " + message
-}
-
-// failedTail is the number of lines that printLog prints of the log of a failed container.
-const failedTail = 20
-
-func (a *app) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
-	var o containerlog.ReadOptions
-	if tail := failedTail; !whole {
-		o.Tail = &tail
-	}
-	path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
-	if err := containerlog.Read(context.Background(), path, o, cli.ForTerminal(a.Out), cli.ForTerminal(a.ErrOut)); err != nil {
-		a.log.Debug("reading container log failed", "pod", p.Name, "container", s.Name, "err", err)
 	}
 }

@@ -60,6 +60,8 @@ var rooms = map[string]room{
 	"internal/cli/query":            {imports: "cli cli/printers cli/summary event layout pod status sys/watch"},
 	"internal/cli/logs":             {imports: "cli cli/printers cli/query cli/summary containerlog layout plan pod"},
 	"internal/cli/describe":         {imports: "cli/printers cli/query cli/summary containerlog event layout manifest pod"},
+	"internal/cli/progress":         {imports: "cli cli/summary pod"},
+	"internal/cli/report":           {imports: "cli cli/summary containerlog layout pod"},
 	"internal/cli/summary":          {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "cli/summary"},
 	"internal/stats":                {imports: "cgroup sys oci stats/disk pod"},

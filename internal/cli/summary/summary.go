@@ -50,6 +50,14 @@ func Of(p *v1.Pod) Summary {
 	return s
 }
 
+// State returns the state of p in a word, for the progress of a run.
+func State(p *v1.Pod) string {
+	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
+		return p.Status.Reason // the reason why the pod does not start
+	}
+	return Of(p).Text
+}
+
 func condition(p *v1.Pod, kind v1.PodConditionType) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == kind {

@@ -1,7 +1,6 @@
-package cmd
+package report
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,14 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // notDonePod returns a job with one container that has the status s.
 func notDonePod(name string, s v1.ContainerStatus) *v1.Pod {
@@ -30,7 +35,7 @@ func notDonePod(name string, s v1.ContainerStatus) *v1.Pod {
 
 // notDone returns the result of a run with a pod that crashes again and again, one that runs, one
 // that cannot start and one that has succeeded.
-func notDone() agent.Result {
+func notDone() Run {
 	failed := func(code int32, reason string) v1.ContainerState {
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code, Reason: reason}}
 	}
@@ -39,7 +44,7 @@ func notDone() agent.Result {
 	}
 	good := notDonePod("good", v1.ContainerStatus{State: failed(0, "Completed")})
 	good.Status.Phase = v1.PodSucceeded
-	return agent.Result{Pods: []*v1.Pod{
+	return Run{Done: agent.Done, Pods: []*v1.Pod{
 		notDonePod("crashes", v1.ContainerStatus{
 			State: waiting("CrashLoopBackOff", ""), RestartCount: 2, LastTerminationState: failed(5, "Error")}),
 		good,
@@ -83,10 +88,10 @@ func TestOnceSaysWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	const states = "default/crashes CrashLoopBackOff (exit code 5), default/killed CrashLoopBackOff (OOMKilled, exit code 137), " +
 		"default/pulls ImagePullBackOff (c: no such image), default/runs Running"
-	late, stopped, left, known := notDone(), notDone(), notDone(), agent.Result{Interrupted: true}
+	late, stopped, left, known := notDone(), notDone(), notDone(), Run{Interrupted: true}
 	late.TimedOut, stopped.Interrupted, stopped.Removed, left.Interrupted = true, true, true, true
 	for _, c := range []struct {
-		result agent.Result
+		result Run
 		want   string
 	}{
 		{late, "not done within 1m0s: " + states},
@@ -94,8 +99,8 @@ func TestOnceSaysWhatIsNotDone(t *testing.T) {
 		{left, "interrupted; not done: " + states},
 		{known, "interrupted while cleaning up"},
 	} {
-		if err := new(app).onceResult(c.result, &onceFlags{timeout: time.Minute}); err == nil || err.Error() != c.want {
-			t.Errorf("got %v, want %s", err, c.want)
+		if got := c.result.Message(time.Minute); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
 }
@@ -106,16 +111,15 @@ func TestLogsOfWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var out, said strings.Builder
-	a := &app{Streams: cli.Streams{Out: &out, ErrOut: &said}, log: slog.New(slog.DiscardHandler)}
-	a.logDir = dir
+	l := &Logs{Out: &out, ErrOut: &said, Dirs: layout.Dirs{Log: dir}, Log: slog.New(slog.DiscardHandler)}
 	r := notDone()
 	for _, p := range r.Pods {
 		s := p.Status.ContainerStatuses[0]
-		path := a.dirs().ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
+		path := l.Dirs.ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(t, os.WriteFile(path, []byte("2026-01-02T15:04:05.000000000Z stdout F of "+p.Name+"\n"), 0o600))
 	}
-	a.printLogs(r, "failed")
+	l.Print(r, "failed")
 	if want := "of crashes\nof killed\nof runs\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -129,27 +133,6 @@ func TestLogsOfWhatIsNotDone(t *testing.T) {
 	}
 }
 
-// TestHintsOfOwnedPods: the hints say what was not started or stopped, and what to do about the
-// process that owns the pod.
-func TestHintsOfOwnedPods(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		command string
-		serve   bool
-		want    string
-	}{
-		{"down", false, "nothing was stopped; wait until that one has ended, or end it"},
-		{"once", false, "nothing was started; wait until that one has ended, or end it"},
-		{"once", true, "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"},
-	} {
-		var f *cli.Error
-		err := new(app).agentError(&cobra.Command{Use: c.command}, &agent.OwnedError{Serve: c.serve})
-		if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != c.want {
-			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
-		}
-	}
-}
-
 // TestWhyAServiceIsNotReady: the state of a service that is not done names the probe that has not
 // succeeded yet.
 func TestWhyAServiceIsNotReady(t *testing.T) {
@@ -159,5 +142,39 @@ func TestWhyAServiceIsNotReady(t *testing.T) {
 	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{}
 	if got := lastState(p); got != "Running (c: its readiness probe does not succeed)" {
 		t.Error(got)
+	}
+}
+
+// TestWhatIsNotDoneSaysWhy: the state of a pod that is not done is the reason of the whole pod, if
+// it has one.
+func TestWhatIsNotDoneSaysWhy(t *testing.T) {
+	t.Parallel()
+	podIn := func(name string, phase v1.PodPhase) *v1.Pod {
+		return &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Status:     v1.PodStatus{Phase: phase},
+		}
+	}
+	waits := podIn("big", v1.PodPending)
+	waits.Status.Reason = "OutOfmemory"
+	r := Run{Pods: []*v1.Pod{waits, podIn("done", v1.PodSucceeded)}, Done: agent.Done}
+	if got := r.unfinished(); got != "default/big OutOfmemory" {
+		t.Error(got)
+	}
+}
+
+// TestWritable: a report file that cannot be written is an error before the pods run.
+func TestWritable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for _, path := range []string{file, filepath.Join(dir, "new"), "new", os.DevNull} {
+		must(t, writable(path))
+	}
+	for _, path := range []string{dir, filepath.Join(file, "x"), filepath.Join(dir, "absent", "x"), "/proc/new/x"} {
+		if writable(path) == nil {
+			t.Errorf("%s is taken for a file that can be written", path)
+		}
 	}
 }

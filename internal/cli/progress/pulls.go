@@ -1,7 +1,8 @@
-package cmd
+package progress
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +16,9 @@ import (
 const (
 	// barWidth is the width of a progress bar in characters.
 	barWidth = 20
-	// sayPullsEvery is how often the progress of pulls is printed if lines cannot be redrawn.
-	sayPullsEvery = 10 * time.Second
-	redrawEvery   = 200 * time.Millisecond
+	// printPullsEvery is how often the progress of pulls is printed if lines cannot be redrawn.
+	printPullsEvery = 10 * time.Second
+	redrawEvery     = 200 * time.Millisecond
 )
 
 // bar renders the progress of a pull as a bar, or as an ellipsis while the total size is unknown.
@@ -30,9 +31,9 @@ func bar(p pod.Progress) string {
 		strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), p.Fetched*100/p.Total, p)
 }
 
-// awaited returns the images of the containers of a pod that are waiting or have no status yet,
+// waitingImages returns the images of the containers of a pod that are waiting or have no status yet,
 // each image once.
-func awaited(p *v1.Pod) []string {
+func waitingImages(p *v1.Pod) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, r := range summary.Roles(p) {
@@ -45,8 +46,8 @@ func awaited(p *v1.Pod) []string {
 	return out
 }
 
-// watch sets the function that returns the progress of the pull of an image.
-func (l *progress) watch(pulling func(image string) (pod.Progress, bool)) {
+// WatchPulls sets the function that returns the progress of the pull of an image.
+func (l *Progress) WatchPulls(pulling func(image string) (pod.Progress, bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pulling, l.reported = pulling, time.Now()
@@ -54,7 +55,7 @@ func (l *progress) watch(pulling func(image string) (pod.Progress, bool)) {
 
 // pull returns the progress of the first pull that the pod of the line waits for. ok is false if it
 // waits for none.
-func (l *progress) pull(line *progressLine) (image string, p pod.Progress, ok bool) {
+func (l *Progress) pull(line *podLine) (image string, p pod.Progress, ok bool) {
 	if l.pulling == nil || line.over {
 		return "", p, false
 	}
@@ -66,10 +67,10 @@ func (l *progress) pull(line *progressLine) (image string, p pod.Progress, ok bo
 	return "", p, false
 }
 
-// sayPulls prints the progress of pulls as lines if sayPullsEvery has passed since the last time.
+// printPulls prints the progress of pulls as lines if printPullsEvery has passed since the last time.
 // The caller must hold l.mu.
-func (l *progress) sayPulls() {
-	if l.pulling == nil || time.Since(l.reported) < sayPullsEvery {
+func (l *Progress) printPulls() {
+	if l.pulling == nil || time.Since(l.reported) < printPullsEvery {
 		return
 	}
 	l.reported = time.Now()
@@ -80,23 +81,23 @@ func (l *progress) sayPulls() {
 	}
 }
 
-// showPull prints the progress of the pull of an image: a bar on a terminal, otherwise a line every
-// sayPullsEvery. It stops when the caller calls the returned function with the result of the pull.
-func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) func(error) {
-	l := newProgress(a.ErrOut, nil)
+// Pull prints the progress of the pull of an image: a bar on a terminal, otherwise a line every
+// printPullsEvery. It stops when the caller calls the returned function with the result of the pull.
+func Pull(out io.Writer, ref string, pulling func(string) (pod.Progress, bool)) func(error) {
+	l := New(out, nil)
 	var last pod.Progress
-	say := func() {
+	show := func() {
 		if p, ok := pulling(ref); ok {
 			last = p
 		}
 		switch {
 		case !l.plain:
 			width, _ := l.size()
-			fmt.Fprintf(l.out, "\r\x1b[K%s", cutTo(
+			fmt.Fprintf(l.out, "\r\x1b[K%s", truncate(
 				fmt.Sprintf("%6.1fs %s %s", time.Since(l.began).Seconds(), ref, bar(last)),
 				width-1,
 			))
-		case time.Since(l.reported) >= sayPullsEvery && last.HasTotal():
+		case time.Since(l.reported) >= printPullsEvery && last.HasTotal():
 			l.reported = time.Now()
 			fmt.Fprintf(l.out, "%6.1fs %s: %s\n", time.Since(l.began).Seconds(), ref, last)
 		}
@@ -105,12 +106,12 @@ func (a *app) showPull(ref string, pulling func(string) (pod.Progress, bool)) fu
 	stop := make(chan struct{})
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
-		again := time.NewTicker(redrawEvery)
-		defer again.Stop()
+		ticker := time.NewTicker(redrawEvery)
+		defer ticker.Stop()
 		for {
 			select {
-			case <-again.C:
-				say()
+			case <-ticker.C:
+				show()
 			case <-stop:
 				return
 			}

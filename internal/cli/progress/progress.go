@@ -1,4 +1,6 @@
-package cmd
+// Package progress prints the progress of a run and of pulls: on a terminal lines that are redrawn,
+// otherwise one line per change.
+package progress
 
 import (
 	"fmt"
@@ -16,13 +18,13 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// progress prints the progress of pods: on a terminal one line per pod, which is redrawn, otherwise
+// Progress prints the progress of pods: on a terminal one line per pod, which is redrawn, otherwise
 // one line per change. Its methods are safe for concurrent use.
-type progress struct {
+type Progress struct {
 	out   io.Writer
 	began time.Time
 	// size returns the terminal's size in characters. It is nil if out is not a terminal, and after
-	// finish.
+	// Finish.
 	size func() (width, height int)
 	// plain is true if out is not a terminal, so that lines cannot be redrawn.
 	plain bool
@@ -31,14 +33,14 @@ type progress struct {
 
 	mu    sync.Mutex
 	order []pod.Key
-	lines map[pod.Key]*progressLine
-	// pulling returns the progress of the pull of an image. It is nil until watch is called.
+	lines map[pod.Key]*podLine
+	// pulling returns the progress of the pull of an image. It is nil until WatchPulls is called.
 	pulling  func(image string) (pod.Progress, bool)
 	reported time.Time // when the progress of pulls was last printed as lines
 	drawn    int       // number of lines on the screen that the next draw overwrites
 }
 
-type progressLine struct {
+type podLine struct {
 	state string
 	// elapsed is the time from the beginning to the last change of state. over is true if the pod
 	// has its result.
@@ -48,10 +50,10 @@ type progressLine struct {
 	images []string
 }
 
-// newProgress returns a progress that prints to out. It does not redraw lines if out is not a
-// terminal or TERM is dumb.
-func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
-	p := &progress{out: out, began: time.Now(), lines: map[pod.Key]*progressLine{}, done: done}
+// New returns a progress that prints to out. done reports whether a pod has its result. Lines are not
+// redrawn if out is not a terminal or TERM is dumb.
+func New(out io.Writer, done func(*v1.Pod) bool) *Progress {
+	p := &Progress{out: out, began: time.Now(), lines: map[pod.Key]*podLine{}, done: done}
 	if f := cli.TerminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
 		p.size = func() (int, int) {
 			width, height, err := term.GetSize(int(f.Fd()))
@@ -66,53 +68,45 @@ func newProgress(out io.Writer, done func(*v1.Pod) bool) *progress {
 }
 
 // Underlying returns the writer to which the progress is printed.
-func (l *progress) Underlying() io.Writer { return l.out }
+func (l *Progress) Underlying() io.Writer { return l.out }
 
-// stateOf returns the state of p in a word.
-func stateOf(p *v1.Pod) string {
-	if p.Status.Phase == v1.PodPending && p.Status.Reason != "" {
-		return p.Status.Reason // the reason why the pod does not start
-	}
-	return summary.Of(p).Text
-}
-
-// report records the status of a pod and prints it if it has changed.
-func (l *progress) report(p *v1.Pod) {
+// Report records the status of a pod and prints it if it has changed.
+func (l *Progress) Report(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key, state := pod.KeyOf(p), stateOf(p)
+	key, state := pod.KeyOf(p), summary.State(p)
 	line := l.lines[key]
 	if line == nil {
-		line = &progressLine{}
+		line = &podLine{}
 		l.lines[key], l.order = line, append(l.order, key)
 	}
-	line.images = awaited(p)
+	line.images = waitingImages(p)
 	over := l.done(p)
 	if line.state == state && line.over == over {
 		return
 	}
-	said := line.state
+	before := line.state
 	line.state, line.elapsed, line.over = state, time.Since(l.began), over
 	switch {
 	case l.size != nil:
 		l.draw()
-	case said != state:
+	case before != state:
 		fmt.Fprintf(l.out, "%6.1fs %s %s\n", line.elapsed.Seconds(), key, state)
 	}
 }
 
-// tick updates the times of pods that are not done and the progress of pulls every redrawEvery,
+// Tick updates the times of pods that are not done and the progress of pulls every redrawEvery,
 // until stop is closed.
-func (l *progress) tick(stop <-chan struct{}) {
-	again := time.NewTicker(redrawEvery)
-	defer again.Stop()
+func (l *Progress) Tick(stop <-chan struct{}) {
+	ticker := time.NewTicker(redrawEvery)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-again.C:
+		case <-ticker.C:
 			l.mu.Lock()
 			switch {
 			case l.plain:
-				l.sayPulls()
+				l.printPulls()
 			case l.size != nil: // not finished
 				l.draw()
 			}
@@ -126,7 +120,7 @@ func (l *progress) tick(stop <-chan struct{}) {
 // draw writes all lines over those that were drawn last. If there are more pods than the terminal
 // has lines, it leaves out pods that are done first. The caller must hold l.mu, and l.size must not
 // be nil.
-func (l *progress) draw() {
+func (l *Progress) draw() {
 	width, height := l.size()
 	var b strings.Builder
 	l.erase(&b)
@@ -144,14 +138,14 @@ func (l *progress) draw() {
 		if image, p, ok := l.pull(line); ok {
 			state = "pulling " + image + " " + bar(p)
 		}
-		b.WriteString(cutTo(fmt.Sprintf("%6.1fs %s %s", took.Seconds(), key, state), width-1) + "\n")
+		b.WriteString(truncate(fmt.Sprintf("%6.1fs %s %s", took.Seconds(), key, state), width-1) + "\n")
 	}
 	l.drawn = len(keys)
 	_, _ = io.WriteString(l.out, b.String()) // an error means that the terminal is closed
 }
 
 // unfinished returns at most most pods, beginning with those that are not done.
-func (l *progress) unfinished(most int) []pod.Key {
+func (l *Progress) unfinished(most int) []pod.Key {
 	var first, last []pod.Key
 	for _, key := range l.order {
 		if l.lines[key].over {
@@ -164,7 +158,7 @@ func (l *progress) unfinished(most int) []pod.Key {
 }
 
 // erase appends to b the escape sequences that remove the lines drawn last.
-func (l *progress) erase(b *strings.Builder) {
+func (l *Progress) erase(b *strings.Builder) {
 	if l.drawn > 0 {
 		fmt.Fprintf(b, "\x1b[%dA\x1b[J", l.drawn)
 		l.drawn = 0
@@ -172,7 +166,7 @@ func (l *progress) erase(b *strings.Builder) {
 }
 
 // Write implements io.Writer. It writes text, such as the log, above the lines of the pods.
-func (l *progress) Write(text []byte) (int, error) {
+func (l *Progress) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size == nil {
@@ -190,8 +184,8 @@ func (l *progress) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// finish draws the lines for the last time. What is written later appears below them.
-func (l *progress) finish() {
+// Finish draws the lines for the last time. What is written later appears below them.
+func (l *Progress) Finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size != nil {
@@ -201,8 +195,8 @@ func (l *progress) finish() {
 	}
 }
 
-// cutTo returns the first width characters of s.
-func cutTo(s string, width int) string {
+// truncate returns the first width characters of s.
+func truncate(s string, width int) string {
 	runes := []rune(s)
 	if width < 1 || len(runes) <= width {
 		return s

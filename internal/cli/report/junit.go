@@ -1,19 +1,20 @@
-package cmd
+package report
 
 import (
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"slices"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/summary"
 )
@@ -45,20 +46,20 @@ type (
 	}
 )
 
-// report is the file in which once reports the result of a run. However the run ends, the report of
+// File is the file in which once reports the result of a run. However the run ends, the report of
 // an earlier run does not stay.
-type report struct {
-	path  string // "" if no report is written
-	began time.Time
+type File struct {
+	Path  string // "" if no report is written
+	Began time.Time
 	// written is true if the file has the results or the error of this run, or cannot be written.
 	written atomic.Bool
 }
 
-// begin replaces an earlier report by one that says that the run was cut off. If path is not a
-// regular file, such as a pipe, begin writes nothing, because a reader of a pipe gets one report
+// Begin replaces an earlier report by one that says that the run was cut off. If Path is not a
+// regular file, such as a pipe, Begin writes nothing, because a reader of a pipe gets one report
 // only.
-func (r *report) begin() error {
-	if info, err := os.Stat(r.path); r.path == "" || err == nil && !info.Mode().IsRegular() {
+func (r *File) Begin() error {
+	if info, err := os.Stat(r.Path); r.Path == "" || err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
 	err := r.write(r.failed(errors.New("podrun once did not come to its end")))
@@ -66,31 +67,77 @@ func (r *report) begin() error {
 	return err
 }
 
-// results writes the results of the pods.
-func (r *report) results(result agent.Result) error {
+// Results writes the results of the pods.
+func (r *File) Results(result Run) error {
 	r.written.Store(true) // also if the write fails: do not try again
-	return r.write(junitOf(result, time.Since(r.began)))
+	return r.write(junitOf(result, time.Since(r.Began)))
 }
 
-// failure writes the error because of which there are no results, unless the report has been
+// Failure writes the error because of which there are no results, unless the report has been
 // written.
-func (r *report) failure(why error) error {
+func (r *File) Failure(why error) error {
 	if r.written.Swap(true) {
 		return nil
 	}
 	return r.write(r.failed(why))
 }
 
-func (r *report) write(suites junitSuites) error {
-	if r.path == "" {
+func (r *File) write(suites junitSuites) error {
+	if r.Path == "" {
 		return nil
 	}
 	out, err := xml.MarshalIndent(suites, "", "  ")
 	if err == nil {
-		err = replaceFile(r.path, append([]byte(xml.Header), append(out, '\n')...))
+		err = replaceFile(r.Path, append([]byte(xml.Header), append(out, '\n')...))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+// ResultsUntil writes the results as Results does. It gives up at an interrupt or after the timeout,
+// because the file may be a FIFO without a reader.
+func (r *File) ResultsUntil(result Run, timeout time.Duration, interrupted <-chan struct{}) error {
+	written := make(chan error, 1)
+	go func() { written <- r.Results(result) }()
+	late := time.NewTimer(timeout)
+	defer late.Stop()
+	select {
+	case err := <-written:
+		return err
+	case <-late.C:
+	case <-interrupted:
+	}
+	return fmt.Errorf("the report is not written: nobody reads %s", r.Path)
+}
+
+// CheckPath returns an error if the file can be neither written nor created.
+func (r *File) CheckPath() error {
+	if r.Path == "" {
+		return nil
+	}
+	err := writable(r.Path)
+	if err != nil {
+		r.written.Store(true) // do not try to report this error in it
+	}
+	return err
+}
+
+// writable returns an error if a file can be neither written nor created.
+func writable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		path = filepath.Dir(path)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s: %w", path, syscall.EISDIR)
+	}
+	const mayWrite = 2
+	if err := syscall.Access(path, mayWrite); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
@@ -109,8 +156,8 @@ func replaceFile(path string, text []byte) error {
 }
 
 // failed returns a report of an error that belongs to no pod.
-func (r *report) failed(why error) junitSuites {
-	took, text := inSeconds(time.Since(r.began)), strings.TrimSpace(why.Error())
+func (r *File) failed(why error) junitSuites {
+	took, text := inSeconds(time.Since(r.Began)), strings.TrimSpace(why.Error())
 	first, _, _ := strings.Cut(text, "\n")
 	return junitSuites{Suites: []junitSuite{{
 		Name: suiteName, Tests: 1, Errors: 1, Time: took,
@@ -122,15 +169,15 @@ func (r *report) failed(why error) junitSuites {
 
 const suiteName = "podrun once"
 
-func junitOf(r agent.Result, took time.Duration) junitSuites {
+func junitOf(r Run, took time.Duration) junitSuites {
 	suite := junitSuite{Name: suiteName, Tests: len(r.Pods), Time: inSeconds(took)}
 	for _, p := range r.Pods {
 		one := junitCase{Name: p.Name, ClassName: p.Namespace, Time: inSeconds(podElapsed(p))}
 		switch {
 		case p.Status.Phase == v1.PodFailed:
 			suite.Failures++
-			one.Failure = &junitMessage{Message: summary.Of(p).Text, Text: endings(p)}
-		case !agent.Done(p):
+			one.Failure = &junitMessage{Message: summary.Of(p).Text, Text: lastExits(p)}
+		case !r.Done(p):
 			suite.Errors++
 			one.Error = &junitMessage{Message: whyNotDone(r) + "not done: " + lastState(p), Text: notDoneText(p)}
 		}
@@ -141,7 +188,7 @@ func junitOf(r agent.Result, took time.Duration) junitSuites {
 
 // whyNotDone returns what ended the wait for the pods, as a prefix of their state, or "" if nothing
 // did.
-func whyNotDone(r agent.Result) string {
+func whyNotDone(r Run) string {
 	switch {
 	case r.Interrupted:
 		return "interrupted, "
@@ -149,59 +196,6 @@ func whyNotDone(r agent.Result) string {
 		return "timed out, "
 	}
 	return ""
-}
-
-// lastState returns the state of p in a word and, in brackets, the last exit of the first container
-// that has failed or else the reason why p is not well.
-func lastState(p *v1.Pod) string {
-	for _, s := range allStatuses(p) {
-		if t := lastEnd(s); t != nil && t.ExitCode != 0 {
-			return stateOf(p) + " (" + exitOf(t) + ")"
-		}
-	}
-	if why := summary.Why(p, time.Now()); why != "" && why != stateOf(p) {
-		return stateOf(p) + " (" + why + ")"
-	}
-	return stateOf(p)
-}
-
-// exitOf returns an exit code, with the reason if that adds information.
-func exitOf(t *v1.ContainerStateTerminated) string {
-	code := fmt.Sprintf("exit code %d", t.ExitCode)
-	if t.Reason == "" || t.Reason == "Error" {
-		return code
-	}
-	return t.Reason + ", " + code
-}
-
-// lastEnd returns the most recent termination of a container, or nil if it has not terminated yet.
-func lastEnd(s v1.ContainerStatus) *v1.ContainerStateTerminated {
-	if s.State.Terminated != nil {
-		return s.State.Terminated
-	}
-	return s.LastTerminationState.Terminated
-}
-
-func allStatuses(p *v1.Pod) []v1.ContainerStatus {
-	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
-}
-
-// notDoneText returns the details of a pod that is not done: its message, the last exit of each
-// container, and what its containers wait for.
-func notDoneText(p *v1.Pod) string {
-	var lines []string
-	if p.Status.Message != "" {
-		lines = append(lines, p.Status.Message)
-	}
-	if ended := endings(p); ended != "" {
-		lines = append(lines, ended)
-	}
-	for _, s := range allStatuses(p) {
-		if w := s.State.Waiting; w != nil && w.Message != "" {
-			lines = append(lines, s.Name+": "+w.Message)
-		}
-	}
-	return strings.Join(lines, "\n")
 }
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
@@ -218,27 +212,4 @@ func podElapsed(p *v1.Pod) time.Duration {
 		}
 	}
 	return max(0, last.Sub(p.Status.StartTime.Time))
-}
-
-// endings returns one line per container with its last exit.
-func endings(p *v1.Pod) string {
-	var lines []string
-	for _, s := range allStatuses(p) {
-		if t := lastEnd(s); t != nil {
-			lines = append(lines,
-				fmt.Sprintf("%s: %s, exit code %d%s", s.Name, t.Reason, t.ExitCode, detail(t.Message)))
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// unfinished lists the pods that are not done, each with its state.
-func unfinished(r agent.Result) string {
-	var names []string
-	for _, p := range r.Pods {
-		if !agent.Done(p) {
-			names = append(names, fmt.Sprintf("%s/%s %s", p.Namespace, p.Name, lastState(p)))
-		}
-	}
-	return strings.Join(names, ", ")
 }

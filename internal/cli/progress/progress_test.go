@@ -1,4 +1,4 @@
-package cmd
+package progress
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -24,17 +23,17 @@ func succeeded(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded }
 func TestProgressInLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := newProgress(&out, succeeded)
+		l := New(&out, succeeded)
 		waiting := podIn("a", v1.PodPending)
 		waiting.Status.Reason = "WaitingForPods"
 		waiting.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
-		l.report(waiting)
-		l.report(podIn("a", v1.PodPending))
-		l.report(podIn("a", v1.PodPending))
+		l.Report(waiting)
+		l.Report(podIn("a", v1.PodPending))
+		l.Report(podIn("a", v1.PodPending))
 		time.Sleep(1500 * time.Millisecond)
-		l.report(podIn("a", v1.PodSucceeded))
+		l.Report(podIn("a", v1.PodSucceeded))
 		_, _ = l.Write([]byte("a word\n"))
-		l.finish()
+		l.Finish()
 		if got, want := out.String(), "   0.0s default/a WaitingForPods\n   0.0s default/a Pending\n   1.5s default/a Succeeded\na word\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -61,7 +60,7 @@ func screen(text string) string {
 func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := newProgress(&out, succeeded)
+		l := New(&out, succeeded)
 		width, height := 25, 24
 		l.plain = false
 		l.size = func() (int, int) { return width, height }
@@ -71,7 +70,7 @@ func TestProgressOnATerminal(t *testing.T) {
 			width, height = w, h
 		}
 		stop := make(chan struct{})
-		go l.tick(stop)
+		go l.Tick(stop)
 		shows := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -81,12 +80,12 @@ func TestProgressOnATerminal(t *testing.T) {
 				t.Errorf("shows\n%swant\n%s", got, want)
 			}
 		}
-		l.report(podIn("a", v1.PodPending))
-		l.report(podIn("b", v1.PodRunning))
+		l.Report(podIn("a", v1.PodPending))
+		l.Report(podIn("b", v1.PodRunning))
 		shows("   0.0s default/a Pending"[:24] + "\n   0.0s default/b Running"[:25] + "\n")
 		resize(80, 24)
 		time.Sleep(1100 * time.Millisecond)
-		l.report(podIn("a", v1.PodSucceeded))
+		l.Report(podIn("a", v1.PodSucceeded))
 		_, _ = l.Write([]byte("a word\n"))
 		time.Sleep(900 * time.Millisecond)
 		shows("a word\n   1.1s default/a Succeeded\n   2.0s default/b Running\n")
@@ -95,7 +94,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		shows("a word\n   3.0s default/b Running\n")
 		close(stop)
 		synctest.Wait()
-		l.finish()
+		l.Finish()
 		_, _ = l.Write([]byte("the end\n"))
 		shows("a word\n   3.0s default/b Running\nthe end\n")
 	})
@@ -113,21 +112,21 @@ func TestProgressOfPulls(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
-			l := newProgress(&out, succeeded)
+			l := New(&out, succeeded)
 			if terminal {
 				l.plain, l.size = false, func() (int, int) { return 120, 24 }
 			}
-			l.watch(func(image string) (pod.Progress, bool) {
+			l.WatchPulls(func(image string) (pod.Progress, bool) {
 				return pod.Progress{Fetched: 30_000_000, Total: 40_000_000, Rate: 1_000_000, Done: 1, Layers: 2}, image == "box:1"
 			})
 			stop := make(chan struct{})
-			go l.tick(stop)
-			l.report(pullingPod())
+			go l.Tick(stop)
+			l.Report(pullingPod())
 			time.Sleep(10_100 * time.Millisecond)
 			synctest.Wait()
 			close(stop)
 			synctest.Wait()
-			l.finish()
+			l.Finish()
 			want := "   0.0s default/a ContainerCreating\n  10.0s default/a pulling box:1: 30.0MB of 40.0MB, 1.0MB/s, 1 of 2 layers\n"
 			got := out.String()
 			if terminal {
@@ -149,16 +148,5 @@ func TestBar(t *testing.T) {
 		if got := bar(p); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	}
-}
-
-// TestWhatIsNotDoneSaysWhy: the state of a pod that is not done is the reason of the whole pod, if
-// it has one.
-func TestWhatIsNotDoneSaysWhy(t *testing.T) {
-	waits := podIn("big", v1.PodPending)
-	waits.Status.Reason = "OutOfmemory"
-	r := agent.Result{Pods: []*v1.Pod{waits, podIn("done", v1.PodSucceeded)}}
-	if got := unfinished(r); got != "default/big OutOfmemory" {
-		t.Error(got)
 	}
 }

@@ -1,0 +1,32 @@
+package cmd
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/cli"
+)
+
+// TestHintsOfOwnedPods: the hints say what was not started or stopped, and what to do about the
+// process that owns the pod.
+func TestHintsOfOwnedPods(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		command string
+		serve   bool
+		want    string
+	}{
+		{"down", false, "nothing was stopped; wait until that one has ended, or end it"},
+		{"once", false, "nothing was started; wait until that one has ended, or end it"},
+		{"once", true, "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"},
+	} {
+		var f *cli.Error
+		err := new(app).agentError(&cobra.Command{Use: c.command}, &agent.OwnedError{Serve: c.serve})
+		if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != c.want {
+			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
+		}
+	}
+}

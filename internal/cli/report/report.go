@@ -1,0 +1,126 @@
+// Package report reports the result of a run of podrun once: in a JUnit file, in the last message, and
+// by the logs of containers that failed or were not done.
+//
+// Begin reading at Run.
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cli/summary"
+)
+
+// Run is the result of a run.
+type Run struct {
+	// Pods have their last status.
+	Pods []*v1.Pod
+	// TimedOut and Interrupted report what ended the wait before every pod was done.
+	TimedOut, Interrupted bool
+	// Removed reports that no pod of the run exists any more.
+	Removed bool
+	// Done reports whether a pod has its result.
+	Done func(*v1.Pod) bool
+}
+
+// Message returns the error text for a run that was interrupted or timed out after timeout.
+func (r Run) Message(timeout time.Duration) string {
+	bad := r.unfinished()
+	switch {
+	case !r.Interrupted:
+		return fmt.Sprintf("not done within %s: %s", timeout, bad)
+	case bad == "":
+		return "interrupted while cleaning up"
+	case r.Removed:
+		return "interrupted; the pods were stopped and removed; not done: " + bad
+	}
+	return "interrupted; not done: " + bad
+}
+
+// lastState returns the state of p in a word and, in brackets, the last exit of the first container
+// that has failed or else the reason why p is not well.
+func lastState(p *v1.Pod) string {
+	for _, s := range allStatuses(p) {
+		if t := lastExit(s); t != nil && t.ExitCode != 0 {
+			return summary.State(p) + " (" + exitOf(t) + ")"
+		}
+	}
+	if why := summary.Why(p, time.Now()); why != "" && why != summary.State(p) {
+		return summary.State(p) + " (" + why + ")"
+	}
+	return summary.State(p)
+}
+
+// exitOf returns an exit code, with the reason if that adds information.
+func exitOf(t *v1.ContainerStateTerminated) string {
+	code := fmt.Sprintf("exit code %d", t.ExitCode)
+	if t.Reason == "" || t.Reason == "Error" {
+		return code
+	}
+	return t.Reason + ", " + code
+}
+
+// lastExit returns the most recent termination of a container, or nil if it has not terminated yet.
+func lastExit(s v1.ContainerStatus) *v1.ContainerStateTerminated {
+	if s.State.Terminated != nil {
+		return s.State.Terminated
+	}
+	return s.LastTerminationState.Terminated
+}
+
+func allStatuses(p *v1.Pod) []v1.ContainerStatus {
+	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+}
+
+// notDoneText returns the details of a pod that is not done: its message, the last exit of each
+// container, and what its containers wait for.
+func notDoneText(p *v1.Pod) string {
+	var lines []string
+	if p.Status.Message != "" {
+		lines = append(lines, p.Status.Message)
+	}
+	if ended := lastExits(p); ended != "" {
+		lines = append(lines, ended)
+	}
+	for _, s := range allStatuses(p) {
+		if w := s.State.Waiting; w != nil && w.Message != "" {
+			lines = append(lines, s.Name+": "+w.Message)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lastExits returns one line per container with its last exit.
+func lastExits(p *v1.Pod) string {
+	var lines []string
+	for _, s := range allStatuses(p) {
+		if t := lastExit(s); t != nil {
+			lines = append(lines,
+				fmt.Sprintf("%s: %s, exit code %d%s", s.Name, t.Reason, t.ExitCode, detail(t.Message)))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// unfinished lists the pods that are not done, each with its state.
+func (r Run) unfinished() string {
+	var names []string
+	for _, p := range r.Pods {
+		if !r.Done(p) {
+			names = append(names, fmt.Sprintf("%s/%s %s", p.Namespace, p.Name, lastState(p)))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// detail returns a message as the end of a line.
+func detail(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + message
+}
