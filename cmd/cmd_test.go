@@ -7,17 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/containerd/console"
-
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -102,62 +98,6 @@ func TestWatch(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || a.exit(err) != cli.ExitInterrupted {
 		t.Errorf("got %v", err)
-	}
-}
-
-// fakeExecer records the arguments of Exec.
-type fakeExecer struct {
-	id   string
-	cmd  []string
-	size runtime.TermSize
-	tty  bool
-}
-
-func (f *fakeExecer) Exec(_ context.Context, id string, cmd []string, s runtime.ExecIO) (int, error) {
-	f.id, f.cmd, f.tty = id, cmd, s.TTY
-	if s.Resize != nil {
-		f.size = <-s.Resize
-	}
-	if s.Stdin != nil && !s.TTY {
-		_, _ = io.Copy(s.Stdout, s.Stdin)
-	}
-	return 7, nil
-}
-
-func TestExecPassesStreams(t *testing.T) {
-	t.Parallel()
-	a, out, errOut := newApp(t, strings.NewReader("input"))
-	var f fakeExecer
-	code, err := a.execIn(context.Background(), &f, "abc", []string{"cat", "-u"}, execFlags{stdin: true, tty: true})
-	must(t, err)
-	if code != 7 || f.id != "abc" || !slices.Equal(f.cmd, []string{"cat", "-u"}) || f.tty || out.String() != "input" {
-		t.Errorf("got %d, %+v, %q", code, f, out.String())
-	}
-	if !strings.Contains(errOut.String(), "not a terminal") {
-		t.Errorf("said %q", errOut.String())
-	}
-	_, err = a.execIn(context.Background(), &f, "abc", []string{"cat"}, execFlags{})
-	must(t, err)
-	if out.String() != "input" {
-		t.Error("read standard input without -i")
-	}
-}
-
-func TestExecOnTerminal(t *testing.T) {
-	t.Parallel()
-	master, path, err := console.NewPty()
-	must(t, err)
-	defer master.Close()
-	must(t, master.Resize(console.WinSize{Width: 91, Height: 33}))
-	terminal, err := os.OpenFile(path, os.O_RDWR, 0)
-	must(t, err)
-	defer terminal.Close()
-	a, _, errOut := newApp(t, terminal)
-	var f fakeExecer
-	_, err = a.execIn(context.Background(), &f, "abc", []string{"sh"}, execFlags{stdin: true, tty: true})
-	must(t, err)
-	if !f.tty || f.size != (runtime.TermSize{Width: 91, Height: 33}) || errOut.String() != "" {
-		t.Errorf("got %+v, said %q", f, errOut.String())
 	}
 }
 

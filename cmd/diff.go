@@ -75,3 +75,10 @@ func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem
 	}
 	return nil
 }
+
+// warn prints the warnings about manifests that are used nevertheless.
+func (a *app) warn(warnings []manifest.Problem) {
+	for _, w := range warnings {
+		fmt.Fprintln(a.ErrOut, "warning:", w.Err)
+	}
+}

@@ -1,18 +1,14 @@
 package cmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/cli/stream"
 )
 
 type execFlags struct {
@@ -71,47 +67,7 @@ func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string)
 		return err
 	}
 	defer conn.Close()
-	code, err := a.execIn(c.Context(), conn.Driver, r.InstanceID(), command, f)
-	switch {
-	case errors.Is(err, runtime.ErrNotFound):
-		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)
-	case errors.Is(err, syscall.EPIPE):
-		return &cli.Error{Code: cli.ExitBrokenPipe}
-	case err != nil:
-		return err
-	case code != 0:
-		fmt.Fprintf(a.ErrOut, "command terminated with exit code %d\n", code)
-		return &cli.Error{Code: code}
-	}
-	return nil
-}
-
-// execIn runs the command with the standard streams that the flags select, and returns its exit
-// code.
-func (a *app) execIn(ctx context.Context, e runtime.Execer, id string, command []string, f execFlags) (int, error) {
-	// Without a handler, Go terminates this process at SIGPIPE, when the reader of the output has
-	// closed it. The command in the container would go on running.
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
-	streams := runtime.ExecIO{Stdout: a.Out, Stderr: a.ErrOut}
-	if f.stdin {
-		streams.Stdin = a.In
-	}
-	if !f.tty {
-		return e.Exec(ctx, id, command, streams)
-	}
-	terminal := cli.TerminalOf(a.In)
-	if terminal == nil {
-		fmt.Fprintln(a.ErrOut, "Unable to use a TTY: standard input is not a terminal")
-		return e.Exec(ctx, id, command, streams)
-	}
-	streams.TTY = true
-	sizes, giveBack, err := lend(ctx, terminal, f.stdin)
-	if err != nil {
-		return 0, err
-	}
-	defer giveBack()
-	streams.Size, streams.Resize = sizeOf(terminal), sizes
-	return e.Exec(ctx, id, command, streams)
+	return stream.Exec(c.Context(), conn.Driver, p, r, stream.Command{
+		Streams: a.Streams, ID: r.InstanceID(), Args: command, Stdin: f.stdin, TTY: f.tty,
+	})
 }

@@ -194,7 +194,7 @@ func (a *app) warnOfManifests() {
 	}
 	for i, p := range problems {
 		if i == most {
-			fmt.Fprintf(a.ErrOut, "warning: %s more\n", count(len(problems)-most, "problem"))
+			fmt.Fprintf(a.ErrOut, "warning: %s more\n", printers.Count(len(problems)-most, "problem"))
 			break
 		}
 		first, more, _ := strings.Cut(p.Error, "\n")

@@ -1,6 +1,7 @@
 package printers
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -108,4 +109,12 @@ func Age(from, now time.Time) string {
 		return "<unknown>"
 	}
 	return duration.HumanDuration(now.Sub(from))
+}
+
+// Count returns a number of things, such as "2 pods".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -1,4 +1,6 @@
-package cmd
+// Package stream connects the user's streams to processes and ports of pods: attach, exec and
+// port-forward.
+package stream
 
 import (
 	"context"
@@ -22,30 +24,30 @@ func sizeOf(terminal *os.File) runtime.TermSize {
 	return runtime.TermSize{Width: uint16(width), Height: uint16(height)}
 }
 
-// lend prepares the user's terminal for use by a process in a container. It sends the size to sizes
+// attachTerminal prepares the user's terminal for use by a process in a container. It sends the size to sizes
 // now and whenever it changes, and sets raw mode if raw is true, so that every key is passed on
-// unchanged. The caller must call giveBack to restore the terminal.
-func lend(ctx context.Context, terminal *os.File, raw bool) (
+// unchanged. The caller must call restore to restore the terminal.
+func attachTerminal(ctx context.Context, terminal *os.File, raw bool) (
 	sizes <-chan runtime.TermSize,
-	giveBack func(),
+	restore func(),
 	err error,
 ) {
-	restore := func() {}
+	reset := func() {}
 	if raw {
 		old, err := term.MakeRaw(int(terminal.Fd()))
 		if err != nil {
 			return nil, nil, fmt.Errorf("setting the terminal to raw mode: %w", err)
 		}
-		restore = func() { _ = term.Restore(int(terminal.Fd()), old) }
+		reset = func() { _ = term.Restore(int(terminal.Fd()), old) }
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	told := make(chan runtime.TermSize, 1)
+	changes := make(chan runtime.TermSize, 1)
 	var watching sync.WaitGroup
-	watching.Go(func() { watchSize(ctx, terminal, told) })
-	return told, func() {
+	watching.Go(func() { watchSize(ctx, terminal, changes) })
+	return changes, func() {
 		cancel()
 		watching.Wait()
-		restore()
+		reset()
 	}, nil
 }
 

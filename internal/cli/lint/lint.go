@@ -1,0 +1,176 @@
+// Package lint checks manifests as podrun validate does: it reads them as serve would and reports
+// every error with its file, line and field.
+//
+// Begin reading at Check.
+package lint
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/manifest/source/file"
+	"podrun.io/podrun/internal/manifest/validate"
+)
+
+// Findings is the result of Check, and the JSON output of podrun validate.
+type Findings struct {
+	Valid  bool                  `json:"valid"`
+	Pods   []validPod            `json:"pods"`
+	Errors []manifest.FieldError `json:"errors"`
+	// Warnings do not make a manifest invalid.
+	Warnings []string `json:"warnings,omitempty"`
+	// unreadable are the errors of manifests that cannot be read.
+	unreadable []error
+}
+
+type validPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	File      string `json:"file"`
+}
+
+// Options are the options of Check.
+type Options struct {
+	Stdin    io.Reader
+	NodeName string
+	NoSuffix bool
+	Policy   *validate.Policy // refuses pods that ask for more; nil: none
+}
+
+// Check reads manifests as serve does and reports what is in them and what cannot be used. It fails
+// only if ctx ends.
+func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
+	word := manifest.Word{}
+	shown := map[string]string{manifest.Stdin: "stdin"}
+	f := &Findings{Pods: []validPod{}, Errors: []manifest.FieldError{}}
+	for _, path := range paths {
+		s := o.snapshot(ctx, path)
+		if s.Err != nil {
+			f.unreadable = append(f.unreadable, s.Err)
+			continue
+		}
+		if _, twice := word.Last[s.Source]; !twice {
+			word.Order = append(word.Order, s.Source)
+		}
+		word.Record(s)
+		shown[s.Source] = path
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	desired := manifest.Merge(word)
+	for key, p := range desired.Pods {
+		f.Pods = append(f.Pods, validPod{key.Namespace, key.Name, manifest.OriginOf(p).Path})
+	}
+	slices.SortFunc(f.Pods, func(a, b validPod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, problem := range desired.Problems {
+		errs, ok := fieldErrors(problem)
+		if !ok {
+			f.unreadable = append(f.unreadable, problem.Err)
+		}
+		f.Errors = append(f.Errors, errs...)
+	}
+	for _, warning := range desired.Warnings {
+		f.Warnings = append(f.Warnings, warning.Err.Error())
+	}
+	f.rename(shown)
+	f.Valid = len(f.Errors)+len(f.unreadable) == 0
+	return f, nil
+}
+
+// snapshot reads one path as a manifest source does.
+func (o Options) snapshot(ctx context.Context, path string) manifest.Snapshot {
+	if path != manifest.Stdin {
+		return file.Read(ctx, file.Options{
+			Path: path, NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy,
+		})
+	}
+	load := manifest.LoadOptions{NodeName: o.NodeName, NoSuffix: o.NoSuffix, Policy: o.Policy}
+	return file.NewStdin(o.Stdin, load).Read(ctx)
+}
+
+// fieldErrors returns the field errors of a problem in the content of a manifest. It returns false
+// if the manifest could not be read.
+func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
+	var invalid *manifest.InvalidError
+	var field manifest.FieldError
+	var twice *manifest.DuplicateError
+	switch {
+	case errors.As(p.Err, &invalid):
+		return invalid.Errors, true
+	case errors.As(p.Err, &field):
+		return []manifest.FieldError{field}, true
+	case errors.As(p.Err, &twice):
+		return []manifest.FieldError{{File: twice.Not.Path, Key: twice.Key,
+			Message: twice.Message()}}, true
+	}
+	return nil, false
+}
+
+// rename replaces the paths that were read by the paths that the user gave.
+func (f *Findings) rename(shown map[string]string) {
+	renamed := func(file string) string {
+		if path, ok := shown[file]; ok {
+			return path
+		}
+		if path, ok := shown[filepath.Dir(file)]; ok {
+			return filepath.Join(path, filepath.Base(file))
+		}
+		return file
+	}
+	for i := range f.Pods {
+		f.Pods[i].File = renamed(f.Pods[i].File)
+	}
+	for i := range f.Errors {
+		f.Errors[i].File = renamed(f.Errors[i].File)
+	}
+}
+
+// Print prints the findings on standard output and a summary on standard error. It returns an
+// error with the exit code if there are any errors.
+func (f *Findings) Print(streams cli.Streams, inJSON bool) error {
+	for _, warning := range f.Warnings {
+		fmt.Fprintln(streams.ErrOut, "warning:", warning)
+	}
+	if inJSON {
+		b, err := json.MarshalIndent(f, "", "  ")
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(cli.ForTerminal(streams.Out), string(b)); err != nil {
+			return err
+		}
+	} else {
+		for _, e := range f.Errors {
+			if _, err := fmt.Fprintln(streams.Out, summary.Plain(e.Error())); err != nil {
+				return err
+			}
+		}
+	}
+	files := map[string]bool{}
+	for _, e := range f.Errors {
+		files[e.File] = true
+	}
+	switch {
+	case len(f.unreadable) > 0:
+		return &cli.Error{Code: cli.ExitUsage, Err: errors.Join(f.unreadable...)}
+	case len(f.Errors) > 0:
+		fmt.Fprintf(streams.ErrOut, "%s in %s; %s valid\n",
+			printers.Count(len(f.Errors), "error"), printers.Count(len(files), "file"), printers.Count(len(f.Pods), "pod"))
+		return &cli.Error{Code: cli.ExitFailed}
+	}
+	fmt.Fprintf(streams.ErrOut, "%s valid\n", printers.Count(len(f.Pods), "pod"))
+	return nil
+}

@@ -1,0 +1,70 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Command is a command that runs in a container.
+type Command struct {
+	cli.Streams
+	ID         string // of the container's instance
+	Args       []string
+	Stdin, TTY bool
+}
+
+// Exec runs a command in container r of pod p. If the command fails, the error has its exit code.
+func Exec(ctx context.Context, e runtime.Execer, p *v1.Pod, r summary.Role, c Command) error {
+	code, err := c.Run(ctx, e)
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		return fmt.Errorf("container %q in pod %q is not running any more", r.Container.Name, p.Name)
+	case errors.Is(err, syscall.EPIPE):
+		return &cli.Error{Code: cli.ExitBrokenPipe}
+	case err != nil:
+		return err
+	case code != 0:
+		fmt.Fprintf(c.ErrOut, "command terminated with exit code %d\n", code)
+		return &cli.Error{Code: code}
+	}
+	return nil
+}
+
+// Run runs the command with the standard streams that it is to have, and returns its exit code.
+func (c Command) Run(ctx context.Context, e runtime.Execer) (int, error) {
+	// Without a handler, Go terminates this process at SIGPIPE, when the reader of the output has
+	// closed it. The command in the container would go on running.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+	streams := runtime.ExecIO{Stdout: c.Out, Stderr: c.ErrOut}
+	if c.Stdin {
+		streams.Stdin = c.In
+	}
+	if !c.TTY {
+		return e.Exec(ctx, c.ID, c.Args, streams)
+	}
+	terminal := cli.TerminalOf(c.In)
+	if terminal == nil {
+		fmt.Fprintln(c.ErrOut, "Unable to use a TTY: standard input is not a terminal")
+		return e.Exec(ctx, c.ID, c.Args, streams)
+	}
+	streams.TTY = true
+	sizes, restore, err := attachTerminal(ctx, terminal, c.Stdin)
+	if err != nil {
+		return 0, err
+	}
+	defer restore()
+	streams.Size, streams.Resize = sizeOf(terminal), sizes
+	return e.Exec(ctx, c.ID, c.Args, streams)
+}

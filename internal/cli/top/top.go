@@ -1,0 +1,129 @@
+// Package top measures how much CPU and memory running containers use, and prints a table of it.
+package top
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/oci"
+)
+
+// Usage is a running container and its resource usage.
+type Usage struct {
+	pod           *v1.Pod
+	name          string
+	cgroups       []string // paths where its cgroup may be, one for each driver
+	before, after cgroup.Usage
+	millicores    int64
+}
+
+// Running returns the running containers of pods, not yet measured.
+func Running(pods []*v1.Pod) []Usage {
+	var all []Usage
+	for _, p := range pods {
+		for _, r := range summary.Roles(p) {
+			if r.Status == nil || r.Status.State.Running == nil {
+				continue
+			}
+			all = append(all, Usage{pod: p, name: r.Container.Name, cgroups: oci.CgroupsOfContainer(p, r.InstanceID())})
+		}
+	}
+	return all
+}
+
+// Measure reads the usage twice, interval apart. It leaves out containers that end in the meantime.
+func Measure(ctx context.Context, all []Usage, interval time.Duration) ([]Usage, error) {
+	tree, err := cgroup.Open()
+	if err != nil {
+		return nil, err
+	}
+	read := func(into func(*Usage) *cgroup.Usage) error {
+		var err error
+		var left []Usage
+		for _, t := range all {
+			_, usage, one := cgroup.First(tree.Usage, t.cgroups)
+			switch {
+			case errors.Is(one, fs.ErrNotExist):
+				continue
+			case one != nil:
+				err = one
+			}
+			*into(&t) = usage
+			left = append(left, t)
+		}
+		all = left
+		return err
+	}
+	began := time.Now()
+	if err := read(func(t *Usage) *cgroup.Usage { return &t.before }); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(interval):
+	}
+	took := time.Since(began)
+	if err := read(func(t *Usage) *cgroup.Usage { return &t.after }); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		t := &all[i]
+		t.millicores = int64(math.Ceil(float64(t.after.CPU-t.before.CPU) / float64(took) * 1000))
+	}
+	return all, nil
+}
+
+// Sort sorts containers by cpu or memory, highest usage first. Another order leaves them as they are.
+func Sort(all []Usage, by string) {
+	slices.SortStableFunc(all, func(x, y Usage) int {
+		switch by {
+		case "cpu":
+			return cmp.Compare(y.millicores, x.millicores)
+		case "memory":
+			return cmp.Compare(y.after.WorkingSet, x.after.WorkingSet)
+		}
+		return 0
+	})
+}
+
+// PrintOptions select the columns of Print.
+type PrintOptions struct{ AllNamespaces, NoHeaders bool }
+
+// Print prints a table of containers.
+func Print(out io.Writer, all []Usage, f PrintOptions) error {
+	var rows [][]string
+	if !f.NoHeaders {
+		rows = append(rows, []string{"POD", "NAME", "CPU(cores)", "MEMORY(bytes)"})
+	}
+	for _, t := range all {
+		rows = append(rows, []string{
+			t.pod.Name,
+			t.name,
+			strconv.FormatInt(t.millicores, 10) + "m",
+			strconv.FormatInt(t.after.WorkingSet>>20, 10) + "Mi",
+		})
+	}
+	if f.AllNamespaces {
+		for i := range rows {
+			namespace := "NAMESPACE"
+			if at := i - (len(rows) - len(all)); at >= 0 {
+				namespace = all[at].pod.Namespace
+			}
+			rows[i] = append([]string{namespace}, rows[i]...)
+		}
+	}
+	return printers.Rows(out, rows...)
+}
