@@ -19,7 +19,7 @@ type attachFlags struct {
 	stdin, tty                       bool
 }
 
-func (a *app) attachCommand() *cobra.Command {
+func attachCommand(a *app) *cobra.Command {
 	var f attachFlags
 	c := &cobra.Command{
 		Use:   "attach POD [-c CONTAINER] [-it]",

@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 			"spec": {"containers": [{"name": "app"}]}, "status": {"phase": "`+phase+`"}}`), 0o600))
 	}
 	write("Pending")
-	c := a.getCommand()
+	c := getCommand(a)
 	c.SetArgs([]string{"pods", "-w"})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)

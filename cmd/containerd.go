@@ -11,7 +11,7 @@ import (
 
 // containerdCommand returns the hidden command that podrun starts when it needs a containerd and
 // none is running.
-func (a *app) containerdCommand() *cobra.Command {
+func containerdCommand(a *app) *cobra.Command {
 	var noSync bool
 	var grace time.Duration
 	c := &cobra.Command{

@@ -9,7 +9,7 @@ import (
 	"podrun.io/podrun/internal/cli/query"
 )
 
-func (a *app) describeCommand() *cobra.Command {
+func describeCommand(a *app) *cobra.Command {
 	var namespace string
 	c := &cobra.Command{
 		Use:   "describe pod NAME...",

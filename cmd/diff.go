@@ -11,12 +11,13 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/manifest"
 )
 
-func (a *app) diffCommand() *cobra.Command {
-	var s sourceFlags
+func diffCommand(a *app) *cobra.Command {
+	var s flags.Sources
 	var output string
 	c := &cobra.Command{
 		Use:   "diff",
@@ -35,7 +36,7 @@ func (a *app) diffCommand() *cobra.Command {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
 			o := a.agentOptions()
-			if err := s.options(c, &o); err != nil {
+			if err := s.Options(c.Flags(), &o); err != nil {
 				return usage(c, err)
 			}
 			o.Log = slog.New(slog.DiscardHandler) // problems are in the result
@@ -52,8 +53,8 @@ func (a *app) diffCommand() *cobra.Command {
 			return a.showChanges(changes, desired.Problems, output)
 		},
 	}
-	s.add(c.Flags())
-	fromEnvironment(c.Flags())
+	s.Add(c.Flags())
+	flags.FromEnvironment(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return c
 }

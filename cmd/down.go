@@ -16,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-func (a *app) downCommand() *cobra.Command {
+func downCommand(a *app) *cobra.Command {
 	var all bool
 	var namespace string
 	var seconds int

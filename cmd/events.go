@@ -25,7 +25,7 @@ type eventsFlags struct {
 	form          printers.Format
 }
 
-func (a *app) eventsCommand() *cobra.Command {
+func eventsCommand(a *app) *cobra.Command {
 	var f eventsFlags
 	c := &cobra.Command{
 		Use:   "events [POD]",

@@ -16,7 +16,7 @@ type execFlags struct {
 	stdin, tty           bool
 }
 
-func (a *app) execCommand() *cobra.Command {
+func execCommand(a *app) *cobra.Command {
 	var f execFlags
 	c := &cobra.Command{
 		Use:   "exec POD [-c CONTAINER] [-it] -- COMMAND [ARG...]",

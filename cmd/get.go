@@ -42,7 +42,7 @@ func (f *getFlags) selection() query.Selection {
 	return query.Selection{Namespace: f.namespace, AllNamespaces: f.allNamespaces, Labels: f.selector}
 }
 
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *app) *cobra.Command {
 	var f getFlags
 	c := &cobra.Command{
 		Use:   "get pods [NAME...] | get volumes | get events",
@@ -88,7 +88,7 @@ func (a *app) getCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) psCommand() *cobra.Command {
+func psCommand(a *app) *cobra.Command {
 	var f getFlags
 	c := &cobra.Command{
 		Use:     "ps [NAME...]",

@@ -10,12 +10,13 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/progress"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
-func (a *app) listImagesCommand() *cobra.Command {
+func listImagesCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List images",
@@ -27,8 +28,8 @@ func (a *app) listImagesCommand() *cobra.Command {
 	}
 }
 
-func (a *app) pullCommand() *cobra.Command {
-	var registry registryFlags
+func pullCommand(a *app) *cobra.Command {
+	var registry flags.Registry
 	c := &cobra.Command{
 		Use:   "pull IMAGE...",
 		Short: "Pull images from their registries",
@@ -41,7 +42,7 @@ func (a *app) pullCommand() *cobra.Command {
 				return err
 			}
 			o := a.connection()
-			if err := registry.options(c.Flags(), &o); err != nil {
+			if err := registry.Options(c.Flags(), &o); err != nil {
 				return usage(c, err)
 			}
 			conn, err := agent.Connect(c.Context(), o)
@@ -61,12 +62,12 @@ func (a *app) pullCommand() *cobra.Command {
 			return nil
 		},
 	}
-	registry.add(c.Flags())
-	fromEnvironment(c.Flags())
+	registry.Add(c.Flags())
+	flags.FromEnvironment(c.Flags())
 	return c
 }
 
-func (a *app) saveCommand() *cobra.Command {
+func saveCommand(a *app) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "save IMAGE...",
@@ -86,7 +87,7 @@ func (a *app) saveCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) removeImagesCommand() *cobra.Command {
+func removeImagesCommand(a *app) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:     "rm IMAGE...",

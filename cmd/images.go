@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-func (a *app) imagesCommand() *cobra.Command {
+func imagesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "images",
 		Short: "List, pull, load, save and remove images",
@@ -55,7 +55,7 @@ func (a *app) imagesCommand() *cobra.Command {
 			return err
 		}),
 	}
-	c.AddCommand(a.listImagesCommand(), a.pullCommand(), load, a.saveCommand(), a.removeImagesCommand(), prune)
+	c.AddCommand(listImagesCommand(a), pullCommand(a), load, saveCommand(a), removeImagesCommand(a), prune)
 	return c
 }
 

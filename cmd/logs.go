@@ -23,7 +23,7 @@ type logsFlags struct {
 	sinceTime                      string
 }
 
-func (a *app) logsCommand() *cobra.Command {
+func logsCommand(a *app) *cobra.Command {
 	var f logsFlags
 	c := &cobra.Command{
 		Use:   "logs POD [-c CONTAINER] | logs -l SELECTOR",

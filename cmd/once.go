@@ -13,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/progress"
 	"podrun.io/podrun/internal/cli/report"
 	"podrun.io/podrun/internal/pod"
@@ -20,7 +21,7 @@ import (
 
 // onceFlags are the flags and the state of once.
 type onceFlags struct {
-	run     runFlags
+	run     flags.Run
 	timeout time.Duration
 	report  report.File
 	// cleanupTimeout is how long the clean-up may delay the exit, not counting the grace periods of
@@ -32,7 +33,7 @@ type onceFlags struct {
 	hasResults atomic.Bool
 }
 
-func (a *app) onceCommand() *cobra.Command {
+func onceCommand(a *app) *cobra.Command {
 	f := &onceFlags{report: report.File{Began: time.Now()}}
 	c := &cobra.Command{
 		Use:         "once",
@@ -65,7 +66,7 @@ func (a *app) onceCommand() *cobra.Command {
 		Args: argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, f) },
 	}
-	f.run.add(c.Flags())
+	f.run.Add(c.Flags())
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
 	c.Flags().DurationVar(&f.cleanupTimeout, "cleanup-timeout", agent.DefaultCleanupTimeout,
 		"maximum time that the clean-up may delay the exit, not counting grace periods")
@@ -99,9 +100,9 @@ func (f *onceFlags) check() error {
 }
 
 func (a *app) once(c *cobra.Command, f *onceFlags) error {
-	o, err := f.run.options(a, c)
-	if err != nil {
-		return err
+	o := a.agentOptions()
+	if err := f.run.Options(c.Flags(), &o); err != nil {
+		return usage(c, err)
 	}
 	if err := f.check(); err != nil {
 		return usage(c, err)

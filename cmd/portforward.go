@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-func (a *app) portForwardCommand() *cobra.Command {
+func portForwardCommand(a *app) *cobra.Command {
 	var namespace string
 	var addresses []string
 	c := &cobra.Command{

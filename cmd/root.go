@@ -21,6 +21,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/layout"
 )
@@ -148,26 +149,26 @@ func (a *app) commands(root *cobra.Command) {
 			root.AddCommand(c)
 		}
 	}
-	add(groupRun, a.serveCommand(), a.onceCommand(), a.downCommand())
+	add(groupRun, serveCommand(a), onceCommand(a), downCommand(a))
 	add(groupInspect,
-		a.getCommand(),
-		a.psCommand(),
-		a.describeCommand(),
-		a.eventsCommand(),
-		a.logsCommand(),
-		a.execCommand(),
-		a.attachCommand(),
-		a.portForwardCommand(),
-		a.topCommand(),
-		a.waitCommand())
+		getCommand(a),
+		psCommand(a),
+		describeCommand(a),
+		eventsCommand(a),
+		logsCommand(a),
+		execCommand(a),
+		attachCommand(a),
+		portForwardCommand(a),
+		topCommand(a),
+		waitCommand(a))
 	add(groupOther,
-		a.validateCommand(),
-		a.diffCommand(),
-		a.imagesCommand(),
-		a.volumesCommand(),
-		a.versionCommand(),
-		a.completionCommand(),
-		a.containerdCommand())
+		validateCommand(a),
+		diffCommand(a),
+		imagesCommand(a),
+		volumesCommand(a),
+		versionCommand(a),
+		completionCommand(a),
+		containerdCommand(a))
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
@@ -183,41 +184,18 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.logDir, "log-dir", "/var/log/pods", "directory for container logs")
 	f.StringVar(&a.logLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
 	f.StringVar(&a.logFormat, "log-format", "text", "log format: text or json")
-	fromEnvironment(f)
+	flags.FromEnvironment(f)
 }
 
 // annotationQuiet marks commands that print enough about their work themselves: the default of
 // --log-level is warn for them.
 const annotationQuiet = "podrun.io/quiet"
 
-const envAnnotation = "podrun.io/env"
-
-// fromEnvironment lets an environment variable set each flag of f: PODRUN_ROOT_DIR sets --root-dir,
-// for example. A flag on the command line takes precedence; see prepare.
-func fromEnvironment(f *pflag.FlagSet) {
-	f.VisitAll(func(flag *pflag.Flag) {
-		name := "PODRUN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		flag.Annotations = map[string][]string{envAnnotation: {name}}
-	})
-}
-
 // prepare runs before every command. It sets flags from environment variables, makes the
 // directories absolute paths, checks the flags of the log and creates the logger.
 func (a *app) prepare(c *cobra.Command, _ []string) error {
-	var bad error
-	c.Flags().VisitAll(func(flag *pflag.Flag) {
-		name := flag.Annotations[envAnnotation]
-		if bad != nil || flag.Changed || len(name) == 0 {
-			return
-		}
-		if value, ok := os.LookupEnv(name[0]); ok && value != "" {
-			if err := c.Flags().Set(flag.Name, value); err != nil {
-				bad = usage(c, fmt.Errorf("environment variable %s: %w", name[0], err))
-			}
-		}
-	})
-	if bad != nil {
-		return bad
+	if err := flags.SetFromEnvironment(c.Flags()); err != nil {
+		return usage(c, err)
 	}
 	// These paths end up in the specs of containers and in other processes, so they must not depend
 	// on the working directory of this process.

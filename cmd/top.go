@@ -19,7 +19,7 @@ type topFlags struct {
 	interval time.Duration
 }
 
-func (a *app) topCommand() *cobra.Command {
+func topCommand(a *app) *cobra.Command {
 	var f topFlags
 	c := &cobra.Command{
 		Use:   "top [POD...]",

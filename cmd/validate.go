@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/lint"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-func (a *app) validateCommand() *cobra.Command {
+func validateCommand(a *app) *cobra.Command {
 	var output, node, podSecurity string
 	var noSuffix bool
 	c := &cobra.Command{
@@ -25,7 +26,7 @@ func (a *app) validateCommand() *cobra.Command {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))
 			}
-			node, err := nodeName(node)
+			node, err := flags.NodeName(node)
 			if err != nil {
 				return usage(c, err)
 			}
@@ -47,7 +48,7 @@ func (a *app) validateCommand() *cobra.Command {
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	c.Flags().StringVar(&node, "node-name", "", "node name (default: the hostname, in lower case)")
-	addNoNodeSuffix(c.Flags(), &noSuffix)
-	addPodSecurity(c.Flags(), &podSecurity)
+	flags.AddNoNodeSuffix(c.Flags(), &noSuffix)
+	flags.AddPodSecurity(c.Flags(), &podSecurity)
 	return c
 }

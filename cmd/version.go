@@ -30,7 +30,7 @@ type versions struct {
 	ContainerdAddress string `json:"containerdAddress,omitempty"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "version",

@@ -12,7 +12,7 @@ import (
 	"podrun.io/podrun/internal/volume"
 )
 
-func (a *app) volumesCommand() *cobra.Command {
+func volumesCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "volumes",
 		Short: "Remove persistent volumes",

@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-func (a *app) waitCommand() *cobra.Command {
+func waitCommand(a *app) *cobra.Command {
 	var namespace, what string
 	var timeout time.Duration
 	c := &cobra.Command{

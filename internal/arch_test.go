@@ -65,6 +65,7 @@ var rooms = map[string]room{
 	"internal/cli/stream":           {imports: "cli cli/query cli/summary containerlog layout pod runtime"},
 	"internal/cli/top":              {imports: "cgroup cli/printers cli/summary oci"},
 	"internal/cli/lint":             {imports: "cli cli/printers cli/summary manifest manifest/source/file manifest/validate"},
+	"internal/cli/flags":            {imports: "agent cgroup containerlog gc manifest/validate oci pod server"},
 	"internal/cli/summary":          {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "cli/summary"},
 	"internal/stats":                {imports: "cgroup sys oci stats/disk pod"},

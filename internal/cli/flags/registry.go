@@ -1,4 +1,4 @@
-package cmd
+package flags
 
 import (
 	"fmt"
@@ -9,20 +9,21 @@ import (
 	"podrun.io/podrun/internal/agent"
 )
 
-// registryFlags are the flags for pulling images.
-type registryFlags struct{ config, hostsDir string }
+// Registry are the flags for pulling images.
+type Registry struct{ config, hostsDir string }
 
-func (r *registryFlags) add(f *pflag.FlagSet) {
+// Add adds the flags to f.
+func (r *Registry) Add(f *pflag.FlagSet) {
 	f.StringVar(&r.config, "registry-config", "",
 		"docker config.json with registry credentials and credential helpers (default: docker's own, if it exists)")
 	f.StringVar(&r.hostsDir, "registry-hosts-dir", "/etc/containerd/certs.d",
 		"directory of registry mirrors and certificates, in containerd's format")
 }
 
-// options sets the registry options of o. It fails if a path that the user gave does not exist or
+// Options sets the registry options of o. It fails if a path that the user gave does not exist or
 // has the wrong type, because missing credentials or mirrors would be noticed only later. The
 // default directory of mirrors need not exist.
-func (r *registryFlags) options(f *pflag.FlagSet, o *agent.ConnectOptions) error {
+func (r *Registry) Options(f *pflag.FlagSet, o *agent.ConnectOptions) error {
 	for name, path := range map[string]string{"registry-config": r.config, "registry-hosts-dir": r.hostsDir} {
 		if !f.Changed(name) || path == "" {
 			continue

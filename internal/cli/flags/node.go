@@ -1,4 +1,4 @@
-package cmd
+package flags
 
 import (
 	"fmt"
@@ -11,11 +11,12 @@ import (
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
+	"podrun.io/podrun/internal/server"
 )
 
-// logFlags are the flags for the rotation of container logs. Their names and defaults are those of
+// Logs are the flags for the rotation of container logs. Their names and defaults are those of
 // the kubelet.
-type logFlags struct {
+type Logs struct {
 	maxSize  string
 	maxFiles int
 }
@@ -24,19 +25,21 @@ type logFlags struct {
 // than the log that they hold.
 const minLogSize = 1 << 10
 
-// defaultRotation is the rotation of commands that have no flags for it, and the default of the
+// DefaultRotation is the rotation of commands that have no flags for it, and the default of the
 // flags.
-var defaultRotation = containerlog.Rotation{Size: 10 << 20, Files: 5}
+var DefaultRotation = containerlog.Rotation{Size: 10 << 20, Files: 5}
 
-func (l *logFlags) add(f *pflag.FlagSet) {
+// Add adds the flags to f.
+func (l *Logs) Add(f *pflag.FlagSet) {
 	f.StringVar(&l.maxSize, "container-log-max-size",
-		resource.NewQuantity(defaultRotation.Size, resource.BinarySI).String(),
+		resource.NewQuantity(DefaultRotation.Size, resource.BinarySI).String(),
 		"size at which a container log is rotated, such as 512Ki or 10Mi")
-	f.IntVar(&l.maxFiles, "container-log-max-files", defaultRotation.Files,
+	f.IntVar(&l.maxFiles, "container-log-max-files", DefaultRotation.Files,
 		"maximum number of files per container log, at least 2; old files are compressed")
 }
 
-func (l *logFlags) options(o *agent.Options) error {
+// Options checks the flags and sets the options of the agent.
+func (l *Logs) Options(o *agent.Options) error {
 	size, err := resource.ParseQuantity(l.maxSize)
 	if err != nil || size.Value() < minLogSize {
 		return fmt.Errorf("--container-log-max-size %q: must be a quantity of at least 1Ki, such as 10Mi", l.maxSize)
@@ -48,18 +51,20 @@ func (l *logFlags) options(o *agent.Options) error {
 	return nil
 }
 
-// haltFlags are the flags for the graceful shutdown of the machine.
-type haltFlags struct{ o agent.HaltOptions }
+// Shutdown are the flags for the graceful shutdown of the machine.
+type Shutdown struct{ o agent.HaltOptions }
 
-func (h *haltFlags) add(f *pflag.FlagSet) {
+// Add adds the flags to f.
+func (h *Shutdown) Add(f *pflag.FlagSet) {
 	f.DurationVar(&h.o.Grace, "shutdown-grace-period", 30*time.Second,
 		"maximum delay of the machine's shutdown to stop pods, if systemd-logind permits it; 0: no delay")
 	f.DurationVar(&h.o.Critical, "shutdown-grace-period-critical-pods", 0,
 		"part of --shutdown-grace-period that is reserved for pods of critical priority, which stop last")
-	fromEnvironment(f)
+	FromEnvironment(f)
 }
 
-func (h *haltFlags) options(o *agent.Options) error {
+// Options checks the flags and sets the options of the agent.
+func (h *Shutdown) Options(o *agent.Options) error {
 	if h.o.Grace < 0 || h.o.Critical < 0 || h.o.Critical > h.o.Grace {
 		return fmt.Errorf("--shutdown-grace-period %s, --shutdown-grace-period-critical-pods %s: "+
 			"must not be negative, and the second not the greater", h.o.Grace, h.o.Critical)
@@ -69,11 +74,12 @@ func (h *haltFlags) options(o *agent.Options) error {
 	return nil
 }
 
-// garbageFlags are the flags for garbage collection: when unused images and the logs of removed
+// Garbage are the flags for garbage collection: when unused images and the logs of removed
 // pods are deleted, and when a disk is too full.
-type garbageFlags struct{ policy gc.Policy }
+type Garbage struct{ policy gc.Policy }
 
-func (g *garbageFlags) add(f *pflag.FlagSet) {
+// Add adds the flags to f.
+func (g *Garbage) Add(f *pflag.FlagSet) {
 	p := &g.policy
 	f.IntVar(&p.High, "image-gc-high-threshold", 85,
 		"usage of the image disk in percent from which unused images are removed; 100: never")
@@ -87,10 +93,11 @@ func (g *garbageFlags) add(f *pflag.FlagSet) {
 		"minimum free disk space in percent; below it, all unused images are removed and a warning is logged; 0: never")
 	f.DurationVar(&p.LogAge, "pod-log-retention", 0,
 		"how long the logs of removed pods are kept; 0: they are removed with the pod")
-	fromEnvironment(f)
+	FromEnvironment(f)
 }
 
-func (g *garbageFlags) options(o *agent.Options) error {
+// Options checks the flags and sets the options of the agent.
+func (g *Garbage) Options(o *agent.Options) error {
 	p := g.policy
 	switch {
 	case p.High < 1 || p.High > 100 || p.Low < 0 || p.Low > p.High:
@@ -106,4 +113,19 @@ func (g *garbageFlags) options(o *agent.Options) error {
 	}
 	o.Garbage = p
 	return nil
+}
+
+// Listen are the flags for the read-only HTTP server.
+type Listen struct{ server.ListenOptions }
+
+// Add adds the flags to f.
+func (l *Listen) Add(f *pflag.FlagSet) {
+	f.StringVar(&l.Address, "listen", "",
+		"address of the read-only HTTP server (127.0.0.1:10255), which always listens on podrun.sock in the run\n"+
+			"directory too. An address other than loopback requires the three --listen-…-file flags")
+	f.StringVar(&l.CertFile, "listen-cert-file", "",
+		"TLS certificate for --listen, in PEM format; reloaded when it changes")
+	f.StringVar(&l.KeyFile, "listen-key-file", "", "private key of the certificate, in PEM format")
+	f.StringVar(&l.TokenFile, "listen-token-file", "",
+		"file with the bearer token that clients of --listen must send; read for each request")
 }

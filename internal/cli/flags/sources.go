@@ -1,21 +1,23 @@
-package cmd
+package flags
 
 import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
-// sourceFlags are the flags for the sources of manifests and the name of the node.
-type sourceFlags struct {
+// Sources are the flags for the sources of manifests and the name of the node.
+type Sources struct {
 	manifests                 []string
 	nodeName                  string
 	noNodeSuffix              bool
@@ -28,16 +30,18 @@ type sourceFlags struct {
 	httpCheckFrequency        time.Duration
 }
 
-func (s *sourceFlags) add(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"}, "directory or file with manifests, or exec:COMMAND for those that a command prints; repeatable")
+// Add adds the flags to f.
+func (s *Sources) Add(f *pflag.FlagSet) {
+	f.StringArrayVar(&s.manifests, "manifests", []string{"/etc/pods"},
+		"directory or file with manifests, or exec:COMMAND for those that a command prints; repeatable")
 	f.StringVar(&s.nodeName, "node-name", "", "suffix of pod names (default: the hostname, in lower case)")
-	addNoNodeSuffix(f, &s.noNodeSuffix)
+	AddNoNodeSuffix(f, &s.noNodeSuffix)
 	f.DurationVar(&s.fileCheckFrequency, "file-check-frequency", 20*time.Second,
 		"how often manifests are read again if no change is notified")
 	f.BoolVar(&s.strictPermissions, "strict-permissions", false,
 		"refuse manifests, instead of warning, if a user other than root and podrun's user owns or can write\n"+
 			"them, or can replace them through a directory up to / or through a link")
-	addPodSecurity(f, &s.podSecurity)
+	AddPodSecurity(f, &s.podSecurity)
 	f.StringVar(&s.url, "manifest-url", "", "http or https URL that serves manifests")
 	f.StringArrayVar(&s.urlHeaders, "manifest-url-header", nil,
 		"HTTP header 'Name: value' for requests to the URL; never printed; repeatable")
@@ -49,19 +53,19 @@ func (s *sourceFlags) add(f *pflag.FlagSet) {
 		"how often the URL is requested, plus or minus a tenth")
 }
 
-// addNoNodeSuffix adds the flag that omits the node name from the names of pods.
-func addNoNodeSuffix(f *pflag.FlagSet, to *bool) {
+// AddNoNodeSuffix adds the flag that omits the node name from the names of pods.
+func AddNoNodeSuffix(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "no-node-suffix", false, "do not append the node name to the names of pods")
 }
 
-// addPodSecurity adds the flag for the Pod Security Standard that pods must meet.
-func addPodSecurity(f *pflag.FlagSet, level *string) {
+// AddPodSecurity adds the flag for the Pod Security Standard that pods must meet.
+func AddPodSecurity(f *pflag.FlagSet, level *string) {
 	f.StringVar(level, "pod-security", "privileged",
 		"Kubernetes Pod Security Standard that pods must meet: privileged (no restrictions), baseline or restricted")
 }
 
-// options checks the flags and sets the node name and the sources in the options of the agent.
-func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
+// Options checks the flags and sets the node name and the sources in the options of the agent.
+func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if err := positive(map[string]time.Duration{
 		"file-check-frequency": s.fileCheckFrequency,
 		"http-check-frequency": s.httpCheckFrequency,
@@ -71,7 +75,7 @@ func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
 	if s.url == "" && (len(s.urlHeaders) > 0 || s.caFile+s.certFile+s.keyFile != "") {
 		return errors.New("--manifest-url-…: of use with --manifest-url only")
 	}
-	node, err := nodeName(s.nodeName)
+	node, err := NodeName(s.nodeName)
 	if err != nil {
 		return err
 	}
@@ -81,12 +85,28 @@ func (s *sourceFlags) options(c *cobra.Command, o *agent.Options) error {
 	}
 	o.NodeName = node
 	o.Sources = agent.SourceOptions{
-		Manifests: s.manifests, Default: !c.Flags().Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
+		Manifests: s.manifests, Default: !f.Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
 		StrictPermissions: s.strictPermissions, Policy: policy, NoSuffix: s.noNodeSuffix,
 		URL: s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,
 		HTTPCheckFrequency: s.httpCheckFrequency,
 	}
 	return nil
+}
+
+// NodeName returns the name of the node: the given one or the hostname, in lower case.
+func NodeName(given string) (string, error) {
+	name := given
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("--node-name: reading the hostname: %w", err)
+		}
+	}
+	name = strings.ToLower(strings.TrimSpace(name))
+	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+		return "", fmt.Errorf("--node-name %q: %s", name, strings.Join(errs, "; "))
+	}
+	return name, nil
 }
 
 // positive returns an error for the first duration, by flag name, that is not greater than 0.

@@ -1,4 +1,4 @@
-package cmd
+package flags
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"podrun.io/podrun/internal/agent"
 )
 
-// networkFlags are the flags for the network and the DNS of pods.
-type networkFlags struct {
+// Network are the flags for the network and the DNS of pods.
+type Network struct {
 	clusterDNS    []string
 	clusterDomain string
 	cniConfDir    string
@@ -20,7 +20,8 @@ type networkFlags struct {
 	routeToPods   bool
 }
 
-func (n *networkFlags) add(f *pflag.FlagSet) {
+// Add adds the flags to f.
+func (n *Network) Add(f *pflag.FlagSet) {
 	f.StringSliceVar(&n.clusterDNS, "cluster-dns", nil,
 		"IP addresses of the DNS servers for pods with dnsPolicy ClusterFirst (default: the host's)")
 	f.StringVar(&n.cniConfDir, "cni-conf-dir", "/etc/cni/net.d",
@@ -34,7 +35,8 @@ func (n *networkFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&n.clusterDomain, "cluster-domain", "cluster.local", "DNS domain of the pods' full names")
 }
 
-func (n *networkFlags) options(o *agent.Options) error {
+// Options checks the flags and sets the options of the agent.
+func (n *Network) Options(o *agent.Options) error {
 	o.CNIConfDir, o.CNIBinDirs, o.RouteToPods = n.cniConfDir, n.cniBinDirs, n.routeToPods
 	for _, text := range n.clusterDNS {
 		addr, err := netip.ParseAddr(text)

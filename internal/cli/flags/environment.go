@@ -1,0 +1,37 @@
+package flags
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+const envAnnotation = "podrun.io/env"
+
+// FromEnvironment lets an environment variable set each flag of f: PODRUN_ROOT_DIR sets --root-dir,
+// for example. A flag on the command line takes precedence; see SetFromEnvironment.
+func FromEnvironment(f *pflag.FlagSet) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := "PODRUN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		flag.Annotations = map[string][]string{envAnnotation: {name}}
+	})
+}
+
+// SetFromEnvironment sets the flags that are not on the command line from the environment.
+func SetFromEnvironment(f *pflag.FlagSet) error {
+	var bad error
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := flag.Annotations[envAnnotation]
+		if bad != nil || flag.Changed || len(name) == 0 {
+			return
+		}
+		if value, ok := os.LookupEnv(name[0]); ok && value != "" {
+			if err := f.Set(flag.Name, value); err != nil {
+				bad = fmt.Errorf("environment variable %s: %w", name[0], err)
+			}
+		}
+	})
+	return bad
+}
