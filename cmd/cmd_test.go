@@ -125,18 +125,18 @@ func TestImages(t *testing.T) {
 	t.Parallel()
 	a, out, _ := newApp(t, strings.NewReader("archive"))
 	s := &fakeStore{}
-	must(t, a.listImages(context.Background(), s))
+	must(t, listImages(a, context.Background(), s))
 	want := "IMAGE                     DIGEST         SIZE    AGE         USED\n" +
 		"docker.io/library/web:1   0123456789ab   2.0MB   <unknown>   yes\n" +
 		"x:1                       fedcba987654   12B     3h          no\n"
 	if out.String() != want {
 		t.Errorf("got\n%s", out.String())
 	}
-	must(t, a.loadImages(context.Background(), s, "-"))
+	must(t, loadImages(a, context.Background(), s, "-"))
 	if s.archive != "archive" || !strings.HasSuffix(out.String(), "docker.io/library/web:1\n") {
 		t.Errorf("loaded %q, said %q", s.archive, out.String())
 	}
-	err := a.loadImages(context.Background(), s, "/absent.tar")
+	err := loadImages(a, context.Background(), s, "/absent.tar")
 	if a.exit(err) != cli.ExitUsage {
 		t.Errorf("got %v", err)
 	}

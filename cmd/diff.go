@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +11,6 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/printers"
-	"podrun.io/podrun/internal/manifest"
 )
 
 func diffCommand(a *app) *cobra.Command {
@@ -49,37 +46,11 @@ func diffCommand(a *app) *cobra.Command {
 			case err != nil:
 				return err
 			}
-			a.warn(desired.Warnings)
-			return a.showChanges(changes, desired.Problems, output)
+			return printers.Changes(a.Streams, changes, desired, output == "json")
 		},
 	}
 	s.Add(c.Flags())
 	flags.FromEnvironment(c.Flags())
 	c.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return c
-}
-
-// showChanges prints the changes and returns an error with the exit code of diff.
-func (a *app) showChanges(changes []manifest.Change, problems []manifest.Problem, output string) error {
-	if err := printers.Changes(a.Out, changes, output == "json"); err != nil {
-		return err
-	}
-	if len(problems) > 0 {
-		var text []string
-		for _, p := range problems {
-			text = append(text, p.Err.Error())
-		}
-		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s", strings.Join(text, "\n"))}
-	}
-	if slices.ContainsFunc(changes, func(c manifest.Change) bool { return c.Action != manifest.Keep }) {
-		return &cli.Error{Code: cli.ExitFailed}
-	}
-	return nil
-}
-
-// warn prints the warnings about manifests that are used nevertheless.
-func (a *app) warn(warnings []manifest.Problem) {
-	for _, w := range warnings {
-		fmt.Fprintln(a.ErrOut, "warning:", w.Err)
-	}
 }

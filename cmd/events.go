@@ -46,7 +46,7 @@ func eventsCommand(a *app) *cobra.Command {
 			if err := f.check(name); err != nil {
 				return usage(c, err)
 			}
-			return a.events(c.Context(), f, name)
+			return runEvents(a, c.Context(), f, name)
 		},
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
@@ -81,7 +81,7 @@ func (f *eventsFlags) check(name string) (err error) {
 	return err
 }
 
-func (a *app) events(ctx context.Context, f eventsFlags, name string) error {
+func runEvents(a *app, ctx context.Context, f eventsFlags, name string) error {
 	printer := printers.NewEvents(a.Out, printers.EventOptions{
 		Format: f.form, NoHeaders: f.noHeaders, AllNamespaces: f.allNamespaces, Watch: f.watch,
 	})

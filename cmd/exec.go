@@ -34,7 +34,7 @@ func execCommand(a *app) *cobra.Command {
 			case len(args) == dash:
 				return usage(c, errors.New("give a command after --"))
 			}
-			return a.exec(c, f, args[0], args[1:])
+			return runExec(a, c, f, args[0], args[1:])
 		},
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pod")
@@ -47,7 +47,7 @@ func execCommand(a *app) *cobra.Command {
 	return c
 }
 
-func (a *app) exec(c *cobra.Command, f execFlags, name string, command []string) error {
+func runExec(a *app, c *cobra.Command, f execFlags, name string, command []string) error {
 	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func getCommand(a *app) *cobra.Command {
 		Args: argCount(1, many),
 		RunE: func(c *cobra.Command, args []string) error {
 			if isVolumes(args[0]) {
-				return a.getVolumes(c, f, args[1:])
+				return getVolumes(a, c, f, args[1:])
 			}
 			if isEvents(args[0]) && len(args) == 1 && f.selector == "" {
 				e := eventsFlags{
@@ -73,13 +73,13 @@ func getCommand(a *app) *cobra.Command {
 				if err := e.check(""); err != nil {
 					return usage(c, err)
 				}
-				return a.events(c.Context(), e, "")
+				return runEvents(a, c.Context(), e, "")
 			}
 			names, err := podNames(args)
 			if err != nil {
 				return usage(c, err)
 			}
-			return a.get(c, f, names)
+			return runGet(a, c, f, names)
 		},
 	}
 	f.add(c)
@@ -94,7 +94,7 @@ func psCommand(a *app) *cobra.Command {
 		Use:     "ps [NAME...]",
 		Short:   "List pods; the same as get pods",
 		Example: "  podrun ps -A",
-		RunE:    func(c *cobra.Command, args []string) error { return a.get(c, f, args) },
+		RunE:    func(c *cobra.Command, args []string) error { return runGet(a, c, f, args) },
 	}
 	f.add(c)
 	c.ValidArgsFunction = a.completeManyPods
@@ -126,7 +126,7 @@ func isEvents(kind string) bool { return kind == "events" || kind == "event" || 
 
 func isPods(kind string) bool { return kind == "pods" || kind == "pod" || kind == "po" }
 
-func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
+func runGet(a *app, c *cobra.Command, f getFlags, names []string) error {
 	if f.allNamespaces && len(names) > 0 {
 		return usage(c, errors.New("a pod cannot be retrieved by name across all namespaces"))
 	}
@@ -167,7 +167,7 @@ func (a *app) get(c *cobra.Command, f getFlags, names []string) error {
 	if missing != nil {
 		return missing
 	}
-	return a.watch(c.Context(), f, names, v)
+	return watchPods(a, c.Context(), f, names, v)
 }
 
 // warnOfAge warns how old the statuses are if serve does not run, unless other processes own all
@@ -206,7 +206,7 @@ func (a *app) warnOfManifests() {
 }
 
 // watch prints all pods, and each pod again whenever it has changed, until ctx ends.
-func (a *app) watch(ctx context.Context, f getFlags, names []string, v *printers.Pods) error {
+func watchPods(a *app, ctx context.Context, f getFlags, names []string, v *printers.Pods) error {
 	return a.pods().OnChange(ctx, a.dirs().Statuses(), func() (bool, error) {
 		pods, err := a.pods().Select(f.selection(), names)
 		var absent *query.NotFoundError

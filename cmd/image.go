@@ -22,8 +22,8 @@ func listImagesCommand(a *app) *cobra.Command {
 		Short:   "List images",
 		Example: "  podrun images list",
 		Args:    argCount(0, 0),
-		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
-			return a.listImages(ctx, s)
+		RunE: withImages(a, func(ctx context.Context, s imageStore, _ []string) error {
+			return listImages(a, ctx, s)
 		}),
 	}
 }
@@ -76,7 +76,7 @@ func saveCommand(a *app) *cobra.Command {
 			"docker and other tools can read.",
 		Example: "  podrun images save -o web.tar web:1",
 		Args:    argCount(1, many),
-		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
+		RunE: withImages(a, func(ctx context.Context, s imageStore, refs []string) error {
 			if file == "" || file == "-" {
 				return imageError(s.Save(ctx, refs, a.Out))
 			}
@@ -94,7 +94,7 @@ func removeImagesCommand(a *app) *cobra.Command {
 		Short:   "Remove images",
 		Example: "  podrun images rm web:1",
 		Args:    argCount(1, many),
-		RunE: a.withImages(func(ctx context.Context, s imageStore, refs []string) error {
+		RunE: withImages(a, func(ctx context.Context, s imageStore, refs []string) error {
 			var all error
 			for _, ref := range refs {
 				name, err := s.RemoveImage(ctx, ref, force)

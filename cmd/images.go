@@ -22,8 +22,8 @@ func imagesCommand(a *app) *cobra.Command {
 		Example: "  podrun images\n  podrun images pull docker.io/library/nginx:1.29\n" +
 			"  podrun images load web.tar\n  podrun images prune",
 		Args: argCount(0, 0),
-		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
-			return a.listImages(ctx, s)
+		RunE: withImages(a, func(ctx context.Context, s imageStore, _ []string) error {
+			return listImages(a, ctx, s)
 		}),
 	}
 	load := &cobra.Command{
@@ -32,10 +32,10 @@ func imagesCommand(a *app) *cobra.Command {
 		Long:    "load loads images from OCI or Docker archives, compressed or not. The file - is standard input.",
 		Example: "  podrun images load web.tar\n  docker save web:1 | podrun images load -",
 		Args:    argCount(1, many),
-		RunE: a.withImages(func(ctx context.Context, s imageStore, files []string) error {
+		RunE: withImages(a, func(ctx context.Context, s imageStore, files []string) error {
 			var all error
 			for _, file := range files {
-				all = errors.Join(all, a.loadImages(ctx, s, file))
+				all = errors.Join(all, loadImages(a, ctx, s, file))
 			}
 			return all
 		}),
@@ -47,7 +47,7 @@ func imagesCommand(a *app) *cobra.Command {
 			"images. It also removes what interrupted pulls have fetched.",
 		Example: "  podrun images prune",
 		Args:    argCount(0, 0),
-		RunE: a.withImages(func(ctx context.Context, s imageStore, _ []string) error {
+		RunE: withImages(a, func(ctx context.Context, s imageStore, _ []string) error {
 			names, err := s.PruneImages(ctx)
 			for _, name := range names {
 				fmt.Fprintln(cli.ForTerminal(a.Out), name)
@@ -68,7 +68,7 @@ type imageStore interface {
 	Save(ctx context.Context, refs []string, archive io.Writer) error
 }
 
-func (a *app) withImages(do func(context.Context, imageStore, []string) error) func(*cobra.Command, []string) error {
+func withImages(a *app, do func(context.Context, imageStore, []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		if err := cli.NeedRoot(c.CommandPath()); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (a *app) withImages(do func(context.Context, imageStore, []string) error) f
 	}
 }
 
-func (a *app) listImages(ctx context.Context, s imageStore) error {
+func listImages(a *app, ctx context.Context, s imageStore) error {
 	all, err := s.ListImages(ctx)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (a *app) listImages(ctx context.Context, s imageStore) error {
 	return printers.Images(a.Out, all)
 }
 
-func (a *app) loadImages(ctx context.Context, s imageStore, file string) error {
+func loadImages(a *app, ctx context.Context, s imageStore, file string) error {
 	archive := a.In
 	if file != "-" {
 		f, err := os.Open(file)

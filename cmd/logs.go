@@ -10,7 +10,6 @@ import (
 
 	"podrun.io/podrun/internal/cli/logs"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/containerlog"
 )
 
 type logsFlags struct {
@@ -42,7 +41,7 @@ func logsCommand(a *app) *cobra.Command {
 			if f.tail == -1 && f.selector != "" && !f.follow && !c.Flags().Changed("tail") {
 				f.tail = 10 // the default of kubectl
 			}
-			return a.logs(c, f, args)
+			return runLogs(a, c, f, args)
 		},
 	}
 	flags := c.Flags()
@@ -91,7 +90,7 @@ func (f logsFlags) check(c *cobra.Command, args []string) error {
 	return argCount(1, 1)(c, args)
 }
 
-func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
+func runLogs(a *app, c *cobra.Command, f logsFlags, args []string) error {
 	pods, err := a.pods().Select(query.Selection{Namespace: f.namespace, Labels: f.selector}, args)
 	if err != nil {
 		return err
@@ -103,18 +102,15 @@ func (a *app) logs(c *cobra.Command, f logsFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if !c.Flags().Changed("prefix") {
-		f.prefix = len(selected) > 1
-	}
-	o := containerlog.ReadOptions{Follow: f.follow, Timestamps: f.timestamps}
-	if f.tail >= 0 {
-		o.Tail = &f.tail
-	}
+	o := logs.Options{Follow: f.follow, Timestamps: f.timestamps, Tail: f.tail, Prefix: f.prefix}
 	if f.sinceTime != "" {
 		o.Since, _ = time.Parse(time.RFC3339, f.sinceTime) // check has parsed it already
 	}
 	if f.since > 0 {
 		o.Since = time.Now().Add(-f.since)
 	}
-	return printer.Print(c.Context(), selected, o, f.prefix)
+	if !c.Flags().Changed("prefix") {
+		o.Prefix = len(selected) > 1
+	}
+	return printer.Print(c.Context(), selected, o)
 }

@@ -64,7 +64,7 @@ func onceCommand(a *app) *cobra.Command {
 			"  # in CI: run for at most ten minutes, write a JUnit report and leave nothing behind\n" +
 			"  podrun once --manifests ci/ --timeout 10m --report result.xml --rm",
 		Args: argCount(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return a.once(c, f) },
+		RunE: func(c *cobra.Command, _ []string) error { return runOnce(a, c, f) },
 	}
 	f.run.Add(c.Flags())
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum time to wait for the results (default: no limit)")
@@ -99,7 +99,7 @@ func (f *onceFlags) check() error {
 	return nil
 }
 
-func (a *app) once(c *cobra.Command, f *onceFlags) error {
+func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	o := a.agentOptions()
 	if err := f.run.Options(c.Flags(), &o); err != nil {
 		return usage(c, err)
@@ -118,7 +118,7 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 	a.ErrOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.signals.Second()
 	done := make(chan error, 1)
 	go func() {
-		err := a.runOnce(c, f, o, lines)
+		err := runPods(a, c, f, o, lines)
 		if lost := out.Err(); err == nil && lost != nil {
 			err = fmt.Errorf("writing the pods' output: %w", lost)
 		}
@@ -140,7 +140,7 @@ func (a *app) once(c *cobra.Command, f *onceFlags) error {
 // secondInterruptTime is the maximum time in which once exits after a second interrupt.
 const secondInterruptTime = 900 * time.Millisecond
 
-func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *progress.Progress) error {
+func runPods(a *app, c *cobra.Command, f *onceFlags, o agent.Options, lines *progress.Progress) error {
 	ticking, stop := sync.WaitGroup{}, make(chan struct{})
 	ticking.Go(func() { lines.Tick(stop) })
 	finish := sync.OnceFunc(func() {
@@ -171,11 +171,11 @@ func (a *app) runOnce(c *cobra.Command, f *onceFlags, o agent.Options, lines *pr
 	case err != nil:
 		return notStarted(a.agentError(c, err))
 	}
-	a.warnOfLeft(result.Left)
+	warnOfLeft(a, result.Left)
 	if reportError != nil {
 		return reportError
 	}
-	return a.onceResult(result, f)
+	return onceResult(a, result, f)
 }
 
 // onInterrupt returns the message for the first interrupt.
@@ -207,7 +207,7 @@ func runOf(r agent.Result) report.Run {
 }
 
 // onceResult returns an error with the exit code of the run, or nil if it succeeded.
-func (a *app) onceResult(result agent.Result, f *onceFlags) error {
+func onceResult(a *app, result agent.Result, f *onceFlags) error {
 	switch {
 	case result.Interrupted:
 		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New(runOf(result).Message(f.timeout))}
@@ -226,7 +226,7 @@ func (a *app) onceResult(result agent.Result, f *onceFlags) error {
 
 // warnOfLeft names the pods that could not be cleaned up in time. This does not change the exit
 // code, which is that of the results.
-func (a *app) warnOfLeft(left []agent.Left) {
+func warnOfLeft(a *app, left []agent.Left) {
 	for _, l := range left {
 		why := "the clean-up has not finished in time"
 		if l.Why != nil {

@@ -69,7 +69,7 @@ func startReal(t *testing.T, line string) real {
 
 	archive, err := testimage.Busybox(dir, "busybox:1")
 	must(t, err)
-	must(t, a.loadImages(ctx, conn.Driver, archive))
+	must(t, loadImages(a, ctx, conn.Driver, archive))
 	must(t, conn.Runtime.SavePod(r.pod, "serve"))
 	must(t, conn.Runtime.CreateSandbox(ctx, r.pod, 0))
 	image, err := conn.Runtime.Resolve(ctx, "busybox:1")

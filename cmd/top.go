@@ -42,7 +42,7 @@ func topCommand(a *app) *cobra.Command {
 					return usage(c, fmt.Errorf("--selector %q: %w", f.selector, err))
 				}
 			}
-			return a.top(c.Context(), f, args)
+			return runTop(a, c.Context(), f, args)
 		},
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the pods")
@@ -55,7 +55,7 @@ func topCommand(a *app) *cobra.Command {
 	return c
 }
 
-func (a *app) top(ctx context.Context, f topFlags, names []string) error {
+func runTop(a *app, ctx context.Context, f topFlags, names []string) error {
 	pods, err := a.pods().Select(f.selection(), names)
 	if err != nil {
 		return err

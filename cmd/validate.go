@@ -7,7 +7,6 @@ import (
 
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/lint"
-	"podrun.io/podrun/internal/manifest/validate"
 )
 
 func validateCommand(a *app) *cobra.Command {
@@ -30,9 +29,9 @@ func validateCommand(a *app) *cobra.Command {
 			if err != nil {
 				return usage(c, err)
 			}
-			policy, err := validate.NewPolicy(podSecurity)
+			policy, err := flags.Policy(podSecurity)
 			if err != nil {
-				return usage(c, fmt.Errorf("--pod-security %w", err))
+				return usage(c, err)
 			}
 			findings, err := lint.Check(c.Context(), paths, lint.Options{
 				Stdin:    a.In,

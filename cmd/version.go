@@ -43,7 +43,7 @@ func versionCommand(a *app) *cobra.Command {
 			if output != "" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be json", output))
 			}
-			return a.version(c.Context(), output)
+			return runVersion(a, c.Context(), output)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "output format: json")
@@ -53,7 +53,7 @@ func versionCommand(a *app) *cobra.Command {
 // serverTimeout is the timeout for the version request to containerd, which may hang.
 const serverTimeout = 3 * time.Second
 
-func (a *app) version(ctx context.Context, output string) error {
+func runVersion(a *app, ctx context.Context, output string) error {
 	v := built()
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()

@@ -57,7 +57,7 @@ func isVolumes(kind string) bool {
 }
 
 // getVolumes lists the volumes of persistentVolumeClaims.
-func (a *app) getVolumes(c *cobra.Command, f getFlags, names []string) error {
+func getVolumes(a *app, c *cobra.Command, f getFlags, names []string) error {
 	if f.watch || len(names) > 0 {
 		return usage(c, errors.New("volumes are listed all at once"))
 	}

@@ -1,17 +1,12 @@
 package cmd
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/status"
 )
 
 func waitCommand(a *app) *cobra.Command {
@@ -38,7 +33,9 @@ func waitCommand(a *app) *cobra.Command {
 			case timeout < 0:
 				return usage(c, fmt.Errorf("--timeout %s: must not be negative", timeout))
 			}
-			return a.wait(c.Context(), namespace, args, condition, timeout)
+			return a.pods().Wait(c.Context(), a.Out, query.WaitOptions{
+				Namespace: namespace, Names: args, Condition: condition, Timeout: timeout,
+			})
 		},
 	}
 	c.Flags().StringVar(&what, "for", "",
@@ -48,42 +45,4 @@ func waitCommand(a *app) *cobra.Command {
 	c.ValidArgsFunction = a.completeManyPods
 	a.completeFlags(c)
 	return c
-}
-
-var errTimedOut = errors.New("timed out")
-
-func (a *app) wait(ctx context.Context, namespace string, names []string, is query.Condition, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
-	defer cancel()
-	left, late := names, names // late is left, with the message of Unowned pods
-	err := a.pods().OnChange(ctx, a.dirs().Statuses(), func() (bool, error) {
-		pods, err := a.pods().Settled()
-		if err != nil {
-			return false, err
-		}
-		var not []string
-		late = nil
-		for _, name := range left {
-			p, err := query.Find(query.InNamespace(pods, namespace), name)
-			var absent *query.NotFoundError
-			switch {
-			case err != nil && !errors.As(err, &absent):
-				return false, err
-			case !is(p):
-				not = append(not, name)
-				if p != nil && status.IsUnowned(p) {
-					name += " (" + p.Status.Message + ")"
-				}
-				late = append(late, name)
-			default:
-				fmt.Fprintf(a.Out, "pod/%s condition met\n", query.BareName(name))
-			}
-		}
-		left = not
-		return len(left) == 0, nil
-	})
-	if errors.Is(err, errTimedOut) {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(late, ", "))}
-	}
-	return err
 }

@@ -64,6 +64,15 @@ func AddPodSecurity(f *pflag.FlagSet, level *string) {
 		"Kubernetes Pod Security Standard that pods must meet: privileged (no restrictions), baseline or restricted")
 }
 
+// Policy returns the policy of the flag that AddPodSecurity adds.
+func Policy(level string) (*validate.Policy, error) {
+	policy, err := validate.NewPolicy(level)
+	if err != nil {
+		return nil, fmt.Errorf("--pod-security %w", err)
+	}
+	return policy, nil
+}
+
 // Options checks the flags and sets the node name and the sources in the options of the agent.
 func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if err := positive(map[string]time.Duration{
@@ -79,9 +88,9 @@ func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 	if err != nil {
 		return err
 	}
-	policy, err := validate.NewPolicy(s.podSecurity)
+	policy, err := Policy(s.podSecurity)
 	if err != nil {
-		return fmt.Errorf("--pod-security %w", err)
+		return err
 	}
 	o.NodeName = node
 	o.Sources = agent.SourceOptions{

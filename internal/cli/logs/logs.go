@@ -79,16 +79,30 @@ func (l *Printer) Select(pods []*v1.Pod, f Selection) ([]Log, error) {
 	return logs, nil
 }
 
-// Print prints logs one after the other, or concurrently if they are followed. If prefix is true, it
-// prefixes each line with the pod and the container.
-func (l *Printer) Print(ctx context.Context, logs []Log, o containerlog.ReadOptions, prefix bool) error {
+// Options select how logs are printed.
+type Options struct {
+	Follow     bool
+	Timestamps bool
+	Prefix     bool      // prefix each line with the pod and the container
+	Tail       int       // number of most recent lines; -1: all
+	Since      time.Time // zero: all
+}
+
+// Print prints logs one after the other, or concurrently if they are followed.
+func (l *Printer) Print(ctx context.Context, logs []Log, options Options) error {
+	o := containerlog.ReadOptions{
+		Follow: options.Follow, Timestamps: options.Timestamps, Since: options.Since,
+	}
+	if options.Tail >= 0 {
+		o.Tail = &options.Tail
+	}
 	var mu sync.Mutex
 	errs := make([]error, len(logs))
 	var reading sync.WaitGroup
 	for i, s := range logs {
 		out, errOut := l.Out, l.ErrOut
 		var ends []*prefixer
-		if prefix {
+		if options.Prefix {
 			label := s.label
 			if printers.Coloured(l.Out) {
 				label = printers.Colour(label, labelColours[i%len(labelColours)])

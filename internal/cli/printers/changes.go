@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"podrun.io/podrun/internal/cli"
@@ -20,8 +21,30 @@ type changeJSON struct {
 	Why       string          `json:"why,omitempty"`
 }
 
-// Changes prints what serve would change: one line per change, or JSON.
-func Changes(out io.Writer, changes []manifest.Change, inJSON bool) error {
+// Changes prints what serve would change, and warnings about the manifests. It returns an error with
+// the exit code of podrun diff.
+func Changes(streams cli.Streams, changes []manifest.Change, desired manifest.Desired, inJSON bool) error {
+	for _, w := range desired.Warnings {
+		fmt.Fprintln(streams.ErrOut, "warning:", w.Err)
+	}
+	if err := printChanges(streams.Out, changes, inJSON); err != nil {
+		return err
+	}
+	if len(desired.Problems) > 0 {
+		var text []string
+		for _, p := range desired.Problems {
+			text = append(text, p.Err.Error())
+		}
+		return &cli.Error{Code: cli.ExitUsage, Err: fmt.Errorf("%s", strings.Join(text, "\n"))}
+	}
+	if slices.ContainsFunc(changes, func(c manifest.Change) bool { return c.Action != manifest.Keep }) {
+		return &cli.Error{Code: cli.ExitFailed}
+	}
+	return nil
+}
+
+// printChanges prints one line per change, or JSON.
+func printChanges(out io.Writer, changes []manifest.Change, inJSON bool) error {
 	rows := []changeJSON{}
 	for _, c := range changes {
 		row := changeJSON{
