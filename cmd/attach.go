@@ -11,7 +11,6 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/stream"
-	"podrun.io/podrun/internal/runtime"
 )
 
 type attachFlags struct {
@@ -53,8 +52,8 @@ func attachCommand(a *app) *cobra.Command {
 				}
 			}
 			return stream.Attach(c.Context(), stream.AttachOptions{
-				Streams: a.Streams, Dirs: a.dirs(), Log: a.log, Pod: p, Role: r, Stdin: f.stdin, TTY: f.tty, Keys: keys,
-				Connect: func(ctx context.Context) (runtime.Attacher, io.Closer, error) {
+				Streams: a.Streams, Dirs: a.Dirs(), Log: a.log, Pod: p, Role: r, Stdin: f.stdin, TTY: f.tty, Keys: keys,
+				Connect: func(ctx context.Context) (stream.Attacher, io.Closer, error) {
 					conn, err := a.connect(ctx)
 					if err != nil {
 						return nil, nil, err

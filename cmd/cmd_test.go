@@ -41,8 +41,8 @@ func newApp(t *testing.T, in io.Reader) (a *app, out, errOut *safeBuffer) {
 	dir := t.TempDir()
 	out, errOut = &safeBuffer{}, &safeBuffer{}
 	a = &app{Streams: cli.Streams{In: in, Out: out, ErrOut: errOut}, log: slog.New(slog.DiscardHandler)}
-	a.rootDir, a.runDir, a.logDir = dir+"/root", dir+"/run", dir+"/log"
-	must(t, os.MkdirAll(a.dirs().Statuses(), 0o755))
+	a.RootDir, a.RunDir, a.LogDir = dir+"/root", dir+"/run", dir+"/log"
+	must(t, os.MkdirAll(a.Dirs().Statuses(), 0o755))
 	return a, out, errOut
 }
 
@@ -65,7 +65,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	a, out, _ := newApp(t, nil)
-	status := a.dirs().Status(pod.Key{Namespace: "default", Name: "web-node1"})
+	status := a.Dirs().Status(pod.Key{Namespace: "default", Name: "web-node1"})
 	write := func(phase string) {
 		must(t, sys.WriteFile(status, []byte(`{"metadata": {"name": "web-node1", "namespace": "default"},
 			"spec": {"containers": [{"name": "app"}]}, "status": {"phase": "`+phase+`"}}`), 0o600))
@@ -97,47 +97,6 @@ func TestWatch(t *testing.T) {
 	eventually(t, want, func() bool { return lines() == want })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || a.exit(err) != cli.ExitInterrupted {
-		t.Errorf("got %v", err)
-	}
-}
-
-type fakeStore struct {
-	imageStore
-	archive string
-}
-
-func (f *fakeStore) Load(_ context.Context, archive io.Reader) ([]string, error) {
-	b, err := io.ReadAll(archive)
-	f.archive = string(b)
-	return []string{"docker.io/library/web:1"}, err
-}
-
-func (*fakeStore) ListImages(context.Context) ([]pod.StoredImage, error) {
-	return []pod.StoredImage{
-		{Name: "docker.io/library/web:1", ID: "docker.io/library/web@sha256:0123456789abcdef", Size: 1_999_999, Used: true},
-		{Name: "x:1", ID: "sha256:fedcba9876543210", Size: 12, CreatedAt: time.Now().Add(-3 * time.Hour)},
-	}, nil
-}
-
-func (*fakeStore) PruneImages(context.Context) ([]string, error) { return nil, nil }
-
-func TestImages(t *testing.T) {
-	t.Parallel()
-	a, out, _ := newApp(t, strings.NewReader("archive"))
-	s := &fakeStore{}
-	must(t, listImages(a, context.Background(), s))
-	want := "IMAGE                     DIGEST         SIZE    AGE         USED\n" +
-		"docker.io/library/web:1   0123456789ab   2.0MB   <unknown>   yes\n" +
-		"x:1                       fedcba987654   12B     3h          no\n"
-	if out.String() != want {
-		t.Errorf("got\n%s", out.String())
-	}
-	must(t, loadImages(a, context.Background(), s, "-"))
-	if s.archive != "archive" || !strings.HasSuffix(out.String(), "docker.io/library/web:1\n") {
-		t.Errorf("loaded %q, said %q", s.archive, out.String())
-	}
-	err := loadImages(a, context.Background(), s, "/absent.tar")
-	if a.exit(err) != cli.ExitUsage {
 		t.Errorf("got %v", err)
 	}
 }

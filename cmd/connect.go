@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"os"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
@@ -13,18 +12,12 @@ import (
 
 // pods returns a reader of the pods in the run directory.
 func (a *app) pods() *query.Reader {
-	return &query.Reader{Dirs: a.dirs(), Owners: agent.Owners{Dirs: a.dirs()}, Log: a.log}
+	return &query.Reader{Dirs: a.Dirs(), Owners: agent.Owners{Dirs: a.Dirs()}, Log: a.log}
 }
 
 // connection returns the options to connect to containerd that the global flags and the environment
 // give.
-func (a *app) connection() agent.ConnectOptions {
-	return agent.ConnectOptions{
-		Address: a.containerdAddress, Environment: os.Getenv("CONTAINERD_ADDRESS"),
-		Namespace: a.containerdNamespace, Snapshotter: a.snapshotter, RuntimeName: a.runtime,
-		Dirs: a.dirs(), Log: a.log,
-	}
-}
+func (a *app) connection() agent.ConnectOptions { return a.Connection(a.log) }
 
 // connect connects to containerd, for a command that creates no pods.
 func (a *app) connect(ctx context.Context) (*agent.Connection, error) {

@@ -23,7 +23,7 @@ func containerdCommand(a *app) *cobra.Command {
 		Args:    argCount(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := embedded.Serve(c.Context(), embedded.Options{
-				Dirs:      a.dirs(),
+				Dirs:      a.Dirs(),
 				Log:       a.log,
 				NoSync:    noSync,
 				IdleGrace: grace,

@@ -32,7 +32,7 @@ func describeCommand(a *app) *cobra.Command {
 			if err != nil {
 				a.warnOfManifests() // a manifest error may be the reason why a pod does not exist
 			}
-			printer := &describe.Printer{Out: a.Out, Dirs: a.dirs(), Log: a.log}
+			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
 			for i, p := range pods {
 				if i > 0 {
 					fmt.Fprintln(a.Out)

@@ -88,7 +88,7 @@ func runEvents(a *app, ctx context.Context, f eventsFlags, name string) error {
 	selection := query.EventSelection{
 		Namespace: f.namespace, AllNamespaces: f.allNamespaces, Types: f.types, Pod: name,
 	}
-	all, err := query.Events(a.dirs(), selection)
+	all, err := query.Events(a.Dirs(), selection)
 	switch {
 	case err != nil:
 		return err
@@ -103,8 +103,8 @@ func runEvents(a *app, ctx context.Context, f eventsFlags, name string) error {
 		return printer.Print(all)
 	}
 	shown := map[string]int32{}
-	return a.pods().OnChange(ctx, filepath.Dir(a.dirs().Events()), func() (bool, error) {
-		all, err := query.Events(a.dirs(), selection)
+	return a.pods().OnChange(ctx, filepath.Dir(a.Dirs().Events()), func() (bool, error) {
+		all, err := query.Events(a.Dirs(), selection)
 		if err != nil {
 			return false, err
 		}

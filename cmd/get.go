@@ -173,9 +173,9 @@ func runGet(a *app, c *cobra.Command, f getFlags, names []string) error {
 // warnOfAge warns how old the statuses are if serve does not run, unless other processes own all
 // pods shown.
 func (a *app) warnOfAge(shown []*v1.Pod) {
-	seen, alive := agent.LastSeen(a.dirs())
+	seen, alive := agent.LastSeen(a.Dirs())
 	unkept := func(p *v1.Pod) bool {
-		kept, _ := agent.Kept(a.dirs(), pod.KeyOf(p))
+		kept, _ := agent.Kept(a.Dirs(), pod.KeyOf(p))
 		return !kept
 	}
 	if alive || seen.IsZero() || len(shown) > 0 && !slices.ContainsFunc(shown, unkept) {
@@ -188,7 +188,7 @@ func (a *app) warnOfAge(shown []*v1.Pod) {
 // no pod whose status could show the error.
 func (a *app) warnOfManifests() {
 	const most = 5
-	problems, err := agent.ManifestProblems(a.dirs())
+	problems, err := agent.ManifestProblems(a.Dirs())
 	if err != nil {
 		fmt.Fprintln(a.ErrOut, "warning:", err)
 	}
@@ -207,7 +207,7 @@ func (a *app) warnOfManifests() {
 
 // watch prints all pods, and each pod again whenever it has changed, until ctx ends.
 func watchPods(a *app, ctx context.Context, f getFlags, names []string, v *printers.Pods) error {
-	return a.pods().OnChange(ctx, a.dirs().Statuses(), func() (bool, error) {
+	return a.pods().OnChange(ctx, a.Dirs().Statuses(), func() (bool, error) {
 		pods, err := a.pods().Select(f.selection(), names)
 		var absent *query.NotFoundError
 		switch {

@@ -2,18 +2,15 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/images"
 	"podrun.io/podrun/internal/cli/progress"
-	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/runtime/containerd/images"
 )
 
 func listImagesCommand(a *app) *cobra.Command {
@@ -22,8 +19,8 @@ func listImagesCommand(a *app) *cobra.Command {
 		Short:   "List images",
 		Example: "  podrun images list",
 		Args:    argCount(0, 0),
-		RunE: withImages(a, func(ctx context.Context, s imageStore, _ []string) error {
-			return listImages(a, ctx, s)
+		RunE: withImages(a, func(ctx context.Context, s images.Store, _ []string) error {
+			return images.List(ctx, a.Out, s)
 		}),
 	}
 }
@@ -76,11 +73,8 @@ func saveCommand(a *app) *cobra.Command {
 			"docker and other tools can read.",
 		Example: "  podrun images save -o web.tar web:1",
 		Args:    argCount(1, many),
-		RunE: withImages(a, func(ctx context.Context, s imageStore, refs []string) error {
-			if file == "" || file == "-" {
-				return imageError(s.Save(ctx, refs, a.Out))
-			}
-			return imageError(cli.WriteAtomic(file, func(to io.Writer) error { return s.Save(ctx, refs, to) }))
+		RunE: withImages(a, func(ctx context.Context, s images.Store, refs []string) error {
+			return images.Save(ctx, a.Out, s, refs, file)
 		}),
 	}
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write (default: standard output)")
@@ -94,29 +88,10 @@ func removeImagesCommand(a *app) *cobra.Command {
 		Short:   "Remove images",
 		Example: "  podrun images rm web:1",
 		Args:    argCount(1, many),
-		RunE: withImages(a, func(ctx context.Context, s imageStore, refs []string) error {
-			var all error
-			for _, ref := range refs {
-				name, err := s.RemoveImage(ctx, ref, force)
-				if err == nil {
-					fmt.Fprintln(cli.ForTerminal(a.Out), name)
-				}
-				all = errors.Join(all, err)
-			}
-			return imageError(all)
+		RunE: withImages(a, func(ctx context.Context, s images.Store, refs []string) error {
+			return images.Remove(ctx, a.Out, s, refs, force)
 		}),
 	}
 	c.Flags().BoolVar(&force, "force", false, "remove images even if containers use them; running containers continue")
 	return c
-}
-
-// imageError adds a hint to an error of the image store.
-func imageError(err error) error {
-	switch {
-	case errors.Is(err, images.ErrUsed):
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "--force removes it anyway; running containers continue"}
-	case errors.Is(err, runtime.ErrNotFound):
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "podrun images lists the images that are present"}
-	}
-	return err
 }

@@ -115,7 +115,7 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	}
 	out := a.signals.CancelOnBrokenPipe(&a.Streams, &f.hasResults)
 	lines := progress.New(a.ErrOut, agent.Done)
-	a.ErrOut, o.Log, o.Hurry = lines, slog.New(a.logHandler(lines)), a.signals.Second()
+	a.ErrOut, o.Log, o.Hurry = lines, slog.New(a.LogHandler(lines)), a.signals.Second()
 	done := make(chan error, 1)
 	go func() {
 		err := runPods(a, c, f, o, lines)
@@ -158,7 +158,7 @@ func runPods(a *app, c *cobra.Command, f *onceFlags, o agent.Options, lines *pro
 			f.hasResults.Store(true)
 			reportError = f.report.ResultsUntil(runOf(r), f.cleanupTimeout, a.signals.Next(c.Context()))
 			finish()
-			logs := &report.Logs{Out: a.Out, ErrOut: a.ErrOut, Dirs: a.dirs(), Log: a.log}
+			logs := &report.Logs{Out: a.Out, ErrOut: a.ErrOut, Dirs: a.Dirs(), Log: a.log}
 			a.signals.UntilNext(c.Context(), func() { logs.Print(runOf(r), f.logs) })
 		},
 	})

@@ -66,11 +66,11 @@ func portForwardCommand(a *app) *cobra.Command {
 // networkNamespace returns the network namespace of the pod's current sandbox; see
 // agent.NetworkNamespace.
 func (a *app) networkNamespace(key pod.Key) (string, error) {
-	p, err := query.ReadPod(a.dirs().Status(key))
+	p, err := query.ReadPod(a.Dirs().Status(key))
 	if err != nil {
 		return "", err
 	}
-	return agent.NetworkNamespace(a.dirs(), a.log, p)
+	return agent.NetworkNamespace(a.Dirs(), a.log, p)
 }
 
 // dialer returns a function that connects to a port in the current sandbox of the pod.

@@ -19,6 +19,7 @@ import (
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/images"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/pod"
@@ -52,11 +53,11 @@ func startReal(t *testing.T, line string) real {
 	dir, err := os.MkdirTemp("", "podrun")
 	must(t, err)
 	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &safeBuffer{}, ErrOut: &safeBuffer{}}, log: slog.New(slog.DiscardHandler)}
-	a.rootDir, a.runDir, a.logDir, a.containerdAddress = dir+"/root", dir+"/run", dir+"/log", agent.Embedded
+	a.RootDir, a.RunDir, a.LogDir, a.ContainerdAddress = dir+"/root", dir+"/run", dir+"/log", agent.Embedded
 	ctx := context.Background()
 	o := a.connection()
 
-	store := sandbox.New(sandbox.Options{Dirs: a.dirs(), Log: a.log})
+	store := sandbox.New(sandbox.Options{Dirs: a.Dirs(), Log: a.log})
 	o.Sandboxes = store
 	conn, err := agent.Connect(ctx, o)
 	must(t, err)
@@ -69,7 +70,7 @@ func startReal(t *testing.T, line string) real {
 
 	archive, err := testimage.Busybox(dir, "busybox:1")
 	must(t, err)
-	must(t, loadImages(a, ctx, conn.Driver, archive))
+	must(t, images.Load(ctx, a.Streams, conn.Driver, archive))
 	must(t, conn.Runtime.SavePod(r.pod, "serve"))
 	must(t, conn.Runtime.CreateSandbox(ctx, r.pod, 0))
 	image, err := conn.Runtime.Resolve(ctx, "busybox:1")
@@ -81,8 +82,8 @@ func startReal(t *testing.T, line string) real {
 		State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 	text, err := json.Marshal(r.pod)
 	must(t, err)
-	must(t, os.MkdirAll(a.dirs().Statuses(), 0o755))
-	must(t, sys.WriteFile(a.dirs().Status(r.inst.Key), text, 0o600))
+	must(t, os.MkdirAll(a.Dirs().Statuses(), 0o755))
+	must(t, sys.WriteFile(a.Dirs().Status(r.inst.Key), text, 0o600))
 	a.Out.(*safeBuffer).b.Reset()
 	return r
 }
@@ -124,16 +125,16 @@ func (r real) remove(dir string) {
 	must(r.t, rt.RemoveData(ctx, r.inst.Key, r.inst.UID))
 	must(r.t, r.conn.Close())
 	// podrun's own containerd exits when nothing needs it; then nothing is mounted any more.
-	eventually(r.t, "its end", func() bool { return !embedded.Running(r.app.dirs()) })
+	eventually(r.t, "its end", func() bool { return !embedded.Running(r.app.Dirs()) })
 	must(r.t, os.RemoveAll(dir))
 }
 
 // run runs a command line against the real container and returns its error.
 func (r real) run(args ...string) error {
-	g, a := r.app.globals, *r.app
+	g, a := r.app.Global, *r.app
 	root := a.root() // which sets the copy's flags to their defaults
-	root.SetArgs(append([]string{"--root-dir", g.rootDir, "--run-dir", g.runDir, "--log-dir", g.logDir,
-		"--containerd-address", g.containerdAddress}, args...))
+	root.SetArgs(append([]string{"--root-dir", g.RootDir, "--run-dir", g.RunDir, "--log-dir", g.LogDir,
+		"--containerd-address", g.ContainerdAddress}, args...))
 	return root.ExecuteContext(context.Background())
 }
 
@@ -171,7 +172,7 @@ func TestRealLogs(t *testing.T) {
 		want.WriteString(strconv.Itoa(i))
 		want.WriteByte('\n')
 	}
-	tailer := containerlog.New(containerlog.Options{Dirs: r.app.dirs(), Log: r.app.log})
+	tailer := containerlog.New(containerlog.Options{Dirs: r.app.Dirs(), Log: r.app.log})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- tailer.Run(ctx) }()
@@ -189,7 +190,7 @@ func TestRealLogs(t *testing.T) {
 	if out.String() != want.String()+"no end" {
 		t.Errorf("%d bytes, want %d", len(out.String()), want.Len()+6)
 	}
-	if _, err := os.Stat(filepath.Join(r.app.dirs().RawLog(r.inst.UID, r.inst.Container, r.inst.ID), "stdout.raw")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(r.app.Dirs().RawLog(r.inst.UID, r.inst.Container, r.inst.ID), "stdout.raw")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the raw file is left: %v", err)
 	}
 }
@@ -199,7 +200,7 @@ func TestRealLogs(t *testing.T) {
 func TestRealLastWords(t *testing.T) {
 	r := startReal(t, "sleep 0.2; seq 1 3000; seq 1 3000 >&2; exit 3")
 	eventually(t, "the end", func() bool { return r.container().State == pod.Exited })
-	must(t, containerlog.New(containerlog.Options{Dirs: r.app.dirs(), Log: r.app.log}).Finish(context.Background(), r.inst))
+	must(t, containerlog.New(containerlog.Options{Dirs: r.app.Dirs(), Log: r.app.log}).Finish(context.Background(), r.inst))
 	out, errOut := &safeBuffer{}, &safeBuffer{}
 	r.app.Out, r.app.ErrOut = out, errOut
 	start := time.Now()

@@ -13,17 +13,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/embedded"
-	"podrun.io/podrun/internal/layout"
 )
 
 // app is the state that all commands share: the standard streams, the logger, the signals received
@@ -37,19 +34,7 @@ type app struct {
 	// unreported writes the error of the command to its report file, if it has one and nothing has
 	// been written to it yet. It is nil if no command writes a report.
 	unreported func(err error)
-	globals
-}
-
-// globals are the flags that all commands have.
-type globals struct {
-	containerdAddress, containerdNamespace string
-	snapshotter, runtime                   string
-	rootDir, runDir, logDir                string
-	logLevel, logFormat                    string
-}
-
-func (g globals) dirs() layout.Dirs {
-	return layout.Dirs{Root: g.rootDir, Run: g.runDir, Log: g.logDir}
+	flags.Global
 }
 
 // Main runs the command line args, which do not contain the program's name, and returns the exit
@@ -132,7 +117,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, err) })
-	a.globalFlags(root.PersistentFlags())
+	a.Global.Add(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run pods:"},
 		&cobra.Group{ID: groupInspect, Title: "Inspect and access pods:"},
 		&cobra.Group{ID: groupOther, Title: "Other commands:"})
@@ -171,66 +156,18 @@ func (a *app) commands(root *cobra.Command) {
 		containerdCommand(a))
 }
 
-func (a *app) globalFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.containerdAddress, "containerd-address", "",
-		"containerd socket, or embedded for podrun's own containerd (default: $CONTAINERD_ADDRESS,\n"+
-			"else podrun's own if it runs, else /run/containerd/containerd.sock if it exists, else podrun's own)")
-	f.StringVar(&a.containerdNamespace, "containerd-namespace", "podrun", "containerd namespace")
-	f.StringVar(&a.snapshotter, "snapshotter", "",
-		"containerd snapshotter (default: the best one that works on this machine)")
-	f.StringVar(&a.runtime, "runtime", "io.containerd.runc.v2", "containerd runtime")
-	f.StringVar(&a.rootDir, "root-dir", "/var/lib/podrun", "directory for state that must survive a reboot")
-	f.StringVar(&a.runDir, "run-dir", "/run/podrun", "directory for state that need not survive a reboot")
-	f.StringVar(&a.logDir, "log-dir", "/var/log/pods", "directory for container logs")
-	f.StringVar(&a.logLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
-	f.StringVar(&a.logFormat, "log-format", "text", "log format: text or json")
-	flags.FromEnvironment(f)
-}
-
 // annotationQuiet marks commands that print enough about their work themselves: the default of
 // --log-level is warn for them.
 const annotationQuiet = "podrun.io/quiet"
 
-// prepare runs before every command. It sets flags from environment variables, makes the
-// directories absolute paths, checks the flags of the log and creates the logger.
+// prepare runs before every command. It completes and checks the global flags and creates the
+// logger.
 func (a *app) prepare(c *cobra.Command, _ []string) error {
-	if err := flags.SetFromEnvironment(c.Flags()); err != nil {
+	if err := a.Global.Complete(c.Flags(), c.Annotations[annotationQuiet] != ""); err != nil {
 		return usage(c, err)
 	}
-	// These paths end up in the specs of containers and in other processes, so they must not depend
-	// on the working directory of this process.
-	for _, dir := range []*string{&a.rootDir, &a.runDir, &a.logDir} {
-		abs, err := filepath.Abs(*dir)
-		if err != nil {
-			return usage(c, err)
-		}
-		*dir = abs
-	}
-	if c.Annotations[annotationQuiet] != "" && !c.Flags().Changed("log-level") {
-		a.logLevel = "warn"
-	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
-		return usage(c, fmt.Errorf("--log-level %q: must be debug, info, warn or error", a.logLevel))
-	}
-	if a.logFormat != "text" && a.logFormat != "json" {
-		return usage(c, fmt.Errorf("--log-format %q: must be text or json", a.logFormat))
-	}
-	a.log = slog.New(a.logHandler(a.ErrOut))
+	a.log = slog.New(a.LogHandler(a.ErrOut))
 	return nil
-}
-
-// logHandler returns a handler that writes the log to w in the format and from the level that the
-// flags name. prepare has checked the flags.
-func (a *app) logHandler(w io.Writer) slog.Handler {
-	var o slog.HandlerOptions
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(a.logLevel))
-	o.Level = level
-	if a.logFormat == "json" {
-		return slog.NewJSONHandler(w, &o)
-	}
-	return slog.NewTextHandler(w, &o)
 }
 
 // usageTemplate is cobra's template with the examples at the end, where the reader sees them first.

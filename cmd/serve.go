@@ -70,7 +70,7 @@ func serveCommand(a *app) *cobra.Command {
 // agentOptions returns the options of the agent that all commands share.
 func (a *app) agentOptions() agent.Options {
 	return agent.Options{
-		Dirs:        a.dirs(),
+		Dirs:        a.Dirs(),
 		Connect:     a.connection(),
 		Stdin:       a.In,
 		Log:         a.log,

@@ -33,7 +33,7 @@ func volumesCommand(a *app) *cobra.Command {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
-			store := volume.New(volume.Options{Dirs: a.dirs(), Log: a.log})
+			store := volume.New(volume.Options{Dirs: a.Dirs(), Log: a.log})
 			var errs []error
 			for _, name := range names {
 				err := store.RemoveClaim(c.Context(), namespace, name)
@@ -65,7 +65,7 @@ func getVolumes(a *app, c *cobra.Command, f getFlags, names []string) error {
 	if err != nil {
 		return usage(c, err)
 	}
-	all, err := volume.New(volume.Options{Dirs: a.dirs(), Log: a.log}).Claims()
+	all, err := volume.New(volume.Options{Dirs: a.Dirs(), Log: a.log}).Claims()
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
+// Attacher attaches to containers.
+type Attacher = runtime.Attacher
+
 // AttachOptions are the options of Attach.
 type AttachOptions struct {
 	cli.Streams
@@ -31,7 +34,7 @@ type AttachOptions struct {
 	Stdin, TTY bool
 	Keys       []byte // detach from a terminal
 	// Connect connects to the runtime. It is called only if Stdin is true.
-	Connect func(context.Context) (runtime.Attacher, io.Closer, error)
+	Connect func(context.Context) (Attacher, io.Closer, error)
 }
 
 // Attach prints what a container writes from now on, and passes standard input to it if o.Stdin is

@@ -1,0 +1,95 @@
+package flags
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/layout"
+)
+
+// Global are the flags that all commands have.
+type Global struct {
+	ContainerdAddress, ContainerdNamespace string
+	Snapshotter, Runtime                   string
+	RootDir, RunDir, LogDir                string
+	LogLevel, LogFormat                    string
+}
+
+// Add adds the flags to f.
+func (g *Global) Add(f *pflag.FlagSet) {
+	f.StringVar(&g.ContainerdAddress, "containerd-address", "",
+		"containerd socket, or embedded for podrun's own containerd (default: $CONTAINERD_ADDRESS,\n"+
+			"else podrun's own if it runs, else /run/containerd/containerd.sock if it exists, else podrun's own)")
+	f.StringVar(&g.ContainerdNamespace, "containerd-namespace", "podrun", "containerd namespace")
+	f.StringVar(&g.Snapshotter, "snapshotter", "",
+		"containerd snapshotter (default: the best one that works on this machine)")
+	f.StringVar(&g.Runtime, "runtime", "io.containerd.runc.v2", "containerd runtime")
+	f.StringVar(&g.RootDir, "root-dir", "/var/lib/podrun", "directory for state that must survive a reboot")
+	f.StringVar(&g.RunDir, "run-dir", "/run/podrun", "directory for state that need not survive a reboot")
+	f.StringVar(&g.LogDir, "log-dir", "/var/log/pods", "directory for container logs")
+	f.StringVar(&g.LogLevel, "log-level", "info", "minimum log level: debug, info, warn or error")
+	f.StringVar(&g.LogFormat, "log-format", "text", "log format: text or json")
+	FromEnvironment(f)
+}
+
+// Dirs returns the directories that the flags name.
+func (g *Global) Dirs() layout.Dirs {
+	return layout.Dirs{Root: g.RootDir, Run: g.RunDir, Log: g.LogDir}
+}
+
+// Connection returns the options to connect to containerd that the flags and the environment give.
+func (g *Global) Connection(log *slog.Logger) agent.ConnectOptions {
+	return agent.ConnectOptions{
+		Address: g.ContainerdAddress, Environment: os.Getenv("CONTAINERD_ADDRESS"),
+		Namespace: g.ContainerdNamespace, Snapshotter: g.Snapshotter, RuntimeName: g.Runtime,
+		Dirs: g.Dirs(), Log: log,
+	}
+}
+
+// Complete sets the flags of a command from environment variables, makes the directories absolute
+// paths and checks the flags of the log. quiet is true for commands that print enough about their
+// work themselves: the default of --log-level is warn for them.
+func (g *Global) Complete(f *pflag.FlagSet, quiet bool) error {
+	if err := SetFromEnvironment(f); err != nil {
+		return err
+	}
+	// These paths end up in the specs of containers and in other processes, so they must not depend
+	// on the working directory of this process.
+	for _, dir := range []*string{&g.RootDir, &g.RunDir, &g.LogDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return err
+		}
+		*dir = abs
+	}
+	if quiet && !f.Changed("log-level") {
+		g.LogLevel = "warn"
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(g.LogLevel)); err != nil {
+		return fmt.Errorf("--log-level %q: must be debug, info, warn or error", g.LogLevel)
+	}
+	if g.LogFormat != "text" && g.LogFormat != "json" {
+		return fmt.Errorf("--log-format %q: must be text or json", g.LogFormat)
+	}
+	return nil
+}
+
+// LogHandler returns a handler that writes the log to w in the format and from the level that the
+// flags name. Complete must have checked the flags.
+func (g *Global) LogHandler(w io.Writer) slog.Handler {
+	var o slog.HandlerOptions
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(g.LogLevel))
+	o.Level = level
+	if g.LogFormat == "json" {
+		return slog.NewJSONHandler(w, &o)
+	}
+	return slog.NewTextHandler(w, &o)
+}

@@ -1,0 +1,96 @@
+// Package images lists, loads, saves and removes images for podrun images.
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/images"
+)
+
+// Store is the part of the containerd driver that the images commands need.
+type Store interface {
+	Load(ctx context.Context, archive io.Reader) ([]string, error)
+	ListImages(ctx context.Context) ([]pod.StoredImage, error)
+	PruneImages(ctx context.Context) ([]string, error)
+	RemoveImage(ctx context.Context, ref string, force bool) (string, error)
+	Save(ctx context.Context, refs []string, archive io.Writer) error
+}
+
+// List prints a table of all images.
+func List(ctx context.Context, out io.Writer, s Store) error {
+	all, err := s.ListImages(ctx)
+	if err != nil {
+		return err
+	}
+	return printers.Images(out, all)
+}
+
+// Load loads the images of an archive, or of standard input if file is -, and prints their names.
+func Load(ctx context.Context, streams cli.Streams, s Store, file string) error {
+	archive := streams.In
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return &cli.Error{Code: cli.ExitUsage, Err: err}
+		}
+		defer f.Close()
+		archive = f
+	}
+	names, err := s.Load(ctx, archive)
+	for _, name := range names {
+		fmt.Fprintln(cli.ForTerminal(streams.Out), name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// Save writes images to a file, or to out if file is empty or -.
+func Save(ctx context.Context, out io.Writer, s Store, refs []string, file string) error {
+	if file == "" || file == "-" {
+		return withHint(s.Save(ctx, refs, out))
+	}
+	return withHint(cli.WriteAtomic(file, func(to io.Writer) error { return s.Save(ctx, refs, to) }))
+}
+
+// Remove removes images and prints the names of those that it removed.
+func Remove(ctx context.Context, out io.Writer, s Store, refs []string, force bool) error {
+	var all error
+	for _, ref := range refs {
+		name, err := s.RemoveImage(ctx, ref, force)
+		if err == nil {
+			fmt.Fprintln(cli.ForTerminal(out), name)
+		}
+		all = errors.Join(all, err)
+	}
+	return withHint(all)
+}
+
+// Prune removes unused images and prints their names.
+func Prune(ctx context.Context, out io.Writer, s Store) error {
+	names, err := s.PruneImages(ctx)
+	for _, name := range names {
+		fmt.Fprintln(cli.ForTerminal(out), name)
+	}
+	return err
+}
+
+// withHint adds a hint to an error of the image store.
+func withHint(err error) error {
+	switch {
+	case errors.Is(err, images.ErrUsed):
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "--force removes it anyway; running containers continue"}
+	case errors.Is(err, runtime.ErrNotFound):
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "podrun images lists the images that are present"}
+	}
+	return err
+}
