@@ -12,7 +12,6 @@ import (
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -55,7 +54,7 @@ func downCommand(a *app) *cobra.Command {
 					return query.FindAll(query.InNamespace(pods, namespace), names)
 				},
 				Waiting: func(key pod.Key, what string) {
-					fmt.Fprintf(a.ErrOut, "pod %s: waiting for %s\n", key, summary.Plain(what))
+					fmt.Fprintf(a.ErrOut, "pod %s: waiting for %s\n", key, cli.Plain(what))
 				},
 			})
 			for _, key := range removed {

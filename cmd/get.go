@@ -181,7 +181,8 @@ func (a *app) warnOfAge(shown []*v1.Pod) {
 	if alive || seen.IsZero() || len(shown) > 0 && !slices.ContainsFunc(shown, unkept) {
 		return
 	}
-	fmt.Fprintf(a.ErrOut, "warning: podrun serve is not running; this is how pods were %s ago\n", printers.Age(seen, time.Now()))
+	fmt.Fprintf(a.ErrOut, "warning: podrun serve is not running; this is how pods were %s ago\n",
+		printers.Age(seen, time.Now()))
 }
 
 // warnOfManifests warns about manifests that serve cannot use. A manifest that was never valid has

@@ -133,7 +133,10 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	case err := <-done:
 		return err
 	case <-time.After(secondInterruptTime): // runOnce may hang in a write that nobody reads
-		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New("interrupted twice; what was begun is left as it is")}
+		return &cli.Error{
+			Code: a.signals.ExitCode(),
+			Err:  errors.New("interrupted twice; what was begun is left as it is"),
+		}
 	}
 }
 

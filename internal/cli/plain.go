@@ -14,6 +14,9 @@ type plainWriter struct {
 	rest []byte
 }
 
+// Plain makes text that comes from a pod safe for a terminal; see summary.Plain.
+func Plain(s string) string { return summary.Plain(s) }
+
 // ForTerminal returns a writer that makes text that comes from pods safe for the terminal out. If
 // out is not a terminal, it returns out, so that other programs get the text unchanged. A writer
 // that writes to a terminal has a method Underlying, which returns the terminal.

@@ -28,7 +28,8 @@ func (d *Printer) logs(ctx context.Context, p *v1.Pod) {
 		if r.Status == nil || !hasFailed(p, r) {
 			continue
 		}
-		inst, err := query.Instance(p, r, r.Status.State.Running != nil && r.Status.LastTerminationState.Terminated != nil)
+		restarted := r.Status.State.Running != nil && r.Status.LastTerminationState.Terminated != nil
+		inst, err := query.Instance(p, r, restarted)
 		if err != nil {
 			continue // the container has no log yet
 		}

@@ -88,7 +88,11 @@ func Prune(ctx context.Context, out io.Writer, s Store) error {
 func withHint(err error) error {
 	switch {
 	case errors.Is(err, images.ErrUsed):
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "--force removes it anyway; running containers continue"}
+		return &cli.Error{
+			Code: cli.ExitFailed,
+			Err:  err,
+			Hint: "--force removes it anyway; running containers continue",
+		}
 	case errors.Is(err, runtime.ErrNotFound):
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "podrun images lists the images that are present"}
 	}

@@ -168,7 +168,9 @@ func (f *Findings) Print(streams cli.Streams, inJSON bool) error {
 		return &cli.Error{Code: cli.ExitUsage, Err: errors.Join(f.unreadable...)}
 	case len(f.Errors) > 0:
 		fmt.Fprintf(streams.ErrOut, "%s in %s; %s valid\n",
-			printers.Count(len(f.Errors), "error"), printers.Count(len(files), "file"), printers.Count(len(f.Pods), "pod"))
+			printers.Count(len(f.Errors), "error"),
+			printers.Count(len(files), "file"),
+			printers.Count(len(f.Pods), "pod"))
 		return &cli.Error{Code: cli.ExitFailed}
 	}
 	fmt.Fprintf(streams.ErrOut, "%s valid\n", printers.Count(len(f.Pods), "pod"))

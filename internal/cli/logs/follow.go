@@ -34,7 +34,9 @@ func (l *Printer) successor(ctx context.Context, s Log) (next pod.Instance, more
 		if err != nil {
 			return false, err
 		}
-		i := slices.IndexFunc(summary.Roles(p), func(r summary.Role) bool { return r.Container.Name == s.inst.Container })
+		i := slices.IndexFunc(summary.Roles(p), func(r summary.Role) bool {
+			return r.Container.Name == s.inst.Container
+		})
 		if i < 0 {
 			return true, nil
 		}
@@ -67,7 +69,12 @@ func willNotRestart(p *v1.Pod, r summary.Role) bool {
 
 // readLog prints the log of an instance. It first converts raw output that no other process has
 // converted yet.
-func (l *Printer) readLog(ctx context.Context, inst pod.Instance, o containerlog.ReadOptions, out, errOut io.Writer) error {
+func (l *Printer) readLog(
+	ctx context.Context,
+	inst pod.Instance,
+	o containerlog.ReadOptions,
+	out, errOut io.Writer,
+) error {
 	dirs := l.Pods.Dirs
 	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
 		if ctx.Err() != nil {

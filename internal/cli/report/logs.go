@@ -74,7 +74,8 @@ func (l *Logs) printLog(p *v1.Pod, s v1.ContainerStatus, whole bool) {
 		o.Tail = &tail
 	}
 	path := l.Dirs.ContainerLog(pod.KeyOf(p), p.UID, s.Name, int(s.RestartCount))
-	if err := containerlog.Read(context.Background(), path, o, cli.ForTerminal(l.Out), cli.ForTerminal(l.ErrOut)); err != nil {
+	out, errOut := cli.ForTerminal(l.Out), cli.ForTerminal(l.ErrOut)
+	if err := containerlog.Read(context.Background(), path, o, out, errOut); err != nil {
 		l.Log.Debug("reading container log failed", "pod", p.Name, "container", s.Name, "err", err)
 	}
 }
