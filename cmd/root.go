@@ -1,7 +1,7 @@
 // Package cmd implements the command line of podrun with cobra. Each command has a file, which
 // defines the flags, turns them into options, makes one call to another package, prints the result
-// and determines the exit code. The package reads status files and prints them, but makes no
-// decisions about pods. No other package imports cobra.
+// and determines the exit code. The work is done by the packages below internal/cli and by
+// internal/agent. No other package imports cobra.
 //
 // Standard output is for data, standard error for messages to the user. Begin reading at Main;
 // (*app).commands lists all commands.
