@@ -18,11 +18,11 @@ type admission struct {
 
 	mu       sync.Mutex
 	reserved map[pod.Key]v1.ResourceList
-	waiting  map[*worker]bool
+	waiting  map[*mailbox]bool
 }
 
 func newAdmission(has v1.ResourceList) *admission {
-	return &admission{has: has, reserved: map[pod.Key]v1.ResourceList{}, waiting: map[*worker]bool{}}
+	return &admission{has: has, reserved: map[pod.Key]v1.ResourceList{}, waiting: map[*mailbox]bool{}}
 }
 
 // hold records what a pod on the machine has requested, whether it fits or not.
@@ -50,22 +50,22 @@ func (r *admission) letGo(key pod.Key) {
 		return
 	}
 	delete(r.reserved, key)
-	for w := range r.waiting {
-		w.notify()
+	for m := range r.waiting {
+		m.notify()
 	}
 	clear(r.waiting)
 }
 
-// used returns what pods other than w's have requested. It returns nil if w's pod already has its
-// reservation and needs no more; else it also wakes w when resources are freed.
-func (r *admission) used(w *worker, more bool) v1.ResourceList {
+// used returns what pods other than key have requested. It returns nil if that pod already has its
+// reservation and needs no more; else it also wakes m's worker when resources are freed.
+func (r *admission) used(key pod.Key, m *mailbox, more bool) v1.ResourceList {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, held := r.reserved[w.key]; held && !more {
+	if _, held := r.reserved[key]; held && !more {
 		return nil
 	}
-	r.waiting[w] = true
-	return r.others(w.key)
+	r.waiting[m] = true
+	return r.others(key)
 }
 
 func (r *admission) others(key pod.Key) v1.ResourceList {
@@ -114,11 +114,11 @@ func (r *admission) grow(key pod.Key, from, to *v1.Pod) bool {
 }
 
 // forget removes a worker that has ended, and the reservation of its pod.
-func (r *admission) forget(w *worker) {
+func (r *admission) forget(key pod.Key, m *mailbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.waiting, w)
-	r.letGo(w.key)
+	delete(r.waiting, m)
+	r.letGo(key)
 }
 
 // account records whether the worker's pod is on the machine: it is as long as it has a sandbox, or
@@ -130,9 +130,9 @@ func (w *worker) account(seen pod.Observed) {
 	}
 	switch {
 	case !there:
-		w.admission.release(w.key)
+		w.shared.admission.release(w.key)
 	case w.pod != nil:
-		w.admission.hold(w.key, plan.Requests(w.pod))
+		w.shared.admission.hold(w.key, plan.Requests(w.pod))
 	} // a pod that is being terminated keeps its reservation
 }
 
@@ -141,5 +141,5 @@ func (w *worker) used() v1.ResourceList {
 	if w.pod == nil || w.resized == nil && len(plan.Requests(w.pod)) == 0 {
 		return nil
 	}
-	return w.admission.used(w, w.resized != nil)
+	return w.shared.admission.used(w.key, w.mailbox, w.resized != nil)
 }

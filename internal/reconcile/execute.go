@@ -134,18 +134,18 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		w.record(a.Container, normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
 		return w.signal(ctx, seen, a.ID, "SIGKILL")
 	case plan.Reap:
-		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
+		return within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
 	case plan.RemoveContainer:
 		delete(w.signalled, a.ID)
 		delete(w.late, a.ID)
 		delete(w.renewed, a.ID)
 		w.hooks.end(a.ID)
-		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeContainer(ctx, seen, a.ID) })
+		return within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.removeContainer(ctx, seen, a.ID) })
 	case plan.RemoveSandbox:
 		return w.removeSandbox(ctx, a)
 	case plan.RemoveData:
 		w.o.Logs.Forget(a.UID)
-		return within(ctx, w.slots.clear, func(ctx context.Context) error { return w.removeData(ctx, a.UID) })
+		return within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.removeData(ctx, a.UID) })
 	default:
 		return fmt.Errorf("unknown action %T", a)
 	}
@@ -186,7 +186,7 @@ func (w *worker) failed(name, reason string, err error) error {
 }
 
 func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.CreateSandbox) error {
-	if !w.admission.admit(w.key, plan.Requests(w.pod)) {
+	if !w.shared.admission.admit(w.key, plan.Requests(w.pod)) {
 		return nil // other pods were admitted first: plan again
 	}
 	if mine, _ := seen.Split(w.pod.UID); len(mine.Data) == 0 {
@@ -197,7 +197,7 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 		}
 		w.pod = again
 	}
-	return within(ctx, w.slots.make, func(ctx context.Context) error {
+	return within(ctx, w.shared.slots.make, func(ctx context.Context) error {
 		// Save the manifest first, so that whatever is left of a pod can be attributed to its
 		// revision.
 		if err := w.o.Data.SavePod(w.pod, w.o.Owner); err != nil {
@@ -210,7 +210,7 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 // removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
 // pod has, or gets, another one that must not wait for it.
 func (w *worker) removeSandbox(ctx context.Context, a plan.RemoveSandbox) error {
-	err := within(ctx, w.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
+	err := within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
 	if a.Lost {
 		return w.failed(plan.FailureSandbox+a.ID, reasonKillSandbox, err)
 	}
@@ -243,7 +243,7 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 	if err != nil {
 		return err
 	}
-	return within(ctx, w.slots.make, func(ctx context.Context) error {
+	return within(ctx, w.shared.slots.make, func(ctx context.Context) error {
 		err := w.o.Containers.StartContainer(ctx, runtime.Start{
 			Pod:               w.pod,
 			Container:         c,

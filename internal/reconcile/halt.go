@@ -30,10 +30,7 @@ func Priority(p *v1.Pod) int64 {
 // halted adds a shutdown of the machine to the planner's input. A pod that is not desired any more
 // is terminated with the priority of its last manifest.
 func (w *worker) halted(in plan.Input) plan.Input {
-	if w.halt == nil {
-		return in
-	}
-	h := w.halt.Load()
+	h := w.shared.halt.Load()
 	if h == nil {
 		return in
 	}

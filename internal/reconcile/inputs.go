@@ -18,7 +18,7 @@ const reasonConfig = "CreateContainerConfigError"
 
 // inside collects what is visible inside the container and resolves its environment variables.
 func (w *worker) inside(c *v1.Container, s pod.Sandbox) (pod.Inside, error) {
-	in := w.shared(s)
+	in := w.visible(s)
 	in.Container = c
 	fail := func(err error) (pod.Inside, error) {
 		return in, &runtime.ReasonError{Reason: reasonConfig, Err: err}
@@ -35,8 +35,8 @@ func (w *worker) inside(c *v1.Container, s pod.Sandbox) (pod.Inside, error) {
 	return in, nil
 }
 
-// shared returns the part of the input that all containers of the pod share.
-func (w *worker) shared(s pod.Sandbox) pod.Inside {
+// visible returns the part of the input that all containers of the pod share.
+func (w *worker) visible(s pod.Sandbox) pod.Inside {
 	in := pod.Inside{Pod: w.pod, Sandbox: s, Objects: w.objects, Node: w.o.Node}
 	if w.o.HostIP != "" {
 		in.HostIPs = []string{w.o.HostIP}
@@ -109,7 +109,7 @@ func (w *worker) refresh(ctx context.Context, seen pod.Observed) {
 		w.stale = false // nothing runs yet; a start creates what it needs
 		return
 	}
-	err := w.o.Volumes.Refresh(ctx, w.shared(mine.Sandboxes[0]))
+	err := w.o.Volumes.Refresh(ctx, w.visible(mine.Sandboxes[0]))
 	w.recordOutdated(err)
 	w.stale = err != nil
 }

@@ -19,11 +19,9 @@ import (
 // Loop owns the workers and passes manifests and events to them. Only the goroutine of Run accesses
 // its maps.
 type Loop struct {
-	o         Options
-	slots     slots
-	order     *order
-	admission *admission
-	workers   map[pod.Key]*worker
+	o       Options
+	shared  *shared
+	workers map[pod.Key]*worker
 	// strays are observed pods that have no worker. An event that must not be acted on yet is
 	// remembered here, because no second event follows.
 	strays map[pod.Key]bool
@@ -33,7 +31,6 @@ type Loop struct {
 	last     manifest.Desired
 	blame    manifest.Blame // of last
 	finished chan *worker
-	halt     atomic.Pointer[Halt] // nil: the machine is not shutting down
 	running  sync.WaitGroup
 }
 
@@ -43,13 +40,11 @@ func NewLoop(o Options) *Loop {
 		o.Parallel = 4
 	}
 	l := &Loop{
-		o:         o,
-		slots:     newSlots(o.Parallel),
-		order:     newOrder(),
-		admission: newAdmission(o.Node),
-		workers:   map[pod.Key]*worker{},
-		strays:    map[pod.Key]bool{},
-		finished:  make(chan *worker),
+		o:        o,
+		shared:   newShared(&o),
+		workers:  map[pod.Key]*worker{},
+		strays:   map[pod.Key]bool{},
+		finished: make(chan *worker),
 	}
 	for _, key := range o.Strays {
 		l.strays[key] = true
@@ -83,7 +78,7 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 			hurry = nil
 			l.notifyAll()
 		case h := <-l.o.Halt:
-			l.halt.Store(&h)
+			l.shared.halt.Store(&h)
 			l.notifyAll()
 		case w := <-l.finished:
 			l.retire(work, w)
@@ -98,16 +93,16 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 		if l.workers[key] == nil {
 			// The pod may already be running: reserve its requests until its worker has inspected
 			// it, so that no other pod is admitted in its place.
-			l.admission.hold(key, plan.Requests(p))
+			l.shared.admission.hold(key, plan.Requests(p))
 		}
 	}
 	for key, p := range d.Pods {
 		delete(l.strays, key)
-		l.worker(ctx, key).set(p, l.blame.Of(p), d.Objects)
+		l.worker(ctx, key).mailbox.put(desire{pod: p, bad: l.blame.Of(p), objects: d.Objects})
 	}
 	for key, w := range l.workers {
 		if d.Pods[key] == nil {
-			w.release(d)
+			w.mailbox.put(released(d))
 		}
 	}
 	l.settleStrays(ctx)
@@ -116,19 +111,19 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 // notify wakes the pod's worker, if it has one.
 func (l *Loop) notify(key pod.Key) {
 	if w := l.workers[key]; w != nil {
-		w.notify()
+		w.mailbox.notify()
 	}
 }
 
 func (l *Loop) notifyAll() {
 	for _, w := range l.workers {
-		w.notify()
+		w.mailbox.notify()
 	}
 }
 
 func (l *Loop) handle(ctx context.Context, e relist.Event) {
 	if w := l.workers[e.Pod]; w != nil {
-		w.notify()
+		w.mailbox.notify()
 		return
 	}
 	if e.Kind == relist.Vanished {
@@ -151,15 +146,14 @@ func (l *Loop) settleStrays(ctx context.Context) {
 			continue
 		}
 		delete(l.strays, key)
-		l.worker(ctx, key).release(l.last)
+		l.worker(ctx, key).mailbox.put(released(l.last))
 	}
 }
 
 func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 	w := l.workers[key]
 	if w == nil {
-		w = newWorker(key, &l.o, l.slots, l.order, l.admission)
-		w.halt = &l.halt
+		w = newWorker(key, &l.o, l.shared)
 		l.workers[key] = w
 		l.running.Go(func() { w.run(ctx, l.finished) })
 	}
@@ -171,7 +165,7 @@ func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 func (l *Loop) retire(ctx context.Context, w *worker) {
 	delete(l.workers, w.key)
 	if p := l.last.Pods[w.key]; p != nil {
-		l.worker(ctx, w.key).set(p, l.blame.Of(p), l.last.Objects)
+		l.worker(ctx, w.key).mailbox.put(desire{pod: p, bad: l.blame.Of(p), objects: l.last.Objects})
 	}
 }
 
@@ -183,7 +177,7 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	}
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
 	for _, w := range l.workers {
-		w.set(nil, "", pod.Objects{})
+		w.mailbox.put(desire{})
 	}
 	hurry := l.o.Hurry
 	for len(l.workers) > 0 {
@@ -199,6 +193,18 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 			delete(l.workers, w.key)
 		}
 	}
+}
+
+// shared is what all workers of a loop share.
+type shared struct {
+	slots     slots
+	order     *order
+	admission *admission
+	halt      atomic.Pointer[Halt] // nil: the machine is not shutting down
+}
+
+func newShared(o *Options) *shared {
+	return &shared{slots: newSlots(o.Parallel), order: newOrder(), admission: newAdmission(o.Node)}
 }
 
 // slots limit how many sandboxes and containers are created and removed at the same time. The

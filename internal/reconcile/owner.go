@@ -77,7 +77,7 @@ func (w *worker) notAcquired(why plan.Waiting) {
 	if w.owns {
 		w.lose()
 	}
-	if (w.barred == nil || *w.barred != why) && w.named() {
+	if (w.barred == nil || *w.barred != why) && w.mailbox.pod() != nil {
 		w.barred = &why
 		w.log.Warn("pod lock not acquired; retrying", "reason", why.Reason, "message", why.Message)
 		w.record("", warning, why.Reason, why.Message)
@@ -99,28 +99,19 @@ func (w *worker) lose() {
 	w.hooks.keep(nil)
 	w.stopPulls()
 	w.shown, w.before, w.saved = nil, nil, nil
-	w.chosenVersion = -1 // another revision may be running now
+	w.mailbox.reread() // another revision may be running now
 }
 
 // notOwned publishes why this process does not own the pod, if a manifest names the pod. A nil why
 // means that it does own it.
 func (w *worker) notOwned(why *plan.Waiting) {
-	w.mu.Lock()
-	want := w.want
-	w.mu.Unlock()
+	want := w.mailbox.pod()
 	if want == nil {
 		why = nil
 	}
 	if err := w.o.Publisher.NotOwned(w.key, want, why); err != nil {
 		w.log.Warn("recording the pod's owner for podrun get failed", "err", err)
 	}
-}
-
-// named reports that a manifest names the pod.
-func (w *worker) named() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.want != nil
 }
 
 // leave handles an inspection that failed because another process keeps the pod's checkpoint
@@ -135,19 +126,7 @@ func (w *worker) leave(err error) (done bool) {
 		Reason: reasonOwned, Message: "The pod is run by " + withheld.Owner + ": " + withheld.Error(),
 	})
 	w.letGo()
-	return w.unwantedByAll()
-}
-
-// unwantedByAll reports that no manifest names the pod. Another process owns it, so there is
-// nothing to do here.
-func (w *worker) unwantedByAll() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.want != nil {
-		return false
-	}
-	w.chosenVersion = w.version
-	return true
+	return w.mailbox.dismiss()
 }
 
 // foreign reports that no manifest names the pod and that this process must not terminate it: it is

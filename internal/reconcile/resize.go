@@ -14,7 +14,7 @@ const reasonResize = "ResizeError"
 // since the planner decided that they are available. It saves the new size before an instance gets
 // it: after a restart podrun would otherwise count the pod as smaller than it is.
 func (w *worker) allocate(a plan.Allocate) {
-	if w.resized == nil || !a.Anew && !w.admission.grow(w.key, w.pod, w.resized) {
+	if w.resized == nil || !a.Anew && !w.shared.admission.grow(w.key, w.pod, w.resized) {
 		return
 	}
 	w.pod, w.resized = w.resized, nil

@@ -13,17 +13,15 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// chooseRevision chooses the pod revision that this worker runs, from what was passed to set or
-// release last. It does nothing if that has not changed since.
+// chooseRevision chooses the pod revision that this worker runs, from the newest desire. It does
+// nothing if that has not changed since.
 func (w *worker) chooseRevision(seen pod.Observed) {
-	w.mu.Lock()
-	want, bad, desired, turn, known := w.want, w.bad, w.desired, w.version, w.given
-	w.mu.Unlock()
-	if turn == w.chosenVersion {
+	d, unread := w.mailbox.read()
+	if !unread {
 		return
 	}
-	w.chosenVersion = turn
-	w.learn(known)
+	want, bad, desired := d.pod, d.bad, d.all
+	w.learn(d.objects)
 	w.maxGrace = nil
 	if desired != nil {
 		w.maxGrace = desired.Grace

@@ -14,11 +14,11 @@ import (
 type order struct {
 	mu      sync.Mutex
 	arrived map[pod.Key]bool
-	waiting map[pod.Key]map[*worker]bool
+	waiting map[pod.Key]map[*mailbox]bool
 }
 
 func newOrder() *order {
-	return &order{arrived: map[pod.Key]bool{}, waiting: map[pod.Key]map[*worker]bool{}}
+	return &order{arrived: map[pod.Key]bool{}, waiting: map[pod.Key]map[*mailbox]bool{}}
 }
 
 // report records whether a pod has reached its result.
@@ -30,14 +30,15 @@ func (o *order) report(key pod.Key, arrived bool) {
 		return
 	}
 	o.arrived[key] = true
-	for w := range o.waiting[key] {
-		w.notify()
+	for m := range o.waiting[key] {
+		m.notify()
 	}
 	delete(o.waiting, key)
 }
 
-// missing returns those of keys that have not reached their result. It wakes w when one does.
-func (o *order) missing(w *worker, keys []pod.Key) []pod.Key {
+// missing returns those of keys that have not reached their result. It wakes m's worker when
+// one does.
+func (o *order) missing(m *mailbox, keys []pod.Key) []pod.Key {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var out []pod.Key
@@ -47,19 +48,19 @@ func (o *order) missing(w *worker, keys []pod.Key) []pod.Key {
 		}
 		out = append(out, key)
 		if o.waiting[key] == nil {
-			o.waiting[key] = map[*worker]bool{}
+			o.waiting[key] = map[*mailbox]bool{}
 		}
-		o.waiting[key][w] = true
+		o.waiting[key][m] = true
 	}
 	return out
 }
 
 // forget removes a worker that has ended.
-func (o *order) forget(w *worker) {
+func (o *order) forget(m *mailbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, all := range o.waiting {
-		delete(all, w)
+		delete(all, m)
 	}
 }
 
@@ -72,7 +73,7 @@ func (w *worker) after() []pod.Key {
 	if len(keys) == 0 {
 		return nil
 	}
-	return w.order.missing(w, keys)
+	return w.shared.order.missing(w.mailbox, keys)
 }
 
 // Arrived reports that a pod has reached a good result: a job has succeeded, a service is ready.

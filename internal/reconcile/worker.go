@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,26 +20,15 @@ import (
 )
 
 // worker runs one pod name through all of its revisions. Only the goroutine of run accesses its
-// fields, except for those below mu.
+// fields, except for the mailbox.
 type worker struct {
-	key       pod.Key
-	o         *Options
-	slots     slots
-	order     *order
-	admission *admission
-	halt      *atomic.Pointer[Halt] // shared with the loop
-	log       *slog.Logger
-	changed   chan struct{}
+	key     pod.Key
+	o       *Options
+	shared  *shared
+	mailbox *mailbox
+	log     *slog.Logger
 
-	mu      sync.Mutex
-	want    *v1.Pod
-	bad     string            // errors in want's manifest since want was read
-	version int               // incremented by set and release
-	desired *manifest.Desired // decides whether a pod without a manifest stays
-	given   pod.Objects       // ConfigMaps and Secrets from the manifests
-
-	chosenVersion int // the version that pod was chosen from
-	pod           *v1.Pod
+	pod *v1.Pod
 	// resized is pod with the resources of its manifest while these are not allocated yet; nil if
 	// they are.
 	resized   *v1.Pod
@@ -94,15 +82,13 @@ const (
 	refreshAgain = time.Second
 )
 
-func newWorker(key pod.Key, o *Options, s slots, turns *order, r *admission) *worker {
+func newWorker(key pod.Key, o *Options, s *shared) *worker {
 	return &worker{
 		key:       key,
 		o:         o,
-		slots:     s,
-		order:     turns,
-		admission: r,
+		shared:    s,
+		mailbox:   newMailbox(),
 		log:       o.Log.With("pod", key.String()),
-		changed:   make(chan struct{}, 1),
 		earlier:   o.Rerun,
 		unwanted:  map[pod.UID]bool{},
 		signalled: map[string]pod.Signals{},
@@ -118,34 +104,6 @@ func newWorker(key pod.Key, o *Options, s slots, turns *order, r *admission) *wo
 	}
 }
 
-// set sets the desired pod; nil means none. bad is what has become wrong with its manifest since p
-// was read. objects are what p may refer to.
-func (w *worker) set(p *v1.Pod, bad string, objects pod.Objects) {
-	w.mu.Lock()
-	w.want, w.bad, w.desired, w.given = p, bad, nil, objects
-	w.version++
-	w.mu.Unlock()
-	w.notify()
-}
-
-// release records that no manifest names the pod any more. The worker then decides by what the pod
-// runs whether it stays: a pod stays while its manifest only cannot be read.
-func (w *worker) release(d manifest.Desired) {
-	w.mu.Lock()
-	w.want, w.bad, w.desired, w.given = nil, "", &d, d.Objects
-	w.version++
-	w.mu.Unlock()
-	w.notify()
-}
-
-// notify wakes the worker for another sync. It does not block.
-func (w *worker) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
 // run syncs the pod until ctx ends, or until the pod is neither desired nor there any more. Then it
 // sends the worker to finished.
 func (w *worker) run(ctx context.Context, finished chan<- *worker) {
@@ -154,12 +112,12 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 	// after that, and must not lose what end gives back by name.
 	end := sync.OnceFunc(w.end)
 	defer end()
-	// Wait for the first set or release: without it the worker would take the pod for not desired.
+	// Wait for the first desire: without it the worker would take the pod for not desired.
 	w.wait(ctx, 0)
 	look := true
 	for ctx.Err() == nil {
 		wake, gone := w.sync(ctx, look)
-		if gone && w.retire() {
+		if gone && w.mailbox.empty() {
 			end()
 			select {
 			case finished <- w:
@@ -177,8 +135,8 @@ func (w *worker) end() {
 	w.measure.cancel()
 	w.hooks.keep(nil)
 	w.stopPulls()
-	w.admission.forget(w)
-	w.order.forget(w)
+	w.shared.admission.forget(w.key, w.mailbox)
+	w.shared.order.forget(w.mailbox)
 	w.letGo() // last: until then actions may still run on the pod
 }
 
@@ -193,7 +151,7 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-timer:
 		return true
 	case <-w.pullTick(): // progress of a pull changes only the status: no inspection
-	case <-w.changed:
+	case <-w.mailbox.changed:
 	case r := <-w.pulled:
 		w.keepPull(r)
 	case r := <-w.hooked:
@@ -202,13 +160,6 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 		w.keepMeasured(r)
 	}
 	return false
-}
-
-// retire reports that nothing has been set since the last sync chose its revision.
-func (w *worker) retire() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.chosenVersion == w.version
 }
 
 // sync executes plans until a plan has no actions: it inspects the pod, computes the plan and
@@ -225,12 +176,12 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		}
 		if !acquired {
 			switch {
-			case w.named():
+			case w.mailbox.pod() != nil:
 				return ownerPoll, false
 			case !seen.Empty():
 				return unwantedPoll, false // this process may have to terminate it once the other releases it
 			}
-			return 0, w.unwantedByAll()
+			return 0, w.mailbox.dismiss()
 		}
 		if w.outdated {
 			if seen, err = w.inspect(ctx); err != nil {
@@ -364,7 +315,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 	switch {
 	case p.Gone:
 		w.shown, w.before = nil, nil
-		w.order.report(w.key, false)
+		w.shared.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
 	case w.pod == nil && (len(p.Actions) > 0 || w.ending(seen)):
 		if w.shown == nil {
@@ -402,7 +353,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 			Now:      time.Now(),
 		})
 		w.saveConditions(out.Status.Conditions)
-		w.order.report(w.key, !p.Again && Arrived(out))
+		w.shared.order.report(w.key, !p.Again && Arrived(out))
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
 	if w.unpublished = err != nil; !w.unpublished {

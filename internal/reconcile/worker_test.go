@@ -30,7 +30,7 @@ func TestAWorkerWaitsToBeTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o := &Options{Inspector: witness{t}, Prober: witness{t}, Log: slog.New(slog.DiscardHandler)}
-		w := newWorker(pod.Key{Namespace: "default", Name: "web"}, o, newSlots(1), newOrder(), newAdmission(nil))
+		w := newWorker(pod.Key{Namespace: "default", Name: "web"}, o, newShared(&Options{Parallel: 1}))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

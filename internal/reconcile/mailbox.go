@@ -1,0 +1,97 @@
+package reconcile
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+)
+
+// desire is what the loop wants of one pod name.
+type desire struct {
+	pod *v1.Pod // nil: no manifest names the pod
+	bad string  // errors in pod's manifest since pod was read
+	// all decides whether a pod without a manifest stays: it stays while its manifest only cannot
+	// be read. nil: the pod does not stay.
+	all     *manifest.Desired
+	objects pod.Objects // ConfigMaps and Secrets that pod may refer to
+}
+
+// released is the desire of a pod that no manifest names any more. The worker decides by what the
+// pod runs whether it stays.
+func released(d manifest.Desired) desire { return desire{all: &d, objects: d.Objects} }
+
+// mailbox passes desires from the loop to one worker, and wakes the worker. Only the newest desire
+// counts. Its methods are safe for concurrent use.
+type mailbox struct {
+	changed chan struct{}
+
+	mu      sync.Mutex
+	newest  desire
+	version int // incremented by put
+	chosen  int // the version that read returned last; -1: read newest again
+}
+
+func newMailbox() *mailbox { return &mailbox{changed: make(chan struct{}, 1)} }
+
+// put replaces the desire and wakes the worker.
+func (m *mailbox) put(d desire) {
+	m.mu.Lock()
+	m.newest = d
+	m.version++
+	m.mu.Unlock()
+	m.notify()
+}
+
+// notify wakes the worker for another sync. It does not block.
+func (m *mailbox) notify() {
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+// read returns the newest desire, if it has not been read yet.
+func (m *mailbox) read() (d desire, unread bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.chosen == m.version {
+		return desire{}, false
+	}
+	m.chosen = m.version
+	return m.newest, true
+}
+
+// reread makes the next read return the newest desire again.
+func (m *mailbox) reread() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.chosen = -1
+}
+
+// empty reports that the newest desire has been read.
+func (m *mailbox) empty() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.chosen == m.version
+}
+
+// pod returns the newest manifest of the pod; nil if no manifest names it.
+func (m *mailbox) pod() *v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.newest.pod
+}
+
+// dismiss reports that no manifest names the pod, and then counts the newest desire as read.
+func (m *mailbox) dismiss() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.newest.pod != nil {
+		return false
+	}
+	m.chosen = m.version
+	return true
+}
