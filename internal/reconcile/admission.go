@@ -131,15 +131,15 @@ func (w *worker) account(seen pod.Observed) {
 	switch {
 	case !there:
 		w.shared.admission.release(w.key)
-	case w.pod != nil:
-		w.shared.admission.hold(w.key, plan.Requests(w.pod))
+	case w.state.pod != nil:
+		w.shared.admission.hold(w.key, plan.Requests(w.state.pod))
 	} // a pod that is being terminated keeps its reservation
 }
 
 // used returns what other pods have requested, if the worker's pod needs resources.
 func (w *worker) used() v1.ResourceList {
-	if w.pod == nil || w.resized == nil && len(plan.Requests(w.pod)) == 0 {
+	if w.state.pod == nil || w.state.resized == nil && len(plan.Requests(w.state.pod)) == 0 {
 		return nil
 	}
-	return w.shared.admission.used(w.key, w.mailbox, w.resized != nil)
+	return w.shared.admission.used(w.key, w.mailbox, w.state.resized != nil)
 }

@@ -39,11 +39,11 @@ func newMeasure() measure { return measure{done: make(chan measured), cancel: fu
 // It does not measure a pod without running instances, nor one that is already evicted.
 func (w *worker) measureDisk(ctx context.Context, seen pod.Observed) {
 	m := &w.measure
-	if m.of != w.pod {
+	if m.of != w.state.pod {
 		m.cancel()
 		*m = measure{
-			of:      w.pod,
-			limited: w.pod != nil && pod.StorageLimitsOf(w.pod).Any(),
+			of:      w.state.pod,
+			limited: w.state.pod != nil && pod.StorageLimitsOf(w.state.pod).Any(),
 			done:    m.done,
 			cancel:  func() {},
 		}
@@ -52,13 +52,13 @@ func (w *worker) measureDisk(ctx context.Context, seen pod.Observed) {
 		return
 	}
 	var err error
-	if m.why, err = w.o.Data.Evicted(w.pod.UID); err != nil {
+	if m.why, err = w.o.Data.Evicted(w.state.pod.UID); err != nil {
 		w.log.Warn("reading whether the pod was evicted failed", "err", err)
 	}
 	if m.running || m.why != "" || time.Since(m.at) < measurePeriod {
 		return
 	}
-	mine, _ := seen.Split(w.pod.UID)
+	mine, _ := seen.Split(w.state.pod.UID)
 	m.live = false
 	newest := map[string]pod.Container{}
 	for _, c := range mine.Containers {
@@ -76,7 +76,7 @@ func (w *worker) measureDisk(ctx context.Context, seen pod.Observed) {
 	}
 	mctx, cancel := context.WithCancel(ctx)
 	m.running, m.at, m.cancel = true, time.Now(), cancel
-	of, done := w.pod, m.done
+	of, done := w.state.pod, m.done
 	w.beside.Go(func() {
 		defer cancel()
 		used, err := w.o.Disk.Measure(mctx, of, instances)

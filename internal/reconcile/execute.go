@@ -81,7 +81,7 @@ func (w *worker) prompt(actions []plan.Action) []plan.Action {
 // resizeInTime resizes an instance and waits at most runtime.Timeout.
 func (w *worker) resizeInTime(ctx context.Context, a plan.Resize) error {
 	return inTime(ctx, func(ctx context.Context) error {
-		return w.o.Containers.ResizeContainer(ctx, a.ID, w.pod, w.container(a.Container))
+		return w.o.Containers.ResizeContainer(ctx, a.ID, w.state.pod, container(w.state.pod, a.Container))
 	})
 }
 
@@ -186,24 +186,22 @@ func (w *worker) failed(name, reason string, err error) error {
 }
 
 func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.CreateSandbox) error {
-	if !w.shared.admission.admit(w.key, plan.Requests(w.pod)) {
+	if !w.shared.admission.admit(w.key, plan.Requests(w.state.pod)) {
 		return nil // other pods were admitted first: plan again
 	}
-	if mine, _ := seen.Split(w.pod.UID); len(mine.Data) == 0 {
-		again := w.pod.DeepCopy()
+	if mine, _ := seen.Split(w.state.pod.UID); len(mine.Data) == 0 {
+		again := w.state.pod.DeepCopy()
 		metaAnnotation(again, manifest.AnnotationSeen, w.clock.wall().UTC().Format(time.RFC3339Nano))
-		if w.shown == w.pod {
+		if w.shown == w.state.pod {
 			w.shown = again // it need not be published separately
 		}
-		w.pod = again
+		w.state.pod = again
 	}
 	return within(ctx, w.shared.slots.make, func(ctx context.Context) error {
-		// Save the manifest first, so that whatever is left of a pod can be attributed to its
-		// revision.
-		if err := w.o.Data.SavePod(w.pod, w.o.Owner); err != nil {
+		if err := w.manifests.create(w.state.pod); err != nil {
 			return err
 		}
-		return w.o.Sandboxes.CreateSandbox(ctx, w.pod, a.Attempt)
+		return w.o.Sandboxes.CreateSandbox(ctx, w.state.pod, a.Attempt)
 	})
 }
 
@@ -224,8 +222,8 @@ func (w *worker) removeSandbox(ctx context.Context, a plan.RemoveSandbox) error 
 const reasonKillSandbox = "FailedKillPod"
 
 func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.StartContainer) error {
-	c := w.container(a.Container)
-	mine, _ := seen.Split(w.pod.UID)
+	c := container(w.state.pod, a.Container)
+	mine, _ := seen.Split(w.state.pod.UID)
 	if c == nil || len(mine.Sandboxes) == 0 || w.images[a.Container] == nil {
 		return fmt.Errorf("starting %s: not what was planned", a.Container)
 	}
@@ -245,7 +243,7 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 	}
 	return within(ctx, w.shared.slots.make, func(ctx context.Context) error {
 		err := w.o.Containers.StartContainer(ctx, runtime.Start{
-			Pod:               w.pod,
+			Pod:               w.state.pod,
 			Container:         c,
 			Sandbox:           sandbox,
 			Attempt:           a.Attempt,
@@ -263,15 +261,6 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 	})
 }
 
-func (w *worker) container(name string) *v1.Container {
-	for _, c := range pod.AllContainers(w.pod) {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
-}
-
 // farewellLog is how long the rest of the log of a pod that is being terminated for good is
 // written. Output that is left after that is lost.
 const farewellLog = 10 * time.Second
@@ -279,7 +268,7 @@ const farewellLog = 10 * time.Second
 // finishLog writes the rest of an instance's output to its log. If the pod is not desired any more,
 // it stops after farewellLog.
 func (w *worker) finishLog(ctx context.Context, c pod.Container) error {
-	if w.pod == nil {
+	if w.state.pod == nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, farewellLog)
 		defer cancel()
@@ -293,7 +282,7 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 		if c.ID == id {
 			if err := w.finishLog(ctx, c); err != nil {
 				late := w.o.LogTries > 0 && w.trouble >= w.o.LogTries
-				if w.pod != nil && !late || ctx.Err() != nil {
+				if w.state.pod != nil && !late || ctx.Err() != nil {
 					return err
 				}
 				// The removal must not wait for disk space, which the instance itself may be using.
@@ -327,9 +316,9 @@ func (w *worker) removeContainer(ctx context.Context, seen pod.Observed, id stri
 // logIsMessage reports that the end of the instance's log is its termination message
 // (terminationMessagePolicy FallbackToLogsOnError).
 func (w *worker) logIsMessage(c pod.Container) bool {
-	if w.pod == nil || c.UID != w.pod.UID || c.ExitCode == 0 || c.Message != "" {
+	if w.state.pod == nil || c.UID != w.state.pod.UID || c.ExitCode == 0 || c.Message != "" {
 		return false
 	}
-	spec := w.container(c.Name)
+	spec := container(w.state.pod, c.Name)
 	return spec != nil && spec.TerminationMessagePolicy == v1.TerminationMessageFallbackToLogsOnError
 }

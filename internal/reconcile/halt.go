@@ -34,9 +34,9 @@ func (w *worker) halted(in plan.Input) plan.Input {
 	if h == nil {
 		return in
 	}
-	p := w.pod
+	p := w.state.pod
 	if p == nil {
-		p = w.running(in.Observed)
+		p = w.manifests.running(w.state.pod, in.Observed)
 	}
 	if p == nil {
 		p = &v1.Pod{} // its manifest is not known

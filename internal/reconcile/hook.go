@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -65,25 +64,25 @@ func (h *hooks) keep(there []pod.Container) {
 func (w *worker) probe(ctx context.Context, seen pod.Observed) {
 	w.hooks.keep(seen.Containers)
 	var targets []probe.Target
-	if w.pod != nil {
-		mine, _ := seen.Split(w.pod.UID)
+	if w.state.pod != nil {
+		mine, _ := seen.Split(w.state.pod.UID)
 		for i := range mine.Containers {
 			c := &mine.Containers[i]
-			spec := w.container(c.Name)
+			spec := container(w.state.pod, c.Name)
 			if spec == nil || c.State == pod.Created {
 				continue
 			}
 			switch h := w.hooks.post[c.ID]; {
 			case h == nil && w.postStartDue(spec, c):
 				w.runHook(ctx, &hook{id: c.ID, container: c.Name},
-					w.target(w.pod, spec, seen, c), spec.Lifecycle.PostStart)
+					w.target(w.state.pod, spec, seen, c), spec.Lifecycle.PostStart)
 			case h != nil && h.done && !h.recorded:
 				h.recorded = true
 				w.note(seen, c.ID)
 			}
 			probed := spec.StartupProbe != nil || spec.LivenessProbe != nil || spec.ReadinessProbe != nil
 			if h := w.hooks.post[c.ID]; probed && (h == nil || h.done) {
-				targets = append(targets, w.target(w.pod, spec, seen, c))
+				targets = append(targets, w.target(w.state.pod, spec, seen, c))
 			}
 		}
 	}
@@ -282,7 +281,7 @@ func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreSt
 		if c.ID != a.ID {
 			continue
 		}
-		p, spec, err := w.manifestOf(c)
+		p, spec, err := w.manifests.started(w.state, c)
 		if err != nil {
 			w.log.Warn("preStop hook skipped", "container", c.Name, "err", err)
 			s.Hooked = time.Now()
@@ -295,22 +294,4 @@ func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreSt
 	w.signalled[a.ID] = s
 	w.note(seen, a.ID)
 	return nil
-}
-
-// manifestOf returns the pod and the container that an instance with a preStop hook was started
-// from.
-func (w *worker) manifestOf(c *pod.Container) (*v1.Pod, *v1.Container, error) {
-	p := w.pod
-	if p == nil || p.UID != c.UID || w.replaced { // replaced: same UID, but another manifest
-		var err error
-		if p, err = w.o.Data.LoadPod(c.UID); err != nil {
-			return nil, nil, err
-		}
-	}
-	for _, spec := range pod.AllContainers(p) {
-		if spec.Name == c.Name && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
-			return p, spec, nil
-		}
-	}
-	return nil, nil, fmt.Errorf("the saved manifest of %s has no such hook", c.UID)
 }

@@ -37,16 +37,16 @@ type pullResult struct {
 
 // ensureImage resolves the local image or starts a pull, as the pull policy says. Pulls run in
 // their own goroutines, so that the pod's other containers are served meanwhile.
-func (w *worker) ensureImage(ctx context.Context, container string) error {
-	c := w.container(container)
+func (w *worker) ensureImage(ctx context.Context, name string) error {
+	c := container(w.state.pod, name)
 	if c == nil {
-		return fmt.Errorf("finding image of %s: not what was planned", container)
+		return fmt.Errorf("finding image of %s: not what was planned", name)
 	}
 	if c.ImagePullPolicy != v1.PullAlways {
 		ready, err := w.o.Images.Resolve(ctx, c.Image)
 		if err == nil {
-			w.images[container] = &image{ready: ready}
-			w.record(container, normal, "Pulled", fmt.Sprintf("Image %q is present on this machine already", c.Image))
+			w.images[name] = &image{ready: ready}
+			w.record(name, normal, "Pulled", fmt.Sprintf("Image %q is present on this machine already", c.Image))
 			return nil
 		}
 		if !errors.Is(err, runtime.ErrNotFound) {
@@ -60,7 +60,7 @@ func (w *worker) ensureImage(ctx context.Context, container string) error {
 			}
 		}
 	}
-	w.pull(ctx, container, c.Image)
+	w.pull(ctx, name, c.Image)
 	return nil
 }
 

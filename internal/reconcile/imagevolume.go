@@ -30,8 +30,8 @@ func (e volumeError) Error() string { return string(e) }
 func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]string, error) {
 	var paths map[string]string
 	for _, m := range c.VolumeMounts {
-		for i := range w.pod.Spec.Volumes {
-			volume := &w.pod.Spec.Volumes[i]
+		for i := range w.state.pod.Spec.Volumes {
+			volume := &w.state.pod.Spec.Volumes[i]
 			if volume.Name != m.Name || volume.Image == nil || paths[m.Name] != "" {
 				continue
 			}
@@ -39,7 +39,7 @@ func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]
 			if err != nil {
 				return nil, err
 			}
-			path, err := w.o.Images.Show(ctx, ready, w.pod.UID, volume.Name)
+			path, err := w.o.Images.Show(ctx, ready, w.state.pod.UID, volume.Name)
 			if err != nil {
 				return nil, fmt.Errorf("volume %q: %w", volume.Name, err)
 			}

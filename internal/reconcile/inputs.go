@@ -25,7 +25,7 @@ func (w *worker) inside(c *v1.Container, s pod.Sandbox) (pod.Inside, error) {
 	}
 	var err error
 	if keys := fileKeys(c); len(keys) > 0 {
-		if in.Files, err = w.o.Volumes.Files(w.pod, keys); err != nil {
+		if in.Files, err = w.o.Volumes.Files(w.state.pod, keys); err != nil {
 			return fail(err)
 		}
 	}
@@ -37,7 +37,7 @@ func (w *worker) inside(c *v1.Container, s pod.Sandbox) (pod.Inside, error) {
 
 // visible returns the part of the input that all containers of the pod share.
 func (w *worker) visible(s pod.Sandbox) pod.Inside {
-	in := pod.Inside{Pod: w.pod, Sandbox: s, Objects: w.objects, Node: w.o.Node}
+	in := pod.Inside{Pod: w.state.pod, Sandbox: s, Objects: w.state.objects, Node: w.o.Node}
 	if w.o.HostIP != "" {
 		in.HostIPs = []string{w.o.HostIP}
 	}
@@ -45,18 +45,18 @@ func (w *worker) visible(s pod.Sandbox) pod.Inside {
 }
 
 func (w *worker) pullSecrets() []v1.LocalObjectReference {
-	if w.pod == nil {
+	if w.state.pod == nil {
 		return nil
 	}
-	return w.pod.Spec.ImagePullSecrets
+	return w.state.pod.Spec.ImagePullSecrets
 }
 
 // logins returns the contents of the pod's imagePullSecrets. A missing Secret is skipped, as by the
 // kubelet: the image may not need it.
 func (w *worker) logins() [][]byte {
 	var texts [][]byte
-	for _, ref := range w.pod.Spec.ImagePullSecrets {
-		s := w.objects.Secrets[pod.Key{Namespace: w.pod.Namespace, Name: ref.Name}]
+	for _, ref := range w.state.pod.Spec.ImagePullSecrets {
+		s := w.state.objects.Secrets[pod.Key{Namespace: w.state.pod.Namespace, Name: ref.Name}]
 		if s == nil {
 			w.log.Warn("image pull secret not found; pulling without it", "secret", ref.Name)
 			continue
@@ -86,32 +86,32 @@ func fileKeys(c *v1.Container) []pod.FileKey {
 // learn stores the current objects. It clears the failures that a missing object may have caused,
 // so that these are tried again at once.
 func (w *worker) learn(now pod.Objects) {
-	if reflect.DeepEqual(w.objects, now) {
+	if reflect.DeepEqual(w.state.objects, now) {
 		return
 	}
-	w.objects = now
+	w.state.objects = now
 	for name, f := range w.failures {
 		pull := len(w.pullSecrets()) > 0 && f.Reason == plan.ReasonErrImagePull
 		if pull || f.Reason == reasonConfig || f.Reason == runtime.ReasonFailedMount {
 			delete(w.failures, name)
 		}
 	}
-	w.stale = true
+	w.state.stale = true
 }
 
 // refresh updates the volumes of a running pod to the current manifest and objects.
 func (w *worker) refresh(ctx context.Context, seen pod.Observed) {
-	if !w.stale || w.pod == nil {
+	if !w.state.stale || w.state.pod == nil {
 		return
 	}
-	mine, _ := seen.Split(w.pod.UID)
+	mine, _ := seen.Split(w.state.pod.UID)
 	if len(mine.Sandboxes) == 0 {
-		w.stale = false // nothing runs yet; a start creates what it needs
+		w.state.stale = false // nothing runs yet; a start creates what it needs
 		return
 	}
 	err := w.o.Volumes.Refresh(ctx, w.visible(mine.Sandboxes[0]))
 	w.recordOutdated(err)
-	w.stale = err != nil
+	w.state.stale = err != nil
 }
 
 // removeData unmounts the volumes of a revision and then removes everything that was saved for it.

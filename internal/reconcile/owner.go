@@ -98,7 +98,7 @@ func (w *worker) lose() {
 	w.measure = measure{done: w.measure.done, cancel: func() {}}
 	w.hooks.keep(nil)
 	w.stopPulls()
-	w.shown, w.before, w.saved = nil, nil, nil
+	w.shown, w.before, w.manifests.saved = nil, nil, nil
 	w.mailbox.reread() // another revision may be running now
 }
 
@@ -132,7 +132,7 @@ func (w *worker) leave(err error) (done bool) {
 // foreign reports that no manifest names the pod and that this process must not terminate it: it is
 // left as it is.
 func (w *worker) foreign(seen pod.Observed) bool {
-	return w.pod == nil && w.o.Adopts != nil && !seen.Empty() && !w.o.Adopts(seen)
+	return w.state.pod == nil && w.o.Adopts != nil && !seen.Empty() && !w.o.Adopts(seen)
 }
 
 // letGo releases the pod, so that another process can own it.

@@ -35,7 +35,7 @@ func (w *worker) loadConditions() {
 		return
 	}
 	var err error
-	if w.before, err = w.o.Data.LoadConditions(w.pod.UID); err != nil {
+	if w.before, err = w.o.Data.LoadConditions(w.state.pod.UID); err != nil {
 		w.log.Warn("loading the pod's conditions failed; their transition times may be too late", "err", err)
 	}
 }
@@ -43,7 +43,7 @@ func (w *worker) loadConditions() {
 // saveConditions saves the published conditions.
 func (w *worker) saveConditions(now []v1.PodCondition) {
 	if !equality.Semantic.DeepEqual(w.before, now) {
-		if err := w.o.Data.SaveConditions(w.pod.UID, now); err != nil {
+		if err := w.o.Data.SaveConditions(w.state.pod.UID, now); err != nil {
 			w.log.Debug("saving the pod's conditions failed", "err", err)
 		}
 	}

@@ -32,34 +32,34 @@ func (w *worker) record(container string, warning bool, reason, message string) 
 		container = ""
 	}
 	e := pod.Event{Key: w.key, Container: container, Warning: warning, Reason: reason, Message: message}
-	if w.pod != nil {
-		e.UID = w.pod.UID
+	if w.state.pod != nil {
+		e.UID = w.state.pod.UID
 	}
 	w.o.Events.Record(e)
 }
 
 // recordFailure records an attempt that created no instance, under the kubelet's reason.
-func (w *worker) recordFailure(container, reason string, err error) {
+func (w *worker) recordFailure(name, reason string, err error) {
 	switch reason {
 	case plan.ReasonErrImagePull:
 		if of := volumeError(""); errors.As(err, &of) {
-			w.record(container, warning, "Failed", "Error: "+err.Error())
-		} else if c := w.container(container); c != nil {
-			w.record(container, warning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
+			w.record(name, warning, "Failed", "Error: "+err.Error())
+		} else if c := container(w.state.pod, name); c != nil {
+			w.record(name, warning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
 		}
 	case reasonConfig, "CreateContainerError":
-		w.record(container, warning, "Failed", "Error: "+err.Error())
+		w.record(name, warning, "Failed", "Error: "+err.Error())
 	case runtime.ReasonFailedMount:
 		w.record("", warning, reason, err.Error())
 	case reasonResize:
-		if w.failures[container].Count == 1 { // retried all the time: record it once
+		if w.failures[name].Count == 1 { // retried all the time: record it once
 			w.record("", warning, reason, "Pod resize error: "+err.Error())
 		}
 	default:
-		if w.container(container) == nil {
-			container = "" // the sandbox
+		if container(w.state.pod, name) == nil {
+			name = "" // the sandbox
 		}
-		w.record(container, warning, reason, err.Error())
+		w.record(name, warning, reason, err.Error())
 	}
 }
 
@@ -83,16 +83,16 @@ func (w *worker) recordOutdated(err error) {
 
 // recordManifest records that the pod's manifest has become invalid.
 func (w *worker) recordManifest() {
-	if w.pod != nil && w.problem != "" && w.problem != w.recorded.problem {
-		w.record("", warning, "FailedValidation", w.problem)
+	if w.state.pod != nil && w.state.problem != "" && w.state.problem != w.recorded.problem {
+		w.record("", warning, "FailedValidation", w.state.problem)
 	}
-	w.recorded.problem = w.problem
+	w.recorded.problem = w.state.problem
 }
 
 // recordPlan records what the pod starts to wait for: each back-off, and what delays or ends the
 // pod as a whole.
 func (w *worker) recordPlan(seen pod.Observed, p plan.Plan) {
-	if w.pod == nil {
+	if w.state.pod == nil {
 		return
 	}
 	failure := ""
@@ -108,7 +108,7 @@ func (w *worker) recordPlan(seen pod.Observed, p plan.Plan) {
 		if waiting.Reason != "CrashLoopBackOff" && waiting.Reason != plan.ReasonImagePullBackOff {
 			continue
 		}
-		last, _, _ := seen.Last(w.pod.UID, name)
+		last, _, _ := seen.Last(w.state.pod.UID, name)
 		attempt := fmt.Sprint(last.ID, w.failures[name].Count)
 		if w.recorded.waiting[name] == attempt {
 			continue
@@ -119,7 +119,7 @@ func (w *worker) recordPlan(seen pod.Observed, p plan.Plan) {
 		w.recorded.waiting[name] = attempt
 		message := "Back-off restarting failed container " + name
 		if waiting.Reason == plan.ReasonImagePullBackOff {
-			message = fmt.Sprintf("Back-off pulling image %q", w.container(name).Image)
+			message = fmt.Sprintf("Back-off pulling image %q", container(w.state.pod, name).Image)
 		}
 		w.record(name, warning, "BackOff", message)
 	}

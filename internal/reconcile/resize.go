@@ -14,15 +14,15 @@ const reasonResize = "ResizeError"
 // since the planner decided that they are available. It saves the new size before an instance gets
 // it: after a restart podrun would otherwise count the pod as smaller than it is.
 func (w *worker) allocate(a plan.Allocate) {
-	if w.resized == nil || !a.Anew && !w.shared.admission.grow(w.key, w.pod, w.resized) {
+	if w.state.resized == nil || !a.Anew && !w.shared.admission.grow(w.key, w.state.pod, w.state.resized) {
 		return
 	}
-	w.pod, w.resized = w.resized, nil
-	w.save(w.pod)
-	w.stale = true // volumes may show the resources
+	w.state.pod, w.state.resized = w.state.resized, nil
+	w.manifests.update(w.state.pod)
+	w.state.stale = true // volumes may show the resources
 	if !a.Anew {
 		w.recorded.resizing = true
-		w.record("", normal, "ResizeStarted", "Pod resize started: "+pod.SizeOf(w.pod))
+		w.record("", normal, "ResizeStarted", "Pod resize started: "+pod.SizeOf(w.state.pod))
 	}
 }
 
@@ -37,7 +37,7 @@ func (w *worker) recordResize(p plan.Plan) {
 	}
 	w.recorded.pending = pending
 	if p.Resizing == nil && w.recorded.resizing {
-		w.record("", normal, "ResizeCompleted", "Pod resize completed: "+pod.SizeOf(w.pod))
+		w.record("", normal, "ResizeCompleted", "Pod resize completed: "+pod.SizeOf(w.state.pod))
 	}
 	w.recorded.resizing = p.Resizing != nil
 }

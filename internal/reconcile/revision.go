@@ -1,179 +1,129 @@
 package reconcile
 
 import (
-	"errors"
-	"time"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
-// chooseRevision chooses the pod revision that this worker runs, from the newest desire. It does
-// nothing if that has not changed since.
-func (w *worker) chooseRevision(seen pod.Observed) {
-	d, unread := w.mailbox.read()
-	if !unread {
-		return
-	}
-	want, bad, desired := d.pod, d.bad, d.all
-	w.learn(d.objects)
-	w.maxGrace = nil
-	if desired != nil {
-		w.maxGrace = desired.Grace
-	}
-	before := w.pod
-	w.resized = nil
-	w.resumeUnwanted(seen)
-	w.pod, w.problem = w.choose(want, desired, seen), bad
-	if before != nil && w.replaced && (w.pod == nil || w.pod.UID != before.UID) {
-		w.unwanted[before.UID] = true // it is still being terminated
-	}
-	if w.pod != nil && w.unwanted[w.pod.UID] {
-		w.replaced = true
-		delete(w.unwanted, w.pod.UID)
-	}
-	w.unsure = w.pod == nil && desired != nil && !desired.Complete
-	if desired != nil && w.pod != nil {
-		w.problem = desired.Blame().Of(w.pod)
-	}
-	if before == nil || w.pod == nil || before.UID != w.pod.UID || w.replaced {
-		w.stopPulls()
-		clear(w.failures)
-	}
-	w.recordManifest()
-	w.stale = w.stale || before != w.pod
+// choice is what the revision of a pod is chosen from.
+type choice struct {
+	desire  desire
+	seen    pod.Observed
+	running *v1.Pod // the manifest of the newest revision on the machine; nil: not known
+	same    bool    // desire's manifest needs no new containers in place of running's
+	final   bool    // running has reached its final phase and is not run again
 }
 
-// choose returns the desired pod under the UID that it runs with: that of the running revision if
-// the manifest needs no new containers. A pod without a manifest is not desired, unless its
-// manifest only cannot be read at the moment.
-func (w *worker) choose(want *v1.Pod, desired *manifest.Desired, seen pod.Observed) *v1.Pod {
-	running := w.running(seen)
-	switch {
-	case want != nil && running != nil:
-		if seen.Owner != "" && seen.Owner != w.o.Owner {
-			w.log.Info("adopting a pod that another podrun command started", "command", seen.Owner)
+// next returns the state that follows s.
+func (c choice) next(s state) state {
+	before, d := s.pod, c.desire
+	s.maxGrace, s.resized = nil, nil
+	if d.all != nil {
+		s.maxGrace = d.all.Grace
+	}
+	s.unwanted = maps.Clone(s.unwanted)
+	if s.unwanted == nil {
+		s.unwanted = map[pod.UID]bool{}
+	}
+	// An earlier podrun process began to terminate these revisions because they were not desired.
+	for _, c := range c.seen.Containers {
+		if c.Notes.Unwanted {
+			s.unwanted[c.UID] = true
 		}
-		return w.adopt(want, running, seen)
-	case want != nil:
-		return want
-	case desired != nil && running != nil && desired.Keeps(running) && !w.unwanted[running.UID]:
-		return running
-	default:
-		return nil
 	}
+	s = c.revision(s)
+	s.problem = d.bad
+	if before != nil && s.replaced && (s.pod == nil || s.pod.UID != before.UID) {
+		s.unwanted[before.UID] = true // it is still being terminated
+	}
+	if s.pod != nil && s.unwanted[s.pod.UID] {
+		s.replaced = true
+		delete(s.unwanted, s.pod.UID)
+	}
+	s.unsure = s.pod == nil && d.all != nil && !d.all.Complete
+	if d.all != nil && s.pod != nil {
+		s.problem = d.all.Blame().Of(s.pod)
+	}
+	s.stale = s.stale || before != s.pod
+	return s
 }
 
-// noteUnwanted remembers which revisions are being terminated. A revision that is desired again
-// meanwhile starts from the beginning, as in Kubernetes: an instance that was asked to terminate
-// has not crashed, and a terminated job has not completed.
-func (w *worker) noteUnwanted(seen pod.Observed, p plan.Plan) {
+// revision returns s with the desired pod under the UID that it runs with: that of the running
+// revision if the manifest needs no new containers. A pod without a manifest is not desired, unless
+// its manifest only cannot be read at the moment.
+func (c choice) revision(s state) state {
+	want, all := c.desire.pod, c.desire.all
+	switch {
+	case want != nil && c.same:
+		return c.adopt(s)
+	case want != nil:
+		s.pod = want
+		if c.running != nil {
+			s.replaced = c.running.UID == want.UID
+		}
+	case all != nil && c.running != nil && all.Keeps(c.running) && !s.unwanted[c.running.UID]:
+		s.pod = c.running
+	default:
+		s.pod = nil
+	}
+	return s
+}
+
+// adopt returns s with the desired manifest under the UID of the running revision.
+func (c choice) adopt(s state) state {
+	kept := c.desire.pod.DeepCopy()
+	if c.final {
+		// The result is judged by the deadline that the pod ran with: Kubernetes' terminal phases
+		// are final.
+		kept.Spec.ActiveDeadlineSeconds = c.running.Spec.ActiveDeadlineSeconds
+	}
+	manifest.SetUID(kept, c.running.UID)
+	manifest.KeepConfig(kept, c.running)
+	if seen := c.running.Annotations[manifest.AnnotationSeen]; seen != "" {
+		metaAnnotation(kept, manifest.AnnotationSeen, seen)
+	}
+	if !pod.SameSize(c.running, kept) {
+		// The pod keeps its allocated resources until the new ones are allocated.
+		s.resized = kept
+		kept = pod.Sized(kept, c.running)
+	}
+	s.pod = kept
+	return s
+}
+
+// terminating returns s after plan p. It remembers which revisions are being terminated. A revision
+// that is desired again meanwhile starts from the beginning, as in Kubernetes: an instance that was
+// asked to terminate has not crashed, and a terminated job has not completed.
+func (s state) terminating(seen pod.Observed, p plan.Plan) state {
 	old := seen
-	if w.pod != nil {
-		_, old = seen.Split(w.pod.UID)
+	if s.pod != nil {
+		_, old = seen.Split(s.pod.UID)
 	}
 	switch {
 	case old.Empty():
-		clear(w.unwanted)
-		return
+		s.unwanted = nil
+		return s
 	case len(p.Actions) == 0:
-		return
+		return s
 	}
+	unwanted := map[pod.UID]bool{}
+	maps.Copy(unwanted, s.unwanted)
 	for _, c := range old.Containers {
-		w.unwanted[c.UID] = true
+		unwanted[c.UID] = true
 	}
 	for _, s := range old.Sandboxes {
-		w.unwanted[s.UID] = true
+		unwanted[s.UID] = true
 	}
 	for _, uid := range old.Data {
-		w.unwanted[uid] = true
+		unwanted[uid] = true
 	}
-}
-
-// running returns the manifest of the newest revision on the machine, or nil if it is not known.
-func (w *worker) running(seen pod.Observed) *v1.Pod {
-	uid, found := newest(seen)
-	if !found {
-		return nil
-	}
-	if w.pod != nil && w.pod.UID == uid {
-		return w.pod
-	}
-	p, err := w.o.Data.LoadPod(uid)
-	if err != nil {
-		if !errors.Is(err, runtime.ErrNotFound) {
-			w.log.Warn("reading the manifest of a running pod failed", "uid", uid, "err", err)
-		}
-		return nil
-	}
-	return manifest.Upgraded(p)
-}
-
-// final reports that p, which is on the machine, has reached its final phase and is not run again.
-func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
-	return plan.Final(plan.Input{
-		Pod: p, Since: w.since(p), Observed: w.steady(seen), Probed: w.probed(seen), Evicted: w.measure.why,
-		Boot: w.o.Boot, Earlier: w.earlier, Now: time.Now(),
-	})
-}
-
-// since returns when p's revision began, as a monotonic time of this process.
-func (w *worker) since(p *v1.Pod) time.Time {
-	since, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
-	return w.clock.monotonic(string(p.UID), since)
-}
-
-// newest returns the newest revision on the machine.
-func newest(seen pod.Observed) (pod.UID, bool) {
-	if len(seen.Data) == 0 {
-		return "", false
-	}
-	return seen.Data[0], true
-}
-
-// adopt returns want under the UID that it is to run with: running's if want needs no new
-// containers.
-func (w *worker) adopt(want, running *v1.Pod, seen pod.Observed) *v1.Pod {
-	if !manifest.SameRun(running, want) {
-		w.replaced = running.UID == want.UID
-		return want
-	}
-	kept := want.DeepCopy()
-	if w.final(running, seen) {
-		// The result is judged by the deadline that the pod ran with: Kubernetes' terminal phases
-		// are final.
-		kept.Spec.ActiveDeadlineSeconds = running.Spec.ActiveDeadlineSeconds
-	}
-	manifest.SetUID(kept, running.UID)
-	manifest.KeepConfig(kept, running)
-	if seen := running.Annotations[manifest.AnnotationSeen]; seen != "" {
-		metaAnnotation(kept, manifest.AnnotationSeen, seen)
-	}
-	if !pod.SameSize(running, kept) {
-		// The pod keeps its allocated resources until the new ones are allocated.
-		w.resized = kept
-		kept = pod.Sized(kept, running)
-	}
-	// Every change of any manifest calls this: save skips a pod that has not changed.
-	w.save(kept)
-	return kept
-}
-
-// save saves the manifest that an existing revision runs.
-func (w *worker) save(p *v1.Pod) {
-	if equality.Semantic.DeepEqual(w.saved, p) {
-		return
-	}
-	if err := w.o.Data.SavePod(p, w.o.Owner); err != nil {
-		w.log.Warn("saving the manifest of a running pod failed", "uid", p.UID, "err", err)
-		return
-	}
-	w.saved = p
+	s.unwanted = unwanted
+	return s
 }
 
 func metaAnnotation(p *v1.Pod, name, value string) {

@@ -66,10 +66,10 @@ func (o *order) forget(m *mailbox) {
 
 // after returns the pods that the worker's pod still has to wait for.
 func (w *worker) after() []pod.Key {
-	if w.pod == nil {
+	if w.state.pod == nil {
 		return nil
 	}
-	keys := pod.After(w.pod)
+	keys := pod.After(w.state.pod)
 	if len(keys) == 0 {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (w *worker) note(seen pod.Observed, id string) {
 		probed := w.probed(seen)[id]
 		n := pod.Notes{
 			Started: c.Notes.Started, Ready: c.Notes.Ready, Since: c.Notes.Since, PostStartDue: w.postStartLeft(c),
-			Signals: w.recordedSignals(id), Failed: probed.Failed, Unwanted: w.unwants(c),
+			Signals: w.recordedSignals(id), Failed: probed.Failed, Unwanted: w.state.unwants(c),
 		}
 		if found, asked := w.o.Prober.Results(w.key)[id]; asked && (found.Started != nil || found.Ready != nil) {
 			n.Started, n.Ready, n.Since = found.Started, found.Ready, w.clock.wall().UTC()
@@ -79,11 +79,6 @@ func (w *worker) ending(seen pod.Observed) bool {
 	})
 }
 
-// unwants reports that c belongs to a revision that is no longer desired.
-func (w *worker) unwants(c pod.Container) bool {
-	return w.pod == nil || c.UID != w.pod.UID || w.replaced
-}
-
 // signals returns what was sent to an instance, by this process or as the checkpoint says.
 func (w *worker) signals(c pod.Container) pod.Signals {
 	if s, known := w.signalled[c.ID]; known {
@@ -101,16 +96,6 @@ func (w *worker) resume(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if s := w.signals(c); !c.Reaped && s != (pod.Signals{}) {
 			w.signalled[c.ID] = s
-		}
-	}
-}
-
-// resumeUnwanted restores which revisions an earlier podrun process began to terminate because they
-// were not desired.
-func (w *worker) resumeUnwanted(seen pod.Observed) {
-	for _, c := range seen.Containers {
-		if c.Notes.Unwanted {
-			w.unwanted[c.UID] = true
 		}
 	}
 }

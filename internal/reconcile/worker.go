@@ -28,29 +28,14 @@ type worker struct {
 	mailbox *mailbox
 	log     *slog.Logger
 
-	pod *v1.Pod
-	// resized is pod with the resources of its manifest while these are not allocated yet; nil if
-	// they are.
-	resized   *v1.Pod
-	shown     *v1.Pod         // what the last published status was made of
-	completed bool            // the pod was published as completed
-	leaving   bool            // the pod was published as being terminated for good
-	ready     map[string]bool // readiness by instance ID, as published with leaving
-	saved     *v1.Pod         // what was last saved for a pod that was already running
-	maxGrace  *time.Duration  // upper limit of all grace periods
-	problem   string          // errors in its manifest
-	objects   pod.Objects     // ConfigMaps and Secrets that pod may refer to
-	measure   measure
-	clock     clock
-	stale     bool // volumes may not show the current objects or pod
-	unsure    bool // the sources are incomplete: neither run nor delete
-	earlier   bool // a completed pod belongs to an earlier run
-	// replaced reports that what exists under pod's UID belongs to another manifest, or was being
-	// terminated.
-	replaced bool
-	// unwanted are revisions that were not desired and of which something has been terminated
-	// since.
-	unwanted      map[pod.UID]bool
+	state         state
+	shown         *v1.Pod         // what the last published status was made of
+	completed     bool            // the pod was published as completed
+	leaving       bool            // the pod was published as being terminated for good
+	ready         map[string]bool // readiness by instance ID, as published with leaving
+	manifests     *manifests
+	measure       measure
+	clock         clock
 	signalled     map[string]pod.Signals
 	late          map[string]bool // by instance ID: its last signal timed out
 	failures      map[string]plan.Failure
@@ -83,14 +68,15 @@ const (
 )
 
 func newWorker(key pod.Key, o *Options, s *shared) *worker {
+	log := o.Log.With("pod", key.String())
 	return &worker{
 		key:       key,
 		o:         o,
 		shared:    s,
 		mailbox:   newMailbox(),
-		log:       o.Log.With("pod", key.String()),
-		earlier:   o.Rerun,
-		unwanted:  map[pod.UID]bool{},
+		log:       log,
+		manifests: &manifests{data: o.Data, owner: o.Owner, log: log},
+		state:     state{earlier: o.Rerun},
 		signalled: map[string]pod.Signals{},
 		late:      map[string]bool{},
 		failures:  map[string]plan.Failure{},
@@ -192,7 +178,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 				w.notOwned(nil)
 			}
 		}
-		if w.chooseRevision(seen); w.unsure {
+		if w.chooseRevision(seen); w.state.unsure {
 			return 0, false
 		}
 		if w.foreign(seen) {
@@ -208,19 +194,19 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		w.measureDisk(ctx, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
-			if w.replaced {
+			if w.state.replaced {
 				w.before = nil // it was published of another pod
 			}
-			w.earlier, w.replaced = false, false
+			w.state.earlier, w.state.replaced = false, false
 		}
 		w.recordPlan(seen, p)
-		w.noteUnwanted(seen, p)
+		w.state = w.state.terminating(seen, p)
 		w.publish(seen, p, len(p.Actions) == 0)
 		w.recordProbes(seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble, w.loggedTrouble = 0, ""
-			if w.stale || w.unpublished {
+			if w.state.stale || w.unpublished {
 				p.Wake = sooner(p.Wake, refreshAgain)
 			}
 			if !p.Completed {
@@ -271,7 +257,7 @@ func (w *worker) longestGrace() *time.Duration {
 	case <-w.o.Hurry:
 		return new(time.Duration)
 	default:
-		return w.maxGrace
+		return w.state.maxGrace
 	}
 }
 
@@ -281,8 +267,8 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		images[name] = plan.Image{Pulling: i.cancel != nil, Ready: i.cancel == nil, Progress: w.progress(i)}
 	}
 	var since time.Time
-	if w.pod != nil && slices.Contains(seen.Data, w.pod.UID) {
-		since = w.since(w.pod)
+	if w.state.pod != nil && slices.Contains(seen.Data, w.state.pod.UID) {
+		since = w.since(w.state.pod)
 	}
 	return w.halted(plan.Input{
 		Since:      since,
@@ -290,8 +276,8 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		Node:       w.o.Node,
 		Used:       w.used(),
 		NodeLabels: w.o.NodeLabels,
-		Pod:        w.pod,
-		Resized:    w.resized,
+		Pod:        w.state.pod,
+		Resized:    w.state.resized,
 		Observed:   w.steady(seen),
 		Images:     images,
 		Signalled:  w.signalled,
@@ -300,11 +286,53 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		After:      w.after(),
 		Evicted:    w.measure.why,
 		Boot:       w.o.Boot,
-		Earlier:    w.earlier,
-		Replaced:   w.replaced,
+		Earlier:    w.state.earlier,
+		Replaced:   w.state.replaced,
 		MaxBackoff: w.o.MaxBackoff,
 		Now:        time.Now(),
 	})
+}
+
+// chooseRevision chooses the pod revision that this worker runs, from the newest desire. It does
+// nothing if that has not changed since.
+func (w *worker) chooseRevision(seen pod.Observed) {
+	d, unread := w.mailbox.read()
+	if !unread {
+		return
+	}
+	w.learn(d.objects)
+	before := w.state.pod
+	c := choice{desire: d, seen: seen, running: w.manifests.running(before, seen)}
+	if d.pod != nil && c.running != nil {
+		if seen.Owner != "" && seen.Owner != w.o.Owner {
+			w.log.Info("adopting a pod that another podrun command started", "command", seen.Owner)
+		}
+		c.same = manifest.SameRun(c.running, d.pod)
+		c.final = c.same && w.final(c.running, seen)
+	}
+	w.state = c.next(w.state)
+	if c.same {
+		w.manifests.update(w.state.pod)
+	}
+	if p := w.state.pod; before == nil || p == nil || before.UID != p.UID || w.state.replaced {
+		w.stopPulls()
+		clear(w.failures)
+	}
+	w.recordManifest()
+}
+
+// final reports that p, which is on the machine, has reached its final phase and is not run again.
+func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
+	return plan.Final(plan.Input{
+		Pod: p, Since: w.since(p), Observed: w.steady(seen), Probed: w.probed(seen), Evicted: w.measure.why,
+		Boot: w.o.Boot, Earlier: w.state.earlier, Now: time.Now(),
+	})
+}
+
+// since returns when p's revision began, as a monotonic time of this process.
+func (w *worker) since(p *v1.Pod) time.Time {
+	since, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
+	return w.clock.monotonic(string(p.UID), since)
 }
 
 // publish publishes the pod's status. resting reports that nothing happens to the pod for now,
@@ -317,7 +345,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 		w.shown, w.before = nil, nil
 		w.shared.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
-	case w.pod == nil && (len(p.Actions) > 0 || w.ending(seen)):
+	case w.state.pod == nil && (len(p.Actions) > 0 || w.ending(seen)):
 		if w.shown == nil {
 			w.showLast(seen, p)
 		}
@@ -325,26 +353,26 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 			err = w.o.Publisher.Leaving(w.key, time.Now(), ready)
 			w.leaving, w.ready = err == nil, ready
 		}
-	case w.pod != nil && (resting || w.shown != w.pod || p.Completed && !w.completed):
-		if w.shown != nil && w.shown.UID != w.pod.UID {
+	case w.state.pod != nil && (resting || w.shown != w.state.pod || p.Completed && !w.completed):
+		if w.shown != nil && w.shown.UID != w.state.pod.UID {
 			w.before = nil
 		}
 		w.loadConditions()
 		// Publish only states of rest: each intermediate state would cost a file. A result is
 		// published at once, because the remaining actions may take long.
-		w.shown, w.leaving, w.completed = w.pod, false, p.Completed
-		out := w.pod.DeepCopy()
-		if w.resized != nil {
-			out = pod.Sized(w.pod, w.resized) // the manifest's resources; the status has the allocated ones
+		w.shown, w.leaving, w.completed = w.state.pod, false, p.Completed
+		out := w.state.pod.DeepCopy()
+		if w.state.resized != nil {
+			out = pod.Sized(w.state.pod, w.state.resized) // the manifest's resources; the status has the allocated ones
 		}
-		if w.problem != "" {
-			metaAnnotation(out, manifest.AnnotationError, w.problem)
+		if w.state.problem != "" {
+			metaAnnotation(out, manifest.AnnotationError, w.state.problem)
 		}
 		if !p.Next.IsZero() {
 			metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
 		}
 		out.Status = status.Of(status.Input{
-			Pod:      w.pod,
+			Pod:      w.state.pod,
 			Observed: seen,
 			Plan:     p,
 			Probed:   w.probed(seen),
@@ -367,7 +395,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 // showLast publishes the last status of a pod that an earlier podrun process ran and that is being
 // terminated now.
 func (w *worker) showLast(seen pod.Observed, p plan.Plan) {
-	last := w.running(seen)
+	last := w.manifests.running(w.state.pod, seen)
 	if last == nil {
 		return // its manifest is not known
 	}
