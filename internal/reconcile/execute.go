@@ -103,21 +103,21 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 	switch a := a.(type) {
 	case plan.CreateSandbox:
 		if a.Attempt > 0 {
-			w.record("", normal, "SandboxChanged", "The pod's namespaces and network are created again")
+			w.recorder.record("", normal, "SandboxChanged", "The pod's namespaces and network are created again")
 		}
-		return w.failed("", plan.ReasonFailedSandbox, w.createSandbox(ctx, seen, a))
+		return w.failures.keep(w.state.pod, "", plan.ReasonFailedSandbox, w.createSandbox(ctx, seen, a))
 	case plan.EnsureImage:
-		if err := w.ensureImage(ctx, a.Container); err != nil {
-			return w.failed(a.Container, plan.ReasonErrImagePull, err)
+		if err := w.puller.ensure(ctx, w.state, a.Container); err != nil {
+			return w.failures.keep(w.state.pod, a.Container, plan.ReasonErrImagePull, err)
 		}
 		return nil // an earlier failure is cleared by the start of the container, not by the start of a pull
 	case plan.StartContainer:
-		return w.failed(a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
+		return w.failures.keep(w.state.pod, a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
 	case plan.RunPreStop:
-		w.recordStop(a.Container, a.Why)
+		w.recorder.recordStop(a.Container, a.Why)
 		return w.preStop(ctx, seen, a)
 	case plan.Resize:
-		return w.failed(plan.FailureResize+a.Container, reasonResize, w.resizeInTime(ctx, a))
+		return w.failures.keep(w.state.pod, plan.FailureResize+a.Container, reasonResize, w.resizeInTime(ctx, a))
 	case plan.Allocate:
 		w.allocate(a)
 		return nil
@@ -127,11 +127,11 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return nil
 	case plan.Terminate:
 		if w.signalled[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
-			w.recordStop(a.Container, a.Why)
+			w.recorder.recordStop(a.Container, a.Why)
 		}
 		return w.signal(ctx, seen, a.ID, "")
 	case plan.Kill:
-		w.record(a.Container, normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
+		w.recorder.record(a.Container, normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
 		return w.signal(ctx, seen, a.ID, "SIGKILL")
 	case plan.Reap:
 		return within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
@@ -149,40 +149,6 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 	default:
 		return fmt.Errorf("unknown action %T", a)
 	}
-}
-
-// failed records a failure for the planner under the container's name ("" is the sandbox). A nil
-// err clears it. It returns an error, which ends the sync, only if the runtime is unavailable: then
-// no other action would succeed either.
-func (w *worker) failed(name, reason string, err error) error {
-	var start *runtime.StartError
-	var told *runtime.ReasonError
-	switch {
-	case err == nil:
-		delete(w.failures, name)
-		return nil
-	case errors.Is(err, runtime.ErrUnavailable):
-		return err
-	case errors.As(err, &start):
-		// The instance exists, and its status shows why it exited.
-		w.record(name, warning, "Failed", "Error: "+err.Error())
-		w.log.Warn("container failed to start", "container", name, "err", err)
-		delete(w.failures, name)
-		return nil
-	case errors.As(err, &told):
-		reason = told.Reason
-	}
-	f := w.failures[name]
-	if f.Reason != reason {
-		f.Count = 0
-	}
-	w.failures[name] = plan.Failure{Reason: reason, Message: err.Error(), At: time.Now(), Count: f.Count + 1}
-	if reason == reasonPulling {
-		return nil // not a failure: the pull is in progress
-	}
-	w.recordFailure(name, reason, err)
-	w.log.Warn("pod action failed; retrying", "container", name, "reason", reason, "err", err)
-	return nil
 }
 
 func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.CreateSandbox) error {
@@ -210,10 +176,10 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 func (w *worker) removeSandbox(ctx context.Context, a plan.RemoveSandbox) error {
 	err := within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.o.Sandboxes.RemoveSandbox(ctx, a.ID) })
 	if a.Lost {
-		return w.failed(plan.FailureSandbox+a.ID, reasonKillSandbox, err)
+		return w.failures.keep(w.state.pod, plan.FailureSandbox+a.ID, reasonKillSandbox, err)
 	}
 	if err != nil {
-		w.record("", warning, reasonKillSandbox, err.Error())
+		w.recorder.record("", warning, reasonKillSandbox, err.Error())
 	}
 	return err
 }
@@ -224,17 +190,17 @@ const reasonKillSandbox = "FailedKillPod"
 func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.StartContainer) error {
 	c := container(w.state.pod, a.Container)
 	mine, _ := seen.Split(w.state.pod.UID)
-	if c == nil || len(mine.Sandboxes) == 0 || w.images[a.Container] == nil {
+	if c == nil || len(mine.Sandboxes) == 0 || w.puller.all[a.Container] == nil {
 		return fmt.Errorf("starting %s: not what was planned", a.Container)
 	}
-	image := w.images[a.Container].ready
-	delete(w.images, a.Container)
+	image := w.puller.all[a.Container].ready
+	delete(w.puller.all, a.Container)
 	sandbox := mine.Sandboxes[0]
 	in, err := w.inside(c, sandbox)
 	if err != nil {
 		return err
 	}
-	if in.Shown, err = w.imageVolumes(ctx, c); err != nil {
+	if in.Shown, err = w.puller.mount(ctx, w.state, c); err != nil {
 		return err
 	}
 	mounts, err := w.o.Volumes.Setup(ctx, in)
@@ -254,8 +220,8 @@ func (w *worker) startContainer(ctx context.Context, seen pod.Observed, a plan.S
 			Mounts:            mounts,
 		})
 		if err == nil {
-			w.record(c.Name, normal, "Created", "Created container "+c.Name)
-			w.record(c.Name, normal, "Started", "Started container "+c.Name)
+			w.recorder.record(c.Name, normal, "Created", "Created container "+c.Name)
+			w.recorder.record(c.Name, normal, "Started", "Started container "+c.Name)
 		}
 		return err
 	})

@@ -247,7 +247,7 @@ func (w *worker) keepHook(r hookResult) {
 	if h.pre {
 		reason = "FailedPreStopHook"
 	}
-	w.record(h.container, warning, reason, r.err.Error())
+	w.recorder.record(h.container, warning, reason, r.err.Error())
 	w.log.Warn("lifecycle hook failed", "container", h.container, "reason", reason, "err", r.err)
 	if !h.pre {
 		h.failed = &pod.Failed{Why: reason, Message: r.err.Error()}

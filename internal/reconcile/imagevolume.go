@@ -16,7 +16,7 @@ import (
 // image.
 const reasonPulling = "ContainerCreating"
 
-// imageOf is the key of a volume's image in worker.images. No container can have this name.
+// imageOf is the key of a volume's image in puller.all. No container can have this name.
 func imageOf(volume string) string { return "volume/" + volume }
 
 // volumeError says why a volume's image is missing, where the reason alone would mean the
@@ -25,21 +25,21 @@ type volumeError string
 
 func (e volumeError) Error() string { return string(e) }
 
-// imageVolumes mounts the images of c's image volumes and returns their paths by volume name. It
+// mount mounts the images of c's image volumes and returns their paths by volume name. It
 // returns an error while an image must still be pulled; the pull runs in its own goroutine.
-func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]string, error) {
+func (u *puller) mount(ctx context.Context, s state, c *v1.Container) (map[string]string, error) {
 	var paths map[string]string
 	for _, m := range c.VolumeMounts {
-		for i := range w.state.pod.Spec.Volumes {
-			volume := &w.state.pod.Spec.Volumes[i]
+		for i := range s.pod.Spec.Volumes {
+			volume := &s.pod.Spec.Volumes[i]
 			if volume.Name != m.Name || volume.Image == nil || paths[m.Name] != "" {
 				continue
 			}
-			ready, err := w.volumeImage(ctx, volume)
+			ready, err := u.volumeImage(ctx, s, volume)
 			if err != nil {
 				return nil, err
 			}
-			path, err := w.o.Images.Show(ctx, ready, w.state.pod.UID, volume.Name)
+			path, err := u.images.Show(ctx, ready, s.pod.UID, volume.Name)
 			if err != nil {
 				return nil, fmt.Errorf("volume %q: %w", volume.Name, err)
 			}
@@ -54,15 +54,15 @@ func (w *worker) imageVolumes(ctx context.Context, c *v1.Container) (map[string]
 
 // volumeImage resolves the volume's local image or starts a pull, as the pull policy says, once per
 // revision.
-func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (pod.Image, error) {
+func (u *puller) volumeImage(ctx context.Context, s state, volume *v1.Volume) (pod.Image, error) {
 	ref, name := volume.Image.Reference, imageOf(volume.Name)
-	switch i := w.images[name]; {
+	switch i := u.all[name]; {
 	case i != nil && i.cancel == nil:
 		return i.ready, nil
 	case i == nil && volume.Image.PullPolicy != v1.PullAlways:
-		ready, err := w.o.Images.Resolve(ctx, ref)
+		ready, err := u.images.Resolve(ctx, ref)
 		if err == nil {
-			w.images[name] = &image{ready: ready}
+			u.all[name] = &image{ready: ready}
 			return ready, nil
 		}
 		if !errors.Is(err, runtime.ErrNotFound) {
@@ -73,28 +73,19 @@ func (w *worker) volumeImage(ctx context.Context, volume *v1.Volume) (pod.Image,
 				Err: fmt.Errorf("image %q of volume %q is not present with pull policy of Never", ref, volume.Name)}
 		}
 	}
-	if f, failed := w.failures[name]; failed && w.images[name] == nil {
+	if f, failed := u.failures.last[name]; failed && u.all[name] == nil {
 		// Report it as the container's own image would be. The next attempt pulls again.
-		delete(w.failures, name)
+		delete(u.failures.last, name)
 		return pod.Image{}, &runtime.ReasonError{
 			Reason: f.Reason,
 			Err:    volumeError(fmt.Sprintf("volume %q: %s", volume.Name, f.Message)),
 		}
 	}
-	if w.images[name] == nil {
-		w.pull(ctx, name, ref)
+	if u.all[name] == nil {
+		u.pull(ctx, s, name, ref)
 	}
 	return pod.Image{}, &runtime.ReasonError{
 		Reason: reasonPulling,
 		Err:    fmt.Errorf("pulling image %q of volume %q", ref, volume.Name),
-	}
-}
-
-// pulledVolume lets the containers that wait for a volume's image try again.
-func (w *worker) pulledVolume() {
-	for name, f := range w.failures {
-		if f.Reason == reasonPulling {
-			delete(w.failures, name)
-		}
 	}
 }

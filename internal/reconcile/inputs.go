@@ -44,32 +44,6 @@ func (w *worker) visible(s pod.Sandbox) pod.Inside {
 	return in
 }
 
-func (w *worker) pullSecrets() []v1.LocalObjectReference {
-	if w.state.pod == nil {
-		return nil
-	}
-	return w.state.pod.Spec.ImagePullSecrets
-}
-
-// logins returns the contents of the pod's imagePullSecrets. A missing Secret is skipped, as by the
-// kubelet: the image may not need it.
-func (w *worker) logins() [][]byte {
-	var texts [][]byte
-	for _, ref := range w.state.pod.Spec.ImagePullSecrets {
-		s := w.state.objects.Secrets[pod.Key{Namespace: w.state.pod.Namespace, Name: ref.Name}]
-		if s == nil {
-			w.log.Warn("image pull secret not found; pulling without it", "secret", ref.Name)
-			continue
-		}
-		for _, key := range []string{v1.DockerConfigJsonKey, v1.DockerConfigKey} {
-			if text, found := s.Data[key]; found {
-				texts = append(texts, text)
-			}
-		}
-	}
-	return texts
-}
-
 func fileKeys(c *v1.Container) []pod.FileKey {
 	var keys []pod.FileKey
 	for _, e := range c.Env {
@@ -90,11 +64,9 @@ func (w *worker) learn(now pod.Objects) {
 		return
 	}
 	w.state.objects = now
-	for name, f := range w.failures {
-		pull := len(w.pullSecrets()) > 0 && f.Reason == plan.ReasonErrImagePull
-		if pull || f.Reason == reasonConfig || f.Reason == runtime.ReasonFailedMount {
-			delete(w.failures, name)
-		}
+	w.failures.retry(reasonConfig, runtime.ReasonFailedMount)
+	if w.state.pod != nil && len(w.state.pod.Spec.ImagePullSecrets) > 0 {
+		w.failures.retry(plan.ReasonErrImagePull)
 	}
 	w.state.stale = true
 }
@@ -110,7 +82,7 @@ func (w *worker) refresh(ctx context.Context, seen pod.Observed) {
 		return
 	}
 	err := w.o.Volumes.Refresh(ctx, w.visible(mine.Sandboxes[0]))
-	w.recordOutdated(err)
+	w.recorder.recordOutdated(err)
 	w.state.stale = err != nil
 }
 

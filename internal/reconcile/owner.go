@@ -80,7 +80,7 @@ func (w *worker) notAcquired(why plan.Waiting) {
 	if (w.barred == nil || *w.barred != why) && w.mailbox.pod() != nil {
 		w.barred = &why
 		w.log.Warn("pod lock not acquired; retrying", "reason", why.Reason, "message", why.Message)
-		w.record("", warning, why.Reason, why.Message)
+		w.recorder.record("", warning, why.Reason, why.Message)
 	}
 	if w.o.Troubled != nil {
 		w.o.Troubled(w.key, errors.New(why.Message))
@@ -97,7 +97,7 @@ func (w *worker) lose() {
 	w.measure.cancel()
 	w.measure = measure{done: w.measure.done, cancel: func() {}}
 	w.hooks.keep(nil)
-	w.stopPulls()
+	w.puller.stop()
 	w.shown, w.before, w.manifests.saved = nil, nil, nil
 	w.mailbox.reread() // another revision may be running now
 }

@@ -3,17 +3,25 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+
+	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 )
 
-// recordedEvents is what a worker has already recorded as events or logged, and does not repeat
-// while it is unchanged.
-type recordedEvents struct {
-	problem, failure, pending, outdated, unheard string
+// recorder records the events of one pod. It remembers what it has already recorded or logged, and
+// does not repeat that while it is unchanged.
+type recorder struct {
+	events Recorder
+	key    pod.Key
+	uid    pod.UID // of the chosen revision
+	log    *slog.Logger
+
+	problem, failure, pending, outdated string
 	// resizing reports that a resize of running instances is in progress.
 	resizing bool
 	// waiting is the attempt that waits in back-off, by container.
@@ -27,100 +35,116 @@ const (
 
 // record records an event of a container. "" is the pod as a whole, also used for the images of
 // volumes.
-func (w *worker) record(container string, warning bool, reason, message string) {
+func (r *recorder) record(container string, warning bool, reason, message string) {
 	if strings.HasPrefix(container, imageOf("")) {
 		container = ""
 	}
-	e := pod.Event{Key: w.key, Container: container, Warning: warning, Reason: reason, Message: message}
-	if w.state.pod != nil {
-		e.UID = w.state.pod.UID
-	}
-	w.o.Events.Record(e)
+	r.events.Record(pod.Event{
+		Key: r.key, UID: r.uid, Container: container, Warning: warning, Reason: reason, Message: message,
+	})
 }
 
-// recordFailure records an attempt that created no instance, under the kubelet's reason.
-func (w *worker) recordFailure(name, reason string, err error) {
-	switch reason {
+// recordFailure records an attempt that created no instance of a container of p, under the
+// kubelet's reason.
+func (r *recorder) recordFailure(p *v1.Pod, name string, f plan.Failure, err error) {
+	switch f.Reason {
 	case plan.ReasonErrImagePull:
 		if of := volumeError(""); errors.As(err, &of) {
-			w.record(name, warning, "Failed", "Error: "+err.Error())
-		} else if c := container(w.state.pod, name); c != nil {
-			w.record(name, warning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
+			r.record(name, warning, "Failed", "Error: "+err.Error())
+		} else if c := container(p, name); c != nil {
+			r.record(name, warning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
 		}
 	case reasonConfig, "CreateContainerError":
-		w.record(name, warning, "Failed", "Error: "+err.Error())
+		r.record(name, warning, "Failed", "Error: "+err.Error())
 	case runtime.ReasonFailedMount:
-		w.record("", warning, reason, err.Error())
+		r.record("", warning, f.Reason, err.Error())
 	case reasonResize:
-		if w.failures[name].Count == 1 { // retried all the time: record it once
-			w.record("", warning, reason, "Pod resize error: "+err.Error())
+		if f.Count == 1 { // retried all the time: record it once
+			r.record("", warning, f.Reason, "Pod resize error: "+err.Error())
 		}
 	default:
-		if container(w.state.pod, name) == nil {
+		if container(p, name) == nil {
 			name = "" // the sandbox
 		}
-		w.record(name, warning, reason, err.Error())
+		r.record(name, warning, f.Reason, err.Error())
 	}
 }
 
-func (w *worker) recordStop(container, why string) {
-	w.record(container, normal, "Killing", fmt.Sprintf("Stopping container %s: %s", container, why))
+func (r *recorder) recordStop(container, why string) {
+	r.record(container, normal, "Killing", fmt.Sprintf("Stopping container %s: %s", container, why))
 }
 
 // recordOutdated records why the volumes of a running pod are outdated; nil: they are not. The
 // update is tried every second, so the same error is recorded once.
-func (w *worker) recordOutdated(err error) {
+func (r *recorder) recordOutdated(err error) {
 	why := ""
 	if err != nil {
 		why = err.Error()
 	}
-	if why != "" && why != w.recorded.outdated {
-		w.log.Warn("volumes of the running pod are not up to date", "err", why)
-		w.record("", warning, runtime.ReasonFailedMount, "not up to date: "+why)
+	if why != "" && why != r.outdated {
+		r.log.Warn("volumes of the running pod are not up to date", "err", why)
+		r.record("", warning, runtime.ReasonFailedMount, "not up to date: "+why)
 	}
-	w.recorded.outdated = why
+	r.outdated = why
 }
 
-// recordManifest records that the pod's manifest has become invalid.
-func (w *worker) recordManifest() {
-	if w.state.pod != nil && w.state.problem != "" && w.state.problem != w.recorded.problem {
-		w.record("", warning, "FailedValidation", w.state.problem)
+// recordManifest records that the manifest of a newly chosen revision has become invalid.
+func (r *recorder) recordManifest(s state) {
+	r.uid = s.uid()
+	if s.pod != nil && s.problem != "" && s.problem != r.problem {
+		r.record("", warning, "FailedValidation", s.problem)
 	}
-	w.recorded.problem = w.state.problem
+	r.problem = s.problem
 }
 
-// recordPlan records what the pod starts to wait for: each back-off, and what delays or ends the
-// pod as a whole.
-func (w *worker) recordPlan(seen pod.Observed, p plan.Plan) {
-	if w.state.pod == nil {
+// recordPlan records what pod p starts to wait for: each back-off, and what delays or ends the pod
+// as a whole. attempts are the failures that the plan was made with.
+func (r *recorder) recordPlan(p *v1.Pod, seen pod.Observed, next plan.Plan, attempts map[string]plan.Failure) {
+	if p == nil {
 		return
 	}
 	failure := ""
-	if f := p.Failure; f != nil {
+	if f := next.Failure; f != nil {
 		failure = f.Reason + f.Message
-		if failure != w.recorded.failure {
-			w.record("", f.Reason != plan.ReasonWaitingForPods, f.Reason, f.Message)
+		if failure != r.failure {
+			r.record("", f.Reason != plan.ReasonWaitingForPods, f.Reason, f.Message)
 		}
 	}
-	w.recorded.failure = failure
-	w.recordResize(p)
-	for name, waiting := range p.Waiting {
+	r.failure = failure
+	r.recordResize(p, next)
+	for name, waiting := range next.Waiting {
 		if waiting.Reason != "CrashLoopBackOff" && waiting.Reason != plan.ReasonImagePullBackOff {
 			continue
 		}
-		last, _, _ := seen.Last(w.state.pod.UID, name)
-		attempt := fmt.Sprint(last.ID, w.failures[name].Count)
-		if w.recorded.waiting[name] == attempt {
+		last, _, _ := seen.Last(p.UID, name)
+		attempt := fmt.Sprint(last.ID, attempts[name].Count)
+		if r.waiting[name] == attempt {
 			continue
 		}
-		if w.recorded.waiting == nil {
-			w.recorded.waiting = map[string]string{}
+		if r.waiting == nil {
+			r.waiting = map[string]string{}
 		}
-		w.recorded.waiting[name] = attempt
+		r.waiting[name] = attempt
 		message := "Back-off restarting failed container " + name
 		if waiting.Reason == plan.ReasonImagePullBackOff {
-			message = fmt.Sprintf("Back-off pulling image %q", container(w.state.pod, name).Image)
+			message = fmt.Sprintf("Back-off pulling image %q", container(p, name).Image)
 		}
-		w.record(name, warning, "BackOff", message)
+		r.record(name, warning, "BackOff", message)
 	}
+}
+
+// recordResize records the progress of a resize of p, under the kubelet's reasons.
+func (r *recorder) recordResize(p *v1.Pod, next plan.Plan) {
+	pending := ""
+	if why := next.ResizePending; why != nil {
+		pending = why.Reason + why.Message
+		if pending != r.pending {
+			r.record("", warning, "Resize"+why.Reason, fmt.Sprintf("Pod resize %s: %s", why.Reason, why.Message))
+		}
+	}
+	r.pending = pending
+	if next.Resizing == nil && r.resizing {
+		r.record("", normal, "ResizeCompleted", "Pod resize completed: "+pod.SizeOf(p))
+	}
+	r.resizing = next.Resizing != nil
 }

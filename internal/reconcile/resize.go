@@ -1,8 +1,6 @@
 package reconcile
 
 import (
-	"fmt"
-
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 )
@@ -21,23 +19,7 @@ func (w *worker) allocate(a plan.Allocate) {
 	w.manifests.update(w.state.pod)
 	w.state.stale = true // volumes may show the resources
 	if !a.Anew {
-		w.recorded.resizing = true
-		w.record("", normal, "ResizeStarted", "Pod resize started: "+pod.SizeOf(w.state.pod))
+		w.recorder.resizing = true
+		w.recorder.record("", normal, "ResizeStarted", "Pod resize started: "+pod.SizeOf(w.state.pod))
 	}
-}
-
-// recordResize records the progress of a resize, under the kubelet's reasons.
-func (w *worker) recordResize(p plan.Plan) {
-	pending := ""
-	if why := p.ResizePending; why != nil {
-		pending = why.Reason + why.Message
-		if pending != w.recorded.pending {
-			w.record("", warning, "Resize"+why.Reason, fmt.Sprintf("Pod resize %s: %s", why.Reason, why.Message))
-		}
-	}
-	w.recorded.pending = pending
-	if p.Resizing == nil && w.recorded.resizing {
-		w.record("", normal, "ResizeCompleted", "Pod resize completed: "+pod.SizeOf(w.state.pod))
-	}
-	w.recorded.resizing = p.Resizing != nil
 }

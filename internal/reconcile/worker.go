@@ -38,22 +38,22 @@ type worker struct {
 	clock         clock
 	signalled     map[string]pod.Signals
 	late          map[string]bool // by instance ID: its last signal timed out
-	failures      map[string]plan.Failure
+	failures      *failures
 	renewed       map[string]*pod.Failed // by instance ID: instances that are replaced for a resize
 	before        []v1.PodCondition      // the conditions published last
-	images        map[string]*image
-	pulled        chan pullResult
 	hooks         hooks
 	targets       []probe.Target // the last targets given to the prober
 	hooked        chan hookResult
 	beside        sync.WaitGroup // pulls, hooks and measurements
 	trouble       int            // consecutive failed syncs
 	loggedTrouble string         // the last error that was logged
-	recorded      recordedEvents // the last events of each kind
-	unpublished   bool           // the last status could not be published
-	owns          bool           // this process owned the pod at the last check
-	barred        *plan.Waiting  // why this process does not own the pod; nil: it does, or not checked yet
-	withheld      bool           // published as owned by a process that withholds its checkpoint
+	recorder      *recorder
+	puller        *puller
+	unheard       string        // the last error of publishing that was logged
+	unpublished   bool          // the last status could not be published
+	owns          bool          // this process owned the pod at the last check
+	barred        *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
+	withheld      bool          // published as owned by a process that withholds its checkpoint
 	// outdated reports that the pod has not been inspected since the last action, or since this
 	// process acquired it.
 	outdated bool
@@ -69,7 +69,9 @@ const (
 
 func newWorker(key pod.Key, o *Options, s *shared) *worker {
 	log := o.Log.With("pod", key.String())
-	return &worker{
+	r := &recorder{events: o.Events, key: key, log: log}
+	f := &failures{last: map[string]plan.Failure{}, recorder: r, log: log}
+	w := &worker{
 		key:       key,
 		o:         o,
 		shared:    s,
@@ -79,15 +81,18 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		state:     state{earlier: o.Rerun},
 		signalled: map[string]pod.Signals{},
 		late:      map[string]bool{},
-		failures:  map[string]plan.Failure{},
 		renewed:   map[string]*pod.Failed{},
-		images:    map[string]*image{},
-		pulled:    make(chan pullResult),
 		hooks:     newHooks(),
 		hooked:    make(chan hookResult),
 		measure:   newMeasure(),
 		clock:     newClock(o.Wall),
 	}
+	w.recorder, w.failures = r, f
+	w.puller = &puller{
+		images: o.Images, preferLocal: o.PreferLocal, recorder: r, failures: f, log: log,
+		beside: &w.beside, all: map[string]*image{}, results: make(chan pullResult),
+	}
+	return w
 }
 
 // run syncs the pod until ctx ends, or until the pod is neither desired nor there any more. Then it
@@ -120,7 +125,7 @@ func (w *worker) end() {
 	w.o.Prober.Set(w.key, nil)
 	w.measure.cancel()
 	w.hooks.keep(nil)
-	w.stopPulls()
+	w.puller.stop()
 	w.shared.admission.forget(w.key, w.mailbox)
 	w.shared.order.forget(w.mailbox)
 	w.letGo() // last: until then actions may still run on the pod
@@ -136,10 +141,10 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-ctx.Done():
 	case <-timer:
 		return true
-	case <-w.pullTick(): // progress of a pull changes only the status: no inspection
+	case <-w.puller.tick(): // progress of a pull changes only the status: no inspection
 	case <-w.mailbox.changed:
-	case r := <-w.pulled:
-		w.keepPull(r)
+	case r := <-w.puller.results:
+		w.puller.finished(w.state.pod, r)
 	case r := <-w.hooked:
 		w.keepHook(r)
 	case r := <-w.measure.done:
@@ -199,7 +204,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 			}
 			w.state.earlier, w.state.replaced = false, false
 		}
-		w.recordPlan(seen, p)
+		w.recorder.recordPlan(w.state.pod, seen, p, w.failures.last)
 		w.state = w.state.terminating(seen, p)
 		w.publish(seen, p, len(p.Actions) == 0)
 		w.recordProbes(seen)
@@ -262,10 +267,6 @@ func (w *worker) longestGrace() *time.Duration {
 }
 
 func (w *worker) input(seen pod.Observed) plan.Input {
-	images := map[string]plan.Image{}
-	for name, i := range w.images {
-		images[name] = plan.Image{Pulling: i.cancel != nil, Ready: i.cancel == nil, Progress: w.progress(i)}
-	}
 	var since time.Time
 	if w.state.pod != nil && slices.Contains(seen.Data, w.state.pod.UID) {
 		since = w.since(w.state.pod)
@@ -279,9 +280,9 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		Pod:        w.state.pod,
 		Resized:    w.state.resized,
 		Observed:   w.steady(seen),
-		Images:     images,
+		Images:     w.puller.states(),
 		Signalled:  w.signalled,
-		Failures:   w.failures,
+		Failures:   w.failures.last,
 		Probed:     w.probed(seen),
 		After:      w.after(),
 		Evicted:    w.measure.why,
@@ -315,10 +316,10 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 		w.manifests.update(w.state.pod)
 	}
 	if p := w.state.pod; before == nil || p == nil || before.UID != p.UID || w.state.replaced {
-		w.stopPulls()
-		clear(w.failures)
+		w.puller.stop()
+		clear(w.failures.last)
 	}
-	w.recordManifest()
+	w.recorder.recordManifest(w.state)
 }
 
 // final reports that p, which is on the machine, has reached its final phase and is not run again.
@@ -385,9 +386,9 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
 	}
 	if w.unpublished = err != nil; !w.unpublished {
-		w.recorded.unheard = ""
-	} else if err.Error() != w.recorded.unheard { // retried every second: log it once
-		w.recorded.unheard = err.Error()
+		w.unheard = ""
+	} else if err.Error() != w.unheard { // retried every second: log it once
+		w.unheard = err.Error()
 		w.log.Error("pod status not written; retrying", "err", err)
 	}
 }

@@ -1,0 +1,64 @@
+package reconcile
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// failures are the last attempts of a pod that created nothing, for the planner's back-off.
+type failures struct {
+	last     map[string]plan.Failure // by container name; "" is the sandbox
+	recorder *recorder
+	log      *slog.Logger
+}
+
+// keep records a failure under the name of a container of p ("" is the sandbox). A nil err clears
+// it. It returns an error, which ends the sync, only if the runtime is unavailable: then no other
+// action would succeed either.
+func (f *failures) keep(p *v1.Pod, name, reason string, err error) error {
+	var start *runtime.StartError
+	var why *runtime.ReasonError
+	switch {
+	case err == nil:
+		delete(f.last, name)
+		return nil
+	case errors.Is(err, runtime.ErrUnavailable):
+		return err
+	case errors.As(err, &start):
+		// The instance exists, and its status shows why it exited.
+		f.recorder.record(name, warning, "Failed", "Error: "+err.Error())
+		f.log.Warn("container failed to start", "container", name, "err", err)
+		delete(f.last, name)
+		return nil
+	case errors.As(err, &why):
+		reason = why.Reason
+	}
+	last := f.last[name]
+	if last.Reason != reason {
+		last.Count = 0
+	}
+	last = plan.Failure{Reason: reason, Message: err.Error(), At: time.Now(), Count: last.Count + 1}
+	f.last[name] = last
+	if reason == reasonPulling {
+		return nil // not a failure: the pull is in progress
+	}
+	f.recorder.recordFailure(p, name, last, err)
+	f.log.Warn("pod action failed; retrying", "container", name, "reason", reason, "err", err)
+	return nil
+}
+
+// retry clears the failures with one of reasons, so that these are tried again at once.
+func (f *failures) retry(reasons ...string) {
+	for name, last := range f.last {
+		if slices.Contains(reasons, last.Reason) {
+			delete(f.last, name)
+		}
+	}
+}
