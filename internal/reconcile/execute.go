@@ -247,7 +247,7 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 	for _, c := range seen.Containers {
 		if c.ID == id {
 			if err := w.finishLog(ctx, c); err != nil {
-				late := w.o.LogTries > 0 && w.trouble >= w.o.LogTries
+				late := w.o.LogTries > 0 && w.trouble.count >= w.o.LogTries
 				if w.state.pod != nil && !late || ctx.Err() != nil {
 					return err
 				}

@@ -94,8 +94,7 @@ func (w *worker) lose() {
 	w.owns = false
 	w.targets = nil
 	w.o.Prober.Set(w.key, nil)
-	w.measure.cancel()
-	w.measure = measure{done: w.measure.done, cancel: func() {}}
+	w.measure.reset(nil)
 	w.hooks.keep(nil)
 	w.puller.stop()
 	w.shown, w.before, w.manifests.saved = nil, nil, nil

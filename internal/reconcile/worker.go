@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/probe"
-	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -28,44 +26,38 @@ type worker struct {
 	mailbox *mailbox
 	log     *slog.Logger
 
-	state         state
-	shown         *v1.Pod         // what the last published status was made of
-	completed     bool            // the pod was published as completed
-	leaving       bool            // the pod was published as being terminated for good
-	ready         map[string]bool // readiness by instance ID, as published with leaving
-	manifests     *manifests
-	measure       measure
-	clock         clock
-	signalled     map[string]pod.Signals
-	late          map[string]bool // by instance ID: its last signal timed out
-	failures      *failures
-	renewed       map[string]*pod.Failed // by instance ID: instances that are replaced for a resize
-	before        []v1.PodCondition      // the conditions published last
-	hooks         hooks
-	targets       []probe.Target // the last targets given to the prober
-	hooked        chan hookResult
-	beside        sync.WaitGroup // pulls, hooks and measurements
-	trouble       int            // consecutive failed syncs
-	loggedTrouble string         // the last error that was logged
-	recorder      *recorder
-	puller        *puller
-	unheard       string        // the last error of publishing that was logged
-	unpublished   bool          // the last status could not be published
-	owns          bool          // this process owned the pod at the last check
-	barred        *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
-	withheld      bool          // published as owned by a process that withholds its checkpoint
+	state       state
+	shown       *v1.Pod         // what the last published status was made of
+	completed   bool            // the pod was published as completed
+	leaving     bool            // the pod was published as being terminated for good
+	ready       map[string]bool // readiness by instance ID, as published with leaving
+	manifests   *manifests
+	measure     *measurement
+	clock       clock
+	signalled   map[string]pod.Signals
+	late        map[string]bool // by instance ID: its last signal timed out
+	failures    *failures
+	renewed     map[string]*pod.Failed // by instance ID: instances that are replaced for a resize
+	before      []v1.PodCondition      // the conditions published last
+	hooks       hooks
+	targets     []probe.Target // the last targets given to the prober
+	hooked      chan hookResult
+	beside      sync.WaitGroup // pulls, hooks and measurements
+	trouble     *trouble
+	recorder    *recorder
+	puller      *puller
+	unheard     string        // the last error of publishing that was logged
+	unpublished bool          // the last status could not be published
+	owns        bool          // this process owned the pod at the last check
+	barred      *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
+	withheld    bool          // published as owned by a process that withholds its checkpoint
 	// outdated reports that the pod has not been inspected since the last action, or since this
 	// process acquired it.
 	outdated bool
 }
 
-const (
-	firstTrouble   = 500 * time.Millisecond
-	longestTrouble = 30 * time.Second
-	// refreshAgain is the delay before volumes and statuses that could not be updated are tried
-	// again.
-	refreshAgain = time.Second
-)
+// refreshAgain is the delay before volumes and statuses that could not be updated are tried again.
+const refreshAgain = time.Second
 
 func newWorker(key pod.Key, o *Options, s *shared) *worker {
 	log := o.Log.With("pod", key.String())
@@ -84,10 +76,11 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		renewed:   map[string]*pod.Failed{},
 		hooks:     newHooks(),
 		hooked:    make(chan hookResult),
-		measure:   newMeasure(),
 		clock:     newClock(o.Wall),
 	}
 	w.recorder, w.failures = r, f
+	w.trouble = &trouble{key: key, report: o.Troubled, log: log}
+	w.measure = newMeasurement(o.Disk, o.Data, &w.beside, log)
 	w.puller = &puller{
 		images: o.Images, preferLocal: o.PreferLocal, recorder: r, failures: f, log: log,
 		beside: &w.beside, all: map[string]*image{}, results: make(chan pullResult),
@@ -148,7 +141,7 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case r := <-w.hooked:
 		w.keepHook(r)
 	case r := <-w.measure.done:
-		w.keepMeasured(r)
+		w.measure.finished(r)
 	}
 	return false
 }
@@ -163,7 +156,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		looked := false
 		acquired, err := w.acquire()
 		if err != nil {
-			return w.troubled(err), false
+			return w.trouble.failed(err), false
 		}
 		if !acquired {
 			switch {
@@ -176,7 +169,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		}
 		if w.outdated {
 			if seen, err = w.inspect(ctx); err != nil {
-				return w.troubled(err), w.leave(err)
+				return w.trouble.failed(err), w.leave(err)
 			}
 			if w.outdated, looked = false, true; w.withheld {
 				w.withheld = false
@@ -196,7 +189,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		w.account(seen)
 		w.refresh(ctx, seen)
 		w.probe(ctx, seen)
-		w.measureDisk(ctx, seen)
+		w.measure.start(ctx, w.state.pod, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
 			if w.state.replaced {
@@ -210,12 +203,12 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		w.recordProbes(seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
-			w.trouble, w.loggedTrouble = 0, ""
+			w.trouble.over()
 			if w.state.stale || w.unpublished {
 				p.Wake = sooner(p.Wake, refreshAgain)
 			}
 			if !p.Completed {
-				p.Wake = sooner(p.Wake, w.measureAgain())
+				p.Wake = sooner(p.Wake, w.measure.next())
 			}
 			return p.Wake, p.Gone && !w.unpublished
 		}
@@ -225,7 +218,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		w.outdated = look
 		if err != nil {
 			w.publish(seen, p, true)
-			wake = w.troubled(err)
+			wake = w.trouble.failed(err)
 			if p.Wake > 0 { // what is due in the pod does not wait for the failed action
 				wake = min(wake, max(p.Wake, firstTrouble))
 			}
@@ -233,27 +226,6 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		}
 	}
 	return 0, false
-}
-
-// troubled counts and logs a failed sync and returns after what time to try again. The delay
-// doubles with each consecutive failure up to longestTrouble; it is one second while the runtime is
-// unavailable.
-func (w *worker) troubled(err error) time.Duration {
-	w.trouble++
-	if w.o.Troubled != nil {
-		w.o.Troubled(w.key, err)
-	}
-	level := slog.LevelWarn
-	if text := err.Error(); text == w.loggedTrouble || errors.Is(err, context.Canceled) {
-		level = slog.LevelDebug // already logged
-	} else {
-		w.loggedTrouble = text
-	}
-	w.log.Log(context.Background(), level, "pod sync failed; retrying", "err", err)
-	if errors.Is(err, runtime.ErrUnavailable) {
-		return time.Second
-	}
-	return min(firstTrouble<<min(w.trouble-1, 10), longestTrouble)
 }
 
 // longestGrace is the longest grace period that applies now; nil: each instance's own.
