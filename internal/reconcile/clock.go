@@ -53,13 +53,13 @@ func (c clock) recorded(at time.Time) time.Time {
 }
 
 // steady returns seen with the instances' times converted by monotonic.
-func (w *worker) steady(seen pod.Observed) pod.Observed {
-	w.clock.forget(seen)
+func (i *instances) steady(seen pod.Observed) pod.Observed {
+	i.clock.forget(seen)
 	for _, all := range []*[]pod.Container{&seen.Containers, &seen.Remembered} {
 		placed := make([]pod.Container, len(*all))
-		for i, c := range *all {
-			c.StartedAt, c.FinishedAt = w.clock.monotonic(c.ID, c.StartedAt), w.clock.monotonic(c.ID, c.FinishedAt)
-			placed[i] = c
+		for n, c := range *all {
+			c.StartedAt, c.FinishedAt = i.clock.monotonic(c.ID, c.StartedAt), i.clock.monotonic(c.ID, c.FinishedAt)
+			placed[n] = c
 		}
 		*all = placed
 	}

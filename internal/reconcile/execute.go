@@ -20,7 +20,7 @@ import (
 // reports whether something may have changed, so that an inspection is due.
 func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.Action) (look bool, err error) {
 	var late error
-	for _, a := range w.prompt(actions) {
+	for _, a := range w.instances.prompt(actions) {
 		if _, quiet := a.(plan.EnsureImage); !quiet {
 			look = true
 			w.log.Info(a.String())
@@ -39,43 +39,6 @@ func (w *worker) perform(ctx context.Context, seen pod.Observed, actions []plan.
 		}
 	}
 	return look, late
-}
-
-// signalTimeout limits the delivery of a signal. A shim that does not deliver it at once does not
-// deliver it at all.
-const signalTimeout = 10 * time.Second
-
-// errLate marks a signal that was not delivered within signalTimeout.
-var errLate = errors.New("the container's shim does not answer")
-
-// signalInTime sends a signal and waits at most signalTimeout.
-func (w *worker) signalInTime(ctx context.Context, id, signal string) error {
-	limited, cancel := context.WithTimeout(ctx, signalTimeout)
-	defer cancel()
-	err := w.o.Containers.SignalContainer(limited, id, signal)
-	w.late[id] = err != nil && ctx.Err() == nil && limited.Err() != nil
-	if w.late[id] {
-		err = fmt.Errorf("%w within %s: %w", errLate, signalTimeout, err)
-	}
-	return err
-}
-
-// prompt removes the signals to instances whose last signal timed out, unless there are no other
-// actions. So the pod's other containers are served first.
-func (w *worker) prompt(actions []plan.Action) []plan.Action {
-	others := slices.DeleteFunc(slices.Clone(actions), func(a plan.Action) bool {
-		switch a := a.(type) {
-		case plan.Terminate:
-			return w.late[a.ID]
-		case plan.Kill:
-			return w.late[a.ID]
-		}
-		return false
-	})
-	if len(others) == 0 {
-		return actions
-	}
-	return others
 }
 
 // resizeInTime resizes an instance and waits at most runtime.Timeout.
@@ -115,31 +78,29 @@ func (w *worker) do(ctx context.Context, seen pod.Observed, a plan.Action) error
 		return w.failures.keep(w.state.pod, a.Container, "CreateContainerError", w.startContainer(ctx, seen, a))
 	case plan.RunPreStop:
 		w.recorder.recordStop(a.Container, a.Why)
-		return w.preStop(ctx, seen, a)
+		return w.hooks.preStop(ctx, w.state, seen, a)
 	case plan.Resize:
 		return w.failures.keep(w.state.pod, plan.FailureResize+a.Container, reasonResize, w.resizeInTime(ctx, a))
 	case plan.Allocate:
 		w.allocate(a)
 		return nil
 	case plan.Renew:
-		w.renewed[a.ID] = plan.RenewFailed(a.Container)
-		w.note(seen, a.ID)
+		w.instances.renewed[a.ID] = plan.RenewFailed(a.Container)
+		w.notes.save(w.state, seen, a.ID)
 		return nil
 	case plan.Terminate:
-		if w.signalled[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
+		if w.instances.signalled[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
 			w.recorder.recordStop(a.Container, a.Why)
 		}
-		return w.signal(ctx, seen, a.ID, "")
+		return w.terminator.signal(ctx, w.state, seen, a.ID, "")
 	case plan.Kill:
 		w.recorder.record(a.Container, normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
-		return w.signal(ctx, seen, a.ID, "SIGKILL")
+		return w.terminator.signal(ctx, w.state, seen, a.ID, "SIGKILL")
 	case plan.Reap:
 		return within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.reap(ctx, seen, a.ID) })
 	case plan.RemoveContainer:
-		delete(w.signalled, a.ID)
-		delete(w.late, a.ID)
-		delete(w.renewed, a.ID)
-		w.hooks.end(a.ID)
+		w.instances.remove(a.ID)
+		w.hooks.results.hooks.cancel(a.ID)
 		return within(ctx, w.shared.slots.clear, func(ctx context.Context) error { return w.removeContainer(ctx, seen, a.ID) })
 	case plan.RemoveSandbox:
 		return w.removeSandbox(ctx, a)
@@ -157,7 +118,7 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 	}
 	if mine, _ := seen.Split(w.state.pod.UID); len(mine.Data) == 0 {
 		again := w.state.pod.DeepCopy()
-		metaAnnotation(again, manifest.AnnotationSeen, w.clock.wall().UTC().Format(time.RFC3339Nano))
+		metaAnnotation(again, manifest.AnnotationSeen, w.instances.clock.wall().UTC().Format(time.RFC3339Nano))
 		if w.shown == w.state.pod {
 			w.shown = again // it need not be published separately
 		}
@@ -259,8 +220,8 @@ func (w *worker) reap(ctx context.Context, seen pod.Observed, id string) error {
 			}
 		}
 	}
-	delete(w.signalled, id)
-	w.hooks.end(id)
+	delete(w.instances.signalled, id)
+	w.hooks.results.hooks.cancel(id)
 	return w.o.Containers.ReapContainer(ctx, id, message)
 }
 

@@ -2,7 +2,9 @@ package reconcile
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,6 +25,7 @@ type hook struct {
 	failed         *pod.Failed
 }
 
+// hookResult is the result of a hook.
 type hookResult struct {
 	of  *hook
 	err error
@@ -38,8 +41,14 @@ func newHooks() hooks {
 	return hooks{post: map[string]*hook{}, pre: map[string]*hook{}}
 }
 
-// end cancels the hooks of an instance that has exited.
-func (h *hooks) end(id string) {
+// postStartLeft reports that an instance's postStart hook has not finished.
+func (h *hooks) postStartLeft(c pod.Container) bool {
+	post := h.post[c.ID]
+	return c.Notes.PostStartDue && (post == nil || !post.done)
+}
+
+// cancel cancels the hooks of an instance that has exited.
+func (h *hooks) cancel(id string) {
 	for _, all := range []map[string]*hook{h.post, h.pre} {
 		if all[id] != nil {
 			all[id].cancel()
@@ -47,8 +56,8 @@ func (h *hooks) end(id string) {
 	}
 }
 
-// keep cancels and removes the hooks of instances that no longer exist.
-func (h *hooks) keep(there []pod.Container) {
+// prune cancels and removes the hooks of instances that no longer exist.
+func (h *hooks) prune(there []pod.Container) {
 	for _, all := range []map[string]*hook{h.post, h.pre} {
 		for id, hook := range all {
 			if !slices.ContainsFunc(there, func(c pod.Container) bool { return c.ID == id }) {
@@ -59,62 +68,75 @@ func (h *hooks) keep(there []pod.Container) {
 	}
 }
 
-// probe starts the postStart hooks that are due, including those that an earlier podrun process did
+// hookRunner runs the hooks of one pod's instances and tells the prober which instances to probe.
+type hookRunner struct {
+	results   *probeResults
+	notes     *notes
+	manifests *manifests
+	recorder  *recorder
+	hostIP    string
+	log       *slog.Logger
+	beside    *sync.WaitGroup
+	done      chan hookResult
+	targets   []probe.Target // the last targets given to the prober
+}
+
+// unset stops all probes.
+func (r *hookRunner) unset() {
+	r.targets = nil
+	r.results.prober.Set(r.results.key, nil)
+}
+
+// start starts the postStart hooks that are due, including those that an earlier podrun process did
 // not see finish, and sets which instances are probed.
-func (w *worker) probe(ctx context.Context, seen pod.Observed) {
-	w.hooks.keep(seen.Containers)
+func (r *hookRunner) start(ctx context.Context, s state, seen pod.Observed) {
+	r.results.hooks.prune(seen.Containers)
 	var targets []probe.Target
-	if w.state.pod != nil {
-		mine, _ := seen.Split(w.state.pod.UID)
+	if s.pod != nil {
+		mine, _ := seen.Split(s.pod.UID)
 		for i := range mine.Containers {
 			c := &mine.Containers[i]
-			spec := container(w.state.pod, c.Name)
+			spec := container(s.pod, c.Name)
 			if spec == nil || c.State == pod.Created {
 				continue
 			}
-			switch h := w.hooks.post[c.ID]; {
-			case h == nil && w.postStartDue(spec, c):
-				w.runHook(ctx, &hook{id: c.ID, container: c.Name},
-					w.target(w.state.pod, spec, seen, c), spec.Lifecycle.PostStart)
+			switch h := r.results.hooks.post[c.ID]; {
+			case h == nil && r.postStartDue(spec, c):
+				r.run(ctx, &hook{id: c.ID, container: c.Name},
+					r.target(s.pod, spec, seen, c), spec.Lifecycle.PostStart)
 			case h != nil && h.done && !h.recorded:
 				h.recorded = true
-				w.note(seen, c.ID)
+				r.notes.save(s, seen, c.ID)
 			}
 			probed := spec.StartupProbe != nil || spec.LivenessProbe != nil || spec.ReadinessProbe != nil
-			if h := w.hooks.post[c.ID]; probed && (h == nil || h.done) {
-				targets = append(targets, w.target(w.state.pod, spec, seen, c))
+			if h := r.results.hooks.post[c.ID]; probed && (h == nil || h.done) {
+				targets = append(targets, r.target(s.pod, spec, seen, c))
 			}
 		}
 	}
-	w.targets = append(targets, w.leftover(seen, targets)...)
-	w.o.Prober.Set(w.key, w.targets)
+	r.targets = append(targets, r.leftover(seen, targets)...)
+	r.results.prober.Set(r.results.key, r.targets)
 }
 
 // postStartDue reports that an instance's postStart hook must be run. An instance that is being
 // terminated gets none.
-func (w *worker) postStartDue(spec *v1.Container, c *pod.Container) bool {
+func (r *hookRunner) postStartDue(spec *v1.Container, c *pod.Container) bool {
 	return spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil && c.State == pod.Running &&
-		c.Notes.PostStartDue && c.Notes.Failed == nil && w.signalled[c.ID] == (pod.Signals{})
-}
-
-// postStartLeft reports that an instance's postStart hook has not finished.
-func (w *worker) postStartLeft(c pod.Container) bool {
-	h := w.hooks.post[c.ID]
-	return c.Notes.PostStartDue && (h == nil || !h.done)
+		c.Notes.PostStartDue && c.Notes.Failed == nil && !r.results.instances.terminating(c.ID)
 }
 
 // leftover returns the running targets of the last call that are not in now because their revision
 // is no longer desired. While such an instance terminates its readiness is still probed, as by the
 // kubelet.
-func (w *worker) leftover(seen pod.Observed, now []probe.Target) (left []probe.Target) {
-	for _, t := range w.targets {
+func (r *hookRunner) leftover(seen pod.Observed, now []probe.Target) (left []probe.Target) {
+	for _, t := range r.targets {
 		if slices.ContainsFunc(now, func(n probe.Target) bool { return n.ID == t.ID }) {
 			continue
 		}
 		if slices.ContainsFunc(seen.Containers, func(c pod.Container) bool {
 			return c.ID == t.ID && c.State == pod.Running
 		}) {
-			if w.signalled[t.ID] != (pod.Signals{}) {
+			if r.results.instances.terminating(t.ID) {
 				t.Extent = probe.Readiness
 			}
 			left = append(left, t)
@@ -123,23 +145,23 @@ func (w *worker) leftover(seen pod.Observed, now []probe.Target) (left []probe.T
 	return left
 }
 
-func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
+func (r *hookRunner) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
 	t := probe.Target{
 		ID:        c.ID,
 		Pod:       p,
 		Container: spec,
-		StartedAt: w.clock.monotonic(c.ID, c.StartedAt),
+		StartedAt: r.results.instances.clock.monotonic(c.ID, c.StartedAt),
 		Extent:    probe.Everything,
 		Saved: pod.Probed{
 			Started: c.Notes.Started,
 			Ready:   c.Notes.Ready,
-			Since:   w.clock.monotonic(c.ID, c.Notes.Since),
+			Since:   r.results.instances.clock.monotonic(c.ID, c.Notes.Since),
 		},
 	}
 	switch {
 	case c.State == pod.Exited:
 		t.Extent = probe.Nothing
-	case w.signalled[c.ID] != (pod.Signals{}):
+	case r.results.instances.terminating(c.ID):
 		t.Extent = probe.Readiness
 	}
 	for _, s := range seen.Sandboxes {
@@ -148,117 +170,62 @@ func (w *worker) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod
 		}
 	}
 	if p.Spec.HostNetwork {
-		t.Address = w.o.HostIP
+		t.Address = r.hostIP
 	}
 	return t
 }
 
-// probed returns the results of hooks and probes by instance ID.
-func (w *worker) probed(seen pod.Observed) map[string]pod.Probed {
-	found := w.o.Prober.Results(w.key)
-	if found == nil && len(w.hooks.post) > 0 {
-		found = map[string]pod.Probed{}
-	}
-	for id, h := range w.hooks.post {
-		p := found[id]
-		p.Starting = !h.done
-		if h.at.After(p.Since) {
-			p.Since = h.at
-		}
-		if h.failed != nil {
-			p.Failed = h.failed
-		}
-		found[id] = p
-	}
-	for _, c := range seen.Containers {
-		failed := c.Notes.Failed // as recorded by an earlier podrun process
-		if renewed := w.renewed[c.ID]; renewed != nil {
-			failed = renewed
-		}
-		if p := found[c.ID]; failed != nil && p.Failed == nil {
-			p.Failed = failed
-			if found == nil {
-				found = map[string]pod.Probed{}
-			}
-			found[c.ID] = p
-		}
-	}
-	for _, c := range seen.Containers {
-		// A hook or probe that fails because its instance has exited says nothing about the
-		// instance.
-		if p, ok := found[c.ID]; ok && p.Failed != nil && w.endedByItself(c) {
-			p.Failed = nil
-			found[c.ID] = p
-		}
-	}
-	return found
-}
-
-// endedByItself reports that an instance exited before its termination began.
-func (w *worker) endedByItself(c pod.Container) bool {
-	if c.State != pod.Exited {
-		return false
-	}
-	ended, s := w.clock.monotonic(c.ID, c.FinishedAt), w.signals(c)
-	for _, at := range []time.Time{s.Asked, s.Killed} {
-		if !at.IsZero() && !ended.Before(at) {
-			return false
-		}
-	}
-	return true
-}
-
-// runHook runs a hook in its own goroutine.
-func (w *worker) runHook(ctx context.Context, h *hook, t probe.Target, action *v1.LifecycleHandler) {
+// run runs a hook in its own goroutine.
+func (r *hookRunner) run(ctx context.Context, h *hook, t probe.Target, action *v1.LifecycleHandler) {
 	hctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
 	if h.pre {
-		w.hooks.pre[h.id] = h
+		r.results.hooks.pre[h.id] = h
 	} else {
-		w.hooks.post[h.id] = h
+		r.results.hooks.post[h.id] = h
 	}
-	w.beside.Go(func() {
+	r.beside.Go(func() {
 		defer cancel()
-		err := w.o.Prober.Hook(hctx, t, action)
+		err := r.results.prober.Hook(hctx, t, action)
 		select {
-		case w.hooked <- hookResult{of: h, err: err}:
+		case r.done <- hookResult{of: h, err: err}:
 		case <-hctx.Done():
 		}
 	})
 }
 
-// keepHook stores the result of a hook, unless the hook has been cancelled meanwhile.
-func (w *worker) keepHook(r hookResult) {
-	h := r.of
-	if w.hooks.post[h.id] != h && w.hooks.pre[h.id] != h {
+// finished stores the result of a hook, unless the hook has been cancelled meanwhile.
+func (r *hookRunner) finished(result hookResult) {
+	h := result.of
+	if r.results.hooks.post[h.id] != h && r.results.hooks.pre[h.id] != h {
 		return
 	}
 	h.done, h.at = true, time.Now()
 	if h.pre {
-		delete(w.hooks.pre, h.id)
-		s := w.signalled[h.id]
+		delete(r.results.hooks.pre, h.id)
+		s := r.results.instances.signalled[h.id]
 		s.Hooked, s.Hooking = time.Now(), false
-		w.signalled[h.id] = s
+		r.results.instances.signalled[h.id] = s
 	}
-	if r.err == nil {
+	if result.err == nil {
 		return
 	}
 	reason := pod.ReasonPostStart
 	if h.pre {
 		reason = "FailedPreStopHook"
 	}
-	w.recorder.record(h.container, warning, reason, r.err.Error())
-	w.log.Warn("lifecycle hook failed", "container", h.container, "reason", reason, "err", r.err)
+	r.recorder.record(h.container, warning, reason, result.err.Error())
+	r.log.Warn("lifecycle hook failed", "container", h.container, "reason", reason, "err", result.err)
 	if !h.pre {
-		h.failed = &pod.Failed{Why: reason, Message: r.err.Error()}
+		h.failed = &pod.Failed{Why: reason, Message: result.err.Error()}
 	}
 }
 
-// readyStill returns by instance ID whether the instances of a pod that is being terminated for
+// ready returns by instance ID whether the instances of a pod that is being terminated for
 // good are ready: the probe results, if there are any, and false once an instance has exited.
-func (w *worker) readyStill(seen pod.Observed) map[string]bool {
-	ready, probed := map[string]bool{}, w.probed(seen)
-	for _, t := range w.targets {
+func (r *hookRunner) ready(seen pod.Observed) map[string]bool {
+	ready, probed := map[string]bool{}, r.results.of(seen)
+	for _, t := range r.targets {
 		ready[t.ID] = probed[t.ID].IsReady(t.Container)
 	}
 	for _, c := range seen.Containers {
@@ -271,8 +238,8 @@ func (w *worker) readyStill(seen pod.Observed) map[string]bool {
 
 // preStop starts an instance's preStop hook. The instance may belong to a revision that is no
 // longer desired.
-func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreStop) error {
-	s := w.signalled[a.ID]
+func (r *hookRunner) preStop(ctx context.Context, st state, seen pod.Observed, a plan.RunPreStop) error {
+	s := r.results.instances.signalled[a.ID]
 	if s.Asked.IsZero() {
 		s.Asked = time.Now()
 	}
@@ -281,17 +248,17 @@ func (w *worker) preStop(ctx context.Context, seen pod.Observed, a plan.RunPreSt
 		if c.ID != a.ID {
 			continue
 		}
-		p, spec, err := w.manifests.started(w.state, c)
+		p, spec, err := r.manifests.started(st, c)
 		if err != nil {
-			w.log.Warn("preStop hook skipped", "container", c.Name, "err", err)
+			r.log.Warn("preStop hook skipped", "container", c.Name, "err", err)
 			s.Hooked = time.Now()
 			break
 		}
 		s.Hooking = true
-		w.runHook(ctx, &hook{id: c.ID, container: c.Name, pre: true},
-			w.target(p, spec, seen, c), spec.Lifecycle.PreStop)
+		r.run(ctx, &hook{id: c.ID, container: c.Name, pre: true},
+			r.target(p, spec, seen, c), spec.Lifecycle.PreStop)
 	}
-	w.signalled[a.ID] = s
-	w.note(seen, a.ID)
+	r.results.instances.signalled[a.ID] = s
+	r.notes.save(st, seen, a.ID)
 	return nil
 }

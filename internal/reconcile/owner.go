@@ -92,10 +92,9 @@ func (w *worker) notAcquired(why plan.Waiting) {
 // cached state.
 func (w *worker) lose() {
 	w.owns = false
-	w.targets = nil
-	w.o.Prober.Set(w.key, nil)
+	w.hooks.unset()
 	w.measure.reset(nil)
-	w.hooks.keep(nil)
+	w.hooks.results.hooks.prune(nil)
 	w.puller.stop()
 	w.shown, w.before, w.manifests.saved = nil, nil, nil
 	w.mailbox.reread() // another revision may be running now

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/probe"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -33,15 +33,12 @@ type worker struct {
 	ready       map[string]bool // readiness by instance ID, as published with leaving
 	manifests   *manifests
 	measure     *measurement
-	clock       clock
-	signalled   map[string]pod.Signals
-	late        map[string]bool // by instance ID: its last signal timed out
 	failures    *failures
-	renewed     map[string]*pod.Failed // by instance ID: instances that are replaced for a resize
-	before      []v1.PodCondition      // the conditions published last
-	hooks       hooks
-	targets     []probe.Target // the last targets given to the prober
-	hooked      chan hookResult
+	before      []v1.PodCondition // the conditions published last
+	hooks       *hookRunner
+	instances   *instances
+	notes       *notes
+	terminator  *terminator
 	beside      sync.WaitGroup // pulls, hooks and measurements
 	trouble     *trouble
 	recorder    *recorder
@@ -71,16 +68,18 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		log:       log,
 		manifests: &manifests{data: o.Data, owner: o.Owner, log: log},
 		state:     state{earlier: o.Rerun},
-		signalled: map[string]pod.Signals{},
-		late:      map[string]bool{},
-		renewed:   map[string]*pod.Failed{},
-		hooks:     newHooks(),
-		hooked:    make(chan hookResult),
-		clock:     newClock(o.Wall),
 	}
 	w.recorder, w.failures = r, f
 	w.trouble = &trouble{key: key, report: o.Troubled, log: log}
 	w.measure = newMeasurement(o.Disk, o.Data, &w.beside, log)
+	w.instances = newInstances(o.Wall)
+	results := &probeResults{key: key, prober: o.Prober, hooks: newHooks(), instances: w.instances}
+	w.notes = &notes{data: o.Data, results: results, log: log}
+	w.hooks = &hookRunner{
+		results: results, notes: w.notes, manifests: w.manifests, hostIP: o.HostIP,
+		recorder: r, log: log, beside: &w.beside, done: make(chan hookResult),
+	}
+	w.terminator = &terminator{containers: o.Containers, instances: w.instances, notes: w.notes}
 	w.puller = &puller{
 		images: o.Images, preferLocal: o.PreferLocal, recorder: r, failures: f, log: log,
 		beside: &w.beside, all: map[string]*image{}, results: make(chan pullResult),
@@ -115,9 +114,9 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 
 // end gives back everything that the worker holds of shared resources.
 func (w *worker) end() {
-	w.o.Prober.Set(w.key, nil)
+	w.hooks.unset()
 	w.measure.cancel()
-	w.hooks.keep(nil)
+	w.hooks.results.hooks.prune(nil)
 	w.puller.stop()
 	w.shared.admission.forget(w.key, w.mailbox)
 	w.shared.order.forget(w.mailbox)
@@ -138,8 +137,8 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-w.mailbox.changed:
 	case r := <-w.puller.results:
 		w.puller.finished(w.state.pod, r)
-	case r := <-w.hooked:
-		w.keepHook(r)
+	case r := <-w.hooks.done:
+		w.hooks.finished(r)
 	case r := <-w.measure.done:
 		w.measure.finished(r)
 	}
@@ -185,10 +184,10 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 			}
 			return 0, true
 		}
-		w.resume(seen)
+		w.instances.resume(seen)
 		w.account(seen)
 		w.refresh(ctx, seen)
-		w.probe(ctx, seen)
+		w.hooks.start(ctx, w.state, seen)
 		w.measure.start(ctx, w.state.pod, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
@@ -200,7 +199,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		w.recorder.recordPlan(w.state.pod, seen, p, w.failures.last)
 		w.state = w.state.terminating(seen, p)
 		w.publish(seen, p, len(p.Actions) == 0)
-		w.recordProbes(seen)
+		w.notes.saveProbes(w.state, seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble.over()
@@ -251,11 +250,11 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		NodeLabels: w.o.NodeLabels,
 		Pod:        w.state.pod,
 		Resized:    w.state.resized,
-		Observed:   w.steady(seen),
+		Observed:   w.instances.steady(seen),
 		Images:     w.puller.states(),
-		Signalled:  w.signalled,
+		Signalled:  w.instances.signalled,
 		Failures:   w.failures.last,
-		Probed:     w.probed(seen),
+		Probed:     w.notes.results.of(seen),
 		After:      w.after(),
 		Evicted:    w.measure.why,
 		Boot:       w.o.Boot,
@@ -297,7 +296,7 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 // final reports that p, which is on the machine, has reached its final phase and is not run again.
 func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	return plan.Final(plan.Input{
-		Pod: p, Since: w.since(p), Observed: w.steady(seen), Probed: w.probed(seen), Evicted: w.measure.why,
+		Pod: p, Since: w.since(p), Observed: w.instances.steady(seen), Probed: w.notes.results.of(seen), Evicted: w.measure.why,
 		Boot: w.o.Boot, Earlier: w.state.earlier, Now: time.Now(),
 	})
 }
@@ -305,7 +304,7 @@ func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 // since returns when p's revision began, as a monotonic time of this process.
 func (w *worker) since(p *v1.Pod) time.Time {
 	since, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
-	return w.clock.monotonic(string(p.UID), since)
+	return w.instances.clock.monotonic(string(p.UID), since)
 }
 
 // publish publishes the pod's status. resting reports that nothing happens to the pod for now,
@@ -318,11 +317,11 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 		w.shown, w.before = nil, nil
 		w.shared.order.report(w.key, false)
 		err = w.o.Publisher.Gone(w.key)
-	case w.state.pod == nil && (len(p.Actions) > 0 || w.ending(seen)):
+	case w.state.pod == nil && (len(p.Actions) > 0 || w.instances.ending(seen)):
 		if w.shown == nil {
 			w.showLast(seen, p)
 		}
-		if ready := w.readyStill(seen); !w.leaving || !maps.Equal(ready, w.ready) {
+		if ready := w.hooks.ready(seen); !w.leaving || !maps.Equal(ready, w.ready) {
 			err = w.o.Publisher.Leaving(w.key, time.Now(), ready)
 			w.leaving, w.ready = err == nil, ready
 		}
@@ -348,7 +347,7 @@ func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
 			Pod:      w.state.pod,
 			Observed: seen,
 			Plan:     p,
-			Probed:   w.probed(seen),
+			Probed:   w.notes.results.of(seen),
 			HostIP:   w.o.HostIP,
 			Before:   w.before,
 			Now:      time.Now(),
@@ -376,7 +375,7 @@ func (w *worker) showLast(seen pod.Observed, p plan.Plan) {
 	out := last.DeepCopy()
 	before, _ := w.o.Data.LoadConditions(last.UID) // without them only the transition times differ
 	out.Status = status.Of(status.Input{
-		Pod: last, Observed: seen, Plan: p, Probed: w.probed(seen), HostIP: w.o.HostIP, Before: before, Now: time.Now(),
+		Pod: last, Observed: seen, Plan: p, Probed: w.notes.results.of(seen), HostIP: w.o.HostIP, Before: before, Now: time.Now(),
 	})
 	if err := w.o.Publisher.Publish(out, false); err != nil {
 		w.log.Warn("pod status not written", "err", err)
@@ -393,4 +392,26 @@ func (w *worker) followLogs(seen pod.Observed) {
 
 func instance(key pod.Key, c pod.Container) pod.Instance {
 	return pod.Instance{ID: c.ID, Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
+}
+
+// loadConditions loads the conditions that an earlier podrun process published, so that the new
+// ones keep their transition times.
+func (w *worker) loadConditions() {
+	if w.before != nil {
+		return
+	}
+	var err error
+	if w.before, err = w.o.Data.LoadConditions(w.state.pod.UID); err != nil {
+		w.log.Warn("loading the pod's conditions failed; their transition times may be too late", "err", err)
+	}
+}
+
+// saveConditions saves the published conditions.
+func (w *worker) saveConditions(now []v1.PodCondition) {
+	if !equality.Semantic.DeepEqual(w.before, now) {
+		if err := w.o.Data.SaveConditions(w.state.pod.UID, now); err != nil {
+			w.log.Debug("saving the pod's conditions failed", "err", err)
+		}
+	}
+	w.before = now
 }
