@@ -119,9 +119,7 @@ func (w *worker) createSandbox(ctx context.Context, seen pod.Observed, a plan.Cr
 	if mine, _ := seen.Split(w.state.pod.UID); len(mine.Data) == 0 {
 		again := w.state.pod.DeepCopy()
 		metaAnnotation(again, manifest.AnnotationSeen, w.instances.clock.wall().UTC().Format(time.RFC3339Nano))
-		if w.shown == w.state.pod {
-			w.shown = again // it need not be published separately
-		}
+		w.status.rename(w.state.pod, again)
 		w.state.pod = again
 	}
 	return within(ctx, w.shared.slots.make, func(ctx context.Context) error {

@@ -1,9 +1,9 @@
 package reconcile
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"podrun.io/podrun/internal/plan"
@@ -43,104 +43,117 @@ const (
 	reasonLock  = "FailedLock"
 )
 
-// acquire makes this process the pod's owner, or checks that it still is. Without ownership nothing
-// is done to the pod, not even recorded.
-func (w *worker) acquire() (acquired bool, err error) {
-	if w.o.Owners == nil {
-		return true, nil
+// ownership acquires and releases one pod for this process, and publishes why it does not own it.
+type ownership struct {
+	key       pod.Key
+	owners    Owners // nil: no other process runs pods
+	adopts    func(pod.Observed) bool
+	publisher Publisher
+	report    func(key pod.Key, why error) // Options.Troubled
+	mailbox   *mailbox
+	recorder  *recorder
+	log       *slog.Logger
+	owns      bool          // this process owned the pod at the last check
+	barred    *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
+	withheld  bool          // published as owned by a process that withholds its checkpoint
+}
+
+// acquisition is the result of ownership.acquire.
+type acquisition struct {
+	acquired bool
+	fresh    bool          // this process has just become the owner
+	lost     bool          // this process owned the pod before, but not all the time since
+	why      *plan.Waiting // why the pod is not acquired, if that is to be published
+}
+
+// acquire makes this process the pod's owner, or checks that it still is. The caller passes the
+// result to publish.
+func (o *ownership) acquire() (acquisition, error) {
+	if o.owners == nil {
+		return acquisition{acquired: true}, nil
 	}
-	holder, fresh, err := w.o.Owners.Acquire(w.key)
+	holder, fresh, err := o.owners.Acquire(o.key)
+	owned := o.owns
 	switch {
 	case errors.As(err, new(*LockError)):
-		w.notAcquired(plan.Waiting{Reason: reasonLock, Message: err.Error()})
-		return false, err
+		o.owns = false
+		return acquisition{lost: owned, why: &plan.Waiting{Reason: reasonLock, Message: err.Error()}}, err
 	case err != nil:
-		return false, err
+		return acquisition{}, err
 	case holder != "":
-		w.notAcquired(plan.Waiting{Reason: reasonOwned, Message: "The pod is run by " + holder})
-		return false, nil
+		o.owns = false
+		why := &plan.Waiting{Reason: reasonOwned, Message: "The pod is run by " + holder}
+		return acquisition{lost: owned, why: why}, nil
 	}
-	if fresh && w.owns { // another process may have owned it meanwhile
-		w.lose()
-	}
-	w.owns, w.outdated = true, w.outdated || fresh
-	if w.barred != nil {
-		w.barred = nil
-		w.log.Info("pod lock acquired")
-		w.notOwned(nil)
-	}
-	return true, nil
+	o.owns = true
+	return acquisition{acquired: true, fresh: fresh, lost: fresh && owned}, nil
 }
 
-// notAcquired logs, records and publishes why this process does not own the pod.
-func (w *worker) notAcquired(why plan.Waiting) {
-	if w.owns {
-		w.lose()
+// publish logs, records and publishes why this process does not own the pod, or that it owns it
+// now.
+func (o *ownership) publish(a acquisition) {
+	switch {
+	case a.why != nil:
+		if (o.barred == nil || *o.barred != *a.why) && o.mailbox.pod() != nil {
+			o.barred = a.why
+			o.log.Warn("pod lock not acquired; retrying", "reason", a.why.Reason, "message", a.why.Message)
+			o.recorder.record("", warning, a.why.Reason, a.why.Message)
+		}
+		if o.report != nil {
+			o.report(o.key, errors.New(a.why.Message))
+		}
+		o.notOwned(a.why)
+	case a.acquired && o.barred != nil:
+		o.barred = nil
+		o.log.Info("pod lock acquired")
+		o.notOwned(nil)
 	}
-	if (w.barred == nil || *w.barred != why) && w.mailbox.pod() != nil {
-		w.barred = &why
-		w.log.Warn("pod lock not acquired; retrying", "reason", why.Reason, "message", why.Message)
-		w.recorder.record("", warning, why.Reason, why.Message)
-	}
-	if w.o.Troubled != nil {
-		w.o.Troubled(w.key, errors.New(why.Message))
-	}
-	w.notOwned(&why)
-}
-
-// lose stops everything that this process does for a pod that it no longer owns, and drops its
-// cached state.
-func (w *worker) lose() {
-	w.owns = false
-	w.hooks.unset()
-	w.measure.reset(nil)
-	w.hooks.results.hooks.prune(nil)
-	w.puller.stop()
-	w.shown, w.before, w.manifests.saved = nil, nil, nil
-	w.mailbox.reread() // another revision may be running now
 }
 
 // notOwned publishes why this process does not own the pod, if a manifest names the pod. A nil why
 // means that it does own it.
-func (w *worker) notOwned(why *plan.Waiting) {
-	want := w.mailbox.pod()
+func (o *ownership) notOwned(why *plan.Waiting) {
+	want := o.mailbox.pod()
 	if want == nil {
 		why = nil
 	}
-	if err := w.o.Publisher.NotOwned(w.key, want, why); err != nil {
-		w.log.Warn("recording the pod's owner for podrun get failed", "err", err)
+	if err := o.publisher.NotOwned(o.key, want, why); err != nil {
+		o.log.Warn("recording the pod's owner for podrun get failed", "err", err)
 	}
 }
 
 // leave handles an inspection that failed because another process keeps the pod's checkpoint
-// (runtime.WithheldError): it publishes that owner and releases the pod. It reports whether this
+// (runtime.WithheldError): it publishes that owner and releases the pod. It reports whether the
 // worker can end.
-func (w *worker) leave(err error) (done bool) {
+func (o *ownership) leave(err error) (done bool) {
 	withheld := (*runtime.WithheldError)(nil)
-	if w.withheld = errors.As(err, &withheld); !w.withheld {
+	if o.withheld = errors.As(err, &withheld); !o.withheld {
 		return false
 	}
-	w.notOwned(&plan.Waiting{
+	o.notOwned(&plan.Waiting{
 		Reason: reasonOwned, Message: "The pod is run by " + withheld.Owner + ": " + withheld.Error(),
 	})
-	w.letGo()
-	return w.mailbox.dismiss()
+	o.release()
+	return o.mailbox.dismiss()
+}
+
+// inspected handles an inspection that succeeded: no process withholds the pod's checkpoint.
+func (o *ownership) inspected() {
+	if o.withheld {
+		o.withheld = false
+		o.notOwned(nil)
+	}
 }
 
 // foreign reports that no manifest names the pod and that this process must not terminate it: it is
 // left as it is.
-func (w *worker) foreign(seen pod.Observed) bool {
-	return w.state.pod == nil && w.o.Adopts != nil && !seen.Empty() && !w.o.Adopts(seen)
+func (o *ownership) foreign(s state, seen pod.Observed) bool {
+	return s.pod == nil && o.adopts != nil && !seen.Empty() && !o.adopts(seen)
 }
 
-// letGo releases the pod, so that another process can own it.
-func (w *worker) letGo() {
-	if w.o.Owners != nil {
-		w.o.Owners.Release(w.key)
+// release releases the pod, so that another process can own it.
+func (o *ownership) release() {
+	if o.owners != nil {
+		o.owners.Release(o.key)
 	}
-}
-
-// inspect inspects the pod.
-func (w *worker) inspect(ctx context.Context) (pod.Observed, error) {
-	return w.o.Inspector.Inspect(ctx, w.key)
 }

@@ -3,18 +3,15 @@ package reconcile
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/status"
 )
 
 // worker runs one pod name through all of its revisions. Only the goroutine of run accesses its
@@ -26,28 +23,20 @@ type worker struct {
 	mailbox *mailbox
 	log     *slog.Logger
 
-	state       state
-	shown       *v1.Pod         // what the last published status was made of
-	completed   bool            // the pod was published as completed
-	leaving     bool            // the pod was published as being terminated for good
-	ready       map[string]bool // readiness by instance ID, as published with leaving
-	manifests   *manifests
-	measure     *measurement
-	failures    *failures
-	before      []v1.PodCondition // the conditions published last
-	hooks       *hookRunner
-	instances   *instances
-	notes       *notes
-	terminator  *terminator
-	beside      sync.WaitGroup // pulls, hooks and measurements
-	trouble     *trouble
-	recorder    *recorder
-	puller      *puller
-	unheard     string        // the last error of publishing that was logged
-	unpublished bool          // the last status could not be published
-	owns        bool          // this process owned the pod at the last check
-	barred      *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
-	withheld    bool          // published as owned by a process that withholds its checkpoint
+	state      state
+	manifests  *manifests
+	measure    *measurement
+	failures   *failures
+	hooks      *hookRunner
+	instances  *instances
+	notes      *notes
+	terminator *terminator
+	beside     sync.WaitGroup // pulls, hooks and measurements
+	trouble    *trouble
+	recorder   *recorder
+	puller     *puller
+	status     *statusPublisher
+	owner      *ownership
 	// outdated reports that the pod has not been inspected since the last action, or since this
 	// process acquired it.
 	outdated bool
@@ -80,6 +69,14 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		recorder: r, log: log, beside: &w.beside, done: make(chan hookResult),
 	}
 	w.terminator = &terminator{containers: o.Containers, instances: w.instances, notes: w.notes}
+	w.status = &statusPublisher{
+		key: key, publisher: o.Publisher, data: o.Data, order: s.order,
+		hooks: w.hooks, manifests: w.manifests, hostIP: o.HostIP, log: log,
+	}
+	w.owner = &ownership{
+		key: key, owners: o.Owners, adopts: o.Adopts, publisher: o.Publisher, report: o.Troubled,
+		mailbox: w.mailbox, recorder: r, log: log,
+	}
 	w.puller = &puller{
 		images: o.Images, preferLocal: o.PreferLocal, recorder: r, failures: f, log: log,
 		beside: &w.beside, all: map[string]*image{}, results: make(chan pullResult),
@@ -120,7 +117,7 @@ func (w *worker) end() {
 	w.puller.stop()
 	w.shared.admission.forget(w.key, w.mailbox)
 	w.shared.order.forget(w.mailbox)
-	w.letGo() // last: until then actions may still run on the pod
+	w.owner.release() // last: until then actions may still run on the pod
 }
 
 // wait returns when another sync is due. look reports that this sync must inspect the pod.
@@ -167,18 +164,16 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 			return 0, w.mailbox.dismiss()
 		}
 		if w.outdated {
-			if seen, err = w.inspect(ctx); err != nil {
-				return w.trouble.failed(err), w.leave(err)
+			if seen, err = w.o.Inspector.Inspect(ctx, w.key); err != nil {
+				return w.trouble.failed(err), w.owner.leave(err)
 			}
-			if w.outdated, looked = false, true; w.withheld {
-				w.withheld = false
-				w.notOwned(nil)
-			}
+			w.outdated, looked = false, true
+			w.owner.inspected()
 		}
 		if w.chooseRevision(seen); w.state.unsure {
 			return 0, false
 		}
-		if w.foreign(seen) {
+		if w.owner.foreign(w.state, seen) {
 			if w.outdated = !looked; w.outdated {
 				continue // its owner may have been recorded since
 			}
@@ -192,31 +187,31 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
 			if w.state.replaced {
-				w.before = nil // it was published of another pod
+				w.status.before = nil // it was published of another pod
 			}
 			w.state.earlier, w.state.replaced = false, false
 		}
 		w.recorder.recordPlan(w.state.pod, seen, p, w.failures.last)
 		w.state = w.state.terminating(seen, p)
-		w.publish(seen, p, len(p.Actions) == 0)
+		w.status.publish(w.state, seen, p, len(p.Actions) == 0)
 		w.notes.saveProbes(w.state, seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
 			w.trouble.over()
-			if w.state.stale || w.unpublished {
+			if w.state.stale || w.status.unpublished {
 				p.Wake = sooner(p.Wake, refreshAgain)
 			}
 			if !p.Completed {
 				p.Wake = sooner(p.Wake, w.measure.next())
 			}
-			return p.Wake, p.Gone && !w.unpublished
+			return p.Wake, p.Gone && !w.status.unpublished
 		}
 		look, err = w.perform(ctx, seen, p.Actions)
 		// Nothing is executed before the next inspection: not everything that wakes a worker has
 		// inspected the pod.
 		w.outdated = look
 		if err != nil {
-			w.publish(seen, p, true)
+			w.status.publish(w.state, seen, p, true)
 			wake = w.trouble.failed(err)
 			if p.Wake > 0 { // what is due in the pod does not wait for the failed action
 				wake = min(wake, max(p.Wake, firstTrouble))
@@ -265,6 +260,30 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 	})
 }
 
+// acquire makes this process the pod's owner, or checks that it still is. Without ownership nothing
+// is done to the pod, not even recorded.
+func (w *worker) acquire() (acquired bool, err error) {
+	a, err := w.owner.acquire()
+	if a.lost {
+		w.lose()
+	}
+	w.outdated = w.outdated || a.fresh
+	w.owner.publish(a)
+	return a.acquired, err
+}
+
+// lose stops everything that this process does for a pod that it no longer owns, and drops its
+// cached state.
+func (w *worker) lose() {
+	w.hooks.unset()
+	w.measure.reset(nil)
+	w.hooks.results.hooks.prune(nil)
+	w.puller.stop()
+	w.status.reset()
+	w.manifests.saved = nil
+	w.mailbox.reread() // another revision may be running now
+}
+
 // chooseRevision chooses the pod revision that this worker runs, from the newest desire. It does
 // nothing if that has not changed since.
 func (w *worker) chooseRevision(seen pod.Observed) {
@@ -307,81 +326,6 @@ func (w *worker) since(p *v1.Pod) time.Time {
 	return w.instances.clock.monotonic(string(p.UID), since)
 }
 
-// publish publishes the pod's status. resting reports that nothing happens to the pod for now,
-// possibly because an action failed. A pod that is being terminated for good keeps its last status
-// until it is gone, except for the results of its readiness probes.
-func (w *worker) publish(seen pod.Observed, p plan.Plan, resting bool) {
-	var err error
-	switch {
-	case p.Gone:
-		w.shown, w.before = nil, nil
-		w.shared.order.report(w.key, false)
-		err = w.o.Publisher.Gone(w.key)
-	case w.state.pod == nil && (len(p.Actions) > 0 || w.instances.ending(seen)):
-		if w.shown == nil {
-			w.showLast(seen, p)
-		}
-		if ready := w.hooks.ready(seen); !w.leaving || !maps.Equal(ready, w.ready) {
-			err = w.o.Publisher.Leaving(w.key, time.Now(), ready)
-			w.leaving, w.ready = err == nil, ready
-		}
-	case w.state.pod != nil && (resting || w.shown != w.state.pod || p.Completed && !w.completed):
-		if w.shown != nil && w.shown.UID != w.state.pod.UID {
-			w.before = nil
-		}
-		w.loadConditions()
-		// Publish only states of rest: each intermediate state would cost a file. A result is
-		// published at once, because the remaining actions may take long.
-		w.shown, w.leaving, w.completed = w.state.pod, false, p.Completed
-		out := w.state.pod.DeepCopy()
-		if w.state.resized != nil {
-			out = pod.Sized(w.state.pod, w.state.resized) // the manifest's resources; the status has the allocated ones
-		}
-		if w.state.problem != "" {
-			metaAnnotation(out, manifest.AnnotationError, w.state.problem)
-		}
-		if !p.Next.IsZero() {
-			metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
-		}
-		out.Status = status.Of(status.Input{
-			Pod:      w.state.pod,
-			Observed: seen,
-			Plan:     p,
-			Probed:   w.notes.results.of(seen),
-			HostIP:   w.o.HostIP,
-			Before:   w.before,
-			Now:      time.Now(),
-		})
-		w.saveConditions(out.Status.Conditions)
-		w.shared.order.report(w.key, !p.Again && Arrived(out))
-		err = w.o.Publisher.Publish(out, len(p.Actions) == 0)
-	}
-	if w.unpublished = err != nil; !w.unpublished {
-		w.unheard = ""
-	} else if err.Error() != w.unheard { // retried every second: log it once
-		w.unheard = err.Error()
-		w.log.Error("pod status not written; retrying", "err", err)
-	}
-}
-
-// showLast publishes the last status of a pod that an earlier podrun process ran and that is being
-// terminated now.
-func (w *worker) showLast(seen pod.Observed, p plan.Plan) {
-	last := w.manifests.running(w.state.pod, seen)
-	if last == nil {
-		return // its manifest is not known
-	}
-	w.shown = last
-	out := last.DeepCopy()
-	before, _ := w.o.Data.LoadConditions(last.UID) // without them only the transition times differ
-	out.Status = status.Of(status.Input{
-		Pod: last, Observed: seen, Plan: p, Probed: w.notes.results.of(seen), HostIP: w.o.HostIP, Before: before, Now: time.Now(),
-	})
-	if err := w.o.Publisher.Publish(out, false); err != nil {
-		w.log.Warn("pod status not written", "err", err)
-	}
-}
-
 func (w *worker) followLogs(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if c.State == pod.Running {
@@ -392,26 +336,4 @@ func (w *worker) followLogs(seen pod.Observed) {
 
 func instance(key pod.Key, c pod.Container) pod.Instance {
 	return pod.Instance{ID: c.ID, Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
-}
-
-// loadConditions loads the conditions that an earlier podrun process published, so that the new
-// ones keep their transition times.
-func (w *worker) loadConditions() {
-	if w.before != nil {
-		return
-	}
-	var err error
-	if w.before, err = w.o.Data.LoadConditions(w.state.pod.UID); err != nil {
-		w.log.Warn("loading the pod's conditions failed; their transition times may be too late", "err", err)
-	}
-}
-
-// saveConditions saves the published conditions.
-func (w *worker) saveConditions(now []v1.PodCondition) {
-	if !equality.Semantic.DeepEqual(w.before, now) {
-		if err := w.o.Data.SaveConditions(w.state.pod.UID, now); err != nil {
-			w.log.Debug("saving the pod's conditions failed", "err", err)
-		}
-	}
-	w.before = now
 }
