@@ -36,7 +36,7 @@ func (w *worker) halted(in plan.Input) plan.Input {
 	}
 	p := w.state.pod
 	if p == nil {
-		p = w.manifests.running(w.state.pod, in.Observed)
+		p = w.manifests.running(nil, in.Observed)
 	}
 	if p == nil {
 		p = &v1.Pod{} // its manifest is not known

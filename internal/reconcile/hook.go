@@ -37,8 +37,8 @@ type hooks struct {
 	post, pre map[string]*hook
 }
 
-func newHooks() hooks {
-	return hooks{post: map[string]*hook{}, pre: map[string]*hook{}}
+func newHooks() *hooks {
+	return &hooks{post: map[string]*hook{}, pre: map[string]*hook{}}
 }
 
 // postStartLeft reports that an instance's postStart hook has not finished.
@@ -81,10 +81,11 @@ type hookRunner struct {
 	targets   []probe.Target // the last targets given to the prober
 }
 
-// unset stops all probes.
-func (r *hookRunner) unset() {
+// stop stops all probes and hooks.
+func (r *hookRunner) stop() {
 	r.targets = nil
 	r.results.prober.Set(r.results.key, nil)
+	r.results.hooks.prune(nil)
 }
 
 // start starts the postStart hooks that are due, including those that an earlier podrun process did

@@ -11,7 +11,7 @@ import (
 type probeResults struct {
 	key       pod.Key
 	prober    Prober
-	hooks     hooks
+	hooks     *hooks
 	instances *instances
 }
 

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 )
 
 // worker runs one pod name through all of its revisions. Only the goroutine of run accesses its
@@ -23,20 +25,20 @@ type worker struct {
 	mailbox *mailbox
 	log     *slog.Logger
 
-	state      state
-	manifests  *manifests
-	measure    *measurement
-	failures   *failures
-	hooks      *hookRunner
-	instances  *instances
-	notes      *notes
-	terminator *terminator
-	beside     sync.WaitGroup // pulls, hooks and measurements
-	trouble    *trouble
-	recorder   *recorder
-	puller     *puller
-	status     *statusPublisher
-	owner      *ownership
+	state     state
+	manifests *manifests
+	measure   *measurement
+	failures  *failures
+	hooks     *hookRunner
+	instances *instances
+	starter   *starter
+	executor  *executor
+	beside    sync.WaitGroup // pulls, hooks and measurements
+	trouble   *trouble
+	recorder  *recorder
+	puller    *puller
+	status    *statusPublisher
+	owner     *ownership
 	// outdated reports that the pod has not been inspected since the last action, or since this
 	// process acquired it.
 	outdated bool
@@ -47,41 +49,103 @@ const refreshAgain = time.Second
 
 func newWorker(key pod.Key, o *Options, s *shared) *worker {
 	log := o.Log.With("pod", key.String())
-	r := &recorder{events: o.Events, key: key, log: log}
-	f := &failures{last: map[string]plan.Failure{}, recorder: r, log: log}
 	w := &worker{
 		key:       key,
 		o:         o,
 		shared:    s,
 		mailbox:   newMailbox(),
 		log:       log,
+		trouble:   &trouble{key: key, report: o.Troubled, log: log},
+		recorder:  &recorder{events: o.Events, key: key, log: log},
 		manifests: &manifests{data: o.Data, owner: o.Owner, log: log},
 		state:     state{earlier: o.Rerun},
 	}
-	w.recorder, w.failures = r, f
-	w.trouble = &trouble{key: key, report: o.Troubled, log: log}
-	w.measure = newMeasurement(o.Disk, o.Data, &w.beside, log)
 	w.instances = newInstances(o.Wall)
 	results := &probeResults{key: key, prober: o.Prober, hooks: newHooks(), instances: w.instances}
-	w.notes = &notes{data: o.Data, results: results, log: log}
 	w.hooks = &hookRunner{
-		results: results, notes: w.notes, manifests: w.manifests, hostIP: o.HostIP,
-		recorder: r, log: log, beside: &w.beside, done: make(chan hookResult),
+		results:   results,
+		notes:     &notes{data: o.Data, results: results, log: log},
+		manifests: w.manifests,
+		hostIP:    o.HostIP,
+		recorder:  w.recorder,
+		log:       log,
+		beside:    &w.beside,
+		done:      make(chan hookResult),
 	}
-	w.terminator = &terminator{containers: o.Containers, instances: w.instances, notes: w.notes}
-	w.status = &statusPublisher{
-		key: key, publisher: o.Publisher, data: o.Data, order: s.order,
-		hooks: w.hooks, manifests: w.manifests, hostIP: o.HostIP, log: log,
-	}
-	w.owner = &ownership{
-		key: key, owners: o.Owners, adopts: o.Adopts, publisher: o.Publisher, report: o.Troubled,
-		mailbox: w.mailbox, recorder: r, log: log,
-	}
+	w.failures = &failures{last: map[string]plan.Failure{}, recorder: w.recorder, log: log}
 	w.puller = &puller{
-		images: o.Images, preferLocal: o.PreferLocal, recorder: r, failures: f, log: log,
-		beside: &w.beside, all: map[string]*image{}, results: make(chan pullResult),
+		images:      o.Images,
+		preferLocal: o.PreferLocal,
+		recorder:    w.recorder,
+		failures:    w.failures,
+		log:         log,
+		beside:      &w.beside,
+		all:         map[string]*image{},
+		results:     make(chan pullResult),
 	}
+	w.measure = newMeasurement(o.Disk, o.Data, &w.beside, log)
+	w.owner = &ownership{
+		key:       key,
+		owners:    o.Owners,
+		adopts:    o.Adopts,
+		publisher: o.Publisher,
+		report:    o.Troubled,
+		mailbox:   w.mailbox,
+		recorder:  w.recorder,
+		log:       log,
+	}
+	w.status = &statusPublisher{
+		key:       key,
+		publisher: o.Publisher,
+		data:      o.Data,
+		order:     s.order,
+		hooks:     w.hooks,
+		manifests: w.manifests,
+		hostIP:    o.HostIP,
+		log:       log,
+	}
+	w.starter = &starter{
+		key:        key,
+		shared:     s,
+		sandboxes:  o.Sandboxes,
+		containers: o.Containers,
+		volumes:    o.Volumes,
+		puller:     w.puller,
+		manifests:  w.manifests,
+		recorder:   w.recorder,
+		wall:       w.instances.clock.wall,
+		node:       o.Node,
+		hostIP:     o.HostIP,
+	}
+	w.executor = newExecutor(w, log)
 	return w
+}
+
+func newExecutor(w *worker, log *slog.Logger) *executor {
+	o := w.o
+	return &executor{
+		starter: w.starter,
+		remover: &remover{
+			key:        w.key,
+			slot:       w.shared.slots.clear,
+			sandboxes:  o.Sandboxes,
+			containers: o.Containers,
+			data:       o.Data,
+			volumes:    o.Volumes,
+			logs:       o.Logs,
+			logTries:   o.LogTries,
+			trouble:    w.trouble,
+			instances:  w.instances,
+			hooks:      w.hooks.results.hooks,
+			log:        log,
+		},
+		terminator: &terminator{containers: o.Containers, instances: w.instances, notes: w.hooks.notes},
+		hooks:      w.hooks,
+		puller:     w.puller,
+		failures:   w.failures,
+		status:     w.status,
+		log:        log,
+	}
 }
 
 // run syncs the pod until ctx ends, or until the pod is neither desired nor there any more. Then it
@@ -111,9 +175,8 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 
 // end gives back everything that the worker holds of shared resources.
 func (w *worker) end() {
-	w.hooks.unset()
+	w.hooks.stop()
 	w.measure.cancel()
-	w.hooks.results.hooks.prune(nil)
 	w.puller.stop()
 	w.shared.admission.forget(w.key, w.mailbox)
 	w.shared.order.forget(w.mailbox)
@@ -155,13 +218,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 			return w.trouble.failed(err), false
 		}
 		if !acquired {
-			switch {
-			case w.mailbox.pod() != nil:
-				return ownerPoll, false
-			case !seen.Empty():
-				return unwantedPoll, false // this process may have to terminate it once the other releases it
-			}
-			return 0, w.mailbox.dismiss()
+			return w.barred(seen)
 		}
 		if w.outdated {
 			if seen, err = w.o.Inspector.Inspect(ctx, w.key); err != nil {
@@ -181,7 +238,7 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		}
 		w.instances.resume(seen)
 		w.account(seen)
-		w.refresh(ctx, seen)
+		w.state.stale = w.starter.refresh(ctx, w.state, seen)
 		w.hooks.start(ctx, w.state, seen)
 		w.measure.start(ctx, w.state.pod, seen)
 		p := plan.Compute(w.input(seen))
@@ -194,19 +251,12 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		w.recorder.recordPlan(w.state.pod, seen, p, w.failures.last)
 		w.state = w.state.terminating(seen, p)
 		w.status.publish(w.state, seen, p, len(p.Actions) == 0)
-		w.notes.saveProbes(w.state, seen)
+		w.hooks.notes.saveProbes(w.state, seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
-			w.trouble.over()
-			if w.state.stale || w.status.unpublished {
-				p.Wake = sooner(p.Wake, refreshAgain)
-			}
-			if !p.Completed {
-				p.Wake = sooner(p.Wake, w.measure.next())
-			}
-			return p.Wake, p.Gone && !w.status.unpublished
+			return w.rest(p)
 		}
-		look, err = w.perform(ctx, seen, p.Actions)
+		w.state, look, err = w.executor.perform(ctx, w.state, seen, p.Actions)
 		// Nothing is executed before the next inspection: not everything that wakes a worker has
 		// inspected the pod.
 		w.outdated = look
@@ -220,6 +270,30 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 		}
 	}
 	return 0, false
+}
+
+// barred returns when to sync again while another process owns the pod, and whether the worker can
+// end.
+func (w *worker) barred(seen pod.Observed) (wake time.Duration, gone bool) {
+	switch {
+	case w.mailbox.pod() != nil:
+		return ownerPoll, false
+	case !seen.Empty():
+		return unwantedPoll, false // this process may have to terminate it once the other releases it
+	}
+	return 0, w.mailbox.dismiss()
+}
+
+// rest returns when to sync again after a plan without actions, and whether the pod is gone.
+func (w *worker) rest(p plan.Plan) (wake time.Duration, gone bool) {
+	w.trouble.over()
+	if w.state.stale || w.status.unpublished {
+		p.Wake = sooner(p.Wake, refreshAgain)
+	}
+	if !p.Completed {
+		p.Wake = sooner(p.Wake, w.measure.next())
+	}
+	return p.Wake, p.Gone && !w.status.unpublished
 }
 
 // longestGrace is the longest grace period that applies now; nil: each instance's own.
@@ -249,7 +323,7 @@ func (w *worker) input(seen pod.Observed) plan.Input {
 		Images:     w.puller.states(),
 		Signalled:  w.instances.signalled,
 		Failures:   w.failures.last,
-		Probed:     w.notes.results.of(seen),
+		Probed:     w.hooks.results.of(seen),
 		After:      w.after(),
 		Evicted:    w.measure.why,
 		Boot:       w.o.Boot,
@@ -275,9 +349,8 @@ func (w *worker) acquire() (acquired bool, err error) {
 // lose stops everything that this process does for a pod that it no longer owns, and drops its
 // cached state.
 func (w *worker) lose() {
-	w.hooks.unset()
+	w.hooks.stop()
 	w.measure.reset(nil)
-	w.hooks.results.hooks.prune(nil)
 	w.puller.stop()
 	w.status.reset()
 	w.manifests.saved = nil
@@ -312,10 +385,23 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 	w.recorder.recordManifest(w.state)
 }
 
+// learn stores the current objects. It clears the failures that a missing object may have caused,
+// so that these are tried again at once.
+func (w *worker) learn(now pod.Objects) {
+	if reflect.DeepEqual(w.state.objects, now) {
+		return
+	}
+	w.failures.retry(reasonConfig, runtime.ReasonFailedMount)
+	if p := w.state.pod; p != nil && len(p.Spec.ImagePullSecrets) > 0 {
+		w.failures.retry(plan.ReasonErrImagePull)
+	}
+	w.state.objects, w.state.stale = now, true
+}
+
 // final reports that p, which is on the machine, has reached its final phase and is not run again.
 func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
 	return plan.Final(plan.Input{
-		Pod: p, Since: w.since(p), Observed: w.instances.steady(seen), Probed: w.notes.results.of(seen), Evicted: w.measure.why,
+		Pod: p, Since: w.since(p), Observed: w.instances.steady(seen), Probed: w.hooks.results.of(seen), Evicted: w.measure.why,
 		Boot: w.o.Boot, Earlier: w.state.earlier, Now: time.Now(),
 	})
 }

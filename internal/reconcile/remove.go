@@ -1,0 +1,116 @@
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// remover reaps and removes what is left of the instances, sandboxes and revisions of one pod.
+type remover struct {
+	key        pod.Key
+	slot       chan struct{} // limits the removals of all pods
+	sandboxes  runtime.Sandboxes
+	containers runtime.Containers
+	data       runtime.Data
+	volumes    Volumes
+	logs       Logs
+	logTries   int // Options.LogTries
+	trouble    *trouble
+	instances  *instances
+	hooks      *hooks
+	log        *slog.Logger
+}
+
+// farewellLog is how long the rest of the log of a pod that is being terminated for good is
+// written. Output that is left after that is lost.
+const farewellLog = 10 * time.Second
+
+// finishLog writes the rest of an instance's output to its log. If the pod is not desired any more,
+// it stops after farewellLog.
+func (r *remover) finishLog(ctx context.Context, p *v1.Pod, c pod.Container) error {
+	if p == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, farewellLog)
+		defer cancel()
+	}
+	return r.logs.Finish(ctx, instance(r.key, c))
+}
+
+// reap records the exit of an instance of p, or of a pod that is not desired any more, after its
+// log is complete.
+func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id string) error {
+	return within(ctx, r.slot, func(ctx context.Context) error {
+		message := ""
+		for _, c := range seen.Containers {
+			if c.ID != id {
+				continue
+			}
+			if err := r.finishLog(ctx, p, c); err != nil {
+				late := r.logTries > 0 && r.trouble.count >= r.logTries
+				if p != nil && !late || ctx.Err() != nil {
+					return err
+				}
+				// The removal must not wait for disk space, which the instance itself may be using.
+				r.log.Warn("container log is incomplete", "container", c.Name, "err", err)
+			}
+			if logIsMessage(p, c) {
+				message = r.logs.End(ctx, instance(r.key, c))
+			}
+		}
+		delete(r.instances.signalled, id)
+		r.hooks.cancel(id)
+		return r.containers.ReapContainer(ctx, id, message)
+	})
+}
+
+// logIsMessage reports that the end of the log of p's instance c is its termination message
+// (terminationMessagePolicy FallbackToLogsOnError).
+func logIsMessage(p *v1.Pod, c pod.Container) bool {
+	if p == nil || c.UID != p.UID || c.ExitCode == 0 || c.Message != "" {
+		return false
+	}
+	spec := container(p, c.Name)
+	return spec != nil && spec.TerminationMessagePolicy == v1.TerminationMessageFallbackToLogsOnError
+}
+
+// removeContainer removes an instance. If a newer instance exists, which then is the container's
+// previous state, it also removes the log. The log is removed first, because after the removal of
+// the instance nothing triggers it again.
+func (r *remover) removeContainer(ctx context.Context, seen pod.Observed, id string) error {
+	r.instances.remove(id)
+	r.hooks.cancel(id)
+	return within(ctx, r.slot, func(ctx context.Context) error {
+		for _, c := range seen.Containers {
+			later := func(d pod.Container) bool { return d.UID == c.UID && d.Name == c.Name && d.Attempt > c.Attempt }
+			if c.ID == id && slices.ContainsFunc(seen.Containers, later) {
+				if err := r.logs.Drop(instance(r.key, c)); err != nil {
+					return err
+				}
+			}
+		}
+		return r.containers.RemoveContainer(ctx, id)
+	})
+}
+
+// removeSandbox removes a sandbox.
+func (r *remover) removeSandbox(ctx context.Context, id string) error {
+	return within(ctx, r.slot, func(ctx context.Context) error { return r.sandboxes.RemoveSandbox(ctx, id) })
+}
+
+// removeData unmounts the volumes of a revision and then removes everything that was saved for it.
+func (r *remover) removeData(ctx context.Context, uid pod.UID) error {
+	r.logs.Forget(uid)
+	return within(ctx, r.slot, func(ctx context.Context) error {
+		if err := r.volumes.Teardown(ctx, uid); err != nil {
+			return err
+		}
+		return r.data.RemoveData(ctx, r.key, uid)
+	})
+}
