@@ -2,18 +2,16 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/relist"
-	"podrun.io/podrun/internal/runtime"
 )
 
 // Loop owns the workers and passes manifests and events to them. Only the goroutine of Run accesses
@@ -93,7 +91,7 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 		if l.workers[key] == nil {
 			// The pod may already be running: reserve its requests until its worker has inspected
 			// it, so that no other pod is admitted in its place.
-			l.shared.admission.hold(key, plan.Requests(p))
+			l.shared.resources.Hold(key, plan.Requests(p))
 		}
 	}
 	for key, p := range d.Pods {
@@ -111,19 +109,19 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 // notify wakes the pod's worker, if it has one.
 func (l *Loop) notify(key pod.Key) {
 	if w := l.workers[key]; w != nil {
-		w.mailbox.notify()
+		w.mailbox.Notify()
 	}
 }
 
 func (l *Loop) notifyAll() {
 	for _, w := range l.workers {
-		w.mailbox.notify()
+		w.mailbox.Notify()
 	}
 }
 
 func (l *Loop) handle(ctx context.Context, e relist.Event) {
 	if w := l.workers[e.Pod]; w != nil {
-		w.mailbox.notify()
+		w.mailbox.Notify()
 		return
 	}
 	if e.Kind == relist.Vanished {
@@ -197,49 +195,16 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 
 // shared is what all workers of a loop share.
 type shared struct {
-	slots     slots
-	order     *order
-	admission *admission
+	slots     admission.Slots
+	order     *admission.Order
+	resources *admission.Resources
 	halt      atomic.Pointer[Halt] // nil: the machine is not shutting down
 }
 
 func newShared(o *Options) *shared {
-	return &shared{slots: newSlots(o.Parallel), order: newOrder(), admission: newAdmission(o.Node)}
-}
-
-// slots limit how many sandboxes and containers are created and removed at the same time. The
-// processors of the machine are the bottleneck: more parallel work only makes each one slower.
-type slots struct{ make, clear chan struct{} }
-
-func newSlots(n int) slots {
-	return slots{make: make(chan struct{}, n), clear: make(chan struct{}, n)}
-}
-
-// longestSlot is how long a mutation holds its slot. A mutation that takes longer is not computing
-// but waiting, usually for a shim or a mount that hangs. A few of those would prevent every other
-// pod from starting.
-const longestSlot = 10 * time.Second
-
-// within calls f with the timeout of a mutation. It holds a slot for at most longestSlot.
-func within(ctx context.Context, slot chan struct{}, f func(context.Context) error) error {
-	select {
-	case slot <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	return &shared{
+		slots:     admission.NewSlots(o.Parallel),
+		order:     admission.NewOrder(),
+		resources: admission.NewResources(o.Node),
 	}
-	free := sync.OnceFunc(func() { <-slot })
-	defer free()
-	defer time.AfterFunc(longestSlot, free).Stop()
-	return inTime(ctx, f)
-}
-
-// inTime calls f with the timeout of a mutation, runtime.Timeout.
-func inTime(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, runtime.Timeout)
-	defer cancel()
-	err := f(ctx)
-	if err != nil && ctx.Err() == context.DeadlineExceeded {
-		err = fmt.Errorf("not done within %s: %w", runtime.Timeout, err)
-	}
-	return err
 }

@@ -42,11 +42,11 @@ func (m *mailbox) put(d desire) {
 	m.newest = d
 	m.version++
 	m.mu.Unlock()
-	m.notify()
+	m.Notify()
 }
 
-// notify wakes the worker for another sync. It does not block.
-func (m *mailbox) notify() {
+// Notify wakes the worker for another sync. It does not block.
+func (m *mailbox) Notify() {
 	select {
 	case m.changed <- struct{}{}:
 	default:

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status"
 )
@@ -20,7 +22,7 @@ type statusPublisher struct {
 	key       pod.Key
 	publisher Publisher
 	data      runtime.Data
-	order     *order
+	order     *admission.Order
 	hooks     *hookRunner
 	manifests *manifests
 	hostIP    string
@@ -43,7 +45,7 @@ func (u *statusPublisher) publish(s state, seen pod.Observed, p plan.Plan, resti
 	switch {
 	case p.Gone:
 		u.shown, u.before = nil, nil
-		u.order.report(u.key, false)
+		u.order.Report(u.key, false)
 		err = u.publisher.Gone(u.key)
 	case s.pod == nil && (len(p.Actions) > 0 || u.hooks.results.instances.ending(seen)):
 		if u.shown == nil {
@@ -85,7 +87,7 @@ func (u *statusPublisher) publishPod(s state, seen pod.Observed, p plan.Plan) er
 	}
 	out.Status = u.status(s.pod, seen, p, u.before)
 	u.saveConditions(s.pod.UID, out.Status.Conditions)
-	u.order.report(u.key, !p.Again && Arrived(out))
+	u.order.Report(u.key, !p.Again && Arrived(out))
 	return u.publisher.Publish(out, len(p.Actions) == 0)
 }
 
@@ -151,4 +153,15 @@ func (u *statusPublisher) saveConditions(uid pod.UID, now []v1.PodCondition) {
 		}
 	}
 	u.before = now
+}
+
+// Arrived reports that a pod has reached a good result: a job has succeeded, a service is ready.
+func Arrived(p *v1.Pod) bool {
+	if p.Status.Phase == v1.PodSucceeded {
+		return true
+	}
+	return p.Spec.RestartPolicy == v1.RestartPolicyAlways &&
+		slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+		})
 }

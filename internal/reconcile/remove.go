@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -46,7 +47,7 @@ func (r *remover) finishLog(ctx context.Context, p *v1.Pod, c pod.Container) err
 // reap records the exit of an instance of p, or of a pod that is not desired any more, after its
 // log is complete.
 func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id string) error {
-	return within(ctx, r.slot, func(ctx context.Context) error {
+	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		message := ""
 		for _, c := range seen.Containers {
 			if c.ID != id {
@@ -86,7 +87,7 @@ func logIsMessage(p *v1.Pod, c pod.Container) bool {
 func (r *remover) removeContainer(ctx context.Context, seen pod.Observed, id string) error {
 	r.instances.remove(id)
 	r.hooks.cancel(id)
-	return within(ctx, r.slot, func(ctx context.Context) error {
+	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		for _, c := range seen.Containers {
 			later := func(d pod.Container) bool { return d.UID == c.UID && d.Name == c.Name && d.Attempt > c.Attempt }
 			if c.ID == id && slices.ContainsFunc(seen.Containers, later) {
@@ -101,13 +102,13 @@ func (r *remover) removeContainer(ctx context.Context, seen pod.Observed, id str
 
 // removeSandbox removes a sandbox.
 func (r *remover) removeSandbox(ctx context.Context, id string) error {
-	return within(ctx, r.slot, func(ctx context.Context) error { return r.sandboxes.RemoveSandbox(ctx, id) })
+	return admission.Within(ctx, r.slot, func(ctx context.Context) error { return r.sandboxes.RemoveSandbox(ctx, id) })
 }
 
 // removeData unmounts the volumes of a revision and then removes everything that was saved for it.
 func (r *remover) removeData(ctx context.Context, uid pod.UID) error {
 	r.logs.Forget(uid)
-	return within(ctx, r.slot, func(ctx context.Context) error {
+	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		if err := r.volumes.Teardown(ctx, uid); err != nil {
 			return err
 		}

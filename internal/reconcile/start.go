@@ -10,6 +10,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -32,14 +33,14 @@ type starter struct {
 // createSandbox creates a sandbox. If nothing of the revision is on the machine, this begins the
 // revision's run: it changes s.pod to say when.
 func (t *starter) createSandbox(ctx context.Context, s *state, seen pod.Observed, attempt int) error {
-	if !t.shared.admission.admit(t.key, plan.Requests(s.pod)) {
+	if !t.shared.resources.Admit(t.key, plan.Requests(s.pod)) {
 		return nil // other pods were admitted first: plan again
 	}
 	if mine, _ := seen.Split(s.pod.UID); len(mine.Data) == 0 {
 		s.pod = s.pod.DeepCopy()
 		metaAnnotation(s.pod, manifest.AnnotationSeen, t.wall().UTC().Format(time.RFC3339Nano))
 	}
-	return within(ctx, t.shared.slots.make, func(ctx context.Context) error {
+	return admission.Within(ctx, t.shared.slots.Create, func(ctx context.Context) error {
 		if err := t.manifests.create(s.pod); err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func (t *starter) startContainer(ctx context.Context, s state, seen pod.Observed
 	if err != nil {
 		return err
 	}
-	return within(ctx, t.shared.slots.make, func(ctx context.Context) error {
+	return admission.Within(ctx, t.shared.slots.Create, func(ctx context.Context) error {
 		err := t.containers.StartContainer(ctx, runtime.Start{
 			Pod:               s.pod,
 			Container:         c,
@@ -93,7 +94,7 @@ const reasonResize = "ResizeError"
 
 // resize resizes an instance and waits at most runtime.Timeout.
 func (t *starter) resize(ctx context.Context, p *v1.Pod, a plan.Resize) error {
-	return inTime(ctx, func(ctx context.Context) error {
+	return admission.InTime(ctx, func(ctx context.Context) error {
 		return t.containers.ResizeContainer(ctx, a.ID, p, container(p, a.Container))
 	})
 }
@@ -103,7 +104,7 @@ func (t *starter) resize(ctx context.Context, p *v1.Pod, a plan.Resize) error {
 // it: after a restart podrun would otherwise count the pod as smaller than it is. anew reports that
 // the pod starts anew.
 func (t *starter) allocate(s *state, anew bool) {
-	if s.resized == nil || !anew && !t.shared.admission.grow(t.key, s.pod, s.resized) {
+	if s.resized == nil || !anew && !t.shared.resources.Grow(t.key, s.pod, s.resized) {
 		return
 	}
 	s.pod, s.resized = s.resized, nil

@@ -43,12 +43,6 @@ func (s state) unwants(c pod.Container) bool {
 	return s.pod == nil || c.UID != s.pod.UID || s.replaced
 }
 
-// sandboxes returns the sandboxes of the revision, newest first.
-func (s state) sandboxes(seen pod.Observed) []pod.Sandbox {
-	mine, _ := seen.Split(s.pod.UID)
-	return mine.Sandboxes
-}
-
 // container returns the container of p's manifest with that name; nil if there is none.
 func container(p *v1.Pod, name string) *v1.Container {
 	if p == nil {

@@ -127,7 +127,7 @@ func newExecutor(w *worker, log *slog.Logger) *executor {
 		starter: w.starter,
 		remover: &remover{
 			key:        w.key,
-			slot:       w.shared.slots.clear,
+			slot:       w.shared.slots.Remove,
 			sandboxes:  o.Sandboxes,
 			containers: o.Containers,
 			data:       o.Data,
@@ -178,8 +178,8 @@ func (w *worker) end() {
 	w.hooks.stop()
 	w.measure.cancel()
 	w.puller.stop()
-	w.shared.admission.forget(w.key, w.mailbox)
-	w.shared.order.forget(w.mailbox)
+	w.shared.resources.Forget(w.key, w.mailbox)
+	w.shared.order.Forget(w.mailbox)
 	w.owner.release() // last: until then actions may still run on the pod
 }
 
@@ -422,4 +422,39 @@ func (w *worker) followLogs(seen pod.Observed) {
 
 func instance(key pod.Key, c pod.Container) pod.Instance {
 	return pod.Instance{ID: c.ID, Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
+}
+
+// account records whether the worker's pod is on the machine: it is as long as it has a sandbox, or
+// an instance that runs or whose state is unknown.
+func (w *worker) account(seen pod.Observed) {
+	there := len(seen.Sandboxes) > 0
+	for _, c := range seen.Containers {
+		there = there || c.State == pod.Running || c.State == pod.Unknown
+	}
+	switch {
+	case !there:
+		w.shared.resources.Release(w.key)
+	case w.state.pod != nil:
+		w.shared.resources.Hold(w.key, plan.Requests(w.state.pod))
+	} // a pod that is being terminated keeps its reservation
+}
+
+// used returns what other pods have requested, if the worker's pod needs resources.
+func (w *worker) used() v1.ResourceList {
+	if w.state.pod == nil || w.state.resized == nil && len(plan.Requests(w.state.pod)) == 0 {
+		return nil
+	}
+	return w.shared.resources.Used(w.key, w.mailbox, w.state.resized != nil)
+}
+
+// after returns the pods that the worker's pod still has to wait for.
+func (w *worker) after() []pod.Key {
+	if w.state.pod == nil {
+		return nil
+	}
+	keys := pod.After(w.state.pod)
+	if len(keys) == 0 {
+		return nil
+	}
+	return w.shared.order.Missing(w.mailbox, keys)
 }

@@ -1,0 +1,50 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Slots limit how many sandboxes and containers are created and removed at the same time. The
+// processors of the machine are the bottleneck: more parallel work only makes each one slower.
+type Slots struct {
+	Create, Remove chan struct{}
+}
+
+// NewSlots returns n slots for creating and n for removing.
+func NewSlots(n int) Slots {
+	return Slots{Create: make(chan struct{}, n), Remove: make(chan struct{}, n)}
+}
+
+// longestSlot is how long a mutation holds its slot. A mutation that takes longer is not computing
+// but waiting, usually for a shim or a mount that hangs. A few of those would prevent every other
+// pod from starting.
+const longestSlot = 10 * time.Second
+
+// Within calls f with the timeout of a mutation. It holds a slot for at most longestSlot.
+func Within(ctx context.Context, slot chan struct{}, f func(context.Context) error) error {
+	select {
+	case slot <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	free := sync.OnceFunc(func() { <-slot })
+	defer free()
+	defer time.AfterFunc(longestSlot, free).Stop()
+	return InTime(ctx, f)
+}
+
+// InTime calls f with the timeout of a mutation, runtime.Timeout.
+func InTime(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, runtime.Timeout)
+	defer cancel()
+	err := f(ctx)
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
+		err = fmt.Errorf("not done within %s: %w", runtime.Timeout, err)
+	}
+	return err
+}
