@@ -46,7 +46,7 @@ func (h *house) awaitShutdown(ctx context.Context, running *sync.WaitGroup) {
 // Begin implements nodeshutdown.Shutdown.
 func (s halting) Begin(ctx context.Context, within time.Duration) {
 	critical := min(s.h.o.Halt.Critical, within)
-	s.end(ctx, reconcile.CriticalPriority, within-critical)
+	s.end(ctx, pod.CriticalPriority, within-critical)
 	s.end(ctx, math.MaxInt64, max(critical, 0))
 }
 
@@ -106,7 +106,7 @@ func (s halting) living(ctx context.Context, below int64) bool {
 			if c.State != pod.Running {
 				continue
 			}
-			if p, err := s.h.runtime.LoadPod(c.UID); err == nil && reconcile.Priority(p) < below {
+			if p, err := s.h.runtime.LoadPod(c.UID); err == nil && pod.Priority(p) < below {
 				return true
 			}
 		}

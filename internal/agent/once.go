@@ -14,7 +14,6 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/status"
 )
 
@@ -373,5 +372,5 @@ func (e *ManifestError) Unwrap() error { return e.Err }
 
 // Done reports that a pod has reached its result: a job has ended, a service is ready.
 func Done(p *v1.Pod) bool {
-	return p.Status.Phase == v1.PodFailed || reconcile.Arrived(p)
+	return p.Status.Phase == v1.PodFailed || pod.Arrived(p)
 }

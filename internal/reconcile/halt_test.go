@@ -26,7 +26,7 @@ func TestMachineShutsDown(t *testing.T) {
 		h.want(web(), important)
 		h.wantLiving("u1-a-0 u2-b-0")
 
-		halt <- reconcile.Halt{Below: reconcile.CriticalPriority, Grace: 3 * time.Second}
+		halt <- reconcile.Halt{Below: pod.CriticalPriority, Grace: 3 * time.Second}
 		after(2 * time.Second)
 		h.wantLiving("u1-a-0 u2-b-0") // it is asked, and has its time
 		after(2 * time.Second)
@@ -68,26 +68,11 @@ func TestShutdownBoundsWhatIsNotWanted(t *testing.T) {
 		h.want()
 		after(time.Second)
 		h.wantLiving("u1-a-0 u2-b-0")
-		halt <- reconcile.Halt{Below: reconcile.CriticalPriority, Grace: 3 * time.Second}
+		halt <- reconcile.Halt{Below: pod.CriticalPriority, Grace: 3 * time.Second}
 		after(4 * time.Second)
 		h.wantLiving("u2-b-0")
 		halt <- reconcile.Halt{Below: math.MaxInt64, Grace: 3 * time.Second}
 		after(time.Second)
 		h.wantLiving("")
 	})
-}
-
-func TestPriority(t *testing.T) {
-	t.Parallel()
-	high := int32(7)
-	for class, want := range map[string]int64{"": 0, "mine": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000} {
-		p := &v1.Pod{Spec: v1.PodSpec{PriorityClassName: class}}
-		if got := reconcile.Priority(p); got != want {
-			t.Errorf("%q: %d", class, got)
-		}
-		p.Spec.Priority = &high
-		if got := reconcile.Priority(p); got != 7 {
-			t.Errorf("%q with 7: %d", class, got)
-		}
-	}
 }

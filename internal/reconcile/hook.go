@@ -103,8 +103,8 @@ func (r *hookRunner) start(ctx context.Context, s state, seen pod.Observed) {
 			}
 			switch h := r.results.hooks.post[c.ID]; {
 			case h == nil && r.postStartDue(spec, c):
-				r.run(ctx, &hook{id: c.ID, container: c.Name},
-					r.target(s.pod, spec, seen, c), spec.Lifecycle.PostStart)
+				h := &hook{id: c.ID, container: c.Name}
+				r.run(ctx, h, r.target(s.pod, spec, seen, c), spec.Lifecycle.PostStart)
 			case h != nil && h.done && !h.recorded:
 				h.recorded = true
 				r.notes.save(s, seen, c.ID)
@@ -256,8 +256,7 @@ func (r *hookRunner) preStop(ctx context.Context, st state, seen pod.Observed, a
 			break
 		}
 		s.Hooking = true
-		r.run(ctx, &hook{id: c.ID, container: c.Name, pre: true},
-			r.target(p, spec, seen, c), spec.Lifecycle.PreStop)
+		r.run(ctx, &hook{id: c.ID, container: c.Name, pre: true}, r.target(p, spec, seen, c), spec.Lifecycle.PreStop)
 	}
 	r.results.instances.signalled[a.ID] = s
 	r.notes.save(st, seen, a.ID)

@@ -20,7 +20,7 @@ func (t *starter) inside(s state, c *v1.Container, sandbox pod.Sandbox) (pod.Ins
 		return in, &runtime.ReasonError{Reason: reasonConfig, Err: err}
 	}
 	var err error
-	if keys := fileKeys(c); len(keys) > 0 {
+	if keys := env.FileKeys(c); len(keys) > 0 {
 		if in.Files, err = t.volumes.Files(s.pod, keys); err != nil {
 			return fail(err)
 		}
@@ -38,17 +38,4 @@ func (t *starter) visible(s state, sandbox pod.Sandbox) pod.Inside {
 		in.HostIPs = []string{t.hostIP}
 	}
 	return in
-}
-
-func fileKeys(c *v1.Container) []pod.FileKey {
-	var keys []pod.FileKey
-	for _, e := range c.Env {
-		if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
-			keys = append(keys, pod.FileKey{
-				Volume: e.ValueFrom.FileKeyRef.VolumeName,
-				Path:   e.ValueFrom.FileKeyRef.Path,
-			})
-		}
-	}
-	return keys
 }

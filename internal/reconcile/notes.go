@@ -73,8 +73,13 @@ func (n *notes) save(s state, seen pod.Observed, id string) {
 		r := n.results
 		probed := r.of(seen)[id]
 		note := pod.Notes{
-			Started: c.Notes.Started, Ready: c.Notes.Ready, Since: c.Notes.Since, PostStartDue: r.hooks.postStartLeft(c),
-			Signals: r.instances.recorded(id), Failed: probed.Failed, Unwanted: s.unwants(c),
+			Started:      c.Notes.Started,
+			Ready:        c.Notes.Ready,
+			Since:        c.Notes.Since,
+			PostStartDue: r.hooks.postStartLeft(c),
+			Signals:      r.instances.recorded(id),
+			Failed:       probed.Failed,
+			Unwanted:     s.unwants(c),
 		}
 		if found, asked := r.prober.Results(r.key)[id]; asked && (found.Started != nil || found.Ready != nil) {
 			note.Started, note.Ready, note.Since = found.Started, found.Ready, r.instances.clock.wall().UTC()

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -80,14 +79,14 @@ func (u *statusPublisher) publishPod(s state, seen pod.Observed, p plan.Plan) er
 		out = pod.Sized(s.pod, s.resized) // the manifest's resources; the status has the allocated ones
 	}
 	if s.problem != "" {
-		metaAnnotation(out, manifest.AnnotationError, s.problem)
+		manifest.Annotate(out, manifest.AnnotationError, s.problem)
 	}
 	if !p.Next.IsZero() {
-		metaAnnotation(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
+		manifest.Annotate(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
 	}
 	out.Status = u.status(s.pod, seen, p, u.before)
 	u.saveConditions(s.pod.UID, out.Status.Conditions)
-	u.order.Report(u.key, !p.Again && Arrived(out))
+	u.order.Report(u.key, !p.Again && pod.Arrived(out))
 	return u.publisher.Publish(out, len(p.Actions) == 0)
 }
 
@@ -108,9 +107,7 @@ func (u *statusPublisher) publishLast(seen pod.Observed, p plan.Plan) {
 }
 
 // status returns p's status. before are the conditions that were published last.
-func (u *statusPublisher) status(
-	p *v1.Pod, seen pod.Observed, next plan.Plan, before []v1.PodCondition,
-) v1.PodStatus {
+func (u *statusPublisher) status(p *v1.Pod, seen pod.Observed, next plan.Plan, before []v1.PodCondition) v1.PodStatus {
 	return status.Of(status.Input{
 		Pod:      p,
 		Observed: seen,
@@ -129,9 +126,6 @@ func (u *statusPublisher) rename(from, to *v1.Pod) {
 		u.shown = to
 	}
 }
-
-// reset makes the next publish start from what is saved: another process may have owned the pod.
-func (u *statusPublisher) reset() { u.shown, u.before = nil, nil }
 
 // loadConditions loads the conditions that an earlier podrun process published, so that the new
 // ones keep their transition times.
@@ -153,15 +147,4 @@ func (u *statusPublisher) saveConditions(uid pod.UID, now []v1.PodCondition) {
 		}
 	}
 	u.before = now
-}
-
-// Arrived reports that a pod has reached a good result: a job has succeeded, a service is ready.
-func Arrived(p *v1.Pod) bool {
-	if p.Status.Phase == v1.PodSucceeded {
-		return true
-	}
-	return p.Spec.RestartPolicy == v1.RestartPolicyAlways &&
-		slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-			return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
-		})
 }

@@ -6,7 +6,7 @@
 // starts, and the pod's saved state between syncs. It does not decide: package plan computes what
 // to do, and package relist reports what is there.
 //
-// Begin reading with Loop.Run, then worker.sync (the sync) and worker.do (from action to effect).
+// Begin reading with Loop.Run, then worker.sync (the sync) and executor.do (from action to effect).
 package reconcile
 
 import (

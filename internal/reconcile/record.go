@@ -90,7 +90,10 @@ func (r *recorder) recordOutdated(err error) {
 
 // recordManifest records that the manifest of a newly chosen revision has become invalid.
 func (r *recorder) recordManifest(s state) {
-	r.uid = s.uid()
+	r.uid = ""
+	if s.pod != nil {
+		r.uid = s.pod.UID
+	}
 	if s.pod != nil && s.problem != "" && s.problem != r.problem {
 		r.record("", warning, "FailedValidation", s.problem)
 	}

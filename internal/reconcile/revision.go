@@ -60,7 +60,7 @@ func (c choice) revision(s state) state {
 	want, all := c.desire.pod, c.desire.all
 	switch {
 	case want != nil && c.same:
-		return c.adopt(s)
+		s.pod, s.resized = manifest.Adopt(want, c.running, c.final)
 	case want != nil:
 		s.pod = want
 		if c.running != nil {
@@ -71,28 +71,6 @@ func (c choice) revision(s state) state {
 	default:
 		s.pod = nil
 	}
-	return s
-}
-
-// adopt returns s with the desired manifest under the UID of the running revision.
-func (c choice) adopt(s state) state {
-	kept := c.desire.pod.DeepCopy()
-	if c.final {
-		// The result is judged by the deadline that the pod ran with: Kubernetes' terminal phases
-		// are final.
-		kept.Spec.ActiveDeadlineSeconds = c.running.Spec.ActiveDeadlineSeconds
-	}
-	manifest.SetUID(kept, c.running.UID)
-	manifest.KeepConfig(kept, c.running)
-	if seen := c.running.Annotations[manifest.AnnotationSeen]; seen != "" {
-		metaAnnotation(kept, manifest.AnnotationSeen, seen)
-	}
-	if !pod.SameSize(c.running, kept) {
-		// The pod keeps its allocated resources until the new ones are allocated.
-		s.resized = kept
-		kept = pod.Sized(kept, c.running)
-	}
-	s.pod = kept
 	return s
 }
 
@@ -124,11 +102,4 @@ func (s state) terminating(seen pod.Observed, p plan.Plan) state {
 	}
 	s.unwanted = unwanted
 	return s
-}
-
-func metaAnnotation(p *v1.Pod, name, value string) {
-	if p.Annotations == nil {
-		p.Annotations = map[string]string{}
-	}
-	p.Annotations[name] = value
 }

@@ -38,7 +38,7 @@ func (t *starter) createSandbox(ctx context.Context, s *state, seen pod.Observed
 	}
 	if mine, _ := seen.Split(s.pod.UID); len(mine.Data) == 0 {
 		s.pod = s.pod.DeepCopy()
-		metaAnnotation(s.pod, manifest.AnnotationSeen, t.wall().UTC().Format(time.RFC3339Nano))
+		manifest.Annotate(s.pod, manifest.AnnotationSeen, t.wall().UTC().Format(time.RFC3339Nano))
 	}
 	return admission.Within(ctx, t.shared.slots.Create, func(ctx context.Context) error {
 		if err := t.manifests.create(s.pod); err != nil {

@@ -30,14 +30,6 @@ type state struct {
 	unwanted map[pod.UID]bool
 }
 
-// uid returns the UID of the revision; "" if the pod is not desired.
-func (s state) uid() pod.UID {
-	if s.pod == nil {
-		return ""
-	}
-	return s.pod.UID
-}
-
 // unwants reports that c belongs to a revision that is no longer desired.
 func (s state) unwants(c pod.Container) bool {
 	return s.pod == nil || c.UID != s.pod.UID || s.replaced

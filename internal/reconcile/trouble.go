@@ -44,6 +44,3 @@ func (t *trouble) failed(err error) time.Duration {
 	}
 	return min(firstTrouble<<min(t.count-1, 10), longestTrouble)
 }
-
-// over records a sync that succeeded.
-func (t *trouble) over() { t.count, t.logged = 0, "" }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
@@ -46,107 +43,6 @@ type worker struct {
 
 // refreshAgain is the delay before volumes and statuses that could not be updated are tried again.
 const refreshAgain = time.Second
-
-func newWorker(key pod.Key, o *Options, s *shared) *worker {
-	log := o.Log.With("pod", key.String())
-	w := &worker{
-		key:       key,
-		o:         o,
-		shared:    s,
-		mailbox:   newMailbox(),
-		log:       log,
-		trouble:   &trouble{key: key, report: o.Troubled, log: log},
-		recorder:  &recorder{events: o.Events, key: key, log: log},
-		manifests: &manifests{data: o.Data, owner: o.Owner, log: log},
-		state:     state{earlier: o.Rerun},
-	}
-	w.instances = newInstances(o.Wall)
-	results := &probeResults{key: key, prober: o.Prober, hooks: newHooks(), instances: w.instances}
-	w.hooks = &hookRunner{
-		results:   results,
-		notes:     &notes{data: o.Data, results: results, log: log},
-		manifests: w.manifests,
-		hostIP:    o.HostIP,
-		recorder:  w.recorder,
-		log:       log,
-		beside:    &w.beside,
-		done:      make(chan hookResult),
-	}
-	w.failures = &failures{last: map[string]plan.Failure{}, recorder: w.recorder, log: log}
-	w.puller = &puller{
-		images:      o.Images,
-		preferLocal: o.PreferLocal,
-		recorder:    w.recorder,
-		failures:    w.failures,
-		log:         log,
-		beside:      &w.beside,
-		all:         map[string]*image{},
-		results:     make(chan pullResult),
-	}
-	w.measure = newMeasurement(o.Disk, o.Data, &w.beside, log)
-	w.owner = &ownership{
-		key:       key,
-		owners:    o.Owners,
-		adopts:    o.Adopts,
-		publisher: o.Publisher,
-		report:    o.Troubled,
-		mailbox:   w.mailbox,
-		recorder:  w.recorder,
-		log:       log,
-	}
-	w.status = &statusPublisher{
-		key:       key,
-		publisher: o.Publisher,
-		data:      o.Data,
-		order:     s.order,
-		hooks:     w.hooks,
-		manifests: w.manifests,
-		hostIP:    o.HostIP,
-		log:       log,
-	}
-	w.starter = &starter{
-		key:        key,
-		shared:     s,
-		sandboxes:  o.Sandboxes,
-		containers: o.Containers,
-		volumes:    o.Volumes,
-		puller:     w.puller,
-		manifests:  w.manifests,
-		recorder:   w.recorder,
-		wall:       w.instances.clock.wall,
-		node:       o.Node,
-		hostIP:     o.HostIP,
-	}
-	w.executor = newExecutor(w, log)
-	return w
-}
-
-func newExecutor(w *worker, log *slog.Logger) *executor {
-	o := w.o
-	return &executor{
-		starter: w.starter,
-		remover: &remover{
-			key:        w.key,
-			slot:       w.shared.slots.Remove,
-			sandboxes:  o.Sandboxes,
-			containers: o.Containers,
-			data:       o.Data,
-			volumes:    o.Volumes,
-			logs:       o.Logs,
-			logTries:   o.LogTries,
-			trouble:    w.trouble,
-			instances:  w.instances,
-			hooks:      w.hooks.results.hooks,
-			log:        log,
-		},
-		terminator: &terminator{containers: o.Containers, instances: w.instances, notes: w.hooks.notes},
-		hooks:      w.hooks,
-		puller:     w.puller,
-		failures:   w.failures,
-		status:     w.status,
-		log:        log,
-	}
-}
 
 // run syncs the pod until ctx ends, or until the pod is neither desired nor there any more. Then it
 // sends the worker to finished.
@@ -286,7 +182,7 @@ func (w *worker) barred(seen pod.Observed) (wake time.Duration, gone bool) {
 
 // rest returns when to sync again after a plan without actions, and whether the pod is gone.
 func (w *worker) rest(p plan.Plan) (wake time.Duration, gone bool) {
-	w.trouble.over()
+	w.trouble.count, w.trouble.logged = 0, ""
 	if w.state.stale || w.status.unpublished {
 		p.Wake = sooner(p.Wake, refreshAgain)
 	}
@@ -294,44 +190,6 @@ func (w *worker) rest(p plan.Plan) (wake time.Duration, gone bool) {
 		p.Wake = sooner(p.Wake, w.measure.next())
 	}
 	return p.Wake, p.Gone && !w.status.unpublished
-}
-
-// longestGrace is the longest grace period that applies now; nil: each instance's own.
-func (w *worker) longestGrace() *time.Duration {
-	select {
-	case <-w.o.Hurry:
-		return new(time.Duration)
-	default:
-		return w.state.maxGrace
-	}
-}
-
-func (w *worker) input(seen pod.Observed) plan.Input {
-	var since time.Time
-	if w.state.pod != nil && slices.Contains(seen.Data, w.state.pod.UID) {
-		since = w.since(w.state.pod)
-	}
-	return w.halted(plan.Input{
-		Since:      since,
-		MaxGrace:   w.longestGrace(),
-		Node:       w.o.Node,
-		Used:       w.used(),
-		NodeLabels: w.o.NodeLabels,
-		Pod:        w.state.pod,
-		Resized:    w.state.resized,
-		Observed:   w.instances.steady(seen),
-		Images:     w.puller.states(),
-		Signalled:  w.instances.signalled,
-		Failures:   w.failures.last,
-		Probed:     w.hooks.results.of(seen),
-		After:      w.after(),
-		Evicted:    w.measure.why,
-		Boot:       w.o.Boot,
-		Earlier:    w.state.earlier,
-		Replaced:   w.state.replaced,
-		MaxBackoff: w.o.MaxBackoff,
-		Now:        time.Now(),
-	})
 }
 
 // acquire makes this process the pod's owner, or checks that it still is. Without ownership nothing
@@ -352,7 +210,7 @@ func (w *worker) lose() {
 	w.hooks.stop()
 	w.measure.reset(nil)
 	w.puller.stop()
-	w.status.reset()
+	w.status.shown, w.status.before = nil, nil
 	w.manifests.saved = nil
 	w.mailbox.reread() // another revision may be running now
 }
@@ -398,20 +256,6 @@ func (w *worker) learn(now pod.Objects) {
 	w.state.objects, w.state.stale = now, true
 }
 
-// final reports that p, which is on the machine, has reached its final phase and is not run again.
-func (w *worker) final(p *v1.Pod, seen pod.Observed) bool {
-	return plan.Final(plan.Input{
-		Pod: p, Since: w.since(p), Observed: w.instances.steady(seen), Probed: w.hooks.results.of(seen), Evicted: w.measure.why,
-		Boot: w.o.Boot, Earlier: w.state.earlier, Now: time.Now(),
-	})
-}
-
-// since returns when p's revision began, as a monotonic time of this process.
-func (w *worker) since(p *v1.Pod) time.Time {
-	since, _ := time.Parse(time.RFC3339Nano, p.Annotations[manifest.AnnotationSeen])
-	return w.instances.clock.monotonic(string(p.UID), since)
-}
-
 func (w *worker) followLogs(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if c.State == pod.Running {
@@ -422,39 +266,4 @@ func (w *worker) followLogs(seen pod.Observed) {
 
 func instance(key pod.Key, c pod.Container) pod.Instance {
 	return pod.Instance{ID: c.ID, Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
-}
-
-// account records whether the worker's pod is on the machine: it is as long as it has a sandbox, or
-// an instance that runs or whose state is unknown.
-func (w *worker) account(seen pod.Observed) {
-	there := len(seen.Sandboxes) > 0
-	for _, c := range seen.Containers {
-		there = there || c.State == pod.Running || c.State == pod.Unknown
-	}
-	switch {
-	case !there:
-		w.shared.resources.Release(w.key)
-	case w.state.pod != nil:
-		w.shared.resources.Hold(w.key, plan.Requests(w.state.pod))
-	} // a pod that is being terminated keeps its reservation
-}
-
-// used returns what other pods have requested, if the worker's pod needs resources.
-func (w *worker) used() v1.ResourceList {
-	if w.state.pod == nil || w.state.resized == nil && len(plan.Requests(w.state.pod)) == 0 {
-		return nil
-	}
-	return w.shared.resources.Used(w.key, w.mailbox, w.state.resized != nil)
-}
-
-// after returns the pods that the worker's pod still has to wait for.
-func (w *worker) after() []pod.Key {
-	if w.state.pod == nil {
-		return nil
-	}
-	keys := pod.After(w.state.pod)
-	if len(keys) == 0 {
-		return nil
-	}
-	return w.shared.order.Missing(w.mailbox, keys)
 }
