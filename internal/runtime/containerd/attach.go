@@ -81,7 +81,7 @@ func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, err
 // closeStdin makes the shim close its own end of an instance's standard input. It may be repeated.
 func (r *Runtime) closeStdin(ctx context.Context, id string) error {
 	_, err := r.client.TaskService().CloseIO(ctx, &tasks.CloseIORequest{ContainerID: id, Stdin: true})
-	if isGone(err) {
+	if daemon.IsGone(err) {
 		return nil
 	}
 	return daemon.Mapped("closing the standard input of "+id, err)

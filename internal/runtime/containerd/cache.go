@@ -36,7 +36,7 @@ func newCache() *cache {
 	return &cache{instances: map[string]instance{}, ids: map[pod.Key][]string{}}
 }
 
-func (k *cache) saw(id string, key pod.Key) {
+func (k *cache) observed(id string, key pod.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.instances[id]
@@ -47,7 +47,7 @@ func (k *cache) saw(id string, key pod.Key) {
 	k.instances[id] = i
 }
 
-func (k *cache) sawOOM(id string) {
+func (k *cache) observedOOM(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.instances[id]

@@ -97,7 +97,7 @@ func oomKills(text string) bool {
 // limitPod creates the pod's own cgroup, the parent of its containers' cgroups, if there are
 // resources to set on it. Its first call also configures the cgroup of the best-effort class.
 func (r *Runtime) limitPod(p *v1.Pod, driver oci.Driver) error {
-	if !r.classed.Load() {
+	if !r.classConfigured.Load() {
 		if r.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
 			r.Log.Info(
 				"capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
@@ -107,7 +107,7 @@ func (r *Runtime) limitPod(p *v1.Pod, driver oci.Driver) error {
 			r.Log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others",
 				"err", err)
 		}
-		r.classed.Store(true)
+		r.classConfigured.Store(true)
 	}
 	resources := oci.PodResources(p, r.PodMaxPids)
 	if resources == nil {
@@ -207,7 +207,7 @@ func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
 			removed[path] = true
 			err := removeTree(dir)
 			if errors.Is(err, syscall.EBUSY) {
-				err = errors.Join(r.endForgotten(ctx, m.Mountpoint, path), removeEmptied(ctx, dir))
+				err = errors.Join(r.killUnknown(ctx, m.Mountpoint, path), removeEmptied(ctx, dir))
 			}
 			if err != nil {
 				all = append(all, fmt.Errorf("removing a pod's cgroup: %w", err))

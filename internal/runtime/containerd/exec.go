@@ -28,15 +28,15 @@ import (
 const drainTimeout = 2 * time.Second
 
 // The shim too waits for the output before it removes a process. removeTime bounds the removal. If
-// the output is known to be kept open, heldTime bounds it.
+// the output is known to be kept open, blockedTime bounds it.
 const (
-	removeTime = 10 * time.Second
-	heldTime   = time.Second
+	removeTime  = 10 * time.Second
+	blockedTime = time.Second
 )
 
-// holdTime bounds the wait for the shim to open the standard input of a process that it has just
+// ownTime bounds the wait for the shim to open the standard input of a process that it has just
 // started.
-const holdTime = 100 * time.Millisecond
+const ownTime = 100 * time.Millisecond
 
 // Exec implements runtime.Execer.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
@@ -53,14 +53,14 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		streams.Stdout, streams.Stderr = failingWriter(streams.Stdout, cut), failingWriter(streams.Stderr, cut)
 	}
 	process.Args, process.Terminal = cmd, streams.TTY
-	ended, held := make(chan struct{}), make(chan struct{})
-	letGo := sync.OnceFunc(func() { close(held) })
-	defer letGo()
+	ended, owned := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(owned) })
+	defer release()
 	if streams.Stdin != nil {
 		// A reader of the process's output may be killed as soon as it gets output, and must not
 		// leave the process behind: so no output is passed on before the process is certain to end
 		// with podrun.
-		streams.Stdout, streams.Stderr = &gated{streams.Stdout, held}, &gated{streams.Stderr, held}
+		streams.Stdout, streams.Stderr = &gated{streams.Stdout, owned}, &gated{streams.Stderr, owned}
 	}
 	dir, err := r.pipes.Dir()
 	if err != nil {
@@ -80,10 +80,10 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	if err != nil {
 		return 0, daemon.Mapped("exec in "+id, err)
 	}
-	code, err := r.follow(ctx, id, p, streams, ended, letGo)
+	code, err := r.follow(ctx, id, p, streams, ended, release)
 	limit := removeTime
 	if err == nil && !drain(p.IO()) {
-		limit = heldTime
+		limit = blockedTime
 	}
 	r.removeExec(ctx, p, id, err == nil, limit)
 	return code, err
@@ -93,7 +93,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 // checks until one process is confined, and never again: all containers are started from the same
 // root directory.
 func (r *Runtime) confined(pid int) error {
-	if r.rooted.Load() {
+	if r.confinementChecked.Load() {
 		return nil
 	}
 	hides, err := sys.RootHides(pid)
@@ -106,7 +106,7 @@ func (r *Runtime) confined(pid int) error {
 		r.Log.Debug("root directory of the container's process cannot be read", "err", err)
 		return nil
 	}
-	r.rooted.Store(true)
+	r.confinementChecked.Store(true)
 	return nil
 }
 
@@ -145,18 +145,18 @@ func failingWriter(w io.Writer, cut context.CancelCauseFunc) io.Writer {
 	if w == nil {
 		return io.Discard
 	}
-	return &taker{w, cut}
+	return &cancellingWriter{w, cut}
 }
 
-// taker is the writer that failingWriter returns.
-type taker struct {
+// cancellingWriter is the writer that failingWriter returns.
+type cancellingWriter struct {
 	w   io.Writer
 	cut context.CancelCauseFunc
 }
 
 // Write never returns an error: the shim, which copies the output too, must not be blocked by a
 // writer that fails.
-func (t *taker) Write(p []byte) (int, error) {
+func (t *cancellingWriter) Write(p []byte) (int, error) {
 	if _, err := t.w.Write(p); err != nil {
 		t.cut(fmt.Errorf("writing a command's output: %w", err))
 		t.w = io.Discard
@@ -207,9 +207,9 @@ func (g *gated) Write(p []byte) (int, error) {
 }
 
 // follow starts the process in the container, serves it until it exits and returns its exit code.
-// It calls held once the process is certain to end with podrun.
+// It calls owned once the process is certain to end with podrun.
 func (r *Runtime) follow(
-	ctx context.Context, id string, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, held func(),
+	ctx context.Context, id string, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, owned func(),
 ) (int, error) {
 	// Not ctx: when ctx ends, follow kills the process and waits for its exit.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -218,13 +218,13 @@ func (r *Runtime) follow(
 	if err := r.startExec(ctx, id, p); err != nil {
 		return 0, daemon.Mapped("starting an exec'd process", err)
 	}
-	hold := r.holdStdin(ctx, p)
-	defer hold.Close() // hold may be nil
-	held()
+	in := r.ownStdin(ctx, p)
+	defer in.Close() // in may be nil
+	owned()
 	for {
 		select {
 		case e := <-exited:
-			if err := e.Error(); isGone(err) { // the shim has exited with it
+			if err := e.Error(); daemon.IsGone(err) { // the shim has exited with it
 				return 0, fmt.Errorf("waiting for an exec'd process: %w: %w", runtime.ErrNotFound, err)
 			} else if err != nil {
 				return 0, daemon.Mapped("waiting for an exec'd process", err)
@@ -232,8 +232,8 @@ func (r *Runtime) follow(
 			return int(e.ExitCode()), context.Cause(ctx)
 		case <-inputEnded:
 			inputEnded = nil
-			hold.Close()
-			if hold == nil {
+			in.Close()
+			if in == nil {
 				r.closeExecStdin(ctx, p)
 			}
 		case size, open := <-streams.Resize:
@@ -259,22 +259,22 @@ func (r *Runtime) follow(
 	}
 }
 
-// holdStdin makes this process the only one that keeps the exec'd process's standard input open. So
+// ownStdin makes this process the only one that keeps the exec'd process's standard input open. So
 // the input ends with podrun, and a shell on a terminal is hung up, even if podrun is killed. It
 // returns nil if that is not possible.
-func (r *Runtime) holdStdin(ctx context.Context, p client.Process) *os.File {
+func (r *Runtime) ownStdin(ctx context.Context, p client.Process) *os.File {
 	streams := p.IO()
 	if streams == nil || streams.Config().Stdin == "" {
 		return nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, holdTime)
+	waiting, cancel := context.WithTimeout(ctx, ownTime)
 	defer cancel()
-	held, err := stdin.Open(waiting, streams.Config().Stdin)
+	in, err := stdin.Open(waiting, streams.Config().Stdin)
 	if err != nil {
 		return nil // as a rule the process has already exited or closed its input
 	}
 	r.closeExecStdin(ctx, p)
-	return held
+	return in
 }
 
 // closeExecStdin makes the shim close its own end of the process's standard input.
@@ -304,17 +304,17 @@ func input(in io.Reader, ended chan<- struct{}) io.Reader {
 	if in == nil {
 		return nil
 	}
-	return &endTeller{in: in, ended: ended}
+	return &eofNotifier{in: in, ended: ended}
 }
 
-// endTeller is the reader that input returns.
-type endTeller struct {
+// eofNotifier is the reader that input returns.
+type eofNotifier struct {
 	in       io.Reader
 	ended    chan<- struct{}
 	reported bool
 }
 
-func (e *endTeller) Read(p []byte) (int, error) {
+func (e *eofNotifier) Read(p []byte) (int, error) {
 	n, err := e.in.Read(p)
 	if err != nil && !e.reported {
 		e.reported = true

@@ -24,7 +24,7 @@ const (
 // containerd dies, containerd is asked afterwards whether the process started. The start is never
 // repeated: a shim whose first attempt failed dies of a second one, with everything that it serves.
 func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) error {
-	ctx, done := lingering(ctx)
+	ctx, done := daemon.Lingering(ctx)
 	defer done()
 	// Not by p.Start, because p gives up its streams when a start fails.
 	_, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})

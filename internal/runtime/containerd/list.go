@@ -21,7 +21,7 @@ import (
 // an inspection of its pod returns the error.
 func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error) {
 	ctx = r.client.Context(ctx)
-	r.nursery.Reap()
+	r.launcher.Reap()
 	// List the tasks after the containers: an instance that had a task when the containers were
 	// listed and has none now was reaped.
 	found, err := r.client.ContainerService().List(ctx)
@@ -42,7 +42,7 @@ func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Contain
 			continue
 		}
 		key := keyOf(c.Labels)
-		r.cache.saw(c.ID, key)
+		r.cache.observed(c.ID, key)
 		out[key] = append(out[key], r.observe(c, byID[c.ID]))
 	}
 	r.cache.listed(time.Now())
@@ -62,7 +62,7 @@ func (r *Runtime) InspectContainers(ctx context.Context, key pod.Key, ids []stri
 		if err != nil {
 			return nil, err
 		}
-		r.cache.saw(c.ID, key)
+		r.cache.observed(c.ID, key)
 		out = append(out, r.observe(c, t))
 	}
 	return out, nil

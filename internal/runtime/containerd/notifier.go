@@ -32,19 +32,19 @@ func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 		cancel()
 		return nil, daemon.Mapped("subscribing to containerd's events", err)
 	}
-	rings := make(chan runtime.Wakeup)
+	wakeups := make(chan runtime.Wakeup)
 	go func() {
 		defer cancel()
-		defer close(rings)
+		defer close(wakeups)
 		for {
 			select {
 			case e := <-stream:
-				ring, ok := r.wakeup(e)
+				wakeup, ok := r.wakeup(e)
 				if !ok {
 					continue
 				}
 				select {
-				case rings <- ring:
+				case wakeups <- wakeup:
 				case <-ctx.Done():
 					return
 				}
@@ -58,7 +58,7 @@ func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 			}
 		}
 	}()
-	return rings, nil
+	return wakeups, nil
 }
 
 // awaitProbe publishes an event repeatedly until the stream delivers it. A subscription gives no
@@ -101,7 +101,7 @@ func (r *Runtime) wakeup(e *events.Envelope) (runtime.Wakeup, bool) {
 		return runtime.Wakeup{}, false
 	}
 	if e.Topic == "/tasks/oom" {
-		r.cache.sawOOM(id)
+		r.cache.observedOOM(id)
 	}
 	key, ok := r.cache.key(id)
 	own := e.Topic == "/tasks/start" || e.Topic == "/tasks/delete" || e.Topic == "/containers/delete"

@@ -31,15 +31,15 @@ func cutOffEnd(begun, now time.Time) time.Time {
 	return now.Add(min(cutOffTime, begun.Add(cutOffTime).Sub(now)))
 }
 
-// endCutOff kills what an interrupted start creates. It returns at the given time, or as soon as
+// killCutOff kills what an interrupted start creates. It returns at the given time, or as soon as
 // containerd has a task of the instance, which is then removed as any other.
-func (r *Runtime) endCutOff(ctx context.Context, c pod.Container, until time.Time) error {
+func (r *Runtime) killCutOff(ctx context.Context, c pod.Container, until time.Time) error {
 	for {
 		t, err := r.task(ctx, c.ID)
 		if err != nil || t != nil {
 			return err
 		}
-		if err := r.endStray(ctx, c); err != nil {
+		if err := r.killOrphan(ctx, c); err != nil {
 			return err
 		}
 		if !time.Now().Before(until) {
@@ -53,17 +53,17 @@ func (r *Runtime) endCutOff(ctx context.Context, c pod.Container, until time.Tim
 	}
 }
 
-// endStray kills the processes of an instance of which containerd has no task, and the shim that
+// killOrphan kills the processes of an instance of which containerd has no task, and the shim that
 // was started for it: containerd itself does not know them any more. Other containers of the pod
 // may share that shim. While one of them runs, the shim is killed only if it serves no container;
 // while one has exited and is not reaped, the shim is not killed, because it holds that exit.
-func (r *Runtime) endStray(ctx context.Context, c pod.Container) error {
+func (r *Runtime) killOrphan(ctx context.Context, c pod.Container) error {
 	for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
-		if _, err := r.endProcesses(ctx, c.ID, path); err != nil {
+		if _, err := r.killProcesses(ctx, c.ID, path); err != nil {
 			return err
 		}
 	}
-	r.layGhost(ctx, c.ID)
+	r.removeDeadRecord(ctx, c.ID)
 	found, err := r.client.ContainerService().List(ctx, uidFilter(c.UID))
 	if err != nil {
 		return daemon.Mapped("listing the containers of revision "+string(c.UID), err)
@@ -86,10 +86,10 @@ func (r *Runtime) endStray(ctx context.Context, c pod.Container) error {
 	return nil
 }
 
-// endForgotten kills the containers that have a cgroup in the cgroup of a removed pod, at path in
+// killUnknown kills the containers that have a cgroup in the cgroup of a removed pod, at path in
 // the hierarchy that is mounted at mount, but no task: a podrun that was killed requested them and
 // containerd has no record of them, or containerd has lost its directory.
-func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
+func (r *Runtime) killUnknown(ctx context.Context, mount, path string) error {
 	entries, err := os.ReadDir(filepath.Join(mount, path))
 	if err != nil {
 		return err
@@ -110,8 +110,8 @@ func (r *Runtime) endForgotten(ctx context.Context, mount, path string) error {
 		if err := shims.Kill(shims.Any, "-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
 			return fmt.Errorf("killing the shim of %s, which containerd does not know any more: %w", id, err)
 		}
-		r.layGhost(ctx, id)
-		if _, err := r.endProcesses(ctx, id, filepath.Join(path, e.Name())); err != nil {
+		r.removeDeadRecord(ctx, id)
+		if _, err := r.killProcesses(ctx, id, filepath.Join(path, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -136,18 +136,18 @@ func (r *Runtime) sweepShims(ctx context.Context) error {
 	return shims.Kill(shims.Any, "-namespace", r.Namespace, "-address", r.Address)
 }
 
-// remainsTime is how long endProcesses waits for killed processes to exit.
+// remainsTime is how long killProcesses waits for killed processes to exit.
 const remainsTime = 10 * time.Second
 
-// endRemains kills the processes that still run of an instance of which containerd has no task, for
+// killRemains kills the processes that still run of an instance of which containerd has no task, for
 // example because the directory with containerd's tasks was deleted: their exit would not be
 // observed, and a replacement would run beside them. It returns when no process runs any more.
-func (r *Runtime) endRemains(ctx context.Context, c containers.Container) error {
-	served, err := r.endProcesses(ctx, c.ID, cgroupOf(c))
+func (r *Runtime) killRemains(ctx context.Context, c containers.Container) error {
+	served, err := r.killProcesses(ctx, c.ID, cgroupOf(c))
 	if err != nil {
 		return err
 	}
-	return r.endIdleShims(ctx, keyOf(c.Labels), served)
+	return r.killIdleShims(ctx, keyOf(c.Labels), served)
 }
 
 // isInside reports whether a process is the container's program rather than the low-level runtime's
@@ -174,10 +174,10 @@ func isInside(pid int) bool {
 	return err == nil && os.SameFile(program, there)
 }
 
-// endProcesses kills the processes in a container's cgroup. When they have exited it returns the
+// killProcesses kills the processes in a container's cgroup. When they have exited it returns the
 // shims that served them. It leaves alone processes that the shim of another containerd serves:
 // that containerd has a container of the same ID.
-func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (served map[int]bool, err error) {
+func (r *Runtime) killProcesses(ctx context.Context, id, cgroupPath string) (served map[int]bool, err error) {
 	served = map[int]bool{}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -211,9 +211,9 @@ func (r *Runtime) endProcesses(ctx context.Context, id, cgroupPath string) (serv
 	}
 }
 
-// endIdleShims kills those of the given shims of a pod that serve no container any more. containerd
+// killIdleShims kills those of the given shims of a pod that serve no container any more. containerd
 // has no task of the pod and therefore does not know them.
-func (r *Runtime) endIdleShims(ctx context.Context, key pod.Key, served map[int]bool) error {
+func (r *Runtime) killIdleShims(ctx context.Context, key pod.Key, served map[int]bool) error {
 	if len(served) == 0 {
 		return nil
 	}

@@ -38,7 +38,7 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	update := oci.Update(oci.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
 	own := cgroupOf(record)
 	if err := errors.Join(r.fits(own, update), r.fits(path.Dir(own), oci.PodUpdate(p, r.PodMaxPids))); err != nil {
-		if r.over(ctx, id) {
+		if r.hasExited(ctx, id) {
 			return nil
 		}
 		return fmt.Errorf("resizing %s: %w", c.Name, err)
@@ -55,7 +55,7 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 		ContainerID: id, Resources: typeurl.MarshalProto(encoded{resourcesType, resources}),
 	})
 	if err != nil {
-		if r.over(ctx, id) {
+		if r.hasExited(ctx, id) {
 			return nil // the instance has exited meanwhile
 		}
 		return daemon.Mapped("resizing "+id, err)
@@ -68,8 +68,8 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	return nil
 }
 
-// over reports whether the instance has exited.
-func (r *Runtime) over(ctx context.Context, id string) bool {
+// hasExited reports whether the instance has exited.
+func (r *Runtime) hasExited(ctx context.Context, id string) bool {
 	t, err := r.task(ctx, id)
 	return err == nil && (t == nil || t.Status == task.Status_STOPPED)
 }

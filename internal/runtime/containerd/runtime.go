@@ -114,18 +114,18 @@ type Runtime struct {
 	cgroups     *cgroup.Tree
 	devices     *device.Devices
 	limits      limits
-	// classed is set when the cgroup of the best-effort class has been configured.
-	classed atomic.Bool
-	// rooted is set when exec is known to run commands inside the containers; see confined.
-	rooted atomic.Bool
+	// classConfigured is set when the cgroup of the best-effort class has been configured.
+	classConfigured atomic.Bool
+	// confinementChecked is set when exec is known to run commands inside the containers; see confined.
+	confinementChecked atomic.Bool
 
 	cache *cache
 	// shims maps sandbox IDs to their shims.
 	shims memo.Map[string, shim]
-	// models maps a kind of shim to how containerd starts it; nil means that podrun does not start
+	// templates maps a kind of shim to how containerd starts it; nil means that podrun does not start
 	// such shims itself.
-	models  memo.Map[kind, *shims.Model]
-	nursery *shims.Nursery
+	templates memo.Map[kind, *shims.Model]
+	launcher  *shims.Nursery
 	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
 	// of pod.SizeOf.
 	sizes memo.Map[pod.UID, string]
@@ -165,10 +165,10 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		}),
 		client: c, runcOptions: options,
 		cgroups: cgroups, limits: machineLimits(cgroups),
-		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
-		cache:   newCache(),
-		nursery: shims.NewNursery(),
-		pipes:   pipes.New(o.Dirs.Fifos()),
+		devices:  device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
+		cache:    newCache(),
+		launcher: shims.NewNursery(),
+		pipes:    pipes.New(o.Dirs.Fifos()),
 	}, nil
 }
 
@@ -193,7 +193,7 @@ func (r *Runtime) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) {
 	if err != nil {
 		return pod.SandboxDetails{}, err
 	}
-	if err := h.driveBy(r.CgroupDriver); err != nil {
+	if err := h.setCgroupDriver(r.CgroupDriver); err != nil {
 		return pod.SandboxDetails{}, err
 	}
 	if err := r.allowUsers(p); err != nil {
@@ -224,7 +224,7 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox)
 	if err := r.dropRecord(ctx, s.ID); err != nil {
 		return err
 	}
-	if err := r.endShim(ctx, key, s); err != nil {
+	if err := r.killShim(ctx, key, s); err != nil {
 		return err
 	}
 	r.shims.Drop(s.ID)

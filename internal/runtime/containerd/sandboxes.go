@@ -41,11 +41,11 @@ func (r *Runtime) dropRecord(ctx context.Context, id string) error {
 	return nil
 }
 
-// keepExit creates the record of the instance concurrently with the start of its task, because
+// createExitRecord creates the record of the instance concurrently with the start of its task, because
 // nothing has to wait for it. It must not be created earlier: a shim that has no task yet has to
 // end when containerd dies. The returned function waits for the creation. Without the record an
 // exit is lost only if containerd dies.
-func (r *Runtime) keepExit(ctx context.Context, id string, s runtime.Start) (wait func()) {
+func (r *Runtime) createExitRecord(ctx context.Context, id string, s runtime.Start) (wait func()) {
 	if !r.client.KeepsSandboxes {
 		return func() {}
 	}

@@ -74,7 +74,7 @@ func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 	}
 	// The shim exited because its last container was removed.
 	s.address = ""
-	if s.model, _ = r.models.Get(r.kindOf(l)); s.model != nil {
+	if s.model, _ = r.templates.Get(r.kindOf(l)); s.model != nil {
 		s.address = shimProtocol + s.model.Socket(l.group)
 	}
 	return s
@@ -101,7 +101,7 @@ func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, 
 		return none, nil
 	}
 	if l.shim.model != nil {
-		if err := r.nursery.Start(l.shim.model, r.Dirs.ShimHome(l.Sandbox.ID), l.group, l.ID); err != nil {
+		if err := r.launcher.Start(l.shim.model, r.Dirs.ShimHome(l.Sandbox.ID), l.group, l.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -138,8 +138,8 @@ func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	return nil
 }
 
-// learnShim caches which shim serves the instance whose process is pid.
-func (r *Runtime) learnShim(l *launch, pid int) {
+// cacheShim caches which shim serves the instance whose process is pid.
+func (r *Runtime) cacheShim(l *launch, pid int) {
 	was, _ := r.shims.Get(l.Sandbox.ID)
 	if l.shim.address != "" {
 		r.shims.Put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
@@ -158,29 +158,29 @@ func (r *Runtime) learnShim(l *launch, pid int) {
 		return
 	}
 	r.shims.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
-	if _, known := r.models.Get(r.kindOf(l)); known {
+	if _, known := r.templates.Get(r.kindOf(l)); known {
 		return
 	}
 	model, err := shims.ModelOf(parent, r.Address, r.Namespace, l.group, strings.TrimPrefix(address, shimProtocol))
 	if err != nil {
 		r.Log.Debug("podrun cannot start shims itself; containerd starts them", "runtime", l.handler.name, "err", err)
 	}
-	r.models.Put(r.kindOf(l), model)
+	r.templates.Put(r.kindOf(l), model)
 }
 
-// endShim kills the shim of a sandbox that has no containers any more, and removes its directory.
+// killShim kills the shim of a sandbox that has no containers any more, and removes its directory.
 // As a rule the shim has exited with the last container, but it stays if it still knows a container
 // that containerd does not know any more.
-func (r *Runtime) endShim(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	if err := r.endListening(ctx, key, s); err != nil {
+func (r *Runtime) killShim(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	if err := r.killListening(ctx, key, s); err != nil {
 		return fmt.Errorf("ending the shim of sandbox %s: %w", s.ID, err)
 	}
 	return r.removeShimHome(s.ID)
 }
 
-// endListening kills the shim that still listens for containers of the sandbox, if containerd has
+// killListening kills the shim that still listens for containers of the sandbox, if containerd has
 // no task of them.
-func (r *Runtime) endListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+func (r *Runtime) killListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 	name := shims.SocketName(r.Address, r.Namespace, groupOf(s))
 	var sockets []string
 	for range 25 { // it exits a moment after the last container
@@ -209,7 +209,7 @@ func (r *Runtime) removeShimHome(sandboxID string) error {
 	if err := os.RemoveAll(home); err != nil { // trusted: only podrun and the shim write to it
 		return fmt.Errorf("removing the shim's directory of sandbox %s: %w", sandboxID, err)
 	}
-	r.nursery.Reap()
+	r.launcher.Reap()
 	return nil
 }
 
@@ -262,15 +262,9 @@ func shimAddress(id string, shim int) (string, error) {
 	return bootstrap.Protocol + "+" + bootstrap.Address, nil
 }
 
-// fromRuntime reports whether the low-level runtime caused a start to fail: the error is then about
-// the container itself, its command or its mounts, and not about containerd or the shim.
-func fromRuntime(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "OCI runtime")
-}
-
-// layGhost removes a container that the low-level runtime has although containerd has none:
+// removeDeadRecord removes a container that the low-level runtime has although containerd has none:
 // containerd or a shim was killed while it created it. Its process was never started.
-func (r *Runtime) layGhost(ctx context.Context, id string) {
+func (r *Runtime) removeDeadRecord(ctx context.Context, id string) {
 	root := filepath.Join(r.Dirs.Runc(), r.Namespace)
 	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {
 		return

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
@@ -64,7 +63,7 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, done := lingering(r.client.Context(ctx))
+	ctx, done := daemon.Lingering(r.client.Context(ctx))
 	defer done()
 	err := r.start(ctx, s)
 	started := (*runtime.StartError)(nil)
@@ -91,7 +90,7 @@ func (r *Runtime) start(ctx context.Context, s runtime.Start) error {
 	r.Log.Debug("container cannot use the sandbox's shared shim; starting it without", "container", l.ID, "err", err)
 	r.shims.Put(s.Sandbox.ID, shim{refused: true})
 	if l.shim.model != nil {
-		r.models.Put(r.kindOf(l), nil)
+		r.templates.Put(r.kindOf(l), nil)
 	}
 	if l.begun {
 		return err
@@ -102,18 +101,6 @@ func (r *Runtime) start(ctx context.Context, s runtime.Start) error {
 	}
 	l.shim = shim{}
 	return r.launch(ctx, l)
-}
-
-// lingering returns a context that ends a few seconds after ctx, so that what was begun can be
-// completed: an interrupted start takes more work to clean up than to complete.
-func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
-	const linger = 5 * time.Second
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(linger, cancel) })
-	return longer, func() {
-		stop()
-		cancel()
-	}
 }
 
 // driverOf returns the cgroup driver of the sandbox's pod.
@@ -132,7 +119,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	}
 	l := &launch{Start: s, handler: h, group: groupOf(s.Sandbox)}
 	users, driver := s.Sandbox.Details.FirstUser, driverOf(s.Sandbox)
-	if err := errors.Join(l.handler.giveUsers(users), l.handler.driveBy(driver)); err != nil {
+	if err := errors.Join(l.handler.setIOUser(users), l.handler.setCgroupDriver(driver)); err != nil {
 		return nil, err
 	}
 	if l.image, err = r.FindImage(ctx, s.Image); err != nil {
@@ -158,7 +145,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err),
 		}
 	}
-	if err := errors.Join(r.relabel(ctx, mounts, machine.FileLabel), giveFiles(mounts, users)); err != nil {
+	if err := errors.Join(r.relabel(ctx, mounts, machine.FileLabel), chownManaged(mounts, users)); err != nil {
 		return nil, err
 	}
 	user, err := l.image.User(ctx, oci.UserName(s.Pod, s.Container, l.image.Config.User))
@@ -172,7 +159,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 		Hostname:   hostname, User: user, Env: s.Env, Mounts: mounts, CgroupV2: cgroup.Unified(), Driver: driver,
 		Machine: machine,
 	}
-	if err := r.specify(l, input); err != nil {
+	if err := r.buildSpec(l, input); err != nil {
 		return nil, err
 	}
 	l.shim = r.sharedShim(ctx, l)
@@ -188,15 +175,15 @@ func (r *Runtime) namespaces(s pod.Sandbox) oci.Namespaces {
 	}
 }
 
-// specify builds the spec that containerd receives.
-func (r *Runtime) specify(l *launch, input oci.Input) error {
+// buildSpec builds the spec that containerd receives.
+func (r *Runtime) buildSpec(l *launch, input oci.Input) error {
 	spec, err := oci.Build(input)
 	if err != nil {
 		return &runtime.ReasonError{
 			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", l.Container.Name, err),
 		}
 	}
-	if err := r.complete(l, spec); err != nil {
+	if err := r.addHostDetails(l, spec); err != nil {
 		return err
 	}
 	public, err := r.withhold(l, input, spec)
@@ -204,7 +191,7 @@ func (r *Runtime) specify(l *launch, input oci.Input) error {
 		return err
 	}
 	if public != spec {
-		if err := r.complete(l, public); err != nil {
+		if err := r.addHostDetails(l, public); err != nil {
 			return err
 		}
 	}
@@ -214,8 +201,8 @@ func (r *Runtime) specify(l *launch, input oci.Input) error {
 	return nil
 }
 
-// complete adds to a spec what has to be read from the machine: mount flags and devices.
-func (r *Runtime) complete(l *launch, spec *specs.Spec) error {
+// addHostDetails adds to a spec what has to be read from the machine: mount flags and devices.
+func (r *Runtime) addHostDetails(l *launch, spec *specs.Spec) error {
 	if l.Sandbox.Details.FirstUser != 0 {
 		if err := keepFlags(spec.Mounts); err != nil {
 			return err
@@ -251,7 +238,7 @@ func (r *Runtime) makeLogs(dir string) error {
 // record comes first, because containerd keeps a snapshot that a record names and garbage collects
 // one that no record names.
 func (r *Runtime) launch(ctx context.Context, l *launch) error {
-	r.cache.saw(l.ID, pod.KeyOf(l.Pod))
+	r.cache.observed(l.ID, pod.KeyOf(l.Pod))
 	if err := r.putWithheld(l); err != nil {
 		return err
 	}
@@ -271,7 +258,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	}
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
-	if fromRuntime(err) && l.refused == nil {
+	if daemon.IsRuntimeFailure(err) && l.refused == nil {
 		// The container itself is the cause: its record stays, so that its state can still be
 		// inspected.
 		err = secretenv.Hush(err, l.secrets)
@@ -300,7 +287,7 @@ func (r *Runtime) undo(ctx context.Context, l *launch) error {
 	if err := r.destroyTask(ctx, l.ID); err != nil {
 		return err
 	}
-	r.layGhost(ctx, l.ID)
+	r.removeDeadRecord(ctx, l.ID)
 	c := pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
 	if err := r.dropFiles(ctx, c, nil); err != nil {
 		return err
@@ -344,7 +331,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return err
 	}
-	rootfs, err := l.image.RootFS(ctx, l.ID, owned(l.Sandbox.Details.FirstUser)...)
+	rootfs, err := l.image.RootFS(ctx, l.ID, idMapping(l.Sandbox.Details.FirstUser)...)
 	if unready := shimReady(); err == nil {
 		err = unready
 	}
@@ -376,8 +363,8 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return daemon.Native(err)
 	}
-	r.learnShim(l, int(created.Pid)) // before the start, because the process may exit soon after it
-	defer r.keepExit(ctx, l.ID, l.Start)()
+	r.cacheShim(l, int(created.Pid)) // before the start, because the process may exit soon after it
+	defer r.createExitRecord(ctx, l.ID, l.Start)()
 	if l.refused = l.Started(); l.refused != nil {
 		return l.refused
 	}
@@ -391,17 +378,17 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 func (r *Runtime) destroyTask(ctx context.Context, id string) error {
 	service := r.client.TaskService()
 	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})
-	if isGone(err) {
+	if daemon.IsGone(err) {
 		if err := r.killForgotten(ctx, id); err != nil {
 			return err
 		}
 	} else if err != nil {
 		return daemon.Mapped("killing "+id, err)
 	}
-	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !isGone(err) {
+	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !daemon.IsGone(err) {
 		return daemon.Mapped("waiting for the end of "+id, err)
 	}
-	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !isGone(err) {
+	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !daemon.IsGone(err) {
 		return daemon.Mapped("removing the task of "+id, err)
 	}
 	return nil

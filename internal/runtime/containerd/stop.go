@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -58,11 +57,11 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 		// https://github.com/systemd/systemd/issues/37044.
 		request.All = false
 		_, err = r.client.TaskService().Kill(ctx, request)
-		if isGone(err) {
+		if daemon.IsGone(err) {
 			return nil
 		}
 	}
-	if isGone(err) {
+	if daemon.IsGone(err) {
 		return r.signalForgotten(ctx, c, number)
 	}
 	return daemon.Mapped("signalling "+id, err)
@@ -97,7 +96,7 @@ func (r *Runtime) killForgotten(ctx context.Context, id string) error {
 	if err != nil || !there {
 		return err
 	}
-	_, err = r.endProcesses(ctx, id, cgroupOf(c))
+	_, err = r.killProcesses(ctx, id, cgroupOf(c))
 	return err
 }
 
@@ -108,7 +107,7 @@ func (r *Runtime) KillRemains(ctx context.Context, id string) error {
 	if err != nil || !there {
 		return err
 	}
-	return r.endRemains(ctx, c)
+	return r.killRemains(ctx, c)
 }
 
 // ReapContainer implements runtime.Driver. A task whose process was only prepared to start belongs
@@ -163,7 +162,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 		c = identity(record)
 	}
 	if !begun.IsZero() {
-		if err := r.endCutOff(ctx, c, cutOffEnd(begun, time.Now())); err != nil {
+		if err := r.killCutOff(ctx, c, cutOffEnd(begun, time.Now())); err != nil {
 			return err
 		}
 		if err := r.dropFiles(ctx, c, nil); err != nil {
@@ -199,7 +198,7 @@ func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
 	case err != nil:
 		return err
 	case t == nil:
-		r.layGhost(ctx, id) // its start may have been interrupted
+		r.removeDeadRecord(ctx, id) // its start may have been interrupted
 	case t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED:
 		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
 	default:
@@ -249,10 +248,4 @@ func (r *Runtime) retried(ctx context.Context, remove func() error) error {
 		}
 	}
 	return daemon.Native(remove())
-}
-
-// isGone reports whether a task cannot be reached because the task, or the shim that served it, no
-// longer exists.
-func isGone(err error) bool {
-	return daemon.IsNotFound(err) || err != nil && strings.Contains(err.Error(), "ttrpc: closed")
 }

@@ -42,19 +42,19 @@ func (r *Runtime) allowUsers(p *v1.Pod) error {
 	}
 }
 
-// giveUsers makes the shim give the container's standard streams to the pod's users, so that a
+// setIOUser makes the shim give the container's standard streams to the pod's users, so that a
 // process may reopen its own, for example as /dev/stdout. first is the host user ID of the first of
 // the pod's users; 0 means that the pod has no users of its own.
-func (h *handler) giveUsers(first uint32) error {
+func (h *handler) setIOUser(first uint32) error {
 	if first == 0 || h.options == nil {
 		return nil
 	}
 	return h.change(func(options *runcoptions.Options) { options.IoUid, options.IoGid = first, first })
 }
 
-// driveBy makes runc create the container's cgroup with the given driver, which also creates the
+// setCgroupDriver makes runc create the container's cgroup with the given driver, which also creates the
 // pod's.
-func (h *handler) driveBy(driver oci.Driver) error {
+func (h *handler) setCgroupDriver(driver oci.Driver) error {
 	if driver != oci.Systemd {
 		return nil
 	}
@@ -81,9 +81,9 @@ func (h *handler) change(change func(*runcoptions.Options)) error {
 	return nil
 }
 
-// giveFiles gives the files that podrun provides for the container, such as /etc/hosts, to the
+// chownManaged gives the files that podrun provides for the container, such as /etc/hosts, to the
 // pod's root user.
-func giveFiles(mounts []pod.Mount, first uint32) error {
+func chownManaged(mounts []pod.Mount, first uint32) error {
 	for _, m := range mounts {
 		if !m.Managed || first == 0 {
 			continue
@@ -127,9 +127,9 @@ func keepFlags(mounts []specs.Mount) error {
 	return nil
 }
 
-// owned returns the options of a root filesystem whose files belong to the pod's users; none if
+// idMapping returns the options of a root filesystem whose files belong to the pod's users; none if
 // first is 0.
-func owned(first uint32) []snapshots.Opt {
+func idMapping(first uint32) []snapshots.Opt {
 	if first == 0 {
 		return nil
 	}

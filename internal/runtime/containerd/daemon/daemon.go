@@ -175,3 +175,15 @@ func (c *Client) Snapshots() snapshots.Snapshotter { return c.SnapshotService(c.
 func CleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 }
+
+// Lingering returns a context that ends a few seconds after ctx, so that what was begun can be
+// completed: an interrupted start takes more work to clean up than to complete.
+func Lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	const linger = 5 * time.Second
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(linger, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}

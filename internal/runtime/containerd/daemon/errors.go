@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/status"
 
 	"podrun.io/podrun/internal/runtime"
@@ -48,3 +50,20 @@ func IsInterrupted(ctx context.Context, err error) bool {
 		errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
+
+// IsRuntimeFailure reports whether the low-level runtime caused a start to fail: the error is then
+// about the container itself, its command or its mounts, and not about containerd or the shim.
+// containerd gives such an error no kind of its own, only a text.
+func IsRuntimeFailure(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "OCI runtime")
+}
+
+// IsShimGone reports whether a task cannot be reached because the shim that served it has exited.
+// The error of a raw gRPC call has the text of ttrpc.ErrClosed only.
+func IsShimGone(err error) bool {
+	return errors.Is(err, ttrpc.ErrClosed) || err != nil && strings.Contains(err.Error(), ttrpc.ErrClosed.Error())
+}
+
+// IsGone reports whether a task cannot be reached because the task, or the shim that served it, no
+// longer exists.
+func IsGone(err error) bool { return IsNotFound(err) || IsShimGone(err) }

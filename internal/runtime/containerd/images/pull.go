@@ -40,7 +40,7 @@ func (s *Store) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Ima
 				return pod.Image{}, err
 			}
 			pulled, err := s.pull(ctx, named, logins, meter)
-			for dropped := map[string]bool{}; err != nil && s.dropSpoilt(ctx, err, dropped); {
+			for dropped := map[string]bool{}; err != nil && s.dropCorrupt(ctx, err, dropped); {
 				pulled, err = s.pull(ctx, named, logins, meter)
 			}
 			fetching.end(ctx, err == nil || !fetching.before && !meter.Progress(time.Now()).HasTotal())

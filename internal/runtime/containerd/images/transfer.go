@@ -45,7 +45,7 @@ func (s *Store) transfer(
 	name := named.String()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(asked(
+	from, err := origin.NewOCIRegistry(ctx, name, origin.WithCredentials(credentialHelper(
 		func(host string) (string, string, error) {
 			user, secret, err := s.login(logins, host, named)
 			if err != nil {
@@ -92,11 +92,11 @@ func (s *Store) login(logins registry.Logins, host string, named reference.Named
 	return s.o.Credentials.For(host, reference.Path(named))
 }
 
-// asked answers containerd's requests for credentials for a host.
-type asked func(host string) (user, secret string, err error)
+// credentialHelper answers containerd's requests for credentials for a host.
+type credentialHelper func(host string) (user, secret string, err error)
 
 // GetCredentials implements registry.CredentialHelper.
-func (a asked) GetCredentials(_ context.Context, _, host string) (origin.Credentials, error) {
+func (a credentialHelper) GetCredentials(_ context.Context, _, host string) (origin.Credentials, error) {
 	user, secret, err := a(host)
 	return origin.Credentials{Host: host, Username: user, Secret: secret}, err
 }

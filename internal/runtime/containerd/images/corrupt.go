@@ -22,17 +22,17 @@ const (
 	abortAgain = 50 * time.Millisecond
 )
 
-// parts removes partially fetched content.
-type parts interface {
+// aborter removes partially fetched content.
+type aborter interface {
 	Abort(ctx context.Context, ref string) error
 }
 
-// dropSpoilt removes what an earlier pull fetched partially, if the error means that it cannot be
+// dropCorrupt removes what an earlier pull fetched partially, if the error means that it cannot be
 // completed: its digest is wrong, or the registry has no content after it. containerd itself would
-// try to continue it for ever. dropSpoilt reports whether it removed anything that is not in
+// try to continue it for ever. dropCorrupt reports whether it removed anything that is not in
 // dropped, and adds that to dropped: if the registry sends the same wrong content again, the pull
 // fails.
-func (s *Store) dropSpoilt(ctx context.Context, err error, dropped map[string]bool) bool {
+func (s *Store) dropCorrupt(ctx context.Context, err error, dropped map[string]bool) bool {
 	var answer remotes.ErrUnexpectedStatus
 	outOfRange := errors.As(err, &answer) && answer.StatusCode == http.StatusRequestedRangeNotSatisfiable
 	if ctx.Err() != nil || !outOfRange && !errdefs.IsFailedPrecondition(err) {
@@ -62,7 +62,7 @@ func (s *Store) dropSpoilt(ctx context.Context, err error, dropped map[string]bo
 
 // abort removes partial content. containerd closes the content some time after a pull has ended,
 // and what it writes then can make the removal fail, so abort retries.
-func abort(ctx context.Context, in parts, ref string) error {
+func abort(ctx context.Context, in aborter, ref string) error {
 	var err error
 	for range abortTries {
 		if err = in.Abort(ctx, ref); err == nil || daemon.IsNotFound(err) {
