@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,85 +13,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/cap"
-	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
-
-// hierarchies returns the mounts of the cgroup hierarchies: one for v2, several for v1.
-func hierarchies() ([]*mountinfo.Info, error) {
-	return mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
-}
-
-// cgroupOf returns the path of a container's cgroup below each hierarchy; "" if its record does not
-// have it.
-func cgroupOf(c containers.Container) string { return oci.CgroupDir(cgroupsPathOf(c)) }
-
-// cgroupsPathOf returns the cgroups path in the container's spec.
-func cgroupsPathOf(c containers.Container) string {
-	if spec := specOf(c); spec.Linux != nil {
-		return spec.Linux.CgroupsPath
-	}
-	return ""
-}
-
-// specOf returns the container's spec; an empty one if its record has none.
-func specOf(c containers.Container) (spec specs.Spec) {
-	if c.Spec == nil || json.Unmarshal(c.Spec.GetValue(), &spec) != nil {
-		return specs.Spec{}
-	}
-	return spec
-}
-
-// filesIn returns the contents of those files of a cgroup that exist, from all hierarchies.
-func filesIn(path string, names ...string) (texts []string) {
-	mounts, err := hierarchies()
-	if err != nil || path == "" {
-		return nil
-	}
-	for _, m := range mounts {
-		for _, name := range names {
-			if text, err := os.ReadFile(filepath.Join(m.Mountpoint, path, name)); err == nil { // trusted: the kernel's
-				texts = append(texts, string(text))
-			}
-		}
-	}
-	return texts
-}
-
-// processesIn returns the IDs of the processes in a cgroup.
-func processesIn(path string) (pids []int) {
-	for _, text := range filesIn(path, "cgroup.procs") {
-		for _, line := range strings.Fields(text) {
-			if pid, err := strconv.Atoi(line); err == nil && pid > 1 && !slices.Contains(pids, pid) {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
-
-// oomKilled reports whether the kernel killed a process in the container's cgroup because it ran
-// out of memory. It is called before the task is deleted, while the cgroup still exists.
-func oomKilled(c containers.Container) bool {
-	return slices.ContainsFunc(filesIn(cgroupOf(c), "memory.oom_control", "memory.events"), oomKills) // v1 and v2
-}
-
-// oomKills reports whether the text of a cgroup file counts any OOM kills.
-func oomKills(text string) bool {
-	for line := range strings.Lines(text) {
-		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
-			return strings.TrimSpace(count) != "0"
-		}
-	}
-	return false
-}
 
 // limitPod creates the pod's own cgroup, the parent of its containers' cgroups, if there are
 // resources to set on it. Its first call also configures the cgroup of the best-effort class.
@@ -192,7 +121,7 @@ func swapLimits() bool {
 // removeCgroups removes the cgroups of a pod revision. They are empty by then, except for processes
 // that interrupted starts left in them, which it kills.
 func (r *Runtime) removeCgroups(ctx context.Context, uid pod.UID) error {
-	mounts, err := hierarchies()
+	mounts, err := instance.Hierarchies()
 	if err != nil {
 		return fmt.Errorf("listing the cgroup hierarchies: %w", err)
 	}

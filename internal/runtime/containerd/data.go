@@ -21,5 +21,5 @@ func (r *Runtime) RemovePod(ctx context.Context, _ pod.Key, uid pod.UID) error {
 		return err
 	}
 	r.sizes.Drop(uid)
-	return r.dropRecords(ctx, uid)
+	return r.records.RemoveAll(ctx, uid)
 }

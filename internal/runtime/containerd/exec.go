@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/sys/stdin"
 )
@@ -176,7 +177,7 @@ func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, cl
 	if err != nil {
 		return nil, nil, err
 	}
-	if !ours(record.Labels) {
+	if !instance.Ours(record.Labels) {
 		return nil, nil, fmt.Errorf("container %s is not podrun's", id)
 	}
 	var spec struct {

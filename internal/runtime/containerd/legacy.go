@@ -25,6 +25,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/sys"
 )
 
@@ -97,7 +98,7 @@ func (r *Runtime) Legacy(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 		}
 		remembered := r.legacyRemembered(uid)
 		for _, container := range found {
-			if ours(container.Labels) && pod.UID(container.Labels[labelPodUID]) == uid && !superseded[container.ID] {
+			if instance.Ours(container.Labels) && pod.UID(container.Labels[instance.LabelPodUID]) == uid && !superseded[container.ID] {
 				c.Instances = append(c.Instances, r.legacyInstance(container, remembered, boot))
 			}
 		}
@@ -240,10 +241,10 @@ func (r *Runtime) legacyInstance(c containers.Container, remembered []pod.Contai
 	sidecar, _ := strconv.Atoi(l[legacySidecar])         // absent: 0
 	round, _ := strconv.Atoi(l[legacyRestartGeneration]) // absent: 0
 	grace, _ := time.ParseDuration(l[legacyGrace])
-	out := identity(c)
+	out := instance.Identity(c)
 	out.SandboxID, out.Backoff, out.RestartGeneration, out.Boot, out.Grace =
 		l[legacySandbox], backoff, round, l[legacyBoot], grace
-	out.Image, out.ImageID, out.Sidecar, out.Resources = l[legacyImage], l[labelImageID], sidecar, l[legacyResources]
+	out.Image, out.ImageID, out.Sidecar, out.Resources = l[legacyImage], l[instance.LabelImageID], sidecar, l[legacyResources]
 	out.PreStop, out.StopSignal = l[legacyPreStop] != "", images.SignalName(l[legacyStopSignal])
 	out.State, out.StartedAt = pod.Created, c.CreatedAt
 	mark, err := os.ReadFile(r.Dirs.Started(out.UID, c.ID)) // trusted: a directory of podrun's own
@@ -287,10 +288,10 @@ func legacySuperseded(found []containers.Container) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range found {
 		last, _ := strconv.Atoi(c.Labels[legacyGeneration]) // absent: 0
-		key, l := keyOf(c.Labels), c.Labels
+		key, l := instance.KeyOf(c.Labels), c.Labels
 		for n := range min(last, most) {
 			parts := []string{
-				key.Namespace, key.Name, l[labelPodUID], l[labelContainer], l[labelAttempt], strconv.Itoa(n),
+				key.Namespace, key.Name, l[instance.LabelPodUID], l[instance.LabelContainer], l[instance.LabelAttempt], strconv.Itoa(n),
 			}
 			sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 			out[hex.EncodeToString(sum[:16])] = true

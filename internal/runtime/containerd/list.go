@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
 // ListContainers implements runtime.Driver. It makes two calls to containerd, however many
@@ -38,77 +38,34 @@ func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Contain
 	}
 	out := map[pod.Key][]pod.Container{}
 	for _, c := range found {
-		if !ours(c.Labels) {
+		if !instance.Ours(c.Labels) {
 			continue
 		}
-		key := keyOf(c.Labels)
-		r.cache.observed(c.ID, key)
+		key := instance.KeyOf(c.Labels)
+		r.cache.Observed(c.ID, key)
 		out[key] = append(out[key], r.observe(c, byID[c.ID]))
 	}
-	r.cache.listed(time.Now())
+	r.cache.Listed(time.Now())
 	return out, nil
 }
 
 // InspectContainers implements runtime.Driver.
 func (r *Runtime) InspectContainers(ctx context.Context, key pod.Key, ids []string) ([]pod.Container, error) {
 	ctx = r.client.Context(ctx)
-	found, err := r.containersOf(ctx, key, ids)
+	found, err := r.lookup.OfPod(ctx, key, ids)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]pod.Container, 0, len(found))
 	for _, c := range found {
-		t, err := r.task(ctx, c.ID)
+		t, err := r.lookup.Task(ctx, c.ID)
 		if err != nil {
 			return nil, err
 		}
-		r.cache.observed(c.ID, key)
+		r.cache.Observed(c.ID, key)
 		out = append(out, r.observe(c, t))
 	}
 	return out, nil
-}
-
-// containersOf returns the containers of the pod that have these IDs, and the others that the cache
-// has. Once all containers have been listed it requests them by ID, because containerd reads every
-// container that it has for a list.
-func (r *Runtime) containersOf(ctx context.Context, key pod.Key, ids []string) ([]containers.Container, error) {
-	service := r.client.ContainerService()
-	others, whole := r.cache.of(key)
-	if !whole {
-		found, err := service.List(ctx, keyFilter(key))
-		if err != nil {
-			return nil, daemon.Mapped("listing the containers of "+key.String(), err)
-		}
-		return slices.DeleteFunc(found, func(c containers.Container) bool { return !ours(c.Labels) }), nil
-	}
-	all := append(slices.Clone(ids), others...)
-	slices.Sort(all)
-	var found []containers.Container
-	for _, id := range slices.Compact(all) {
-		c, err := service.Get(ctx, id)
-		if daemon.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, daemon.Mapped("inspecting container "+id, err)
-		}
-		if ours(c.Labels) && keyOf(c.Labels) == key {
-			found = append(found, c)
-		}
-	}
-	return found, nil
-}
-
-// task returns the instance's task, or nil if it has none.
-func (r *Runtime) task(ctx context.Context, id string) (*task.Process, error) {
-	answer, err := r.client.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: id})
-	if daemon.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, daemon.Mapped("looking for the task of "+id, err)
-	}
-	return answer.Process, nil
 }
 
 // sandboxOf returns the ID of the sandbox in which the instance was created, from the container's
@@ -125,7 +82,7 @@ func (r *Runtime) sandboxOf(c containers.Container) string {
 // observe returns the state of the instance from its container and its task; t is nil if it has no
 // task.
 func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container {
-	out := identity(c)
+	out := instance.Identity(c)
 	out.SandboxID = r.sandboxOf(c)
 	if t == nil {
 		out.State, out.Reaped = pod.Created, true
@@ -136,7 +93,7 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 		out.State, out.PID = pod.Running, int(t.Pid)
 	case task.Status_CREATED:
 		out.State = pod.Created
-		if isInside(int(t.Pid)) { // containerd died during the start, which the shim continues
+		if instance.IsInside(int(t.Pid)) { // containerd died during the start, which the shim continues
 			out.State, out.PID = pod.Running, int(t.Pid)
 		}
 	case task.Status_STOPPED:
@@ -145,8 +102,8 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 			break
 		}
 		out.State, out.ExitCode, out.FinishedAt = pod.Exited, int(t.ExitStatus), t.ExitedAt.AsTime()
-		out.Reason = pod.ExitReason(out.ExitCode, r.cache.oom(c.ID) || oomKilled(c))
-		out.Message = r.terminationMessage(out)
+		out.Reason = pod.ExitReason(out.ExitCode, r.cache.OOM(c.ID) || instance.OOMKilled(c))
+		out.Message = r.files.TerminationMessage(out)
 	default:
 		out.State = pod.Unknown
 	}

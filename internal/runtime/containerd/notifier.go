@@ -101,9 +101,9 @@ func (r *Runtime) wakeup(e *events.Envelope) (runtime.Wakeup, bool) {
 		return runtime.Wakeup{}, false
 	}
 	if e.Topic == "/tasks/oom" {
-		r.cache.observedOOM(id)
+		r.cache.ObservedOOM(id)
 	}
-	key, ok := r.cache.key(id)
+	key, ok := r.cache.Key(id)
 	own := e.Topic == "/tasks/start" || e.Topic == "/tasks/delete" || e.Topic == "/containers/delete"
 	return runtime.Wakeup{Key: key, All: !ok, At: e.Timestamp, Echo: own}, true
 }

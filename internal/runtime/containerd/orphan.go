@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	shims "podrun.io/podrun/internal/shim"
 )
 
@@ -35,7 +35,7 @@ func cutOffEnd(begun, now time.Time) time.Time {
 // containerd has a task of the instance, which is then removed as any other.
 func (r *Runtime) killCutOff(ctx context.Context, c pod.Container, until time.Time) error {
 	for {
-		t, err := r.task(ctx, c.ID)
+		t, err := r.lookup.Task(ctx, c.ID)
 		if err != nil || t != nil {
 			return err
 		}
@@ -64,13 +64,13 @@ func (r *Runtime) killOrphan(ctx context.Context, c pod.Container) error {
 		}
 	}
 	r.removeDeadRecord(ctx, c.ID)
-	found, err := r.client.ContainerService().List(ctx, uidFilter(c.UID))
+	found, err := r.client.ContainerService().List(ctx, instance.UIDFilter(c.UID))
 	if err != nil {
 		return daemon.Mapped("listing the containers of revision "+string(c.UID), err)
 	}
 	which := shims.Any
 	for _, other := range found {
-		t, err := r.task(ctx, other.ID)
+		t, err := r.lookup.Task(ctx, other.ID)
 		switch {
 		case err != nil:
 			return err
@@ -99,7 +99,7 @@ func (r *Runtime) killUnknown(ctx context.Context, mount, path string) error {
 			continue
 		}
 		id := oci.InstanceOf(e.Name())
-		t, err := r.task(ctx, id)
+		t, err := r.lookup.Task(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -143,35 +143,11 @@ const remainsTime = 10 * time.Second
 // example because the directory with containerd's tasks was deleted: their exit would not be
 // observed, and a replacement would run beside them. It returns when no process runs any more.
 func (r *Runtime) killRemains(ctx context.Context, c containers.Container) error {
-	served, err := r.killProcesses(ctx, c.ID, cgroupOf(c))
+	served, err := r.killProcesses(ctx, c.ID, instance.CgroupOf(c))
 	if err != nil {
 		return err
 	}
-	return r.killIdleShims(ctx, keyOf(c.Labels), served)
-}
-
-// isInside reports whether a process is the container's program rather than the low-level runtime's
-// init, which waits in the container to become that program: its executable is then a file of the
-// container.
-func isInside(pid int) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	root, err := os.Stat(filepath.Join(dir, "root")) // trusted: only its identity is read
-	if err != nil {
-		return false
-	}
-	if own, err := os.Stat("/"); err != nil || os.SameFile(root, own) { // trusted: only its identity is read
-		return false
-	}
-	path, err := os.Readlink(filepath.Join(dir, "exe"))
-	if err != nil {
-		return false
-	}
-	program, err := os.Stat(filepath.Join(dir, "exe")) // trusted: only its identity is read
-	if err != nil {
-		return false
-	}
-	there, err := os.Stat(filepath.Join(dir, "root", path)) // trusted: only its identity is read
-	return err == nil && os.SameFile(program, there)
+	return r.killIdleShims(ctx, instance.KeyOf(c.Labels), served)
 }
 
 // killProcesses kills the processes in a container's cgroup. When they have exited it returns the
@@ -183,7 +159,7 @@ func (r *Runtime) killProcesses(ctx context.Context, id, cgroupPath string) (ser
 	defer again.Stop()
 	for end := time.Now().Add(remainsTime); ; {
 		left := 0
-		for _, pid := range processesIn(cgroupPath) {
+		for _, pid := range instance.Processes(cgroupPath) {
 			shim, mine := shims.Of(pid, "-namespace", r.Namespace, "-address", r.Address)
 			if shim != 0 && !mine {
 				continue
@@ -240,15 +216,15 @@ func (r *Runtime) killIdleShims(ctx context.Context, key pod.Key, served map[int
 // idle reports whether containerd has no task of the pod or, if group is not empty, of that shim
 // group of the pod.
 func (r *Runtime) idle(ctx context.Context, key pod.Key, group string) (bool, error) {
-	found, err := r.containersOf(ctx, key, nil)
+	found, err := r.lookup.OfPod(ctx, key, nil)
 	if err != nil {
 		return false, err
 	}
 	for _, c := range found {
-		if group != "" && specOf(c).Annotations[oci.AnnotationGroup] != group {
+		if group != "" && instance.SpecOf(c).Annotations[oci.AnnotationGroup] != group {
 			continue
 		}
-		if t, err := r.task(ctx, c.ID); err != nil || t != nil {
+		if t, err := r.lookup.Task(ctx, c.ID); err != nil || t != nil {
 			return false, err
 		}
 	}

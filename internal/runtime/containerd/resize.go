@@ -18,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
 // resourcesType is the type URL that containerd uses for the resources of a cgroup.
@@ -26,17 +27,17 @@ const resourcesType = "types.containerd.io/opencontainers/runtime-spec/1/LinuxRe
 // ResizeContainer implements runtime.Driver.
 func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
 	ctx = r.client.Context(ctx)
-	record, there, err := r.ours(ctx, id)
+	record, there, err := r.lookup.Record(ctx, id)
 	if err != nil || !there {
 		return err
 	}
-	driver := oci.DriverOf(cgroupsPathOf(record))
+	driver := oci.DriverOf(instance.CgroupsPathOf(record))
 	machine, err := r.machineFor(p, c)
 	if err != nil {
 		return err
 	}
 	update := oci.Update(oci.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
-	own := cgroupOf(record)
+	own := instance.CgroupOf(record)
 	if err := errors.Join(r.fits(own, update), r.fits(path.Dir(own), oci.PodUpdate(p, r.PodMaxPids))); err != nil {
 		if r.hasExited(ctx, id) {
 			return nil
@@ -52,7 +53,7 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	// containers.
 	early := r.resizePod(p, driver)
 	_, err = r.client.TaskService().Update(ctx, &tasks.UpdateTaskRequest{
-		ContainerID: id, Resources: typeurl.MarshalProto(encoded{resourcesType, resources}),
+		ContainerID: id, Resources: typeurl.MarshalProto(instance.Encoded{URL: resourcesType, Value: resources}),
 	})
 	if err != nil {
 		if r.hasExited(ctx, id) {
@@ -70,7 +71,7 @@ func (r *Runtime) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 
 // hasExited reports whether the instance has exited.
 func (r *Runtime) hasExited(ctx context.Context, id string) bool {
-	t, err := r.task(ctx, id)
+	t, err := r.lookup.Task(ctx, id)
 	return err == nil && (t == nil || t.Status == task.Status_STOPPED)
 }
 

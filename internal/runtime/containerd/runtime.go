@@ -31,6 +31,7 @@ import (
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 	"podrun.io/podrun/internal/sys/memo"
@@ -119,7 +120,10 @@ type Runtime struct {
 	// confinementChecked is set when exec is known to run commands inside the containers; see confined.
 	confinementChecked atomic.Bool
 
-	cache *cache
+	cache   *instance.Cache
+	lookup  *instance.Lookup
+	files   *instance.Files
+	records *instance.SandboxRecords
 	// shims maps sandbox IDs to their shims.
 	shims memo.Map[string, shim]
 	// templates maps a kind of shim to how containerd starts it; nil means that podrun does not start
@@ -158,6 +162,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	o.Snapshotter = c.Snapshotter
+	cache := instance.NewCache()
 	return &Runtime{
 		Options: o,
 		Store: images.New(c, images.Options{
@@ -165,8 +170,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		}),
 		client: c, runcOptions: options,
 		cgroups: cgroups, limits: machineLimits(cgroups),
-		devices:  device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
-		cache:    newCache(),
+		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
+		cache:   cache, lookup: instance.NewLookup(c, cache), files: instance.NewFiles(o.Dirs),
+		records:  instance.NewSandboxRecords(c, o.RuntimeName, o.Log),
 		launcher: shims.NewNursery(),
 		pipes:    pipes.New(o.Dirs.Fifos()),
 	}, nil
@@ -221,7 +227,7 @@ func (r *Runtime) SandboxReady(s pod.Sandbox) bool { return r.Sandboxes.Ready(s)
 // RemoveSandbox implements runtime.Driver.
 func (r *Runtime) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 	ctx = r.client.Context(ctx)
-	if err := r.dropRecord(ctx, s.ID); err != nil {
+	if err := r.records.Remove(ctx, s.ID); err != nil {
 		return err
 	}
 	if err := r.killShim(ctx, key, s); err != nil {

@@ -18,6 +18,7 @@ import (
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/secretenv"
 	"podrun.io/podrun/internal/sys"
 )
@@ -78,17 +79,6 @@ func (r *Runtime) putWithheld(l *launch) error {
 	return nil
 }
 
-// dropWithheld removes the withheld values of an instance that has no process.
-func (r *Runtime) dropWithheld(uid pod.UID, id string) error {
-	if err := layout.CheckUID(uid); err != nil {
-		return err
-	}
-	if err := secretenv.Remove(r.Dirs.Withheld(uid), id); err != nil {
-		return fmt.Errorf("removing the withheld variables of container %s: %w", id, err)
-	}
-	return nil
-}
-
 // standIn makes the shim run podrun's own binary as a stand-in for runc.
 func (r *Runtime) standIn(h *handler) error {
 	path := r.Dirs.StandIn(h.binary)
@@ -123,7 +113,7 @@ const legacyVariable = "PODRUN_WITHHELD"
 // removes that version's variable from process, which is to run in the container. The container's
 // labels determine the path of the file.
 func (r *Runtime) legacyWithheld(c containers.Container, process *specs.Process) error {
-	i := identity(c)
+	i := instance.Identity(c)
 	if err := layout.CheckUID(i.UID); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	shims "podrun.io/podrun/internal/shim"
 	"podrun.io/podrun/internal/sys"
 )
@@ -109,7 +110,9 @@ func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, 
 		return none, nil
 	}
 	done := make(chan error, 1)
-	go func() { done <- r.putRecord(ctx, l.Sandbox.ID, map[string]string{labelPodUID: string(l.Sandbox.UID)}) }()
+	go func() {
+		done <- r.records.Create(ctx, l.Sandbox.ID, map[string]string{instance.LabelPodUID: string(l.Sandbox.UID)})
+	}()
 	return func() error { return <-done }, nil
 }
 

@@ -6,31 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/secretenv"
 	"podrun.io/podrun/internal/sys/stdin"
-)
-
-// The files that receive a container's output unchanged. containerd's shim appends to them, so a
-// container does not wait for a reader and loses no output while there is none.
-const (
-	stdoutFile = "stdout.raw"
-	stderrFile = "stderr.raw"
 )
 
 // specType is the type URL that containerd uses for a spec.
@@ -69,8 +60,9 @@ func (r *Runtime) StartContainer(ctx context.Context, s runtime.Start) error {
 	started := (*runtime.StartError)(nil)
 	if err != nil && !errors.As(err, &started) && !errors.Is(err, runtime.ErrCutOff) {
 		// Nothing is left of the instance, and no other one has its ID.
-		err = errors.Join(err, os.RemoveAll( // trusted: files in it, which podrun made
-			r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID)))
+		err = errors.Join(err, r.files.RemoveOutput(pod.Container{
+			ID: s.ID, UID: s.Pod.UID, Name: s.Container.Name,
+		}))
 	}
 	return err
 }
@@ -132,10 +124,10 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	if err := r.fitPod(s.Pod, driver); err != nil {
 		return nil, err
 	}
-	if err := r.makeLogs(r.Dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID)); err != nil {
+	if err := r.files.CreateOutput(s); err != nil {
 		return nil, err
 	}
-	mounts, err := r.withTerminationLog(s)
+	mounts, err := r.files.WithTerminationLog(s)
 	if err != nil {
 		return nil, err
 	}
@@ -219,26 +211,11 @@ func (r *Runtime) hostname(p *v1.Pod) (string, error) {
 	return pod.KernelName(p, r.ClusterDomain)
 }
 
-// makeLogs creates the files to which the shim appends.
-func (r *Runtime) makeLogs(dir string) error {
-	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
-		return fmt.Errorf("making the log directory: %w", err)
-	}
-	for _, name := range []string{stdoutFile, stderrFile} {
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-		if err != nil {
-			return fmt.Errorf("making a log file: %w", err)
-		}
-		f.Close()
-	}
-	return nil
-}
-
 // launch creates the container's record, its root filesystem and its task, and starts the task. The
 // record comes first, because containerd keeps a snapshot that a record names and garbage collects
 // one that no record names.
 func (r *Runtime) launch(ctx context.Context, l *launch) error {
-	r.cache.observed(l.ID, pod.KeyOf(l.Pod))
+	r.cache.Observed(l.ID, pod.KeyOf(l.Pod))
 	if err := r.putWithheld(l); err != nil {
 		return err
 	}
@@ -254,7 +231,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	case daemon.IsInterrupted(ctx, err) && l.refused == nil:
 		return cutOff(doing, err) // containerd may still be starting it
 	case !made:
-		return errors.Join(daemon.Mapped(doing, err), r.dropWithheld(l.Pod.UID, l.ID))
+		return errors.Join(daemon.Mapped(doing, err), r.files.RemoveWithheld(l.Pod.UID, l.ID))
 	}
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
@@ -303,9 +280,9 @@ func cutOff(doing string, err error) error {
 // containerRecord returns the record of the container in containerd.
 func (r *Runtime) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
-		ID: l.ID, Image: l.Image.Name, Labels: labelsOf(l.Start),
+		ID: l.ID, Image: l.Image.Name, Labels: instance.Labels(l.Start),
 		Runtime:     containers.RuntimeInfo{Name: l.handler.name, Options: l.handler.options},
-		Spec:        encoded{specType, l.spec},
+		Spec:        instance.Encoded{URL: specType, Value: l.spec},
 		Snapshotter: r.client.Snapshotter, SnapshotKey: l.ID,
 	}
 	if l.shim.address != "" {
@@ -313,17 +290,6 @@ func (r *Runtime) containerRecord(l *launch) containers.Container {
 	}
 	return c
 }
-
-// encoded is a value that is already encoded.
-type encoded struct {
-	url   string
-	value []byte
-}
-
-func (e encoded) GetTypeUrl() string { return e.url }
-func (e encoded) GetValue() []byte   { return e.value }
-
-var _ typeurl.Any = encoded{}
 
 // runTask creates the instance's root filesystem and its task, and starts the task.
 func (r *Runtime) runTask(ctx context.Context, l *launch) error {
@@ -338,15 +304,12 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return err
 	}
-	dir := r.Dirs.RawLog(l.Pod.UID, l.Container.Name, l.ID)
-	request := &tasks.CreateTaskRequest{
-		ContainerID: l.ID, Terminal: l.Container.TTY,
-		Stdout: filepath.Join(dir, stdoutFile), Stderr: filepath.Join(dir, stderrFile),
-	}
+	request := &tasks.CreateTaskRequest{ContainerID: l.ID, Terminal: l.Container.TTY}
+	request.Stdout, request.Stderr = r.files.Output(l.Start)
 	if l.Container.TTY {
 		request.Stderr = "" // a terminal is one stream
 	}
-	if request.Stdin = r.stdinOf(l.Start); request.Stdin != "" {
+	if request.Stdin = r.files.Stdin(l.Start); request.Stdin != "" {
 		if err := stdin.Make(request.Stdin); err != nil {
 			return err
 		}
@@ -364,7 +327,7 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 		return daemon.Native(err)
 	}
 	r.cacheShim(l, int(created.Pid)) // before the start, because the process may exit soon after it
-	defer r.createExitRecord(ctx, l.ID, l.Start)()
+	defer r.records.CreateForExit(ctx, l.ID, l.Start)()
 	if l.refused = l.Started(); l.refused != nil {
 		return l.refused
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -18,30 +17,15 @@ import (
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
 const sigkill = uint32(syscall.SIGKILL)
 
-// ours returns the record of one of podrun's instances. A missing record is not an error; the
-// record of a container that is not podrun's is one.
-func (r *Runtime) ours(ctx context.Context, id string) (c containers.Container, there bool, err error) {
-	c, err = r.client.ContainerService().Get(ctx, id)
-	if daemon.IsNotFound(err) {
-		return c, false, nil
-	}
-	if err != nil {
-		return c, false, daemon.Mapped("looking for container "+id, err)
-	}
-	if !ours(c.Labels) {
-		return c, false, fmt.Errorf("container %s is not podrun's", id)
-	}
-	return c, true, nil
-}
-
 // SignalContainer implements runtime.Driver.
 func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error {
 	ctx = r.client.Context(ctx)
-	c, there, err := r.ours(ctx, id)
+	c, there, err := r.lookup.Record(ctx, id)
 	if err != nil || !there {
 		return err
 	}
@@ -51,7 +35,7 @@ func (r *Runtime) SignalContainer(ctx context.Context, id, signal string) error 
 	}
 	request := &tasks.KillRequest{ContainerID: id, Signal: uint32(number), All: number == syscall.SIGKILL}
 	_, err = r.client.TaskService().Kill(ctx, request)
-	if err == nil && request.All && oci.DriverOf(cgroupsPathOf(c)) == oci.Systemd {
+	if err == nil && request.All && oci.DriverOf(instance.CgroupsPathOf(c)) == oci.Systemd {
 		// KILL for all processes reaches those in one of the container's cgroups. On cgroup v1
 		// systemd may have moved them to another one: see
 		// https://github.com/systemd/systemd/issues/37044.
@@ -74,9 +58,9 @@ func (r *Runtime) signalForgotten(ctx context.Context, c containers.Container, s
 	if signal == syscall.SIGKILL {
 		return r.killForgotten(ctx, c.ID)
 	}
-	t, err := r.task(ctx, c.ID)
+	t, err := r.lookup.Task(ctx, c.ID)
 	if err != nil || t == nil || t.Status != task.Status_RUNNING ||
-		!slices.Contains(processesIn(cgroupOf(c)), int(t.Pid)) {
+		!slices.Contains(instance.Processes(instance.CgroupOf(c)), int(t.Pid)) {
 		return err
 	}
 	if err := syscall.Kill(int(t.Pid), signal); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -88,22 +72,22 @@ func (r *Runtime) signalForgotten(ctx context.Context, c containers.Container, s
 // killForgotten is signalForgotten for SIGKILL. It also kills a process that was only prepared to
 // start.
 func (r *Runtime) killForgotten(ctx context.Context, id string) error {
-	t, err := r.task(ctx, id)
+	t, err := r.lookup.Task(ctx, id)
 	if err != nil || t == nil || t.Status != task.Status_RUNNING && t.Status != task.Status_CREATED {
 		return err
 	}
-	c, there, err := r.ours(ctx, id)
+	c, there, err := r.lookup.Record(ctx, id)
 	if err != nil || !there {
 		return err
 	}
-	_, err = r.killProcesses(ctx, id, cgroupOf(c))
+	_, err = r.killProcesses(ctx, id, instance.CgroupOf(c))
 	return err
 }
 
 // KillRemains implements runtime.Driver.
 func (r *Runtime) KillRemains(ctx context.Context, id string) error {
 	ctx = r.client.Context(ctx)
-	c, there, err := r.ours(ctx, id)
+	c, there, err := r.lookup.Record(ctx, id)
 	if err != nil || !there {
 		return err
 	}
@@ -114,19 +98,19 @@ func (r *Runtime) KillRemains(ctx context.Context, id string) error {
 // to a start that failed.
 func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 	ctx = r.client.Context(ctx)
-	c, there, err := r.ours(ctx, id)
+	c, there, err := r.lookup.Record(ctx, id)
 	if err != nil || !there {
 		return err
 	}
-	t, err := r.task(ctx, id)
+	t, err := r.lookup.Task(ctx, id)
 	if err != nil {
 		return err
 	}
-	prepared := t != nil && t.Status == task.Status_CREATED && !isInside(int(t.Pid))
+	prepared := t != nil && t.Status == task.Status_CREATED && !instance.IsInside(int(t.Pid))
 	if t != nil && t.Status != task.Status_STOPPED && !prepared {
 		return fmt.Errorf("container %s has not exited: it is %s", id, t.Status)
 	}
-	if err := r.dropFiles(ctx, identity(c), t); err != nil {
+	if err := r.dropFiles(ctx, instance.Identity(c), t); err != nil {
 		return err
 	}
 	switch {
@@ -145,21 +129,28 @@ func (r *Runtime) ReapContainer(ctx context.Context, id string) error {
 
 // dropFiles removes the files that were created for this instance alone, except its output.
 func (r *Runtime) dropFiles(ctx context.Context, c pod.Container, t *task.Process) error {
-	if err := r.dropStdin(ctx, c, t); err != nil {
+	// The shim would otherwise keep its ends of a terminal's input until it exits, which is at the
+	// end of the pod.
+	if t != nil && t.Stdin != "" {
+		if err := instance.CloseStdin(ctx, r.client, c.ID); err != nil {
+			r.Log.Debug("standard input of an exited container cannot be closed", "container", c.ID, "err", err)
+		}
+	}
+	if err := r.files.RemoveStdin(c); err != nil {
 		return err
 	}
-	return r.dropTerminationLog(c)
+	return r.files.RemoveTerminationLog(c)
 }
 
 // RemoveContainer implements runtime.Driver.
 func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun time.Time) error {
 	ctx = r.client.Context(ctx)
-	record, there, err := r.ours(ctx, c.ID)
+	record, there, err := r.lookup.Record(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	if there {
-		c = identity(record)
+		c = instance.Identity(record)
 	}
 	if !begun.IsZero() {
 		if err := r.killCutOff(ctx, c, cutOffEnd(begun, time.Now())); err != nil {
@@ -169,31 +160,19 @@ func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 			return err
 		}
 	} else if !there {
-		return r.dropRawLog(c)
+		return r.files.RemoveOutput(c)
 	}
 	if err := r.removeInstance(ctx, c); err != nil {
 		return err
 	}
-	return r.dropRawLog(c)
-}
-
-// dropRawLog removes the raw output of the instance: it has been converted to its log, or is not
-// needed any more.
-func (r *Runtime) dropRawLog(c pod.Container) error {
-	if c.UID == "" {
-		return nil // nothing of the instance exists, and its pod is not known
-	}
-	if err := os.RemoveAll(r.Dirs.RawLog(c.UID, c.Name, c.ID)); err != nil { // trusted: files in it, which podrun made
-		return fmt.Errorf("removing the output of %s: %w", c.ID, err)
-	}
-	return nil
+	return r.files.RemoveOutput(c)
 }
 
 // removeInstance removes the task, the root filesystem and the record of an instance that does not
 // run.
 func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
 	id := c.ID
-	t, err := r.task(ctx, id)
+	t, err := r.lookup.Task(ctx, id)
 	switch {
 	case err != nil:
 		return err
@@ -214,14 +193,14 @@ func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
 // been deleted, containerd refuses to remove them; removeRecord retries.
 func (r *Runtime) removeRecord(ctx context.Context, c pod.Container) error {
 	id := c.ID
-	if err := r.dropWithheld(c.UID, id); err != nil {
+	if err := r.files.RemoveWithheld(c.UID, id); err != nil {
 		return err
 	}
 	err := r.retried(ctx, func() error { return r.client.Snapshots().Remove(ctx, id) })
 	if err != nil {
 		return daemon.Mapped("removing the root filesystem of "+id, err)
 	}
-	if err := r.dropRecord(ctx, id); err != nil {
+	if err := r.records.Remove(ctx, id); err != nil {
 		return err
 	}
 	err = r.retried(ctx, func() error { return r.client.ContainerService().Delete(ctx, id) })

@@ -18,7 +18,7 @@ import (
 // LayerSize implements runtime.Layers.
 func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
 	ctx = r.client.Context(ctx)
-	c, there, err := r.ours(ctx, id)
+	c, there, err := r.lookup.Record(ctx, id)
 	if err != nil || !there || c.SnapshotKey == "" {
 		return pod.Space{}, err
 	}

@@ -1,0 +1,70 @@
+// Package instance has what all operations on an instance need: its labels, its record and task in
+// containerd, its spec, its processes and its files; the cache of IDs; and containerd's sandbox
+// records. It decides nothing and starts nothing.
+//
+// Begin reading at Lookup and Files.
+package instance
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/containerd/containerd/v2/core/containers"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/images"
+)
+
+// The labels of podrun's containers. They identify the instance and never change. Kubernetes tools
+// know the first four. The label of the image ID keeps the image from being garbage collected.
+const (
+	LabelPodName      = "io.kubernetes.pod.name"
+	LabelPodNamespace = "io.kubernetes.pod.namespace"
+	LabelPodUID       = "io.kubernetes.pod.uid"
+	LabelContainer    = "io.kubernetes.container.name"
+	LabelAttempt      = "podrun.io/attempt"
+	LabelImageID      = images.LabelImageID
+)
+
+// Labels returns the labels of the instance that a start creates.
+func Labels(s runtime.Start) map[string]string {
+	labels := map[string]string{
+		LabelPodName:      s.Pod.Name,
+		LabelPodNamespace: s.Pod.Namespace,
+		LabelPodUID:       string(s.Pod.UID),
+		LabelContainer:    s.Container.Name,
+		LabelAttempt:      strconv.Itoa(s.Attempt),
+	}
+	if s.Image.ID != "" {
+		labels[LabelImageID] = s.Image.ID
+	}
+	return labels
+}
+
+// Ours reports whether podrun created the container with these labels.
+func Ours(labels map[string]string) bool {
+	_, err := strconv.Atoi(labels[LabelAttempt])
+	return err == nil && labels[LabelPodName] != "" && labels[LabelPodUID] != "" && labels[LabelContainer] != ""
+}
+
+// KeyOf returns the pod to which a container with these labels belongs.
+func KeyOf(labels map[string]string) pod.Key {
+	return pod.Key{Namespace: labels[LabelPodNamespace], Name: labels[LabelPodName]}
+}
+
+// Identity returns what the labels say: which instance the container is.
+func Identity(c containers.Container) pod.Container {
+	attempt, _ := strconv.Atoi(c.Labels[LabelAttempt]) // Ours has checked it
+	return pod.Container{
+		ID: c.ID, Name: c.Labels[LabelContainer], UID: pod.UID(c.Labels[LabelPodUID]), Attempt: attempt,
+	}
+}
+
+// KeyFilter selects the containers of a pod, in containerd's filter language.
+func KeyFilter(key pod.Key) string {
+	return fmt.Sprintf("labels.%q==%q,labels.%q==%q", LabelPodNamespace, key.Namespace, LabelPodName, key.Name)
+}
+
+// UIDFilter selects the containers and records of a revision.
+func UIDFilter(uid pod.UID) string { return fmt.Sprintf("labels.%q==%q", LabelPodUID, string(uid)) }

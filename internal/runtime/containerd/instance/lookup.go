@@ -1,0 +1,82 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
+)
+
+// Lookup reads the records and tasks of instances. Call its methods with a context of the client's.
+type Lookup struct {
+	client *daemon.Client
+	cache  *Cache
+}
+
+// NewLookup returns a Lookup.
+func NewLookup(client *daemon.Client, cache *Cache) *Lookup { return &Lookup{client, cache} }
+
+// Record returns the record of one of podrun's instances. A missing record is not an error; the
+// record of a container that is not podrun's is one.
+func (l *Lookup) Record(ctx context.Context, id string) (c containers.Container, there bool, err error) {
+	c, err = l.client.ContainerService().Get(ctx, id)
+	if daemon.IsNotFound(err) {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, false, daemon.Mapped("looking for container "+id, err)
+	}
+	if !Ours(c.Labels) {
+		return c, false, fmt.Errorf("container %s is not podrun's", id)
+	}
+	return c, true, nil
+}
+
+// Task returns the instance's task, or nil if it has none.
+func (l *Lookup) Task(ctx context.Context, id string) (*task.Process, error) {
+	answer, err := l.client.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: id})
+	if daemon.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, daemon.Mapped("looking for the task of "+id, err)
+	}
+	return answer.Process, nil
+}
+
+// OfPod returns the containers of the pod that have these IDs, and the others that the cache has.
+// Once all containers have been listed it requests them by ID, because containerd reads every
+// container that it has for a list.
+func (l *Lookup) OfPod(ctx context.Context, key pod.Key, ids []string) ([]containers.Container, error) {
+	service := l.client.ContainerService()
+	others, whole := l.cache.Of(key)
+	if !whole {
+		found, err := service.List(ctx, KeyFilter(key))
+		if err != nil {
+			return nil, daemon.Mapped("listing the containers of "+key.String(), err)
+		}
+		return slices.DeleteFunc(found, func(c containers.Container) bool { return !Ours(c.Labels) }), nil
+	}
+	all := append(slices.Clone(ids), others...)
+	slices.Sort(all)
+	var found []containers.Container
+	for _, id := range slices.Compact(all) {
+		c, err := service.Get(ctx, id)
+		if daemon.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, daemon.Mapped("inspecting container "+id, err)
+		}
+		if Ours(c.Labels) && KeyOf(c.Labels) == key {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}

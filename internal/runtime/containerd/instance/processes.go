@@ -1,0 +1,85 @@
+package instance
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/moby/sys/mountinfo"
+)
+
+// Hierarchies returns the mounts of the cgroup hierarchies: one for v2, several for v1.
+func Hierarchies() ([]*mountinfo.Info, error) {
+	return mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+}
+
+// filesIn returns the contents of those files of a cgroup that exist, from all hierarchies.
+func filesIn(path string, names ...string) (texts []string) {
+	mounts, err := Hierarchies()
+	if err != nil || path == "" {
+		return nil
+	}
+	for _, m := range mounts {
+		for _, name := range names {
+			if text, err := os.ReadFile(filepath.Join(m.Mountpoint, path, name)); err == nil { // trusted: the kernel's
+				texts = append(texts, string(text))
+			}
+		}
+	}
+	return texts
+}
+
+// Processes returns the IDs of the processes in a cgroup.
+func Processes(path string) (pids []int) {
+	for _, text := range filesIn(path, "cgroup.procs") {
+		for _, line := range strings.Fields(text) {
+			if pid, err := strconv.Atoi(line); err == nil && pid > 1 && !slices.Contains(pids, pid) {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// OOMKilled reports whether the kernel killed a process in the container's cgroup because it ran
+// out of memory. It is called before the task is deleted, while the cgroup still exists.
+func OOMKilled(c containers.Container) bool {
+	return slices.ContainsFunc(filesIn(CgroupOf(c), "memory.oom_control", "memory.events"), oomKills) // v1 and v2
+}
+
+// oomKills reports whether the text of a cgroup file counts any OOM kills.
+func oomKills(text string) bool {
+	for line := range strings.Lines(text) {
+		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			return strings.TrimSpace(count) != "0"
+		}
+	}
+	return false
+}
+
+// IsInside reports whether a process is the container's program rather than the low-level runtime's
+// init, which waits in the container to become that program: its executable is then a file of the
+// container.
+func IsInside(pid int) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	root, err := os.Stat(filepath.Join(dir, "root")) // trusted: only its identity is read
+	if err != nil {
+		return false
+	}
+	if own, err := os.Stat("/"); err != nil || os.SameFile(root, own) { // trusted: only its identity is read
+		return false
+	}
+	path, err := os.Readlink(filepath.Join(dir, "exe"))
+	if err != nil {
+		return false
+	}
+	program, err := os.Stat(filepath.Join(dir, "exe")) // trusted: only its identity is read
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(filepath.Join(dir, "root", path)) // trusted: only its identity is read
+	return err == nil && os.SameFile(program, there)
+}

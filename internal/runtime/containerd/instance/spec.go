@@ -1,0 +1,45 @@
+package instance
+
+import (
+	"encoding/json"
+
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"podrun.io/podrun/internal/oci"
+)
+
+// CgroupOf returns the path of a container's cgroup below each hierarchy; "" if its record does not
+// have it.
+func CgroupOf(c containers.Container) string { return oci.CgroupDir(CgroupsPathOf(c)) }
+
+// CgroupsPathOf returns the cgroups path in the container's spec.
+func CgroupsPathOf(c containers.Container) string {
+	if spec := SpecOf(c); spec.Linux != nil {
+		return spec.Linux.CgroupsPath
+	}
+	return ""
+}
+
+// SpecOf returns the container's spec; an empty one if its record has none.
+func SpecOf(c containers.Container) (spec specs.Spec) {
+	if c.Spec == nil || json.Unmarshal(c.Spec.GetValue(), &spec) != nil {
+		return specs.Spec{}
+	}
+	return spec
+}
+
+// Encoded is a value that is already encoded, with its type URL.
+type Encoded struct {
+	URL   string
+	Value []byte
+}
+
+// GetTypeUrl implements typeurl.Any.
+func (e Encoded) GetTypeUrl() string { return e.URL }
+
+// GetValue implements typeurl.Any.
+func (e Encoded) GetValue() []byte { return e.Value }
+
+var _ typeurl.Any = Encoded{}
