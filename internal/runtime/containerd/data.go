@@ -17,9 +17,8 @@ func (r *Runtime) RemovePod(ctx context.Context, _ pod.Key, uid pod.UID) error {
 	if err := r.Hide(ctx, uid); err != nil {
 		return err
 	}
-	if err := r.removeCgroups(ctx, uid); err != nil {
+	if err := r.cgroups.Remove(ctx, uid); err != nil {
 		return err
 	}
-	r.sizes.Drop(uid)
 	return r.records.RemoveAll(ctx, uid)
 }

@@ -115,6 +115,6 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 // with an exit code of its own. Until the program runs, init waits for that command at a FIFO;
 // runc, and crun as well, removes the FIFO afterwards.
 func (r *Runtime) neverBegan(id string) bool {
-	_, err := os.Lstat(filepath.Join(r.Dirs.Runc(), r.Namespace, id, "exec.fifo"))
+	_, err := os.Lstat(filepath.Join(r.runcState, id, "exec.fifo"))
 	return err == nil
 }

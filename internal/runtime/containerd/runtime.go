@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync/atomic"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
@@ -32,6 +33,8 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
+	"podrun.io/podrun/internal/runtime/containerd/orphan"
+	"podrun.io/podrun/internal/runtime/containerd/resources"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 	"podrun.io/podrun/internal/sys/memo"
@@ -112,28 +115,26 @@ type Runtime struct {
 	*images.Store
 	client      *daemon.Client
 	runcOptions typeurl.Any
-	cgroups     *cgroup.Tree
-	devices     *device.Devices
-	limits      limits
-	// classConfigured is set when the cgroup of the best-effort class has been configured.
-	classConfigured atomic.Bool
+	cgroups     *resources.PodCgroups
+	machine     *resources.Machine
+	*resources.Resizer
+	devices *device.Devices
 	// confinementChecked is set when exec is known to run commands inside the containers; see confined.
 	confinementChecked atomic.Bool
 
-	cache   *instance.Cache
-	lookup  *instance.Lookup
-	files   *instance.Files
-	records *instance.SandboxRecords
+	cache     *instance.Cache
+	lookup    *instance.Lookup
+	orphans   *orphan.Cleaner
+	runcState string
+	files     *instance.Files
+	records   *instance.SandboxRecords
 	// shims maps sandbox IDs to their shims.
 	shims memo.Map[string, shim]
 	// templates maps a kind of shim to how containerd starts it; nil means that podrun does not start
 	// such shims itself.
 	templates memo.Map[kind, *shims.Model]
 	launcher  *shims.Nursery
-	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
-	// of pod.SizeOf.
-	sizes memo.Map[pod.UID, string]
-	pipes *pipes.Pipes
+	pipes     *pipes.Pipes
 }
 
 var _ runtime.Driver = (*Runtime)(nil)
@@ -163,15 +164,28 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	o.Snapshotter = c.Snapshotter
 	cache := instance.NewCache()
+	lookup, runcState := instance.NewLookup(c, cache), filepath.Join(o.Dirs.Runc(), o.Namespace)
+	orphans := orphan.New(orphan.Options{
+		Client: c, Lookup: lookup, Address: o.Address, Namespace: o.Namespace, RuncState: runcState, Log: o.Log,
+	})
+	machine := resources.NewMachine(resources.MachineOptions{
+		Cgroups: cgroups, SeccompDir: o.Dirs.Seccomp(), SeccompDefault: o.SeccompDefault,
+	})
+	pods := resources.NewPodCgroups(resources.PodCgroupsOptions{
+		Cgroups: cgroups, Machine: machine, Orphans: orphans, MaxPids: o.PodMaxPids, Log: o.Log,
+	})
 	return &Runtime{
 		Options: o,
 		Store: images.New(c, images.Options{
 			HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log,
 		}),
-		client: c, runcOptions: options,
-		cgroups: cgroups, limits: machineLimits(cgroups),
+		client: c, runcOptions: options, orphans: orphans,
+		cgroups: pods, machine: machine,
+		Resizer: resources.NewResizer(resources.ResizerOptions{
+			Client: c, Lookup: lookup, Machine: machine, Cgroups: pods, Log: o.Log,
+		}),
 		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
-		cache:   cache, lookup: instance.NewLookup(c, cache), files: instance.NewFiles(o.Dirs),
+		cache:   cache, lookup: lookup, runcState: runcState, files: instance.NewFiles(o.Dirs),
 		records:  instance.NewSandboxRecords(c, o.RuntimeName, o.Log),
 		launcher: shims.NewNursery(),
 		pipes:    pipes.New(o.Dirs.Fifos()),
@@ -182,7 +196,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 func (r *Runtime) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
 	// The pipes come first: one that nobody reads may block a shim.
 	return errors.Join(
-		r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.sweepShims(ctx), r.sweepShimHomes(known),
+		r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.orphans.SweepShims(ctx), r.sweepShimHomes(known),
 	)
 }
 
@@ -210,10 +224,9 @@ func (r *Runtime) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) {
 
 // CreateSandbox implements runtime.Driver.
 func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error) {
-	if err := r.limitPod(p, driverOf(s)); err != nil {
+	if err := r.cgroups.Create(p, driverOf(s)); err != nil {
 		return pod.Sandbox{}, err
 	}
-	r.sizes.Put(p.UID, pod.SizeOf(p))
 	made, err := r.Sandboxes.Create(ctx, p, s)
 	if taken := (*network.PortInUseError)(nil); errors.As(err, &taken) {
 		return made, &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}

@@ -18,7 +18,6 @@ import (
 	"github.com/containerd/typeurl/v2"
 
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	shims "podrun.io/podrun/internal/shim"
@@ -193,7 +192,7 @@ func (r *Runtime) killListening(ctx context.Context, key pod.Key, s pod.Sandbox)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	if idle, err := r.idle(ctx, key, groupOf(s)); err != nil || !idle {
+	if idle, err := r.orphans.Idle(ctx, key, groupOf(s)); err != nil || !idle {
 		return err
 	}
 	listens := func(pid int) bool { return shims.Holds(pid, sockets) }
@@ -263,24 +262,4 @@ func shimAddress(id string, shim int) (string, error) {
 			bootstrap.Version, bootstrap.Protocol, bootstrap.Address)
 	}
 	return bootstrap.Protocol + "+" + bootstrap.Address, nil
-}
-
-// removeDeadRecord removes a container that the low-level runtime has although containerd has none:
-// containerd or a shim was killed while it created it. Its process was never started.
-func (r *Runtime) removeDeadRecord(ctx context.Context, id string) {
-	root := filepath.Join(r.Dirs.Runc(), r.Namespace)
-	if _, err := os.Lstat(filepath.Join(root, id)); err != nil {
-		return
-	}
-	container, err := sys.WordOperand(id)
-	if err != nil {
-		return
-	}
-	runc := sys.Program{
-		Name: "runc", Options: []string{"--root", root, "delete", "--force"}, Operands: []sys.Operand{container},
-	}
-	if out, err := runc.Run(ctx, runtime.Timeout); err != nil {
-		r.Log.Debug("container of an interrupted start cannot be removed from runc",
-			"container", id, "err", err, "output", out.Text())
-	}
 }

@@ -121,7 +121,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.fitPod(s.Pod, driver); err != nil {
+	if err := r.cgroups.Fit(s.Pod, driver); err != nil {
 		return nil, err
 	}
 	if err := r.files.CreateOutput(s); err != nil {
@@ -131,7 +131,7 @@ func (r *Runtime) prepare(ctx context.Context, s runtime.Start) (*launch, error)
 	if err != nil {
 		return nil, err
 	}
-	machine, err := r.machineFor(s.Pod, s.Container)
+	machine, err := r.machine.For(s.Pod, s.Container)
 	if err != nil {
 		return nil, &runtime.ReasonError{
 			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", s.Container.Name, err),
@@ -264,7 +264,7 @@ func (r *Runtime) undo(ctx context.Context, l *launch) error {
 	if err := r.destroyTask(ctx, l.ID); err != nil {
 		return err
 	}
-	r.removeDeadRecord(ctx, l.ID)
+	r.orphans.RemoveDeadRecord(ctx, l.ID)
 	c := pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
 	if err := r.dropFiles(ctx, c, nil); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (r *Runtime) killForgotten(ctx context.Context, id string) error {
 	if err != nil || !there {
 		return err
 	}
-	_, err = r.killProcesses(ctx, id, instance.CgroupOf(c))
+	_, err = r.orphans.KillProcesses(ctx, id, instance.CgroupOf(c))
 	return err
 }
 
@@ -91,7 +91,7 @@ func (r *Runtime) KillRemains(ctx context.Context, id string) error {
 	if err != nil || !there {
 		return err
 	}
-	return r.killRemains(ctx, c)
+	return r.orphans.KillRemains(ctx, c)
 }
 
 // ReapContainer implements runtime.Driver. A task whose process was only prepared to start belongs
@@ -153,7 +153,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 		c = instance.Identity(record)
 	}
 	if !begun.IsZero() {
-		if err := r.killCutOff(ctx, c, cutOffEnd(begun, time.Now())); err != nil {
+		if err := r.orphans.KillCutOff(ctx, c, begun); err != nil {
 			return err
 		}
 		if err := r.dropFiles(ctx, c, nil); err != nil {
@@ -177,7 +177,7 @@ func (r *Runtime) removeInstance(ctx context.Context, c pod.Container) error {
 	case err != nil:
 		return err
 	case t == nil:
-		r.removeDeadRecord(ctx, id) // its start may have been interrupted
+		r.orphans.RemoveDeadRecord(ctx, id) // its start may have been interrupted
 	case t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED:
 		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
 	default:

@@ -1,4 +1,4 @@
-package containerd
+package resources
 
 import (
 	"errors"
@@ -28,12 +28,12 @@ func supportedPageSizes(t *cgroup.Tree) []int64 {
 
 // pageSizes returns the huge page sizes whose use is limited for a container. It returns an error
 // if the machine does not have the huge pages that the container requests.
-func (r *Runtime) pageSizes(p *v1.Pod, c *v1.Container) ([]int64, error) {
+func (m *Machine) pageSizes(p *v1.Pod, c *v1.Container) ([]int64, error) {
 	wanted := oci.HugePages(p, c)
 	if len(wanted) == 0 {
-		return r.limits.pageSizes, nil
+		return m.limits.pageSizes, nil
 	}
-	if !r.cgroups.LimitsHugePages() {
+	if !m.cgroups.LimitsHugePages() {
 		return nil, errors.New(
 			"hugepages: the cgroup controller hugetlb is not in use on this machine, so they cannot be limited")
 	}

@@ -1,4 +1,9 @@
-package containerd
+// Package resources has what the machine gives to pods and containers: its features, which a
+// container may request, and the cgroups of pods, their limits and their resizing. The cgroups of
+// containers are the low-level runtime's.
+//
+// Begin reading at Machine and PodCgroups.
+package resources
 
 import (
 	"encoding/json"
@@ -18,45 +23,70 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/runtime"
 )
 
-// machineFor returns the features of the machine that the container requests: capabilities,
+// MachineOptions configure a Machine. Cgroups and SeccompDir are required.
+type MachineOptions struct {
+	Cgroups *cgroup.Tree
+	// SeccompDir is the directory of the administrator's seccomp profiles.
+	SeccompDir string
+	// SeccompDefault gives containers without a seccomp profile the profile of RuntimeDefault.
+	SeccompDefault bool
+}
+
+// Machine is the machine with its features. Its methods may be called concurrently.
+type Machine struct {
+	cgroups        *cgroup.Tree
+	seccompDir     string
+	seccompDefault bool
+	limits         limits
+}
+
+// NewMachine returns the Machine with the limits that it has now.
+func NewMachine(o MachineOptions) *Machine {
+	return &Machine{
+		cgroups: o.Cgroups, seccompDir: o.SeccompDir, seccompDefault: o.SeccompDefault,
+		limits: machineLimits(o.Cgroups),
+	}
+}
+
+// For returns the features of the machine that the container requests: capabilities,
 // devices, labels and profiles. It returns an error if the machine does not have one of them.
-func (r *Runtime) machineFor(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
-	m := oci.Machine{
-		SeccompByDefault: r.SeccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
-		Memory: r.limits.memory, LowestOOMScoreAdj: r.limits.lowestOOMScoreAdj, SwapLimits: r.limits.swap,
+func (m *Machine) For(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
+	out := oci.Machine{
+		SeccompByDefault: m.seccompDefault, DefaultSeccomp: seccomp.DefaultProfile,
+		Memory: m.limits.memory, LowestOOMScoreAdj: m.limits.lowestOOMScoreAdj, SwapLimits: m.limits.swap,
 	}
 	sc := pod.Security(p, c)
 	var err error
-	if m.PageSizes, err = r.pageSizes(p, c); err != nil {
-		return m, err
+	if out.PageSizes, err = m.pageSizes(p, c); err != nil {
+		return out, err
 	}
-	if m.ProcessLabel, m.FileLabel, err = seLinux(p.UID, sc.SELinuxOptions); err != nil {
-		return m, err
+	if out.ProcessLabel, out.FileLabel, err = seLinux(p.UID, sc.SELinuxOptions); err != nil {
+		return out, err
 	}
 	if pod.Privileged(c) || addsAll(sc.Capabilities) {
-		if m.Capabilities, err = cap.Current(); err != nil {
-			return m, fmt.Errorf("reading the capabilities of this machine: %w", err)
+		if out.Capabilities, err = cap.Current(); err != nil {
+			return out, fmt.Errorf("reading the capabilities of this machine: %w", err)
 		}
 	}
 	if pod.Privileged(c) {
-		if m.Devices, err = containerdoci.HostDevices(); err != nil {
-			return m, fmt.Errorf("listing the devices of this machine: %w", err)
+		if out.Devices, err = containerdoci.HostDevices(); err != nil {
+			return out, fmt.Errorf("listing the devices of this machine: %w", err)
 		}
-		m.AppArmorProfile, err = appArmor(unconfined(), apparmor.HostSupports())
-		return m, err
+		out.AppArmorProfile, err = appArmor(unconfined(), apparmor.HostSupports())
+		return out, err
 	}
 	if s := sc.SeccompProfile; s != nil && s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
-		if m.LocalhostSeccomp, err = r.localhostSeccomp(*s.LocalhostProfile); err != nil {
-			return m, err
+		if out.LocalhostSeccomp, err = m.localhostSeccomp(*s.LocalhostProfile); err != nil {
+			return out, err
 		}
 	}
-	m.AppArmorProfile, err = appArmor(sc.AppArmorProfile, apparmor.HostSupports())
-	return m, err
+	out.AppArmorProfile, err = appArmor(sc.AppArmorProfile, apparmor.HostSupports())
+	return out, err
 }
 
 // addsAll reports whether the capability ALL is added.
@@ -68,8 +98,8 @@ func addsAll(c *v1.Capabilities) bool {
 
 // localhostSeccomp reads a seccomp profile of the node's administrator. name is a relative path
 // that does not leave its directory, which validation has checked.
-func (r *Runtime) localhostSeccomp(name string) (*specs.LinuxSeccomp, error) {
-	path := filepath.Join(r.Dirs.Seccomp(), name)
+func (m *Machine) localhostSeccomp(name string) (*specs.LinuxSeccomp, error) {
+	path := filepath.Join(m.seccompDir, name)
 	text, err := os.ReadFile(path) // trusted: the administrator's
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("seccomp profile %s is not there", path)
@@ -124,19 +154,4 @@ func appArmor(profile *v1.AppArmorProfile, inUse bool) (string, error) {
 	default:
 		return "unconfined", nil
 	}
-}
-
-// allowSysctls returns an error for a pod that sets a kernel parameter that is neither safe nor
-// allowed on this node.
-func (r *Runtime) allowSysctls(p *v1.Pod) error {
-	if p.Spec.SecurityContext == nil {
-		return nil
-	}
-	for _, s := range p.Spec.SecurityContext.Sysctls {
-		if !pod.SafeSysctl(s.Name, r.AllowedSysctls) {
-			return &runtime.ReasonError{Reason: "SysctlForbidden",
-				Err: fmt.Errorf("sysctl %s is not safe, and not among this node's --allowed-unsafe-sysctls", s.Name)}
-		}
-	}
-	return nil
 }

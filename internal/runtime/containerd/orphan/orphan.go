@@ -1,9 +1,15 @@
-package containerd
+// Package orphan kills the processes and shims that run without containerd's knowledge: those of
+// interrupted starts, and those whose records or tasks were lost. It kills nothing that another
+// containerd serves.
+//
+// Begin reading at Cleaner and KillCutOff.
+package orphan
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -15,10 +21,38 @@ import (
 
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	shims "podrun.io/podrun/internal/shim"
+	"podrun.io/podrun/internal/sys"
 )
+
+// Options configure a Cleaner. All are required.
+type Options struct {
+	Client *daemon.Client
+	Lookup *instance.Lookup
+	// Address and Namespace are containerd's socket and the containerd namespace.
+	Address, Namespace string
+	// RuncState is the directory of runc's state in that namespace.
+	RuncState string
+	Log       *slog.Logger
+}
+
+// Cleaner kills and removes what containerd does not know any more. Its methods may be called
+// concurrently.
+type Cleaner struct {
+	client             *daemon.Client
+	lookup             *instance.Lookup
+	address, namespace string
+	runcState          string
+	log                *slog.Logger
+}
+
+// New returns a Cleaner.
+func New(o Options) *Cleaner {
+	return &Cleaner{o.Client, o.Lookup, o.Address, o.Namespace, o.RuncState, o.Log}
+}
 
 // cutOffTime is how long containerd may continue to start a container after the client that
 // requested the start was killed. containerd cancels the start, but a shim may be started all the
@@ -31,15 +65,17 @@ func cutOffEnd(begun, now time.Time) time.Time {
 	return now.Add(min(cutOffTime, begun.Add(cutOffTime).Sub(now)))
 }
 
-// killCutOff kills what an interrupted start creates. It returns at the given time, or as soon as
-// containerd has a task of the instance, which is then removed as any other.
-func (r *Runtime) killCutOff(ctx context.Context, c pod.Container, until time.Time) error {
+// KillCutOff kills what a start creates that began at the given time and was interrupted. It
+// returns when such a start creates nothing any more, or as soon as containerd has a task of the
+// instance, which is then removed as any other.
+func (o *Cleaner) KillCutOff(ctx context.Context, c pod.Container, begun time.Time) error {
+	until := cutOffEnd(begun, time.Now())
 	for {
-		t, err := r.lookup.Task(ctx, c.ID)
+		t, err := o.lookup.Task(ctx, c.ID)
 		if err != nil || t != nil {
 			return err
 		}
-		if err := r.killOrphan(ctx, c); err != nil {
+		if err := o.killOrphan(ctx, c); err != nil {
 			return err
 		}
 		if !time.Now().Before(until) {
@@ -57,20 +93,20 @@ func (r *Runtime) killCutOff(ctx context.Context, c pod.Container, until time.Ti
 // was started for it: containerd itself does not know them any more. Other containers of the pod
 // may share that shim. While one of them runs, the shim is killed only if it serves no container;
 // while one has exited and is not reaped, the shim is not killed, because it holds that exit.
-func (r *Runtime) killOrphan(ctx context.Context, c pod.Container) error {
+func (o *Cleaner) killOrphan(ctx context.Context, c pod.Container) error {
 	for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
-		if _, err := r.killProcesses(ctx, c.ID, path); err != nil {
+		if _, err := o.KillProcesses(ctx, c.ID, path); err != nil {
 			return err
 		}
 	}
-	r.removeDeadRecord(ctx, c.ID)
-	found, err := r.client.ContainerService().List(ctx, instance.UIDFilter(c.UID))
+	o.RemoveDeadRecord(ctx, c.ID)
+	found, err := o.client.ContainerService().List(ctx, instance.UIDFilter(c.UID))
 	if err != nil {
 		return daemon.Mapped("listing the containers of revision "+string(c.UID), err)
 	}
 	which := shims.Any
 	for _, other := range found {
-		t, err := r.lookup.Task(ctx, other.ID)
+		t, err := o.lookup.Task(ctx, other.ID)
 		switch {
 		case err != nil:
 			return err
@@ -80,16 +116,16 @@ func (r *Runtime) killOrphan(ctx context.Context, c pod.Container) error {
 			which = shims.Idle
 		}
 	}
-	if err := shims.Kill(which, "-namespace", r.Namespace, "-id", c.ID); err != nil {
+	if err := shims.Kill(which, "-namespace", o.namespace, "-id", c.ID); err != nil {
 		return fmt.Errorf("killing the shim of an interrupted start of %s: %w", c.ID, err)
 	}
 	return nil
 }
 
-// killUnknown kills the containers that have a cgroup in the cgroup of a removed pod, at path in
+// KillUnknown kills the containers that have a cgroup in the cgroup of a removed pod, at path in
 // the hierarchy that is mounted at mount, but no task: a podrun that was killed requested them and
 // containerd has no record of them, or containerd has lost its directory.
-func (r *Runtime) killUnknown(ctx context.Context, mount, path string) error {
+func (o *Cleaner) KillUnknown(ctx context.Context, mount, path string) error {
 	entries, err := os.ReadDir(filepath.Join(mount, path))
 	if err != nil {
 		return err
@@ -99,75 +135,75 @@ func (r *Runtime) killUnknown(ctx context.Context, mount, path string) error {
 			continue
 		}
 		id := oci.InstanceOf(e.Name())
-		t, err := r.lookup.Task(ctx, id)
+		t, err := o.lookup.Task(ctx, id)
 		if err != nil {
 			return err
 		}
 		if t != nil {
 			continue
 		}
-		r.Log.Info("killing a container that containerd does not know any more", "container", id)
-		if err := shims.Kill(shims.Any, "-namespace", r.Namespace, "-id", id, "-address", r.Address); err != nil {
+		o.log.Info("killing a container that containerd does not know any more", "container", id)
+		if err := shims.Kill(shims.Any, "-namespace", o.namespace, "-id", id, "-address", o.address); err != nil {
 			return fmt.Errorf("killing the shim of %s, which containerd does not know any more: %w", id, err)
 		}
-		r.removeDeadRecord(ctx, id)
-		if _, err := r.killProcesses(ctx, id, filepath.Join(path, e.Name())); err != nil {
+		o.RemoveDeadRecord(ctx, id)
+		if _, err := o.KillProcesses(ctx, id, filepath.Join(path, e.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sweepShims kills all shims of a containerd namespace that has neither containers nor tasks:
+// SweepShims kills all shims of a containerd namespace that has neither containers nor tasks:
 // interrupted starts left them, and they serve no container.
-func (r *Runtime) sweepShims(ctx context.Context) error {
-	ctx = r.client.Context(ctx)
-	running, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+func (o *Cleaner) SweepShims(ctx context.Context) error {
+	ctx = o.client.Context(ctx)
+	running, err := o.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return daemon.Mapped("listing tasks", err)
 	}
-	known, err := r.client.ContainerService().List(ctx)
+	known, err := o.client.ContainerService().List(ctx)
 	if err != nil {
 		return daemon.Mapped("listing containers", err)
 	}
 	if len(running.Tasks)+len(known) > 0 {
 		return nil
 	}
-	return shims.Kill(shims.Any, "-namespace", r.Namespace, "-address", r.Address)
+	return shims.Kill(shims.Any, "-namespace", o.namespace, "-address", o.address)
 }
 
-// remainsTime is how long killProcesses waits for killed processes to exit.
+// remainsTime is how long KillProcesses waits for killed processes to exit.
 const remainsTime = 10 * time.Second
 
-// killRemains kills the processes that still run of an instance of which containerd has no task, for
+// KillRemains kills the processes that still run of an instance of which containerd has no task, for
 // example because the directory with containerd's tasks was deleted: their exit would not be
 // observed, and a replacement would run beside them. It returns when no process runs any more.
-func (r *Runtime) killRemains(ctx context.Context, c containers.Container) error {
-	served, err := r.killProcesses(ctx, c.ID, instance.CgroupOf(c))
+func (o *Cleaner) KillRemains(ctx context.Context, c containers.Container) error {
+	served, err := o.KillProcesses(ctx, c.ID, instance.CgroupOf(c))
 	if err != nil {
 		return err
 	}
-	return r.killIdleShims(ctx, instance.KeyOf(c.Labels), served)
+	return o.killIdleShims(ctx, instance.KeyOf(c.Labels), served)
 }
 
-// killProcesses kills the processes in a container's cgroup. When they have exited it returns the
+// KillProcesses kills the processes in a container's cgroup. When they have exited it returns the
 // shims that served them. It leaves alone processes that the shim of another containerd serves:
 // that containerd has a container of the same ID.
-func (r *Runtime) killProcesses(ctx context.Context, id, cgroupPath string) (served map[int]bool, err error) {
+func (o *Cleaner) KillProcesses(ctx context.Context, id, cgroupPath string) (served map[int]bool, err error) {
 	served = map[int]bool{}
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for end := time.Now().Add(remainsTime); ; {
 		left := 0
 		for _, pid := range instance.Processes(cgroupPath) {
-			shim, mine := shims.Of(pid, "-namespace", r.Namespace, "-address", r.Address)
+			shim, mine := shims.Of(pid, "-namespace", o.namespace, "-address", o.address)
 			if shim != 0 && !mine {
 				continue
 			}
 			if shim != 0 {
 				served[shim] = true
 			}
-			r.Log.Debug("killing a leftover process of a container", "container", id, "pid", pid)
+			o.log.Debug("killing a leftover process of a container", "container", id, "pid", pid)
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return nil, fmt.Errorf("killing the leftover processes of %s: %w", id, err)
 			}
@@ -189,11 +225,11 @@ func (r *Runtime) killProcesses(ctx context.Context, id, cgroupPath string) (ser
 
 // killIdleShims kills those of the given shims of a pod that serve no container any more. containerd
 // has no task of the pod and therefore does not know them.
-func (r *Runtime) killIdleShims(ctx context.Context, key pod.Key, served map[int]bool) error {
+func (o *Cleaner) killIdleShims(ctx context.Context, key pod.Key, served map[int]bool) error {
 	if len(served) == 0 {
 		return nil
 	}
-	if idle, err := r.idle(ctx, key, ""); err != nil || !idle {
+	if idle, err := o.Idle(ctx, key, ""); err != nil || !idle {
 		return err
 	}
 	for shim := range served {
@@ -213,10 +249,10 @@ func (r *Runtime) killIdleShims(ctx context.Context, key pod.Key, served map[int
 	return nil
 }
 
-// idle reports whether containerd has no task of the pod or, if group is not empty, of that shim
+// Idle reports whether containerd has no task of the pod or, if group is not empty, of that shim
 // group of the pod.
-func (r *Runtime) idle(ctx context.Context, key pod.Key, group string) (bool, error) {
-	found, err := r.lookup.OfPod(ctx, key, nil)
+func (o *Cleaner) Idle(ctx context.Context, key pod.Key, group string) (bool, error) {
+	found, err := o.lookup.OfPod(ctx, key, nil)
 	if err != nil {
 		return false, err
 	}
@@ -224,9 +260,28 @@ func (r *Runtime) idle(ctx context.Context, key pod.Key, group string) (bool, er
 		if group != "" && instance.SpecOf(c).Annotations[oci.AnnotationGroup] != group {
 			continue
 		}
-		if t, err := r.lookup.Task(ctx, c.ID); err != nil || t != nil {
+		if t, err := o.lookup.Task(ctx, c.ID); err != nil || t != nil {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// RemoveDeadRecord removes a container that the low-level runtime has although containerd has none:
+// containerd or a shim was killed while it created it. Its process was never started.
+func (o *Cleaner) RemoveDeadRecord(ctx context.Context, id string) {
+	if _, err := os.Lstat(filepath.Join(o.runcState, id)); err != nil {
+		return
+	}
+	container, err := sys.WordOperand(id)
+	if err != nil {
+		return
+	}
+	runc := sys.Program{
+		Name: "runc", Options: []string{"--root", o.runcState, "delete", "--force"}, Operands: []sys.Operand{container},
+	}
+	if out, err := runc.Run(ctx, runtime.Timeout); err != nil {
+		o.log.Debug("container of an interrupted start cannot be removed from runc",
+			"container", id, "err", err, "output", out.Text())
+	}
 }

@@ -1,18 +1,15 @@
-package containerd
+package resources
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"strings"
 
 	"github.com/opencontainers/selinux/go-selinux"
 	"github.com/opencontainers/selinux/go-selinux/label"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sys"
 )
 
 // seLinux returns the SELinux labels of a container's process and of its files; "" if the container
@@ -56,21 +53,4 @@ func labelOptions(uid pod.UID, o *v1.SELinuxOptions) []string {
 		}
 	}
 	return out
-}
-
-// relabel sets the label of the container's files on those mounts that are podrun's own. It leaves
-// the host's files alone, as the kubelet does.
-func (r *Runtime) relabel(ctx context.Context, mounts []pod.Mount, files string) error {
-	if files == "" {
-		return nil
-	}
-	for _, m := range mounts {
-		if !strings.HasPrefix(m.HostPath, r.Dirs.Root+"/") && !strings.HasPrefix(m.HostPath, r.Dirs.Run+"/") {
-			continue
-		}
-		if err := sys.LabelTree(ctx, m.HostPath, files); err != nil {
-			return fmt.Errorf("labelling %s: %w", m.HostPath, err)
-		}
-	}
-	return nil
 }

@@ -1,0 +1,146 @@
+package resources
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/orphan"
+	"podrun.io/podrun/internal/sys/memo"
+)
+
+// PodCgroupsOptions configure PodCgroups. All but MaxPids are required.
+type PodCgroupsOptions struct {
+	Cgroups *cgroup.Tree
+	Machine *Machine
+	Orphans *orphan.Cleaner
+	// MaxPids is the maximum number of processes in a pod; 0 means no limit.
+	MaxPids int64
+	Log     *slog.Logger
+}
+
+// PodCgroups are the cgroups of pods, the parents of their containers' cgroups. Its methods may be
+// called concurrently.
+type PodCgroups struct {
+	tree    *cgroup.Tree
+	machine *Machine
+	orphans *orphan.Cleaner
+	maxPids int64
+	log     *slog.Logger
+	// classConfigured is set when the cgroup of the best-effort class has been configured.
+	classConfigured atomic.Bool
+	// sizes maps revisions to the resources that the cgroup of the pod was set to last, in the form
+	// of pod.SizeOf.
+	sizes memo.Map[pod.UID, string]
+}
+
+// NewPodCgroups returns PodCgroups.
+func NewPodCgroups(o PodCgroupsOptions) *PodCgroups {
+	return &PodCgroups{tree: o.Cgroups, machine: o.Machine, orphans: o.Orphans, maxPids: o.MaxPids, log: o.Log}
+}
+
+// Create creates the cgroup of a pod and sets its resources.
+func (g *PodCgroups) Create(p *v1.Pod, driver oci.Driver) error {
+	if err := g.limit(p, driver); err != nil {
+		return err
+	}
+	g.sizes.Put(p.UID, pod.SizeOf(p))
+	return nil
+}
+
+// limit creates the pod's own cgroup, the parent of its containers' cgroups, if there are
+// resources to set on it. Its first call also configures the cgroup of the best-effort class.
+func (g *PodCgroups) limit(p *v1.Pod, driver oci.Driver) error {
+	if !g.classConfigured.Load() {
+		if g.machine.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {
+			g.log.Info(
+				"capability CAP_SYS_RESOURCE is missing: no container gets a lower oom_score_adj than podrun's own",
+				"lowest", g.machine.limits.lowestOOMScoreAdj)
+		}
+		if err := g.tree.Set(driver.Class(v1.PodQOSBestEffort), oci.ClassResources()); err != nil {
+			g.log.Warn("cgroup of best-effort pods cannot be configured: they get as much CPU time as others",
+				"err", err)
+		}
+		g.classConfigured.Store(true)
+	}
+	resources := oci.PodResources(p, g.maxPids)
+	if resources == nil {
+		return nil
+	}
+	return g.set(p, driver, resources)
+}
+
+// set sets the resources of the pod's own cgroup.
+func (g *PodCgroups) set(p *v1.Pod, driver oci.Driver, resources *specs.LinuxResources) error {
+	if err := g.tree.Set(driver.OfPod(p), resources); err != nil {
+		return err
+	}
+	g.weighBurstable(driver.OfPod(p))
+	return nil
+}
+
+// weighBurstable sets the CPU weight of the cgroup of all burstable pods to the sum of theirs. It
+// is called with the path of a pod's cgroup that was created or removed, and does nothing for pods
+// of another class.
+func (g *PodCgroups) weighBurstable(path string) {
+	for _, driver := range []oci.Driver{oci.Cgroupfs, oci.Systemd} {
+		class := driver.Class(v1.PodQOSBurstable)
+		if filepath.Dir(path) != class {
+			continue
+		}
+		if err := g.tree.SumWeights(class, driver.PodPrefix(v1.PodQOSBurstable)); err != nil {
+			g.log.Debug("CPU weight of burstable pods cannot be updated", "err", err)
+		}
+	}
+}
+
+// fits returns an error if a memory limit is below the memory in use: a kernel that accepts such a
+// limit frees the memory by killing processes. As in the kubelet, except that file pages that are
+// not in use do not count, because the kernel reclaims them.
+func (g *PodCgroups) fits(dir string, to *specs.LinuxResources) error {
+	if to == nil || to.Memory == nil || to.Memory.Limit == nil || *to.Memory.Limit <= 0 {
+		return nil
+	}
+	used, err := g.tree.Usage(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, cgroup.ErrNoUsage):
+		return nil // nothing runs in it, or nothing is limited here
+	case err != nil:
+		return err
+	case used.WorkingSet > *to.Memory.Limit:
+		return fmt.Errorf("the memory limit %d is below the memory in use, %d", *to.Memory.Limit, used.WorkingSet)
+	}
+	return nil
+}
+
+// resize sets the pod's own cgroup to the current sum of its containers.
+func (g *PodCgroups) resize(p *v1.Pod, driver oci.Driver) error {
+	resources := oci.PodUpdate(p, g.maxPids)
+	if resources == nil {
+		return nil
+	}
+	if err := g.set(p, driver, resources); err != nil {
+		return err
+	}
+	g.sizes.Put(p.UID, pod.SizeOf(p))
+	return nil
+}
+
+// Fit resizes the pod's cgroup if the size in the manifest differs from the size that was set
+// last: the container that is to start may be the cause.
+func (g *PodCgroups) Fit(p *v1.Pod, driver oci.Driver) error {
+	size := pod.SizeOf(p)
+	if had, known := g.sizes.Get(p.UID); known && had == size || size == "" {
+		return nil
+	}
+	return g.resize(p, driver)
+}

@@ -1,0 +1,99 @@
+package resources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/typeurl/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
+)
+
+// resourcesType is the type URL that containerd uses for the resources of a cgroup.
+const resourcesType = "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources"
+
+// ResizerOptions configure a Resizer. All are required.
+type ResizerOptions struct {
+	Client  *daemon.Client
+	Lookup  *instance.Lookup
+	Machine *Machine
+	Cgroups *PodCgroups
+	Log     *slog.Logger
+}
+
+// Resizer changes the resources of running containers and of their pods. Its methods may be called
+// concurrently.
+type Resizer struct {
+	client  *daemon.Client
+	lookup  *instance.Lookup
+	machine *Machine
+	cgroups *PodCgroups
+	log     *slog.Logger
+}
+
+// NewResizer returns a Resizer.
+func NewResizer(o ResizerOptions) *Resizer {
+	return &Resizer{o.Client, o.Lookup, o.Machine, o.Cgroups, o.Log}
+}
+
+// ResizeContainer implements runtime.Driver.
+func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
+	ctx = r.client.Context(ctx)
+	record, there, err := r.lookup.Record(ctx, id)
+	if err != nil || !there {
+		return err
+	}
+	driver := oci.DriverOf(instance.CgroupsPathOf(record))
+	machine, err := r.machine.For(p, c)
+	if err != nil {
+		return err
+	}
+	update := oci.Update(oci.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
+	own := instance.CgroupOf(record)
+	if err := errors.Join(r.cgroups.fits(own, update), r.cgroups.fits(path.Dir(own), oci.PodUpdate(p, r.cgroups.maxPids))); err != nil {
+		if r.hasExited(ctx, id) {
+			return nil
+		}
+		return fmt.Errorf("resizing %s: %w", c.Name, err)
+	}
+	resources, err := json.Marshal(update)
+	if err != nil {
+		return fmt.Errorf("encoding the resources of %s: %w", c.Name, err)
+	}
+	// The kernel does not let a container have more CPU time than its pod. When the pod grows, its
+	// cgroup is set first; when it shrinks, the pod's cgroup is set last, after the last of its
+	// containers.
+	early := r.cgroups.resize(p, driver)
+	_, err = r.client.TaskService().Update(ctx, &tasks.UpdateTaskRequest{
+		ContainerID: id, Resources: typeurl.MarshalProto(instance.Encoded{URL: resourcesType, Value: resources}),
+	})
+	if err != nil {
+		if r.hasExited(ctx, id) {
+			return nil // the instance has exited meanwhile
+		}
+		return daemon.Mapped("resizing "+id, err)
+	}
+	if early != nil {
+		if err := r.cgroups.resize(p, driver); err != nil {
+			r.log.Debug("cgroup of the pod cannot be resized yet", "pod", pod.KeyOf(p), "err", err)
+		}
+	}
+	return nil
+}
+
+// hasExited reports whether the instance has exited.
+func (r *Resizer) hasExited(ctx context.Context, id string) bool {
+	t, err := r.lookup.Task(ctx, id)
+	return err == nil && (t == nil || t.Status == task.Status_STOPPED)
+}
