@@ -40,7 +40,6 @@ const (
 	legacyResources         = "podrun.io/resources"
 	legacyRestartGeneration = "podrun.io/round"
 	legacySidecar           = "podrun.io/sidecar"
-	legacyStdin             = "podrun.io/stdin"
 	legacyStopSignal        = "podrun.io/stop-signal"
 	legacyGeneration        = "podrun.io/generation"
 	legacyExitCode          = "podrun.io/exit-code"
@@ -49,9 +48,6 @@ const (
 	legacyMessage           = "podrun.io/message"
 	legacyMessageMore       = "podrun.io/message-2"
 )
-
-// legacyStdinOnce is the value of legacyStdin for an input that ends when its writers have gone.
-const legacyStdinOnce = "once"
 
 // legacyManifest is the content of a revision's pod.json of the former version.
 type legacyManifest struct {

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync/atomic"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
@@ -31,10 +30,12 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/exec"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/runtime/containerd/orphan"
 	"podrun.io/podrun/internal/runtime/containerd/resources"
+	"podrun.io/podrun/internal/runtime/containerd/stop"
 	"podrun.io/podrun/internal/sandbox"
 	shims "podrun.io/podrun/internal/shim"
 	"podrun.io/podrun/internal/sys/memo"
@@ -118,9 +119,11 @@ type Runtime struct {
 	cgroups     *resources.PodCgroups
 	machine     *resources.Machine
 	*resources.Resizer
+	*stop.Stopper
+	*exec.Execer
+	*exec.Attacher
+	remover *stop.Remover
 	devices *device.Devices
-	// confinementChecked is set when exec is known to run commands inside the containers; see confined.
-	confinementChecked atomic.Bool
 
 	cache     *instance.Cache
 	lookup    *instance.Lookup
@@ -168,6 +171,11 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	orphans := orphan.New(orphan.Options{
 		Client: c, Lookup: lookup, Address: o.Address, Namespace: o.Namespace, RuncState: runcState, Log: o.Log,
 	})
+	files, records := instance.NewFiles(o.Dirs), instance.NewSandboxRecords(c, o.RuntimeName, o.Log)
+	remover := stop.NewRemover(stop.Options{
+		Client: c, Lookup: lookup, Orphans: orphans, Files: files, Records: records, Log: o.Log,
+	})
+	fifos := pipes.New(o.Dirs.Fifos())
 	machine := resources.NewMachine(resources.MachineOptions{
 		Cgroups: cgroups, SeccompDir: o.Dirs.Seccomp(), SeccompDefault: o.SeccompDefault,
 	})
@@ -185,10 +193,12 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 			Client: c, Lookup: lookup, Machine: machine, Cgroups: pods, Log: o.Log,
 		}),
 		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
-		cache:   cache, lookup: lookup, runcState: runcState, files: instance.NewFiles(o.Dirs),
-		records:  instance.NewSandboxRecords(c, o.RuntimeName, o.Log),
+		cache:   cache, lookup: lookup, runcState: runcState, files: files,
+		records: records, remover: remover, Stopper: stop.New(remover),
 		launcher: shims.NewNursery(),
-		pipes:    pipes.New(o.Dirs.Fifos()),
+		pipes:    fifos,
+		Execer:   exec.NewExecer(exec.Options{Client: c, Pipes: fifos, Dirs: o.Dirs, Log: o.Log}),
+		Attacher: exec.NewAttacher(c, lookup),
 	}, nil
 }
 

@@ -239,7 +239,7 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 		// The container itself is the cause: its record stays, so that its state can still be
 		// inspected.
 		err = secretenv.Hush(err, l.secrets)
-		if left := r.destroyTask(clean, l.ID); left != nil {
+		if left := r.remover.DestroyTask(clean, l.ID); left != nil {
 			r.Log.Warn("task of a failed start cannot be removed", "container", l.ID, "err", left)
 		}
 		return &runtime.StartError{Err: err}
@@ -247,29 +247,17 @@ func (r *Runtime) launch(ctx context.Context, l *launch) error {
 	if l.begun {
 		// The shim received the request to start the process and did not answer: the container's
 		// program may have run, and may still run.
-		if left := r.destroyTask(clean, l.ID); left != nil {
+		if left := r.remover.DestroyTask(clean, l.ID); left != nil {
 			return cutOff(doing, fmt.Errorf(
 				"%w; its process may still run and cannot be killed: %w", daemon.Native(err), left))
 		}
 		return &runtime.StartError{Err: daemon.Mapped(doing, err), Unknown: true}
 	}
-	if left := r.undo(clean, l); left != nil {
+	c := pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
+	if left := r.remover.Undo(clean, c); left != nil {
 		return cutOff(doing, fmt.Errorf("%w; what it created cannot be removed: %w", daemon.Native(err), left))
 	}
 	return daemon.Mapped(doing, err)
-}
-
-// undo removes everything that a start has created.
-func (r *Runtime) undo(ctx context.Context, l *launch) error {
-	if err := r.destroyTask(ctx, l.ID); err != nil {
-		return err
-	}
-	r.orphans.RemoveDeadRecord(ctx, l.ID)
-	c := pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
-	if err := r.dropFiles(ctx, c, nil); err != nil {
-		return err
-	}
-	return r.removeRecord(ctx, c)
 }
 
 // cutOff returns the error of a start that may have left something.
@@ -334,25 +322,4 @@ func (r *Runtime) runTask(ctx context.Context, l *launch) error {
 	l.begun = true
 	_, err = r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.ID})
 	return daemon.Native(err)
-}
-
-// destroyTask kills the instance's task, if it has one, and deletes it. It kills also a task that
-// was only created: a shim would need 10 s to delete such a task otherwise.
-func (r *Runtime) destroyTask(ctx context.Context, id string) error {
-	service := r.client.TaskService()
-	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})
-	if daemon.IsGone(err) {
-		if err := r.killForgotten(ctx, id); err != nil {
-			return err
-		}
-	} else if err != nil {
-		return daemon.Mapped("killing "+id, err)
-	}
-	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !daemon.IsGone(err) {
-		return daemon.Mapped("waiting for the end of "+id, err)
-	}
-	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !daemon.IsGone(err) {
-		return daemon.Mapped("removing the task of "+id, err)
-	}
-	return nil
 }

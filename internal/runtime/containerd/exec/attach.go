@@ -1,4 +1,4 @@
-package containerd
+package exec
 
 import (
 	"context"
@@ -16,21 +16,39 @@ import (
 	"podrun.io/podrun/internal/sys/stdin"
 )
 
+// The former version of podrun has a label for an input that ends when its writers have gone.
+const (
+	legacyStdin     = "podrun.io/stdin"
+	legacyStdinOnce = "once"
+)
+
 // stdinTime is how long OpenStdin waits for the shim to open an instance's standard input, which
 // the shim does concurrently with the start.
 const stdinTime = 500 * time.Millisecond
+
+// Attacher gives access to the standard streams of containers. Its methods may be called
+// concurrently.
+type Attacher struct {
+	client *daemon.Client
+	lookup *instance.Lookup
+}
+
+// NewAttacher returns an Attacher.
+func NewAttacher(client *daemon.Client, lookup *instance.Lookup) *Attacher {
+	return &Attacher{client, lookup}
+}
 
 // OpenStdin implements runtime.Attacher. The shim holds its own write end of the pipe, which keeps
 // the input from ending. For an input that is to end with its writers, OpenStdin has the shim close
 // that end as soon as there is a writer: the kernel then ends the input when the last writer closes
 // it, in whatever way that writer ends.
-func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
-	ctx = r.client.Context(ctx)
-	c, there, err := r.lookup.Record(ctx, id)
+func (a *Attacher) OpenStdin(ctx context.Context, id string) (io.WriteCloser, error) {
+	ctx = a.client.Context(ctx)
+	c, there, err := a.lookup.Record(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.lookup.Task(ctx, id)
+	t, err := a.lookup.Task(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +68,7 @@ func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, err
 		return nil, err
 	}
 	if instance.IsOnce(t.Stdin) || c.Labels[legacyStdin] == legacyStdinOnce {
-		if err := instance.CloseStdin(ctx, r.client, id); err != nil {
+		if err := instance.CloseStdin(ctx, a.client, id); err != nil {
 			w.Close()
 			return nil, err
 		}
@@ -59,8 +77,8 @@ func (r *Runtime) OpenStdin(ctx context.Context, id string) (io.WriteCloser, err
 }
 
 // ResizeTerminal implements runtime.Attacher.
-func (r *Runtime) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
-	_, err := r.client.TaskService().ResizePty(r.client.Context(ctx), &tasks.ResizePtyRequest{
+func (a *Attacher) ResizeTerminal(ctx context.Context, id string, size runtime.TermSize) error {
+	_, err := a.client.TaskService().ResizePty(a.client.Context(ctx), &tasks.ResizePtyRequest{
 		ContainerID: id, Width: uint32(size.Width), Height: uint32(size.Height),
 	})
 	return daemon.Mapped("resizing the terminal of "+id, err)

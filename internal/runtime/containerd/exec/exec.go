@@ -1,4 +1,7 @@
-package containerd
+// Package exec runs commands in containers and attaches to their standard streams.
+//
+// Begin reading at Execer and Attacher.
+package exec
 
 import (
 	"context"
@@ -7,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,11 +21,13 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/pipes"
 	"podrun.io/podrun/internal/sys/stdin"
 )
 
@@ -39,15 +46,40 @@ const (
 // started.
 const ownTime = 100 * time.Millisecond
 
+// Options configure an Execer. All are required.
+type Options struct {
+	Client *daemon.Client
+	// Pipes has the directory of the pipes of commands.
+	Pipes *pipes.Pipes
+	Dirs  layout.Dirs
+	Log   *slog.Logger
+}
+
+// Execer runs commands in containers. Its methods may be called concurrently.
+type Execer struct {
+	client *daemon.Client
+	pipes  *pipes.Pipes
+	dirs   layout.Dirs
+	log    *slog.Logger
+	// confinementChecked is set when exec is known to run commands inside the containers; see
+	// confined.
+	confinementChecked atomic.Bool
+}
+
+// NewExecer returns an Execer.
+func NewExecer(o Options) *Execer {
+	return &Execer{client: o.Client, pipes: o.Pipes, dirs: o.Dirs, log: o.Log}
+}
+
 // Exec implements runtime.Execer.
-func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
-	ctx, cut := context.WithCancelCause(r.client.Context(ctx))
+func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
+	ctx, cut := context.WithCancelCause(x.client.Context(ctx))
 	defer cut(nil)
-	process, t, err := r.execTarget(ctx, id)
+	process, t, err := x.target(ctx, id)
 	if err != nil {
 		return 0, daemon.Mapped("exec in "+id, err)
 	}
-	if err := r.confined(int(t.Pid())); err != nil {
+	if err := x.confined(int(t.Pid())); err != nil {
 		return 0, fmt.Errorf("exec in %s: %w", id, err)
 	}
 	if streams != (runtime.ExecIO{}) {
@@ -63,7 +95,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 		// with podrun.
 		streams.Stdout, streams.Stderr = &gated{streams.Stdout, owned}, &gated{streams.Stderr, owned}
 	}
-	dir, err := r.pipes.Dir()
+	dir, err := x.pipes.Dir()
 	if err != nil {
 		return 0, err
 	}
@@ -81,20 +113,20 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, streams run
 	if err != nil {
 		return 0, daemon.Mapped("exec in "+id, err)
 	}
-	code, err := r.follow(ctx, id, p, streams, ended, release)
+	code, err := x.follow(ctx, command{id, p, streams, ended, release})
 	limit := removeTime
 	if err == nil && !drain(p.IO()) {
 		limit = blockedTime
 	}
-	r.removeExec(ctx, p, id, err == nil, limit)
+	x.remove(ctx, p, id, err == nil, limit)
 	return code, err
 }
 
 // confined returns an error if a command would run outside the container of the given process. It
 // checks until one process is confined, and never again: all containers are started from the same
 // root directory.
-func (r *Runtime) confined(pid int) error {
-	if r.confinementChecked.Load() {
+func (x *Execer) confined(pid int) error {
+	if x.confinementChecked.Load() {
 		return nil
 	}
 	hides, err := sys.RootHides(pid)
@@ -104,15 +136,15 @@ func (r *Runtime) confined(pid int) error {
 	}
 	if err != nil {
 		// As a rule the process has exited; then the start of the command returns the error.
-		r.Log.Debug("root directory of the container's process cannot be read", "err", err)
+		x.log.Debug("root directory of the container's process cannot be read", "err", err)
 		return nil
 	}
-	r.confinementChecked.Store(true)
+	x.confinementChecked.Store(true)
 	return nil
 }
 
-// removeExec removes an exec'd process. It kills the process first unless dead is set.
-func (r *Runtime) removeExec(ctx context.Context, p client.Process, id string, dead bool, limit time.Duration) {
+// remove removes an exec'd process. It kills the process first unless dead is set.
+func (x *Execer) remove(ctx context.Context, p client.Process, id string, dead bool, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	var how []client.ProcessDeleteOpts
@@ -120,13 +152,13 @@ func (r *Runtime) removeExec(ctx context.Context, p client.Process, id string, d
 		how = append(how, client.WithProcessKill)
 	}
 	if _, err := p.Delete(ctx, how...); err != nil {
-		r.abandon(p, id, err)
+		x.abandon(p, id, err)
 	}
 }
 
 // abandon removes the pipes of a process that could not be removed. As a rule the process was
 // removed with its container.
-func (r *Runtime) abandon(p client.Process, id string, why error) {
+func (x *Execer) abandon(p client.Process, id string, why error) {
 	if daemon.IsNotFound(why) {
 		why = nil
 	}
@@ -135,7 +167,7 @@ func (r *Runtime) abandon(p client.Process, id string, why error) {
 		why = errors.Join(why, streams.Close())
 	}
 	if why != nil {
-		r.Log.Debug("exec'd process cannot be removed", "container", id, "err", why)
+		x.log.Debug("exec'd process cannot be removed", "container", id, "err", why)
 	}
 }
 
@@ -165,11 +197,11 @@ func (t *cancellingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// execTarget returns the process of the instance's spec, on which a command that is to run in the
+// target returns the process of the instance's spec, on which a command that is to run in the
 // instance is based, and the instance's task. Probes call it again and again, so it requests the
 // record only once.
-func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, client.Task, error) {
-	c, err := r.client.LoadContainer(ctx, id)
+func (x *Execer) target(ctx context.Context, id string) (*specs.Process, client.Task, error) {
+	c, err := x.client.LoadContainer(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -189,7 +221,7 @@ func (r *Runtime) execTarget(ctx context.Context, id string) (*specs.Process, cl
 	if spec.Process == nil {
 		return nil, nil, errors.New("the spec has no process")
 	}
-	if err := r.legacyWithheld(record, spec.Process); err != nil {
+	if err := x.legacyWithheld(record, spec.Process); err != nil {
 		return nil, nil, err
 	}
 	t, err := c.Task(ctx, nil)
@@ -207,21 +239,31 @@ func (g *gated) Write(p []byte) (int, error) {
 	return g.w.Write(p)
 }
 
+// command is an exec'd process.
+type command struct {
+	// id is the container's.
+	id      string
+	process client.Process
+	streams runtime.ExecIO
+	// inputEnded is closed at the end of what the process reads.
+	inputEnded <-chan struct{}
+	// owned is called once the process is certain to end with podrun.
+	owned func()
+}
+
 // follow starts the process in the container, serves it until it exits and returns its exit code.
-// It calls owned once the process is certain to end with podrun.
-func (r *Runtime) follow(
-	ctx context.Context, id string, p client.Process, streams runtime.ExecIO, inputEnded <-chan struct{}, owned func(),
-) (int, error) {
+func (x *Execer) follow(ctx context.Context, c command) (int, error) {
+	p, streams, inputEnded := c.process, c.streams, c.inputEnded
 	// Not ctx: when ctx ends, follow kills the process and waits for its exit.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	exited := awaitExit(waiting, p)
-	if err := r.startExec(ctx, id, p); err != nil {
+	if err := x.start(ctx, c.id, p); err != nil {
 		return 0, daemon.Mapped("starting an exec'd process", err)
 	}
-	in := r.ownStdin(ctx, p)
+	in := x.ownStdin(ctx, p)
 	defer in.Close() // in may be nil
-	owned()
+	c.owned()
 	for {
 		select {
 		case e := <-exited:
@@ -235,7 +277,7 @@ func (r *Runtime) follow(
 			inputEnded = nil
 			in.Close()
 			if in == nil {
-				r.closeExecStdin(ctx, p)
+				x.closeStdin(ctx, p)
 			}
 		case size, open := <-streams.Resize:
 			if !open {
@@ -243,7 +285,7 @@ func (r *Runtime) follow(
 				continue
 			}
 			if err := p.Resize(ctx, uint32(size.Width), uint32(size.Height)); err != nil && !daemon.IsNotFound(err) {
-				r.Log.Debug("terminal of an exec'd process cannot be resized", "err", err)
+				x.log.Debug("terminal of an exec'd process cannot be resized", "err", err)
 			}
 		case <-ctx.Done():
 			kill, stop := daemon.CleanupContext(ctx)
@@ -263,7 +305,7 @@ func (r *Runtime) follow(
 // ownStdin makes this process the only one that keeps the exec'd process's standard input open. So
 // the input ends with podrun, and a shell on a terminal is hung up, even if podrun is killed. It
 // returns nil if that is not possible.
-func (r *Runtime) ownStdin(ctx context.Context, p client.Process) *os.File {
+func (x *Execer) ownStdin(ctx context.Context, p client.Process) *os.File {
 	streams := p.IO()
 	if streams == nil || streams.Config().Stdin == "" {
 		return nil
@@ -274,14 +316,14 @@ func (r *Runtime) ownStdin(ctx context.Context, p client.Process) *os.File {
 	if err != nil {
 		return nil // as a rule the process has already exited or closed its input
 	}
-	r.closeExecStdin(ctx, p)
+	x.closeStdin(ctx, p)
 	return in
 }
 
-// closeExecStdin makes the shim close its own end of the process's standard input.
-func (r *Runtime) closeExecStdin(ctx context.Context, p client.Process) {
+// closeStdin makes the shim close its own end of the process's standard input.
+func (x *Execer) closeStdin(ctx context.Context, p client.Process) {
 	if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !daemon.IsNotFound(err) {
-		r.Log.Debug("standard input of an exec'd process cannot be closed", "err", err)
+		x.log.Debug("standard input of an exec'd process cannot be closed", "err", err)
 	}
 }
 

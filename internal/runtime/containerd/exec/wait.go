@@ -1,4 +1,4 @@
-package containerd
+package exec
 
 import (
 	"context"
@@ -19,15 +19,15 @@ const (
 	awayTries = 100
 )
 
-// startExec starts an exec'd process. An interrupted start may succeed all the same, and a process
+// start starts an exec'd process. An interrupted start may succeed all the same, and a process
 // that is not known to run cannot be killed. So the start is completed when ctx ends, and if
 // containerd dies, containerd is asked afterwards whether the process started. The start is never
 // repeated: a shim whose first attempt failed dies of a second one, with everything that it serves.
-func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) error {
+func (x *Execer) start(ctx context.Context, id string, p client.Process) error {
 	ctx, done := daemon.Lingering(ctx)
 	defer done()
 	// Not by p.Start, because p gives up its streams when a start fails.
-	_, err := r.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})
+	_, err := x.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: id, ExecID: p.ID()})
 	cut := daemon.Native(err)
 	for tries := 0; errdefs.IsUnavailable(daemon.Native(err)) && tries < awayTries && ctx.Err() == nil; tries++ {
 		select {
@@ -49,8 +49,8 @@ func (r *Runtime) startExec(ctx context.Context, id string, p client.Process) er
 	return daemon.Native(err)
 }
 
-// execEnd describes how an exec'd process ended.
-type execEnd struct {
+// end describes how an exec'd process ended.
+type end struct {
 	client.ExitStatus
 	// away means that containerd was unavailable, so that the process may have exited well before
 	// its exit was read.
@@ -59,10 +59,10 @@ type execEnd struct {
 
 // awaitExit delivers the exit of a process once it is known. The wait does not end if containerd
 // dies or is restarted: the shim has the process, and keeps its exit until it is asked for it.
-func awaitExit(ctx context.Context, p client.Process) <-chan execEnd {
-	told := make(chan execEnd, 1)
+func awaitExit(ctx context.Context, p client.Process) <-chan end {
+	told := make(chan end, 1)
 	go func() {
-		e := execEnd{ExitStatus: wait(ctx, p)}
+		e := end{ExitStatus: wait(ctx, p)}
 		defer func() { told <- e }()
 		if !unavailable(e.ExitStatus) {
 			return
