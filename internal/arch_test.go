@@ -102,7 +102,7 @@ var rooms = map[string]room{
 	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 
-	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout sys sys/memo cgroup oci sandbox network image secretenv device sys/stdin sys/pipes shim runtime/containerd/instance runtime/containerd/orphan runtime/containerd/resources runtime/containerd/stop runtime/containerd/exec"},
+	"internal/runtime/containerd":            {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint layout sys sys/memo cgroup oci sandbox network image secretenv device sys/stdin sys/pipes shim runtime/containerd/instance runtime/containerd/orphan runtime/containerd/resources runtime/containerd/stop runtime/containerd/exec runtime/containerd/start"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
 	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout sys sys/memo oci image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd test/testimage"},
@@ -111,6 +111,7 @@ var rooms = map[string]room{
 	"internal/runtime/containerd/resources":  {imports: "cgroup oci pod runtime runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan sys/memo"},
 	"internal/runtime/containerd/stop":       {imports: "oci pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan"},
 	"internal/runtime/containerd/exec":       {imports: "layout oci runtime runtime/containerd/daemon runtime/containerd/instance secretenv sys sys/pipes sys/stdin"},
+	"internal/runtime/containerd/start":      {imports: "cgroup device layout network oci pod runtime runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance runtime/containerd/orphan runtime/containerd/resources runtime/containerd/stop sandbox secretenv shim sys sys/memo sys/stdin"},
 
 	"internal/test/testimage":         {},
 	"internal/test/testimage/mkimage": {imports: "test/testimage"},
@@ -126,7 +127,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest bench",
 	"github.com/containerd/containerd/v2/cmd/":     "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
-	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded bench",
+	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded bench",
 	// sys.Program runs what is not podrun's own; the others run this program, or look for runc.
 	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd internal/network/nettest bench",
 

@@ -21,7 +21,7 @@ import (
 // an inspection of its pod returns the error.
 func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error) {
 	ctx = r.client.Context(ctx)
-	r.launcher.Reap()
+	r.shims.Reap()
 	// List the tasks after the containers: an instance that had a task when the containers were
 	// listed and has none now was reaped.
 	found, err := r.client.ContainerService().List(ctx)

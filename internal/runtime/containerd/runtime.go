@@ -13,21 +13,17 @@ package containerd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 
-	runcoptions "github.com/containerd/containerd/api/types/runc/options"
-	"github.com/containerd/typeurl/v2"
 	v1 "k8s.io/api/core/v1"
+	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/device"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
-	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/oci"
-	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/exec"
@@ -35,28 +31,22 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/runtime/containerd/orphan"
 	"podrun.io/podrun/internal/runtime/containerd/resources"
+	"podrun.io/podrun/internal/runtime/containerd/start"
 	"podrun.io/podrun/internal/runtime/containerd/stop"
 	"podrun.io/podrun/internal/sandbox"
-	shims "podrun.io/podrun/internal/shim"
-	"podrun.io/podrun/internal/sys/memo"
 	"podrun.io/podrun/internal/sys/pipes"
 )
 
 // Defaults of Options.
 const (
 	DefaultNamespace = "podrun"
-	DefaultRuntime   = "io.containerd.runc.v2"
+	DefaultRuntime   = start.DefaultRuntime
 )
 
 // Sandboxes creates and removes sandboxes: what the containers of a pod share. It is implemented by
 // sandbox.Store.
 type Sandboxes interface {
-	Prepare(p *v1.Pod) (pod.SandboxDetails, error)
-	Create(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error)
-	Ready(s pod.Sandbox) bool
-	Remove(ctx context.Context, s pod.Sandbox) error
-	// Paths returns the paths of the sandbox's namespaces and shared memory.
-	Paths(s pod.Sandbox) sandbox.Paths
+	start.Sandboxes
 	// Sweep releases what is held for sandboxes for which known returns false.
 	Sweep(ctx context.Context, known func(id string) bool) error
 	// Legacy returns the sandboxes of the former version of podrun. ForgetLegacy removes the former
@@ -64,6 +54,12 @@ type Sandboxes interface {
 	Legacy() ([]sandbox.Legacy, error)
 	ForgetLegacy(id string) error
 }
+
+// RuntimeClass describes how the pods of a runtime class are run.
+type RuntimeClass = start.RuntimeClass
+
+// IsDeviceName reports whether name has the form of a CDI device name (vendor/class=name).
+func IsDeviceName(name string) bool { return parser.IsQualifiedName(name) }
 
 // Options configure a Runtime. Address, Dirs, Sandboxes, Present and Log are required.
 type Options struct {
@@ -114,30 +110,23 @@ type Runtime struct {
 	Options
 	// Store holds the images.
 	*images.Store
-	client      *daemon.Client
-	runcOptions typeurl.Any
-	cgroups     *resources.PodCgroups
-	machine     *resources.Machine
-	*resources.Resizer
+	*start.SandboxStarter
+	*start.ContainerStarter
 	*stop.Stopper
+	*resources.Resizer
 	*exec.Execer
 	*exec.Attacher
-	remover *stop.Remover
-	devices *device.Devices
 
+	client    *daemon.Client
 	cache     *instance.Cache
 	lookup    *instance.Lookup
-	orphans   *orphan.Cleaner
-	runcState string
 	files     *instance.Files
 	records   *instance.SandboxRecords
-	// shims maps sandbox IDs to their shims.
-	shims memo.Map[string, shim]
-	// templates maps a kind of shim to how containerd starts it; nil means that podrun does not start
-	// such shims itself.
-	templates memo.Map[kind, *shims.Model]
-	launcher  *shims.Nursery
+	cgroups   *resources.PodCgroups
+	orphans   *orphan.Cleaner
+	shims     *start.ShimPool
 	pipes     *pipes.Pipes
+	runcState string
 }
 
 var _ runtime.Driver = (*Runtime)(nil)
@@ -151,9 +140,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.RuntimeName == "" {
 		o.RuntimeName = DefaultRuntime
 	}
-	options, err := typeurl.MarshalAny(&runcoptions.Options{Root: o.Dirs.Runc()})
+	handlers, err := start.NewHandlers(o.RuntimeName, o.Dirs.Runc(), o.RuntimeClasses)
 	if err != nil {
-		return nil, fmt.Errorf("encoding runc's options: %w", err)
+		return nil, err
 	}
 	cgroups, err := cgroup.Open()
 	if err != nil {
@@ -166,99 +155,67 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	o.Snapshotter = c.Snapshotter
-	cache := instance.NewCache()
-	lookup, runcState := instance.NewLookup(c, cache), filepath.Join(o.Dirs.Runc(), o.Namespace)
-	orphans := orphan.New(orphan.Options{
-		Client: c, Lookup: lookup, Address: o.Address, Namespace: o.Namespace, RuncState: runcState, Log: o.Log,
-	})
-	files, records := instance.NewFiles(o.Dirs), instance.NewSandboxRecords(c, o.RuntimeName, o.Log)
-	remover := stop.NewRemover(stop.Options{
-		Client: c, Lookup: lookup, Orphans: orphans, Files: files, Records: records, Log: o.Log,
-	})
-	fifos := pipes.New(o.Dirs.Fifos())
-	machine := resources.NewMachine(resources.MachineOptions{
-		Cgroups: cgroups, SeccompDir: o.Dirs.Seccomp(), SeccompDefault: o.SeccompDefault,
-	})
-	pods := resources.NewPodCgroups(resources.PodCgroupsOptions{
-		Cgroups: cgroups, Machine: machine, Orphans: orphans, MaxPids: o.PodMaxPids, Log: o.Log,
-	})
-	return &Runtime{
+	r := &Runtime{
 		Options: o,
+		client:  c,
+		cache:   instance.NewCache(),
+		files:   instance.NewFiles(o.Dirs),
+		records: instance.NewSandboxRecords(c, o.RuntimeName, o.Log),
+		pipes:   pipes.New(o.Dirs.Fifos()),
 		Store: images.New(c, images.Options{
 			HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log,
 		}),
-		client: c, runcOptions: options, orphans: orphans,
-		cgroups: pods, machine: machine,
-		Resizer: resources.NewResizer(resources.ResizerOptions{
-			Client: c, Lookup: lookup, Machine: machine, Cgroups: pods, Log: o.Log,
-		}),
-		devices: device.New(device.Options{Dirs: o.Dirs, Named: o.Devices, Present: o.Present}),
-		cache:   cache, lookup: lookup, runcState: runcState, files: files,
-		records: records, remover: remover, Stopper: stop.New(remover),
-		launcher: shims.NewNursery(),
-		pipes:    fifos,
-		Execer:   exec.NewExecer(exec.Options{Client: c, Pipes: fifos, Dirs: o.Dirs, Log: o.Log}),
-		Attacher: exec.NewAttacher(c, lookup),
-	}, nil
+		runcState: filepath.Join(o.Dirs.Runc(), o.Namespace),
+	}
+	r.lookup = instance.NewLookup(c, r.cache)
+	r.orphans = orphan.New(orphan.Options{
+		Client: c, Lookup: r.lookup, Address: o.Address, Namespace: o.Namespace, RuncState: r.runcState, Log: o.Log,
+	})
+	remover := stop.NewRemover(stop.Options{
+		Client: c, Lookup: r.lookup, Orphans: r.orphans, Files: r.files, Records: r.records, Log: o.Log,
+	})
+	r.Stopper = stop.New(remover)
+	r.Execer = exec.NewExecer(exec.Options{Client: c, Pipes: r.pipes, Dirs: o.Dirs, Log: o.Log})
+	r.Attacher = exec.NewAttacher(c, r.lookup)
+	r.connectStarters(cgroups, handlers, remover)
+	return r, nil
+}
+
+// connectStarters sets what starts and resizes containers.
+func (r *Runtime) connectStarters(cgroups *cgroup.Tree, handlers *start.Handlers, remover *stop.Remover) {
+	machine := resources.NewMachine(resources.MachineOptions{
+		Cgroups: cgroups, SeccompDir: r.Dirs.Seccomp(), SeccompDefault: r.SeccompDefault,
+	})
+	r.cgroups = resources.NewPodCgroups(resources.PodCgroupsOptions{
+		Cgroups: cgroups, Machine: machine, Orphans: r.orphans, MaxPids: r.PodMaxPids, Log: r.Log,
+	})
+	r.Resizer = resources.NewResizer(resources.ResizerOptions{
+		Client: r.client, Lookup: r.lookup, Machine: machine, Cgroups: r.cgroups, Log: r.Log,
+	})
+	r.shims = start.NewShimPool(start.ShimOptions{
+		Client: r.client, Records: r.records, Orphans: r.orphans,
+		Address: r.Address, Namespace: r.Namespace, Dirs: r.Dirs, Log: r.Log,
+	})
+	devices := device.New(device.Options{Dirs: r.Dirs, Named: r.Devices, Present: r.Present})
+	r.SandboxStarter = start.NewSandboxStarter(start.SandboxOptions{
+		Client: r.client, Handlers: handlers, Shims: r.shims, Sandboxes: r.Sandboxes, Cgroups: r.cgroups,
+		Devices: devices, Records: r.records, CgroupDriver: r.CgroupDriver, AllowedSysctls: r.AllowedSysctls,
+	})
+	r.ContainerStarter = start.NewContainerStarter(start.Options{
+		Client: r.client, Images: r.Store, Dirs: r.Dirs, ClusterDomain: r.ClusterDomain, CDIDirs: r.CDIDirs,
+		Handlers: handlers, Shims: r.shims, Sandboxes: r.Sandboxes, Machine: machine, Cgroups: r.cgroups,
+		Devices: devices, Files: r.files, Records: r.records, Remover: remover, Cache: r.cache, Log: r.Log,
+	})
 }
 
 // Sweep implements runtime.Driver.
 func (r *Runtime) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
 	// The pipes come first: one that nobody reads may block a shim.
 	return errors.Join(
-		r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.orphans.SweepShims(ctx), r.sweepShimHomes(known),
+		r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.orphans.SweepShims(ctx),
+		r.shims.SweepHomes(known),
 	)
 }
 
 // Close closes the connection. Containers continue to run.
 func (r *Runtime) Close() error { return errors.Join(r.client.Close(), r.pipes.Close()) }
-
-// PrepareSandbox implements runtime.Driver. It returns an error for a pod that cannot run on this
-// node.
-func (r *Runtime) PrepareSandbox(p *v1.Pod) (pod.SandboxDetails, error) {
-	if err := r.allowSysctls(p); err != nil {
-		return pod.SandboxDetails{}, err
-	}
-	h, err := r.handlerOf(p)
-	if err != nil {
-		return pod.SandboxDetails{}, err
-	}
-	if err := h.setCgroupDriver(r.CgroupDriver); err != nil {
-		return pod.SandboxDetails{}, err
-	}
-	if err := r.allowUsers(p); err != nil {
-		return pod.SandboxDetails{}, err
-	}
-	return r.Sandboxes.Prepare(p)
-}
-
-// CreateSandbox implements runtime.Driver.
-func (r *Runtime) CreateSandbox(ctx context.Context, p *v1.Pod, s pod.Sandbox) (pod.Sandbox, error) {
-	if err := r.cgroups.Create(p, driverOf(s)); err != nil {
-		return pod.Sandbox{}, err
-	}
-	made, err := r.Sandboxes.Create(ctx, p, s)
-	if taken := (*network.PortInUseError)(nil); errors.As(err, &taken) {
-		return made, &runtime.ReasonError{Reason: runtime.ReasonHostPortConflict, Err: err}
-	}
-	return made, err
-}
-
-// SandboxReady implements runtime.Driver.
-func (r *Runtime) SandboxReady(s pod.Sandbox) bool { return r.Sandboxes.Ready(s) }
-
-// RemoveSandbox implements runtime.Driver.
-func (r *Runtime) RemoveSandbox(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	ctx = r.client.Context(ctx)
-	if err := r.records.Remove(ctx, s.ID); err != nil {
-		return err
-	}
-	if err := r.killShim(ctx, key, s); err != nil {
-		return err
-	}
-	r.shims.Drop(s.ID)
-	if err := r.Sandboxes.Remove(ctx, s); err != nil {
-		return err
-	}
-	return r.devices.Release(s.ID)
-}

@@ -1,4 +1,4 @@
-package containerd
+package start
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,11 +18,14 @@ import (
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
 
+	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
+	"podrun.io/podrun/internal/runtime/containerd/orphan"
 	shims "podrun.io/podrun/internal/shim"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/sys/memo"
 )
 
 // shim is the containerd shim process that serves all containers of a sandbox. Containers of one
@@ -53,20 +57,69 @@ type kind struct {
 	connection int64
 }
 
-func (r *Runtime) kindOf(l *launch) kind { return kind{l.handler.name, r.client.Connection()} }
+func (p *ShimPool) kindOf(l *launch) kind { return kind{l.handler.name, p.client.Connection()} }
 
 // shimVersion is the oldest version of the shim protocol with which a shim can be shared in this
 // way.
 const shimVersion = 3
 
-// sharedShim returns the shim that serves the launch's sandbox, or one that is to be started for
+// ShimOptions configure a ShimPool. All are required.
+type ShimOptions struct {
+	Client  *daemon.Client
+	Records *instance.SandboxRecords
+	Orphans *orphan.Cleaner
+	// Address and Namespace are containerd's socket and the containerd namespace.
+	Address, Namespace string
+	Dirs               layout.Dirs
+	Log                *slog.Logger
+}
+
+// ShimPool has the shims of sandboxes: it finds and starts those that containers share, and kills
+// them. Its methods may be called concurrently.
+type ShimPool struct {
+	client             *daemon.Client
+	records            *instance.SandboxRecords
+	orphans            *orphan.Cleaner
+	address, namespace string
+	dirs               layout.Dirs
+	log                *slog.Logger
+
+	launcher *shims.Nursery
+	// bySandbox maps sandbox IDs to their shims.
+	bySandbox memo.Map[string, shim]
+	// templates maps a kind of shim to how containerd starts it; nil means that podrun does not start
+	// such shims itself.
+	templates memo.Map[kind, *shims.Model]
+}
+
+// NewShimPool returns a ShimPool that has started no shim.
+func NewShimPool(o ShimOptions) *ShimPool {
+	return &ShimPool{
+		client: o.Client, records: o.Records, orphans: o.Orphans, address: o.Address, namespace: o.Namespace,
+		dirs: o.Dirs, log: o.Log, launcher: shims.NewNursery(),
+	}
+}
+
+// Reap waits for the started shims that have exited.
+func (p *ShimPool) Reap() { p.launcher.Reap() }
+
+// refuse makes the containers of the launch's sandbox start without a shared shim, because a start
+// with it failed, and leaves it to containerd to start such shims.
+func (p *ShimPool) refuse(l *launch) {
+	p.bySandbox.Put(l.Sandbox.ID, shim{refused: true})
+	if l.shim.model != nil {
+		p.templates.Put(p.kindOf(l), nil)
+	}
+}
+
+// shared returns the shim that serves the launch's sandbox, or one that is to be started for
 // it. The returned shim has no address if there is neither.
-func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
-	s, ok := r.shims.Get(l.Sandbox.ID)
-	if !r.client.KeepsSandboxes || s.refused {
+func (p *ShimPool) shared(ctx context.Context, l *launch) shim {
+	s, ok := p.bySandbox.Get(l.Sandbox.ID)
+	if !p.client.KeepsSandboxes || s.refused {
 		return shim{}
 	}
-	if path := shims.SocketOf(r.Dirs.ShimHome(l.Sandbox.ID)); !ok && path != "" {
+	if path := shims.SocketOf(p.dirs.ShimHome(l.Sandbox.ID)); !ok && path != "" {
 		s.address = shimProtocol + path // started before podrun was restarted
 	}
 	if s.address != "" && reaches(ctx, s.address) {
@@ -74,7 +127,7 @@ func (r *Runtime) sharedShim(ctx context.Context, l *launch) shim {
 	}
 	// The shim exited because its last container was removed.
 	s.address = ""
-	if s.model, _ = r.templates.Get(r.kindOf(l)); s.model != nil {
+	if s.model, _ = p.templates.Get(p.kindOf(l)); s.model != nil {
 		s.address = shimProtocol + s.model.Socket(l.group)
 	}
 	return s
@@ -93,15 +146,15 @@ func reaches(ctx context.Context, address string) bool {
 	return true
 }
 
-// readyShim starts the launch's shim and creates the sandbox record, as far as necessary. The
+// ready starts the launch's shim and creates the sandbox record, as far as necessary. The
 // returned function waits for the record.
-func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, err error) {
+func (p *ShimPool) ready(ctx context.Context, l *launch) (wait func() error, err error) {
 	none := func() error { return nil }
 	if l.shim.address == "" {
 		return none, nil
 	}
 	if l.shim.model != nil {
-		if err := r.launcher.Start(l.shim.model, r.Dirs.ShimHome(l.Sandbox.ID), l.group, l.ID); err != nil {
+		if err := p.launcher.Start(l.shim.model, p.dirs.ShimHome(l.Sandbox.ID), l.group, l.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -110,14 +163,14 @@ func (r *Runtime) readyShim(ctx context.Context, l *launch) (wait func() error, 
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- r.records.Create(ctx, l.Sandbox.ID, map[string]string{instance.LabelPodUID: string(l.Sandbox.UID)})
+		done <- p.records.Create(ctx, l.Sandbox.ID, map[string]string{instance.LabelPodUID: string(l.Sandbox.UID)})
 	}()
 	return func() error { return <-done }, nil
 }
 
 // joinShim sets the shim's address in the request, both in its own field and in runc's options,
 // where older versions of containerd 2 read it.
-func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
+func joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	s := l.shim
 	if s.address == "" {
 		return nil
@@ -140,14 +193,14 @@ func (r *Runtime) joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	return nil
 }
 
-// cacheShim caches which shim serves the instance whose process is pid.
-func (r *Runtime) cacheShim(l *launch, pid int) {
-	was, _ := r.shims.Get(l.Sandbox.ID)
+// cache caches which shim serves the instance whose process is pid.
+func (p *ShimPool) cache(l *launch, pid int) {
+	was, _ := p.bySandbox.Get(l.Sandbox.ID)
 	if l.shim.address != "" {
-		r.shims.Put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
+		p.bySandbox.Put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
 		return
 	}
-	if !r.client.KeepsSandboxes || was.refused {
+	if !p.client.KeepsSandboxes || was.refused {
 		return
 	}
 	parent, err := sys.Parent(pid)
@@ -156,34 +209,38 @@ func (r *Runtime) cacheShim(l *launch, pid int) {
 	}
 	address, err := shimAddress(l.ID, parent)
 	if err != nil {
-		r.Log.Debug("address of the shim cannot be read", "container", l.ID, "err", err)
+		p.log.Debug("address of the shim cannot be read", "container", l.ID, "err", err)
 		return
 	}
-	r.shims.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
-	if _, known := r.templates.Get(r.kindOf(l)); known {
+	p.bySandbox.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
+	if _, known := p.templates.Get(p.kindOf(l)); known {
 		return
 	}
-	model, err := shims.ModelOf(parent, r.Address, r.Namespace, l.group, strings.TrimPrefix(address, shimProtocol))
+	model, err := shims.ModelOf(parent, p.address, p.namespace, l.group, strings.TrimPrefix(address, shimProtocol))
 	if err != nil {
-		r.Log.Debug("podrun cannot start shims itself; containerd starts them", "runtime", l.handler.name, "err", err)
+		p.log.Debug("podrun cannot start shims itself; containerd starts them", "runtime", l.handler.name, "err", err)
 	}
-	r.templates.Put(r.kindOf(l), model)
+	p.templates.Put(p.kindOf(l), model)
 }
 
-// killShim kills the shim of a sandbox that has no containers any more, and removes its directory.
+// Kill kills the shim of a sandbox that has no containers any more, and removes its directory.
 // As a rule the shim has exited with the last container, but it stays if it still knows a container
 // that containerd does not know any more.
-func (r *Runtime) killShim(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	if err := r.killListening(ctx, key, s); err != nil {
+func (p *ShimPool) Kill(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	if err := p.killListening(ctx, key, s); err != nil {
 		return fmt.Errorf("ending the shim of sandbox %s: %w", s.ID, err)
 	}
-	return r.removeShimHome(s.ID)
+	if err := p.removeHome(s.ID); err != nil {
+		return err
+	}
+	p.bySandbox.Drop(s.ID)
+	return nil
 }
 
 // killListening kills the shim that still listens for containers of the sandbox, if containerd has
 // no task of them.
-func (r *Runtime) killListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	name := shims.SocketName(r.Address, r.Namespace, groupOf(s))
+func (p *ShimPool) killListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	name := shims.SocketName(p.address, p.namespace, groupOf(s))
 	var sockets []string
 	for range 25 { // it exits a moment after the last container
 		var err error
@@ -192,17 +249,17 @@ func (r *Runtime) killListening(ctx context.Context, key pod.Key, s pod.Sandbox)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	if idle, err := r.orphans.Idle(ctx, key, groupOf(s)); err != nil || !idle {
+	if idle, err := p.orphans.Idle(ctx, key, groupOf(s)); err != nil || !idle {
 		return err
 	}
 	listens := func(pid int) bool { return shims.Holds(pid, sockets) }
-	return shims.Kill(listens, "-namespace", r.Namespace, "-address", r.Address)
+	return shims.Kill(listens, "-namespace", p.namespace, "-address", p.address)
 }
 
-// removeShimHome removes the shim's socket and the directory of the shim that podrun started for a
+// removeHome removes the shim's socket and the directory of the shim that podrun started for a
 // sandbox.
-func (r *Runtime) removeShimHome(sandboxID string) error {
-	home := r.Dirs.ShimHome(sandboxID)
+func (p *ShimPool) removeHome(sandboxID string) error {
+	home := p.dirs.ShimHome(sandboxID)
 	if path := shims.SocketOf(home); path != "" {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing the socket of the shim of sandbox %s: %w", sandboxID, err)
@@ -211,16 +268,16 @@ func (r *Runtime) removeShimHome(sandboxID string) error {
 	if err := os.RemoveAll(home); err != nil { // trusted: only podrun and the shim write to it
 		return fmt.Errorf("removing the shim's directory of sandbox %s: %w", sandboxID, err)
 	}
-	r.launcher.Reap()
+	p.launcher.Reap()
 	return nil
 }
 
 // groupOf returns the group of the sandbox's containers, which share one shim.
 func groupOf(s pod.Sandbox) string { return cmp.Or(s.Details.Group, s.ID) }
 
-// sweepShimHomes removes the directories of shims whose sandboxes no longer exist.
-func (r *Runtime) sweepShimHomes(known func(sandboxID string) bool) error {
-	entries, err := os.ReadDir(r.Dirs.ShimHomes())
+// SweepHomes removes the directories of shims whose sandboxes no longer exist.
+func (p *ShimPool) SweepHomes(known func(sandboxID string) bool) error {
+	entries, err := os.ReadDir(p.dirs.ShimHomes())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listing the directories of shims: %w", err)
 	}
@@ -228,7 +285,7 @@ func (r *Runtime) sweepShimHomes(known func(sandboxID string) bool) error {
 		if known(e.Name()) {
 			continue
 		}
-		if err := r.removeShimHome(e.Name()); err != nil {
+		if err := p.removeHome(e.Name()); err != nil {
 			return err
 		}
 	}

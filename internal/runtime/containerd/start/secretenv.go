@@ -1,4 +1,4 @@
-package containerd
+package start
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 // withhold returns the spec without the values of Secrets, because containerd writes the spec to
 // disk; the values are kept in the pod's memory until the process is created. It returns full
 // unchanged if no variable is a Secret's.
-func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Spec, error) {
+func (st *ContainerStarter) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Spec, error) {
 	isSecret := func(v pod.Variable) bool { return v.Secret }
 	first := slices.IndexFunc(in.Env, isSecret)
 	if first < 0 {
@@ -32,7 +32,7 @@ func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Sp
 				"mount the Secret as a volume instead",
 			l.Container.Name, l.handler.name, in.Env[first].Name)}
 	}
-	dir := r.Dirs.Withheld(l.Pod.UID)
+	dir := st.o.Dirs.Withheld(l.Pod.UID)
 	if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
 		return nil, fmt.Errorf("withholding variables of %s: no in-memory file system is mounted on %s: %w",
 			l.Container.Name, dir, err)
@@ -54,7 +54,7 @@ func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Sp
 			return v.Secret && strings.HasPrefix(entry, v.Name+"=")
 		})
 	})
-	if err := r.standIn(&l.handler); err != nil {
+	if err := st.standIn(&l.handler); err != nil {
 		return nil, fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
 	l.withheld = &secretenv.Process{Args: full.Process.Args, Env: full.Process.Env}
@@ -63,19 +63,19 @@ func (r *Runtime) withhold(l *launch, in oci.Input, full *specs.Spec) (*specs.Sp
 
 // putWithheld writes the container's withheld values, if there are any, to the file from which
 // podrun's runc stand-in reads them.
-func (r *Runtime) putWithheld(l *launch) error {
+func (st *ContainerStarter) putWithheld(l *launch) error {
 	if l.withheld == nil {
 		return nil
 	}
-	if err := secretenv.Write(r.Dirs.Withheld(l.Pod.UID), l.ID, *l.withheld); err != nil {
+	if err := secretenv.Write(st.o.Dirs.Withheld(l.Pod.UID), l.ID, *l.withheld); err != nil {
 		return fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
 	return nil
 }
 
 // standIn makes the shim run podrun's own binary as a stand-in for runc.
-func (r *Runtime) standIn(h *handler) error {
-	path := r.Dirs.StandIn(h.binary)
+func (st *ContainerStarter) standIn(h *handler) error {
+	path := st.o.Dirs.StandIn(h.binary)
 	if h.binary != "" {
 		if err := secretenv.StandFor(path, h.binary); err != nil {
 			return err

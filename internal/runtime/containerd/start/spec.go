@@ -1,0 +1,119 @@
+package start
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
+)
+
+// namespaces returns the namespaces that the sandbox's containers share.
+func (st *ContainerStarter) namespaces(s pod.Sandbox) oci.Namespaces {
+	at := st.o.Sandboxes.Paths(s)
+	return oci.Namespaces{
+		Network: at.Net, IPC: at.IPC, UTS: at.UTS, PID: at.PID, Shm: at.Shm,
+		User: at.User, FirstUser: s.Details.FirstUser,
+	}
+}
+
+// buildSpec builds the spec that containerd receives.
+func (st *ContainerStarter) buildSpec(l *launch, input oci.Input) error {
+	spec, err := oci.Build(input)
+	if err != nil {
+		return &runtime.ReasonError{
+			Reason: "CreateContainerConfigError", Err: fmt.Errorf("container %s: %w", l.Container.Name, err),
+		}
+	}
+	if err := st.addHostDetails(l, spec); err != nil {
+		return err
+	}
+	public, err := st.withhold(l, input, spec)
+	if err != nil {
+		return err
+	}
+	if public != spec {
+		if err := st.addHostDetails(l, public); err != nil {
+			return err
+		}
+	}
+	if l.spec, err = json.Marshal(public); err != nil {
+		return fmt.Errorf("encoding the spec of %s: %w", l.Container.Name, err)
+	}
+	return nil
+}
+
+// addHostDetails adds to a spec what has to be read from the machine: mount flags and devices.
+func (st *ContainerStarter) addHostDetails(l *launch, spec *specs.Spec) error {
+	if l.Sandbox.Details.FirstUser != 0 {
+		if err := keepFlags(spec.Mounts); err != nil {
+			return err
+		}
+	}
+	return st.addDevices(l, spec)
+}
+
+// hostname returns the host name that p's containers see.
+func (st *ContainerStarter) hostname(p *v1.Pod) (string, error) {
+	if p.Spec.HostNetwork {
+		return os.Hostname()
+	}
+	return pod.KernelName(p, st.o.ClusterDomain)
+}
+
+// containerRecord returns the record of the container in containerd.
+func (st *ContainerStarter) containerRecord(l *launch) containers.Container {
+	c := containers.Container{
+		ID: l.ID, Image: l.Image.Name, Labels: instance.Labels(l.Start),
+		Runtime:     containers.RuntimeInfo{Name: l.handler.name, Options: l.handler.options},
+		Spec:        instance.Encoded{URL: specType, Value: l.spec},
+		Snapshotter: st.o.Client.Snapshotter, SnapshotKey: l.ID,
+	}
+	if l.shim.address != "" {
+		c.SandboxID = l.Sandbox.ID
+	}
+	return c
+}
+
+// specType is the type URL that containerd uses for a spec.
+const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
+
+// addDevices adds devices to the container's spec: those that the pod names by annotation, and
+// those that were allocated to the container for its limits. It reads this node's CDI
+// specifications anew each time.
+func (st *ContainerStarter) addDevices(l *launch, spec *specs.Spec) error {
+	_, devices, err := cdi.ParseAnnotations(l.Pod.Annotations)
+	var own []string
+	if err == nil {
+		own, err = st.o.Devices.Of(l.Sandbox.ID, l.Pod, l.Container.Name)
+		devices = append(devices, own...)
+	}
+	if err == nil && len(devices) == 0 {
+		return nil
+	}
+	fail := func(err error) error {
+		return &runtime.ReasonError{Reason: "CreateContainerConfigError", Err: fmt.Errorf("adding devices: %w", err)}
+	}
+	if err != nil {
+		return fail(err)
+	}
+	slices.Sort(devices) // for a stable order
+	devices = slices.Compact(devices)
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(st.o.CDIDirs...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := cache.InjectDevices(spec, devices...); err != nil {
+		return fail(err)
+	}
+	return nil
+}
