@@ -100,7 +100,7 @@ type ConnectOptions struct {
 type Connection struct {
 	// Driver is the connection to containerd. Runtime is Driver together with the pods'
 	// checkpoints.
-	Driver  *containerd.Runtime
+	Driver  *containerd.Driver
 	Runtime *checkpointed.Runtime
 	// Address is the socket. Embedded reports that it is podrun's own.
 	Address  string

@@ -18,13 +18,13 @@ type Runtime struct {
 	*checkpointed.Runtime
 	below
 	// Driver is the driver itself.
-	Driver *containerd.Runtime
+	Driver *containerd.Driver
 }
 
 // Embedded so deep, a method of the driver's gives way to one of the port's.
 type (
 	below  struct{ deeper }
-	deeper struct{ *containerd.Runtime }
+	deeper struct{ *containerd.Driver }
 )
 
 // compose returns a Runtime without any clean-up after the test.

@@ -14,21 +14,33 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
+	"podrun.io/podrun/internal/runtime/containerd/start"
 )
+
+// Lister observes instances. Its methods may be called concurrently.
+type Lister struct {
+	client *daemon.Client
+	cache  *instance.Cache
+	lookup *instance.Lookup
+	files  *instance.Files
+	shims  *start.ShimPool
+	// runcState is the directory of runc's state, sandboxesDir that of sandboxes.
+	runcState, sandboxesDir string
+}
 
 // ListContainers implements runtime.Driver. It makes two calls to containerd, however many
 // instances there are. A task whose shim does not answer containerd may be missing from the list;
 // an inspection of its pod returns the error.
-func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error) {
-	ctx = r.client.Context(ctx)
-	r.shims.Reap()
+func (l *Lister) ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error) {
+	ctx = l.client.Context(ctx)
+	l.shims.Reap()
 	// List the tasks after the containers: an instance that had a task when the containers were
 	// listed and has none now was reaped.
-	found, err := r.client.ContainerService().List(ctx)
+	found, err := l.client.ContainerService().List(ctx)
 	if err != nil {
 		return nil, daemon.Mapped("listing containers", err)
 	}
-	answer, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	answer, err := l.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, daemon.Mapped("listing tasks", err)
 	}
@@ -42,48 +54,48 @@ func (r *Runtime) ListContainers(ctx context.Context) (map[pod.Key][]pod.Contain
 			continue
 		}
 		key := instance.KeyOf(c.Labels)
-		r.cache.Observed(c.ID, key)
-		out[key] = append(out[key], r.observe(c, byID[c.ID]))
+		l.cache.Observed(c.ID, key)
+		out[key] = append(out[key], l.observe(c, byID[c.ID]))
 	}
-	r.cache.Listed(time.Now())
+	l.cache.Listed(time.Now())
 	return out, nil
 }
 
 // InspectContainers implements runtime.Driver.
-func (r *Runtime) InspectContainers(ctx context.Context, key pod.Key, ids []string) ([]pod.Container, error) {
-	ctx = r.client.Context(ctx)
-	found, err := r.lookup.OfPod(ctx, key, ids)
+func (l *Lister) InspectContainers(ctx context.Context, key pod.Key, ids []string) ([]pod.Container, error) {
+	ctx = l.client.Context(ctx)
+	found, err := l.lookup.OfPod(ctx, key, ids)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]pod.Container, 0, len(found))
 	for _, c := range found {
-		t, err := r.lookup.Task(ctx, c.ID)
+		t, err := l.lookup.Task(ctx, c.ID)
 		if err != nil {
 			return nil, err
 		}
-		r.cache.Observed(c.ID, key)
-		out = append(out, r.observe(c, t))
+		l.cache.Observed(c.ID, key)
+		out = append(out, l.observe(c, t))
 	}
 	return out, nil
 }
 
 // sandboxOf returns the ID of the sandbox in which the instance was created, from the container's
 // record or from the paths in its spec.
-func (r *Runtime) sandboxOf(c containers.Container) string {
+func (l *Lister) sandboxOf(c containers.Container) string {
 	if c.SandboxID != "" || c.Spec == nil {
 		return c.SandboxID
 	}
-	_, rest, _ := strings.Cut(string(c.Spec.GetValue()), `"`+r.Dirs.Sandboxes()+"/")
+	_, rest, _ := strings.Cut(string(c.Spec.GetValue()), `"`+l.sandboxesDir+"/")
 	id, _, _ := strings.Cut(rest, "/")
 	return id
 }
 
 // observe returns the state of the instance from its container and its task; t is nil if it has no
 // task.
-func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container {
+func (l *Lister) observe(c containers.Container, t *task.Process) pod.Container {
 	out := instance.Identity(c)
-	out.SandboxID = r.sandboxOf(c)
+	out.SandboxID = l.sandboxOf(c)
 	if t == nil {
 		out.State, out.Reaped = pod.Created, true
 		return out
@@ -97,13 +109,13 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 			out.State, out.PID = pod.Running, int(t.Pid)
 		}
 	case task.Status_STOPPED:
-		if r.neverBegan(c.ID) {
+		if l.neverBegan(c.ID) {
 			out.State = pod.Created
 			break
 		}
 		out.State, out.ExitCode, out.FinishedAt = pod.Exited, int(t.ExitStatus), t.ExitedAt.AsTime()
-		out.Reason = pod.ExitReason(out.ExitCode, r.cache.OOM(c.ID) || instance.OOMKilled(c))
-		out.Message = r.files.TerminationMessage(out)
+		out.Reason = pod.ExitReason(out.ExitCode, l.cache.OOM(c.ID) || instance.OOMKilled(c))
+		out.Message = l.files.TerminationMessage(out)
 	default:
 		out.State = pod.Unknown
 	}
@@ -114,7 +126,7 @@ func (r *Runtime) observe(c containers.Container, t *task.Process) pod.Container
 // during a start, the command that lets the program run may die too, and runc's init then exits
 // with an exit code of its own. Until the program runs, init waits for that command at a FIFO;
 // runc, and crun as well, removes the FIFO afterwards.
-func (r *Runtime) neverBegan(id string) bool {
-	_, err := os.Lstat(filepath.Join(r.runcState, id, "exec.fifo"))
+func (l *Lister) neverBegan(id string) bool {
+	_, err := os.Lstat(filepath.Join(l.runcState, id, "exec.fifo"))
 	return err == nil
 }

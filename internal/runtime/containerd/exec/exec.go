@@ -189,10 +189,10 @@ type cancellingWriter struct {
 
 // Write never returns an error: the shim, which copies the output too, must not be blocked by a
 // writer that fails.
-func (t *cancellingWriter) Write(p []byte) (int, error) {
-	if _, err := t.w.Write(p); err != nil {
-		t.cut(fmt.Errorf("writing a command's output: %w", err))
-		t.w = io.Discard
+func (w *cancellingWriter) Write(p []byte) (int, error) {
+	if _, err := w.w.Write(p); err != nil {
+		w.cut(fmt.Errorf("writing a command's output: %w", err))
+		w.w = io.Discard
 	}
 	return len(p), nil
 }

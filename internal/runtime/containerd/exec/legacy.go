@@ -18,6 +18,10 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
+// legacyVariable is the environment variable in which a container of the former version names the
+// file with its withheld values.
+const legacyVariable = "PODRUN_WITHHELD"
+
 // legacyWithheld converts the withheld values of a container that the former version started and
 // that still runs: it stores them under the container's ID, where the stand-in reads them, and
 // removes that version's variable from process, which is to run in the container. The container's
@@ -48,7 +52,3 @@ func (x *Execer) legacyWithheld(c containers.Container, process *specs.Process) 
 	process.Env = slices.Delete(process.Env, at, at+1)
 	return nil
 }
-
-// legacyVariable is the environment variable in which a container of the former version names the
-// file with its withheld values.
-const legacyVariable = "PODRUN_WITHHELD"

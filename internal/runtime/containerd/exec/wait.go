@@ -60,10 +60,10 @@ type end struct {
 // awaitExit delivers the exit of a process once it is known. The wait does not end if containerd
 // dies or is restarted: the shim has the process, and keeps its exit until it is asked for it.
 func awaitExit(ctx context.Context, p client.Process) <-chan end {
-	told := make(chan end, 1)
+	exited := make(chan end, 1)
 	go func() {
 		e := end{ExitStatus: wait(ctx, p)}
-		defer func() { told <- e }()
+		defer func() { exited <- e }()
 		if !unavailable(e.ExitStatus) {
 			return
 		}
@@ -83,7 +83,7 @@ func awaitExit(ctx context.Context, p client.Process) <-chan end {
 			e.ExitStatus = wait(ctx, p)
 		}
 	}()
-	return told
+	return exited
 }
 
 // wait waits for the exit of a process. An error of containerd is in the returned status.

@@ -8,8 +8,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Cache holds what was observed of instances. Its methods may be called concurrently. It maps containerd's events, which have container IDs
-// only, to pods, and gives an inspection of one pod the container IDs to request.
+// Cache holds what was observed of instances. It maps containerd's events, which have container IDs
+// only, to pods, and gives an inspection of one pod the container IDs to request. Its methods may be
+// called concurrently.
 type Cache struct {
 	mu        sync.Mutex
 	instances map[string]observation

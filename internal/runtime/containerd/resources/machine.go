@@ -28,9 +28,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// MachineOptions configure a Machine. Cgroups and SeccompDir are required.
+// MachineOptions configure a Machine. SeccompDir is required.
 type MachineOptions struct {
-	Cgroups *cgroup.Tree
 	// SeccompDir is the directory of the administrator's seccomp profiles.
 	SeccompDir string
 	// SeccompDefault gives containers without a seccomp profile the profile of RuntimeDefault.
@@ -46,15 +45,19 @@ type Machine struct {
 }
 
 // NewMachine returns the Machine with the limits that it has now.
-func NewMachine(o MachineOptions) *Machine {
-	return &Machine{
-		cgroups: o.Cgroups, seccompDir: o.SeccompDir, seccompDefault: o.SeccompDefault,
-		limits: machineLimits(o.Cgroups),
+func NewMachine(o MachineOptions) (*Machine, error) {
+	cgroups, err := cgroup.Open()
+	if err != nil {
+		return nil, err
 	}
+	return &Machine{
+		cgroups: cgroups, seccompDir: o.SeccompDir, seccompDefault: o.SeccompDefault,
+		limits: machineLimits(cgroups),
+	}, nil
 }
 
-// For returns the features of the machine that the container requests: capabilities,
-// devices, labels and profiles. It returns an error if the machine does not have one of them.
+// For returns the features of the machine that the container requests: capabilities, devices,
+// labels and profiles. It returns an error if the machine does not have one of them.
 func (m *Machine) For(p *v1.Pod, c *v1.Container) (oci.Machine, error) {
 	out := oci.Machine{
 		SeccompByDefault: m.seccompDefault, DefaultSeccomp: seccomp.DefaultProfile,

@@ -20,7 +20,6 @@ import (
 
 // PodCgroupsOptions configure PodCgroups. All but MaxPids are required.
 type PodCgroupsOptions struct {
-	Cgroups *cgroup.Tree
 	Machine *Machine
 	Orphans *orphan.Cleaner
 	// MaxPids is the maximum number of processes in a pod; 0 means no limit.
@@ -45,7 +44,7 @@ type PodCgroups struct {
 
 // NewPodCgroups returns PodCgroups.
 func NewPodCgroups(o PodCgroupsOptions) *PodCgroups {
-	return &PodCgroups{tree: o.Cgroups, machine: o.Machine, orphans: o.Orphans, maxPids: o.MaxPids, log: o.Log}
+	return &PodCgroups{tree: o.Machine.cgroups, machine: o.Machine, orphans: o.Orphans, maxPids: o.MaxPids, log: o.Log}
 }
 
 // Create creates the cgroup of a pod and sets its resources.
@@ -57,8 +56,8 @@ func (g *PodCgroups) Create(p *v1.Pod, driver oci.Driver) error {
 	return nil
 }
 
-// limit creates the pod's own cgroup, the parent of its containers' cgroups, if there are
-// resources to set on it. Its first call also configures the cgroup of the best-effort class.
+// limit creates the pod's own cgroup, the parent of its containers' cgroups, if there are resources
+// to set on it. Its first call also configures the cgroup of the best-effort class.
 func (g *PodCgroups) limit(p *v1.Pod, driver oci.Driver) error {
 	if !g.classConfigured.Load() {
 		if g.machine.limits.lowestOOMScoreAdj > lowestOOMScoreAdj {

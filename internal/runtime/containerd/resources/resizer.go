@@ -61,7 +61,11 @@ func (r *Resizer) ResizeContainer(ctx context.Context, id string, p *v1.Pod, c *
 	}
 	update := oci.Update(oci.Input{Pod: p, Container: c, Machine: machine, CgroupV2: cgroup.Unified()})
 	own := instance.CgroupOf(record)
-	if err := errors.Join(r.cgroups.fits(own, update), r.cgroups.fits(path.Dir(own), oci.PodUpdate(p, r.cgroups.maxPids))); err != nil {
+	err = errors.Join(
+		r.cgroups.fits(own, update),
+		r.cgroups.fits(path.Dir(own), oci.PodUpdate(p, r.cgroups.maxPids)),
+	)
+	if err != nil {
 		if r.hasExited(ctx, id) {
 			return nil
 		}

@@ -270,7 +270,7 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	if err != nil {
 		return daemon.Native(err)
 	}
-	st.o.Shims.cache(l, int(created.Pid)) // before the start, because the process may exit soon after it
+	st.o.Shims.cacheShim(l, int(created.Pid)) // before the start, because the process may exit soon after it
 	defer st.o.Records.CreateForExit(ctx, l.ID, l.Start)()
 	if l.refused = l.Started(); l.refused != nil {
 		return l.refused

@@ -54,8 +54,8 @@ func NewHandlers(runtimeName, runcRoot string, classes map[string]RuntimeClass) 
 	return &Handlers{runtimeName: runtimeName, runcRoot: runcRoot, runcOptions: options, classes: classes}, nil
 }
 
-// of returns the runtime that the pod's runtime class names. An unknown class is an error,
-// because another runtime would isolate the pod less, or in another way.
+// of returns the runtime that the pod's runtime class names. An unknown class is an error, because
+// another runtime would isolate the pod less, or in another way.
 func (hs *Handlers) of(p *v1.Pod) (handler, error) {
 	h := handler{name: hs.runtimeName, options: hs.runcOptions}
 	if p.Spec.RuntimeClassName == nil {
@@ -91,8 +91,8 @@ func (h *handler) setIOUser(first uint32) error {
 	return h.change(func(options *runcoptions.Options) { options.IoUid, options.IoGid = first, first })
 }
 
-// setCgroupDriver makes runc create the container's cgroup with the given driver, which also creates the
-// pod's.
+// setCgroupDriver makes runc create the container's cgroup with the given driver, which also creates
+// the pod's.
 func (h *handler) setCgroupDriver(driver oci.Driver) error {
 	if driver != oci.Systemd {
 		return nil

@@ -28,6 +28,9 @@ import (
 	"podrun.io/podrun/internal/sys/memo"
 )
 
+// shimProtocol is the prefix of the addresses of shims that podrun started.
+const shimProtocol = "ttrpc+unix://"
+
 // shim is the containerd shim process that serves all containers of a sandbox. Containers of one
 // group share a shim anyway, but containerd still runs the shim's program once per container to
 // find it. If containerd keeps sandbox records, it can be given the shim's address instead, which
@@ -112,8 +115,8 @@ func (p *ShimPool) refuse(l *launch) {
 	}
 }
 
-// shared returns the shim that serves the launch's sandbox, or one that is to be started for
-// it. The returned shim has no address if there is neither.
+// shared returns the shim that serves the launch's sandbox, or one that is to be started for it. The
+// returned shim has no address if there is neither.
 func (p *ShimPool) shared(ctx context.Context, l *launch) shim {
 	s, ok := p.bySandbox.Get(l.Sandbox.ID)
 	if !p.client.KeepsSandboxes || s.refused {
@@ -133,9 +136,6 @@ func (p *ShimPool) shared(ctx context.Context, l *launch) shim {
 	return s
 }
 
-// shimProtocol is the prefix of the addresses of shims that podrun started.
-const shimProtocol = "ttrpc+unix://"
-
 // reaches reports whether a shim accepts connections at the address.
 func reaches(ctx context.Context, address string) bool {
 	conn, err := daemon.Dial(ctx, strings.TrimPrefix(address, "ttrpc+"))
@@ -146,8 +146,8 @@ func reaches(ctx context.Context, address string) bool {
 	return true
 }
 
-// ready starts the launch's shim and creates the sandbox record, as far as necessary. The
-// returned function waits for the record.
+// ready starts the launch's shim and creates the sandbox record, as far as necessary. The returned
+// function waits for the record.
 func (p *ShimPool) ready(ctx context.Context, l *launch) (wait func() error, err error) {
 	none := func() error { return nil }
 	if l.shim.address == "" {
@@ -193,8 +193,8 @@ func joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	return nil
 }
 
-// cache caches which shim serves the instance whose process is pid.
-func (p *ShimPool) cache(l *launch, pid int) {
+// cacheShim caches which shim serves the instance whose process is pid.
+func (p *ShimPool) cacheShim(l *launch, pid int) {
 	was, _ := p.bySandbox.Get(l.Sandbox.ID)
 	if l.shim.address != "" {
 		p.bySandbox.Put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
@@ -223,8 +223,8 @@ func (p *ShimPool) cache(l *launch, pid int) {
 	p.templates.Put(p.kindOf(l), model)
 }
 
-// Kill kills the shim of a sandbox that has no containers any more, and removes its directory.
-// As a rule the shim has exited with the last container, but it stays if it still knows a container
+// Kill kills the shim of a sandbox that has no containers any more, and removes its directory. As
+// a rule the shim has exited with the last container, but it stays if it still knows a container
 // that containerd does not know any more.
 func (p *ShimPool) Kill(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 	if err := p.killListening(ctx, key, s); err != nil {

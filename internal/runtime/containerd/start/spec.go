@@ -17,6 +17,9 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
+// specType is the type URL that containerd uses for a spec.
+const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
+
 // namespaces returns the namespaces that the sandbox's containers share.
 func (st *ContainerStarter) namespaces(s pod.Sandbox) oci.Namespaces {
 	at := st.o.Sandboxes.Paths(s)
@@ -83,9 +86,6 @@ func (st *ContainerStarter) containerRecord(l *launch) containers.Container {
 	}
 	return c
 }
-
-// specType is the type URL that containerd uses for a spec.
-const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
 
 // addDevices adds devices to the container's spec: those that the pod names by annotation, and
 // those that were allocated to the container for its limits. It reads this node's CDI

@@ -7,7 +7,7 @@
 // any time. It does not touch any container, image, user or directory that is not podrun's own; it
 // identifies its containers by their labels.
 //
-// Begin reading at Runtime, New and StartContainer.
+// Begin reading at Driver and New, and at StartContainer in package start.
 package containerd
 
 import (
@@ -19,21 +19,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
-	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/device"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/exec"
 	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
+	"podrun.io/podrun/internal/runtime/containerd/legacy"
 	"podrun.io/podrun/internal/runtime/containerd/orphan"
 	"podrun.io/podrun/internal/runtime/containerd/resources"
 	"podrun.io/podrun/internal/runtime/containerd/start"
 	"podrun.io/podrun/internal/runtime/containerd/stop"
-	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/sys/pipes"
 )
 
@@ -47,12 +47,9 @@ const (
 // sandbox.Store.
 type Sandboxes interface {
 	start.Sandboxes
+	legacy.Sandboxes
 	// Sweep releases what is held for sandboxes for which known returns false.
 	Sweep(ctx context.Context, known func(id string) bool) error
-	// Legacy returns the sandboxes of the former version of podrun. ForgetLegacy removes the former
-	// version's record of one.
-	Legacy() ([]sandbox.Legacy, error)
-	ForgetLegacy(id string) error
 }
 
 // RuntimeClass describes how the pods of a runtime class are run.
@@ -61,7 +58,7 @@ type RuntimeClass = start.RuntimeClass
 // IsDeviceName reports whether name has the form of a CDI device name (vendor/class=name).
 func IsDeviceName(name string) bool { return parser.IsQualifiedName(name) }
 
-// Options configure a Runtime. Address, Dirs, Sandboxes, Present and Log are required.
+// Options configure a Driver. Address, Dirs, Sandboxes, Present and Log are required.
 type Options struct {
 	// Address is the path of containerd's socket.
 	Address string
@@ -105,35 +102,39 @@ type Options struct {
 	Log            *slog.Logger
 }
 
-// Runtime is a connection to one containerd. Its methods may be called concurrently.
-type Runtime struct {
+// Driver is a connection to one containerd. The embedded types implement most of its methods. Its
+// methods may be called concurrently.
+type Driver struct {
 	Options
 	// Store holds the images.
 	*images.Store
+	*Lister
+	*EventStream
+	*resources.LayerMeter
 	*start.SandboxStarter
 	*start.ContainerStarter
 	*stop.Stopper
 	*resources.Resizer
 	*exec.Execer
 	*exec.Attacher
+	*legacy.Importer
 
-	client    *daemon.Client
-	cache     *instance.Cache
-	lookup    *instance.Lookup
-	files     *instance.Files
-	records   *instance.SandboxRecords
-	cgroups   *resources.PodCgroups
-	orphans   *orphan.Cleaner
-	shims     *start.ShimPool
-	pipes     *pipes.Pipes
-	runcState string
+	client  *daemon.Client
+	cache   *instance.Cache
+	lookup  *instance.Lookup
+	files   *instance.Files
+	records *instance.SandboxRecords
+	cgroups *resources.PodCgroups
+	orphans *orphan.Cleaner
+	shims   *start.ShimPool
+	pipes   *pipes.Pipes
 }
 
-var _ runtime.Driver = (*Runtime)(nil)
+var _ runtime.Driver = (*Driver)(nil)
 
 // New connects to containerd and detects which features it has. It returns ErrUnavailable if
 // containerd does not answer.
-func New(ctx context.Context, o Options) (*Runtime, error) {
+func New(ctx context.Context, o Options) (*Driver, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
@@ -144,7 +145,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	cgroups, err := cgroup.Open()
+	machine, err := resources.NewMachine(resources.MachineOptions{
+		SeccompDir: o.Dirs.Seccomp(), SeccompDefault: o.SeccompDefault,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +158,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	o.Snapshotter = c.Snapshotter
-	r := &Runtime{
+	d := &Driver{
 		Options: o,
 		client:  c,
 		cache:   instance.NewCache(),
@@ -165,57 +168,83 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		Store: images.New(c, images.Options{
 			HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log,
 		}),
-		runcState: filepath.Join(o.Dirs.Runc(), o.Namespace),
 	}
-	r.lookup = instance.NewLookup(c, r.cache)
-	r.orphans = orphan.New(orphan.Options{
-		Client: c, Lookup: r.lookup, Address: o.Address, Namespace: o.Namespace, RuncState: r.runcState, Log: o.Log,
+	runcState := filepath.Join(o.Dirs.Runc(), o.Namespace)
+	d.lookup = instance.NewLookup(c, d.cache)
+	d.orphans = orphan.New(orphan.Options{
+		Client: c, Lookup: d.lookup, Address: o.Address, Namespace: o.Namespace, RuncState: runcState, Log: o.Log,
 	})
 	remover := stop.NewRemover(stop.Options{
-		Client: c, Lookup: r.lookup, Orphans: r.orphans, Files: r.files, Records: r.records, Log: o.Log,
+		Client: c, Lookup: d.lookup, Orphans: d.orphans, Files: d.files, Records: d.records, Log: o.Log,
 	})
-	r.Stopper = stop.New(remover)
-	r.Execer = exec.NewExecer(exec.Options{Client: c, Pipes: r.pipes, Dirs: o.Dirs, Log: o.Log})
-	r.Attacher = exec.NewAttacher(c, r.lookup)
-	r.connectStarters(cgroups, handlers, remover)
-	return r, nil
+	d.Stopper = stop.New(remover)
+	d.Execer = exec.NewExecer(exec.Options{Client: c, Pipes: d.pipes, Dirs: o.Dirs, Log: o.Log})
+	d.Attacher = exec.NewAttacher(c, d.lookup)
+	d.Importer = legacy.New(legacy.Options{Client: c, Dirs: o.Dirs, Sandboxes: o.Sandboxes, Log: o.Log})
+	d.connectStarters(machine, handlers, remover)
+	d.Lister = &Lister{c, d.cache, d.lookup, d.files, d.shims, runcState, o.Dirs.Sandboxes()}
+	d.EventStream = &EventStream{c, d.cache, o.Namespace, o.Log}
+	d.LayerMeter = resources.NewLayerMeter(c, d.lookup)
+	return d, nil
 }
 
 // connectStarters sets what starts and resizes containers.
-func (r *Runtime) connectStarters(cgroups *cgroup.Tree, handlers *start.Handlers, remover *stop.Remover) {
-	machine := resources.NewMachine(resources.MachineOptions{
-		Cgroups: cgroups, SeccompDir: r.Dirs.Seccomp(), SeccompDefault: r.SeccompDefault,
+func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Handlers, remover *stop.Remover) {
+	d.cgroups = resources.NewPodCgroups(resources.PodCgroupsOptions{
+		Machine: machine, Orphans: d.orphans, MaxPids: d.PodMaxPids, Log: d.Log,
 	})
-	r.cgroups = resources.NewPodCgroups(resources.PodCgroupsOptions{
-		Cgroups: cgroups, Machine: machine, Orphans: r.orphans, MaxPids: r.PodMaxPids, Log: r.Log,
+	d.Resizer = resources.NewResizer(resources.ResizerOptions{
+		Client: d.client, Lookup: d.lookup, Machine: machine, Cgroups: d.cgroups, Log: d.Log,
 	})
-	r.Resizer = resources.NewResizer(resources.ResizerOptions{
-		Client: r.client, Lookup: r.lookup, Machine: machine, Cgroups: r.cgroups, Log: r.Log,
+	d.shims = start.NewShimPool(start.ShimOptions{
+		Client: d.client, Records: d.records, Orphans: d.orphans,
+		Address: d.Address, Namespace: d.Namespace, Dirs: d.Dirs, Log: d.Log,
 	})
-	r.shims = start.NewShimPool(start.ShimOptions{
-		Client: r.client, Records: r.records, Orphans: r.orphans,
-		Address: r.Address, Namespace: r.Namespace, Dirs: r.Dirs, Log: r.Log,
+	devices := device.New(device.Options{Dirs: d.Dirs, Named: d.Devices, Present: d.Present})
+	d.SandboxStarter = start.NewSandboxStarter(start.SandboxOptions{
+		Client: d.client, Handlers: handlers, Shims: d.shims, Sandboxes: d.Sandboxes, Cgroups: d.cgroups,
+		Devices: devices, Records: d.records, CgroupDriver: d.CgroupDriver, AllowedSysctls: d.AllowedSysctls,
 	})
-	devices := device.New(device.Options{Dirs: r.Dirs, Named: r.Devices, Present: r.Present})
-	r.SandboxStarter = start.NewSandboxStarter(start.SandboxOptions{
-		Client: r.client, Handlers: handlers, Shims: r.shims, Sandboxes: r.Sandboxes, Cgroups: r.cgroups,
-		Devices: devices, Records: r.records, CgroupDriver: r.CgroupDriver, AllowedSysctls: r.AllowedSysctls,
-	})
-	r.ContainerStarter = start.NewContainerStarter(start.Options{
-		Client: r.client, Images: r.Store, Dirs: r.Dirs, ClusterDomain: r.ClusterDomain, CDIDirs: r.CDIDirs,
-		Handlers: handlers, Shims: r.shims, Sandboxes: r.Sandboxes, Machine: machine, Cgroups: r.cgroups,
-		Devices: devices, Files: r.files, Records: r.records, Remover: remover, Cache: r.cache, Log: r.Log,
+	d.ContainerStarter = start.NewContainerStarter(start.Options{
+		Client: d.client, Images: d.Store, Dirs: d.Dirs, ClusterDomain: d.ClusterDomain, CDIDirs: d.CDIDirs,
+		Handlers: handlers, Shims: d.shims, Sandboxes: d.Sandboxes, Machine: machine, Cgroups: d.cgroups,
+		Devices: devices, Files: d.files, Records: d.records, Remover: remover, Cache: d.cache, Log: d.Log,
 	})
 }
 
 // Sweep implements runtime.Driver.
-func (r *Runtime) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
+func (d *Driver) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
 	// The pipes come first: one that nobody reads may block a shim.
 	return errors.Join(
-		r.pipes.Adopt(), r.SweepViews(), r.Sandboxes.Sweep(ctx, known), r.orphans.SweepShims(ctx),
-		r.shims.SweepHomes(known),
+		d.pipes.Adopt(), d.SweepViews(), d.Sandboxes.Sweep(ctx, known), d.orphans.SweepShims(ctx),
+		d.shims.SweepHomes(known),
 	)
 }
 
 // Close closes the connection. Containers continue to run.
-func (r *Runtime) Close() error { return errors.Join(r.client.Close(), r.pipes.Close()) }
+func (d *Driver) Close() error { return errors.Join(d.client.Close(), d.pipes.Close()) }
+
+// RemovePod implements runtime.Driver. It removes the image volumes, the cgroups and the sandbox
+// records of the revision.
+func (d *Driver) RemovePod(ctx context.Context, _ pod.Key, uid pod.UID) error {
+	if err := layout.CheckUID(uid); err != nil {
+		return err
+	}
+	ctx = d.client.Context(ctx)
+	if err := d.Hide(ctx, uid); err != nil {
+		return err
+	}
+	if err := d.cgroups.Remove(ctx, uid); err != nil {
+		return err
+	}
+	return d.records.RemoveAll(ctx, uid)
+}
+
+// ServerVersion returns the version of the connected containerd.
+func (d *Driver) ServerVersion(ctx context.Context) (string, error) {
+	v, err := d.client.Version(d.client.Context(ctx))
+	if err != nil {
+		return "", daemon.Mapped("asking containerd for its version", err)
+	}
+	return v.Version, nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"time"
 
 	eventtypes "github.com/containerd/containerd/api/events"
@@ -12,23 +13,32 @@ import (
 
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
 // topicProbe is the topic of podrun's own event, which shows that a subscription has begun.
 const topicProbe = "/podrun/subscribed"
 
+// EventStream converts containerd's events to wakeups. Its methods may be called concurrently.
+type EventStream struct {
+	client    *daemon.Client
+	cache     *instance.Cache
+	namespace string
+	log       *slog.Logger
+}
+
 // Wakeups implements runtime.Notifier. When it returns, the subscription has begun: every later
 // event causes a wakeup.
-func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
-	ctx, cancel := context.WithCancel(r.client.Context(ctx))
+func (s *EventStream) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
+	ctx, cancel := context.WithCancel(s.client.Context(ctx))
 	var filters []string
 	for _, topic := range []string{
 		"/tasks/start", "/tasks/exit", "/tasks/oom", "/tasks/delete", "/containers/delete", topicProbe,
 	} {
-		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", r.Namespace, topic))
+		filters = append(filters, fmt.Sprintf("namespace==%q,topic==%q", s.namespace, topic))
 	}
-	stream, broken := r.client.EventService().Subscribe(ctx, filters...)
-	if err := r.awaitProbe(ctx, stream, broken); err != nil {
+	stream, broken := s.client.EventService().Subscribe(ctx, filters...)
+	if err := s.awaitProbe(ctx, stream, broken); err != nil {
 		cancel()
 		return nil, daemon.Mapped("subscribing to containerd's events", err)
 	}
@@ -39,7 +49,7 @@ func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 		for {
 			select {
 			case e := <-stream:
-				wakeup, ok := r.wakeup(e)
+				wakeup, ok := s.wakeup(e)
 				if !ok {
 					continue
 				}
@@ -50,7 +60,7 @@ func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 				}
 			case err := <-broken:
 				if ctx.Err() == nil {
-					r.Log.Debug("containerd's event stream ended", "err", err)
+					s.log.Debug("containerd's event stream ended", "err", err)
 				}
 				return
 			case <-ctx.Done():
@@ -63,10 +73,10 @@ func (r *Runtime) Wakeups(ctx context.Context) (<-chan runtime.Wakeup, error) {
 
 // awaitProbe publishes an event repeatedly until the stream delivers it. A subscription gives no
 // other sign that it has begun, and events from before its beginning are never delivered.
-func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope, broken <-chan error) error {
+func (s *EventStream) awaitProbe(ctx context.Context, stream <-chan *events.Envelope, broken <-chan error) error {
 	nonce := rand.Text()
 	publish := func() error {
-		return r.client.EventService().Publish(ctx, topicProbe, &eventtypes.ContainerDelete{ID: nonce})
+		return s.client.EventService().Publish(ctx, topicProbe, &eventtypes.ContainerDelete{ID: nonce})
 	}
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -81,7 +91,7 @@ func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope
 			if e.Topic == topicProbe && eventID(e) == nonce {
 				return nil
 			}
-			r.wakeup(e) // may be an OOM event, which the cache records
+			s.wakeup(e) // may be an OOM event, which the cache records
 		case err := <-broken:
 			return err
 		case <-again.C:
@@ -95,15 +105,15 @@ func (r *Runtime) awaitProbe(ctx context.Context, stream <-chan *events.Envelope
 }
 
 // wakeup converts an event to a wakeup; false if the event needs none.
-func (r *Runtime) wakeup(e *events.Envelope) (runtime.Wakeup, bool) {
+func (s *EventStream) wakeup(e *events.Envelope) (runtime.Wakeup, bool) {
 	id := eventID(e)
 	if id == "" || e.Topic == topicProbe {
 		return runtime.Wakeup{}, false
 	}
 	if e.Topic == "/tasks/oom" {
-		r.cache.ObservedOOM(id)
+		s.cache.ObservedOOM(id)
 	}
-	key, ok := r.cache.Key(id)
+	key, ok := s.cache.Key(id)
 	own := e.Topic == "/tasks/start" || e.Topic == "/tasks/delete" || e.Topic == "/containers/delete"
 	return runtime.Wakeup{Key: key, All: !ok, At: e.Timestamp, Echo: own}, true
 }

@@ -1,4 +1,4 @@
-package containerd
+package resources
 
 import (
 	"context"
@@ -12,17 +12,29 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/sys"
 )
 
+// LayerMeter measures root filesystems. Its methods may be called concurrently.
+type LayerMeter struct {
+	client *daemon.Client
+	lookup *instance.Lookup
+}
+
+// NewLayerMeter returns a LayerMeter.
+func NewLayerMeter(client *daemon.Client, lookup *instance.Lookup) *LayerMeter {
+	return &LayerMeter{client, lookup}
+}
+
 // LayerSize implements runtime.Layers.
-func (r *Runtime) LayerSize(ctx context.Context, id string) (pod.Space, error) {
-	ctx = r.client.Context(ctx)
-	c, there, err := r.lookup.Record(ctx, id)
+func (m *LayerMeter) LayerSize(ctx context.Context, id string) (pod.Space, error) {
+	ctx = m.client.Context(ctx)
+	c, there, err := m.lookup.Record(ctx, id)
 	if err != nil || !there || c.SnapshotKey == "" {
 		return pod.Space{}, err
 	}
-	layers := r.client.SnapshotService(c.Snapshotter)
+	layers := m.client.SnapshotService(c.Snapshotter)
 	used, err := layerUsage(ctx, layers, c.SnapshotKey)
 	if daemon.IsNotFound(err) {
 		return pod.Space{}, nil
