@@ -102,7 +102,7 @@ var rooms = map[string]room{
 	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 
-	"internal/runtime/containerd":            {imports: "device image layout oci pod runtime runtime/containerd/daemon runtime/containerd/exec runtime/containerd/images runtime/containerd/instance runtime/containerd/legacy runtime/containerd/orphan runtime/containerd/resources runtime/containerd/start runtime/containerd/stop sys/pipes"},
+	"internal/runtime/containerd":            {imports: "device image layout oci pod runtime runtime/containerd/daemon runtime/containerd/exec runtime/containerd/images runtime/containerd/instance runtime/containerd/legacy runtime/containerd/orphan runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/start runtime/containerd/stop"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
 	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout sys sys/memo oci image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd test/testimage"},
@@ -111,8 +111,9 @@ var rooms = map[string]room{
 	"internal/runtime/containerd/resources":  {imports: "cgroup oci pod runtime runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan sys sys/memo"},
 	"internal/runtime/containerd/stop":       {imports: "oci pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan"},
 	"internal/runtime/containerd/exec":       {imports: "layout oci runtime runtime/containerd/daemon runtime/containerd/instance secretenv sys sys/pipes sys/stdin"},
-	"internal/runtime/containerd/start":      {imports: "cgroup device layout network oci pod runtime runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance runtime/containerd/orphan runtime/containerd/resources runtime/containerd/stop sandbox secretenv shim sys sys/memo sys/stdin"},
+	"internal/runtime/containerd/start":      {imports: "cgroup device layout network oci pod runtime runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/stop sandbox secretenv sys"},
 	"internal/runtime/containerd/legacy":     {imports: "checkpoint layout pod runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance sandbox sys"},
+	"internal/runtime/containerd/shimpool":   {imports: "layout pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan shim sys sys/memo"},
 
 	"internal/test/testimage":         {},
 	"internal/test/testimage/mkimage": {imports: "test/testimage"},
@@ -128,7 +129,7 @@ var only = map[string]string{
 	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest bench",
 	"github.com/containerd/containerd/v2/cmd/":     "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
-	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded bench",
+	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/shimpool internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded bench",
 	// sys.Program runs what is not podrun's own; the others run this program, or look for runc.
 	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd internal/network/nettest bench",
 

@@ -32,9 +32,9 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/legacy"
 	"podrun.io/podrun/internal/runtime/containerd/orphan"
 	"podrun.io/podrun/internal/runtime/containerd/resources"
+	"podrun.io/podrun/internal/runtime/containerd/shimpool"
 	"podrun.io/podrun/internal/runtime/containerd/start"
 	"podrun.io/podrun/internal/runtime/containerd/stop"
-	"podrun.io/podrun/internal/sys/pipes"
 )
 
 // Defaults of Options.
@@ -126,8 +126,7 @@ type Driver struct {
 	records *instance.SandboxRecords
 	cgroups *resources.PodCgroups
 	orphans *orphan.Cleaner
-	shims   *start.ShimPool
-	pipes   *pipes.Pipes
+	shims   *shimpool.Pool
 }
 
 var _ runtime.Driver = (*Driver)(nil)
@@ -164,7 +163,6 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 		cache:   instance.NewCache(),
 		files:   instance.NewFiles(o.Dirs),
 		records: instance.NewSandboxRecords(c, o.RuntimeName, o.Log),
-		pipes:   pipes.New(o.Dirs.Fifos()),
 		Store: images.New(c, images.Options{
 			HostsDir: o.HostsDir, Credentials: o.Credentials, Dirs: o.Dirs, Log: o.Log,
 		}),
@@ -178,7 +176,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 		Client: c, Lookup: d.lookup, Orphans: d.orphans, Files: d.files, Records: d.records, Log: o.Log,
 	})
 	d.Stopper = stop.New(remover)
-	d.Execer = exec.NewExecer(exec.Options{Client: c, Pipes: d.pipes, Dirs: o.Dirs, Log: o.Log})
+	d.Execer = exec.NewExecer(exec.Options{Client: c, Dirs: o.Dirs, Log: o.Log})
 	d.Attacher = exec.NewAttacher(c, d.lookup)
 	d.Importer = legacy.New(legacy.Options{Client: c, Dirs: o.Dirs, Sandboxes: o.Sandboxes, Log: o.Log})
 	d.connectStarters(machine, handlers, remover)
@@ -196,7 +194,7 @@ func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Han
 	d.Resizer = resources.NewResizer(resources.ResizerOptions{
 		Client: d.client, Lookup: d.lookup, Machine: machine, Cgroups: d.cgroups, Log: d.Log,
 	})
-	d.shims = start.NewShimPool(start.ShimOptions{
+	d.shims = shimpool.New(shimpool.Options{
 		Client: d.client, Records: d.records, Orphans: d.orphans,
 		Address: d.Address, Namespace: d.Namespace, Dirs: d.Dirs, Log: d.Log,
 	})
@@ -216,13 +214,13 @@ func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Han
 func (d *Driver) Sweep(ctx context.Context, known func(sandboxID string) bool) error {
 	// The pipes come first: one that nobody reads may block a shim.
 	return errors.Join(
-		d.pipes.Adopt(), d.SweepViews(), d.Sandboxes.Sweep(ctx, known), d.orphans.SweepShims(ctx),
+		d.AdoptPipes(), d.SweepViews(), d.Sandboxes.Sweep(ctx, known), d.orphans.SweepShims(ctx),
 		d.shims.SweepHomes(known),
 	)
 }
 
 // Close closes the connection. Containers continue to run.
-func (d *Driver) Close() error { return errors.Join(d.client.Close(), d.pipes.Close()) }
+func (d *Driver) Close() error { return errors.Join(d.client.Close(), d.ClosePipes()) }
 
 // RemovePod implements runtime.Driver. It removes the image volumes, the cgroups and the sandbox
 // records of the revision.

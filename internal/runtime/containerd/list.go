@@ -14,7 +14,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
-	"podrun.io/podrun/internal/runtime/containerd/start"
+	"podrun.io/podrun/internal/runtime/containerd/shimpool"
 )
 
 // Lister observes instances. Its methods may be called concurrently.
@@ -23,7 +23,7 @@ type Lister struct {
 	cache  *instance.Cache
 	lookup *instance.Lookup
 	files  *instance.Files
-	shims  *start.ShimPool
+	shims  *shimpool.Pool
 	// runcState is the directory of runc's state, sandboxesDir that of sandboxes.
 	runcState, sandboxesDir string
 }

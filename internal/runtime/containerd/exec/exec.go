@@ -49,10 +49,8 @@ const ownTime = 100 * time.Millisecond
 // Options configure an Execer. All are required.
 type Options struct {
 	Client *daemon.Client
-	// Pipes has the directory of the pipes of commands.
-	Pipes *pipes.Pipes
-	Dirs  layout.Dirs
-	Log   *slog.Logger
+	Dirs   layout.Dirs
+	Log    *slog.Logger
 }
 
 // Execer runs commands in containers. Its methods may be called concurrently.
@@ -68,8 +66,15 @@ type Execer struct {
 
 // NewExecer returns an Execer.
 func NewExecer(o Options) *Execer {
-	return &Execer{client: o.Client, pipes: o.Pipes, dirs: o.Dirs, log: o.Log}
+	return &Execer{client: o.Client, pipes: pipes.New(o.Dirs.Fifos()), dirs: o.Dirs, log: o.Log}
 }
+
+// AdoptPipes opens the pipes of commands that a killed podrun has left: one that nobody reads may
+// block a shim.
+func (x *Execer) AdoptPipes() error { return x.pipes.Adopt() }
+
+// ClosePipes closes the pipes of commands and removes the adopted directories.
+func (x *Execer) ClosePipes() error { return x.pipes.Close() }
 
 // Exec implements runtime.Execer.
 func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {

@@ -83,18 +83,18 @@ func (f *Files) rawLog(c pod.Container) string {
 	return sys.FirstPresent(f.dirs.RawLogs(i)...)
 }
 
-// Stdin returns the path of the pipe of the container's standard input, "" if it has none. The
-// input of a terminal never ends, as in the CRI, because its end would hang up the terminal.
-func (f *Files) Stdin(s runtime.Start) string {
-	path := layout.Stdin(f.dir(s))
-	switch {
-	case !s.Container.Stdin:
-		return ""
-	case s.Container.StdinOnce && !s.Container.TTY:
-		return path + onceSuffix
-	default:
-		return path
+// CreateStdin creates the pipe of the container's standard input and returns its path, "" if the
+// container has none. The input of a terminal never ends, as in the CRI, because its end would hang
+// up the terminal.
+func (f *Files) CreateStdin(s runtime.Start) (string, error) {
+	if !s.Container.Stdin {
+		return "", nil
 	}
+	path := layout.Stdin(f.dir(s))
+	if s.Container.StdinOnce && !s.Container.TTY {
+		path += onceSuffix
+	}
+	return path, stdin.Make(path)
 }
 
 // IsOnce reports whether the standard input with the pipe at path ends with its last writer.

@@ -19,9 +19,9 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/images"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/runtime/containerd/resources"
+	"podrun.io/podrun/internal/runtime/containerd/shimpool"
 	"podrun.io/podrun/internal/runtime/containerd/stop"
 	"podrun.io/podrun/internal/secretenv"
-	"podrun.io/podrun/internal/sys/stdin"
 )
 
 // launch is an instance that is being started.
@@ -37,13 +37,18 @@ type launch struct {
 	withheld *secretenv.Process
 	// group is the value by which containerd decides which containers share a shim.
 	group string
-	// shim already serves the sandbox or is to be started for it. If it has no address, the task
+	// shim already serves the sandbox or is to be started for it. If it is not shared, the task
 	// gets its shim through the group.
-	shim shim
+	shim shimpool.Shim
 	// refused is the error that Started returned. begun means that Started returned nil, so that
 	// the process may have run.
 	refused error
 	begun   bool
+}
+
+// forShim returns what the shim of the launch depends on.
+func (l *launch) forShim() shimpool.Launch {
+	return shimpool.Launch{ID: l.ID, Sandbox: l.Sandbox, Runtime: l.handler.name}
 }
 
 // Options configure a ContainerStarter. All but ClusterDomain and CDIDirs are required.
@@ -57,7 +62,7 @@ type Options struct {
 	// directories take precedence over earlier ones.
 	CDIDirs   []string
 	Handlers  *Handlers
-	Shims     *ShimPool
+	Shims     *shimpool.Pool
 	Sandboxes Sandboxes
 	Machine   *resources.Machine
 	Cgroups   *resources.PodCgroups
@@ -101,12 +106,12 @@ func (st *ContainerStarter) start(ctx context.Context, s runtime.Start) error {
 	err = st.launch(ctx, l)
 	started := (*runtime.StartError)(nil)
 	settled := err == nil || l.refused != nil || errors.As(err, &started) || errors.Is(err, runtime.ErrCutOff)
-	if settled || l.shim.address == "" {
+	if settled || !l.shim.Shared() {
 		return err
 	}
 	// The shim may have exited, or this containerd cannot share one.
 	st.o.Log.Debug("container cannot use the sandbox's shared shim; starting it without", "container", l.ID, "err", err)
-	st.o.Shims.refuse(l)
+	st.o.Shims.Refuse(l.forShim(), l.shim)
 	if l.begun {
 		return err
 	}
@@ -114,7 +119,7 @@ func (st *ContainerStarter) start(ctx context.Context, s runtime.Start) error {
 	if l, err = st.prepare(ctx, s); err != nil {
 		return err
 	}
-	l.shim = shim{}
+	l.shim = shimpool.Shim{}
 	return st.launch(ctx, l)
 }
 
@@ -132,7 +137,7 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{Start: s, handler: h, group: groupOf(s.Sandbox)}
+	l := &launch{Start: s, handler: h, group: shimpool.GroupOf(s.Sandbox)}
 	users, driver := s.Sandbox.Details.FirstUser, driverOf(s.Sandbox)
 	if err := errors.Join(l.handler.setIOUser(users), l.handler.setCgroupDriver(driver)); err != nil {
 		return nil, err
@@ -177,7 +182,7 @@ func (st *ContainerStarter) prepare(ctx context.Context, s runtime.Start) (*laun
 	if err := st.buildSpec(l, input); err != nil {
 		return nil, err
 	}
-	l.shim = st.o.Shims.shared(ctx, l)
+	l.shim = st.o.Shims.Shared(ctx, l.forShim())
 	return l, nil
 }
 
@@ -237,7 +242,7 @@ func cutOff(doing string, err error) error {
 
 // runTask creates the instance's root filesystem and its task, and starts the task.
 func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
-	shimReady, err := st.o.Shims.ready(ctx, l)
+	shimReady, err := st.o.Shims.Ready(ctx, l.forShim(), l.shim)
 	if err != nil {
 		return err
 	}
@@ -253,24 +258,23 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	if l.Container.TTY {
 		request.Stderr = "" // a terminal is one stream
 	}
-	if request.Stdin = st.o.Files.Stdin(l.Start); request.Stdin != "" {
-		if err := stdin.Make(request.Stdin); err != nil {
-			return err
-		}
+	if request.Stdin, err = st.o.Files.CreateStdin(l.Start); err != nil {
+		return err
 	}
 	for _, m := range rootfs {
 		request.Rootfs = append(request.Rootfs, &types.Mount{
 			Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options,
 		})
 	}
-	if err := joinShim(request, l); err != nil {
+	if err := shimpool.Join(request, l.shim, l.handler.options); err != nil {
 		return err
 	}
 	created, err := st.o.Client.TaskService().Create(ctx, request)
 	if err != nil {
 		return daemon.Native(err)
 	}
-	st.o.Shims.cacheShim(l, int(created.Pid)) // before the start, because the process may exit soon after it
+	// Before the start, because the process may exit soon after it.
+	st.o.Shims.CacheShim(l.forShim(), l.shim, int(created.Pid))
 	defer st.o.Records.CreateForExit(ctx, l.ID, l.Start)()
 	if l.refused = l.Started(); l.refused != nil {
 		return l.refused

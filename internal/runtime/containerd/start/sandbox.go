@@ -19,6 +19,7 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/runtime/containerd/resources"
+	"podrun.io/podrun/internal/runtime/containerd/shimpool"
 	"podrun.io/podrun/internal/sandbox"
 )
 
@@ -37,7 +38,7 @@ type Sandboxes interface {
 type SandboxOptions struct {
 	Client    *daemon.Client
 	Handlers  *Handlers
-	Shims     *ShimPool
+	Shims     *shimpool.Pool
 	Sandboxes Sandboxes
 	Cgroups   *resources.PodCgroups
 	Devices   *device.Devices

@@ -81,7 +81,7 @@ func (st *ContainerStarter) containerRecord(l *launch) containers.Container {
 		Spec:        instance.Encoded{URL: specType, Value: l.spec},
 		Snapshotter: st.o.Client.Snapshotter, SnapshotKey: l.ID,
 	}
-	if l.shim.address != "" {
+	if l.shim.Shared() {
 		c.SandboxID = l.Sandbox.ID
 	}
 	return c

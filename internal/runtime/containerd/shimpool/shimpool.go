@@ -1,4 +1,8 @@
-package start
+// Package shimpool lets the containers of a sandbox share one shim: it finds the shims that run,
+// starts those that containerd would start, and kills those that are left.
+//
+// Begin reading at Pool and Shim.
+package shimpool
 
 import (
 	"cmp"
@@ -31,7 +35,7 @@ import (
 // shimProtocol is the prefix of the addresses of shims that podrun started.
 const shimProtocol = "ttrpc+unix://"
 
-// shim is the containerd shim process that serves all containers of a sandbox. Containers of one
+// Shim is the containerd shim process that serves all containers of a sandbox. Containers of one
 // group share a shim anyway, but containerd still runs the shim's program once per container to
 // find it. If containerd keeps sandbox records, it can be given the shim's address instead, which
 // saves a third of the time of a start.
@@ -41,8 +45,8 @@ const shimProtocol = "ttrpc+unix://"
 // slowly.
 //
 // podrun starts the shims of other sandboxes itself, in the same way in which containerd started
-// the first one.
-type shim struct {
+// the first one. The zero Shim is no shared shim.
+type Shim struct {
 	address string
 	// model is how podrun has to start the shim; nil if the shim already runs.
 	model *shims.Model
@@ -60,14 +64,27 @@ type kind struct {
 	connection int64
 }
 
-func (p *ShimPool) kindOf(l *launch) kind { return kind{l.handler.name, p.client.Connection()} }
+func (p *Pool) kindOf(l Launch) kind { return kind{l.Runtime, p.client.Connection()} }
+
+// Launch describes the start of an instance.
+type Launch struct {
+	// ID is the instance's.
+	ID      string
+	Sandbox pod.Sandbox
+	// Runtime is the name of the containerd runtime.
+	Runtime string
+}
+
+// Shared reports whether the shim is given to containerd by its address. If not, the task gets its
+// shim through the group.
+func (s Shim) Shared() bool { return s.address != "" }
 
 // shimVersion is the oldest version of the shim protocol with which a shim can be shared in this
 // way.
 const shimVersion = 3
 
-// ShimOptions configure a ShimPool. All are required.
-type ShimOptions struct {
+// Options configure a Pool. All are required.
+type Options struct {
 	Client  *daemon.Client
 	Records *instance.SandboxRecords
 	Orphans *orphan.Cleaner
@@ -77,9 +94,9 @@ type ShimOptions struct {
 	Log                *slog.Logger
 }
 
-// ShimPool has the shims of sandboxes: it finds and starts those that containers share, and kills
+// Pool has the shims of sandboxes: it finds and starts those that containers share, and kills
 // them. Its methods may be called concurrently.
-type ShimPool struct {
+type Pool struct {
 	client             *daemon.Client
 	records            *instance.SandboxRecords
 	orphans            *orphan.Cleaner
@@ -89,38 +106,38 @@ type ShimPool struct {
 
 	launcher *shims.Nursery
 	// bySandbox maps sandbox IDs to their shims.
-	bySandbox memo.Map[string, shim]
+	bySandbox memo.Map[string, Shim]
 	// templates maps a kind of shim to how containerd starts it; nil means that podrun does not start
 	// such shims itself.
 	templates memo.Map[kind, *shims.Model]
 }
 
-// NewShimPool returns a ShimPool that has started no shim.
-func NewShimPool(o ShimOptions) *ShimPool {
-	return &ShimPool{
+// New returns a Pool that has started no shim.
+func New(o Options) *Pool {
+	return &Pool{
 		client: o.Client, records: o.Records, orphans: o.Orphans, address: o.Address, namespace: o.Namespace,
 		dirs: o.Dirs, log: o.Log, launcher: shims.NewNursery(),
 	}
 }
 
 // Reap waits for the started shims that have exited.
-func (p *ShimPool) Reap() { p.launcher.Reap() }
+func (p *Pool) Reap() { p.launcher.Reap() }
 
-// refuse makes the containers of the launch's sandbox start without a shared shim, because a start
+// Refuse makes the containers of the launch's sandbox start without a shared shim, because a start
 // with it failed, and leaves it to containerd to start such shims.
-func (p *ShimPool) refuse(l *launch) {
-	p.bySandbox.Put(l.Sandbox.ID, shim{refused: true})
-	if l.shim.model != nil {
+func (p *Pool) Refuse(l Launch, s Shim) {
+	p.bySandbox.Put(l.Sandbox.ID, Shim{refused: true})
+	if s.model != nil {
 		p.templates.Put(p.kindOf(l), nil)
 	}
 }
 
-// shared returns the shim that serves the launch's sandbox, or one that is to be started for it. The
+// Shared returns the shim that serves the launch's sandbox, or one that is to be started for it. The
 // returned shim has no address if there is neither.
-func (p *ShimPool) shared(ctx context.Context, l *launch) shim {
+func (p *Pool) Shared(ctx context.Context, l Launch) Shim {
 	s, ok := p.bySandbox.Get(l.Sandbox.ID)
 	if !p.client.KeepsSandboxes || s.refused {
-		return shim{}
+		return Shim{}
 	}
 	if path := shims.SocketOf(p.dirs.ShimHome(l.Sandbox.ID)); !ok && path != "" {
 		s.address = shimProtocol + path // started before podrun was restarted
@@ -131,7 +148,7 @@ func (p *ShimPool) shared(ctx context.Context, l *launch) shim {
 	// The shim exited because its last container was removed.
 	s.address = ""
 	if s.model, _ = p.templates.Get(p.kindOf(l)); s.model != nil {
-		s.address = shimProtocol + s.model.Socket(l.group)
+		s.address = shimProtocol + s.model.Socket(GroupOf(l.Sandbox))
 	}
 	return s
 }
@@ -146,19 +163,19 @@ func reaches(ctx context.Context, address string) bool {
 	return true
 }
 
-// ready starts the launch's shim and creates the sandbox record, as far as necessary. The returned
+// Ready starts the launch's shim and creates the sandbox record, as far as necessary. The returned
 // function waits for the record.
-func (p *ShimPool) ready(ctx context.Context, l *launch) (wait func() error, err error) {
+func (p *Pool) Ready(ctx context.Context, l Launch, s Shim) (wait func() error, err error) {
 	none := func() error { return nil }
-	if l.shim.address == "" {
+	if s.address == "" {
 		return none, nil
 	}
-	if l.shim.model != nil {
-		if err := p.launcher.Start(l.shim.model, p.dirs.ShimHome(l.Sandbox.ID), l.group, l.ID); err != nil {
+	if s.model != nil {
+		if err := p.launcher.Start(s.model, p.dirs.ShimHome(l.Sandbox.ID), GroupOf(l.Sandbox), l.ID); err != nil {
 			return nil, err
 		}
 	}
-	if l.shim.recorded {
+	if s.recorded {
 		return none, nil
 	}
 	done := make(chan error, 1)
@@ -168,20 +185,19 @@ func (p *ShimPool) ready(ctx context.Context, l *launch) (wait func() error, err
 	return func() error { return <-done }, nil
 }
 
-// joinShim sets the shim's address in the request, both in its own field and in runc's options,
-// where older versions of containerd 2 read it.
-func joinShim(request *tasks.CreateTaskRequest, l *launch) error {
-	s := l.shim
+// Join sets the shim's address in the request, both in its own field and in runc's options, where
+// older versions of containerd 2 read it. runc is nil for a runtime without such options.
+func Join(request *tasks.CreateTaskRequest, s Shim, runc typeurl.Any) error {
 	if s.address == "" {
 		return nil
 	}
 	request.TaskApiAddress, request.TaskApiVersion = s.address, shimVersion
-	if l.handler.options == nil {
+	if runc == nil {
 		return nil // not a runtime of runc's options
 	}
 	// The options of the request replace those of the container, so they start as a copy of them.
 	own := &runcoptions.Options{}
-	if err := typeurl.UnmarshalTo(l.handler.options, own); err != nil {
+	if err := typeurl.UnmarshalTo(runc, own); err != nil {
 		return fmt.Errorf("decoding runc's options: %w", err)
 	}
 	own.TaskApiAddress, own.TaskApiVersion = s.address, shimVersion //nolint:staticcheck // for older versions
@@ -193,11 +209,11 @@ func joinShim(request *tasks.CreateTaskRequest, l *launch) error {
 	return nil
 }
 
-// cacheShim caches which shim serves the instance whose process is pid.
-func (p *ShimPool) cacheShim(l *launch, pid int) {
+// CacheShim caches which shim serves the instance whose process is pid.
+func (p *Pool) CacheShim(l Launch, s Shim, pid int) {
 	was, _ := p.bySandbox.Get(l.Sandbox.ID)
-	if l.shim.address != "" {
-		p.bySandbox.Put(l.Sandbox.ID, shim{address: l.shim.address, recorded: true})
+	if s.address != "" {
+		p.bySandbox.Put(l.Sandbox.ID, Shim{address: s.address, recorded: true})
 		return
 	}
 	if !p.client.KeepsSandboxes || was.refused {
@@ -212,13 +228,13 @@ func (p *ShimPool) cacheShim(l *launch, pid int) {
 		p.log.Debug("address of the shim cannot be read", "container", l.ID, "err", err)
 		return
 	}
-	p.bySandbox.Put(l.Sandbox.ID, shim{address: address, recorded: was.recorded})
+	p.bySandbox.Put(l.Sandbox.ID, Shim{address: address, recorded: was.recorded})
 	if _, known := p.templates.Get(p.kindOf(l)); known {
 		return
 	}
-	model, err := shims.ModelOf(parent, p.address, p.namespace, l.group, strings.TrimPrefix(address, shimProtocol))
+	model, err := shims.ModelOf(parent, p.address, p.namespace, GroupOf(l.Sandbox), strings.TrimPrefix(address, shimProtocol))
 	if err != nil {
-		p.log.Debug("podrun cannot start shims itself; containerd starts them", "runtime", l.handler.name, "err", err)
+		p.log.Debug("podrun cannot start shims itself; containerd starts them", "runtime", l.Runtime, "err", err)
 	}
 	p.templates.Put(p.kindOf(l), model)
 }
@@ -226,7 +242,7 @@ func (p *ShimPool) cacheShim(l *launch, pid int) {
 // Kill kills the shim of a sandbox that has no containers any more, and removes its directory. As
 // a rule the shim has exited with the last container, but it stays if it still knows a container
 // that containerd does not know any more.
-func (p *ShimPool) Kill(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+func (p *Pool) Kill(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 	if err := p.killListening(ctx, key, s); err != nil {
 		return fmt.Errorf("ending the shim of sandbox %s: %w", s.ID, err)
 	}
@@ -239,8 +255,8 @@ func (p *ShimPool) Kill(ctx context.Context, key pod.Key, s pod.Sandbox) error {
 
 // killListening kills the shim that still listens for containers of the sandbox, if containerd has
 // no task of them.
-func (p *ShimPool) killListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
-	name := shims.SocketName(p.address, p.namespace, groupOf(s))
+func (p *Pool) killListening(ctx context.Context, key pod.Key, s pod.Sandbox) error {
+	name := shims.SocketName(p.address, p.namespace, GroupOf(s))
 	var sockets []string
 	for range 25 { // it exits a moment after the last container
 		var err error
@@ -249,7 +265,7 @@ func (p *ShimPool) killListening(ctx context.Context, key pod.Key, s pod.Sandbox
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	if idle, err := p.orphans.Idle(ctx, key, groupOf(s)); err != nil || !idle {
+	if idle, err := p.orphans.Idle(ctx, key, GroupOf(s)); err != nil || !idle {
 		return err
 	}
 	listens := func(pid int) bool { return shims.Holds(pid, sockets) }
@@ -258,7 +274,7 @@ func (p *ShimPool) killListening(ctx context.Context, key pod.Key, s pod.Sandbox
 
 // removeHome removes the shim's socket and the directory of the shim that podrun started for a
 // sandbox.
-func (p *ShimPool) removeHome(sandboxID string) error {
+func (p *Pool) removeHome(sandboxID string) error {
 	home := p.dirs.ShimHome(sandboxID)
 	if path := shims.SocketOf(home); path != "" {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -272,11 +288,11 @@ func (p *ShimPool) removeHome(sandboxID string) error {
 	return nil
 }
 
-// groupOf returns the group of the sandbox's containers, which share one shim.
-func groupOf(s pod.Sandbox) string { return cmp.Or(s.Details.Group, s.ID) }
+// GroupOf returns the group of the sandbox's containers, which share one shim.
+func GroupOf(s pod.Sandbox) string { return cmp.Or(s.Details.Group, s.ID) }
 
 // SweepHomes removes the directories of shims whose sandboxes no longer exist.
-func (p *ShimPool) SweepHomes(known func(sandboxID string) bool) error {
+func (p *Pool) SweepHomes(known func(sandboxID string) bool) error {
 	entries, err := os.ReadDir(p.dirs.ShimHomes())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listing the directories of shims: %w", err)
