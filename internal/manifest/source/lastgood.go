@@ -1,6 +1,7 @@
-// Package source has what the sources share that serve their manifests as one text, such as a URL or a command. LastGood
-// retains the last text that could be used, over a reboot too. The package does not fetch anything: that is for the
-// packages below it, one for each kind of source. Begin reading at LastGood.
+// Package source has what the sources share that serve their manifests as one text, such as a URL
+// or a command. LastGood retains the last text that could be used, over a reboot too. The package
+// does not fetch anything: that is for the packages below it, one for each kind of source. Begin
+// reading at LastGood.
 package source
 
 import (
@@ -21,7 +22,8 @@ import (
 // Options describe a source of one text.
 type Options struct {
 	Kind manifest.SourceKind
-	// Identity is part of the UIDs of the pods, and names the cache file. It may contain secrets: it is never shown.
+	// Identity is part of the UIDs of the pods, and names the cache file. It may contain secrets:
+	// it is never shown.
 	Identity string
 	// Name is what the source is called wherever it is shown.
 	Name string
@@ -40,8 +42,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Validators are those of HTTP (RFC 9110, section 8.8), by which a server tells whether its text has changed. A source that
-// has none leaves them empty.
+// Validators are those of HTTP (RFC 9110, section 8.8), by which a server tells whether its text
+// has changed. A source that has none leaves them empty.
 type Validators struct {
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
@@ -49,8 +51,8 @@ type Validators struct {
 	At string `json:"at,omitempty"`
 }
 
-// LastGood is what a source of one text has served: the last text that could be used, and why what it serves now cannot
-// be. Whatever goes wrong, the last good text stays. It is for one goroutine.
+// LastGood is what a source of one text has served: the last text that could be used, and why what
+// it serves now cannot be. Whatever goes wrong, the last good text stays. It is for one goroutine.
 type LastGood struct {
 	o     Options
 	cache cache
@@ -75,7 +77,8 @@ type good struct {
 	validators Validators
 	// read is when the text was first read.
 	read time.Time
-	// cached says that the text is from the disk, and that the source has not confirmed it since podrun started.
+	// cached says that the text is from the disk, and that the source has not confirmed it since
+	// podrun started.
 	cached bool
 }
 
@@ -87,8 +90,8 @@ func NewLastGood(o Options) *LastGood {
 	}
 }
 
-// Recall takes the cached text for the good one until a better one comes. A text that is being read is given up when ctx
-// ends.
+// Recall takes the cached text for the good one until a better one comes. A text that is being read
+// is given up when ctx ends.
 func (l *LastGood) Recall(ctx context.Context) {
 	l.done = ctx.Done()
 	e, err := l.cache.read()
@@ -120,8 +123,8 @@ func (l *LastGood) Confirm(now time.Time) {
 	l.report(now)
 }
 
-// Accept records a text that the source serves. A text that cannot be used changes nothing but the error that Snapshot
-// returns. A new good one is cached.
+// Accept records a text that the source serves. A text that cannot be used changes nothing but the
+// error that Snapshot returns. A new good one is cached.
 func (l *LastGood) Accept(text []byte, v Validators, now time.Time) {
 	before := l.good
 	hash := manifest.Digest(text)
@@ -149,7 +152,8 @@ func (l *LastGood) IsCurrent(text []byte) bool {
 	return l.good != nil && l.good.hash == manifest.Digest(text)
 }
 
-// Validators returns those of the last good text. A server that goes back to that text confirms it in a word.
+// Validators returns those of the last good text. A server that goes back to that text confirms it
+// in a word.
 func (l *LastGood) Validators() Validators {
 	if l.good == nil {
 		return Validators{}
@@ -229,7 +233,8 @@ func (l *LastGood) Snapshot() manifest.Snapshot {
 		snap.Problems = manifest.Problems(origin, blind, l.err)
 	case l.good.cached:
 		snap.Problems = []manifest.Problem{{Origin: origin, Blind: blind, Err: fmt.Errorf(
-			"%w; until it can be read, what it served at %s is used, from the cache", l.err, l.good.read.Format(time.RFC3339))}}
+			"%w; until it can be read, what it served at %s is used, from the cache",
+			l.err, l.good.read.Format(time.RFC3339))}}
 	default:
 		snap.Problems = []manifest.Problem{{Origin: origin, Err: l.err}}
 	}

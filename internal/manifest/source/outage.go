@@ -30,7 +30,8 @@ func (l *LastGood) report(now time.Time) {
 	o := &l.outage
 	if l.err == nil {
 		if o.failures > 0 {
-			l.o.Log.Info("manifests can be read again", l.o.LogKey, l.o.Name, "after", now.Sub(o.since).Round(time.Second), "failures", o.failures)
+			l.o.Log.Info("manifests can be read again", l.o.LogKey, l.o.Name,
+				"after", now.Sub(o.since).Round(time.Second), "failures", o.failures)
 		}
 		*o = outage{}
 		return

@@ -1,6 +1,6 @@
-// Package exec is the source of the manifests that a command prints, such as a generator's or a secrets tool's. It runs
-// the command again and again; the last output that could be used stays. Package source decides what can be used.
-// Begin reading at Source.Run.
+// Package exec is the source of the manifests that a command prints, such as a generator's or a
+// secrets tool's. It runs the command again and again; the last output that could be used stays.
+// Package source decides what can be used. Begin reading at Source.Run.
 package exec
 
 import (
@@ -67,7 +67,8 @@ func New(o Options) (*Source, error) {
 	return &Source{
 		name:  name,
 		every: o.CheckFrequency,
-		// Not an operand, which must not be a line of the shell: whoever starts podrun gives the command.
+		// Not an operand, which must not be a line of the shell: whoever starts podrun gives the
+		// command.
 		program: sys.Program{Name: "/bin/sh", Options: []string{"-c", o.Command}, MaxOutput: decode.MaxSize},
 		last: source.NewLastGood(source.Options{
 			Kind: Kind, Identity: o.Command, Name: name,
@@ -82,8 +83,9 @@ func New(o Options) (*Source, error) {
 // Name is the command after Prefix.
 func (s *Source) Name() string { return s.name }
 
-// Run runs the command at once, and then again and again. It sends a Snapshot when there is something new; the first
-// comes after the first run. A run that goes on when ctx ends is killed with all that it started.
+// Run runs the command at once, and then again and again. It sends a Snapshot when there is
+// something new; the first comes after the first run. A run that goes on when ctx ends is killed
+// with all that it started.
 func (s *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	s.last.Recall(ctx)
 	sent := ""

@@ -86,7 +86,7 @@ func TestLoadBadArchive(t *testing.T) {
 					return data
 				}},
 				// Last: its layer is whole, and there for the others until it is collected.
-				{"for another machine", "nothing of it for linux/", func(name string, data []byte) []byte {
+				{"for another machine", "has no content for platform linux/", func(name string, data []byte) []byte {
 					if name == "index.json" {
 						at := bytes.Index(data, []byte(`"architecture":"`)) + len(`"architecture":"`)
 						return slices.Concat(data[:at], []byte("s390x"), data[at+bytes.IndexByte(data[at:], '"'):])
