@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/pod"
 )
 

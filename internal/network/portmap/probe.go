@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
 	"podrun.io/podrun/internal/pod"
 )
 

@@ -1,9 +1,10 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
-	"slices"
 
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
