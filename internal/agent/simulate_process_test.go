@@ -340,9 +340,9 @@ func (p *process) SignalContainer(ctx context.Context, id, signal string) error 
 	})
 }
 
-func (p *process) KillRemains(ctx context.Context, id string) error {
-	return p.mutate(ctx, "KillRemains", id, p.keyOf(id), func() error {
-		p.w.killRemains(id)
+func (p *process) KillRemains(ctx context.Context, c pod.Container) error {
+	return p.mutate(ctx, "KillRemains", c.ID, p.keyOf(c.ID), func() error {
+		p.w.killRemains(c.ID)
 		return nil
 	})
 }

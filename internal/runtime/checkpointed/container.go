@@ -95,6 +95,9 @@ func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runti
 			before = append(before, i)
 		}
 	}
+	if err := r.killVanished(ctx, c, func(i pod.Container) bool { return i.Name == s.Container.Name }); err != nil {
+		return false, fmt.Errorf("ending what is left of a former instance of %s: %w", s.Container.Name, err)
+	}
 	if len(before) == 0 {
 		return false, nil
 	}
@@ -122,6 +125,34 @@ func (r *Runtime) makeWay(ctx context.Context, c *checkpoint.Checkpoint, s runti
 		}
 	}
 	return false, nil
+}
+
+// killVanished kills what may still run of the instances that it is asked for, whose process was started
+// and which the engine does not have any more: another program may have removed an instance while its
+// process was being started.
+func (r *Runtime) killVanished(ctx context.Context, c *checkpoint.Checkpoint, which func(pod.Container) bool) error {
+	var started []pod.Container
+	for _, i := range c.Instances {
+		if i.State == pod.Running && i.Boot == r.o.Boot() && which(i) {
+			started = append(started, i)
+		}
+	}
+	if len(started) == 0 {
+		return nil
+	}
+	found, err := r.driver.InspectContainers(ctx, c.Key(), idsOf([]*checkpoint.Checkpoint{c}))
+	if err != nil {
+		return err
+	}
+	for _, i := range started {
+		if slices.ContainsFunc(found, func(f pod.Container) bool { return f.ID == i.ID }) {
+			continue
+		}
+		if err := r.driver.KillRemains(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mostKept is the maximum number of instances of one container that prune leaves in a checkpoint.
@@ -252,7 +283,7 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	if found[at].Reaped && now.Boot == r.o.Boot() {
 		// Its exit was not observed, so its process may still run, and would run beside its
 		// replacement.
-		if err := r.driver.KillRemains(ctx, id); err != nil {
+		if err := r.driver.KillRemains(ctx, *kept); err != nil {
 			return err
 		}
 	}

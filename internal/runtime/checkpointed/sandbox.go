@@ -79,6 +79,9 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 }
 
 func (r *Runtime) removeSandbox(ctx context.Context, c *checkpoint.Checkpoint, s pod.Sandbox) error {
+	if err := r.killVanished(ctx, c, func(i pod.Container) bool { return i.SandboxID == s.ID }); err != nil {
+		return err
+	}
 	if err := r.driver.RemoveSandbox(ctx, c.Key(), s); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cgroup"
@@ -136,6 +137,77 @@ func TestShimDiesOverStart(t *testing.T) {
 			clear(t, r.Runtime)
 		})
 	}
+}
+
+// TestRecordRemovedDuringStart checks that a process does not stay whose record another program removed while the task
+// was being created, before podrun removes it: it is killed when the next instance starts, and with its pod nothing of it
+// is left.
+func TestRecordRemovedDuringStart(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, start(t), "sleep 1000")
+			ctx, raw := r.daemon.Client(t)
+			var ended []int
+			var ids []string
+			for range 2 {
+				c := r.run(t)
+				ids = append(ids, c.ID)
+				for _, pid := range ended {
+					// A zombie, which its shim has yet to reap, does not run.
+					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					if err == nil && !strings.Contains(string(stat), ") Z ") {
+						t.Errorf("process %d runs beside the next one: %s", pid, stat)
+					}
+				}
+				if err := raw.ContainerService().Delete(ctx, c.ID); err != nil {
+					t.Fatal(err)
+				}
+				ended = append(ended, c.PID)
+			}
+			clear(t, r.Runtime)
+			daemontest.Eventually(t, "the last process ends", func() bool { return errors.Is(syscall.Kill(ended[1], 0), syscall.ESRCH) })
+			for _, id := range ids { // containerd's garbage collection would
+				if err := raw.SnapshotService("overlayfs").Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
+					t.Error(err)
+				}
+			}
+			if name == "debian" {
+				return // its containerd keeps no such records
+			}
+			if left, err := raw.SandboxStore().List(ctx); err != nil || len(left) > 0 {
+				t.Errorf("sandbox records left: %+v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestRecordsGoWithTheRevision checks that the records of a revision are removed even if the containers that they are for
+// are removed only later, and not by podrun.
+func TestRecordsGoWithTheRevision(t *testing.T) {
+	r := newRig(t, daemontest.Embedded(t), "exit 0")
+	c := r.run(t)
+	r.ended(t, c.Attempt)
+	if err := r.ReapContainer(t.Context(), c.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	ctx, raw := r.daemon.Client(t)
+	if kept, err := raw.SandboxStore().List(ctx); err != nil || len(kept) == 0 {
+		t.Fatalf("there is no record, so that this shows nothing: %v", err)
+	}
+	if err := r.RemoveSandbox(t.Context(), r.start.Sandbox.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.RemoveData(t.Context(), r.key, r.start.Pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(raw.ContainerService().Delete(ctx, c.ID), raw.SnapshotService("overlayfs").Remove(ctx, c.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := raw.SandboxStore().List(ctx); err != nil || len(left) > 0 {
+		t.Errorf("left: %+v, %v", left, err)
+	}
+	clear(t, r.Runtime)
 }
 
 func newID() string {

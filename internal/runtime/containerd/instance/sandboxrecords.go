@@ -73,8 +73,8 @@ func (r *SandboxRecords) CreateForExit(ctx context.Context, id string, s runtime
 	return func() { <-done }
 }
 
-// RemoveAll removes the records of a revision that are left: those of containers that another
-// program removed, and those of sandboxes that ended with a reboot.
+// RemoveAll removes all records of a revision: those of its containers, which another program may
+// remove before podrun does, and those of sandboxes that ended with a reboot.
 func (r *SandboxRecords) RemoveAll(ctx context.Context, uid pod.UID) error {
 	if !r.client.KeepsSandboxes {
 		return nil
@@ -84,9 +84,6 @@ func (r *SandboxRecords) RemoveAll(ctx context.Context, uid pod.UID) error {
 		return daemon.Mapped("listing the records of revision "+string(uid), err)
 	}
 	for _, s := range left {
-		if _, err := r.client.ContainerService().Get(ctx, s.ID); err == nil {
-			continue // removed with its container
-		}
 		if err := r.Remove(ctx, s.ID); err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (o *Cleaner) KillCutOff(ctx context.Context, c pod.Container, begun time.Ti
 		if err != nil || t != nil {
 			return err
 		}
-		if err := o.killOrphan(ctx, c); err != nil {
+		if err := o.KillOrphan(ctx, c); err != nil {
 			return err
 		}
 		if !time.Now().Before(until) {
@@ -89,11 +89,11 @@ func (o *Cleaner) KillCutOff(ctx context.Context, c pod.Container, begun time.Ti
 	}
 }
 
-// killOrphan kills the processes of an instance of which containerd has no task, and the shim that
+// KillOrphan kills the processes of an instance of which containerd has no task, and the shim that
 // was started for it: containerd itself does not know them any more. Other containers of the pod
 // may share that shim. While one of them runs, the shim is killed only if it serves no container;
 // while one has exited and is not reaped, the shim is not killed, because it holds that exit.
-func (o *Cleaner) killOrphan(ctx context.Context, c pod.Container) error {
+func (o *Cleaner) KillOrphan(ctx context.Context, c pod.Container) error {
 	for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
 		if _, err := o.KillProcesses(ctx, c.ID, path); err != nil {
 			return err

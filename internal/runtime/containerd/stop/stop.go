@@ -84,13 +84,17 @@ func (s *Stopper) signalForgotten(ctx context.Context, c containers.Container, s
 }
 
 // KillRemains implements runtime.Driver.
-func (s *Stopper) KillRemains(ctx context.Context, id string) error {
+func (s *Stopper) KillRemains(ctx context.Context, c pod.Container) error {
 	ctx = s.client.Context(ctx)
-	c, there, err := s.lookup.Record(ctx, id)
-	if err != nil || !there {
+	record, there, err := s.lookup.Record(ctx, c.ID)
+	if err != nil {
 		return err
 	}
-	return s.orphans.KillRemains(ctx, c)
+	if !there {
+		// Without the record no call reaches the task, if there is one.
+		return s.orphans.KillOrphan(ctx, c)
+	}
+	return s.orphans.KillRemains(ctx, record)
 }
 
 // ReapContainer implements runtime.Driver. A task whose process was only prepared to start belongs
