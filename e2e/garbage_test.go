@@ -255,7 +255,7 @@ func TestFullDisk(t *testing.T) {
 	if p := n.ready("writes-n"); n.mainPID(p, "c") != pid || p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod that wrote was restarted: %s", asJSON(p.Status.ContainerStatuses))
 	}
-	n.said("passing it on from here")
+	n.said("podrun copies it now")
 	// Its output comes on: it does not hang for want of a reader.
 	last := func() (number int) {
 		_, err := fmt.Sscanf(n.ok("logs", "--tail=1", "writes"), "line %d", &number)

@@ -61,7 +61,7 @@ func TestSysctls(t *testing.T) {
 	if got := n.ok("exec", "b", "--", "cat", "/proc/sys/net/core/somaxconn"); got != "77\n" {
 		t.Errorf("inside: %q", got)
 	}
-	if r := n.once(unsafe, "--allowed-unsafe-sysctls=vm.*"); r.code != 2 || !strings.Contains(r.stderr, "whole machine's") {
+	if r := n.once(unsafe, "--allowed-unsafe-sysctls=vm.*"); r.code != 2 || !strings.Contains(r.stderr, "the whole machine") {
 		t.Errorf("one that is no pod's: %v", r)
 	}
 }
