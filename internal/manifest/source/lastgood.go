@@ -65,6 +65,8 @@ type LastGood struct {
 	reader manifest.Reader
 	outage outage
 	done   <-chan struct{}
+	// sent is the summary of the Snapshot that was sent last.
+	sent string
 }
 
 // good is a text that could be used.
@@ -241,8 +243,24 @@ func (l *LastGood) Snapshot() manifest.Snapshot {
 	return snap
 }
 
-// Summary is the same for two snapshots that say the same.
-func (l *LastGood) Summary() string {
+// Send sends a Snapshot unless the last one that it sent said the same. It returns false when ctx ends
+// first.
+func (l *LastGood) Send(ctx context.Context, out chan<- manifest.Snapshot) bool {
+	summary := l.summary()
+	if summary == l.sent {
+		return true
+	}
+	select {
+	case out <- l.Snapshot():
+		l.sent = summary
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// summary is the same for two snapshots that say the same.
+func (l *LastGood) summary() string {
 	var b strings.Builder
 	if l.good != nil {
 		b.WriteString(l.good.hash)

@@ -88,7 +88,6 @@ func (s *Source) Name() string { return s.name }
 // with all that it started.
 func (s *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	s.last.Recall(ctx)
-	sent := ""
 	for {
 		text, err := s.output(ctx)
 		switch {
@@ -99,13 +98,8 @@ func (s *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 		default:
 			s.last.Accept(text, source.Validators{}, time.Now())
 		}
-		if summary := s.last.Summary(); summary != sent {
-			select {
-			case out <- s.last.Snapshot():
-				sent = summary
-			case <-ctx.Done():
-				return nil
-			}
+		if !s.last.Send(ctx, out) {
+			return nil
 		}
 		select {
 		case <-time.After(s.every):

@@ -167,20 +167,14 @@ func (h *Source) Name() string { return h.name }
 func (h *Source) Run(ctx context.Context, out chan<- manifest.Snapshot) error {
 	defer h.client.dialer.close()
 	h.last.Recall(ctx)
-	sent := ""
 	for n := uint32(0); ; n++ {
 		a := h.ask(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		h.record(a, time.Now())
-		if summary := h.last.Summary(); summary != sent {
-			select {
-			case out <- h.last.Snapshot():
-				sent = summary
-			case <-ctx.Done():
-				return nil
-			}
+		if !h.last.Send(ctx, out) {
+			return nil
 		}
 		timer := time.NewTimer(h.standing.pace(h.every, a.retryAfter, h.standing.spread(n)))
 		select {
