@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Exit codes that have the same meaning for every command.

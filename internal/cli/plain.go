@@ -4,7 +4,7 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // plainWriter escapes control characters in what is written to a terminal; see summary.Plain.

@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 const (

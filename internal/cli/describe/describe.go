@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/cli/printers"
-	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Printer prints the details of pods for the user, with the field names of kubectl where kubectl has

@@ -16,10 +16,10 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
-	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/source/file"
 	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Findings is the result of Check, and the JSON output of podrun validate.

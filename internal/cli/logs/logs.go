@@ -17,9 +17,9 @@ import (
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Printer prints the logs of containers.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // EventOptions select how events are printed.

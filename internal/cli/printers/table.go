@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Table prints rows with aligned columns. Columns never become narrower, so that rows printed later

@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/summary"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // The report is in JUnit's XML format: one suite for all pods, and one test case per pod.

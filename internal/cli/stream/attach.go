@@ -14,10 +14,10 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Attacher attaches to containers.

@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Command is a command that runs in a container.

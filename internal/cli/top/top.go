@@ -16,8 +16,8 @@ import (
 
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/cli/printers"
-	"podrun.io/podrun/internal/cli/summary"
 	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/status/summary"
 )
 
 // Usage is a running container and its resource usage.
