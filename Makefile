@@ -38,7 +38,7 @@ test: ## run all tests; as root also those with real containers
 race: ## run the tests under the race detector
 	@scripts/deps.sh runc busybox gcc dbus-daemon
 	@# Each process would sleep for a second at its end; the command's tests start hundreds.
-	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race $$(go list ./... | grep -vE '/(bench|e2e|embedded|testcontainerd|testimage|mkimage)$$|/runtime/containerd(/|$$)')
+	GORACE=atexit_sleep_ms=50 CGO_ENABLED=1 go test -p 4 -parallel 6 -race $$(go list ./... | grep -vE '/(hack/bench|e2e|embedded|testcontainerd|testimage|mkimage)$$|/runtime/containerd(/|$$)')
 
 simulate: ## run SEEDS (2000) random histories under every fault in virtual time; SEED=n repeats one, with a trace
 	@if [ -n "$(SEED)" ]; then scripts/simulate.sh seed $(SEED); else scripts/simulate.sh $(SEEDS); fi

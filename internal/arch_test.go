@@ -16,9 +16,6 @@ import (
 
 const module = "podrun.io/podrun/"
 
-// The most lines that a file and a function may have. The tail is what ruins a code base.
-const maxFile, maxFunc = 500, 80
-
 // room is what a package may do.
 type room struct {
 	// imports are the rooms that it may import; "*" is any.
@@ -34,9 +31,9 @@ var rooms = map[string]room{
 	"cmd":                           {imports: "*"},
 	"internal/agent":                {imports: "*"},
 	"internal/pod":                  {pure: true},
-	"internal/layout":               {pure: true, imports: "pod"},
+	"internal/checkpoint/layout":    {pure: true, imports: "pod"},
 	"internal/plan":                 {pure: true, imports: "pod"},
-	"internal/status":               {pure: true, touches: "file.go", imports: "pod plan manifest layout sys"},
+	"internal/status":               {pure: true, touches: "file.go", imports: "pod plan manifest checkpoint/layout sys"},
 	"internal/oci/env":              {pure: true, imports: "pod"},
 	"internal/oci":                  {pure: true, imports: "pod oci/env"},
 	"internal/sys":                  {},
@@ -57,83 +54,83 @@ var rooms = map[string]room{
 	"internal/server/metrics":       {imports: "pod manifest relist gc runtime"},
 	"internal/cli":                  {imports: "status/summary"},
 	"internal/cli/printers":         {imports: "cli status/summary manifest pod volume"},
-	"internal/cli/query":            {imports: "cli cli/printers status/summary event layout pod status sys/watch"},
-	"internal/cli/logs":             {imports: "cli cli/printers cli/query status/summary containerlog layout plan pod"},
-	"internal/cli/describe":         {imports: "cli/printers cli/query status/summary containerlog event layout manifest pod"},
+	"internal/cli/query":            {imports: "cli cli/printers status/summary event checkpoint/layout pod status sys/watch"},
+	"internal/cli/logs":             {imports: "cli cli/printers cli/query status/summary containerlog checkpoint/layout plan pod"},
+	"internal/cli/describe":         {imports: "cli/printers cli/query status/summary containerlog event checkpoint/layout manifest pod"},
 	"internal/cli/progress":         {imports: "cli status/summary pod"},
-	"internal/cli/report":           {imports: "cli status/summary containerlog layout pod"},
-	"internal/cli/stream":           {imports: "cli cli/query status/summary containerlog layout pod runtime"},
+	"internal/cli/report":           {imports: "cli status/summary containerlog checkpoint/layout pod"},
+	"internal/cli/stream":           {imports: "cli cli/query status/summary containerlog checkpoint/layout pod runtime"},
 	"internal/cli/top":              {imports: "cgroup cli/printers status/summary oci"},
 	"internal/cli/lint":             {imports: "cli cli/printers status/summary manifest manifest/source/file manifest/validate"},
-	"internal/cli/flags":            {imports: "agent cgroup containerlog gc layout manifest/validate oci pod server"},
+	"internal/cli/flags":            {imports: "agent cgroup containerlog gc checkpoint/layout manifest/validate oci pod server"},
 	"internal/cli/images":           {imports: "cli cli/printers pod runtime runtime/containerd/images"},
 	"internal/status/summary":       {pure: true, imports: "pod manifest"},
 	"internal/server":               {imports: "status/summary"},
 	"internal/stats":                {imports: "cgroup sys oci stats/disk pod"},
-	"internal/event":                {imports: "pod layout sys", pureFiles: "record.go"},
+	"internal/event":                {imports: "pod checkpoint/layout sys", pureFiles: "record.go"},
 	"internal/probe":                {imports: "pod oci/env runtime", pureFiles: "tally.go"},
 	"internal/reconcile":            {imports: "pod oci/env plan manifest reconcile/admission relist runtime status probe", pureFiles: "revision.go state.go"},
 	"internal/reconcile/admission":  {imports: "pod plan runtime"},
-	"internal/containerlog":         {imports: "pod layout sys/watch runtime sys"},
-	"internal/network":              {imports: "layout sys pod network/bridge network/cni network/netdev network/portmap"},
-	"internal/network/bridge":       {imports: "layout sys pod network/netdev network/nft network/portmap network/records"},
-	"internal/network/portmap":      {imports: "layout sys pod network/nft network/records"},
+	"internal/containerlog":         {imports: "pod checkpoint/layout sys/watch runtime sys"},
+	"internal/network":              {imports: "checkpoint/layout sys pod network/bridge network/cni network/netdev network/portmap"},
+	"internal/network/bridge":       {imports: "checkpoint/layout sys pod network/netdev network/nft network/portmap network/records"},
+	"internal/network/portmap":      {imports: "checkpoint/layout sys pod network/nft network/records"},
 	"internal/network/cni":          {imports: "sys pod network/netdev network/records"},
-	"internal/network/records":      {imports: "layout sys"},
+	"internal/network/records":      {imports: "checkpoint/layout sys"},
 	"internal/network/nft":          {},
 	"internal/network/netdev":       {imports: "sys"},
 	"internal/network/nettest":      {imports: "pod"},
-	"internal/sandbox":              {imports: "pod layout sys cgroup oci"},
-	"internal/volume":               {imports: "pod oci/env layout sys runtime"},
-	"internal/device":               {imports: "pod layout sys", pureFiles: "share.go"},
-	"internal/stats/disk":           {imports: "pod layout sys runtime"},
+	"internal/sandbox":              {imports: "pod checkpoint/layout sys cgroup oci"},
+	"internal/volume":               {imports: "pod oci/env checkpoint/layout sys runtime"},
+	"internal/device":               {imports: "pod checkpoint/layout sys", pureFiles: "share.go"},
+	"internal/stats/disk":           {imports: "pod checkpoint/layout sys runtime"},
 	"internal/gc":                   {imports: "pod runtime sys", pureFiles: "select.go"},
 	"internal/nodeshutdown":         {},
 	"internal/image":                {imports: "pod"},
 	"internal/network/dns":          {imports: "pod checkpoint"},
-	"internal/embedded":             {imports: "layout sys secretenv"},
-	"internal/secretenv":            {imports: "layout sys"},
+	"internal/embedded":             {imports: "checkpoint/layout sys secretenv"},
+	"internal/secretenv":            {imports: "checkpoint/layout sys"},
 	"internal/sys/stdin":            {},
 	"internal/sys/pipes":            {imports: "sys"},
 	"internal/shim":                 {imports: "sys"},
-	"internal/checkpoint":           {imports: "pod layout sys"},
+	"internal/checkpoint":           {imports: "pod checkpoint/layout sys"},
 	"internal/runtime":              {imports: "pod"},
-	"internal/runtime/checkpointed": {imports: "pod layout sys checkpoint runtime"},
-	"internal/runtime/fake":         {imports: "pod layout checkpoint runtime runtime/checkpointed"},
+	"internal/runtime/checkpointed": {imports: "pod checkpoint/layout sys checkpoint runtime"},
+	"internal/runtime/fake":         {imports: "pod checkpoint/layout checkpoint runtime runtime/checkpointed"},
 	"internal/runtime/runtimetest":  {imports: "pod runtime test/testimage"},
 
-	"internal/runtime/containerd":            {imports: "device image layout oci pod runtime runtime/containerd/daemon runtime/containerd/exec runtime/containerd/images runtime/containerd/instance runtime/containerd/legacy runtime/containerd/orphan runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/start runtime/containerd/stop"},
+	"internal/runtime/containerd":            {imports: "device image checkpoint/layout oci pod runtime runtime/containerd/daemon runtime/containerd/exec runtime/containerd/images runtime/containerd/instance runtime/containerd/legacy runtime/containerd/orphan runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/start runtime/containerd/stop"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
-	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon layout sys sys/memo oci image"},
-	"internal/runtime/containerd/daemontest": {imports: "embedded layout test/testcontainerd test/testimage"},
-	"internal/runtime/containerd/instance":   {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images layout sys sys/stdin oci secretenv"},
+	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon checkpoint/layout sys sys/memo oci image"},
+	"internal/runtime/containerd/daemontest": {imports: "embedded checkpoint/layout test/testcontainerd test/testimage"},
+	"internal/runtime/containerd/instance":   {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint/layout sys sys/stdin oci secretenv"},
 	"internal/runtime/containerd/orphan":     {imports: "oci pod runtime runtime/containerd/daemon runtime/containerd/instance shim sys"},
 	"internal/runtime/containerd/resources":  {imports: "cgroup oci pod runtime runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan sys sys/memo"},
 	"internal/runtime/containerd/stop":       {imports: "oci pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan"},
-	"internal/runtime/containerd/exec":       {imports: "layout oci runtime runtime/containerd/daemon runtime/containerd/instance secretenv sys sys/pipes sys/stdin"},
-	"internal/runtime/containerd/start":      {imports: "cgroup device layout network oci pod runtime runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/stop sandbox secretenv sys"},
-	"internal/runtime/containerd/legacy":     {imports: "checkpoint layout pod runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance sandbox sys"},
-	"internal/runtime/containerd/shimpool":   {imports: "layout pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan shim sys sys/memo"},
+	"internal/runtime/containerd/exec":       {imports: "checkpoint/layout oci runtime runtime/containerd/daemon runtime/containerd/instance secretenv sys sys/pipes sys/stdin"},
+	"internal/runtime/containerd/start":      {imports: "cgroup device checkpoint/layout network oci pod runtime runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/stop sandbox secretenv sys"},
+	"internal/runtime/containerd/legacy":     {imports: "checkpoint checkpoint/layout pod runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance sandbox sys"},
+	"internal/runtime/containerd/shimpool":   {imports: "checkpoint/layout pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan shim sys sys/memo"},
 
 	"internal/test/testimage":         {},
 	"internal/test/testimage/mkimage": {imports: "test/testimage"},
 	"internal/test/testcontainerd":    {},
-	"packaging/pages":                 {},
+	"hack/pages":                      {},
 	"internal/test/testlogind":        {},
-	"bench":                           {imports: "*"},
+	"hack/bench":                      {imports: "*"},
 	"e2e":                             {imports: "test/testimage test/testcontainerd test/testlogind"},
 }
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
 var only = map[string]string{
-	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest bench",
+	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest hack/bench",
 	"github.com/containerd/containerd/v2/cmd/":     "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
-	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/shimpool internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded bench",
+	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/shimpool internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded hack/bench",
 	// sys.Program runs what is not podrun's own; the others run this program, or look for runc.
-	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd internal/network/nettest bench",
+	"os/exec": "internal/sys internal/embedded internal/secretenv internal/test/testlogind internal/test/testimage internal/test/testcontainerd internal/network/nettest hack/bench",
 
-	"github.com/spf13/cobra":                           "cmd packaging/pages",
+	"github.com/spf13/cobra":                           "cmd hack/pages",
 	"github.com/prometheus/client":                     "internal/server/metrics",
 	"github.com/prometheus/procfs":                     "internal/sys",
 	"github.com/godbus/dbus":                           "internal/cgroup internal/nodeshutdown internal/test/testlogind",
@@ -142,7 +139,7 @@ var only = map[string]string{
 	"github.com/vishvananda/":                          "internal/network internal/network/bridge internal/network/portmap internal/network/netdev internal/network/nettest",
 	"github.com/containernetworking/":                  "internal/network/cni",
 	"github.com/google/nftables":                       "internal/network/bridge internal/network/portmap internal/network/nft internal/network/nettest",
-	"github.com/google/go-containerregistry/":          "internal/test/testimage bench",
+	"github.com/google/go-containerregistry/":          "internal/test/testimage hack/bench",
 	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images internal/image",
 }
 
@@ -191,7 +188,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "deps" || path == "../oracle" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "deps" || path == "../hack/oracle" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || filepath.Ext(path) != ".go" {
@@ -377,22 +374,5 @@ func TestOnePlaceMounts(t *testing.T) {
 			}
 			return true
 		})
-	}
-}
-
-func TestLengths(t *testing.T) {
-	for _, s := range sources(t) {
-		if s.test {
-			continue
-		}
-		line := func(p token.Pos) int { return s.fset.Position(p).Line }
-		if n := line(s.file.FileEnd); n > maxFile {
-			s.errorf(t, s.file.Package, "file of %d lines", n)
-		}
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && line(f.End())-line(f.Pos()) >= maxFunc {
-				s.errorf(t, f.Pos(), "%s has %d lines", f.Name.Name, line(f.End())-line(f.Pos())+1)
-			}
-		}
 	}
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures podrun against containerd alone and prints a table; UPDATE=1 writes it into docs/benchmarks.md.
-# Usage: scripts/bench.sh [FLAG…]    (go run ./bench -help)
+# Usage: scripts/bench.sh [FLAG…]    (go run ./hack/bench -help)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 args=()
@@ -9,7 +9,7 @@ if [ "${UPDATE-}" = 1 ]; then
 	args+=(-markdown docs/benchmarks.md)
 fi
 mkdir -p bin
-go build -o bin/bench ./bench
+go build -o bin/bench ./hack/bench
 bin/bench "${args[@]}" "$@"
 bin/bench -relist "${args[@]}"
 

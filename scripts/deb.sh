@@ -17,7 +17,7 @@ umask 022
 rm -rf bin/package
 mkdir -p bin/package/doc
 cp -R README.md LICENSE bin/podrun.cdx.json examples bin/package/doc/
-go run ./packaging/pages bin/package/pages
+go run ./hack/pages bin/package/pages
 gzip -9n bin/package/pages/man1/*
 sed 's|/usr/local/bin/|/usr/bin/|; /^# A sample/d' podrun.service >bin/package/podrun.service
 chmod -R u=rwX,go=rX bin/package

@@ -8,5 +8,5 @@ trap 'rm -rf "$bin"' EXIT
 
 go build -o "$bin/verdict" ./internal/manifest/verdict
 # Vetting would analyse all of Kubernetes.
-(cd oracle && go test -vet=off . && go build -o "$bin/oracle" .)
+(cd hack/oracle && go test -vet=off . && go build -o "$bin/oracle" .)
 "$bin/oracle" -podrun "$bin/verdict" -files 'testdata/manifests/*alid-*' -doc docs/oracle.md ${MANIFESTS_DIR:+-write "$MANIFESTS_DIR"}

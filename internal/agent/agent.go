@@ -25,10 +25,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/event"
 	"podrun.io/podrun/internal/gc"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/network"
 	"podrun.io/podrun/internal/network/dns"

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // ElsewhereError says that the run directory's pods are in another containerd, or in another of its

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // TestSettle: the pods of a run directory are in one namespace of one containerd at a time.

@@ -14,9 +14,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/image"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/checkpointed"

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime"
 )
 

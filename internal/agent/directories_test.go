@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // TestMakeDirs: independent of the umask, a former version and the order, each directory has the

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // heartbeat is how often a running podrun updates the time of its sighting file.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 func TestLastSeen(t *testing.T) {

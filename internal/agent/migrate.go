@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // errFormerServe says that the pods of a former version cannot be adopted yet, because their podrun

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/sys"
 )

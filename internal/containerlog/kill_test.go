@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 const childDir = "PODRUN_TEST_TAILER_DIR"

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // successor is another instance of the same attempt, as there is when what was kept of a pod is lost.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
-	"podrun.io/podrun/internal/layout"
 )
 
 func TestEnsureStartsOnceAndEndsByItself(t *testing.T) {

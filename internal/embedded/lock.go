@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // The lock files in the state directory. They are never removed, because a lock on a removed file has

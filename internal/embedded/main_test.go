@@ -17,8 +17,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/moby/sys/mountinfo"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
-	"podrun.io/podrun/internal/layout"
 )
 
 const grace = 100 * time.Millisecond

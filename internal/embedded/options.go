@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
 )
 

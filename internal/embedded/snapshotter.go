@@ -8,7 +8,7 @@ import (
 
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/containerd/errdefs"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/embedded"
-	"podrun.io/podrun/internal/layout"
 )
 
 // startTask runs sleep in a container without an image.

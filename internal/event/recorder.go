@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/network/cni"
 	"podrun.io/podrun/internal/network/netdev"

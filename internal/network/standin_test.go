@@ -13,7 +13,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/nettest"
 )
 

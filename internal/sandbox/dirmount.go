@@ -9,7 +9,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // commandAt returns the index of runc's command, after the global flags; -1 if there is none.

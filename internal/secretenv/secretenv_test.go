@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 const spec = `{"ociVersion":"1.0.2","process":{"args":["sh","$(PASS)"],"env":["PODRUN_WITHHELD=%","A=1"],"user":{"uid":0}},` +

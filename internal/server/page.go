@@ -112,7 +112,8 @@ func (p page) usage() map[string]kubelet.PodStats {
 func rowOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) row {
 	s := summary.Of(p)
 	r := row{
-		Namespace: p.Namespace, Name: p.Name, State: s.Text, Reason: summary.Plain(summary.Why(p, now)), IP: p.Status.PodIP,
+		Namespace: p.Namespace, Name: p.Name,
+		State: s.Text, Reason: summary.Plain(summary.Why(p, now)), IP: p.Status.PodIP,
 		Manifest: summary.Plain(p.Annotations["podrun.io/manifest"]),
 		Ready:    fmt.Sprintf("%d/%d", s.Ready, s.Containers), Restarts: strconv.Itoa(s.Restarts),
 		Well: p.Status.Phase == v1.PodSucceeded || s.Ready == s.Containers,

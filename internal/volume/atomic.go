@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
 )
 

@@ -15,8 +15,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli/printers"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/status/summary"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
 // Global are the flags that all commands have.

@@ -12,10 +12,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/containerlog"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/containerlog"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/pod"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/event"
-	"podrun.io/podrun/internal/layout"
 )
 
 // EventSelection selects events.

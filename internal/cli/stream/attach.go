@@ -12,10 +12,10 @@ import (
 	"github.com/moby/term"
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/containerlog"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status/summary"
 )

@@ -206,7 +206,9 @@ func (l *LastGood) load(text []byte) (manifest.Loaded, error) {
 		return loaded, nil
 	}
 	if docs, errs := decode.Parse(text); len(docs) == 0 && len(errs) == 0 {
-		return manifest.Loaded{}, &manifest.InvalidError{Errors: []manifest.FieldError{{File: name, Message: l.o.Empty}}}
+		return manifest.Loaded{}, &manifest.InvalidError{
+			Errors: []manifest.FieldError{{File: name, Message: l.o.Empty}},
+		}
 	}
 	var invalid *manifest.InvalidError
 	if !errors.As(err, &invalid) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/records"
 )
 

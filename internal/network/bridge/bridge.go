@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/netdev"
 	"podrun.io/podrun/internal/network/portmap"
 	"podrun.io/podrun/internal/network/records"

@@ -17,7 +17,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
 )
 

@@ -19,9 +19,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
 	registry "podrun.io/podrun/internal/image"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/checkpointed"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/leases"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/sys"
 )

@@ -15,8 +15,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"podrun.io/podrun/internal/checkpoint/layout"
 	registry "podrun.io/podrun/internal/image"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/sys/memo"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/mount"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/sys"
 )
 

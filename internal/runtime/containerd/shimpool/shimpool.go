@@ -22,7 +22,7 @@ import (
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
 
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
@@ -232,7 +232,8 @@ func (p *Pool) CacheShim(l Launch, s Shim, pid int) {
 	if _, known := p.templates.Get(p.kindOf(l)); known {
 		return
 	}
-	model, err := shims.ModelOf(parent, p.address, p.namespace, GroupOf(l.Sandbox), strings.TrimPrefix(address, shimProtocol))
+	socket := strings.TrimPrefix(address, shimProtocol)
+	model, err := shims.ModelOf(parent, p.address, p.namespace, GroupOf(l.Sandbox), socket)
 	if err != nil {
 		p.log.Debug("podrun cannot start shims itself; containerd starts them", "runtime", l.Runtime, "err", err)
 	}

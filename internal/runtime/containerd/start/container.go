@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/containerd/api/types"
 
 	"podrun.io/podrun/internal/cgroup"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/device"
-	"podrun.io/podrun/internal/layout"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"

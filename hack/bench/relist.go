@@ -18,7 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"podrun.io/podrun/internal/checkpoint"
-	"podrun.io/podrun/internal/layout"
+	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/network/bridge"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/relist"
@@ -38,19 +38,17 @@ const (
 
 // measureRelist compares podrun's full list (containers, tasks, sandboxes, data, and the comparison
 // with the previous list) with the two calls to containerd that it cannot do without.
-func measureRelist(
-	ctx context.Context, o options, client *containerd.Client, address, archive, dir string, m *marks,
-) (err error) {
-	n, err := newNode(ctx, client, address, o.podrun, archive, dir, m)
+func measureRelist(ctx context.Context, o options, on site, m *marks) (err error) {
+	n, err := newNode(ctx, o.podrun, on, m)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close(context.WithoutCancel(ctx))) }()
 	dirs := layout.Dirs{
-		Root: filepath.Join(dir, "podrun"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log"),
+		Root: filepath.Join(on.dir, "podrun"), Run: filepath.Join(on.dir, "run"), Log: filepath.Join(on.dir, "log"),
 	}
 	log := slog.New(slog.DiscardHandler)
-	d, err := adapter.New(ctx, adapter.Options{Address: address, Dirs: dirs, Log: log,
+	d, err := adapter.New(ctx, adapter.Options{Address: on.address, Dirs: dirs, Log: log,
 		Sandboxes: sandbox.New(sandbox.Options{Dirs: dirs, Log: log,
 			Network: bridge.New(bridge.Options{Dirs: dirs, Log: log})})})
 	if err != nil {
@@ -75,7 +73,7 @@ func measureRelist(
 		}
 		var bare, full []time.Duration
 		for range relistRounds {
-			b, err := bareCalls(ctx, client, count)
+			b, err := bareCalls(ctx, on.client, count)
 			if err != nil {
 				return err
 			}
@@ -103,7 +101,7 @@ func measureRelist(
 	if o.markdown == "" {
 		return nil
 	}
-	version, err := client.Version(ctx)
+	version, err := on.client.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("reading containerd's version: %w", err)
 	}

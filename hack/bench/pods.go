@@ -30,24 +30,23 @@ type node struct {
 }
 
 // newNode loads the image and starts podrun with its own directories in dir.
-func newNode(
-	ctx context.Context, client *containerd.Client, address, binary, archive, dir string, m *marks,
-) (*node, error) {
+func newNode(ctx context.Context, binary string, on site, m *marks) (*node, error) {
+	dir := on.dir
 	n := &node{
-		client:    client,
+		client:    on.client,
 		manifests: filepath.Join(dir, "manifests"),
 		marks:     m,
 		binary:    binary,
 		done:      make(chan struct{}),
 	}
 	n.flags = []string{
-		"--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
+		"--containerd-address", on.address, "--root-dir", filepath.Join(dir, "podrun"),
 		"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"),
 	}
 	if err := os.MkdirAll(n.manifests, 0o755); err != nil {
 		return nil, err
 	}
-	if err := n.podrun(ctx, "images", "load", archive); err != nil {
+	if err := n.podrun(ctx, "images", "load", on.archive); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(filepath.Join(dir, "serve.log"))

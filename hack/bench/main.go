@@ -103,22 +103,23 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.Mkdir(markDir, 0o777); err != nil {
 		return err
 	}
+	on := site{client: client, address: server.Address, bin: bin, archive: archive, dir: dir}
 	m, err := newMarks(markDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	if o.relist {
-		return measureRelist(ctx, o, client, server.Address, archive, dir, m)
+		return measureRelist(ctx, o, on, m)
 	}
-	pulls, err := measurePulls(ctx, o, client, server.Address, bin, dir)
+	pulls, err := measurePulls(ctx, o, on)
 	if err != nil || o.pulls {
 		var row bytes.Buffer
 		pulls.row(&row, pullRow, wantedPull)
 		fmt.Print(row.String())
 		return err
 	}
-	r, err := measure(ctx, o, client, server.Address, archive, dir, m)
+	r, err := measure(ctx, o, on, m)
 	if err != nil {
 		return err
 	}

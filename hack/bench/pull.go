@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -121,10 +120,8 @@ func (h *hub) send(method, path, kind string, content io.Reader) error {
 
 // measurePulls compares `podrun images pull` with `ctr images pull`, as whole commands in
 // alternation. Nothing of the image is present when a command starts.
-func measurePulls(
-	ctx context.Context, o options, client *containerd.Client, address, bin, dir string,
-) (p pair, err error) {
-	ctr := filepath.Join(bin, "ctr")
+func measurePulls(ctx context.Context, o options, on site) (p pair, err error) {
+	ctr := filepath.Join(on.bin, "ctr")
 	if _, err := os.Stat(ctr); err != nil {
 		return p, nil // the Debian containerd is unpacked without ctr
 	}
@@ -144,19 +141,19 @@ func measurePulls(
 		if n := h.blobs.Load(); n != pullLayers+1 {
 			return 0, fmt.Errorf("%s fetched %d blobs", command, n)
 		}
-		return took, client.ImageService().Delete(
+		return took, on.client.ImageService().Delete(
 			namespaces.WithNamespace(ctx, namespace), h.ref, images.SynchronousDelete(),
 		)
 	}
 	for round := range pullRounds + 1 {
-		floor, err := pull(pullFloorNamespace, ctr, "--address", address, "--namespace", pullFloorNamespace,
+		floor, err := pull(pullFloorNamespace, ctr, "--address", on.address, "--namespace", pullFloorNamespace,
 			"images", "pull", "--plain-http", h.ref)
 		if err != nil {
 			return p, err
 		}
 		mine, err := pull("podrun", o.podrun, "images", "pull",
-			"--containerd-address", address, "--root-dir", filepath.Join(dir, "podrun"),
-			"--run-dir", filepath.Join(dir, "run"), "--log-dir", filepath.Join(dir, "log"), h.ref)
+			"--containerd-address", on.address, "--root-on.dir", filepath.Join(on.dir, "podrun"),
+			"--run-on.dir", filepath.Join(on.dir, "run"), "--log-on.dir", filepath.Join(on.dir, "log"), h.ref)
 		if err != nil {
 			return p, err
 		}

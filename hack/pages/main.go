@@ -1,6 +1,6 @@
 // Command pages writes podrun's man pages and shell completions below a directory, where a package has them:
 //
-//	go run ./packaging/pages DIR
+//	go run ./hack/pages DIR
 //
 // It is no part of podrun.
 package main

@@ -100,10 +100,10 @@ func (r *report) print(out io.Writer) {
 
 func (r *report) err() error {
 	if len(r.rest) > 0 {
-		return fmt.Errorf("%d verdicts differ; fix podrun, or add a reason to oracle/meant.go", len(r.rest))
+		return fmt.Errorf("%d verdicts differ; fix podrun, or add a reason to hack/oracle/meant.go", len(r.rest))
 	}
 	if stale := r.stale(); len(stale) > 0 {
-		return fmt.Errorf("no manifest shows these differences of oracle/meant.go:\n%s", strings.Join(stale, "\n"))
+		return fmt.Errorf("no manifest shows these differences of hack/oracle/meant.go:\n%s", strings.Join(stale, "\n"))
 	}
 	return nil
 }
@@ -131,10 +131,10 @@ const docHead = `# podrun's verdict and Kubernetes'
 Written by ` + "`make oracle`" + `, which runs some twenty-seven thousand manifests through podrun and through Kubernetes 1.37.2's own code. It fails when
 they differ in anything that is not in the table below.
 
-- **Input.** The project's fixtures (` + "`testdata/manifests`" + `); unusual texts written by hand (` + "`oracle/oddities.go`" + `); a hundred spellings of a
+- **Input.** The project's fixtures (` + "`testdata/manifests`" + `); unusual texts written by hand (` + "`hack/oracle/oddities.go`" + `); a hundred spellings of a
   YAML scalar in each kind of field; edge values in every field of a Pod, found by reflection over Kubernetes' types, both in a full pod
-  and in a minimal one; rules between fields (` + "`oracle/values.go`" + `); 400 combinations of edge values drawn with a fixed seed; and what the Pod
-  Security Standards restrict (` + "`oracle/restrictions.go`" + `), in each kind of container, with and without users of the pod's own, in a
+  and in a minimal one; rules between fields (` + "`hack/oracle/values.go`" + `); 400 combinations of edge values drawn with a fixed seed; and what the Pod
+  Security Standards restrict (` + "`hack/oracle/restrictions.go`" + `), in each kind of container, with and without users of the pod's own, in a
   pod that restricted allows and in one that baseline allows. Each run generates them from tables, so every run has the same input.
 - **Kubernetes' side.** Documents are split as kubectl splits them. Then come the API server's strict decoder; its defaults; a static pod's name,
   namespace, node and toleration; ` + "`ValidatePodCreate`" + ` with the options and capabilities of the kubelet. The errors of the validation are compared

@@ -28,6 +28,15 @@ type results struct {
 	network                    []time.Duration
 }
 
+// site is where both sides run.
+type site struct {
+	client *containerd.Client
+	// address is containerd's socket; its programs are in bin.
+	address, bin string
+	// archive is the image's archive, dir is for files of the benchmark.
+	archive, dir string
+}
+
 // side is one of the two sides that are compared.
 type side struct {
 	one, restart, update, many func(ctx context.Context, prefix string) (time.Duration, error)
@@ -35,10 +44,8 @@ type side struct {
 }
 
 // measure runs all rounds, alternating between the two sides.
-func measure(
-	ctx context.Context, o options, client *containerd.Client, address, archive, dir string, m *marks,
-) (r results, err error) {
-	f, err := newFloor(ctx, client, archive, dir, m)
+func measure(ctx context.Context, o options, on site, m *marks) (r results, err error) {
+	f, err := newFloor(ctx, on.client, on.archive, on.dir, m)
 	if err != nil {
 		return r, err
 	}
@@ -52,13 +59,13 @@ func measure(
 	if o.floorOnly {
 		return r, r.rounds(ctx, o, floorSide, nil)
 	}
-	n, err := newNode(ctx, client, address, o.podrun, archive, dir, m)
+	n, err := newNode(ctx, o.podrun, on, m)
 	if err != nil {
 		return r, err
 	}
 	defer func() {
 		if err != nil {
-			log, _ := os.ReadFile(dir + "/serve.log")
+			log, _ := os.ReadFile(on.dir + "/serve.log")
 			err = fmt.Errorf("%w\nlog of podrun serve:\n%s", err, log)
 		}
 		err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
@@ -71,7 +78,7 @@ func measure(
 	if err := r.rounds(ctx, o, floorSide, podrunSide); err != nil {
 		return r, err
 	}
-	if r.network, err = measureNetwork(ctx, dir, o.pods); err != nil {
+	if r.network, err = measureNetwork(ctx, on.dir, o.pods); err != nil {
 		return r, fmt.Errorf("network: %w", err)
 	}
 	return r, r.idle(ctx, o, n)

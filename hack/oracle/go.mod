@@ -1,4 +1,4 @@
-module podrun.io/podrun/oracle
+module podrun.io/podrun/hack/oracle
 
 go 1.26.8
 
