@@ -340,7 +340,7 @@ func (p *process) SignalContainer(ctx context.Context, id, signal string) error 
 	})
 }
 
-func (p *process) KillRemains(ctx context.Context, c pod.Container) error {
+func (p *process) KillRemains(ctx context.Context, _ pod.Key, c pod.Container) error {
 	return p.mutate(ctx, "KillRemains", c.ID, p.keyOf(c.ID), func() error {
 		p.w.killRemains(c.ID)
 		return nil

@@ -52,7 +52,7 @@ type Driver interface {
 	SignalContainer(ctx context.Context, id, signal string) error
 	// KillRemains kills the processes that may still run of an instance for which the engine knows
 	// no process any more, or which it does not know itself. It returns when none runs.
-	KillRemains(ctx context.Context, c pod.Container) error
+	KillRemains(ctx context.Context, key pod.Key, c pod.Container) error
 	// ReapContainer frees what an exited instance held, except its root filesystem and its record.
 	// The caller has recorded the exit.
 	ReapContainer(ctx context.Context, id string) error

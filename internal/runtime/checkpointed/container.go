@@ -148,7 +148,7 @@ func (r *Runtime) killVanished(ctx context.Context, c *checkpoint.Checkpoint, wh
 		if slices.ContainsFunc(found, func(f pod.Container) bool { return f.ID == i.ID }) {
 			continue
 		}
-		if err := r.driver.KillRemains(ctx, i); err != nil {
+		if err := r.driver.KillRemains(ctx, c.Key(), i); err != nil {
 			return err
 		}
 	}
@@ -283,7 +283,7 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 	if found[at].Reaped && now.Boot == r.o.Boot() {
 		// Its exit was not observed, so its process may still run, and would run beside its
 		// replacement.
-		if err := r.driver.KillRemains(ctx, *kept); err != nil {
+		if err := r.driver.KillRemains(ctx, c.Key(), *kept); err != nil {
 			return err
 		}
 	}

@@ -167,6 +167,22 @@ func TestRecordRemovedDuringStart(t *testing.T) {
 			}
 			clear(t, r.Runtime)
 			daemontest.Eventually(t, "the last process ends", func() bool { return errors.Is(syscall.Kill(ended[1], 0), syscall.ESRCH) })
+			mounted, err := os.ReadFile("/proc/self/mountinfo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tasks, err := raw.TaskService().List(ctx, &tasks.ListTasksRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range ids {
+				if strings.Contains(string(mounted), id) {
+					t.Errorf("its root filesystem stays mounted: %s", id)
+				}
+			}
+			if len(tasks.Tasks) > 0 {
+				t.Errorf("tasks left: %v", tasks.Tasks)
+			}
 			for _, id := range ids { // containerd's garbage collection would
 				if err := raw.SnapshotService("overlayfs").Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 					t.Error(err)

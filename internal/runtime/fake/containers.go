@@ -181,7 +181,7 @@ func (r Driver) SignalContainer(ctx context.Context, id, signal string) error {
 }
 
 // KillRemains does nothing: no process runs that the engine does not know.
-func (r Driver) KillRemains(ctx context.Context, c pod.Container) error {
+func (r Driver) KillRemains(ctx context.Context, _ pod.Key, c pod.Container) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.enter(ctx, "KillRemains", c.ID)

@@ -29,17 +29,22 @@ const (
 
 // Labels returns the labels of the instance that a start creates.
 func Labels(s runtime.Start) map[string]string {
-	labels := map[string]string{
-		LabelPodName:      s.Pod.Name,
-		LabelPodNamespace: s.Pod.Namespace,
-		LabelPodUID:       string(s.Pod.UID),
-		LabelContainer:    s.Container.Name,
-		LabelAttempt:      strconv.Itoa(s.Attempt),
-	}
+	labels := LabelsOf(pod.KeyOf(s.Pod), pod.Container{UID: s.Pod.UID, Name: s.Container.Name, Attempt: s.Attempt})
 	if s.Image.ID != "" {
 		labels[LabelImageID] = s.Image.ID
 	}
 	return labels
+}
+
+// LabelsOf returns the labels that identify an instance of a pod.
+func LabelsOf(key pod.Key, c pod.Container) map[string]string {
+	return map[string]string{
+		LabelPodName:      key.Name,
+		LabelPodNamespace: key.Namespace,
+		LabelPodUID:       string(c.UID),
+		LabelContainer:    c.Name,
+		LabelAttempt:      strconv.Itoa(c.Attempt),
+	}
 }
 
 // Ours reports whether podrun created the container with these labels.

@@ -10,6 +10,9 @@ import (
 	"podrun.io/podrun/internal/oci"
 )
 
+// SpecType is the type URL that containerd uses for a spec.
+const SpecType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
+
 // CgroupOf returns the path of a container's cgroup below each hierarchy; "" if its record does not
 // have it.
 func CgroupOf(c containers.Container) string { return oci.CgroupDir(CgroupsPathOf(c)) }

@@ -17,8 +17,6 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
-// specType is the type URL that containerd uses for a spec.
-const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
 
 // namespaces returns the namespaces that the sandbox's containers share.
 func (st *ContainerStarter) namespaces(s pod.Sandbox) oci.Namespaces {
@@ -78,7 +76,7 @@ func (st *ContainerStarter) containerRecord(l *launch) containers.Container {
 	c := containers.Container{
 		ID: l.ID, Image: l.Image.Name, Labels: instance.Labels(l.Start),
 		Runtime:     containers.RuntimeInfo{Name: l.handler.name, Options: l.handler.options},
-		Spec:        instance.Encoded{URL: specType, Value: l.spec},
+		Spec:        instance.Encoded{URL: instance.SpecType, Value: l.spec},
 		Snapshotter: st.o.Client.Snapshotter, SnapshotKey: l.ID,
 	}
 	if l.shim.Shared() {

@@ -3,13 +3,16 @@ package stop
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
 
+	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
@@ -75,6 +78,39 @@ func (r *Remover) DestroyTask(ctx context.Context, id string) error {
 		return daemon.Mapped("removing the task of "+id, err)
 	}
 	return nil
+}
+
+// destroyUnreachable destroys the task, if there is one, of an instance whose record another program has
+// removed. containerd lists such a task, but every other call needs the record: without it the task's
+// directory would stay, with the root filesystem mounted in it. So the record is there again for as long
+// as that takes. If podrun is killed meanwhile, the checkpoint has the ID, and the record is removed with
+// the instance.
+func (r *Remover) destroyUnreachable(ctx context.Context, key pod.Key, c pod.Container) error {
+	listed, err := r.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		return daemon.Mapped("listing tasks", err)
+	}
+	if !slices.ContainsFunc(listed.Tasks, func(t *task.Process) bool { return t.ID == c.ID }) {
+		return nil
+	}
+	for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
+		if _, err := r.orphans.KillProcesses(ctx, c.ID, path); err != nil {
+			return err
+		}
+	}
+	record := containers.Container{
+		ID: c.ID, Labels: instance.LabelsOf(key, c),
+		Runtime: containers.RuntimeInfo{Name: r.client.Runtime()},
+		Spec:    instance.Encoded{URL: instance.SpecType, Value: []byte("{}")},
+	}
+	_, err = r.client.ContainerService().Create(ctx, record)
+	if err != nil && !errdefs.IsAlreadyExists(daemon.Native(err)) {
+		return daemon.Mapped("reaching the task of "+c.ID, err)
+	}
+	if err := r.DestroyTask(ctx, c.ID); err != nil {
+		return err
+	}
+	return r.removeRecord(ctx, c)
 }
 
 // killForgotten is signalForgotten for SIGKILL. It also kills a process that was only prepared to

@@ -84,14 +84,16 @@ func (s *Stopper) signalForgotten(ctx context.Context, c containers.Container, s
 }
 
 // KillRemains implements runtime.Driver.
-func (s *Stopper) KillRemains(ctx context.Context, c pod.Container) error {
+func (s *Stopper) KillRemains(ctx context.Context, key pod.Key, c pod.Container) error {
 	ctx = s.client.Context(ctx)
 	record, there, err := s.lookup.Record(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	if !there {
-		// Without the record no call reaches the task, if there is one.
+		if err := s.remover.destroyUnreachable(ctx, key, c); err != nil {
+			return err
+		}
 		return s.orphans.KillOrphan(ctx, c)
 	}
 	return s.orphans.KillRemains(ctx, record)
