@@ -167,22 +167,7 @@ func TestRecordRemovedDuringStart(t *testing.T) {
 			}
 			clear(t, r.Runtime)
 			daemontest.Eventually(t, "the last process ends", func() bool { return errors.Is(syscall.Kill(ended[1], 0), syscall.ESRCH) })
-			mounted, err := os.ReadFile("/proc/self/mountinfo")
-			if err != nil {
-				t.Fatal(err)
-			}
-			tasks, err := raw.TaskService().List(ctx, &tasks.ListTasksRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, id := range ids {
-				if strings.Contains(string(mounted), id) {
-					t.Errorf("its root filesystem stays mounted: %s", id)
-				}
-			}
-			if len(tasks.Tasks) > 0 {
-				t.Errorf("tasks left: %v", tasks.Tasks)
-			}
+			r.noTask(t, ids...)
 			for _, id := range ids { // containerd's garbage collection would
 				if err := raw.SnapshotService("overlayfs").Remove(ctx, id); err != nil && !errdefs.IsNotFound(err) {
 					t.Error(err)
@@ -195,6 +180,45 @@ func TestRecordRemovedDuringStart(t *testing.T) {
 				t.Errorf("sandbox records left: %+v, %v", left, err)
 			}
 		})
+	}
+}
+
+// TestRecordRemovedBeforeTheStart checks that a task goes with the start that fails because another program removed its
+// record between the task's creation and its start.
+func TestRecordRemovedBeforeTheStart(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, start(t), "sleep 1000")
+			ctx, raw := r.daemon.Client(t)
+			s := r.start
+			s.ID = newID()
+			s.Started = func() error { return raw.ContainerService().Delete(ctx, s.ID) }
+			if err := r.Driver.StartContainer(t.Context(), s); err == nil {
+				t.Fatal("it was started")
+			}
+			r.noTask(t, s.ID)
+			clear(t, r.Runtime)
+		})
+	}
+}
+
+// noTask checks that containerd has no tasks and that no root filesystem of these instances is mounted.
+func (r *rig) noTask(t *testing.T, ids ...string) {
+	t.Helper()
+	ctx, raw := r.daemon.Client(t)
+	tasks, err := raw.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil || len(tasks.Tasks) > 0 {
+		t.Errorf("tasks left: %v, %v", tasks, err)
+	}
+	mounted, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if strings.Contains(string(mounted), id) {
+			t.Errorf("the root filesystem of %s stays mounted", id)
+		}
 	}
 }
 

@@ -210,11 +210,12 @@ func (st *ContainerStarter) launch(ctx context.Context, l *launch) error {
 	}
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
+	key, c := pod.KeyOf(l.Pod), pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
 	if daemon.IsRuntimeFailure(err) && l.refused == nil {
 		// The container itself is the cause: its record stays, so that its state can still be
 		// inspected.
 		err = secretenv.Hush(err, l.secrets)
-		if left := st.o.Remover.DestroyTask(clean, l.ID); left != nil {
+		if left := st.o.Remover.DestroyTask(clean, key, c); left != nil {
 			st.o.Log.Warn("task of a failed start cannot be removed", "container", l.ID, "err", left)
 		}
 		return &runtime.StartError{Err: err}
@@ -222,14 +223,13 @@ func (st *ContainerStarter) launch(ctx context.Context, l *launch) error {
 	if l.begun {
 		// The shim received the request to start the process and did not answer: the container's
 		// program may have run, and may still run.
-		if left := st.o.Remover.DestroyTask(clean, l.ID); left != nil {
+		if left := st.o.Remover.DestroyTask(clean, key, c); left != nil {
 			return cutOff(doing, fmt.Errorf(
 				"%w; its process may still run and cannot be killed: %w", daemon.Native(err), left))
 		}
 		return &runtime.StartError{Err: daemon.Mapped(doing, err), Unknown: true}
 	}
-	c := pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
-	if left := st.o.Remover.Undo(clean, c); left != nil {
+	if left := st.o.Remover.Undo(clean, key, c); left != nil {
 		return cutOff(doing, fmt.Errorf("%w; what it created cannot be removed: %w", daemon.Native(err), left))
 	}
 	return daemon.Mapped(doing, err)

@@ -17,7 +17,6 @@ import (
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
-
 // namespaces returns the namespaces that the sandbox's containers share.
 func (st *ContainerStarter) namespaces(s pod.Sandbox) oci.Namespaces {
 	at := st.o.Sandboxes.Paths(s)

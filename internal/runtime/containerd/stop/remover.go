@@ -48,8 +48,8 @@ func NewRemover(o Options) *Remover {
 }
 
 // Undo removes everything that a failed start of the instance has created.
-func (r *Remover) Undo(ctx context.Context, c pod.Container) error {
-	if err := r.DestroyTask(ctx, c.ID); err != nil {
+func (r *Remover) Undo(ctx context.Context, key pod.Key, c pod.Container) error {
+	if err := r.DestroyTask(ctx, key, c); err != nil {
 		return err
 	}
 	r.orphans.RemoveDeadRecord(ctx, c.ID)
@@ -61,8 +61,8 @@ func (r *Remover) Undo(ctx context.Context, c pod.Container) error {
 
 // DestroyTask kills the instance's task, if it has one, and deletes it. It kills also a task that
 // was only created: a shim would need 10 s to delete such a task otherwise.
-func (r *Remover) DestroyTask(ctx context.Context, id string) error {
-	service := r.client.TaskService()
+func (r *Remover) DestroyTask(ctx context.Context, key pod.Key, c pod.Container) error {
+	id, service := c.ID, r.client.TaskService()
 	_, err := service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: sigkill, All: true})
 	if daemon.IsGone(err) {
 		if err := r.killForgotten(ctx, id); err != nil {
@@ -74,10 +74,14 @@ func (r *Remover) DestroyTask(ctx context.Context, id string) error {
 	if _, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: id}); err != nil && !daemon.IsGone(err) {
 		return daemon.Mapped("waiting for the end of "+id, err)
 	}
-	if _, err := service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id}); err != nil && !daemon.IsGone(err) {
+	_, err = service.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+	if !daemon.IsGone(err) {
 		return daemon.Mapped("removing the task of "+id, err)
 	}
-	return nil
+	if _, there, err := r.lookup.Record(ctx, id); err != nil || there {
+		return err
+	}
+	return r.destroyUnreachable(ctx, key, c)
 }
 
 // destroyUnreachable destroys the task, if there is one, of an instance whose record another program has
@@ -107,7 +111,7 @@ func (r *Remover) destroyUnreachable(ctx context.Context, key pod.Key, c pod.Con
 	if err != nil && !errdefs.IsAlreadyExists(daemon.Native(err)) {
 		return daemon.Mapped("reaching the task of "+c.ID, err)
 	}
-	if err := r.DestroyTask(ctx, c.ID); err != nil {
+	if err := r.DestroyTask(ctx, key, c); err != nil {
 		return err
 	}
 	return r.removeRecord(ctx, c)

@@ -122,7 +122,7 @@ func (s *Stopper) ReapContainer(ctx context.Context, id string) error {
 	case t == nil:
 		return nil
 	case prepared:
-		return s.remover.DestroyTask(ctx, id)
+		return s.remover.DestroyTask(ctx, instance.KeyOf(c.Labels), instance.Identity(c))
 	}
 	if _, err := s.client.TaskService().Delete(
 		ctx, &tasks.DeleteTaskRequest{ContainerID: id},
@@ -152,7 +152,7 @@ func (s *Stopper) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 	} else if !there {
 		return s.files.RemoveOutput(c)
 	}
-	if err := s.removeInstance(ctx, c); err != nil {
+	if err := s.removeInstance(ctx, instance.KeyOf(record.Labels), c); err != nil {
 		return err
 	}
 	return s.files.RemoveOutput(c)
@@ -160,7 +160,7 @@ func (s *Stopper) RemoveContainer(ctx context.Context, c pod.Container, begun ti
 
 // removeInstance removes the task, the root filesystem and the record of an instance that does not
 // run.
-func (s *Stopper) removeInstance(ctx context.Context, c pod.Container) error {
+func (s *Stopper) removeInstance(ctx context.Context, key pod.Key, c pod.Container) error {
 	id := c.ID
 	t, err := s.lookup.Task(ctx, id)
 	switch {
@@ -171,7 +171,7 @@ func (s *Stopper) removeInstance(ctx context.Context, c pod.Container) error {
 	case t.Status != task.Status_STOPPED && t.Status != task.Status_CREATED:
 		return fmt.Errorf("container %s is %s: not removed", id, t.Status)
 	default:
-		if err := s.remover.DestroyTask(ctx, id); err != nil {
+		if err := s.remover.DestroyTask(ctx, key, c); err != nil {
 			return err
 		}
 	}
