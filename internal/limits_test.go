@@ -34,7 +34,6 @@ var exempt = map[string]bool{
 	"internal/reconcile":                       true,
 	"internal/volume":                          true,
 	"internal/checkpoint/layout.Dirs":          true,
-	"internal/plan.judge":                      true,
 	"internal/runtime/checkpointed.Runtime":    true,
 	"internal/runtime/containerd/images.Store": true,
 	"internal/runtime/fake.Driver":             true,

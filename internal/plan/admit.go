@@ -20,18 +20,18 @@ const ReasonWaitingForPods = "WaitingForPods"
 // admit returns why the pod cannot run on this machine in its current state; nil if it can. The
 // reasons are the kubelet's, but the pod is not rejected for good: it waits until the cause has
 // gone. Running pods are not checked.
-func (j *judge) admit() *Waiting {
-	p := j.in.Pod
-	if len(j.in.After) > 0 {
+func (in reading) admit() *Waiting {
+	p := in.Pod
+	if len(in.After) > 0 {
 		var names []string
-		for _, key := range j.in.After {
+		for _, key := range in.After {
 			names = append(names, key.String())
 		}
 		return &Waiting{Reason: ReasonWaitingForPods, Message: "starts after " + strings.Join(names, ", ")}
 	}
 	var missing []string
 	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
-		if value, ok := j.in.NodeLabels[key]; !ok || value != p.Spec.NodeSelector[key] {
+		if value, ok := in.NodeLabels[key]; !ok || value != p.Spec.NodeSelector[key] {
 			missing = append(missing, key+"="+p.Spec.NodeSelector[key])
 		}
 	}
@@ -41,7 +41,7 @@ func (j *judge) admit() *Waiting {
 			Message: "the node does not have what nodeSelector asks for: " + strings.Join(missing, ", "),
 		}
 	}
-	if lack := Lacking(Requests(p), j.in.Used, j.in.Node); lack != nil {
+	if lack := Lacking(Requests(p), in.Used, in.Node); lack != nil {
 		return lack
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// FuzzCompute judges random situations: the same input gives the same plan, a healthy container of the
+// FuzzCompute plans random situations: the same input gives the same plan, a healthy container of the
 // wanted revision is never stopped, nothing living is removed, nothing is killed that has not had its time, and doing
 // what the plans say comes to an end.
 func FuzzCompute(f *testing.F) {
@@ -155,9 +155,9 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 		c := byID[id]
 		over := false
 		if in.Pod != nil { // what lives on after all has ended is a sidecar, or one instance too many
-			j := judge{in: in, restartGeneration: restartGenerationOf(in.Pod, in.Observed)}
-			_, over = j.over(mine)
-			over = over || c.RestartGeneration < j.restartGeneration
+			r := reading{in, restartGenerationOf(in.Pod, in.Observed)}
+			_, over = r.over(mine)
+			over = over || c.RestartGeneration < r.generation
 		}
 		healthy := !over && in.Probed[c.ID].Failed == nil && in.Signalled[c.ID] == (pod.Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
 		if healthy {
@@ -191,7 +191,7 @@ func apply(in *Input, p Plan) {
 			mine, _ := o.Split(in.Pod.UID)
 			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))
 			c.Sidecar, c.RestartGeneration = pod.SidecarOrder(in.Pod, a.Container), a.RestartGeneration
-			if in.Pod.Spec.InitContainers != nil && c.Sidecar == 0 && (&judge{in: *in}).isInit(c.Name) {
+			if in.Pod.Spec.InitContainers != nil && c.Sidecar == 0 && (reading{Input: *in}).isInit(c.Name) {
 				c.State, c.FinishedAt = pod.Exited, in.Now // an init container succeeds at once
 			}
 			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now

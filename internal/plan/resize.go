@@ -23,20 +23,20 @@ const FailureSandbox = "sandbox "
 // allocate plans the allocation of what the manifest requests, and reports whether it did. A request
 // is infeasible, as for the kubelet, if the machine cannot satisfy it even without other pods:
 // waiting does not help.
-func (j *judge) allocate() bool {
-	if j.in.Resized == nil {
+func (p *planner) allocate() bool {
+	if p.in.Resized == nil {
 		return false
 	}
-	more := Growth(j.in.Pod, j.in.Resized)
-	if lack := Lacking(more, nil, j.in.Node); lack != nil {
-		j.plan.ResizePending = &Waiting{Reason: v1.PodReasonInfeasible, Message: lack.Message}
+	more := Growth(p.in.Pod, p.in.Resized)
+	if lack := Lacking(more, nil, p.in.Node); lack != nil {
+		p.plan.ResizePending = &Waiting{Reason: v1.PodReasonInfeasible, Message: lack.Message}
 		return false
 	}
-	if lack := Lacking(more, j.in.Used, j.in.Node); lack != nil {
-		j.plan.ResizePending = &Waiting{Reason: v1.PodReasonDeferred, Message: lack.Message}
+	if lack := Lacking(more, p.in.Used, p.in.Node); lack != nil {
+		p.plan.ResizePending = &Waiting{Reason: v1.PodReasonDeferred, Message: lack.Message}
 		return false
 	}
-	j.do(Allocate{})
+	p.plan.do(Allocate{})
 	return true
 }
 
@@ -54,30 +54,30 @@ func Growth(from, to *v1.Pod) v1.ResourceList {
 
 // resize plans the change of a running instance's CPU and memory if they differ from what the pod
 // has been allocated.
-func (j *judge) resize(c *v1.Container, last pod.Container) {
-	to := pod.ResourcesOf(j.in.Pod, c)
+func (p *planner) resize(c *v1.Container, last pod.Container) {
+	to := pod.ResourcesOf(p.in.Pod, c)
 	if to == last.Resources {
 		return
 	}
-	j.resizing()
+	p.plan.resizing()
 	if pod.NeedsRestart(c, last.Resources, to) {
-		j.do(Renew{ID: last.ID, Container: c.Name})
+		p.plan.do(Renew{ID: last.ID, Container: c.Name})
 		return
 	}
-	if f, failed := j.in.Failures[FailureResize+c.Name]; failed {
-		j.plan.Resizing = &Waiting{Reason: v1.PodReasonError, Message: f.Message}
-		if left := retryDelay(f) - j.in.Now.Sub(f.At); left > 0 {
-			j.wakeIn(left)
+	if f, failed := p.in.Failures[FailureResize+c.Name]; failed {
+		p.plan.Resizing = &Waiting{Reason: v1.PodReasonError, Message: f.Message}
+		if left := retryDelay(f) - p.in.Now.Sub(f.At); left > 0 {
+			p.plan.wakeIn(left)
 			return
 		}
 	}
-	j.do(Resize{ID: last.ID, Container: c.Name, To: to})
+	p.plan.do(Resize{ID: last.ID, Container: c.Name, To: to})
 }
 
 // resizing records in the plan that something does not have the allocated resources yet.
-func (j *judge) resizing() {
-	if j.plan.Resizing == nil {
-		j.plan.Resizing = &Waiting{}
+func (p *Plan) resizing() {
+	if p.Resizing == nil {
+		p.Resizing = &Waiting{}
 	}
 }
 

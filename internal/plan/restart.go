@@ -11,11 +11,11 @@ import (
 
 // restarts reports whether an exited instance of c is followed by another one. It is not called for
 // an init container that succeeded: that one is done whatever its policy.
-func (j *judge) restarts(c *v1.Container, last pod.Container) bool {
+func (in reading) restarts(c *v1.Container, last pod.Container) bool {
 	// An instance that had to be terminated has not completed, whatever its exit code.
-	failed := j.in.Probed[last.ID].Failed
-	return j.stale(last) || ShouldRestart(j.in.Pod, c, last.ExitCode) ||
-		failed != nil && (failed.Resize || policyOf(j.in.Pod, c) != v1.RestartPolicyNever)
+	failed := in.Probed[last.ID].Failed
+	return in.stale(last) || ShouldRestart(in.Pod, c, last.ExitCode) ||
+		failed != nil && (failed.Resize || policyOf(in.Pod, c) != v1.RestartPolicyNever)
 }
 
 // policyOf returns the container's own restart policy, else the pod's.
@@ -64,26 +64,26 @@ func ruleFor(c *v1.Container, code int) *v1.ContainerRestartRule {
 
 // over reports whether the wanted revision has finished, and why: its running instances are
 // terminated, and nothing of it is started again.
-func (j *judge) over(o pod.Observed) (why string, over bool) {
-	if j.in.Evicted != "" {
+func (in reading) over(o pod.Observed) (why string, over bool) {
+	if in.Evicted != "" {
 		return "evicted", true
 	}
-	if why, ended := j.ended(o); ended {
+	if why, ended := in.ended(o); ended {
 		return why, true
 	}
-	return "deadline exceeded", j.late(o)
+	return "deadline exceeded", in.late(o)
 }
 
 // ended reports whether all but the sidecars of the wanted revision have exited and nothing of it
 // will be started again.
-func (j *judge) ended(o pod.Observed) (why string, ended bool) {
-	if j.initFailed(o) {
+func (in reading) ended(o pod.Observed) (why string, ended bool) {
+	if in.initFailed(o) {
 		return "initialization failed", true
 	}
-	for i := range j.in.Pod.Spec.Containers {
-		c := &j.in.Pod.Spec.Containers[i]
-		last, _, found := o.Last(j.in.Pod.UID, c.Name)
-		if !found || last.State != pod.Exited || j.restarts(c, last) {
+	for i := range in.Pod.Spec.Containers {
+		c := &in.Pod.Spec.Containers[i]
+		last, _, found := o.Last(in.Pod.UID, c.Name)
+		if !found || last.State != pod.Exited || in.restarts(c, last) {
 			return "", false
 		}
 	}
@@ -91,28 +91,28 @@ func (j *judge) ended(o pod.Observed) (why string, ended bool) {
 }
 
 // deadline returns the time until which the pod may be active.
-func (j *judge) deadline() (at time.Time, has bool) {
-	seconds := j.in.Pod.Spec.ActiveDeadlineSeconds
-	if seconds == nil || j.in.Since.IsZero() {
+func (in reading) deadline() (at time.Time, has bool) {
+	seconds := in.Pod.Spec.ActiveDeadlineSeconds
+	if seconds == nil || in.Since.IsZero() {
 		return time.Time{}, false
 	}
-	return j.in.Since.Add(time.Duration(*seconds) * time.Second), true
+	return in.Since.Add(time.Duration(*seconds) * time.Second), true
 }
 
 // late reports whether the pod had not finished when its deadline passed. It depends on recorded
 // times only, so that the result stays the same whatever exit codes the terminated containers
 // return.
-func (j *judge) late(o pod.Observed) bool {
-	deadline, has := j.deadline()
-	if !has || j.in.Now.Before(deadline) {
+func (in reading) late(o pod.Observed) bool {
+	deadline, has := in.deadline()
+	if !has || in.Now.Before(deadline) {
 		return false
 	}
-	if _, ended := j.ended(o); !ended {
+	if _, ended := in.ended(o); !ended {
 		return true
 	}
-	for _, c := range pod.AllContainers(j.in.Pod) {
-		last, _, found := o.Last(j.in.Pod.UID, c.Name)
-		if found && pod.SidecarOrder(j.in.Pod, c.Name) == 0 && !last.FinishedAt.Before(deadline) {
+	for _, c := range pod.AllContainers(in.Pod) {
+		last, _, found := o.Last(in.Pod.UID, c.Name)
+		if found && pod.SidecarOrder(in.Pod, c.Name) == 0 && !last.FinishedAt.Before(deadline) {
 			return true
 		}
 	}

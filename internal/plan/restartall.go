@@ -54,15 +54,15 @@ func restartsAll(c *v1.Container, instance pod.Container) bool {
 }
 
 // stale reports whether the instance belongs to an earlier restart generation.
-func (j *judge) stale(c pod.Container) bool { return c.RestartGeneration < j.restartGeneration }
+func (in reading) stale(c pod.Container) bool { return c.RestartGeneration < in.generation }
 
 // endGeneration kills the live instances of earlier restart generations and reports whether there
 // are any.
-func (j *judge) endGeneration(o pod.Observed) (alive bool) {
+func (p *planner) endGeneration(o pod.Observed) (alive bool) {
 	for _, c := range o.Containers {
-		if j.stale(c) && lives(c) {
+		if p.in.stale(c) && lives(c) {
 			alive = true
-			j.kill(c, "all containers restart")
+			p.kill(c, "all containers restart")
 		}
 	}
 	return alive

@@ -7,33 +7,18 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-const (
-	// podGrace is the shortest grace period of a pod that is terminated, whatever its manifest or
-	// an eviction says: the kubelet's calculateEffectiveGracePeriod (pkg/kubelet/pod_workers.go)
-	// gives 1 s "no matter what". A preStop hook may use all of it.
-	podGrace = time.Second
-	// leastGrace is the shortest time between an instance's stop signal and SIGKILL, however long
-	// its preStop hook or, for a sidecar, the other containers took: the kubelet's
-	// minimumGracePeriodInSeconds (pkg/kubelet/kuberuntime).
-	leastGrace = 2 * time.Second
-	// evictionGrace is the grace period of a pod that exceeds its storage limits: the kubelet's
-	// immediateEvictionGracePeriodSeconds (pkg/kubelet/eviction), which applies to all evictions by
-	// such limits.
-	evictionGrace = time.Second
-)
-
 // atOnce reports whether everything is killed without a grace period, which only a user can
 // request.
-func (j *judge) atOnce() bool { return j.in.MaxGrace != nil && *j.in.MaxGrace <= 0 }
+func (in reading) atOnce() bool { return in.MaxGrace != nil && *in.MaxGrace <= 0 }
 
 // stopAll stops the live instances of o and reports whether there are any. All but the sidecars are
 // terminated together. The sidecars follow in reverse order: the last of them when nothing else
 // lives, then the one before it, each within what is left of its grace period, which is at least
 // podGrace.
-func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
+func (p *planner) stopAll(o pod.Observed, why string) (alive bool) {
 	o.Containers = slices.Clone(o.Containers)
 	for i := range o.Containers {
-		o.Containers[i].Grace = max(o.Containers[i].Grace, podGrace)
+		o.Containers[i].Grace = p.in.graceInPod(o.Containers[i])
 	}
 	for _, c := range o.Containers {
 		if !lives(c) {
@@ -44,15 +29,16 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 		if c.Stray {
 			why = "not in any checkpoint"
 		}
-		begun := j.begun(o, c)
+		begun := p.in.begun(o, c)
 		switch {
-		case j.atOnce():
-			j.kill(c, why)
-		case !j.holdsOn(o, c, begun):
-			j.stop(c, begun, why)
-		case hookDue(c, j.in.Signalled[c.ID]):
+		case p.in.atOnce():
+			p.kill(c, why)
+		case !p.holdsOn(o, c, begun):
+			p.stop(c, begun, why)
+		case hookDue(c, p.in.Signalled[c.ID]):
 			// Only the stop signal waits for the order of the sidecars; preStop hooks run at once.
-			j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: j.left(c.Grace, j.in.Signalled[c.ID].Asked), Why: why})
+			left := p.in.left(c.Grace, p.in.Signalled[c.ID].Asked)
+			p.plan.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: left, Why: why})
 		}
 	}
 	return alive
@@ -60,17 +46,17 @@ func (j *judge) stopAll(o pod.Observed, why string) (alive bool) {
 
 // holdsOn reports whether a sidecar keeps running during termination for the containers that need
 // it. It does until its grace period, which began at begun, is over.
-func (j *judge) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
-	s := j.in.Signalled[c.ID]
+func (p *planner) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
+	s := p.in.Signalled[c.ID]
 	if c.Sidecar == 0 || !s.Signalled.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
 		return false
 	}
 	if begun.IsZero() {
 		return true // this same plan terminates the containers that need it
 	}
-	left := j.left(c.Grace, begun)
+	left := p.in.left(c.Grace, begun)
 	if left > 0 {
-		j.wakeIn(left)
+		p.plan.wakeIn(left)
 	}
 	return left > 0
 }
@@ -84,11 +70,11 @@ func hookDue(c pod.Container, s pod.Signals) bool {
 
 // left returns what is left of a grace period that began at begun; all of it if begun is zero. The
 // result is at most grace, so that a clock that was set back does not extend it.
-func (j *judge) left(grace time.Duration, begun time.Time) time.Duration {
+func (in reading) left(grace time.Duration, begun time.Time) time.Duration {
 	if begun.IsZero() {
 		return grace
 	}
-	return min(grace, grace-j.in.Now.Sub(begun))
+	return min(grace, grace-in.Now.Sub(begun))
 }
 
 func lives(c pod.Container) bool { return c.State == pod.Running || c.State == pod.Unknown }
@@ -107,10 +93,10 @@ func needed(o pod.Observed, sidecar pod.Container) bool {
 // request or SIGKILL; zero if there was none. It ignores instances of the sandbox that exited
 // longer ago than c's grace period or that have a successor: those were terminated for another
 // reason.
-func (j *judge) begun(o pod.Observed, c pod.Container) time.Time {
+func (in reading) begun(o pod.Observed, c pod.Container) time.Time {
 	var first time.Time
-	now := j.in.Now
-	if asked := j.in.Signalled[c.ID].Asked; !asked.IsZero() {
+	now := in.Now
+	if asked := in.Signalled[c.ID].Asked; !asked.IsZero() {
 		now = asked
 	}
 	for _, with := range o.Containers {
@@ -118,7 +104,7 @@ func (j *judge) begun(o pod.Observed, c pod.Container) time.Time {
 		if with.UID != c.UID || with.SandboxID != c.SandboxID || former {
 			continue
 		}
-		s := j.in.Signalled[with.ID]
+		s := in.Signalled[with.ID]
 		for _, at := range []time.Time{s.Asked, s.Killed} {
 			if !at.IsZero() && (first.IsZero() || at.Before(first)) {
 				first = at
@@ -136,66 +122,57 @@ func hasLater(o pod.Observed, c pod.Container) bool {
 }
 
 // kill kills a live instance at once, and again if it is still alive after the time rekill.
-func (j *judge) kill(c pod.Container, why string) {
-	if killed := j.in.Signalled[c.ID].Killed; !killed.IsZero() {
-		if left := rekill - j.in.Now.Sub(killed); left > 0 {
-			j.wakeIn(left)
+func (p *planner) kill(c pod.Container, why string) {
+	if killed := p.in.Signalled[c.ID].Killed; !killed.IsZero() {
+		if left := rekill - p.in.Now.Sub(killed); left > 0 {
+			p.plan.wakeIn(left)
 			return
 		}
 		why = "still alive after kill"
 	}
-	j.do(Kill{ID: c.ID, Container: c.Name, Why: why})
+	p.plan.do(Kill{ID: c.ID, Container: c.Name, Why: why})
 }
 
 // stop terminates a live instance in steps: the preStop hook, the stop signal and, when the grace
 // period is over, SIGKILL. The hook's time counts against the grace period, but the instance keeps
 // at least leastGrace after the signal. With a grace period of 0 no hook is run. For a sidecar
 // begun is when the grace period began.
-func (j *judge) stop(c pod.Container, begun time.Time, why string) {
-	s, grace := j.in.Signalled[c.ID], c.Grace
+func (p *planner) stop(c pod.Container, begun time.Time, why string) {
+	s, grace := p.in.Signalled[c.ID], c.Grace
 	if c.Sidecar > 0 && !begun.IsZero() {
 		asked := s.Asked
 		if asked.IsZero() {
-			asked = j.in.Now
+			asked = p.in.Now
 		}
 		grace = max(c.Grace-asked.Sub(begun), leastGrace)
 	}
 	switch {
-	case !s.Killed.IsZero() || j.atOnce():
-		j.kill(c, why)
-	case hookDue(c, s) && j.left(grace, s.Asked) > 0:
-		j.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: j.left(grace, s.Asked), Why: why})
-		j.wakeIn(j.left(grace, s.Asked))
+	case !s.Killed.IsZero() || p.in.atOnce():
+		p.kill(c, why)
+	case hookDue(c, s) && p.in.left(grace, s.Asked) > 0:
+		p.plan.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: p.in.left(grace, s.Asked), Why: why})
+		p.plan.wakeIn(p.in.left(grace, s.Asked))
 	case s.Asked.IsZero():
 		grace = max(grace, leastGrace)
-		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
-		j.wakeIn(grace)
+		p.plan.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
+		p.plan.wakeIn(grace)
 	case s.Signalled.IsZero():
 		// The hook is still running, or podrun was killed while it sent the stop signal: whether
 		// the signal was delivered is unknown, so it is sent again.
-		left := j.left(grace, s.Asked)
+		left := p.in.left(grace, s.Asked)
 		if c.PreStop && s.Hooked.IsZero() && left > 0 {
-			j.wakeIn(left)
+			p.plan.wakeIn(left)
 			return
 		}
 		left = max(left, leastGrace)
-		j.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
-		j.wakeIn(left)
+		p.plan.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
+		p.plan.wakeIn(left)
 	default:
-		left := max(j.left(grace, s.Asked), j.left(leastGrace, s.Signalled))
+		left := max(p.in.left(grace, s.Asked), p.in.left(leastGrace, s.Signalled))
 		if left > 0 {
-			j.wakeIn(left)
+			p.plan.wakeIn(left)
 			return
 		}
-		j.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
+		p.plan.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
 	}
-}
-
-// limited returns the containers with grace periods of at most limit.
-func limited(all []pod.Container, limit time.Duration) []pod.Container {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].Grace = min(all[i].Grace, limit)
-	}
-	return all
 }
