@@ -42,7 +42,7 @@ func newApp(t *testing.T, in io.Reader) (a *app, out, errOut *safeBuffer) {
 	out, errOut = &safeBuffer{}, &safeBuffer{}
 	a = &app{Streams: cli.Streams{In: in, Out: out, ErrOut: errOut}, log: slog.New(slog.DiscardHandler)}
 	a.RootDir, a.RunDir, a.LogDir = dir+"/root", dir+"/run", dir+"/log"
-	must(t, os.MkdirAll(a.Dirs().Statuses(), 0o755))
+	must(t, os.MkdirAll(a.Dirs().StatusFiles().Dir(), 0o755))
 	return a, out, errOut
 }
 
@@ -65,7 +65,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	a, out, _ := newApp(t, nil)
-	status := a.Dirs().Status(pod.Key{Namespace: "default", Name: "web-node1"})
+	status := a.Dirs().StatusFiles().Pod(pod.Key{Namespace: "default", Name: "web-node1"})
 	write := func(phase string) {
 		must(t, sys.WriteFile(status, []byte(`{"metadata": {"name": "web-node1", "namespace": "default"},
 			"spec": {"containers": [{"name": "app"}]}, "status": {"phase": "`+phase+`"}}`), 0o600))

@@ -208,7 +208,7 @@ func (a *app) warnOfManifests() {
 
 // watch prints all pods, and each pod again whenever it has changed, until ctx ends.
 func watchPods(a *app, ctx context.Context, f getFlags, names []string, v *printers.Pods) error {
-	return a.pods().OnChange(ctx, a.Dirs().Statuses(), func() (bool, error) {
+	return a.pods().OnChange(ctx, a.Dirs().StatusFiles().Dir(), func() (bool, error) {
 		pods, err := a.pods().Select(f.selection(), names)
 		var absent *query.NotFoundError
 		switch {

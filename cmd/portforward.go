@@ -66,7 +66,7 @@ func portForwardCommand(a *app) *cobra.Command {
 // networkNamespace returns the network namespace of the pod's current sandbox; see
 // agent.NetworkNamespace.
 func (a *app) networkNamespace(key pod.Key) (string, error) {
-	p, err := query.ReadPod(a.Dirs().Status(key))
+	p, err := query.ReadPod(a.Dirs().StatusFiles().Pod(key))
 	if err != nil {
 		return "", err
 	}

@@ -82,8 +82,8 @@ func startReal(t *testing.T, line string) real {
 		State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 	text, err := json.Marshal(r.pod)
 	must(t, err)
-	must(t, os.MkdirAll(a.Dirs().Statuses(), 0o755))
-	must(t, sys.WriteFile(a.Dirs().Status(r.inst.Key), text, 0o600))
+	must(t, os.MkdirAll(a.Dirs().StatusFiles().Dir(), 0o755))
+	must(t, sys.WriteFile(a.Dirs().StatusFiles().Pod(r.inst.Key), text, 0o600))
 	a.Out.(*safeBuffer).b.Reset()
 	return r
 }
@@ -190,7 +190,7 @@ func TestRealLogs(t *testing.T) {
 	if out.String() != want.String()+"no end" {
 		t.Errorf("%d bytes, want %d", len(out.String()), want.Len()+6)
 	}
-	if _, err := os.Stat(filepath.Join(r.app.Dirs().RawLog(r.inst.UID, r.inst.Container, r.inst.ID), "stdout.raw")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(r.app.Dirs().Revision(r.inst.UID).RawLog(r.inst.Container, r.inst.ID), "stdout.raw")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the raw file is left: %v", err)
 	}
 }

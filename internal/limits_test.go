@@ -33,7 +33,6 @@ var exempt = map[string]bool{
 	"internal/containerlog":                    true,
 	"internal/reconcile":                       true,
 	"internal/volume":                          true,
-	"internal/checkpoint/layout.Dirs":          true,
 	"internal/runtime/checkpointed.Runtime":    true,
 	"internal/runtime/containerd/images.Store": true,
 	"internal/runtime/fake.Driver":             true,

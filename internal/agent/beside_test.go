@@ -89,7 +89,7 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := pod.Key{Namespace: "default", Name: "web-n"}
-	noted := func() bool { _, err := os.Lstat(o.Dirs.NotOwned(web)); return err == nil }
+	noted := func() bool { _, err := os.Lstat(o.Dirs.StatusFiles().NotOwned(web)); return err == nil }
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		onceDone := make(chan struct{})
@@ -221,7 +221,7 @@ func TestPodWithoutUsableLock(t *testing.T) {
 		stop := serveUntil(t, o, false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if note, err := os.ReadFile(o.Dirs.NotOwned(web)); err != nil || !strings.Contains(string(note), "FailedLock") {
+		if note, err := os.ReadFile(o.Dirs.StatusFiles().NotOwned(web)); err != nil || !strings.Contains(string(note), "FailedLock") {
 			t.Errorf("it shows %s, %v", note, err)
 		}
 		if len(rt.Ran()) != 1 {

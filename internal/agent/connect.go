@@ -237,7 +237,7 @@ func connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
 			o.Snapshotter = lease.Snapshotter()
 		}
 		if o.RuntimeName == "" || o.RuntimeName == containerd.DefaultRuntime {
-			o.RuntimeName = o.Dirs.Shim()
+			o.RuntimeName = o.Dirs.Embedded().Shim()
 		}
 	}
 	if o.Sandboxes == nil {

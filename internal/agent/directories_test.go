@@ -16,7 +16,7 @@ func TestMakeDirs(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	top := t.TempDir()
 	dirs := layout.Dirs{Root: top + "/root", Run: top + "/run", Log: top + "/log"}
-	old := []string{dirs.Claim("default", "data"), dirs.Pod("u"), dirs.LegacyEtc("u"), dirs.SandboxUsers("s"), dirs.Statuses()}
+	old := []string{dirs.Claim("default", "data"), dirs.Pod("u"), dirs.Legacy().Etc("u"), dirs.SandboxFiles().Users("s"), dirs.StatusFiles().Dir()}
 	for _, dir := range old {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestMakeDirs(t *testing.T) {
 		for dir, want := range map[string]fs.FileMode{
 			dirs.Root: 0o700, dirs.Pods(): 0o700, dirs.Pod("u"): 0o700, dirs.Claims(): 0o700, filepath.Dir(claim): 0o700,
 			claim:    0o777 | fs.ModeSetgid, // its users'
-			dirs.Run: 0o711, dirs.Statuses(): 0o700, dirs.LegacyEtcs(): 0o700, dirs.LegacyEtc("u"): 0o700, dirs.Sandboxes(): 0o700, dirs.Log: 0o755,
+			dirs.Run: 0o711, dirs.StatusFiles().Dir(): 0o700, dirs.Legacy().Etcs(): 0o700, dirs.Legacy().Etc("u"): 0o700, dirs.SandboxFiles().Dir(): 0o700, dirs.Log: 0o755,
 		} {
 			info, err := os.Stat(dir)
 			if err != nil {
@@ -50,7 +50,7 @@ func TestMakeDirs(t *testing.T) {
 			}
 		}
 	}
-	if _, err := os.Stat(dirs.Network()); err == nil {
+	if _, err := os.Stat(dirs.Networks().Bridge()); err == nil {
 		t.Error("what nobody needs is made")
 	}
 	if err := os.Chmod(dirs.Log, 0o750); err != nil {

@@ -22,7 +22,7 @@ func (h *house) newKeeper() *gc.Keeper {
 	}
 	return gc.New(gc.Options{
 		Images: h.conn.Driver, Logs: containerlog.Retired{Dirs: h.o.Dirs, Pods: h.runtime},
-		Disks: disks, Policy: h.o.Garbage, Record: h.o.Dirs.UsedImages(), Log: h.o.Log,
+		Disks: disks, Policy: h.o.Garbage, Record: h.o.Dirs.ImageFiles().Used(), Log: h.o.Log,
 	})
 }
 
@@ -41,7 +41,7 @@ func (o Options) neededImages(want manifest.Desired) (refs []string, sure bool) 
 		}
 	}
 	known := map[string]loaded{}
-	if text, err := os.ReadFile(o.Dirs.LoadedImages()); err == nil {
+	if text, err := os.ReadFile(o.Dirs.ImageFiles().Loaded()); err == nil {
 		_ = json.Unmarshal(text, &known)
 	}
 	for _, archive := range known {

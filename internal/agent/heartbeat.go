@@ -25,7 +25,7 @@ func beginSighting(dirs layout.Dirs) (*sighting, error) {
 	if err := os.MkdirAll(dirs.Run, layout.ModePassable); err != nil {
 		return nil, fmt.Errorf("creating the run directory: %w", err)
 	}
-	f, err := os.OpenFile(dirs.Seen(), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(dirs.StatusFiles().Seen(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("marking statuses as up to date: %w", err)
 	}
@@ -69,7 +69,7 @@ func (s *sighting) end() {
 // LastSeen returns until when the statuses were kept up to date, and whether they still are. The
 // time is zero if podrun has not run since the boot of the machine.
 func LastSeen(dirs layout.Dirs) (at time.Time, alive bool) {
-	f, err := os.Open(dirs.Seen())
+	f, err := os.Open(dirs.StatusFiles().Seen())
 	if err != nil {
 		return time.Time{}, false
 	}

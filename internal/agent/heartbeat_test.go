@@ -28,7 +28,7 @@ func TestLastSeen(t *testing.T) {
 	}
 	two.end()
 	old := time.Now().Add(-time.Hour).Truncate(time.Second)
-	if err := os.Chtimes(dirs.Seen(), old, old); err != nil {
+	if err := os.Chtimes(dirs.StatusFiles().Seen(), old, old); err != nil {
 		t.Fatal(err)
 	}
 	if at, alive := LastSeen(dirs); alive || !at.Equal(old) {

@@ -37,7 +37,7 @@ type loaded struct {
 func (o Options) loadImages(ctx context.Context, into loader) {
 	dir := o.ImageDir
 	if dir == "" {
-		dir = o.Dirs.Images()
+		dir = o.Dirs.ImageFiles().Archives()
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) && o.ImageDir == "" {
@@ -48,7 +48,7 @@ func (o Options) loadImages(ctx context.Context, into loader) {
 		return
 	}
 	known := map[string]loaded{}
-	if text, err := os.ReadFile(o.Dirs.LoadedImages()); err == nil {
+	if text, err := os.ReadFile(o.Dirs.ImageFiles().Loaded()); err == nil {
 		_ = json.Unmarshal(text, &known) // torn: all are loaded again
 	}
 	changed := false
@@ -72,7 +72,7 @@ func (o Options) loadImages(ctx context.Context, into loader) {
 	}
 	text, err := json.Marshal(known)
 	if err == nil {
-		err = sys.WriteFile(o.Dirs.LoadedImages(), text, 0o600)
+		err = sys.WriteFile(o.Dirs.ImageFiles().Loaded(), text, 0o600)
 	}
 	if err != nil {
 		o.Log.Warn("saving the list of loaded image archives failed; they will be loaded again", "err", err)

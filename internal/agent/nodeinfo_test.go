@@ -118,7 +118,7 @@ func TestServeBeginsAnew(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	s.until("/pods", http.StatusOK, `"web-n"`, `"running"`)
-	if _, err := os.Stat(s.o.Dirs.Status(pod.Key{Namespace: "default", Name: "web-n"})); err != nil {
+	if _, err := os.Stat(s.o.Dirs.StatusFiles().Pod(pod.Key{Namespace: "default", Name: "web-n"})); err != nil {
 		t.Errorf("no status: %v", err)
 	}
 	if _, err := lockServe(s.o.Dirs, ownerServe); !errors.Is(err, ErrServing) {

@@ -200,7 +200,7 @@ func TestOnceKeepsObjects(t *testing.T) {
 		if !result.TimedOut || r.there() != "web-n" {
 			t.Fatalf("%+v, there is %q", result, r.there())
 		}
-		file := filepath.Join(r.o.Dirs.Volume("web", layout.KindConfigMap, "v"), "key")
+		file := filepath.Join(r.o.Dirs.Revision("web").Volume(layout.KindConfigMap, "v"), "key")
 		if got, err := os.ReadFile(file); string(got) != "value" {
 			t.Errorf("the volume shows %q, %v", got, err)
 		}

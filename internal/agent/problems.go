@@ -50,7 +50,7 @@ func (f *problemFile) write(problems []manifest.Problem) error {
 // ManifestProblems returns the problems that serve found when it last read the manifests; nothing
 // if it never ran.
 func ManifestProblems(dirs layout.Dirs) ([]ManifestProblem, error) {
-	data, err := os.ReadFile(dirs.ManifestProblems())
+	data, err := os.ReadFile(dirs.StatusFiles().ManifestProblems())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -59,7 +59,7 @@ func ManifestProblems(dirs layout.Dirs) ([]ManifestProblem, error) {
 	}
 	var all []ManifestProblem
 	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", dirs.ManifestProblems(), err)
+		return nil, fmt.Errorf("reading %s: %w", dirs.StatusFiles().ManifestProblems(), err)
 	}
 	return all, nil
 }

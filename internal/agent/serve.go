@@ -110,7 +110,7 @@ func (h *house) pass(
 ) {
 	ready := false
 	told := problemLog{events: h.events}
-	shown := problemFile{path: h.o.Dirs.ManifestProblems()}
+	shown := problemFile{path: h.o.Dirs.StatusFiles().ManifestProblems()}
 	for {
 		select {
 		case <-ctx.Done():

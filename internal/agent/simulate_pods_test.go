@@ -212,7 +212,7 @@ func (w *world) remains(key pod.Key) (left []string) {
 			left = append(left, "sandbox "+id)
 		}
 	}
-	for _, path := range []string{w.dirs.PodLock(key), w.dirs.Status(key), w.dirs.NotOwned(key)} {
+	for _, path := range []string{w.dirs.PodLock(key), w.dirs.StatusFiles().Pod(key), w.dirs.StatusFiles().NotOwned(key)} {
 		if pathExists(path) {
 			left = append(left, path)
 		}

@@ -272,7 +272,7 @@ var statusRules = []struct {
 		if len(p.Spec.Volumes) == 0 || len(w.live(pod.KeyOf(p), "")) == 0 || p.DeletionTimestamp != nil {
 			return ""
 		}
-		if _, err := os.Lstat(w.dirs.Volume(p.UID, layout.KindConfigMap, "c")); err != nil {
+		if _, err := os.Lstat(w.dirs.Revision(p.UID).Volume(layout.KindConfigMap, "c")); err != nil {
 			delete(w.shown, p.UID)
 			return "" // not made yet
 		}
@@ -297,7 +297,7 @@ func (w *world) missingKey(p *v1.Pod) string {
 	if len(p.Spec.Volumes) == 0 {
 		return ""
 	}
-	if _, err := os.Stat(filepath.Join(w.dirs.Volume(p.UID, layout.KindConfigMap, "c"), "k")); err != nil {
+	if _, err := os.Stat(filepath.Join(w.dirs.Revision(p.UID).Volume(layout.KindConfigMap, "c"), "k")); err != nil {
 		return fmt.Sprintf("the key of an optional ConfigMap is gone: %v", err)
 	}
 	return ""

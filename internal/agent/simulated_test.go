@@ -72,7 +72,7 @@ func TestServeInVirtualTime(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		var shown v1.Pod
-		if text, err := os.ReadFile(o.Dirs.Status(web)); err != nil {
+		if text, err := os.ReadFile(o.Dirs.StatusFiles().Pod(web)); err != nil {
 			t.Error(err)
 		} else if err := json.Unmarshal(text, &shown); err != nil {
 			t.Error(err)

@@ -80,11 +80,11 @@ func (d osDisk) List() ([]pod.UID, error) {
 }
 
 // Path implements Disk.
-func (d osDisk) Path(uid pod.UID) string { return d.dirs.Checkpoint(uid) }
+func (d osDisk) Path(uid pod.UID) string { return d.dirs.Revision(uid).Checkpoint() }
 
 // Stat implements Disk.
 func (d osDisk) Stat(uid pod.UID) (Stamp, error) {
-	info, err := os.Lstat(d.dirs.Checkpoint(uid))
+	info, err := os.Lstat(d.dirs.Revision(uid).Checkpoint())
 	if err != nil {
 		return Stamp{}, err
 	}
@@ -98,7 +98,7 @@ func stampOf(info os.FileInfo) Stamp {
 // Read implements Disk.
 func (d osDisk) Read(uid pod.UID) ([]byte, Stamp, error) {
 	// Whatever is at the path, opening it neither blocks nor follows a link.
-	f, err := os.OpenFile(d.dirs.Checkpoint(uid), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(d.dirs.Revision(uid).Checkpoint(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, Stamp{}, err
 	}
@@ -133,10 +133,10 @@ const (
 
 // Write implements Disk.
 func (d osDisk) Write(uid pod.UID, data []byte) (Stamp, error) {
-	if err := d.moveAside(d.dirs.Checkpoint(uid)); err != nil {
+	if err := d.moveAside(d.dirs.Revision(uid).Checkpoint()); err != nil {
 		return Stamp{}, err
 	}
-	if err := sys.WriteFile(d.dirs.Checkpoint(uid), data, 0o600); err != nil {
+	if err := sys.WriteFile(d.dirs.Revision(uid).Checkpoint(), data, 0o600); err != nil {
 		return Stamp{}, err
 	}
 	return d.Stat(uid)
@@ -184,7 +184,8 @@ func (d osDisk) create(uid pod.UID, data []byte) error {
 	if err := os.Mkdir(fresh, layout.ModePrivate); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(fresh, filepath.Base(d.dirs.Checkpoint(uid))), data, 0o600); err != nil {
+	path := layout.Revision(fresh).Checkpoint()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(fresh, d.dirs.Pod(uid))
@@ -224,7 +225,7 @@ func (d osDisk) removeContents(ctx context.Context, uid pod.UID) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == filepath.Base(d.dirs.Checkpoint(uid)) {
+		if e.Name() == filepath.Base(d.dirs.Revision(uid).Checkpoint()) {
 			continue
 		}
 		if err := sys.RemoveTree(ctx, filepath.Join(d.dirs.Pod(uid), e.Name())); err != nil {

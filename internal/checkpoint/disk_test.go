@@ -69,7 +69,7 @@ func TestDeepVolume(t *testing.T) {
 	if err := s.Create(manifest("web", "u1"), "serve"); err != nil {
 		t.Fatal(err)
 	}
-	dir := d.dirs.EmptyDir("u1", "v")
+	dir := d.dirs.Revision("u1").EmptyDir("v")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

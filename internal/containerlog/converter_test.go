@@ -46,7 +46,7 @@ func must(t testing.TB, err error) {
 }
 
 func (r room) rawDir() string {
-	return r.dirs.RawLog(r.inst.UID, r.inst.Container, r.inst.ID)
+	return r.dirs.Revision(r.inst.UID).RawLog(r.inst.Container, r.inst.ID)
 }
 
 func (r room) log() string {

@@ -128,7 +128,7 @@ func TestFollowOfNothing(t *testing.T) {
 	eventually(t, "dropped", func() bool { return tailer.follows() == 0 })
 	must(t, tailer.Finish(context.Background(), other))
 	must(t, CatchUp(context.Background(), r.dirs, other))
-	if _, err := os.Stat(r.dirs.RawLog(other.UID, other.Container, other.ID)); !os.IsNotExist(err) {
+	if _, err := os.Stat(r.dirs.Revision(other.UID).RawLog(other.Container, other.ID)); !os.IsNotExist(err) {
 		t.Errorf("made a directory: %v", err)
 	}
 }

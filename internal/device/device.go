@@ -55,7 +55,7 @@ func (d *Devices) Of(id string, p *v1.Pod, container string) ([]string, error) {
 // Release frees the devices of the sandbox. It is no error if it has none. If Release is never
 // called, a later Of frees the devices because the sandbox does not exist any more.
 func (d *Devices) Release(id string) error {
-	err := os.Remove(filepath.Join(d.o.Dirs.Devices(), id))
+	err := os.Remove(filepath.Join(d.o.Dirs.SandboxFiles().Devices(), id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (d *Devices) Release(id string) error {
 
 // acquire returns the devices of the sandbox, and allocates them if it does not have enough.
 func (d *Devices) acquire(id string, wanted map[v1.ResourceName]int) (map[v1.ResourceName][]string, error) {
-	dir := d.o.Dirs.Devices()
+	dir := d.o.Dirs.SandboxFiles().Devices()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

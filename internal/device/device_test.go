@@ -85,11 +85,11 @@ func TestDevices(t *testing.T) {
 	of(d, "s3", "1", "v/c=2")
 	delete(present, "s1") // its end was cut off before it was released
 	of(d, "s5", "1", "v/c=0")
-	if _, err := os.Stat(filepath.Join(dirs.Devices(), "s1")); err == nil {
+	if _, err := os.Stat(filepath.Join(dirs.SandboxFiles().Devices(), "s1")); err == nil {
 		t.Error("the record of a sandbox that is gone stays")
 	}
 	// A torn record counts for nothing; a device that the node lost is kept by who has it.
-	if err := os.WriteFile(filepath.Join(dirs.Devices(), "s3"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dirs.SandboxFiles().Devices(), "s3"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	of(with("v/c=1"), "s5", "1", "v/c=0")

@@ -55,7 +55,7 @@ func TestEnsureStartsOnceAndEndsByItself(t *testing.T) {
 	}
 	second.Close()
 	eventually(t, "the daemon ends without leases", func() bool { return !embedded.Running(o.Dirs) })
-	for _, left := range []string{first.Address(), filepath.Join(o.Dirs.ContainerdState(), "ttrpc.sock")} {
+	for _, left := range []string{first.Address(), filepath.Join(o.Dirs.Embedded().State(), "ttrpc.sock")} {
 		if _, err := os.Lstat(left); err == nil {
 			t.Errorf("left behind: %s", left)
 		}
@@ -297,10 +297,10 @@ func TestOnOverlay(t *testing.T) {
 
 func TestShimLinkIsRefreshed(t *testing.T) {
 	o := options(t)
-	if err := os.MkdirAll(filepath.Dir(o.Dirs.Shim()), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(o.Dirs.Embedded().Shim()), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(o.Dirs.Shim(), []byte("an older podrun"), 0o755); err != nil {
+	if err := os.WriteFile(o.Dirs.Embedded().Shim(), []byte("an older podrun"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	ensure(t, o).Close()
@@ -317,10 +317,10 @@ func shimIsProgram(t *testing.T, d layout.Dirs) os.FileInfo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(d.Shim()); err != nil || !bytes.Equal(got, want) {
+	if got, err := os.ReadFile(d.Embedded().Shim()); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the shim has %d bytes, %v; the program has %d", len(got), err, len(want))
 	}
-	st, err := os.Stat(d.Shim())
+	st, err := os.Stat(d.Embedded().Shim())
 	if err != nil || st.Mode().Perm()&0o100 == 0 {
 		t.Fatalf("shim %v, %v; want it executable", st, err)
 	}

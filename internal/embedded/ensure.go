@@ -64,12 +64,12 @@ func Ensure(ctx context.Context, o Options) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{address: o.Dirs.ContainerdSocket(), snapshotter: snapshotter, users: fd}, nil
+	return &Lease{address: o.Dirs.Embedded().Socket(), snapshotter: snapshotter, users: fd}, nil
 }
 
 // answering returns when the daemon answers. It starts the daemon if none runs.
 func answering(ctx context.Context, o Options) error {
-	if Running(o.Dirs) && answers(ctx, o.Dirs.ContainerdSocket()) == nil {
+	if Running(o.Dirs) && answers(ctx, o.Dirs.Embedded().Socket()) == nil {
 		return nil
 	}
 	start, err := acquire(ctx, startLock(o.Dirs), unix.LOCK_EX)
@@ -84,7 +84,7 @@ func answering(ctx context.Context, o Options) error {
 				return err
 			}
 		}
-		last := answers(ctx, o.Dirs.ContainerdSocket())
+		last := answers(ctx, o.Dirs.Embedded().Socket())
 		if last == nil {
 			return nil
 		}

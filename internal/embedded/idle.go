@@ -52,7 +52,7 @@ func becomesIdle(ctx context.Context, o Options, users *os.File) (bool, error) {
 	if isUnreachable(o, users) {
 		return true, nil
 	}
-	conn, err := dial(o.Dirs.ContainerdSocket())
+	conn, err := dial(o.Dirs.Embedded().Socket())
 	if err != nil {
 		return false, err
 	}

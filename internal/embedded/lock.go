@@ -22,10 +22,10 @@ import (
 //
 // The daemon holds a second daemon.lock in the root directory, which must have only one daemon as well.
 // Its second line is the daemon's run directory.
-func usersLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "users.lock") }
-func startLock(d layout.Dirs) string  { return filepath.Join(d.ContainerdState(), "start.lock") }
-func daemonLock(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "daemon.lock") }
-func rootLock(d layout.Dirs) string   { return filepath.Join(d.Containerd(), "daemon.lock") }
+func usersLock(d layout.Dirs) string  { return filepath.Join(d.Embedded().State(), "users.lock") }
+func startLock(d layout.Dirs) string  { return filepath.Join(d.Embedded().State(), "start.lock") }
+func daemonLock(d layout.Dirs) string { return filepath.Join(d.Embedded().State(), "daemon.lock") }
+func rootLock(d layout.Dirs) string   { return filepath.Join(d.Embedded().Data(), "daemon.lock") }
 
 // lockPoll is how often a lock is tried again that other processes hold only for moments.
 const lockPoll = 2 * time.Millisecond

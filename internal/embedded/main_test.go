@@ -63,7 +63,7 @@ func options(t *testing.T) embedded.Options {
 	d := layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "r")}
 	t.Cleanup(func() {
 		if t.Failed() {
-			b, _ := os.ReadFile(filepath.Join(d.Containerd(), "containerd.log"))
+			b, _ := os.ReadFile(filepath.Join(d.Embedded().Data(), "containerd.log"))
 			t.Logf("containerd's log:\n%s", b)
 		}
 		if pid := daemonPID(t, d); pid != 0 && embedded.Running(d) {
@@ -89,7 +89,7 @@ func ensure(t *testing.T, o embedded.Options) *embedded.Lease {
 
 func daemonPID(t *testing.T, d layout.Dirs) int {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(d.ContainerdState(), "daemon.lock"))
+	b, err := os.ReadFile(filepath.Join(d.Embedded().State(), "daemon.lock"))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0
 	}

@@ -75,27 +75,27 @@ func (o Options) checked() (Options, error) {
 	if _, err := exec.LookPath("runc"); err != nil {
 		return o, ErrNoRunc
 	}
-	if s := o.Dirs.ContainerdSocket(); len(s) > maxSocketPath {
+	if s := o.Dirs.Embedded().Socket(); len(s) > maxSocketPath {
 		return o, fmt.Errorf(
 			"socket path %s has %d bytes, more than the maximum of %d: use a shorter run directory",
 			s, len(s), maxSocketPath)
 	}
 	// The state directory is accessible to other users, because the root file systems of
 	// user-namespaced containers are below it. Its contents have their own permissions.
-	if err := os.MkdirAll(o.Dirs.ContainerdState(), layout.ModePassable); err != nil {
+	if err := os.MkdirAll(o.Dirs.Embedded().State(), layout.ModePassable); err != nil {
 		return o, err
 	}
-	return o, os.MkdirAll(o.Dirs.Containerd(), 0o700)
+	return o, os.MkdirAll(o.Dirs.Embedded().Data(), 0o700)
 }
 
 // ttrpcSocket returns the path of the socket to which shims publish events.
-func ttrpcSocket(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "ttrpc.sock") }
+func ttrpcSocket(d layout.Dirs) string { return filepath.Join(d.Embedded().State(), "ttrpc.sock") }
 
 // logFile returns the path of the file for the daemon's output.
-func logFile(d layout.Dirs) string { return filepath.Join(d.Containerd(), "containerd.log") }
+func logFile(d layout.Dirs) string { return filepath.Join(d.Embedded().Data(), "containerd.log") }
 
 // BundleDir returns the path of a task's bundle in the daemon's state. The file bootstrap.json in
 // it has the shim's address.
 func BundleDir(d layout.Dirs, namespace, id string) string {
-	return filepath.Join(d.ContainerdState(), "io.containerd.runtime.v2.task", namespace, id)
+	return filepath.Join(d.Embedded().State(), "io.containerd.runtime.v2.task", namespace, id)
 }

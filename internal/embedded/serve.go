@@ -52,7 +52,7 @@ func lockRoot(ctx context.Context, o Options) (*os.File, error) {
 		_, run, _ := strings.Cut(string(holder), "\n")
 		if run != "" && run != o.Dirs.Run+"\n" || time.Now().After(end) {
 			return nil, fmt.Errorf("%s is in use by a podrun with another run directory, %s: %w",
-				o.Dirs.Containerd(), strings.TrimSpace(run), err)
+				o.Dirs.Embedded().Data(), strings.TrimSpace(run), err)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
@@ -88,8 +88,8 @@ func Serve(ctx context.Context, o Options) error {
 	// The root directories of images and containers get the mode bits that this umask leaves.
 	unix.Umask(0o022)
 	captureLog(o.Log)
-	if err := sys.LinkSelf(o.Dirs.Shim()); err != nil {
-		return fmt.Errorf("creating the shim %s: %w", o.Dirs.Shim(), err)
+	if err := sys.LinkSelf(o.Dirs.Embedded().Shim()); err != nil {
+		return fmt.Errorf("creating the shim %s: %w", o.Dirs.Embedded().Shim(), err)
 	}
 	snapshotter, err := chooseSnapshotter(o)
 	if err != nil {
@@ -166,7 +166,7 @@ func startContainerd(ctx context.Context, o Options, snapshotter string) (stop f
 	}
 	stop = sync.OnceFunc(func() {
 		srv.Stop()
-		os.Remove(o.Dirs.ContainerdSocket())
+		os.Remove(o.Dirs.Embedded().Socket())
 		os.Remove(ttrpcSocket(o.Dirs))
 	})
 	if err := srv.Start(context.WithoutCancel(ctx)); err != nil {
@@ -174,7 +174,7 @@ func startContainerd(ctx context.Context, o Options, snapshotter string) (stop f
 		return nil, err
 	}
 	srv.Wait()
-	for _, s := range []string{o.Dirs.ContainerdSocket(), ttrpcSocket(o.Dirs)} {
+	for _, s := range []string{o.Dirs.Embedded().Socket(), ttrpcSocket(o.Dirs)} {
 		if err := os.Chmod(s, 0o600); err != nil {
 			stop()
 			return nil, err
@@ -186,10 +186,10 @@ func startContainerd(ctx context.Context, o Options, snapshotter string) (stop f
 func config(o Options, snapshotter string) *srvconfig.Config {
 	c := &srvconfig.Config{
 		Version: version.ConfigVersion,
-		Root:    o.Dirs.Containerd(),
-		State:   o.Dirs.ContainerdState(),
+		Root:    o.Dirs.Embedded().Data(),
+		State:   o.Dirs.Embedded().State(),
 		// The TMPDIR of the process that started the daemon may not exist as long as the daemon.
-		TempDir: filepath.Join(o.Dirs.Containerd(), "tmp"),
+		TempDir: filepath.Join(o.Dirs.Embedded().Data(), "tmp"),
 		// Otherwise a plugin that fails is only missing, and requests fail later with an unclear
 		// error.
 		RequiredPlugins: []string{
@@ -201,7 +201,7 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 			"io.containerd.server.v1.ttrpc",
 		},
 		Plugins: map[string]any{
-			"io.containerd.server.v1.grpc":          map[string]any{"address": o.Dirs.ContainerdSocket()},
+			"io.containerd.server.v1.grpc":          map[string]any{"address": o.Dirs.Embedded().Socket()},
 			"io.containerd.server.v1.ttrpc":         map[string]any{"address": ttrpcSocket(o.Dirs)},
 			"io.containerd.metadata.v1.bolt":        map[string]any{"no_sync": o.NoSync},
 			"io.containerd.service.v1.diff-service": map[string]any{"sync_fs": !o.NoSync},
@@ -216,12 +216,12 @@ func config(o Options, snapshotter string) *srvconfig.Config {
 	return c
 }
 
-func shimSockets(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "s") }
+func shimSockets(d layout.Dirs) string { return filepath.Join(d.Embedded().State(), "s") }
 
 // unmountLeftovers unmounts what is still mounted below the daemon's directories. It must be called
 // only if there is no task.
 func unmountLeftovers(o Options) {
-	for _, dir := range []string{o.Dirs.ContainerdState(), o.Dirs.Containerd()} {
+	for _, dir := range []string{o.Dirs.Embedded().State(), o.Dirs.Embedded().Data()} {
 		left, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 		if err != nil {
 			o.Log.Warn("listing leftover mounts failed", "dir", dir, "err", err)

@@ -27,7 +27,7 @@ func Snapshotter(d layout.Dirs) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-func snapshotterFile(d layout.Dirs) string { return filepath.Join(d.ContainerdState(), "snapshotter") }
+func snapshotterFile(d layout.Dirs) string { return filepath.Join(d.Embedded().State(), "snapshotter") }
 
 // chooseSnapshotter tries to mount overlayfs and records the result for Snapshotter. It is not
 // enough that the kernel supports overlayfs: in a container whose own root is an overlay, the
@@ -35,11 +35,11 @@ func snapshotterFile(d layout.Dirs) string { return filepath.Join(d.ContainerdSt
 func chooseSnapshotter(o Options) (string, error) {
 	name := overlayfs
 	if err := overlayutils.Supported(
-		filepath.Join(o.Dirs.Containerd(), "io.containerd.snapshotter.v1.overlayfs"),
+		filepath.Join(o.Dirs.Embedded().Data(), "io.containerd.snapshotter.v1.overlayfs"),
 	); err != nil {
 		name = native
 		o.Log.Warn("overlayfs cannot be used: images and containers will be copied",
-			"dir", o.Dirs.Containerd(), "err", err)
+			"dir", o.Dirs.Embedded().Data(), "err", err)
 	}
 	return name, replaceFile(snapshotterFile(o.Dirs), name+"\n")
 }

@@ -24,7 +24,7 @@ import (
 func startTask(ctx context.Context, t *testing.T, c *client.Client, d layout.Dirs) (client.Container, client.Task) {
 	t.Helper()
 	ctr, err := c.NewContainer(ctx, "sleeper",
-		client.WithRuntime(d.Shim(), &runcoptions.Options{Root: d.Runc()}),
+		client.WithRuntime(d.Embedded().Shim(), &runcoptions.Options{Root: d.Runc()}),
 		client.WithNewSpec(
 			oci.WithRootFSPath(busybox(t)),
 			oci.WithProcessArgs("/bin/busybox", "sleep", "1000"),
@@ -41,7 +41,7 @@ func startTask(ctx context.Context, t *testing.T, c *client.Client, d layout.Dir
 	pid := int(task.Pid())
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, p := range append(processes(t, d.Shim()), pid) {
+			for _, p := range append(processes(t, d.Embedded().Shim()), pid) {
 				syscall.Kill(p, syscall.SIGKILL)
 			}
 		}
@@ -125,11 +125,11 @@ func TestTaskKeepsTheDaemonAndSurvivesIt(t *testing.T) {
 	}
 	eventually(t, "the daemon ends when the task is gone", func() bool { return !embedded.Running(o.Dirs) })
 	noMounts(t, o.Dirs)
-	if pids := processes(t, o.Dirs.Shim()); len(pids) != 0 {
+	if pids := processes(t, o.Dirs.Embedded().Shim()); len(pids) != 0 {
 		t.Errorf("shims left: %v", pids)
 	}
 
-	sockets := filepath.Join(o.Dirs.ContainerdState(), "s")
+	sockets := filepath.Join(o.Dirs.Embedded().State(), "s")
 	if left, err := os.ReadDir(sockets); err != nil || len(left) > 0 {
 		t.Errorf("sockets left: %v, %v", left, err)
 	}

@@ -21,12 +21,12 @@ var hostile = []string{
 // paths are all that are made of a pod's own words.
 func paths(d layout.Dirs, p *v1.Pod) []string {
 	key := pod.KeyOf(p)
-	all := []string{d.Pod(p.UID), d.Manifest(p.UID), d.Etc(p.UID), d.PodLogs(key, p.UID), d.Status(key)}
+	all := []string{d.Pod(p.UID), d.Legacy().Manifest(p.UID), d.Revision(p.UID).Etc(), d.PodLogs(key, p.UID), d.StatusFiles().Pod(key)}
 	for _, c := range p.Spec.Containers {
-		all = append(all, d.RawLog(p.UID, c.Name, "id"), d.ContainerLog(key, p.UID, c.Name, 0))
+		all = append(all, d.Revision(p.UID).RawLog(c.Name, "id"), d.ContainerLog(key, p.UID, c.Name, 0))
 	}
 	for _, v := range p.Spec.Volumes {
-		all = append(all, d.EmptyDir(p.UID, v.Name))
+		all = append(all, d.Revision(p.UID).EmptyDir(v.Name))
 	}
 	return all
 }
@@ -36,7 +36,7 @@ func paths(d layout.Dirs, p *v1.Pod) []string {
 func TestNoNameLeadsOutside(t *testing.T) {
 	t.Parallel()
 	dirs := layout.Dirs{Root: "/root-dir", Run: "/run-dir", Log: "/log-dir"}
-	above := []string{dirs.Pods(), dirs.Statuses(), dirs.LegacyEtcs(), dirs.Log}
+	above := []string{dirs.Pods(), dirs.StatusFiles().Dir(), dirs.Legacy().Etcs(), dirs.Log}
 	set := map[string]func(p *v1.Pod, s string){
 		"name":      func(p *v1.Pod, s string) { p.Name = s },
 		"namespace": func(p *v1.Pod, s string) { p.Namespace = s },

@@ -191,10 +191,10 @@ func TestNeighbourHangs(t *testing.T) {
 // beyond its context.
 func TestLockWaits(t *testing.T) {
 	s := newStandIn(t)
-	if err := os.MkdirAll(s.dirs.Network(), 0o711); err != nil {
+	if err := os.MkdirAll(s.dirs.Networks().Bridge(), 0o711); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := sys.LockDir(s.dirs.Network(), 0o711)
+	lock, err := sys.LockDir(s.dirs.Networks().Bridge(), 0o711)
 	if err != nil {
 		t.Fatal(err)
 	}

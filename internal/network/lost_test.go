@@ -83,7 +83,7 @@ func TestSweepLostLater(t *testing.T) {
 func TestSweepLostBusy(t *testing.T) {
 	s := newStandIn(t)
 	s.connect(t, "a")
-	lock, err := sys.TryLockDir(filepath.Join(s.dirs.CNI(), "a.lock"), 0o700)
+	lock, err := sys.TryLockDir(filepath.Join(s.dirs.Networks().CNI(), "a.lock"), 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}

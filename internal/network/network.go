@@ -65,7 +65,8 @@ func newOfBoot(o Options, boot func() (string, error)) *Network {
 	return &Network{
 		bridge: bridge.New(bridge.Options{Dirs: o.Dirs, Log: o.Log, Keep: o.Keep, Open: o.Open, Boot: boot}),
 		plugins: cni.New(cni.Options{
-			ConfDir: o.ConfDir, BinDirs: o.BinDirs, Records: o.Dirs.CNI(), Cache: o.Dirs.CNICache(),
+			ConfDir: o.ConfDir, BinDirs: o.BinDirs,
+			Records: o.Dirs.Networks().CNI(), Cache: o.Dirs.Networks().CNICache(),
 			Boot: boot, Log: o.Log,
 		}),
 		log: o.Log,

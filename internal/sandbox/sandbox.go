@@ -79,7 +79,7 @@ type Store struct {
 // New returns a Store. It creates nothing yet.
 func New(o Options) *Store {
 	return &Store{
-		dir:     o.Dirs.Sandboxes(),
+		dir:     o.Dirs.SandboxFiles().Dir(),
 		network: o.Network,
 		cluster: o.ClusterDomain,
 		driver:  o.CgroupDriver,

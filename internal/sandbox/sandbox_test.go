@@ -119,7 +119,7 @@ func remove(t testing.TB, s *Store, b pod.Sandbox) {
 // bare checks that nothing is left of any sandbox in run.
 func bare(t testing.TB, run string, n fileNetwork) {
 	t.Helper()
-	if _, err := os.Lstat(layout.Dirs{Run: run}.Sandboxes()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(layout.Dirs{Run: run}.SandboxFiles().Dir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of the sandboxes is still there: %v", err)
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(run))

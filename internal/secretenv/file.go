@@ -123,7 +123,7 @@ func find(root, id string) (*kept, error) {
 	}
 	var failed []error
 	for _, uid := range uids {
-		within := filepath.Join(uid, filepath.Base(layout.Dirs{}.Withheld("")))
+		within := filepath.Join(uid, filepath.Base(layout.Dirs{}.Revision("").Withheld()))
 		k, err := load(pods, within, id)
 		if err == nil {
 			k.path = filepath.Join(path, within)

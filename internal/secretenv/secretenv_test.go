@@ -31,7 +31,7 @@ func newStandIn(t *testing.T) standIn {
 	t.Helper()
 	dirs := layout.Dirs{Root: t.TempDir()}
 	s := standIn{
-		path: dirs.StandIn(""), dir: dirs.Withheld("one"), other: dirs.Withheld("other"), bundle: t.TempDir(),
+		path: dirs.StandIn(""), dir: dirs.Revision("one").Withheld(), other: dirs.Revision("other").Withheld(), bundle: t.TempDir(),
 		kept: Process{Args: []string{"sh", "word"}, Env: []string{"A=1", "PASS=word"}},
 	}
 	forged := filepath.Join(s.bundle, "forged")

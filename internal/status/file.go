@@ -86,10 +86,10 @@ func (f *Files) write(p *v1.Pod) error {
 	if bytes.Equal(f.last[key], data) {
 		return nil
 	}
-	if err := os.MkdirAll(f.dirs.Statuses(), layout.ModePrivate); err != nil {
+	if err := os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
-	if err := sys.WriteFile(f.dirs.Status(key), data, 0o600); err != nil {
+	if err := sys.WriteFile(f.dirs.StatusFiles().Pod(key), data, 0o600); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	f.last[key] = data
@@ -104,7 +104,7 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	defer f.mu.Unlock()
 	if why == nil {
 		delete(f.others, key)
-		if err := os.Remove(f.dirs.NotOwned(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(f.dirs.StatusFiles().NotOwned(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing the record that another process owns %s: %w", key, err)
 		}
 		return nil
@@ -119,10 +119,10 @@ func (f *Files) NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error {
 	if bytes.Equal(f.others[key], data) {
 		return nil
 	}
-	if err := os.MkdirAll(f.dirs.Statuses(), layout.ModePrivate); err != nil {
+	if err := os.MkdirAll(f.dirs.StatusFiles().Dir(), layout.ModePrivate); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
-	if err := sys.WriteFile(f.dirs.NotOwned(key), data, 0o600); err != nil {
+	if err := sys.WriteFile(f.dirs.StatusFiles().NotOwned(key), data, 0o600); err != nil {
 		return fmt.Errorf("writing status of %s: %w", key, err)
 	}
 	delete(f.last, key) // the other process writes it now
@@ -135,7 +135,7 @@ func (f *Files) Gone(key pod.Key) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.last, key)
-	if err := os.Remove(f.dirs.Status(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(f.dirs.StatusFiles().Pod(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing status of %s: %w", key, err)
 	}
 	return nil
@@ -149,7 +149,7 @@ func (f *Files) Touch() {
 	now := time.Now()
 	for key := range f.last {
 		if f.others[key] == nil {
-			_ = os.Chtimes(f.dirs.Status(key), now, now) // without it the status only looks older
+			_ = os.Chtimes(f.dirs.StatusFiles().Pod(key), now, now) // without it the status only looks older
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (f *Files) Pods() ([]v1.Pod, error) {
 
 // Keys returns the pods that have a status file.
 func Keys(dirs layout.Dirs) ([]pod.Key, error) {
-	entries, err := os.ReadDir(dirs.Statuses())
+	entries, err := os.ReadDir(dirs.StatusFiles().Dir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading status files: %w", err)
 	}
@@ -194,11 +194,11 @@ func Keys(dirs layout.Dirs) ([]pod.Key, error) {
 // Sweep removes incomplete files of writers that were killed, and the NotOwned files of an earlier
 // serve.
 func Sweep(dirs layout.Dirs) error {
-	left, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*.tmp"))
+	left, err := filepath.Glob(filepath.Join(dirs.StatusFiles().Dir(), "*.tmp"))
 	if err != nil {
 		return err
 	}
-	notes, err := filepath.Glob(filepath.Join(dirs.Statuses(), "*"+layout.SuffixNotOwned))
+	notes, err := filepath.Glob(filepath.Join(dirs.StatusFiles().Dir(), "*"+layout.SuffixNotOwned))
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func TestTouch(t *testing.T) {
 	for _, name := range []string{"mine", "others", "gone"} {
 		p := &v1.Pod{}
 		p.Namespace, p.Name = "default", name
-		if err := errors.Join(files.Publish(p, true), os.Chtimes(dirs.Status(pod.KeyOf(p)), long, long)); err != nil {
+		if err := errors.Join(files.Publish(p, true), os.Chtimes(dirs.StatusFiles().Pod(pod.KeyOf(p)), long, long)); err != nil {
 			t.Fatal(err)
 		}
 		if name == "others" {
@@ -95,7 +95,7 @@ func TestTouch(t *testing.T) {
 	}
 	files.Touch()
 	for name, fresh := range map[string]bool{"mine": true, "others": false} {
-		info, err := os.Stat(dirs.Status(pod.Key{Namespace: "default", Name: name}))
+		info, err := os.Stat(dirs.StatusFiles().Pod(pod.Key{Namespace: "default", Name: name}))
 		if err != nil || info.ModTime().After(long.Add(time.Minute)) != fresh {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}

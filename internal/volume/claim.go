@@ -150,9 +150,9 @@ func (v *Volumes) users() (map[pod.Key][]string, error) {
 	}
 	users := map[pod.Key][]string{}
 	for _, e := range entries {
-		data, err := readKept(v.dirs.Checkpoint(pod.UID(e.Name())))
+		data, err := readKept(v.dirs.Revision(pod.UID(e.Name())).Checkpoint())
 		if errors.Is(err, fs.ErrNotExist) { // of the former version, not adopted yet
-			data, err = readKept(v.dirs.Manifest(pod.UID(e.Name())))
+			data, err = readKept(v.dirs.Legacy().Manifest(pod.UID(e.Name())))
 		}
 		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
 			continue

@@ -173,7 +173,7 @@ func (v *Volumes) groupDir(uid pod.UID, dir string, group int64) error {
 
 // makeDir creates a volume's directory, which every user may write to, if it does not exist.
 func (v *Volumes) makeDir(uid pod.UID, kind, name string) (string, error) {
-	dir := v.dirs.Volume(uid, kind, name)
+	dir := v.dirs.Revision(uid).Volume(kind, name)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	root, err := v.openPod(uid)

@@ -35,11 +35,11 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]po
 	defer root.Close()
 	var mounts []pod.Mount
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
-		if err := refresh(root, v.dirs.Etc(p.UID), name, contents[name]); err != nil {
+		if err := refresh(root, v.dirs.Revision(p.UID).Etc(), name, contents[name]); err != nil {
 			return nil, fmt.Errorf("writing the pod's /etc/%s: %w", name, err)
 		}
 		mounts = append(mounts, pod.Mount{
-			HostPath:      filepath.Join(v.dirs.Etc(p.UID), name),
+			HostPath:      filepath.Join(v.dirs.Revision(p.UID).Etc(), name),
 			ContainerPath: "/etc/" + name,
 			ReadOnly:      readOnlyRoot(c),
 			Managed:       true,
@@ -55,7 +55,7 @@ func (v *Volumes) openEtc(uid pod.UID) (*os.Root, error) {
 		return nil, err
 	}
 	defer root.Close()
-	name := filepath.Base(v.dirs.Etc(uid))
+	name := filepath.Base(v.dirs.Revision(uid).Etc())
 	if err := root.MkdirAll(name, layout.ModePrivate); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (v *Volumes) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var errs []error
-	for _, dir := range []string{v.dirs.Etc(p.UID), v.dirs.LegacyEtc(p.UID)} {
+	for _, dir := range []string{v.dirs.Revision(p.UID).Etc(), v.dirs.Legacy().Etc(p.UID)} {
 		if err := rewrite(dir, "hosts", hosts); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -17,7 +17,7 @@ import (
 // TestEtcNotLedAstray: the same for the files under /etc.
 func TestEtcNotLedAstray(t *testing.T) {
 	f := newFixture(t)
-	etc := f.dirs().Etc("u1")
+	etc := f.dirs().Revision("u1").Etc()
 	outside := filepath.Join(t.TempDir(), "precious")
 	if err := errors.Join(os.WriteFile(outside, []byte("mine"), 0o600), os.MkdirAll(etc, 0o755), os.Symlink(outside, etc+"/hosts")); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestEtcOfAnyLength(t *testing.T) {
 		f := newFixture(t)
 		p := podWith()
 		want := f.etc(t, p, nil, "hosts")
-		hosts := filepath.Join(f.dirs().Etc("u1"), "hosts")
+		hosts := filepath.Join(f.dirs().Revision("u1").Etc(), "hosts")
 		for name, again := range map[string]func() error{
 			"start":   func() error { _, err := f.Setup(t.Context(), p, mounting(), pod.Sandbox{}); return err },
 			"refresh": func() error { return f.RefreshHosts(p, pod.Sandbox{}) },
@@ -153,7 +153,7 @@ func TestEtcKeepsItsInode(t *testing.T) {
 	f := newFixture(t)
 	p := podWith()
 	stat := func() (st syscall.Stat_t) {
-		if err := syscall.Stat(f.dirs().Etc("u1")+"/hosts", &st); err != nil {
+		if err := syscall.Stat(f.dirs().Revision("u1").Etc()+"/hosts", &st); err != nil {
 			t.Fatal(err)
 		}
 		return st
@@ -213,7 +213,7 @@ func TestEtcIsNotInMemory(t *testing.T) {
 func TestEtcOfTheFormerVersion(t *testing.T) {
 	f := newFixture(t)
 	p := podWith()
-	legacy := filepath.Join(f.dirs().LegacyEtc("u1"), "hosts")
+	legacy := filepath.Join(f.dirs().Legacy().Etc("u1"), "hosts")
 	write(t, legacy, "old")
 	for range 2 {
 		if err := f.RefreshHosts(p, pod.Sandbox{IPs: []string{"10.64.0.3"}}); err != nil {

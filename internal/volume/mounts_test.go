@@ -133,7 +133,7 @@ func TestSubPath(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
 	p := podWith(emptyDir("v"))
-	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	dir := layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v")
 	write(t, dir+"/file", "text")
 	write(t, dir+"/deep/er/x", "x")
 	if err := errors.Join(os.Symlink("deep/er", dir+"/in"), os.Symlink("../deep", dir+"/deep/up")); err != nil {
@@ -168,7 +168,7 @@ func TestSubPathEscapes(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
 	p := podWith(emptyDir("v"))
-	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	dir := layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v")
 	outside := t.TempDir()
 	write(t, dir+"/file", "")
 	for name, to := range map[string]string{
@@ -194,7 +194,7 @@ func TestSubPathRace(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
 	p := podWith(emptyDir("v"))
-	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	dir := layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v")
 	outside := t.TempDir()
 	write(t, outside+"/sub/precious", "")
 	write(t, dir+"/real/sub/x", "")
@@ -239,7 +239,7 @@ func TestSubPathExpr(t *testing.T) {
 			{Name: "ABSOLUTE", Value: "/etc"}, {Name: "EMPTY"}, {Name: "PASS", Value: "w0rd", Secret: true}}}
 		t.Cleanup(func() { _ = f.Teardown(context.Background(), p.UID) })
 		_, err := f.Volumes.Setup(t.Context(), in)
-		_, made := os.Stat(filepath.Join(layout.Dirs{Root: f.root}.EmptyDir("u1", "v"), want))
+		_, made := os.Stat(filepath.Join(layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v"), want))
 		if (want == "error") != (err != nil) || err == nil && made != nil || err != nil && strings.Contains(err.Error(), "w0rd") {
 			t.Errorf("%s: %v, %v", expr, err, made)
 		}
@@ -254,7 +254,7 @@ func TestTeardownLeavesForeignMounts(t *testing.T) {
 	p := podWith(memory("v", "1Mi"), emptyDir("disk"))
 	c := mounting(mountV, v1.VolumeMount{Name: "disk", MountPath: "/d"}, v1.VolumeMount{Name: "disk", MountPath: "/s", SubPath: "part"})
 	dir := f.mustSetup(t, p, c)
-	disk := layout.Dirs{Root: f.root}.EmptyDir("u1", "disk")
+	disk := layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("disk")
 	precious := t.TempDir()
 	write(t, precious+"/file", "mine")
 	bind := func(at string) {

@@ -25,7 +25,7 @@ func kindsOfNFS() []string { return []string{"nfs", "nfs4"} }
 // unless it is mounted already. An export that is mounted is not accessed: its server may be
 // unreachable, and then every access blocks for ever.
 func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NFSVolumeSource) (string, error) {
-	dir := v.dirs.Volume(p.UID, layout.KindNFS, name)
+	dir := v.dirs.Revision(p.UID).Volume(layout.KindNFS, name)
 	switch kind, err := v.kindOn(dir); {
 	case err != nil || slices.Contains(kindsOfNFS(), kind):
 		return dir, err

@@ -19,7 +19,7 @@ import (
 // the volume was filled before, it keeps its content: the object may come back at any time.
 func (v *Volumes) readyFilled(in pod.Inside, volume *v1.Volume) (string, error) {
 	kind, memory := filledKind(volume)
-	is := v.dirs.Volume(in.Pod.UID, kind, volume.Name)
+	is := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
 	files, missing := fillAgain(in, volume, is)
 	var absent *absentError
 	before := errors.As(missing, &absent) && isWritten(is)
@@ -63,7 +63,7 @@ func (v *Volumes) readyWithheld(in pod.Inside) error {
 		return err
 	}
 	defer root.Close()
-	dir := v.dirs.Withheld(in.Pod.UID)
+	dir := v.dirs.Revision(in.Pod.UID).Withheld()
 	if err := root.Mkdir(filepath.Base(dir), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -94,7 +94,7 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 			return err
 		}
 		kind, _ := filledKind(volume)
-		dir := v.dirs.Volume(in.Pod.UID, kind, volume.Name)
+		dir := v.dirs.Revision(in.Pod.UID).Volume(kind, volume.Name)
 		if !isWritten(dir) {
 			continue // the start of a container prepares it
 		}
@@ -131,7 +131,7 @@ func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, 
 			return nil, fmt.Errorf("volume %q is not an emptyDir", key.Volume)
 		}
 		name := strings.TrimLeft(key.Path, "/")
-		text, err := sys.ReadRegular(v.dirs.EmptyDir(p.UID, key.Volume), name, sys.LinksBeneath, maxFileKey)
+		text, err := sys.ReadRegular(v.dirs.Revision(p.UID).EmptyDir(key.Volume), name, sys.LinksBeneath, maxFileKey)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -349,7 +349,7 @@ func TestGroup(t *testing.T) {
 func TestFileKeysOpenNoDevice(t *testing.T) {
 	needRoot(t)
 	f := newFixture(t)
-	dir := f.dirs().EmptyDir("u1", "v")
+	dir := f.dirs().Revision("u1").EmptyDir("v")
 	if err := errors.Join(os.MkdirAll(dir, 0o755), unix.Mknod(dir+"/vars", unix.S_IFCHR|0o666, int(unix.Mkdev(511, 1<<19-1)))); err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +362,7 @@ func TestFileKeysOpenNoDevice(t *testing.T) {
 func TestFileKeys(t *testing.T) {
 	f := newFixture(t)
 	p := podWith(emptyDir("v"))
-	dir := layout.Dirs{Root: f.root}.EmptyDir("u1", "v")
+	dir := layout.Dirs{Root: f.root}.Revision("u1").EmptyDir("v")
 	outside := filepath.Join(t.TempDir(), "secret")
 	err := errors.Join(os.MkdirAll(dir+"/sub", 0o755), os.WriteFile(dir+"/sub/vars", []byte("A='1'\n"), 0o644), os.WriteFile(outside, nil, 0o644),
 		os.Symlink(outside, dir+"/out"), os.WriteFile(dir+"/long", make([]byte, maxFileKey+1), 0o644), unix.Mkfifo(dir+"/pipe", 0o644))

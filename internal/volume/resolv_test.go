@@ -74,7 +74,7 @@ func TestHostsOfNamedPods(t *testing.T) {
 	if err := f.RefreshHosts(p, pod.Sandbox{IPs: []string{"10.64.0.3"}}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(f.dirs().Etc("u1") + "/hosts")
+	b, err := os.ReadFile(f.dirs().Revision("u1").Etc() + "/hosts")
 	if err != nil || !strings.HasSuffix(string(b), "\n10.64.0.3\th.s.default.svc.cluster.local\th\n# hostAliases of the manifest\n192.0.2.7\tcache\tstore.example\n") {
 		t.Errorf("refreshed: %s, %v", b, err)
 	}
@@ -83,7 +83,7 @@ func TestHostsOfNamedPods(t *testing.T) {
 	if err := f.RefreshHosts(other, pod.Sandbox{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(f.dirs().Etc("u2")); !os.IsNotExist(err) {
+	if _, err := os.Stat(f.dirs().Revision("u2").Etc()); !os.IsNotExist(err) {
 		t.Errorf("a pod's directory was made: %v", err)
 	}
 	p.Spec.HostNetwork = true

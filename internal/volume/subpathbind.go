@@ -20,7 +20,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	if !isComponent(in.Container.Name) {
 		return "", fmt.Errorf("%q cannot be a directory's name", in.Container.Name)
 	}
-	at := v.dirs.SubPath(in.Pod.UID, m.Name, in.Container.Name, i)
+	at := v.dirs.Revision(in.Pod.UID).SubPath(m.Name, in.Container.Name, i)
 	root, err := v.openPod(in.Pod.UID)
 	if err != nil {
 		return "", err
@@ -55,7 +55,7 @@ func (v *Volumes) pin(in pod.Inside, i int, file *os.File) (string, error) {
 	}
 	defer target.Close()
 	if hasUsers(in) {
-		err = bindMapped(file, target, v.dirs.SandboxUsers(in.Sandbox.ID))
+		err = bindMapped(file, target, v.dirs.SandboxFiles().Users(in.Sandbox.ID))
 	} else {
 		err = sys.Bind(descriptor(file), descriptor(target))
 	}

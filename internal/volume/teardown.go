@@ -93,7 +93,7 @@ func unmountTree(path string) error {
 func isPin(podDir, path string) bool {
 	within, err := filepath.Rel(podDir, path)
 	parts := strings.Split(within, "/")
-	return err == nil && len(parts) == 4 && parts[0] == filepath.Base(layout.Dirs{}.SubPaths(""))
+	return err == nil && len(parts) == 4 && parts[0] == filepath.Base(layout.Dirs{}.Revision("").SubPaths())
 }
 
 // isOwnMount reports whether a mount is podrun's: it is exactly on a volume's directory, and of a
@@ -105,7 +105,7 @@ func isOwnMount(podDir string, m *mountinfo.Info) bool {
 	}
 	parts := strings.Split(within, "/")
 	memory := m.Source == mountSource && (m.FSType == "tmpfs" || m.FSType == "hugetlbfs")
-	if within == filepath.Base(layout.Dirs{}.Withheld("")) {
+	if within == filepath.Base(layout.Dirs{}.Revision("").Withheld()) {
 		return memory
 	}
 	if len(parts) != 3 || parts[0] != "volumes" {

@@ -91,12 +91,12 @@ func TestMountsInOrder(t *testing.T) {
 	}
 	dirs := f.dirs()
 	want := []pod.Mount{
-		{HostPath: dirs.EmptyDir("u1", "a"), ContainerPath: "/data"},
-		{HostPath: dirs.EmptyDir("u1", "a"), ContainerPath: "/again"},
-		{HostPath: dirs.Etc("u1") + "/hostname", ContainerPath: "/etc/hostname", Managed: true},
-		{HostPath: dirs.Etc("u1") + "/resolv.conf", ContainerPath: "/etc/resolv.conf", Managed: true},
-		{HostPath: dirs.EmptyDir("u1", "none"), ContainerPath: "/etc/hosts"},
-		{HostPath: dirs.EmptyDir("u1", "b"), ContainerPath: "/data/deep/b", ReadOnly: true},
+		{HostPath: dirs.Revision("u1").EmptyDir("a"), ContainerPath: "/data"},
+		{HostPath: dirs.Revision("u1").EmptyDir("a"), ContainerPath: "/again"},
+		{HostPath: dirs.Revision("u1").Etc() + "/hostname", ContainerPath: "/etc/hostname", Managed: true},
+		{HostPath: dirs.Revision("u1").Etc() + "/resolv.conf", ContainerPath: "/etc/resolv.conf", Managed: true},
+		{HostPath: dirs.Revision("u1").EmptyDir("none"), ContainerPath: "/etc/hosts"},
+		{HostPath: dirs.Revision("u1").EmptyDir("b"), ContainerPath: "/data/deep/b", ReadOnly: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatal(diff)
@@ -106,7 +106,7 @@ func TestMountsInOrder(t *testing.T) {
 func TestEmptyDirIsSharedAndKept(t *testing.T) {
 	f := newFixture(t)
 	p := podWith(emptyDir("v"))
-	dir := f.dirs().EmptyDir("u1", "v")
+	dir := f.dirs().Revision("u1").EmptyDir("v")
 	// What a setup that was cut off left.
 	if err := os.MkdirAll(filepath.Join(filepath.Dir(dir), ".new"), 0o700); err != nil {
 		t.Fatal(err)
@@ -143,9 +143,9 @@ func TestEmptyDirNotLedAstray(t *testing.T) {
 	dirs := func(f fixture) layout.Dirs { return f.dirs() }
 	for name, link := range map[string]func(f fixture) string{
 		"the pod's directory":     func(f fixture) string { return dirs(f).Pod("u1") },
-		"its volumes' directory":  func(f fixture) string { return filepath.Dir(filepath.Dir(dirs(f).EmptyDir("u1", "v"))) },
-		"its emptyDirs directory": func(f fixture) string { return filepath.Dir(dirs(f).EmptyDir("u1", "v")) },
-		"the volume":              func(f fixture) string { return dirs(f).EmptyDir("u1", "v") },
+		"its volumes' directory":  func(f fixture) string { return filepath.Dir(filepath.Dir(dirs(f).Revision("u1").EmptyDir("v"))) },
+		"its emptyDirs directory": func(f fixture) string { return filepath.Dir(dirs(f).Revision("u1").EmptyDir("v")) },
+		"the volume":              func(f fixture) string { return dirs(f).Revision("u1").EmptyDir("v") },
 	} {
 		f := newFixture(t)
 		outside := t.TempDir()

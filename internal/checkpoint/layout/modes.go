@@ -46,11 +46,11 @@ func (d Dirs) Modes() []Mode {
 		{Path: d.Pods(), Mode: ModePrivate, Entries: true, Unrelated: true},
 		{Path: d.Claims(), Mode: ModePrivate, Lazy: true, Entries: true},
 		{Path: d.Run, Mode: ModePassable, Own: true},
-		{Path: d.Sandboxes(), Mode: ModePrivate, Lazy: true, Entries: true},
-		{Path: d.LegacyEtcs(), Mode: ModePrivate, Lazy: true, Entries: true},
-		{Path: d.Network(), Mode: ModePrivate, Lazy: true, Entries: true},
-		{Path: d.ImageViews(), Mode: ModePrivate, Lazy: true},
-		{Path: d.Statuses(), Mode: ModePrivate, Lazy: true},
+		{Path: d.SandboxFiles().Dir(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: d.Legacy().Etcs(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: d.Networks().Bridge(), Mode: ModePrivate, Lazy: true, Entries: true},
+		{Path: d.ImageFiles().Views(), Mode: ModePrivate, Lazy: true},
+		{Path: d.StatusFiles().Dir(), Mode: ModePrivate, Lazy: true},
 		{Path: d.Log, Mode: ModeLogs, Shared: true},
 	}
 }

@@ -26,8 +26,8 @@ import (
 func (l *Printer) successor(ctx context.Context, s Log) (next pod.Instance, more bool, err error) {
 	next = s.inst
 	next.ID, next.Attempt = "", next.Attempt+1
-	err = l.Pods.OnChange(ctx, l.Pods.Dirs.Statuses(), func() (bool, error) {
-		p, err := query.ReadPod(l.Pods.Dirs.Status(s.inst.Key))
+	err = l.Pods.OnChange(ctx, l.Pods.Dirs.StatusFiles().Dir(), func() (bool, error) {
+		p, err := query.ReadPod(l.Pods.Dirs.StatusFiles().Pod(s.inst.Key))
 		if errors.Is(err, fs.ErrNotExist) || err == nil && p.UID != s.inst.UID {
 			return true, nil
 		}

@@ -79,7 +79,7 @@ func TestLogsFollow(t *testing.T) {
 	t.Parallel()
 	l, out, errOut := newPrinter(t)
 	inst := pod.Instance{ID: "id", Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: "u1", Container: "app"}
-	raw := l.Pods.Dirs.RawLog(inst.UID, inst.Container, inst.ID)
+	raw := l.Pods.Dirs.Revision(inst.UID).RawLog(inst.Container, inst.ID)
 	must(t, os.MkdirAll(raw, 0o755))
 	shim, err := os.OpenFile(filepath.Join(raw, "stdout.raw"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	must(t, err)
@@ -106,8 +106,8 @@ func TestLogsOfUnownedPod(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPrinter(t)
 	webPod := pod.Key{Namespace: "default", Name: "web-n"}
-	must(t, os.MkdirAll(l.Pods.Dirs.Statuses(), 0o755))
-	must(t, os.WriteFile(l.Pods.Dirs.Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
+	must(t, os.MkdirAll(l.Pods.Dirs.StatusFiles().Dir(), 0o755))
+	must(t, os.WriteFile(l.Pods.Dirs.StatusFiles().Pod(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
 		"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "containerStatuses": [{"name": "c",
 		"state": {"terminated": {"exitCode": 1}}}]}}`), 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -72,7 +72,7 @@ func recentlyReleased(p *v1.Pod) bool {
 // Pods returns the pods of all status files, sorted by namespace and name. It returns none if
 // podrun never ran. Pods that no process owns get the reason Unowned.
 func (r *Reader) Pods() ([]*v1.Pod, error) {
-	entries, err := os.ReadDir(r.Dirs.Statuses())
+	entries, err := os.ReadDir(r.Dirs.StatusFiles().Dir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading status files: %w", err)
 	}
@@ -81,7 +81,7 @@ func (r *Reader) Pods() ([]*v1.Pod, error) {
 		if filepath.Ext(e.Name()) != ".json" || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		p, err := ReadPod(filepath.Join(r.Dirs.Statuses(), e.Name()))
+		p, err := ReadPod(filepath.Join(r.Dirs.StatusFiles().Dir(), e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed in the meantime
 		}
@@ -106,7 +106,7 @@ func (r *Reader) Pods() ([]*v1.Pod, error) {
 // has a status already, its reason and message are replaced by those of serve, which name the
 // owner; otherwise the pod is added.
 func (r *Reader) mergeNotOwned(pods []*v1.Pod) ([]*v1.Pod, error) {
-	notes, err := filepath.Glob(filepath.Join(r.Dirs.Statuses(), "*"+layout.SuffixNotOwned))
+	notes, err := filepath.Glob(filepath.Join(r.Dirs.StatusFiles().Dir(), "*"+layout.SuffixNotOwned))
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (r *Reader) markUnowned(pods []*v1.Pod) ([]*v1.Pod, error) {
 			// The status is read again, because the owner may have written it after it was read and
 			// before the process ended.
 			last := r.Owners.LastKept(key)
-			if p, err = readUnowned(r.Dirs.Status(key), last); errors.Is(err, fs.ErrNotExist) {
-				p, err = readUnowned(r.Dirs.NotOwned(key), last)
+			if p, err = readUnowned(r.Dirs.StatusFiles().Pod(key), last); errors.Is(err, fs.ErrNotExist) {
+				p, err = readUnowned(r.Dirs.StatusFiles().NotOwned(key), last)
 			}
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // removed in the meantime

@@ -40,7 +40,7 @@ func newReader(t *testing.T) *Reader {
 	t.Helper()
 	dir := t.TempDir()
 	dirs := layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}
-	must(t, os.MkdirAll(dirs.Statuses(), 0o755))
+	must(t, os.MkdirAll(dirs.StatusFiles().Dir(), 0o755))
 	return &Reader{Dirs: dirs, Owners: agent.Owners{Dirs: dirs}, Log: slog.New(slog.DiscardHandler)}
 }
 
@@ -48,10 +48,10 @@ func newReader(t *testing.T) *Reader {
 func unownedReader(t *testing.T) *Reader {
 	r := newReader(t)
 	must(t, os.Mkdir(r.Dirs.PodLocks(), 0o700))
-	must(t, os.WriteFile(r.Dirs.Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
+	must(t, os.WriteFile(r.Dirs.StatusFiles().Pod(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default", "uid": "u1"},
 		"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running", "containerStatuses": [{"name": "c",
 		"state": {"terminated": {"exitCode": 1}}}]}}`), 0o600))
-	hold(t, r.Dirs.Seen())
+	hold(t, r.Dirs.StatusFiles().Seen())
 	return r
 }
 
@@ -86,7 +86,7 @@ func TestUnownedForLong(t *testing.T) {
 	r := unownedReader(t)
 	synctest.Test(t, func(t *testing.T) {
 		long := time.Now().Add(-time.Hour)
-		must(t, os.Chtimes(r.Dirs.Status(webPod), long, long))
+		must(t, os.Chtimes(r.Dirs.StatusFiles().Pod(webPod), long, long))
 		waits := func(want bool) {
 			t.Helper()
 			began := time.Now()
@@ -110,13 +110,13 @@ func TestUnownedSince(t *testing.T) {
 	for command, want := range map[string]time.Duration{"serve": time.Minute, "once": time.Hour} {
 		r := newReader(t)
 		must(t, os.Mkdir(r.Dirs.PodLocks(), 0o700))
-		must(t, os.WriteFile(r.Dirs.Status(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default"}, "status": {"phase": "Running"}}`), 0o600))
+		must(t, os.WriteFile(r.Dirs.StatusFiles().Pod(webPod), []byte(`{"metadata": {"name": "web-n", "namespace": "default"}, "status": {"phase": "Running"}}`), 0o600))
 		must(t, os.WriteFile(r.Dirs.PodLock(webPod), []byte(`{"command": "`+command+`"}`), 0o600))
-		must(t, os.WriteFile(r.Dirs.Seen(), nil, 0o600))
+		must(t, os.WriteFile(r.Dirs.StatusFiles().Seen(), nil, 0o600))
 		now := time.Now().Truncate(time.Second)
 		changed, seen := now.Add(-time.Hour), now.Add(-time.Minute)
-		must(t, os.Chtimes(r.Dirs.Status(webPod), changed, changed))
-		must(t, os.Chtimes(r.Dirs.Seen(), seen, seen))
+		must(t, os.Chtimes(r.Dirs.StatusFiles().Pod(webPod), changed, changed))
+		must(t, os.Chtimes(r.Dirs.StatusFiles().Seen(), seen, seen))
 		pods, err := r.Settled()
 		if err != nil || len(pods) != 1 || !status.UnownedSince(pods[0]).Equal(now.Add(-want)) {
 			t.Errorf("%s: %+v, %v", command, pods, err)

@@ -27,7 +27,7 @@ func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 	defer cancel()
 	left, late := o.Names, o.Names // late is left, with the message of Unowned pods
-	err := r.OnChange(ctx, r.Dirs.Statuses(), func() (bool, error) {
+	err := r.OnChange(ctx, r.Dirs.StatusFiles().Dir(), func() (bool, error) {
 		pods, err := r.Settled()
 		if err != nil {
 			return false, err

@@ -71,7 +71,7 @@ func New(o Options) *Bridge {
 		boot = sync.OnceValues(sys.BootID)
 	}
 	id := identity{run: filepath.Clean(o.Dirs.Run), root: o.Dirs.Root}
-	dir := &records.Dir{Path: o.Dirs.Network(), Boot: boot, Log: o.Log}
+	dir := &records.Dir{Path: o.Dirs.Networks().Bridge(), Boot: boot, Log: o.Log}
 	addresses := &ipam{records: dir}
 	return &Bridge{
 		identity:  id,

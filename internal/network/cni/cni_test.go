@@ -194,7 +194,7 @@ func TestPluginsMistakes(t *testing.T) {
 	if err := nettest.Try(p.host, func() error { return p.Teardown(context.Background(), "a") }); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("error %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(p.dirs.CNI(), "a.json"), []byte(`{"confl`), 0o600); err != nil { // a power cut
+	if err := os.WriteFile(filepath.Join(p.dirs.Networks().CNI(), "a.json"), []byte(`{"confl`), 0o600); err != nil { // a power cut
 		t.Fatal(err)
 	}
 	p.release(t, "a")

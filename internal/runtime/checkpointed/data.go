@@ -89,7 +89,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := r.driver.RemovePod(ctx, key, uid); err != nil {
 		return err
 	}
-	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.LegacyEtc(uid), r.o.Dirs.Pod(uid)} {
+	for _, dir := range []string{r.o.Dirs.PodLogs(key, uid), r.o.Dirs.Legacy().Etc(uid), r.o.Dirs.Pod(uid)} {
 		if err := sys.NotMounted(dir); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (r *Runtime) RemoveData(ctx context.Context, key pod.Key, uid pod.UID) erro
 	if err := r.retireLogs(ctx, r.o.Dirs.PodLogs(key, uid)); err != nil {
 		return err
 	}
-	if err := sys.RemoveTree(ctx, r.o.Dirs.LegacyEtc(uid)); err != nil {
+	if err := sys.RemoveTree(ctx, r.o.Dirs.Legacy().Etc(uid)); err != nil {
 		return fmt.Errorf("removing a pod's files in the run directory: %w", err)
 	}
 	return r.store.Remove(ctx, uid)

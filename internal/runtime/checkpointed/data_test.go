@@ -63,10 +63,10 @@ func TestRemoveDataStaysInside(t *testing.T) {
 	p, other, dirs := savedPod(t, r, "uid-1"), savedPod(t, r, "uid-2"), r.o.Dirs
 	outside := t.TempDir()
 	put(t, outside+"/precious")
-	put(t, dirs.EmptyDir(p.UID, "data")+"/deep/er/file")
+	put(t, dirs.Revision(p.UID).EmptyDir("data")+"/deep/er/file")
 	put(t, dirs.ContainerLog(pod.KeyOf(p), p.UID, "main", 0))
 	put(t, dirs.ContainerLog(pod.KeyOf(other), other.UID, "main", 0))
-	for _, link := range []string{dirs.EmptyDir(p.UID, "data") + "/out", dirs.PodLogs(pod.KeyOf(p), p.UID) + "/out"} {
+	for _, link := range []string{dirs.Revision(p.UID).EmptyDir("data") + "/out", dirs.PodLogs(pod.KeyOf(p), p.UID) + "/out"} {
 		if err := os.Symlink(outside, link); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestRemoveDataStaysInside(t *testing.T) {
 	if !exists(outside + "/precious") {
 		t.Error("a link was followed")
 	}
-	if !exists(dirs.Checkpoint(other.UID)) || !exists(dirs.ContainerLog(pod.KeyOf(other), other.UID, "main", 0)) {
+	if !exists(dirs.Revision(other.UID).Checkpoint()) || !exists(dirs.ContainerLog(pod.KeyOf(other), other.UID, "main", 0)) {
 		t.Error("another revision's data were removed")
 	}
 }
@@ -137,7 +137,7 @@ func TestStrayDirectories(t *testing.T) {
 	r := onDisk(t)
 	put(t, r.o.Dirs.Pods()+"/file")
 	put(t, r.o.Dirs.Pods()+"/lost+found/file")
-	put(t, r.o.Dirs.Checkpoint("garbage")) // is no JSON
+	put(t, r.o.Dirs.Revision("garbage").Checkpoint()) // is no JSON
 	if all, err := r.List(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -160,7 +160,7 @@ func TestWhatIsCutOffIsSwept(t *testing.T) {
 	if err := r.Sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if exists(left[0]) || exists(left[1]) || !exists(r.o.Dirs.Checkpoint(p.UID)) {
+	if exists(left[0]) || exists(left[1]) || !exists(r.o.Dirs.Revision(p.UID).Checkpoint()) {
 		t.Error("too little was removed, or too much")
 	}
 }

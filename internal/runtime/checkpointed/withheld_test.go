@@ -86,7 +86,7 @@ func TestOneBadFile(t *testing.T) {
 	r := m.podrun()
 	bad, uid := m.start(r, 0)
 	good, _ := m.start(r, 1)
-	path := m.dirs.Checkpoint(uid)
+	path := m.dirs.Revision(uid).Checkpoint()
 	if err := errors.Join(os.Rename(path, path+".saved"), os.Symlink("/nonexistent/x", path)); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestOneBadFile(t *testing.T) {
 // write replaces a pod's checkpoint.
 func (m *machine) write(uid pod.UID, change func(text string) string) {
 	m.Helper()
-	path := m.dirs.Checkpoint(uid)
+	path := m.dirs.Revision(uid).Checkpoint()
 	text, err := os.ReadFile(path)
 	if err == nil {
 		err = os.WriteFile(path, []byte(change(string(text))), 0o600)
@@ -175,7 +175,7 @@ func TestContainersBeforeTheirSandbox(t *testing.T) {
 		"torn":    func(m *machine, uid pod.UID) error { m.write(uid, func(string) string { return "{" }); return nil },
 		"missing": func(m *machine, uid pod.UID) error { return os.RemoveAll(m.dirs.Pod(uid)) },
 		"directory": func(m *machine, uid pod.UID) error {
-			path := m.dirs.Checkpoint(uid)
+			path := m.dirs.Revision(uid).Checkpoint()
 			return errors.Join(os.Remove(path), os.MkdirAll(path+"/deep", 0o755))
 		},
 	} {

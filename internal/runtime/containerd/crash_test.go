@@ -249,7 +249,7 @@ func TestOneShim(t *testing.T) {
 // killDaemon kills the embedded containerd.
 func killDaemon(t *testing.T, d daemontest.Daemon) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.Dirs.ContainerdState(), "daemon.lock"))
+	text, err := os.ReadFile(filepath.Join(d.Dirs.Embedded().State(), "daemon.lock"))
 	if err != nil {
 		t.Fatal(err)
 	}

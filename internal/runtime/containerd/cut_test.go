@@ -280,8 +280,8 @@ func (r *rig) leftOf(t *testing.T, c pod.Container) (left []string) {
 			left = append(left, line)
 		}
 	}
-	paths := []string{filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, c.ID), layout.TerminationLog(r.Dirs.RawLog(c.UID, c.Name, c.ID))}
-	stdin, _ := filepath.Glob(layout.Stdin(r.Dirs.RawLog(c.UID, c.Name, c.ID)) + "*")
+	paths := []string{filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, c.ID), layout.TerminationLog(r.Dirs.Revision(c.UID).RawLog(c.Name, c.ID))}
+	stdin, _ := filepath.Glob(layout.Stdin(r.Dirs.Revision(c.UID).RawLog(c.Name, c.ID)) + "*")
 	for _, path := range append(paths, stdin...) {
 		if exists(path) {
 			left = append(left, path)

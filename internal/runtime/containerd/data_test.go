@@ -26,7 +26,7 @@ func TestRemoveDataRefusesMounts(t *testing.T) {
 	if err := r.SavePod(p, "serve"); err != nil {
 		t.Fatal(err)
 	}
-	volume, outside, hosts := r.Dirs.EmptyDir(p.UID, "data"), t.TempDir(), r.Dirs.Etc(p.UID)+"/hosts"
+	volume, outside, hosts := r.Dirs.Revision(p.UID).EmptyDir("data"), t.TempDir(), r.Dirs.Revision(p.UID).Etc()+"/hosts"
 	err := errors.Join(os.MkdirAll(volume, 0o755), os.MkdirAll(filepath.Dir(hosts), 0o755),
 		os.WriteFile(outside+"/precious", nil, 0o600), os.WriteFile(hosts, nil, 0o600))
 	if err != nil {
@@ -45,7 +45,7 @@ func TestRemoveDataRefusesMounts(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), volume+" is mounted") {
 		t.Errorf("error %v", err)
 	}
-	if !exists(outside+"/precious") || !exists(hosts) || !exists(r.Dirs.Checkpoint(p.UID)) {
+	if !exists(outside+"/precious") || !exists(hosts) || !exists(r.Dirs.Revision(p.UID).Checkpoint()) {
 		t.Error("something was removed")
 	}
 	if err := syscall.Unmount(volume, 0); err != nil {

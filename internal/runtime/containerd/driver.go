@@ -180,7 +180,7 @@ func New(ctx context.Context, o Options) (*Driver, error) {
 	d.Attacher = exec.NewAttacher(c, d.lookup)
 	d.Importer = legacy.New(legacy.Options{Client: c, Dirs: o.Dirs, Sandboxes: o.Sandboxes, Log: o.Log})
 	d.connectStarters(machine, handlers, remover)
-	d.Lister = &Lister{c, d.cache, d.lookup, d.files, d.shims, runcState, o.Dirs.Sandboxes()}
+	d.Lister = &Lister{c, d.cache, d.lookup, d.files, d.shims, runcState, o.Dirs.SandboxFiles().Dir()}
 	d.EventStream = &EventStream{c, d.cache, o.Namespace, o.Log}
 	d.LayerMeter = resources.NewLayerMeter(c, d.lookup)
 	return d, nil

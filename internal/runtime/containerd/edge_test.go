@@ -214,7 +214,7 @@ func TestRawLogs(t *testing.T) {
 	r := newRig(t, daemontest.Embedded(t), "echo out; echo err >&2")
 	r.run(t)
 	r.ended(t, 0)
-	dir := r.Dirs.RawLog(r.start.Pod.UID, "main", find(t, r.Runtime, r.key, "main", 0).ID)
+	dir := r.Dirs.Revision(r.start.Pod.UID).RawLog("main", find(t, r.Runtime, r.key, "main", 0).ID)
 	for name, want := range map[string]string{"stdout.raw": "out\n", "stderr.raw": "err\n"} {
 		path := filepath.Join(dir, name)
 		daemontest.Eventually(t, name+" is whole", func() bool {
@@ -248,7 +248,7 @@ func TestMounts(t *testing.T) {
 	}
 	r.run(t)
 	if c := r.ended(t, 0); c.ExitCode != 42 {
-		text, _ := os.ReadFile(filepath.Join(r.Dirs.RawLog(r.start.Pod.UID, "main", find(t, r.Runtime, r.key, "main", 0).ID), "stderr.raw"))
+		text, _ := os.ReadFile(filepath.Join(r.Dirs.Revision(r.start.Pod.UID).RawLog("main", find(t, r.Runtime, r.key, "main", 0).ID), "stderr.raw"))
 		t.Errorf("%+v: %s", c, text)
 	}
 	if got, err := os.ReadFile(dir + "/rw/file"); err != nil || string(got) != "written\n" {

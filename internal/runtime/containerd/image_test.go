@@ -127,7 +127,7 @@ func TestVolumeOfAnImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Something goes wrong in between.
-			dir := d.Dirs.Volume(p.UID, layout.KindImage, "v")
+			dir := d.Dirs.Revision(p.UID).Volume(layout.KindImage, "v")
 			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o755), os.WriteFile(filepath.Dir(dir), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}

@@ -34,12 +34,12 @@ func (r *rig) former(t *testing.T, labels map[string]map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	write(r.Dirs.Manifest(uid), map[string]any{"owner": c.Owner, "pod": c.Pod})
-	write(r.Dirs.Instances(uid), c.Newest())
+	write(r.Dirs.Legacy().Manifest(uid), map[string]any{"owner": c.Owner, "pod": c.Pod})
+	write(r.Dirs.Legacy().Instances(uid), c.Newest())
 	if err := os.WriteFile(filepath.Join(r.Dirs.Pod(uid), "evicted"), []byte("too much"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(r.Dirs.StartedOf(uid), 0o700); err != nil {
+	if err := os.Mkdir(r.Dirs.Legacy().StartedOf(uid), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	ctx, raw := r.daemon.Client(t)
@@ -62,7 +62,7 @@ func (r *rig) former(t *testing.T, labels map[string]map[string]string) {
 			continue
 		}
 		mark := i.Boot + "\n\n" + `{"PostStartDue":true}` + "\n\n" + `{"Failed":{"Why":"liveness"}}` + "\n\n" + `{"Fai`
-		if err := os.WriteFile(r.Dirs.Started(uid, i.ID), []byte(mark), 0o600); err != nil {
+		if err := os.WriteFile(r.Dirs.Legacy().Started(uid, i.ID), []byte(mark), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,12 +75,12 @@ func (r *rig) former(t *testing.T, labels map[string]map[string]string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(string(text), filepath.Join(r.Dirs.Sandboxes(), s.ID+".intent")); err != nil {
+		if err := os.Symlink(string(text), filepath.Join(r.Dirs.SandboxFiles().Dir(), s.ID+".intent")); err != nil {
 			t.Fatal(err)
 		}
-		write(filepath.Join(r.Dirs.Sandboxes(), s.ID, "sandbox.json"), entry)
+		write(filepath.Join(r.Dirs.SandboxFiles().Dir(), s.ID, "sandbox.json"), entry)
 	}
-	if err := os.Remove(r.Dirs.Checkpoint(uid)); err != nil {
+	if err := os.Remove(r.Dirs.Revision(uid).Checkpoint()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -104,7 +104,7 @@ func TestLegacy(t *testing.T) {
 	older := rigOn(t, d, r.Runtime, "sleep 1000")
 	older.former(t, nil)
 	at := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(older.Dirs.Manifest(older.start.Pod.UID), at, at); err != nil {
+	if err := os.Chtimes(older.Dirs.Legacy().Manifest(older.start.Pod.UID), at, at); err != nil {
 		t.Fatal(err)
 	}
 	finished := time.Now().UTC().Round(0)
@@ -144,7 +144,7 @@ func TestLegacy(t *testing.T) {
 		t.Errorf("again: %+v, %v", all, err)
 	}
 	left, err := filepath.Glob(r.Dirs.Pods() + "/*/*")
-	more, err2 := filepath.Glob(r.Dirs.Sandboxes() + "/*.intent")
+	more, err2 := filepath.Glob(r.Dirs.SandboxFiles().Dir() + "/*.intent")
 	if errors.Join(err, err2) != nil || len(more) > 0 {
 		t.Errorf("left: %v, %v", more, errors.Join(err, err2))
 	}

@@ -54,7 +54,7 @@ func TestOwnShims(t *testing.T) {
 				}
 				return errors.Is(syscall.Kill(shim, 0), syscall.ESRCH)
 			})
-			if left, _ := filepath.Glob(filepath.Join(r.daemon.Dirs.ShimHomes(), "*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(r.daemon.Dirs.SandboxFiles().Shims(), "*")); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
 		})
@@ -109,7 +109,7 @@ func TestSharedShimThatFails(t *testing.T) {
 	r := rigOn(t, first.daemon, first.Runtime, "[ -e /dev/termination-log ] && sleep 1000", withFiles, named("api-node"))
 	c := r.run(t)
 	shim := parent(t, c.PID)
-	socket := shims.SocketOf(r.Dirs.ShimHome(r.start.Sandbox.ID))
+	socket := shims.SocketOf(r.Dirs.SandboxFiles().Shim(r.start.Sandbox.ID))
 	if socket == "" {
 		t.Fatal("its shim has no socket")
 	}

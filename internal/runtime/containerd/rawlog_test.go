@@ -32,7 +32,9 @@ func TestOutputIsOfTheInstance(t *testing.T) {
 		both = append(both, pod.Container{ID: s.ID, UID: s.Pod.UID, Name: "main"})
 	}
 	old, next := both[0], both[1]
-	stdout := func(c pod.Container) string { return filepath.Join(r.Dirs.RawLog(c.UID, c.Name, c.ID), "stdout.raw") }
+	stdout := func(c pod.Container) string {
+		return filepath.Join(r.Dirs.Revision(c.UID).RawLog(c.Name, c.ID), "stdout.raw")
+	}
 	if err := r.Driver.SignalContainer(t.Context(), old.ID, "SIGKILL"); err != nil {
 		t.Fatal(err)
 	}

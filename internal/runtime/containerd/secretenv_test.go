@@ -17,7 +17,7 @@ import (
 // withSecret gives the rig's container a Secret's value, and mounts the in-memory directory for it.
 func (r *rig) withSecret(t *testing.T, word string) (dir string) {
 	t.Helper()
-	dir = r.Dirs.Withheld(r.start.Pod.UID)
+	dir = r.Dirs.Revision(r.start.Pod.UID).Withheld()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

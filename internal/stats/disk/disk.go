@@ -38,7 +38,7 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 		if _, limited := limits.Volumes[v.Name]; !pod.OnDisk(v) || !limited && limits.Whole == nil {
 			continue
 		}
-		used, err := size(ctx, m.dirs.EmptyDir(p.UID, v.Name))
+		used, err := size(ctx, m.dirs.Revision(p.UID).EmptyDir(v.Name))
 		if err != nil {
 			return pod.Usage{}, fmt.Errorf("measuring volume %q: %w", v.Name, err)
 		}
@@ -65,11 +65,11 @@ func (m *Meter) Measure(ctx context.Context, p *v1.Pod, instances []pod.Containe
 // etc returns the size of the files that podrun provides in the pod's containers. Containers can
 // write to them as to volumes.
 func (m *Meter) etc(ctx context.Context, p *v1.Pod) (pod.Space, error) {
-	now, err := size(ctx, m.dirs.Etc(p.UID))
+	now, err := size(ctx, m.dirs.Revision(p.UID).Etc())
 	if err != nil {
 		return pod.Space{}, err
 	}
-	legacy, err := size(ctx, m.dirs.LegacyEtc(p.UID))
+	legacy, err := size(ctx, m.dirs.Legacy().Etc(p.UID))
 	return now.Add(legacy), err
 }
 

@@ -50,8 +50,8 @@ func TestEtcOutgrowsItsPod(t *testing.T) {
 		}
 		return plan.Exceeded(p, used)
 	}
-	for _, path := range []string{dirs.Etc("u1") + "/hosts", dirs.Etc("u1") + "/resolv.conf", dirs.LegacyEtc("u1") + "/hosts",
-		layout.TerminationLog(dirs.RawLog("u1", "a", "a0"))} {
+	for _, path := range []string{dirs.Revision("u1").Etc() + "/hosts", dirs.Revision("u1").Etc() + "/resolv.conf", dirs.Legacy().Etc("u1") + "/hosts",
+		layout.TerminationLog(dirs.Revision("u1").RawLog("a", "a0"))} {
 		write(t, path, 0)
 		if why := exceeded(path); !strings.Contains(why, "exceeds the total limit of containers 1Mi") {
 			t.Errorf("%s: %q", path, why)
@@ -88,10 +88,10 @@ func TestMeasure(t *testing.T) {
 	const kb, slack = 1 << 10, 24 << 10 // directories take some, too
 	dirs := layout.Dirs{Root: t.TempDir(), Run: t.TempDir(), Log: t.TempDir()}
 	p := limited("1Mi")
-	v := dirs.EmptyDir("u1", "v")
+	v := dirs.Revision("u1").EmptyDir("v")
 	outside := filepath.Join(t.TempDir(), "large")
-	for _, path := range []string{outside, v + "/one", v + "/deep/two", dirs.EmptyDir("u1", "free") + "/any", dirs.EmptyDir("u1", "memory") + "/any",
-		dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 0), dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 1), dirs.RawLog("u1", "a", "id") + "/stdout.raw",
+	for _, path := range []string{outside, v + "/one", v + "/deep/two", dirs.Revision("u1").EmptyDir("free") + "/any", dirs.Revision("u1").EmptyDir("memory") + "/any",
+		dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 0), dirs.ContainerLog(pod.KeyOf(p), "u1", "a", 1), dirs.Revision("u1").RawLog("a", "id") + "/stdout.raw",
 		dirs.ContainerLog(pod.KeyOf(p), "u1", "b", 0)} {
 		write(t, path, 100*kb)
 	}
@@ -102,10 +102,10 @@ func TestMeasure(t *testing.T) {
 	m := New(dirs, layers{"a1": 50 * kb, "b0": 0})
 	instances := []pod.Container{{ID: "a1", Name: "a"}, {ID: "b0", Name: "b"}}
 	// A container has written to one file, and created another one that is larger than any disk.
-	write(t, dirs.Etc("u1")+"/hosts", 100*kb)
-	write(t, dirs.LegacyEtc("u1")+"/hosts", 100*kb)
-	write(t, dirs.Etc("u1")+"/resolv.conf", 0)
-	if err := os.Truncate(dirs.Etc("u1")+"/resolv.conf", 1<<40); err != nil {
+	write(t, dirs.Revision("u1").Etc()+"/hosts", 100*kb)
+	write(t, dirs.Legacy().Etc("u1")+"/hosts", 100*kb)
+	write(t, dirs.Revision("u1").Etc()+"/resolv.conf", 0)
+	if err := os.Truncate(dirs.Revision("u1").Etc()+"/resolv.conf", 1<<40); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

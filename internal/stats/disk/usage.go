@@ -66,15 +66,15 @@ func (m *Meter) Usage(ctx context.Context, p *v1.Pod) (Usage, error) {
 func (m *Meter) VolumeDir(p *v1.Pod, v *v1.Volume) string {
 	switch {
 	case v.EmptyDir != nil:
-		return m.dirs.EmptyDir(p.UID, v.Name)
+		return m.dirs.Revision(p.UID).EmptyDir(v.Name)
 	case v.ConfigMap != nil:
-		return m.dirs.Volume(p.UID, layout.KindConfigMap, v.Name)
+		return m.dirs.Revision(p.UID).Volume(layout.KindConfigMap, v.Name)
 	case v.Secret != nil:
-		return m.dirs.Volume(p.UID, layout.KindSecret, v.Name)
+		return m.dirs.Revision(p.UID).Volume(layout.KindSecret, v.Name)
 	case v.DownwardAPI != nil:
-		return m.dirs.Volume(p.UID, layout.KindDownwardAPI, v.Name)
+		return m.dirs.Revision(p.UID).Volume(layout.KindDownwardAPI, v.Name)
 	case v.Projected != nil:
-		return m.dirs.Volume(p.UID, layout.KindProjected, v.Name)
+		return m.dirs.Revision(p.UID).Volume(layout.KindProjected, v.Name)
 	case v.PersistentVolumeClaim != nil:
 		return m.dirs.Claim(p.Namespace, v.PersistentVolumeClaim.ClaimName)
 	}

@@ -113,7 +113,7 @@ func Embedded(t testing.TB) Daemon {
 		Eventually(t, "the daemon ends when nothing needs it", func() bool { return !embedded.Running(dirs) })
 		Eventually(t, "its shims have ended", func() bool { return len(Shims(t, lease.Address())) == 0 })
 	})
-	return Daemon{Dirs: dirs, Address: lease.Address(), Shim: dirs.Shim()}
+	return Daemon{Dirs: dirs, Address: lease.Address(), Shim: dirs.Embedded().Shim()}
 }
 
 // Ensure keeps the embedded containerd of these directories running as long as the lease is held.

@@ -31,7 +31,7 @@ func (x *Execer) legacyWithheld(c containers.Container, process *specs.Process) 
 	if err := layout.CheckUID(i.UID); err != nil {
 		return err
 	}
-	dir := x.dirs.Withheld(i.UID)
+	dir := x.dirs.Revision(i.UID).Withheld()
 	at := slices.Index(process.Env, legacyVariable+"="+filepath.Join(dir, i.Name))
 	if at < 0 {
 		return nil

@@ -46,7 +46,7 @@ func (s *Store) fetch(ctx context.Context, name string) (context.Context, *fetch
 			var err error
 			// Lock before the lease exists, so that no lease of a pull in progress is without its lock.
 			f.lock, err = s.lockFetching(l.ID)
-			l.Labels[labelFetching], l.Labels[labelFetchingLocks] = name, s.o.Dirs.Fetching()
+			l.Labels[labelFetching], l.Labels[labelFetchingLocks] = name, s.o.Dirs.ImageFiles().Fetching()
 			return err
 		})
 	if err != nil {
@@ -66,12 +66,12 @@ func (s *Store) lockFetching(id string) (*sys.Lock, error) {
 	// A load may be the first thing that podrun does here: the parent directory gets the mode that
 	// serve gives it.
 	if err := errors.Join(
-		os.MkdirAll(filepath.Dir(s.o.Dirs.Fetching()), layout.ModePassable),
-		os.MkdirAll(s.o.Dirs.Fetching(), 0o700),
+		os.MkdirAll(filepath.Dir(s.o.Dirs.ImageFiles().Fetching()), layout.ModePassable),
+		os.MkdirAll(s.o.Dirs.ImageFiles().Fetching(), 0o700),
 	); err != nil {
 		return nil, err
 	}
-	return sys.TryLockDir(filepath.Join(s.o.Dirs.Fetching(), id), 0o700)
+	return sys.TryLockDir(filepath.Join(s.o.Dirs.ImageFiles().Fetching(), id), 0o700)
 }
 
 // unlock releases the lock: the pull is not in progress any more.
@@ -121,7 +121,7 @@ func (f *fetching) end(ctx context.Context, over bool) {
 // is called. A pull whose process was killed is not in progress.
 func (s *Store) idleFetching(ctx context.Context, filter string) ([]*fetching, error) {
 	all, err := s.client.LeasesService().List(ctx,
-		fmt.Sprintf("labels.%q==%q", labelFetchingLocks, s.o.Dirs.Fetching())+filter)
+		fmt.Sprintf("labels.%q==%q", labelFetchingLocks, s.o.Dirs.ImageFiles().Fetching())+filter)
 	if err != nil {
 		return nil, err
 	}

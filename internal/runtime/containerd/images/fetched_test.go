@@ -115,7 +115,7 @@ func TestDropFetched(t *testing.T) {
 			if _, err := s.Pull(t.Context(), h.ref); err != nil {
 				t.Error(err)
 			}
-			locks, err := os.ReadDir(d.Dirs.Fetching())
+			locks, err := os.ReadDir(d.Dirs.ImageFiles().Fetching())
 			if _, _, held := stored(t, d); err != nil || len(locks) > 0 || held != leases {
 				t.Errorf("%d leases; locks: %v, %v", held, locks, err)
 			}

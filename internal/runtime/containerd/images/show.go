@@ -41,7 +41,7 @@ func (s *Store) Show(ctx context.Context, i pod.Image, uid pod.UID, volume strin
 	if strings.ContainsAny(volume, "/\x00") || strings.Trim(volume, ".") == "" {
 		return "", fmt.Errorf("volume %q cannot be a directory's name", volume)
 	}
-	dir := s.o.Dirs.Volume(uid, layout.KindImage, volume)
+	dir := s.o.Dirs.Revision(uid).Volume(layout.KindImage, volume)
 	if mounted, err := mountinfo.Mounted(dir); mounted || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return dir, err
 	}
@@ -90,7 +90,7 @@ func (s *Store) shown(ctx context.Context) (map[string]bool, error) {
 // Hide removes the mounts and snapshots that Show created for a revision.
 func (s *Store) Hide(ctx context.Context, uid pod.UID) error {
 	ctx = s.client.Context(ctx)
-	parent := filepath.Dir(s.o.Dirs.Volume(uid, layout.KindImage, "x"))
+	parent := filepath.Dir(s.o.Dirs.Revision(uid).Volume(layout.KindImage, "x"))
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // Show was never called

@@ -27,11 +27,11 @@ func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error
 	dirs := s.o.Dirs
 	if err := errors.Join(
 		os.MkdirAll(dirs.Run, layout.ModePassable),
-		os.MkdirAll(dirs.ImageViews(), layout.ModePrivate),
+		os.MkdirAll(dirs.ImageFiles().Views(), layout.ModePrivate),
 	); err != nil {
 		return err
 	}
-	lock, err := sys.LockDir(filepath.Join(dirs.ImageViews(), rand.Text()), layout.ModePrivate)
+	lock, err := sys.LockDir(filepath.Join(dirs.ImageFiles().Views(), rand.Text()), layout.ModePrivate)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Store) withFiles(mounts []mount.Mount, f func(root string) error) error
 
 // SweepViews removes the mounts that killed podruns left, and no others.
 func (s *Store) SweepViews() error {
-	entries, err := os.ReadDir(s.o.Dirs.ImageViews())
+	entries, err := os.ReadDir(s.o.Dirs.ImageFiles().Views())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (s *Store) SweepViews() error {
 	}
 	var errs []error
 	for _, e := range entries {
-		dir := filepath.Join(s.o.Dirs.ImageViews(), e.Name())
+		dir := filepath.Join(s.o.Dirs.ImageFiles().Views(), e.Name())
 		lock, err := sys.TryLockExisting(dir)
 		if errors.Is(err, sys.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -102,7 +102,7 @@ func TestViewHasNoEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(s.o.Dirs.ImageViews()); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(s.o.Dirs.ImageFiles().Views()); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	failed := errors.New("failed")
@@ -119,7 +119,7 @@ func TestViewHasNoEffect(t *testing.T) {
 func TestViewsOfTheKilled(t *testing.T) {
 	s := viewStore(t)
 	for name, begun := range map[string]int{"locked": 0, "made": 1, "mounted": 2, "twice": 3} {
-		root := filepath.Join(s.o.Dirs.ImageViews(), name, viewName)
+		root := filepath.Join(s.o.Dirs.ImageFiles().Views(), name, viewName)
 		if err := os.MkdirAll(filepath.Dir(root), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestViewsOfTheKilled(t *testing.T) {
 			}
 		}
 	}
-	used := filepath.Join(s.o.Dirs.ImageViews(), "used")
+	used := filepath.Join(s.o.Dirs.ImageFiles().Views(), "used")
 	lock, err := sys.TryLockDir(used, 0o700)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestViewsOfTheKilled(t *testing.T) {
 	if err := s.withFiles(imageFiles(t), func(string) error { return nil }); err != nil {
 		t.Error(err)
 	}
-	if left, err := os.ReadDir(s.o.Dirs.ImageViews()); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(s.o.Dirs.ImageFiles().Views()); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

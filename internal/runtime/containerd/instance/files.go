@@ -47,7 +47,9 @@ func (f *Files) Output(s runtime.Start) (stdout, stderr string) {
 }
 
 // dir returns the directory with the output of a start's instance.
-func (f *Files) dir(s runtime.Start) string { return f.dirs.RawLog(s.Pod.UID, s.Container.Name, s.ID) }
+func (f *Files) dir(s runtime.Start) string {
+	return f.dirs.Revision(s.Pod.UID).RawLog(s.Container.Name, s.ID)
+}
 
 // CreateOutput creates the files to which the shim appends.
 func (f *Files) CreateOutput(s runtime.Start) error {
@@ -71,7 +73,8 @@ func (f *Files) RemoveOutput(c pod.Container) error {
 	if c.UID == "" {
 		return nil // nothing of the instance exists, and its pod is not known
 	}
-	if err := os.RemoveAll(f.dirs.RawLog(c.UID, c.Name, c.ID)); err != nil { // trusted: files in it, which podrun made
+	dir := f.dirs.Revision(c.UID).RawLog(c.Name, c.ID)
+	if err := os.RemoveAll(dir); err != nil { // trusted: files in it, which podrun made
 		return fmt.Errorf("removing the output of %s: %w", c.ID, err)
 	}
 	return nil
@@ -165,7 +168,7 @@ func (f *Files) RemoveWithheld(uid pod.UID, id string) error {
 	if err := layout.CheckUID(uid); err != nil {
 		return err
 	}
-	if err := secretenv.Remove(f.dirs.Withheld(uid), id); err != nil {
+	if err := secretenv.Remove(f.dirs.Revision(uid).Withheld(), id); err != nil {
 		return fmt.Errorf("removing the withheld variables of container %s: %w", id, err)
 	}
 	return nil

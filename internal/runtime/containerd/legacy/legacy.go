@@ -160,8 +160,9 @@ func (im *Importer) ForgetLegacy(uid pod.UID) error {
 		}
 	}
 	// The manifest is removed last: as long as it exists, the rest is searched for.
+	dirs := im.dirs.Legacy()
 	for _, path := range []string{
-		im.dirs.StartedOf(uid), im.evictedFile(uid), im.dirs.Instances(uid), im.dirs.Manifest(uid),
+		dirs.StartedOf(uid), im.evictedFile(uid), dirs.Instances(uid), dirs.Manifest(uid),
 	} {
 		if err := os.RemoveAll(path); err != nil { // trusted: podrun's alone
 			return fmt.Errorf("removing what a former version kept of revision %s: %w", uid, err)
@@ -174,14 +175,14 @@ func (im *Importer) ForgetLegacy(uid pod.UID) error {
 // completes ForgetLegacy for those that have both, and it logs and skips a manifest that cannot be
 // read.
 func (im *Importer) manifests() ([]manifest, error) {
-	paths, err := filepath.Glob(im.dirs.Manifest("*"))
+	paths, err := filepath.Glob(im.dirs.Legacy().Manifest("*"))
 	if err != nil {
 		return nil, err
 	}
 	var out []manifest
 	for _, path := range paths {
 		uid := pod.UID(filepath.Base(filepath.Dir(path)))
-		_, err := os.Lstat(im.dirs.Checkpoint(uid))
+		_, err := os.Lstat(im.dirs.Revision(uid).Checkpoint())
 		if err == nil {
 			err = im.ForgetLegacy(uid)
 		}
@@ -243,7 +244,7 @@ func (im *Importer) evicted(uid pod.UID) string {
 // remembered returns the newest instances of the revision's containers that the former version
 // recorded.
 func (im *Importer) remembered(uid pod.UID) []pod.Container {
-	data, err := os.ReadFile(im.dirs.Instances(uid)) // trusted: a directory of podrun's own
+	data, err := os.ReadFile(im.dirs.Legacy().Instances(uid)) // trusted: a directory of podrun's own
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -277,7 +278,7 @@ func (im *Importer) instance(c containers.Container, remembered []pod.Container,
 	out.Sidecar, out.Resources = sidecar, l[labelResources]
 	out.PreStop, out.StopSignal = l[labelPreStop] != "", images.SignalName(l[labelStopSignal])
 	out.State, out.StartedAt = pod.Created, c.CreatedAt
-	mark, err := os.ReadFile(im.dirs.Started(out.UID, c.ID)) // trusted: a directory of podrun's own
+	mark, err := os.ReadFile(im.dirs.Legacy().Started(out.UID, c.ID)) // trusted: a directory of podrun's own
 	marked := bytes.HasPrefix(mark, []byte(boot+"\n")) || err != nil && !errors.Is(err, fs.ErrNotExist)
 	if marked || hasRun(out, remembered, boot) {
 		out.State, out.Notes = pod.Running, notesOf(mark)

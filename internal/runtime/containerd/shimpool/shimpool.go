@@ -139,7 +139,7 @@ func (p *Pool) Shared(ctx context.Context, l Launch) Shim {
 	if !p.client.KeepsSandboxes || s.refused {
 		return Shim{}
 	}
-	if path := shims.SocketOf(p.dirs.ShimHome(l.Sandbox.ID)); !ok && path != "" {
+	if path := shims.SocketOf(p.dirs.SandboxFiles().Shim(l.Sandbox.ID)); !ok && path != "" {
 		s.address = shimProtocol + path // started before podrun was restarted
 	}
 	if s.address != "" && reaches(ctx, s.address) {
@@ -171,7 +171,8 @@ func (p *Pool) Ready(ctx context.Context, l Launch, s Shim) (wait func() error, 
 		return none, nil
 	}
 	if s.model != nil {
-		if err := p.launcher.Start(s.model, p.dirs.ShimHome(l.Sandbox.ID), GroupOf(l.Sandbox), l.ID); err != nil {
+		home := p.dirs.SandboxFiles().Shim(l.Sandbox.ID)
+		if err := p.launcher.Start(s.model, home, GroupOf(l.Sandbox), l.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -276,7 +277,7 @@ func (p *Pool) killListening(ctx context.Context, key pod.Key, s pod.Sandbox) er
 // removeHome removes the shim's socket and the directory of the shim that podrun started for a
 // sandbox.
 func (p *Pool) removeHome(sandboxID string) error {
-	home := p.dirs.ShimHome(sandboxID)
+	home := p.dirs.SandboxFiles().Shim(sandboxID)
 	if path := shims.SocketOf(home); path != "" {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing the socket of the shim of sandbox %s: %w", sandboxID, err)
@@ -294,7 +295,7 @@ func GroupOf(s pod.Sandbox) string { return cmp.Or(s.Details.Group, s.ID) }
 
 // SweepHomes removes the directories of shims whose sandboxes no longer exist.
 func (p *Pool) SweepHomes(known func(sandboxID string) bool) error {
-	entries, err := os.ReadDir(p.dirs.ShimHomes())
+	entries, err := os.ReadDir(p.dirs.SandboxFiles().Shims())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listing the directories of shims: %w", err)
 	}

@@ -32,7 +32,7 @@ func (st *ContainerStarter) withhold(l *launch, in oci.Input, full *specs.Spec) 
 				"mount the Secret as a volume instead",
 			l.Container.Name, l.handler.name, in.Env[first].Name)}
 	}
-	dir := st.o.Dirs.Withheld(l.Pod.UID)
+	dir := st.o.Dirs.Revision(l.Pod.UID).Withheld()
 	if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
 		return nil, fmt.Errorf("withholding variables of %s: no in-memory file system is mounted on %s: %w",
 			l.Container.Name, dir, err)
@@ -67,7 +67,7 @@ func (st *ContainerStarter) putWithheld(l *launch) error {
 	if l.withheld == nil {
 		return nil
 	}
-	if err := secretenv.Write(st.o.Dirs.Withheld(l.Pod.UID), l.ID, *l.withheld); err != nil {
+	if err := secretenv.Write(st.o.Dirs.Revision(l.Pod.UID).Withheld(), l.ID, *l.withheld); err != nil {
 		return fmt.Errorf("withholding variables of %s: %w", l.Container.Name, err)
 	}
 	return nil
