@@ -37,7 +37,6 @@ var exempt = map[string]bool{
 	"internal/runtime/containerd/images.Store": true,
 	"internal/runtime/fake.Driver":             true,
 	"internal/runtime/fake.Engine":             true,
-	"internal/sandbox.Store":                   true,
 	"internal/volume.Volumes":                  true,
 	"internal/pod.Container":                   true,
 }

@@ -28,9 +28,9 @@ func TestNotReady(t *testing.T) {
 		}
 	}
 	for name, harm := range map[string]func(t *testing.T, s *Store, b *pod.Sandbox){
-		"pin lost": func(t *testing.T, s *Store, b *pod.Sandbox) { unmount(t, s.file(b.ID, pinUTS)) },
+		"pin lost": func(t *testing.T, s *Store, b *pod.Sandbox) { unmount(t, s.dir.file(b.ID, pinUTS)) },
 		"shared memory lost": func(t *testing.T, s *Store, b *pod.Sandbox) {
-			unmount(t, s.file(b.ID, shmName))
+			unmount(t, s.dir.file(b.ID, shmName))
 		},
 		"pause process killed": func(t *testing.T, _ *Store, b *pod.Sandbox) {
 			if err := unix.Kill(b.Details.PausePID, unix.SIGKILL); err != nil {
@@ -42,14 +42,14 @@ func TestNotReady(t *testing.T) {
 		},
 		"directory unmounted": func(t *testing.T, s *Store, b *pod.Sandbox) {
 			for _, name := range []string{pinNet, pinIPC, pinUTS, pinPID, shmName} {
-				unmount(t, s.file(b.ID, name))
+				unmount(t, s.dir.file(b.ID, name))
 			}
-			unmount(t, s.dir)
+			unmount(t, s.dir.root)
 		},
 		"not complete":    func(_ *testing.T, _ *Store, b *pod.Sandbox) { b.Details.Complete = false },
 		"of another boot": func(_ *testing.T, _ *Store, b *pod.Sandbox) { b.Boot = "another" },
 		"pinned twice, and its PID used again": func(t *testing.T, s *Store, b *pod.Sandbox) {
-			pin := s.file(b.ID, pinIPC)
+			pin := s.dir.file(b.ID, pinIPC)
 			if err := unix.Mount(pin, pin, "", unix.MS_BIND, ""); err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestCutChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := newStore(t, run)
-	s.step = func(name string) {
+	s.dir.step = func(name string) {
 		if left--; left == 0 {
 			fmt.Println("cut after", name)
 			if err := unix.Kill(unix.Getpid(), unix.SIGKILL); err != nil {

@@ -79,7 +79,7 @@ func (e legacyEntry) legacy(id string, complete bool) Legacy {
 // Legacy returns the sandboxes that the former version created and that ForgetLegacy was not called
 // for. If some cannot be read, it returns an error together with the others.
 func (s *Store) Legacy() ([]Legacy, error) {
-	found, err := names(s.dir)
+	found, err := names(s.dir.root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -90,7 +90,7 @@ func (s *Store) Legacy() ([]Legacy, error) {
 		if !isIntent || !isID(id) {
 			continue
 		}
-		entry, complete, err := s.readLegacy(id)
+		entry, complete, err := s.dir.readLegacy(id)
 		if err != nil {
 			errs = append(errs, err)
 		} else if entry != nil {
@@ -105,11 +105,11 @@ func (s *Store) Legacy() ([]Legacy, error) {
 
 // readLegacy returns what the former version recorded of a sandbox; nil if nothing. A record that
 // cannot be parsed counts as missing, because a power failure may leave one.
-func (s *Store) readLegacy(id string) (e *legacyEntry, complete bool, err error) {
-	if e, err = s.readIntent(id); err != nil || e == nil {
+func (d *directory) readLegacy(id string) (e *legacyEntry, complete bool, err error) {
+	if e, err = d.readIntent(id); err != nil || e == nil {
 		return nil, false, err
 	}
-	text, err := os.ReadFile(s.file(id, recordName))
+	text, err := os.ReadFile(d.file(id, recordName))
 	if errors.Is(err, os.ErrNotExist) {
 		return e, false, nil
 	}
@@ -124,32 +124,32 @@ func (s *Store) readLegacy(id string) (e *legacyEntry, complete bool, err error)
 }
 
 // readIntent returns the former version's intent of a sandbox; nil if there is none.
-func (s *Store) readIntent(id string) (*legacyEntry, error) {
-	text, err := readLink(s.intent(id))
+func (d *directory) readIntent(id string) (*legacyEntry, error) {
+	text, err := readLink(d.intent(id))
 	if err != nil || text == "" {
 		return nil, err
 	}
 	var e legacyEntry
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", s.intent(id), err)
+		return nil, fmt.Errorf("reading %s: %w", d.intent(id), err)
 	}
 	return &e, nil
 }
 
-func (s *Store) intent(id string) string { return s.path(id) + intentSuffix }
+func (d *directory) intent(id string) string { return d.path(id) + intentSuffix }
 
 // ForgetLegacy removes the former version's files of a sandbox; the caller has saved the sandbox in
 // a checkpoint. It succeeds for a sandbox that the former version did not create, and if called
 // again. The sandbox itself is not changed.
 func (s *Store) ForgetLegacy(id string) error {
-	if err := errors.Join(checkID(id), s.forgetLegacy(id)); err != nil {
+	if err := errors.Join(checkID(id), s.dir.forgetLegacy(id)); err != nil {
 		return fmt.Errorf("forgetting the former version's sandbox %s: %w", id, err)
 	}
 	return nil
 }
 
-func (s *Store) forgetLegacy(id string) error {
-	all, err := sys.LockExisting(s.dir)
+func (d *directory) forgetLegacy(id string) error {
+	all, err := sys.LockExisting(d.root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -157,28 +157,28 @@ func (s *Store) forgetLegacy(id string) error {
 		return err
 	}
 	defer all.Unlock()
-	e, err := s.readIntent(id)
+	e, err := d.readIntent(id)
 	if err != nil {
 		return err
 	}
 	if e != nil {
-		if err := s.convertLegacy(id, e); err != nil {
+		if err := d.convertLegacy(id, e); err != nil {
 			return err
 		}
 	}
 	// The intent first: without it, the sandbox is never taken for one that is half created.
-	if err := removeFile(s.intent(id)); err != nil {
+	if err := removeFile(d.intent(id)); err != nil {
 		return err
 	}
-	if err := s.removeRecord(id); err != nil {
+	if err := d.removeRecord(id); err != nil {
 		return err
 	}
-	return s.removeEmptyDir()
+	return d.removeEmptyDir()
 }
 
 // convertLegacy creates the files of this version in the directory of a sandbox of the former
 // version, if the directory exists.
-func (s *Store) convertLegacy(id string, e *legacyEntry) error {
+func (d *directory) convertLegacy(id string, e *legacyEntry) error {
 	links := map[string]string{}
 	if e.Users != 0 {
 		links[firstUserName] = strconv.FormatUint(uint64(e.Users), 10)
@@ -187,7 +187,7 @@ func (s *Store) convertLegacy(id string, e *legacyEntry) error {
 		links[pauseCgroupName] = e.PauseCgroup
 	}
 	for name, target := range links {
-		err := os.Symlink(target, s.file(id, name))
+		err := os.Symlink(target, d.file(id, name))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -199,6 +199,6 @@ func (s *Store) convertLegacy(id string, e *legacyEntry) error {
 }
 
 // removeRecord removes the former version's record of a sandbox.
-func (s *Store) removeRecord(id string) error {
-	return errors.Join(removeFile(s.file(id, recordName)), removeFile(s.file(id, recordName+".tmp")))
+func (d *directory) removeRecord(id string) error {
+	return errors.Join(removeFile(d.file(id, recordName)), removeFile(d.file(id, recordName+".tmp")))
 }

@@ -35,10 +35,10 @@ func former(t *testing.T, s *Store, b pod.Sandbox, intent, record string) {
 	number := func(n any) string { text, _ := json.Marshal(n); return string(text) }
 	fill := strings.NewReplacer("{UID}", string(b.UID), "{PID}", number(b.Details.PausePID), "{ID}", b.ID,
 		"{BOOT}", b.Boot, "{START}", number(b.Details.PauseStart), "{USERS}", number(b.Details.FirstUser))
-	err := errors.Join(removeFile(s.file(b.ID, firstUserName)), removeFile(s.file(b.ID, pauseCgroupName)),
-		os.Symlink(fill.Replace(intent), s.path(b.ID)+".intent"))
+	err := errors.Join(removeFile(s.dir.file(b.ID, firstUserName)), removeFile(s.dir.file(b.ID, pauseCgroupName)),
+		os.Symlink(fill.Replace(intent), s.dir.path(b.ID)+".intent"))
 	if record != "" {
-		err = errors.Join(err, os.WriteFile(s.path(b.ID)+"/sandbox.json", []byte(fill.Replace(record)), 0o600))
+		err = errors.Join(err, os.WriteFile(s.dir.path(b.ID)+"/sandbox.json", []byte(fill.Replace(record)), 0o600))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestLegacy(t *testing.T) {
 			if l := list[half.ID]; s.Ready(l.Sandbox) || l.Sandbox.Details.Complete || l.Key.Name != "half" {
 				t.Errorf("%+v", l)
 			}
-			if taken, err := s.usersInUse(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
+			if taken, err := s.dir.usersInUse(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
 				t.Errorf("before: %v, %v", taken, err)
 			}
 			for range 2 {
@@ -106,7 +106,7 @@ func TestLegacy(t *testing.T) {
 			if list := listLegacy(t, s); len(list) != 1 {
 				t.Errorf("%+v", list)
 			}
-			if taken, err := s.usersInUse(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
+			if taken, err := s.dir.usersInUse(); err != nil || !taken[made.Details.FirstUser] && kind == "own users" {
 				t.Errorf("after: %v, %v", taken, err)
 			}
 			adopted := want.Sandbox
@@ -172,7 +172,7 @@ func TestLegacyTorn(t *testing.T) {
 	made := create(t, s, testPod("web"))
 	former(t, s, made, formerUsers, `{"names`)
 	torn := newID()
-	if err := os.Symlink(`{"names`, s.path(torn)+".intent"); err != nil {
+	if err := os.Symlink(`{"names`, s.dir.path(torn)+".intent"); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.Legacy()

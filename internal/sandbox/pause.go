@@ -44,15 +44,15 @@ func (s *Store) startPause(b *pod.Sandbox) error {
 		return err
 	}
 	path := pauseCgroup(b.Details.PauseParent, b.ID)
-	if err := os.Symlink(path, s.file(b.ID, pauseCgroupName)); err != nil {
+	if err := os.Symlink(path, s.dir.file(b.ID, pauseCgroupName)); err != nil {
 		return err
 	}
-	s.step("pause cgroup")
-	root := s.file(b.ID, pauseName)
+	s.dir.step("pause cgroup")
+	root := s.dir.file(b.ID, pauseName)
 	if err := os.Mkdir(root, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	s.step("pause directory")
+	s.dir.step("pause directory")
 	pid := 0
 	err = sys.OnOwnThread(func() error {
 		born, err := tree.Enter(path)
@@ -63,7 +63,7 @@ func (s *Store) startPause(b *pod.Sandbox) error {
 			defer born.Close()
 		}
 		for _, name := range pins(b.Details) {
-			if err := enter(s.file(b.ID, name)); err != nil {
+			if err := enter(s.dir.file(b.ID, name)); err != nil {
 				return fmt.Errorf("entering the pod's %s namespace: %w", name, err)
 			}
 		}
@@ -76,12 +76,12 @@ func (s *Store) startPause(b *pod.Sandbox) error {
 	if err != nil {
 		return fmt.Errorf("starting the first process of the pod's process namespace: %w", err)
 	}
-	s.step("pause")
+	s.dir.step("pause")
 	if b.Details.PauseStart, _, err = startTime(pid); err != nil {
 		return err
 	}
 	b.Details.PausePID = pid
-	return pinNamespace(s.file(b.ID, pinPID), "/proc/"+strconv.Itoa(pid)+"/ns/pid", pinPID, s.step)
+	return pinNamespace(s.dir.file(b.ID, pinPID), "/proc/"+strconv.Itoa(pid)+"/ns/pid", pinPID, s.dir.step)
 }
 
 // shutIn moves the calling thread into a file system of its own that contains only the program,
@@ -176,12 +176,12 @@ func isPaused(d pod.SandboxDetails) bool {
 // removed only when the process has ended.
 func (s *Store) endPause(b pod.Sandbox) error {
 	unkilled := s.killPause(b)
-	s.step("pause ended")
-	errs := []error{unkilled, unpin(s.file(b.ID, pinPID))}
-	s.step("pid removed")
-	errs = append(errs, removeFile(s.file(b.ID, pauseName)))
+	s.dir.step("pause ended")
+	errs := []error{unkilled, unpin(s.dir.file(b.ID, pinPID))}
+	s.dir.step("pid removed")
+	errs = append(errs, removeFile(s.dir.file(b.ID, pauseName)))
 	if unkilled == nil {
-		errs = append(errs, removeFile(s.file(b.ID, pauseCgroupName)))
+		errs = append(errs, removeFile(s.dir.file(b.ID, pauseCgroupName)))
 	}
 	return errors.Join(errs...)
 }
@@ -209,12 +209,12 @@ func (s *Store) pauseCgroups(b pod.Sandbox) ([]string, error) {
 	if b.Details.PauseParent != "" {
 		out = append(out, pauseCgroup(b.Details.PauseParent, b.ID))
 	}
-	kept, err := readLink(s.file(b.ID, pauseCgroupName))
+	kept, err := readLink(s.dir.file(b.ID, pauseCgroupName))
 	if err != nil {
 		return nil, err
 	}
 	out = append(out, kept)
-	if former, err := s.readIntent(b.ID); err == nil && former != nil {
+	if former, err := s.dir.readIntent(b.ID); err == nil && former != nil {
 		out = append(out, former.PauseCgroup)
 	}
 	slices.Sort(out)

@@ -35,21 +35,21 @@ func (s *Store) Paths(b pod.Sandbox) Paths {
 		out.CgroupDriver = oci.Systemd
 	}
 	if !b.Details.HostNetwork {
-		out.Net, out.UTS = s.file(b.ID, pinNet), s.file(b.ID, pinUTS)
+		out.Net, out.UTS = s.dir.file(b.ID, pinNet), s.dir.file(b.ID, pinUTS)
 	}
 	if !b.Details.HostIPC {
-		out.IPC = s.file(b.ID, pinIPC)
+		out.IPC = s.dir.file(b.ID, pinIPC)
 	} else {
 		out.Shm = hostShm
 	}
 	if b.Details.Shm {
-		out.Shm = s.file(b.ID, shmName)
+		out.Shm = s.dir.file(b.ID, shmName)
 	}
 	if b.Details.PauseParent != "" {
-		out.PID = s.file(b.ID, pinPID)
+		out.PID = s.dir.file(b.ID, pinPID)
 	}
 	if b.Details.FirstUser != 0 {
-		out.User, out.FirstUser = s.file(b.ID, pinUser), b.Details.FirstUser
+		out.User, out.FirstUser = s.dir.file(b.ID, pinUser), b.Details.FirstUser
 	}
 	return out
 }
@@ -82,17 +82,17 @@ func (s *Store) Ready(b pod.Sandbox) bool {
 	}
 	for _, name := range pins(b.Details) {
 		var st unix.Stat_t
-		if unix.Stat(s.file(b.ID, name), &st) != nil || st.Dev != now.nsfs {
+		if unix.Stat(s.dir.file(b.ID, name), &st) != nil || st.Dev != now.nsfs {
 			return false
 		}
 	}
-	return (!b.Details.Shm || s.mountedShm(b.ID)) && (b.Details.PauseParent == "" || isPaused(b.Details))
+	return (!b.Details.Shm || s.dir.mountedShm(b.ID)) && (b.Details.PauseParent == "" || isPaused(b.Details))
 }
 
 // mountedShm reports whether shared memory is mounted in the sandbox's directory.
-func (s *Store) mountedShm(id string) bool {
+func (d *directory) mountedShm(id string) bool {
 	var dir, shm unix.Stat_t
-	return unix.Stat(s.path(id), &dir) == nil && unix.Stat(s.file(id, shmName), &shm) == nil && dir.Dev != shm.Dev
+	return unix.Stat(d.path(id), &dir) == nil && unix.Stat(d.file(id, shmName), &shm) == nil && dir.Dev != shm.Dev
 }
 
 // machine is what Ready compares sandboxes with.

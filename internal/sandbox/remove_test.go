@@ -26,7 +26,7 @@ func TestRemoveGoesOn(t *testing.T) {
 		if err := s.Remove(t.Context(), made); !errors.Is(err, refusal) {
 			t.Fatalf("error %v", err)
 		}
-		if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(s.dir.root); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the directory of the sandboxes is still there: %v", err)
 		}
 		if isPaused(made.Details) {
@@ -48,7 +48,7 @@ func TestRemoveHindered(t *testing.T) {
 	p := testPod("web")
 	p.Spec.HostUsers = new(false)
 	made := create(t, s, p)
-	pin := s.file(made.ID, pinIPC)
+	pin := s.dir.file(made.ID, pinIPC)
 	if err := errors.Join(unpin(pin), os.Mkdir(pin, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +58,11 @@ func TestRemoveHindered(t *testing.T) {
 	if held, err := n.Holders(); err != nil || len(held) > 0 {
 		t.Errorf("held %v, %v", held, err)
 	}
-	left, err := names(s.path(made.ID))
+	left, err := names(s.dir.path(made.ID))
 	if err != nil || len(left) != 2 {
 		t.Errorf("left %q, %v", left, err)
 	}
-	if taken, err := s.usersInUse(); err != nil || !taken[made.Details.FirstUser] {
+	if taken, err := s.dir.usersInUse(); err != nil || !taken[made.Details.FirstUser] {
 		t.Errorf("%v, %v", taken, err)
 	}
 	if err := os.Remove(pin); err != nil {

@@ -66,26 +66,23 @@ type Options struct {
 // Store creates and removes the sandboxes of one run directory, concurrently with other processes
 // that use the same directory. Its methods are safe for concurrent use.
 type Store struct {
-	dir     string
+	dir     directory
 	network Network
 	cluster string
 	driver  oci.Driver
 	log     *slog.Logger
 	machine func() (machine, error)
-	// step is called after each step of Create and Remove, for tests that interrupt them.
-	step func(string)
 }
 
 // New returns a Store. It creates nothing yet.
 func New(o Options) *Store {
 	return &Store{
-		dir:     o.Dirs.SandboxFiles().Dir(),
+		dir:     directory{root: o.Dirs.SandboxFiles().Dir(), step: func(string) {}},
 		network: o.Network,
 		cluster: o.ClusterDomain,
 		driver:  o.CgroupDriver,
 		log:     o.Log,
 		machine: sync.OnceValues(thisMachine),
-		step:    func(string) {},
 	}
 }
 
@@ -129,12 +126,12 @@ func (s *Store) create(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	lock, err := s.reserve(ctx, b.ID)
+	lock, err := s.dir.reserve(ctx, b.ID)
 	if err != nil {
 		return err
 	}
 	defer lock.Unlock()
-	left, err := names(s.path(b.ID))
+	left, err := names(s.dir.path(b.ID))
 	if err != nil {
 		return err
 	}
@@ -155,13 +152,13 @@ func (s *Store) build(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 		return err
 	}
 	if hasUsers(p) {
-		if b.Details.FirstUser, err = s.allocateUsers(b.ID); err != nil {
+		if b.Details.FirstUser, err = s.dir.allocateUsers(b.ID); err != nil {
 			return err
 		}
-		s.step("first user")
-		err = pinWithUsers(s.path(b.ID), pins(b.Details), hostname, b.Details.FirstUser, s.step)
+		s.dir.step("first user")
+		err = pinWithUsers(s.dir.path(b.ID), pins(b.Details), hostname, b.Details.FirstUser, s.dir.step)
 	} else {
-		err = pin(s.path(b.ID), pins(b.Details), hostname, s.step)
+		err = pin(s.dir.path(b.ID), pins(b.Details), hostname, s.dir.step)
 	}
 	if err != nil {
 		return err
@@ -169,15 +166,15 @@ func (s *Store) build(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	if err := s.connect(ctx, p, b); err != nil {
 		return err
 	}
-	s.step("network")
+	s.dir.step("network")
 	if err := s.setSysctls(b.ID, p, b.Details.FirstUser); err != nil {
 		return err
 	}
 	if b.Details.Shm {
-		if err := mountShm(s.file(b.ID, shmName), b.Details.FirstUser); err != nil {
+		if err := mountShm(s.dir.file(b.ID, shmName), b.Details.FirstUser); err != nil {
 			return err
 		}
-		s.step("shared memory")
+		s.dir.step("shared memory")
 	}
 	if b.Details.PauseParent != "" {
 		return s.startPause(b)
@@ -190,7 +187,7 @@ func (s *Store) build(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 func (s *Store) connect(ctx context.Context, p *v1.Pod, b *pod.Sandbox) error {
 	netns := ""
 	if !b.Details.HostNetwork {
-		netns = s.file(b.ID, pinNet)
+		netns = s.dir.file(b.ID, pinNet)
 	} else if s.network == nil {
 		return nil
 	}
@@ -219,7 +216,7 @@ func (s *Store) remove(ctx context.Context, b pod.Sandbox) error {
 	if err := checkID(b.ID); err != nil {
 		return err
 	}
-	lock, err := s.reserve(ctx, b.ID)
+	lock, err := s.dir.reserve(ctx, b.ID)
 	if err != nil {
 		return err
 	}
@@ -233,35 +230,35 @@ func (s *Store) clear(ctx context.Context, b pod.Sandbox) error {
 	var errs []error
 	done := func(what string, err error) {
 		if errs = append(errs, err); err == nil {
-			s.step(what + " removed")
+			s.dir.step(what + " removed")
 		}
 	}
 	done("pause process", s.endPause(b))
-	done("shared memory", unmountShm(s.file(b.ID, shmName)))
+	done("shared memory", unmountShm(s.dir.file(b.ID, shmName)))
 	for _, name := range []string{pinIPC, pinUTS, pinUser} {
-		done(name, unpin(s.file(b.ID, name)))
+		done(name, unpin(s.dir.file(b.ID, name)))
 	}
 	var unreleased error
 	if s.network != nil {
 		if unreleased = s.network.Teardown(ctx, b.ID); unreleased == nil {
-			s.step("network removed")
+			s.dir.step("network removed")
 		}
 	}
 	// After the network, which may need the namespace to release its resources there.
-	done(pinNet, unpin(s.file(b.ID, pinNet)))
-	done("former record", s.removeRecord(b.ID))
+	done(pinNet, unpin(s.dir.file(b.ID, pinNet)))
+	done("former record", s.dir.removeRecord(b.ID))
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(err, unreleased)
 	}
-	return errors.Join(unreleased, s.forget(b.ID))
+	return errors.Join(unreleased, s.dir.forget(b.ID))
 }
 
 // path returns the sandbox's directory.
-func (s *Store) path(id string) string { return s.dir + "/" + id }
+func (d *directory) path(id string) string { return d.root + "/" + id }
 
 // file returns the path of a file of the sandbox. It does not clean the path, because that is clean
 // already and Ready is called often.
-func (s *Store) file(id, name string) string { return s.dir + "/" + id + "/" + name }
+func (d *directory) file(id, name string) string { return d.root + "/" + id + "/" + name }
 
 // checkID makes sure that an invalid ID never becomes a path.
 func checkID(id string) error {

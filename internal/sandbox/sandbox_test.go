@@ -152,7 +152,7 @@ func TestCreateReadyRemove(t *testing.T) {
 	if s.Ready(b) {
 		t.Fatal("ready before it was made")
 	}
-	if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(s.dir.root); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("Prepare made something: %v", err)
 	}
 	made, err := s.Create(t.Context(), p, b)
@@ -307,7 +307,7 @@ func TestForeignThings(t *testing.T) {
 	needRoot(t)
 	s, n := newStore(t, t.TempDir())
 	made := create(t, s, testPod("web"))
-	foreign := filepath.Join(s.path(made.ID), "foreign")
+	foreign := filepath.Join(s.dir.path(made.ID), "foreign")
 	if err := os.WriteFile(foreign, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestForeignThings(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, s, made)
-	bare(t, filepath.Dir(s.dir), n)
+	bare(t, filepath.Dir(s.dir.root), n)
 	for _, id := range []string{"", "..", "../x", "abc"} {
 		if err := s.Remove(t.Context(), pod.Sandbox{ID: id}); err == nil {
 			t.Errorf("removed %q", id)

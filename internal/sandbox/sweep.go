@@ -27,7 +27,7 @@ const (
 // not block others. Sweep waits for a second; removals that take longer, for example because a CNI
 // plugin hangs, continue in the background.
 func (s *Store) Sweep(ctx context.Context, known func(id string) bool) error {
-	ids, err := s.remains()
+	ids, err := s.dir.remains()
 	errs := []error{err}
 	var (
 		mu       sync.Mutex
@@ -60,7 +60,7 @@ func (s *Store) Sweep(ctx context.Context, known func(id string) bool) error {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if err := errors.Join(append(errs, s.sweepDir())...); err != nil {
+	if err := errors.Join(append(errs, s.dir.sweepDir())...); err != nil {
 		return fmt.Errorf("removing orphaned sandboxes: %w", err)
 	}
 	return nil
@@ -68,7 +68,7 @@ func (s *Store) Sweep(ctx context.Context, known func(id string) bool) error {
 
 // sweepOne removes the sandbox, unless another process has locked it.
 func (s *Store) sweepOne(ctx context.Context, id string) error {
-	lock, err := s.tryReserve(id)
+	lock, err := s.dir.tryReserve(id)
 	if errors.Is(err, sys.ErrLocked) {
 		return nil
 	}
@@ -85,8 +85,8 @@ func (s *Store) sweepOne(ctx context.Context, id string) error {
 
 // remains returns the IDs of the sandboxes of which any file exists; with an error there may be
 // more.
-func (s *Store) remains() ([]string, error) {
-	found, err := names(s.dir)
+func (d *directory) remains() ([]string, error) {
+	found, err := names(d.root)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
@@ -99,8 +99,8 @@ func (s *Store) remains() ([]string, error) {
 }
 
 // sweepDir removes the directory of all sandboxes if an interrupted Create or Remove left it empty.
-func (s *Store) sweepDir() error {
-	all, err := sys.LockExisting(s.dir)
+func (d *directory) sweepDir() error {
+	all, err := sys.LockExisting(d.root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -108,5 +108,5 @@ func (s *Store) sweepDir() error {
 		return err
 	}
 	defer all.Unlock()
-	return s.removeEmptyDir()
+	return d.removeEmptyDir()
 }

@@ -36,7 +36,7 @@ func TestSweep(t *testing.T) {
 	if held, err := n.Holders(); err != nil || len(held) != 3 {
 		t.Errorf("held %v, %v", held, err)
 	}
-	if left, err := names(s.dir); err != nil || len(left) != 1 || left[0] != kept.ID {
+	if left, err := names(s.dir.root); err != nil || len(left) != 1 || left[0] != kept.ID {
 		t.Errorf("left %v, %v", left, err)
 	}
 	if isPaused(lost.Details) {
@@ -67,7 +67,7 @@ func TestSweepNothing(t *testing.T) {
 	if err := s.Sweep(t.Context(), none); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(os.Mkdir(s.dir, 0o711), s.mountDir(), s.Sweep(t.Context(), none)); err != nil {
+	if err := errors.Join(os.Mkdir(s.dir.root, 0o711), s.dir.mountDir(), s.Sweep(t.Context(), none)); err != nil {
 		t.Error(err)
 	}
 	bare(t, run, n)
@@ -97,12 +97,12 @@ func TestSweepWaitsForNone(t *testing.T) {
 	if held, err := n.Holders(); err != nil || len(held) != 1 || held[0] != hangs {
 		t.Errorf("held %v, %v", held, err)
 	}
-	if _, err := os.Lstat(s.path(other)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(s.dir.path(other)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the other one is there: %v", err)
 	}
 	close(goesOn)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, err := os.Lstat(s.dir); errors.Is(err, os.ErrNotExist) { // with the last one
+		if _, err := os.Lstat(s.dir.root); errors.Is(err, os.ErrNotExist) { // with the last one
 			break
 		}
 	}

@@ -43,7 +43,7 @@ func (s *Store) setSysctls(id string, p *v1.Pod, users uint32) error {
 				return fmt.Errorf("sysctl %s is the machine's, not the pod's", sysctl.Name)
 			}
 			if name := entered[ns]; name != "" {
-				if err := enter(s.file(id, name)); err != nil {
+				if err := enter(s.dir.file(id, name)); err != nil {
 					return fmt.Errorf("entering the pod's %s namespace: %w", name, err)
 				}
 				entered[ns] = ""

@@ -51,13 +51,13 @@ const firstUserName = "first-user"
 
 // allocateUsers allocates user IDs to the sandbox id that no other sandbox of the run directory
 // has.
-func (s *Store) allocateUsers(id string) (uint32, error) {
-	all, err := sys.LockExisting(s.dir)
+func (d *directory) allocateUsers(id string) (uint32, error) {
+	all, err := sys.LockExisting(d.root)
 	if err != nil {
 		return 0, err
 	}
 	defer all.Unlock()
-	taken, err := s.usersInUse()
+	taken, err := d.usersInUse()
 	if err != nil {
 		return 0, err
 	}
@@ -65,25 +65,25 @@ func (s *Store) allocateUsers(id string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return users, os.Symlink(strconv.FormatUint(uint64(users), 10), s.file(id, firstUserName))
+	return users, os.Symlink(strconv.FormatUint(uint64(users), 10), d.file(id, firstUserName))
 }
 
 // usersInUse returns the first user IDs of all sandboxes, including those of the former version. A
 // file that is missing or invalid reserves no IDs.
-func (s *Store) usersInUse() (map[uint32]bool, error) {
-	found, err := names(s.dir)
+func (d *directory) usersInUse() (map[uint32]bool, error) {
+	found, err := names(d.root)
 	if err != nil {
 		return nil, err
 	}
 	taken := map[uint32]bool{}
 	for _, name := range found {
 		if id, isIntent := strings.CutSuffix(name, intentSuffix); isIntent {
-			if e, err := s.readIntent(id); err == nil && e != nil {
+			if e, err := d.readIntent(id); err == nil && e != nil {
 				taken[e.Users] = true
 			}
 			continue
 		}
-		text, _ := os.Readlink(s.file(name, firstUserName))
+		text, _ := os.Readlink(d.file(name, firstUserName))
 		if users, err := strconv.ParseUint(text, 10, 32); err == nil {
 			taken[uint32(users)] = true
 		}

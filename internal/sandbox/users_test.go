@@ -53,7 +53,7 @@ func TestOwnUsers(t *testing.T) {
 	if !s.Ready(first) || paths.FirstUser == 0 || paths.FirstUser != first.Details.FirstUser {
 		t.Fatalf("%+v, %+v", first, paths)
 	}
-	if paths.User != filepath.Join(s.path(first.ID), "user") || !pinned(paths.User) {
+	if paths.User != filepath.Join(s.dir.path(first.ID), "user") || !pinned(paths.User) {
 		t.Errorf("the users' namespace is not pinned: %+v", paths)
 	}
 	info, err := os.Stat(paths.Shm)
@@ -72,7 +72,7 @@ func TestOwnUsers(t *testing.T) {
 		t.Errorf("both have %d", first.Details.FirstUser)
 	}
 	remove(t, s, first)
-	if taken, err := s.usersInUse(); err != nil || len(taken) != 1 || !taken[second.Details.FirstUser] {
+	if taken, err := s.dir.usersInUse(); err != nil || len(taken) != 1 || !taken[second.Details.FirstUser] {
 		t.Errorf("taken %v, %v", taken, err)
 	}
 	remove(t, s, second)

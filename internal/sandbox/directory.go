@@ -17,10 +17,18 @@ import (
 // locked.
 const lockInterval = 10 * time.Millisecond
 
+// directory is the directory of all sandboxes, which has a directory for each of them. It is a mount
+// of its own as long as there are any.
+type directory struct {
+	root string
+	// step is called after each step of Create and Remove, for tests that interrupt them.
+	step func(string)
+}
+
 // reserve is tryReserve, but waits while another holds the sandbox's lock, until ctx ends.
-func (s *Store) reserve(ctx context.Context, id string) (*sys.Lock, error) {
+func (d *directory) reserve(ctx context.Context, id string) (*sys.Lock, error) {
 	for {
-		lock, err := s.tryReserve(id)
+		lock, err := d.tryReserve(id)
 		if !errors.Is(err, sys.ErrLocked) {
 			return lock, err
 		}
@@ -36,12 +44,12 @@ func (s *Store) reserve(ctx context.Context, id string) (*sys.Lock, error) {
 // sys.ErrLocked if another holds the lock. Sandbox directories are created and removed only under
 // the lock of the directory of all sandboxes, which is held for nothing else; the lock order is id,
 // then all.
-func (s *Store) tryReserve(id string) (*sys.Lock, error) {
+func (d *directory) tryReserve(id string) (*sys.Lock, error) {
 	for {
-		if err := s.makeDir(id); err != nil {
+		if err := d.makeDir(id); err != nil {
 			return nil, err
 		}
-		lock, err := sys.TryLockExisting(s.path(id))
+		lock, err := sys.TryLockExisting(d.path(id))
 		if errors.Is(err, os.ErrNotExist) {
 			continue // another process has removed it in between
 		}
@@ -49,92 +57,92 @@ func (s *Store) tryReserve(id string) (*sys.Lock, error) {
 	}
 }
 
-func (s *Store) makeDir(id string) error {
-	if err := os.MkdirAll(s.dir, layout.ModePrivate); err != nil {
+func (d *directory) makeDir(id string) error {
+	if err := os.MkdirAll(d.root, layout.ModePrivate); err != nil {
 		return err
 	}
-	all, err := sys.LockDir(s.dir, layout.ModePrivate)
+	all, err := sys.LockDir(d.root, layout.ModePrivate)
 	if err != nil {
 		return err
 	}
 	defer all.Unlock()
-	if err := s.mountDir(); err != nil {
+	if err := d.mountDir(); err != nil {
 		return err
 	}
-	s.step("directory mount")
-	if err := os.Mkdir(s.path(id), layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
+	d.step("directory mount")
+	if err := os.Mkdir(d.path(id), layout.ModePrivate); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	s.step("directory")
+	d.step("directory")
 	return nil
 }
 
 // mountDir makes the directory of all sandboxes a mount of its own with private propagation.
 // Otherwise each pin would also appear in every other mount namespace and keep its namespace alive
 // there.
-func (s *Store) mountDir() error {
-	mounted, err := mountinfo.Mounted(s.dir)
+func (d *directory) mountDir() error {
+	mounted, err := mountinfo.Mounted(d.root)
 	if err != nil {
-		return fmt.Errorf("finding the mount of %s: %w", s.dir, err)
+		return fmt.Errorf("finding the mount of %s: %w", d.root, err)
 	}
 	if !mounted {
-		if err := sys.BindOne(s.dir, s.dir); err != nil {
+		if err := sys.BindOne(d.root, d.root); err != nil {
 			return fmt.Errorf("binding it to itself: %w", err)
 		}
 	}
 	// Repeated in every call: the process that mounted it may have died before this.
-	if err := sys.SetPropagation(s.dir, sys.Private); err != nil {
+	if err := sys.SetPropagation(d.root, sys.Private); err != nil {
 		return fmt.Errorf("making it private: %w", err)
 	}
 	return nil
 }
 
 // forget removes the empty directory of a sandbox. The caller holds the sandbox's lock.
-func (s *Store) forget(id string) error {
-	all, err := sys.LockExisting(s.dir)
+func (d *directory) forget(id string) error {
+	all, err := sys.LockExisting(d.root)
 	if err != nil {
 		return err
 	}
 	defer all.Unlock()
 	// Removed last: its user IDs belong to the pod until nothing of the sandbox is left.
-	if err := removeFile(s.file(id, firstUserName)); err != nil {
+	if err := removeFile(d.file(id, firstUserName)); err != nil {
 		return err
 	}
-	s.step("first user removed")
-	if err := os.Remove(s.path(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	d.step("first user removed")
+	if err := os.Remove(d.path(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	s.step("directory removed")
-	if err := removeFile(s.intent(id)); err != nil {
+	d.step("directory removed")
+	if err := removeFile(d.intent(id)); err != nil {
 		return err
 	}
-	return s.removeEmptyDir()
+	return d.removeEmptyDir()
 }
 
 // removeEmptyDir removes the directory of all sandboxes and its mount if there are no sandboxes.
 // The caller holds the directory's lock.
-func (s *Store) removeEmptyDir() error {
-	left, err := names(s.dir)
+func (d *directory) removeEmptyDir() error {
+	left, err := names(d.root)
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	if err := s.unmountDir(); err != nil {
+	if err := d.unmountDir(); err != nil {
 		return err
 	}
-	s.step("directory mount removed")
-	return os.Remove(s.dir)
+	d.step("directory mount removed")
+	return os.Remove(d.root)
 }
 
-func (s *Store) unmountDir() error {
+func (d *directory) unmountDir() error {
 	for {
-		mounted, err := mountinfo.Mounted(s.dir)
+		mounted, err := mountinfo.Mounted(d.root)
 		if err != nil {
-			return fmt.Errorf("finding the mount of %s: %w", s.dir, err)
+			return fmt.Errorf("finding the mount of %s: %w", d.root, err)
 		}
 		if !mounted {
 			return nil
 		}
-		if err := sys.Detach(s.dir); err != nil {
+		if err := sys.Detach(d.root); err != nil {
 			return err
 		}
 	}
