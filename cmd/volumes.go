@@ -33,10 +33,9 @@ func volumesCommand(a *app) *cobra.Command {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
 			}
-			store := volume.New(volume.Options{Dirs: a.Dirs(), Log: a.log})
 			var errs []error
 			for _, name := range names {
-				err := store.RemoveClaim(c.Context(), namespace, name)
+				err := volume.RemoveClaim(c.Context(), a.Dirs(), namespace, name)
 				if err == nil {
 					_, err = fmt.Fprintf(a.Out, "volume %s/%s removed\n", namespace, name)
 				}
@@ -65,7 +64,7 @@ func getVolumes(a *app, c *cobra.Command, f getFlags, names []string) error {
 	if err != nil {
 		return usage(c, err)
 	}
-	all, err := volume.New(volume.Options{Dirs: a.Dirs(), Log: a.log}).Claims()
+	all, err := volume.Claims(a.Dirs())
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,9 @@ var rooms = map[string]room{
 	"internal/network/netdev":       {imports: "sys"},
 	"internal/network/nettest":      {imports: "pod"},
 	"internal/sandbox":              {imports: "pod checkpoint/layout sys cgroup oci"},
-	"internal/volume":               {imports: "pod oci/env checkpoint/layout sys runtime"},
+	"internal/volume":               {imports: "pod oci/env checkpoint/layout sys runtime volume/etc volume/mounts"},
+	"internal/volume/mounts":        {imports: "pod sys"},
+	"internal/volume/etc":           {imports: "pod checkpoint/layout sys"},
 	"internal/device":               {imports: "pod checkpoint/layout sys", pureFiles: "share.go"},
 	"internal/stats/disk":           {imports: "pod checkpoint/layout sys runtime"},
 	"internal/gc":                   {imports: "pod runtime sys", pureFiles: "select.go"},
@@ -149,7 +151,7 @@ var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net
 // exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
 // open files and walk trees by internal/sys, or say beside the call why nobody else can write there: "// trusted: ...".
 var exposed = []string{
-	"internal/volume", "internal/stats/disk", "internal/containerlog", "internal/runtime/containerd", "internal/runtime/containerd/images",
+	"internal/volume", "internal/volume/etc", "internal/volume/mounts", "internal/stats/disk", "internal/containerlog", "internal/runtime/containerd", "internal/runtime/containerd/images",
 	"internal/runtime/containerd/instance",
 }
 

@@ -32,12 +32,10 @@ var exempt = map[string]bool{
 	"internal/agent":                           true,
 	"internal/containerlog":                    true,
 	"internal/reconcile":                       true,
-	"internal/volume":                          true,
 	"internal/runtime/checkpointed.Runtime":    true,
 	"internal/runtime/containerd/images.Store": true,
 	"internal/runtime/fake.Driver":             true,
 	"internal/runtime/fake.Engine":             true,
-	"internal/volume.Volumes":                  true,
 	"internal/pod.Container":                   true,
 }
 

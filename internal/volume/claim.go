@@ -104,14 +104,14 @@ type ownKey struct {
 	volume string
 }
 
-// Claims lists the volumes of PersistentVolumeClaims, sorted by namespace and name.
-func (v *Volumes) Claims() ([]Claim, error) {
-	users, err := v.users()
+// Claims lists the volumes of PersistentVolumeClaims below dirs, sorted by namespace and name.
+func Claims(dirs layout.Dirs) ([]Claim, error) {
+	using, err := users(dirs)
 	if err != nil {
 		return nil, err
 	}
 	claims := []Claim{}
-	spaces, err := os.ReadDir(v.dirs.Claims())
+	spaces, err := os.ReadDir(dirs.Claims())
 	if errors.Is(err, fs.ErrNotExist) {
 		return claims, nil
 	}
@@ -122,7 +122,7 @@ func (v *Volumes) Claims() ([]Claim, error) {
 		if !space.IsDir() {
 			continue
 		}
-		entries, err := os.ReadDir(filepath.Join(v.dirs.Claims(), space.Name()))
+		entries, err := os.ReadDir(filepath.Join(dirs.Claims(), space.Name()))
 		if err != nil {
 			return nil, fmt.Errorf("listing volumes: %w", err)
 		}
@@ -133,7 +133,7 @@ func (v *Volumes) Claims() ([]Claim, error) {
 			}
 			key := pod.Key{Namespace: space.Name(), Name: e.Name()}
 			claims = append(claims, Claim{Namespace: key.Namespace, Name: key.Name, Made: info.ModTime(),
-				Path: v.dirs.Claim(key.Namespace, key.Name), Pods: users[key]})
+				Path: dirs.Claim(key.Namespace, key.Name), Pods: using[key]})
 		}
 	}
 	slices.SortFunc(claims, func(a, b Claim) int {
@@ -143,16 +143,16 @@ func (v *Volumes) Claims() ([]Claim, error) {
 }
 
 // users returns the names of the pods that exist, by the claims that they use.
-func (v *Volumes) users() (map[pod.Key][]string, error) {
-	entries, err := os.ReadDir(v.dirs.Pods())
+func users(dirs layout.Dirs) (map[pod.Key][]string, error) {
+	entries, err := os.ReadDir(dirs.Pods())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	users := map[pod.Key][]string{}
 	for _, e := range entries {
-		data, err := readKept(v.dirs.Revision(pod.UID(e.Name())).Checkpoint())
+		data, err := readKept(dirs.Revision(pod.UID(e.Name())).Checkpoint())
 		if errors.Is(err, fs.ErrNotExist) { // of the former version, not adopted yet
-			data, err = readKept(v.dirs.Legacy().Manifest(pod.UID(e.Name())))
+			data, err = readKept(dirs.Legacy().Manifest(pod.UID(e.Name())))
 		}
 		if errors.Is(err, fs.ErrNotExist) || !e.IsDir() {
 			continue
@@ -187,8 +187,8 @@ func readKept(path string) ([]byte, error) {
 
 // RemoveClaim removes a volume and its content. It fails with ErrInUse if a pod uses it and with
 // ErrNoVolume if it does not exist.
-func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error {
-	dir := v.dirs.Claim(namespace, name)
+func RemoveClaim(ctx context.Context, dirs layout.Dirs, namespace, name string) error {
+	dir := dirs.Claim(namespace, name)
 	fail := func(err error) error { return fmt.Errorf("removing volume %s/%s: %w", namespace, name, err) }
 	if !isComponent(namespace) || !isComponent(name) || strings.HasPrefix(name, ".") {
 		return fail(ErrNoVolume)
@@ -197,8 +197,8 @@ func (v *Volumes) RemoveClaim(ctx context.Context, namespace, name string) error
 		return fail(ErrNoVolume)
 	}
 	free := func() error {
-		users, err := v.users()
-		if pods := users[pod.Key{Namespace: namespace, Name: name}]; len(pods) > 0 {
+		using, err := users(dirs)
+		if pods := using[pod.Key{Namespace: namespace, Name: name}]; len(pods) > 0 {
 			return fmt.Errorf("%w by pod %s", ErrInUse, strings.Join(pods, ", "))
 		}
 		return err

@@ -53,15 +53,15 @@ func TestClaims(t *testing.T) {
 	for _, file := range []string{"checkpoint.json", "pod.json"} { // pod.json: of a pod that is not adopted yet
 		manifest := f.root + "/pods/u1/" + file
 		write(t, manifest, uses)
-		all, err := f.Claims()
+		all, err := Claims(f.dirs())
 		if err != nil || len(all) != 1 || all[0].Name != "data" || strings.Join(all[0].Pods, " ") != "web-node1" {
 			t.Errorf("%s: %+v, %v", file, all, err)
 		}
-		if err := f.RemoveClaim(t.Context(), "default", "data"); !errors.Is(err, ErrInUse) {
+		if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); !errors.Is(err, ErrInUse) {
 			t.Errorf("%s: a volume in use: %v", file, err)
 		}
 		write(t, manifest, "{")
-		if err := f.RemoveClaim(t.Context(), "default", "data"); err == nil {
+		if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil {
 			t.Errorf("%s: removed though it is not known whether it is in use", file)
 		}
 		if err := os.Remove(manifest); err != nil {
@@ -71,7 +71,7 @@ func TestClaims(t *testing.T) {
 	if b, err := os.ReadFile(dir + "/file"); err != nil || string(b) != "kept" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if err := f.RemoveClaim(t.Context(), "default", "data"); err != nil {
+	if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(f.root + "/claims/default"); !errors.Is(err, os.ErrNotExist) {
@@ -81,7 +81,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("outside: %q, %v", b, err)
 	}
 	for _, name := range []string{"data", "..", ".", "../default", "", ".going-data"} {
-		if err := f.RemoveClaim(t.Context(), "default", name); !errors.Is(err, ErrNoVolume) {
+		if err := RemoveClaim(t.Context(), f.dirs(), "default", name); !errors.Is(err, ErrNoVolume) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestMountedClaimStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0)
-	if err := f.RemoveClaim(t.Context(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
+	if err := RemoveClaim(t.Context(), f.dirs(), "default", "data"); err == nil || !strings.Contains(err.Error(), "is mounted") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "mine" {
@@ -228,7 +228,7 @@ func TestDeepClaim(t *testing.T) {
 	}); err != nil || given != 3*depth {
 		t.Errorf("given: %d files, %v", given, err)
 	}
-	if err := f.RemoveClaim(treetest.Timely(t), "default", "data"); err != nil {
+	if err := RemoveClaim(treetest.Timely(t), f.dirs(), "default", "data"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {

@@ -102,6 +102,9 @@ func TestEtcOfAPod(t *testing.T) {
 	}
 }
 
+// header is the first line of the hosts file.
+const header = "# Written by podrun at each container start; changes made here are lost.\n"
+
 func TestEtcWithHostNetwork(t *testing.T) {
 	f := newFixture(t)
 	f.put(t, "etc/hosts", "127.0.0.1 localhost\n192.0.2.2 thishost\n")

@@ -26,7 +26,7 @@ func kindsOfNFS() []string { return []string{"nfs", "nfs4"} }
 // unreachable, and then every access blocks for ever.
 func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NFSVolumeSource) (string, error) {
 	dir := v.dirs.Revision(p.UID).Volume(layout.KindNFS, name)
-	switch kind, err := v.kindOn(dir); {
+	switch kind, err := v.mounts.KindOn(dir); {
 	case err != nil || slices.Contains(kindsOfNFS(), kind):
 		return dir, err
 	case kind != "":
@@ -38,7 +38,7 @@ func (v *Volumes) readyNFS(ctx context.Context, p *v1.Pod, name string, n *v1.NF
 	}
 	mount, err := exportMount(n, dir)
 	if err == nil {
-		err = v.mountBy(ctx, p.UID, dir, mount, kindsOfNFS())
+		err = v.mounts.Mount(ctx, p.UID, dir, mount, kindsOfNFS())
 	}
 	if err != nil {
 		return "", fmt.Errorf("nfs: %w", err)

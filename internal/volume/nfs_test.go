@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume/mounts"
 )
 
 // mountCommand puts a command mount before the machine's, which notes down its arguments, and returns
@@ -34,7 +35,7 @@ func mountCommand(t *testing.T, script string) string {
 // newNFSFixture is one where the type of what is mounted is kind once a mount command was asked.
 func newNFSFixture(t *testing.T, asked, kind string) fixture {
 	f := newFixture(t)
-	f.kindOn = func(string) (string, error) {
+	f.mounts.KindOn = func(string) (string, error) {
 		if _, err := os.Stat(asked); err != nil {
 			return "", nil
 		}
@@ -103,7 +104,7 @@ func TestNFSThatIsMounted(t *testing.T) {
 	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err == nil || !strings.Contains(err.Error(), `the type "tmpfs"`) {
 		t.Errorf("used: %v", err)
 	}
-	f.kindOn = func(string) (string, error) { return "nfs", nil }
+	f.mounts.KindOn = func(string) (string, error) { return "nfs", nil }
 	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
 		t.Error(err)
 	}
@@ -134,7 +135,7 @@ func TestNFSThatIsNone(t *testing.T) {
 	if left := f.left(t); len(left) > 0 {
 		t.Errorf("left mounted: %v", left)
 	}
-	if kind, err := kindOn(host + "/below"); err != nil || kind != "tmpfs" {
+	if kind, err := mounts.KindOn(host + "/below"); err != nil || kind != "tmpfs" {
 		t.Errorf("what was below is %q, %v", kind, err)
 	}
 	mountCommand(t, "exit 0")
@@ -175,7 +176,7 @@ func TestNFSServerIsSilent(t *testing.T) {
 	dir := t.TempDir()
 	asked := mountCommand(t, "sleep 1000 & echo $! >"+dir+"/helper.new; mv "+dir+"/helper.new "+dir+"/helper; wait")
 	f := newFixture(t)
-	f.patience = time.Millisecond
+	f.mounts.Patience = time.Millisecond
 	p := exported("files.example", false)
 	for range 3 {
 		_, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{})
@@ -221,7 +222,7 @@ func TestNFSServerAnswersLate(t *testing.T) {
 	dir := t.TempDir()
 	mountCommand(t, "while [ ! -e "+dir+"/up ]; do sleep 0.01; done; touch "+dir+"/mounted")
 	f := newNFSFixture(t, dir+"/mounted", "nfs")
-	f.patience = time.Millisecond
+	f.mounts.Patience = time.Millisecond
 	p := exported("files.example", false)
 	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err == nil {
 		t.Fatal("mounted by a server that does not answer")
@@ -229,7 +230,7 @@ func TestNFSServerAnswersLate(t *testing.T) {
 	if err := os.WriteFile(dir+"/up", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.patience = time.Minute
+	f.mounts.Patience = time.Minute
 	if _, err := f.Setup(t.Context(), p, mounting(mountV), pod.Sandbox{}); err != nil {
 		t.Error(err)
 	}

@@ -44,7 +44,7 @@ func TestResolvConf(t *testing.T) {
 	} {
 		f := newFixture(t)
 		f.put(t, "etc/resolv.conf", host)
-		f.clusterDNS, f.clusterDomain = c.servers, "cluster.local"
+		f = f.with(Options{ClusterDNS: c.servers, ClusterDomain: "cluster.local"})
 		p := podWith()
 		p.Spec.DNSPolicy, p.Spec.HostNetwork, p.Spec.DNSConfig = c.policy, c.hostNetwork, c.config
 		if got := f.etc(t, p, nil, "resolv.conf"); got != c.want {
@@ -56,9 +56,8 @@ func TestResolvConf(t *testing.T) {
 func TestHostsOfNamedPods(t *testing.T) {
 	f := newFixture(t)
 	f.put(t, "etc/hosts", "127.0.0.1 localhost") // the last line unfinished
-	f.clusterDomain = "cluster.local"
 	entries := []pod.HostEntry{{IP: "10.64.0.9", Names: []string{"db", "cache"}}, {IP: "10.64.0.10", Names: []string{"cache"}}}
-	f.neighbours = func(*v1.Pod) []pod.HostEntry { return entries }
+	f = f.with(Options{ClusterDomain: "cluster.local", Neighbours: func(*v1.Pod) []pod.HostEntry { return entries }})
 	p := podWith()
 	p.Spec.Hostname, p.Spec.Subdomain = "h", "s"
 	p.Spec.HostAliases = []v1.HostAlias{{IP: "192.0.2.7", Hostnames: []string{"cache", "store.example"}}}

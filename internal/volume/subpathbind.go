@@ -11,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/mounts"
 )
 
 // pin binds file, a volume or a part of it, to a path of podrun's own and returns that path. So the
@@ -93,7 +94,7 @@ func enslave(at string, m v1.VolumeMount) error {
 // unpin undoes what an earlier start bound to the path, and removes the file or directory that was
 // created for it.
 func unpin(root *os.Root, at, within string) error {
-	err := unmountTree(at)
+	err := mounts.UnmountTree(at)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/sys"
+	"podrun.io/podrun/internal/volume/mounts"
 )
 
 // Teardown unmounts what podrun mounted for the volumes of a pod revision, and nothing else: not
@@ -23,7 +23,7 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 	if !isComponent(string(uid)) {
 		return fmt.Errorf("the pod's uid %q cannot be a directory's name", uid)
 	}
-	if err := v.giveUp(ctx, uid); err != nil {
+	if err := v.mounts.Cancel(ctx, uid); err != nil {
 		return fmt.Errorf("waiting for a mount command to end: %w", err)
 	}
 	v.mu.Lock()
@@ -37,56 +37,27 @@ func (v *Volumes) Teardown(ctx context.Context, uid pod.UID) error {
 		return err
 	}
 	dir := filepath.Join(parent, string(uid))
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	table, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
 		return fmt.Errorf("listing a pod's mounts: %w", err)
 	}
 	var errs []error
-	for _, m := range slices.Backward(mounts) { // the latest first: a mount point may have several mounts
+	for _, m := range slices.Backward(table) { // the latest first: a mount point may have several mounts
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var err error
 		switch {
 		case isPin(dir, m.Mountpoint):
-			err = unmountTree(m.Mountpoint)
+			err = mounts.UnmountTree(m.Mountpoint)
 		case isOwnMount(dir, m) && slices.Contains(kindsOfNFS(), m.FSType):
-			err = v.unmountRemote(ctx, uid, m.Mountpoint)
+			err = v.mounts.UnmountRemote(ctx, uid, m.Mountpoint)
 		case isOwnMount(dir, m):
-			err = unmount(m.Mountpoint)
+			err = mounts.Unmount(m.Mountpoint)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// unmount unmounts the topmost mount on a path, if there is one; it never forces.
-func unmount(path string) error {
-	if err := sys.Unmount(path); !errors.Is(err, sys.ErrNotMounted) {
-		return err
-	}
-	return nil
-}
-
-// unmountTree unmounts a bind mount of podrun's, including the mounts that it got from its source;
-// they stay mounted in the source.
-func unmountTree(path string) error {
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
-	if err != nil {
-		return fmt.Errorf("listing mounts on %s: %w", path, err)
-	}
-	if len(mounts) == 0 {
-		return nil
-	}
-	if err := sys.SetPropagation(path, sys.SlaveTree); err != nil && !errors.Is(err, sys.ErrNotMounted) {
-		return fmt.Errorf("making %s a slave mount: %w", path, err)
-	}
-	for _, m := range slices.Backward(mounts) {
-		if err := unmount(m.Mountpoint); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // isPin reports whether path is the mount point of a pinned part of a volume.

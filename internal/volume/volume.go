@@ -19,13 +19,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/volume/etc"
+	"podrun.io/podrun/internal/volume/mounts"
 )
 
 // Options are the parameters of New.
@@ -46,18 +47,12 @@ type Options struct {
 // Volumes prepares the mounts of the pods of one root directory. Its methods may be called
 // concurrently, but not two at a time for the same pod.
 type Volumes struct {
-	dirs          layout.Dirs
-	host          string
-	clusterDNS    []string
-	clusterDomain string
-	neighbours    func(p *v1.Pod) []pod.HostEntry
-	log           *slog.Logger
-	patience      time.Duration
-	mu            sync.Mutex // guards writes to a pod's own directory, and these fields:
-	owned         map[ownKey]bool
-	attempts      map[string]*attempt // mount attempts in progress, by mount point
-	unmounts      map[string]*attempt // unmounts in progress, by mount point
-	kindOn        func(dir string) (string, error)
+	dirs   layout.Dirs
+	etc    *etc.Files
+	mounts *mounts.Mounter
+	log    *slog.Logger
+	mu     sync.Mutex // guards writes to a pod's own directory, and owned
+	owned  map[ownKey]bool
 }
 
 // New returns Volumes for the pods below o.Dirs. It changes nothing on disk.
@@ -69,17 +64,14 @@ func New(o Options) *Volumes {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Volumes{
-		dirs:          o.Dirs,
-		host:          o.HostRoot,
-		clusterDNS:    o.ClusterDNS,
-		clusterDomain: o.ClusterDomain,
-		neighbours:    o.Neighbours,
-		log:           o.Log,
-		owned:         map[ownKey]bool{},
-		attempts:      map[string]*attempt{},
-		unmounts:      map[string]*attempt{},
-		kindOn:        kindOn,
-		patience:      mountPatience,
+		dirs: o.Dirs,
+		etc: etc.New(etc.Options{
+			Dirs: o.Dirs, HostRoot: o.HostRoot, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain,
+			Neighbours: o.Neighbours,
+		}),
+		mounts: mounts.New(),
+		log:    o.Log,
+		owned:  map[ownKey]bool{},
 	}
 }
 
@@ -122,7 +114,12 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 		}
 		own = append(own, mount)
 	}
-	mounts, err := v.managed(in.Pod, in.Container, in.Sandbox)
+	root, err := v.openPod(in.Pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	mounts, err := v.etc.Mounts(root, in.Pod, in.Container, in.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +129,12 @@ func (v *Volumes) setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
 	mounts = append(mounts, own...)
 	slices.SortStableFunc(mounts, func(a, b pod.Mount) int { return depth(a.ContainerPath) - depth(b.ContainerPath) })
 	return mounts, nil
+}
+
+// RefreshHosts updates the /etc/hosts of a pod that has one already. It creates no file, because
+// the pod may be terminating.
+func (v *Volumes) RefreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
+	return v.etc.RefreshHosts(p, sandbox)
 }
 
 // source is a volume that is prepared.

@@ -31,6 +31,13 @@ func newFixture(t *testing.T) fixture {
 	return f
 }
 
+// with returns a fixture with the same directories and other options.
+func (f fixture) with(o Options) fixture {
+	o.Dirs, o.HostRoot = f.dirs(), f.host
+	f.Volumes = New(o)
+	return f
+}
+
 // Setup readies the mounts of a container that refers to nothing.
 func (f fixture) Setup(ctx context.Context, p *v1.Pod, c *v1.Container, s pod.Sandbox) ([]pod.Mount, error) {
 	return f.Volumes.Setup(ctx, pod.Inside{Pod: p, Container: c, Sandbox: s})

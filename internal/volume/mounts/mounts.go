@@ -1,4 +1,9 @@
-package volume
+// Package mounts mounts and unmounts the file systems of volumes. Those of a server that does not
+// answer hold up no caller: what takes long goes on, and the next call waits for it again.
+//
+// It does not decide what is mounted or where, and it keeps no record: the kernel's mount table is the
+// record. Begin reading at Mounter.
+package mounts
 
 import (
 	"cmp"
@@ -8,6 +13,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
@@ -49,28 +55,48 @@ func begin(ctx context.Context, uid pod.UID, f func(context.Context) error) *att
 	return a
 }
 
-// mountBy mounts a file system of one of these types on dir with the machine's mount command. It
+// Mounter runs mount commands and unmounts what they mounted. Its methods may be called concurrently.
+type Mounter struct {
+	// Patience is how long Mount waits.
+	Patience time.Duration
+	// KindOn returns the type of the file system that is mounted on a directory.
+	KindOn func(dir string) (string, error)
+
+	mu         sync.Mutex
+	mounting   map[string]*attempt // in progress, by mount point
+	unmounting map[string]*attempt // in progress, by mount point
+}
+
+// New returns a Mounter.
+func New() *Mounter {
+	return &Mounter{
+		Patience: mountPatience, KindOn: KindOn,
+		mounting: map[string]*attempt{}, unmounting: map[string]*attempt{},
+	}
+}
+
+// Mount mounts a file system of one of these types on dir with the machine's mount command. It
 // starts no second attempt while one is in progress.
-func (v *Volumes) mountBy(ctx context.Context, uid pod.UID, dir string, mount sys.Program, kinds []string) error {
-	v.mu.Lock()
-	a := v.attempts[dir]
+func (m *Mounter) Mount(ctx context.Context, uid pod.UID, dir string, mount sys.Program, kinds []string) error {
+	m.mu.Lock()
+	a := m.mounting[dir]
 	// An attempt that succeeded is outdated: the caller found nothing mounted, so its mount was
 	// unmounted since.
 	if a == nil || a.mounted() {
-		a = begin(ctx, uid, func(ctx context.Context) error { return v.mountNow(ctx, dir, mount, kinds) })
-		v.attempts[dir] = a
+		a = begin(ctx, uid, func(ctx context.Context) error { return m.mountNow(ctx, dir, mount, kinds) })
+		m.mounting[dir] = a
 	}
-	v.mu.Unlock()
-	if !a.wait(ctx, v.patience) {
+	m.mu.Unlock()
+	if !a.wait(ctx, m.Patience) {
 		return cmp.Or(ctx.Err(), fmt.Errorf("%v: goes on; the server has not answered yet", mount))
 	}
-	v.forget(dir, a)
+	m.forget(dir, a)
 	return a.err
 }
 
 // mountNow runs the mount command and verifies its result: whatever misled the command, no file
 // system of a type other than these stays mounted.
-func (v *Volumes) mountNow(ctx context.Context, dir string, mount sys.Program, kinds []string) error {
+func (m *Mounter) mountNow(ctx context.Context, dir string, mount sys.Program, kinds []string) error {
 	out, err := mount.Run(ctx, mountLimit)
 	if errors.Is(err, sys.ErrNoProgram) {
 		return errors.New("the machine has no mount command")
@@ -78,7 +104,7 @@ func (v *Volumes) mountNow(ctx context.Context, dir string, mount sys.Program, k
 	if err != nil {
 		return fmt.Errorf("%v: %w: %s", mount, err, out.Text())
 	}
-	kind, err := v.kindOn(dir)
+	kind, err := m.KindOn(dir)
 	if err != nil || slices.Contains(kinds, kind) {
 		return err
 	}
@@ -87,13 +113,13 @@ func (v *Volumes) mountNow(ctx context.Context, dir string, mount sys.Program, k
 	}
 	return errors.Join(
 		fmt.Errorf("%v: it mounted a file system of the type %q, which is unmounted", mount, kind),
-		unmountTree(dir),
+		UnmountTree(dir),
 	)
 }
 
-// kindOn returns the type of the file system that is mounted on a directory, from the mount table;
+// KindOn returns the type of the file system that is mounted on a directory, from the mount table;
 // "" if none is. It does not access the file system itself, because its server may not answer.
-func kindOn(dir string) (string, error) {
+func KindOn(dir string) (string, error) {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -131,53 +157,82 @@ func (a *attempt) mounted() bool {
 	}
 }
 
-// unmountRemote unmounts a file system whose server may not answer. An unmount that takes longer
+// UnmountRemote unmounts a file system whose server may not answer. An unmount that takes longer
 // than unmountPatience continues, and the next call waits for it again.
-func (v *Volumes) unmountRemote(ctx context.Context, uid pod.UID, path string) error {
-	v.mu.Lock()
-	a := v.unmounts[path]
+func (m *Mounter) UnmountRemote(ctx context.Context, uid pod.UID, path string) error {
+	m.mu.Lock()
+	a := m.unmounting[path]
 	if a == nil {
-		a = begin(ctx, uid, func(context.Context) error { return unmount(path) })
-		v.unmounts[path] = a
+		a = begin(ctx, uid, func(context.Context) error { return Unmount(path) })
+		m.unmounting[path] = a
 	}
-	v.mu.Unlock()
+	m.mu.Unlock()
 	if !a.wait(ctx, unmountPatience) {
 		return fmt.Errorf("unmounting %s goes on; its server does not answer", path)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.unmounts[path] == a {
-		delete(v.unmounts, path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unmounting[path] == a {
+		delete(m.unmounting, path)
 	}
 	return a.err
 }
 
-func (v *Volumes) forget(dir string, a *attempt) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.attempts[dir] == a {
-		delete(v.attempts, dir)
+func (m *Mounter) forget(dir string, a *attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mounting[dir] == a {
+		delete(m.mounting, dir)
 	}
 }
 
-// giveUp cancels the mounts in progress of a pod revision and waits for their end, so that nothing
+// Cancel cancels the mounts in progress of a pod revision and waits for their end, so that nothing
 // is mounted after its teardown.
-func (v *Volumes) giveUp(ctx context.Context, uid pod.UID) error {
-	v.mu.Lock()
+func (m *Mounter) Cancel(ctx context.Context, uid pod.UID) error {
+	m.mu.Lock()
 	going := map[string]*attempt{}
-	for dir, a := range v.attempts {
+	for dir, a := range m.mounting {
 		if a.uid == uid {
 			going[dir] = a
 		}
 	}
-	v.mu.Unlock()
+	m.mu.Unlock()
 	for dir, a := range going {
 		a.cancel()
 		select {
 		case <-a.done:
-			v.forget(dir, a)
+			m.forget(dir, a)
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Unmount unmounts the topmost mount on a path, if there is one; it never forces.
+func Unmount(path string) error {
+	if err := sys.Unmount(path); !errors.Is(err, sys.ErrNotMounted) {
+		return err
+	}
+	return nil
+}
+
+// UnmountTree unmounts a bind mount of podrun's, including the mounts that it got from its source;
+// they stay mounted in the source.
+func UnmountTree(path string) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
+	if err != nil {
+		return fmt.Errorf("listing mounts on %s: %w", path, err)
+	}
+	if len(mounts) == 0 {
+		return nil
+	}
+	if err := sys.SetPropagation(path, sys.SlaveTree); err != nil && !errors.Is(err, sys.ErrNotMounted) {
+		return fmt.Errorf("making %s a slave mount: %w", path, err)
+	}
+	for _, m := range slices.Backward(mounts) {
+		if err := Unmount(m.Mountpoint); err != nil {
+			return err
 		}
 	}
 	return nil

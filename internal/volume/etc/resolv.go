@@ -1,4 +1,4 @@
-package volume
+package etc
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ const (
 
 // resolvConf returns the content of the pod's /etc/resolv.conf, according to its dnsPolicy and
 // dnsConfig.
-func (v *Volumes) resolvConf(p *v1.Pod) ([]byte, error) {
+func (f *Files) resolvConf(p *v1.Pod) ([]byte, error) {
 	s := &p.Spec
 	policy := cmp.Or(s.DNSPolicy, v1.DNSClusterFirst)
-	if len(v.clusterDNS) == 0 || policy == v1.DNSClusterFirst && s.HostNetwork {
+	if len(f.o.ClusterDNS) == 0 || policy == v1.DNSClusterFirst && s.HostNetwork {
 		if policy != v1.DNSNone {
 			policy = v1.DNSDefault
 		}
@@ -32,7 +32,7 @@ func (v *Volumes) resolvConf(p *v1.Pod) ([]byte, error) {
 	var host []byte
 	if policy != v1.DNSNone {
 		var err error
-		if host, err = v.hostResolvConf(s.HostNetwork); err != nil {
+		if host, err = f.hostResolvConf(s.HostNetwork); err != nil {
 			return nil, err
 		}
 		if policy == v1.DNSDefault && s.DNSConfig == nil {
@@ -42,8 +42,8 @@ func (v *Volumes) resolvConf(p *v1.Pod) ([]byte, error) {
 	r := parseResolver(host)
 	if policy == v1.DNSClusterFirst || policy == v1.DNSClusterFirstWithHostNet {
 		r = resolver{
-			servers: v.clusterDNS,
-			domains: append(clusterDomains(p.Namespace, v.clusterDomain), r.domains...),
+			servers: f.o.ClusterDNS,
+			domains: append(clusterDomains(p.Namespace, f.o.ClusterDomain), r.domains...),
 			options: []string{clusterFirstNdots},
 		}
 	}
@@ -138,12 +138,12 @@ func (r resolver) text() []byte {
 // hostResolvConf returns the host's resolv.conf. A pod cannot reach a resolver on the host's
 // loopback; if there are no others, it returns the list of upstream resolvers of systemd-resolved,
 // if that runs.
-func (v *Volumes) hostResolvConf(hostNetwork bool) ([]byte, error) {
-	conf, err := v.hostFile("etc/resolv.conf")
+func (f *Files) hostResolvConf(hostNetwork bool) ([]byte, error) {
+	conf, err := f.hostFile("etc/resolv.conf")
 	if err != nil || hostNetwork || !onlyLoopback(conf) {
 		return conf, err
 	}
-	behind, err := v.hostFile("run/systemd/resolve/resolv.conf")
+	behind, err := f.hostFile("run/systemd/resolve/resolv.conf")
 	if err != nil || len(behind) == 0 {
 		return conf, err
 	}

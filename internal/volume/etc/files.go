@@ -1,4 +1,9 @@
-package volume
+// Package etc writes the files that podrun provides under a pod's /etc: hosts, hostname and
+// resolv.conf. It decides their content, by the rules of the kubelet, and keeps /etc/hosts up to date.
+// It does not mount them, and it does not remove them: they go with the pod's data directory.
+//
+// Begin reading at Files.
+package etc
 
 import (
 	"bytes"
@@ -9,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -20,26 +26,54 @@ import (
 // header is the first line of the hosts file that podrun writes.
 const header = "# Written by podrun at each container start; changes made here are lost.\n"
 
-// managed writes the files that podrun provides under /etc and returns their mounts.
-func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]pod.Mount, error) {
-	contents, err := v.contents(p, sandbox)
+// Options are the parameters of New.
+type Options struct {
+	Dirs layout.Dirs
+	// HostRoot is the directory below which the host's own /etc is read.
+	HostRoot string
+	// ClusterDNS are the DNS servers of pods with dnsPolicy ClusterFirst; if empty, they use those
+	// of the host.
+	ClusterDNS []string
+	// ClusterDomain is the suffix of pods' fully qualified names.
+	ClusterDomain string
+	// Neighbours returns the host entries by which a pod can reach other pods; nil: none.
+	Neighbours func(p *v1.Pod) []pod.HostEntry
+}
+
+// Files writes the files of the pods of one root directory. Its methods may be called concurrently.
+type Files struct {
+	o  Options
+	mu sync.Mutex // guards writes
+}
+
+// New returns Files. It changes nothing on disk.
+func New(o Options) *Files { return &Files{o: o} }
+
+// Mounts writes the files of a pod into its data directory, which is opened as root, and returns the
+// mounts of one of its containers.
+func (f *Files) Mounts(root *os.Root, p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]pod.Mount, error) {
+	contents, err := f.contents(p, sandbox)
 	if err != nil {
 		return nil, err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	root, err := v.openEtc(p.UID)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir := f.o.Dirs.Revision(p.UID).Etc()
+	if err := root.MkdirAll(filepath.Base(dir), layout.ModePrivate); err != nil {
+		return nil, err
+	}
+	in, err := root.OpenRoot(filepath.Base(dir))
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer in.Close()
 	var mounts []pod.Mount
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
-		if err := refresh(root, v.dirs.Revision(p.UID).Etc(), name, contents[name]); err != nil {
+		if err := refresh(in, dir, name, contents[name]); err != nil {
 			return nil, fmt.Errorf("writing the pod's /etc/%s: %w", name, err)
 		}
 		mounts = append(mounts, pod.Mount{
-			HostPath:      filepath.Join(v.dirs.Revision(p.UID).Etc(), name),
+			HostPath:      filepath.Join(dir, name),
 			ContainerPath: "/etc/" + name,
 			ReadOnly:      readOnlyRoot(c),
 			Managed:       true,
@@ -48,35 +82,21 @@ func (v *Volumes) managed(p *v1.Pod, c *v1.Container, sandbox pod.Sandbox) ([]po
 	return mounts, nil
 }
 
-// openEtc opens the directory of these files and creates it if necessary.
-func (v *Volumes) openEtc(uid pod.UID) (*os.Root, error) {
-	root, err := v.openPod(uid)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	name := filepath.Base(v.dirs.Revision(uid).Etc())
-	if err := root.MkdirAll(name, layout.ModePrivate); err != nil {
-		return nil, err
-	}
-	return root.OpenRoot(name)
-}
-
 func readOnlyRoot(c *v1.Container) bool {
 	s := c.SecurityContext
 	return s != nil && s.ReadOnlyRootFilesystem != nil && *s.ReadOnlyRootFilesystem
 }
 
-func (v *Volumes) contents(p *v1.Pod, sandbox pod.Sandbox) (map[string][]byte, error) {
-	resolv, err := v.resolvConf(p)
+func (f *Files) contents(p *v1.Pod, sandbox pod.Sandbox) (map[string][]byte, error) {
+	resolv, err := f.resolvConf(p)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := v.hosts(p, sandbox)
+	hosts, err := f.hosts(p, sandbox)
 	if err != nil {
 		return nil, err
 	}
-	name, err := pod.KernelName(p, v.clusterDomain)
+	name, err := pod.KernelName(p, f.o.ClusterDomain)
 	if p.Spec.HostNetwork {
 		name, err = os.Hostname()
 	}
@@ -88,22 +108,22 @@ func (v *Volumes) contents(p *v1.Pod, sandbox pod.Sandbox) (map[string][]byte, e
 
 // RefreshHosts updates the /etc/hosts of a pod that has one already. It creates no file, because
 // the pod may be terminating.
-func (v *Volumes) RefreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
-	if err := v.refreshHosts(p, sandbox); err != nil {
+func (f *Files) RefreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
+	if err := f.refreshHosts(p, sandbox); err != nil {
 		return fmt.Errorf("refreshing /etc/hosts of %s: %w", pod.KeyOf(p), err)
 	}
 	return nil
 }
 
-func (v *Volumes) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
-	hosts, err := v.hosts(p, sandbox)
+func (f *Files) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
+	hosts, err := f.hosts(p, sandbox)
 	if err != nil {
 		return err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var errs []error
-	for _, dir := range []string{v.dirs.Revision(p.UID).Etc(), v.dirs.Legacy().Etc(p.UID)} {
+	for _, dir := range []string{f.o.Dirs.Revision(p.UID).Etc(), f.o.Dirs.Legacy().Etc(p.UID)} {
 		if err := rewrite(dir, "hosts", hosts); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -113,11 +133,11 @@ func (v *Volumes) refreshHosts(p *v1.Pod, sandbox pod.Sandbox) error {
 
 // hosts returns the content of the pod's /etc/hosts. With host networking it begins with the
 // host's.
-func (v *Volumes) hosts(p *v1.Pod, sandbox pod.Sandbox) ([]byte, error) {
+func (f *Files) hosts(p *v1.Pod, sandbox pod.Sandbox) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header)
 	if p.Spec.HostNetwork {
-		hosts, err := v.hostFile("etc/hosts")
+		hosts, err := f.hostFile("etc/hosts")
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +146,7 @@ func (v *Volumes) hosts(p *v1.Pod, sandbox pod.Sandbox) ([]byte, error) {
 			b.WriteByte('\n')
 		}
 	} else {
-		writeOwnHosts(&b, p, sandbox.IPs, v.clusterDomain)
+		writeOwnHosts(&b, p, sandbox.IPs, f.o.ClusterDomain)
 	}
 	taken := map[string]bool{"localhost": true}
 	if len(p.Spec.HostAliases) > 0 {
@@ -138,8 +158,8 @@ func (v *Volumes) hosts(p *v1.Pod, sandbox pod.Sandbox) ([]byte, error) {
 			taken[name] = true
 		}
 	}
-	if v.neighbours != nil {
-		writeNeighbours(&b, v.neighbours(p), taken)
+	if f.o.Neighbours != nil {
+		writeNeighbours(&b, f.o.Neighbours(p), taken)
 	}
 	return b.Bytes(), nil
 }
@@ -178,8 +198,8 @@ func writeNeighbours(b *bytes.Buffer, all []pod.HostEntry, taken map[string]bool
 }
 
 // hostFile reads a file of the host; a missing file is empty.
-func (v *Volumes) hostFile(name string) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(v.host, name)) // trusted: the machine's own /etc
+func (f *Files) hostFile(name string) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(f.o.HostRoot, name)) // trusted: the machine's own /etc
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
