@@ -51,6 +51,9 @@ func (r *round) strike() {
 		// The pins are mounts within a mount.
 		r.untilGone(fmt.Sprintf("umount -l %[1]s/*/* 2>/dev/null; umount -l %[1]s 2>/dev/null", dir), fmt.Sprintf("rm -rf %s/*", dir))
 	case "run directory removed":
+		if r.serving != nil {
+			r.said("serving HTTP") // before that it would end: it has nowhere to listen
+		}
 		r.killOnce()
 		if r.dice.IntN(2) == 0 {
 			r.killPodrun()
