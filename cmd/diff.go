@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/printers"
@@ -39,7 +40,7 @@ func diffCommand(a *app) *cobra.Command {
 			o.Log = slog.New(slog.DiscardHandler) // problems are in the result
 			changes, desired, err := agent.Diff(c.Context(), o)
 			switch {
-			case errors.Is(err, agent.ErrUsage):
+			case errors.Is(err, sources.ErrUsage):
 				return usage(c, err)
 			case err != nil && c.Context().Err() == nil:
 				return &cli.Error{Code: cli.ExitUsage, Err: err}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
@@ -66,7 +67,7 @@ func downCommand(a *app) *cobra.Command {
 					Err:  errors.New("interrupted; run podrun down again to remove what is left"),
 				}
 			}
-			if owned := (*agent.OwnedError)(nil); errors.Is(err, agent.ErrServing) &&
+			if owned := (*owner.OwnedError)(nil); errors.Is(err, owner.ErrServing) &&
 				(!errors.As(err, &owned) || owned.Serve) {
 				return &cli.Error{
 					Code: cli.ExitFailed,

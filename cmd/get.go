@@ -12,7 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/problems"
 	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
@@ -173,9 +174,10 @@ func runGet(a *app, c *cobra.Command, f getFlags, names []string) error {
 // warnOfAge warns how old the statuses are if serve does not run, unless other processes own all
 // pods shown.
 func (a *app) warnOfAge(shown []*v1.Pod) {
-	seen, alive := agent.LastSeen(a.Dirs())
+	owners := owner.Reader{Dirs: a.Dirs()}
+	seen, alive := owners.LastSeen()
 	unkept := func(p *v1.Pod) bool {
-		kept, _ := agent.Kept(a.Dirs(), pod.KeyOf(p))
+		kept, _ := owners.Kept(pod.KeyOf(p))
 		return !kept
 	}
 	if alive || seen.IsZero() || len(shown) > 0 && !slices.ContainsFunc(shown, unkept) {
@@ -189,13 +191,13 @@ func (a *app) warnOfAge(shown []*v1.Pod) {
 // no pod whose status could show the error.
 func (a *app) warnOfManifests() {
 	const most = 5
-	problems, err := agent.ManifestProblems(a.Dirs())
+	all, err := problems.Read(a.Dirs())
 	if err != nil {
 		fmt.Fprintln(a.ErrOut, "warning:", err)
 	}
-	for i, p := range problems {
+	for i, p := range all {
 		if i == most {
-			fmt.Fprintf(a.ErrOut, "warning: %s more\n", printers.Count(len(problems)-most, "problem"))
+			fmt.Fprintf(a.ErrOut, "warning: %s more\n", printers.Count(len(all)-most, "problem"))
 			break
 		}
 		first, more, _ := strings.Cut(p.Error, "\n")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/images"
@@ -42,7 +42,7 @@ func pullCommand(a *app) *cobra.Command {
 			if err := registry.Options(c.Flags(), &o); err != nil {
 				return usage(c, err)
 			}
-			conn, err := agent.Connect(c.Context(), o)
+			conn, err := connection.Open(c.Context(), o)
 			if err != nil {
 				return unreachable(c.Context(), err)
 			}

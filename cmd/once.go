@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/cli/progress"
@@ -114,7 +115,7 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 		return notStarted(err)
 	}
 	out := a.signals.CancelOnBrokenPipe(&a.Streams, &f.hasResults)
-	lines := progress.New(a.ErrOut, agent.Done)
+	lines := progress.New(a.ErrOut, result.Done)
 	a.ErrOut, o.Log, o.Hurry = lines, slog.New(a.LogHandler(lines)), a.signals.Second()
 	done := make(chan error, 1)
 	go func() {
@@ -153,11 +154,11 @@ func runPods(a *app, c *cobra.Command, f *onceFlags, o agent.Options, lines *pro
 	})
 	defer finish()
 	var reportError error
-	result, err := agent.Once(c.Context(), o, agent.OnceOptions{
+	outcome, err := agent.Once(c.Context(), o, agent.OnceOptions{
 		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.Report,
 		Begun:       lines.WatchPulls,
 		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
-		Finished: func(r agent.Result) {
+		Finished: func(r result.Result) {
 			f.hasResults.Store(true)
 			reportError = f.report.ResultsUntil(runOf(r), f.cleanupTimeout, a.signals.Next(c.Context()))
 			finish()
@@ -174,11 +175,11 @@ func runPods(a *app, c *cobra.Command, f *onceFlags, o agent.Options, lines *pro
 	case err != nil:
 		return notStarted(a.agentError(c, err))
 	}
-	warnOfLeft(a, result.Left)
+	warnOfLeft(a, outcome.Left)
 	if reportError != nil {
 		return reportError
 	}
-	return onceResult(a, result, f)
+	return onceResult(a, outcome, f)
 }
 
 // onInterrupt returns the message for the first interrupt.
@@ -203,22 +204,22 @@ func notStarted(err error) error {
 }
 
 // runOf returns the result of a run for reports.
-func runOf(r agent.Result) report.Run {
+func runOf(r result.Result) report.Run {
 	return report.Run{
-		Pods: r.Pods, TimedOut: r.TimedOut, Interrupted: r.Interrupted, Removed: r.Removed, Done: agent.Done,
+		Pods: r.Pods, TimedOut: r.TimedOut, Interrupted: r.Interrupted, Removed: r.Removed, Done: result.Done,
 	}
 }
 
 // onceResult returns an error with the exit code of the run, or nil if it succeeded.
-func onceResult(a *app, result agent.Result, f *onceFlags) error {
+func onceResult(a *app, r result.Result, f *onceFlags) error {
 	switch {
-	case result.Interrupted:
-		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New(runOf(result).Message(f.timeout))}
-	case result.TimedOut:
-		return &cli.Error{Code: cli.ExitTimeout, Err: errors.New(runOf(result).Message(f.timeout))}
-	case result.Failed():
-		for _, p := range result.Pods {
-			if result.Stranded()[pod.KeyOf(p)] {
+	case r.Interrupted:
+		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New(runOf(r).Message(f.timeout))}
+	case r.TimedOut:
+		return &cli.Error{Code: cli.ExitTimeout, Err: errors.New(runOf(r).Message(f.timeout))}
+	case r.Failed():
+		for _, p := range r.Pods {
+			if r.Stranded()[pod.KeyOf(p)] {
 				fmt.Fprintf(a.ErrOut, "%s/%s was not started: it %s\n", p.Namespace, p.Name, p.Status.Message)
 			}
 		}
@@ -229,7 +230,7 @@ func onceResult(a *app, result agent.Result, f *onceFlags) error {
 
 // warnOfLeft names the pods that could not be cleaned up in time. This does not change the exit
 // code, which is that of the results.
-func warnOfLeft(a *app, left []agent.Left) {
+func warnOfLeft(a *app, left []result.Left) {
 	for _, l := range left {
 		why := "the clean-up has not finished in time"
 		if l.Why != nil {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/portforward"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/cli/stream"
 	"podrun.io/podrun/internal/pod"
@@ -64,13 +64,13 @@ func portForwardCommand(a *app) *cobra.Command {
 }
 
 // networkNamespace returns the network namespace of the pod's current sandbox; see
-// agent.NetworkNamespace.
+// portforward.NetworkNamespace.
 func (a *app) networkNamespace(key pod.Key) (string, error) {
 	p, err := query.ReadPod(a.Dirs().StatusFiles().Pod(key))
 	if err != nil {
 		return "", err
 	}
-	return agent.NetworkNamespace(a.Dirs(), a.log, p)
+	return portforward.NetworkNamespace(a.Dirs(), a.log, p)
 }
 
 // dialer returns a function that connects to a port in the current sandbox of the pod.
@@ -80,6 +80,6 @@ func (a *app) dialer(key pod.Key) func(context.Context, uint16) (net.Conn, error
 		if err != nil {
 			return nil, err
 		}
-		return agent.DialInside(ctx, netns, port)
+		return portforward.Dial(ctx, netns, port)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/images"
 	"podrun.io/podrun/internal/containerlog"
@@ -33,7 +33,7 @@ import (
 type real struct {
 	t    *testing.T
 	app  *app
-	conn *agent.Connection
+	conn *connection.Connection
 	pod  *v1.Pod
 	inst pod.Instance
 }
@@ -53,13 +53,13 @@ func startReal(t *testing.T, line string) real {
 	dir, err := os.MkdirTemp("", "podrun")
 	must(t, err)
 	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &safeBuffer{}, ErrOut: &safeBuffer{}}, log: slog.New(slog.DiscardHandler)}
-	a.RootDir, a.RunDir, a.LogDir, a.ContainerdAddress = dir+"/root", dir+"/run", dir+"/log", agent.Embedded
+	a.RootDir, a.RunDir, a.LogDir, a.ContainerdAddress = dir+"/root", dir+"/run", dir+"/log", connection.Embedded
 	ctx := context.Background()
 	o := a.connection()
 
 	store := sandbox.New(sandbox.Options{Dirs: a.Dirs(), Log: a.log})
 	o.Sandboxes = store
-	conn, err := agent.Connect(ctx, o)
+	conn, err := connection.Open(ctx, o)
 	must(t, err)
 	r := real{t: t, app: a, conn: conn}
 	r.inst = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: pod.UID("uid-" + rand.Text()), Container: "app"} // cgroups are the whole machine's

@@ -17,10 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
 	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/sys"
 )
 
 // app is the state that all commands share: the standard streams, the logger, the signals received
@@ -46,7 +46,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	if code, is := embedded.Dispatch(ctx, os.Args); is {
 		return code
 	}
-	defer agent.End()
+	defer sys.EndPrograms()
 	ctx, signals, stop := cli.HandleSignals(ctx)
 	defer stop()
 	a := &app{Streams: cli.Streams{In: in, Out: out, ErrOut: errOut}, signals: signals}

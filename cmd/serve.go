@@ -7,8 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/sdnotify"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/reconcile"
 )
 
 func serveCommand(a *app) *cobra.Command {
@@ -55,7 +60,7 @@ func serveCommand(a *app) *cobra.Command {
 				return err
 			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
-			o.Hurry, o.Notify = a.signals.Second(), agent.NotifyFrom(os.Getenv)
+			o.Hurry, o.Notify = a.signals.Second(), sdnotify.FromEnvironment(os.Getenv)
 			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
 		},
 	}
@@ -79,7 +84,7 @@ func (a *app) agentOptions() agent.Options {
 }
 
 // ownedHint returns the hint for a command that failed because another process owns a pod.
-func ownedHint(command string, owned *agent.OwnedError) string {
+func ownedHint(command string, owned *owner.OwnedError) string {
 	const wait = "wait until that one has ended, or end it"
 	switch {
 	case command == "down":
@@ -92,12 +97,12 @@ func ownedHint(command string, owned *agent.OwnedError) string {
 
 // agentError gives an error of the agent its exit code and hint.
 func (a *app) agentError(c *cobra.Command, err error) error {
-	var bad *agent.ManifestError
-	var elsewhere *agent.ElsewhereError
-	var owned *agent.OwnedError
-	var locked *agent.LockError
+	var bad *sources.ManifestError
+	var elsewhere *connection.ElsewhereError
+	var owned *owner.OwnedError
+	var locked *reconcile.LockError
 	switch {
-	case errors.Is(err, agent.ErrUsage):
+	case errors.Is(err, sources.ErrUsage):
 		return usage(c, err)
 	case errors.As(err, &bad):
 		return &cli.Error{
@@ -111,9 +116,9 @@ func (a *app) agentError(c *cobra.Command, err error) error {
 		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "no pod was changed"}
 	case errors.As(err, &elsewhere):
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: elsewhere.Hint()}
-	case errors.Is(err, agent.ErrEnding):
+	case errors.Is(err, owner.ErrEnding):
 		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "wait until it is done, or interrupt it"}
-	case errors.Is(err, agent.ErrServing):
+	case errors.Is(err, owner.ErrServing):
 		return &cli.Error{
 			Code: cli.ExitFailed,
 			Err:  err,

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/cli"
 )
 
@@ -24,7 +24,7 @@ func TestHintsOfOwnedPods(t *testing.T) {
 		{"once", true, "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"},
 	} {
 		var f *cli.Error
-		err := new(app).agentError(&cobra.Command{Use: c.command}, &agent.OwnedError{Serve: c.serve})
+		err := new(app).agentError(&cobra.Command{Use: c.command}, &owner.OwnedError{Serve: c.serve})
 		if !errors.As(err, &f) || f.Code != cli.ExitUsage || f.Hint != c.want {
 			t.Errorf("%s: got %+v, want %q", c.command, f, c.want)
 		}

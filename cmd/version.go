@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/cli/printers"
 )
 
@@ -59,7 +59,7 @@ func runVersion(a *app, ctx context.Context, output string) error {
 	defer cancel()
 	o := a.connection()
 	o.Running = true
-	if conn, err := agent.Connect(ctx, o); err == nil {
+	if conn, err := connection.Open(ctx, o); err == nil {
 		defer conn.Close()
 		if v.ContainerdServer, err = conn.Driver.ServerVersion(ctx); err == nil {
 			v.ContainerdAddress = conn.Address

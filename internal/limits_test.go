@@ -17,6 +17,7 @@ import (
 const (
 	maxFile, maxFunc = 500, 80 // lines
 	maxPackage       = 2000    // lines of a package, tests apart
+	maxAgent         = 950     // lines of internal/agent, which only wires others together
 	maxMethods       = 25      // of a type
 	maxFields        = 20      // of a struct, options apart
 	maxParameters    = 5       // of a function
@@ -29,7 +30,6 @@ const (
 // exempt are the packages and types that exceed a limit.
 var exempt = map[string]bool{
 	"cmd":                                      true,
-	"internal/agent":                           true,
 	"internal/containerlog":                    true,
 	"internal/reconcile":                       true,
 	"internal/runtime/checkpointed.Runtime":    true,
@@ -85,10 +85,14 @@ func TestSizes(t *testing.T) {
 		s.checkFields(t)
 	}
 	for _, dir := range slices.Sorted(maps.Keys(lines)) {
-		if lines[dir] > maxPackage && !exempt[dir] {
+		most := maxPackage
+		if dir == "internal/agent" {
+			most = maxAgent
+		}
+		if lines[dir] > most && !exempt[dir] {
 			t.Errorf("%s: %d lines", dir, lines[dir])
 		}
-		most := maxImports
+		most = maxImports
 		if dir == "cmd" || dir == "internal/agent" {
 			most = maxWiring
 		}

@@ -13,7 +13,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
 	"podrun.io/podrun/internal/runtime/fake"
 )
 
@@ -55,8 +58,8 @@ func TestDownBesideServe(t *testing.T) {
 		write("web")
 		stop := serveUntil(t, o, false)
 		time.Sleep(time.Minute)
-		owned := (*OwnedError)(nil)
-		if gone, err := Down(t.Context(), o, DownOptions{Pick: all}); !errors.Is(err, ErrServing) || !errors.As(err, &owned) || owned.Key.Name != "web-n" || len(gone) > 0 {
+		owned := (*owner.OwnedError)(nil)
+		if gone, err := Down(t.Context(), o, DownOptions{Pick: all}); !errors.Is(err, owner.ErrServing) || !errors.As(err, &owned) || owned.Key.Name != "web-n" || len(gone) > 0 {
 			t.Errorf("removed %v, %v", gone, err)
 		}
 		if seen, err := rt.List(t.Context()); err != nil || len(seen) != 2 {
@@ -95,7 +98,7 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 		onceDone := make(chan struct{})
 		go func() {
 			defer close(onceDone)
-			result, err := Once(t.Context(), o, OnceOptions{Finished: func(Result) { <-release }})
+			result, err := Once(t.Context(), o, OnceOptions{Finished: func(result.Result) { <-release }})
 			if err != nil || phases(result) != "web-n=Running" {
 				t.Errorf("%s, %v", phases(result), err)
 			}
@@ -107,8 +110,8 @@ func TestServeAndOnceOfOnePod(t *testing.T) {
 		if !noted() {
 			t.Error("get does not show that once has the pod")
 		}
-		owned := (*OwnedError)(nil)
-		if _, err := Down(t.Context(), o, DownOptions{Pick: all}); errors.Is(err, ErrServing) || !errors.As(err, &owned) || owned.Serve ||
+		owned := (*owner.OwnedError)(nil)
+		if _, err := Down(t.Context(), o, DownOptions{Pick: all}); errors.Is(err, owner.ErrServing) || !errors.As(err, &owned) || owned.Serve ||
 			!strings.Contains(owned.Holder, "podrun once (process") {
 			t.Errorf("down beside serve: %v", err)
 		}
@@ -214,7 +217,7 @@ func TestPodWithoutUsableLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		failed := (*LockError)(nil)
+		failed := (*reconcile.LockError)(nil)
 		if _, err := Once(t.Context(), o, OnceOptions{}); !errors.As(err, &failed) || len(rt.Calls()) > 0 {
 			t.Errorf("once: %v, it called %v", err, rt.Calls())
 		}
@@ -240,13 +243,15 @@ func TestPodWithoutUsableLock(t *testing.T) {
 func TestLostPodOfOnce(t *testing.T) {
 	onFake(t, func(r *onceTest) {
 		key := pod.Key{Namespace: "default", Name: "slow-n"}
-		other := newPodLocks(r.o.Dirs, ownerOnce)
+		other := owner.NewLocks(r.o.Dirs, owner.Once)
 		r.once.Timeout = 10 * time.Second
 		time.AfterFunc(5*time.Second, func() {
 			if err := os.Remove(r.o.Dirs.PodLock(key)); err != nil {
 				t.Error(err)
 			}
-			wantLock(t, other, key, "", true)
+			if holder, _, err := other.Acquire(key); holder != "" || err != nil {
+				t.Errorf("got %q, %v", holder, err)
+			}
 		})
 		result, err := r.run(onceManifest("slow", "Never", "slow:1"))
 		if err != nil || !result.TimedOut || len(result.Left) != 1 || result.Left[0].Why == nil || !strings.Contains(result.Left[0].Why.Error(), "run by podrun once") {
@@ -255,6 +260,8 @@ func TestLostPodOfOnce(t *testing.T) {
 		if got, err := r.runtime.Inspect(t.Context(), key); err != nil || len(got.Containers) != 1 || got.Containers[0].State != pod.Running {
 			t.Errorf("%+v, %v", got, err)
 		}
-		wantLock(t, other, key, "", false)
+		if holder, fresh, err := other.Acquire(key); holder != "" || fresh || err != nil {
+			t.Errorf("got %q, fresh %t, %v", holder, fresh, err)
+		}
 	})
 }

@@ -17,6 +17,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -52,7 +54,7 @@ func newServing(t *testing.T) *serving {
 	s.runtime.AddImage("docker.io/library/busybox:latest", fake.Script{})
 	s.o = Options{
 		Dirs:    layout.Dirs{Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Log: filepath.Join(dir, "log")},
-		Sources: SourceOptions{Manifests: []string{s.manifests}, FileCheckFrequency: time.Second}, NodeName: "n",
+		Sources: sources.Options{Manifests: []string{s.manifests}, FileCheckFrequency: time.Second}, NodeName: "n",
 		RelistPeriod: 50 * time.Millisecond, Events: "auto", Log: slog.New(slog.DiscardHandler), backend: s.runtime,
 	}
 	s.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -121,7 +123,7 @@ func TestServeBeginsAnew(t *testing.T) {
 	if _, err := os.Stat(s.o.Dirs.StatusFiles().Pod(pod.Key{Namespace: "default", Name: "web-n"})); err != nil {
 		t.Errorf("no status: %v", err)
 	}
-	if _, err := lockServe(s.o.Dirs, ownerServe); !errors.Is(err, ErrServing) {
+	if _, err := owner.LockRun(s.o.Dirs, owner.Serve); !errors.Is(err, owner.ErrServing) {
 		t.Errorf("the lock: %v", err)
 	}
 	starts, stops := 0, 0
@@ -221,7 +223,7 @@ func TestServeWaitsForItsSources(t *testing.T) {
 func TestServeListensOnLoopbackOnly(t *testing.T) {
 	s := newServing(t)
 	s.o.Listen.Address = "0.0.0.0:0"
-	if err := Serve(t.Context(), s.o, false); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "loopback") {
+	if err := Serve(t.Context(), s.o, false); !errors.Is(err, sources.ErrUsage) || !strings.Contains(err.Error(), "loopback") {
 		t.Errorf("got %v", err)
 	}
 	if calls := s.runtime.Calls(); len(calls) > 0 {

@@ -4,10 +4,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"podrun.io/podrun/internal/agent/sdnotify"
 )
 
 // listener returns a socket and a function that returns the next message of the service.
@@ -41,7 +42,7 @@ func listener(t *testing.T) (path string, next func() string) {
 func TestServeTellsTheServiceManager(t *testing.T) {
 	s := newServing(t)
 	path, next := listener(t)
-	s.o.Notify = NotifyOptions{Socket: path, Watchdog: 60 * time.Millisecond}
+	s.o.Notify = sdnotify.Options{Socket: path, Watchdog: 60 * time.Millisecond}
 	s.write("web.yaml", webManifest)
 	s.start()
 	ready, alive := false, 0
@@ -70,29 +71,11 @@ func TestServeTellsTheServiceManager(t *testing.T) {
 // TestServeWithoutTheServiceManager: a missing service manager is logged, and has no other effect.
 func TestServeWithoutTheServiceManager(t *testing.T) {
 	s := newServing(t)
-	s.o.Notify = NotifyOptions{Socket: filepath.Join(t.TempDir(), "nobody"), Watchdog: time.Millisecond}
+	s.o.Notify = sdnotify.Options{Socket: filepath.Join(t.TempDir(), "nobody"), Watchdog: time.Millisecond}
 	s.start()
 	s.until("/readyz", 200)
 	s.stop()
 	if err := <-s.done; err != nil {
 		t.Errorf("Serve returned %v", err)
-	}
-}
-
-func TestNotifyFrom(t *testing.T) {
-	me := strconv.Itoa(os.Getpid())
-	for _, tt := range []struct {
-		env  map[string]string
-		want NotifyOptions
-	}{
-		{nil, NotifyOptions{}},
-		{map[string]string{"NOTIFY_SOCKET": "@x"}, NotifyOptions{Socket: "@x"}},
-		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": me}, NotifyOptions{Socket: "/s", Watchdog: 30 * time.Second}},
-		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, NotifyOptions{Socket: "/s"}},
-		{map[string]string{"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "soon"}, NotifyOptions{Socket: "/s"}},
-	} {
-		if got := NotifyFrom(func(name string) string { return tt.env[name] }); got != tt.want {
-			t.Errorf("%v: %+v", tt.env, got)
-		}
 	}
 }

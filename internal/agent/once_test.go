@@ -17,6 +17,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/agent/node"
+	"podrun.io/podrun/internal/agent/result"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
@@ -56,9 +60,9 @@ func onFake(t *testing.T, f func(r *onceTest)) {
 		defer r.interrupt()
 		r.o = Options{
 			Dirs:    onceDirs(dir),
-			Sources: SourceOptions{Manifests: []string{"-"}}, NodeName: "n", RelistPeriod: time.Second, Events: "auto",
+			Sources: sources.Options{Manifests: []string{"-"}}, NodeName: "n", RelistPeriod: time.Second, Events: "auto",
 			Hurry: r.hurry, Log: slog.New(slog.DiscardHandler), backend: r.runtime,
-			machine: &machine{boot: boot, parallel: 4},
+			machine: &machine{Info: node.Info{Boot: boot}, parallel: 4},
 		}
 		f(r)
 		time.Sleep(2 * time.Hour) // what once has left alone comes to its end
@@ -77,13 +81,13 @@ func onceManifest(name, policy, image string, more ...string) string {
 }
 
 // run calls Once with these manifests.
-func (r *onceTest) run(manifests ...string) (Result, error) {
+func (r *onceTest) run(manifests ...string) (result.Result, error) {
 	r.o.Stdin = strings.NewReader(strings.Join(manifests, ""))
 	return Once(r.ctx, r.o, r.once)
 }
 
 // mustRun is run, but fails the test on an error. It also returns how long run took.
-func (r *onceTest) mustRun(manifests ...string) (Result, time.Duration) {
+func (r *onceTest) mustRun(manifests ...string) (result.Result, time.Duration) {
 	r.t.Helper()
 	began := time.Now()
 	result, err := r.run(manifests...)
@@ -105,7 +109,7 @@ func (r *onceTest) wantTook(took, least, most time.Duration) {
 }
 
 // phases returns the phases of the pods, with their names.
-func phases(r Result) string {
+func phases(r result.Result) string {
 	var all []string
 	for _, p := range r.Pods {
 		all = append(all, fmt.Sprintf("%s=%s", p.Name, p.Status.Phase))
@@ -114,7 +118,7 @@ func phases(r Result) string {
 }
 
 // leftOver returns the pods that are left, as once reports them.
-func leftOver(r Result) string {
+func leftOver(r result.Result) string {
 	var all []string
 	for _, l := range r.Left {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s: %v", l.Key.Name, l.Why)))
@@ -172,7 +176,7 @@ func TestOnceResults(t *testing.T) {
 			onFake(t, func(r *onceTest) {
 				r.once = c.once
 				finished := 0
-				r.once.Finished = func(Result) { finished++ }
+				r.once.Finished = func(result.Result) { finished++ }
 				result, took := r.mustRun(c.manifests...)
 				r.wantTook(took, c.least, c.most)
 				if got := phases(result); got != c.want || result.Interrupted ||
@@ -431,8 +435,8 @@ func interruptConnecting(t *testing.T, late bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := Options{
 		Dirs:    onceDirs(dir),
-		Sources: SourceOptions{Manifests: []string{"-"}}, Stdin: strings.NewReader(onceManifest("a", "Never", "job:1")),
-		Connect: ConnectOptions{Address: l.Addr().String()}, NodeName: "n", Log: slog.New(slog.DiscardHandler),
+		Sources: sources.Options{Manifests: []string{"-"}}, Stdin: strings.NewReader(onceManifest("a", "Never", "job:1")),
+		Connect: connection.Options{Address: l.Addr().String()}, NodeName: "n", Log: slog.New(slog.DiscardHandler),
 	}
 	var once OnceOptions
 	if late {

@@ -3,22 +3,24 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
+	"podrun.io/podrun/internal/agent/images"
+	"podrun.io/podrun/internal/agent/nodeinfo"
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/problems"
+	"podrun.io/podrun/internal/agent/sdnotify"
+	"podrun.io/podrun/internal/agent/shutdown"
+	"podrun.io/podrun/internal/agent/sources"
+	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/server"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/sys/heap"
 )
-
-// The owners that are saved with pods: which command runs them.
-const (
-	ownerServe = "serve"
-	ownerOnce  = "once"
-)
-
-// commandDown is the command that removes pods. It holds the lock of the run directory while it
-// runs.
-const commandDown = "down"
 
 // errRunRemoved ends a serve whose run directory was removed.
 var errRunRemoved = errors.New("the run directory was removed")
@@ -37,112 +39,156 @@ func Serve(ctx context.Context, o Options, stopPods bool) error {
 }
 
 func serve(ctx context.Context, o Options, stopPods bool) error {
-	cache := cacheOptions{dir: o.Dirs.Manifests()}
-	o.Sources.Lasting = true
-	if _, err := o.sources(cache, nil); err != nil { // check the options before anything is started
+	from := o.opener()
+	from.CacheDir, from.Lasting = o.Dirs.Manifests(), true
+	if _, err := from.Open(); err != nil { // check the options before anything is started
 		return err
 	}
-	lock, err := lockServe(o.Dirs, ownerServe)
+	lock, err := owner.LockRun(o.Dirs, owner.Serve)
 	if err != nil {
 		return err
 	}
-	defer lock.unlock()
-	d, err := newDesk(&o)
+	defer lock.Unlock()
+	files := status.NewFiles(o.Dirs)
+	info := nodeinfo.New(nodeinfo.Options{Dirs: o.Dirs, NodeName: o.NodeName, Files: files, Log: o.Log})
+	defer info.Close()
+	if err := o.listen(info); err != nil {
+		return err
+	}
+	a, err := open(ctx, o, role{
+		owner: owner.Serve, locks: o.newLocks(owner.Serve), publisher: files, observer: info.Observer(),
+	})
 	if err != nil {
 		return err
 	}
-	defer d.close()
-	h, err := open(ctx, o, ownerServe, d.files)
+	defer a.close()
+	a.sweep(ctx)
+	if err := a.locks.Sweep(); err != nil {
+		o.Log.Warn("removing leftover pod locks failed", "err", err)
+	}
+	if a.conn != nil {
+		o.archives().Load(ctx, a.conn.Driver)
+	}
+	if from.Running, err = a.origins(); err != nil {
+		return err
+	}
+	all, err := from.Open()
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	h.sweep(ctx)
-	if err := h.o.locks.Sweep(); err != nil {
-		h.o.Log.Warn("removing leftover pod locks failed", "err", err)
-	}
-	if h.conn != nil {
-		o.loadImages(ctx, h.conn.Driver)
-	}
-	running, err := h.origins()
-	if err != nil {
+	from.Prune()
+	if a.loop.Strays, err = status.Keys(o.Dirs); err != nil {
 		return err
 	}
-	all, err := o.sources(cache, running)
-	if err != nil {
-		return err
-	}
-	prune(cache.dir, o.Sources, o.Log)
-	if h.loop.Strays, err = status.Keys(o.Dirs); err != nil {
-		return err
-	}
-	if h.conn != nil {
-		d.keeper, d.disks = h.newKeeper(), h.disks()
+	s := service{agent: a, info: info, notify: sdnotify.Notifier{Options: o.Notify, Log: o.Log}, archives: o.archives()}
+	if a.conn != nil {
+		s.keeper = a.newKeeper()
 	}
 	serving, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
-	h.loop.StopAll = func() bool { return stopPods && !removed() }
-	h.loop.Adopts = func(seen pod.Observed) bool { return seen.Owner == ownerServe || len(seen.Data) == 0 }
-	h.o.Log.Info("serving", "manifests", sourceNames(all), "node", o.NodeName)
-	tell := notifier{o.Notify, o.Log}
-	defer context.AfterFunc(ctx, func() { tell.say("STOPPING=1") })()
-	h.run(serving, func(ctx context.Context, out chan<- manifest.Desired) {
+	a.loop.StopAll = func() bool { return stopPods && !removed() }
+	a.loop.Adopts = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
+	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
+	defer context.AfterFunc(ctx, s.notify.Stopping)()
+	a.run(serving, func(ctx context.Context, out chan<- manifest.Desired) {
 		in := make(chan manifest.Desired)
-		var reading sync.WaitGroup
-		defer reading.Wait()
-		reading.Go(func() { read(ctx, all, running, in, h.ended) })
-		reading.Go(func() { tell.keep(ctx, h.probeChanges) })
-		reading.Go(func() { lock.watch(ctx, func() { end(errRunRemoved) }) })
-		h.beside(ctx, d, &reading)
-		h.pass(ctx, d, tell, in, out)
+		var running sync.WaitGroup
+		defer running.Wait()
+		running.Go(func() { from.Run(ctx, all, in, a.ended) })
+		running.Go(func() { lock.Watch(ctx, func() { end(errRunRemoved) }) })
+		s.start(ctx, &running)
+		s.pass(ctx, in, out)
 	})
 	if removed() {
 		return errRunRemoved
 	}
-	d.files.Touch()
+	files.Touch()
 	return nil
 }
 
+// listen opens the listening sockets of info.
+func (o Options) listen(info *nodeinfo.Server) error {
+	if o.machine != nil {
+		return nil
+	}
+	err := info.Listen(o.Listen)
+	if errors.Is(err, server.ErrAddress) {
+		return fmt.Errorf("%w: --listen: %w", sources.ErrUsage, err)
+	}
+	return err
+}
+
+// service is a serve that runs.
+type service struct {
+	*agent
+	info     *nodeinfo.Server
+	keeper   *gc.Keeper // nil with Options.backend
+	archives images.Archives
+	notify   sdnotify.Notifier
+}
+
+// newKeeper creates the garbage collector, which prevents the disks from filling up.
+func (a *agent) newKeeper() *gc.Keeper {
+	disks := []gc.Disk{{Name: "nodefs", Path: a.o.Dirs.Root}, {Name: "logfs", Path: a.o.Dirs.Log, Logs: true}}
+	root := a.conn.Driver.ImageRoot()
+	if root == "" {
+		disks[0].Images = true
+	} else {
+		disks = append(disks, gc.Disk{Name: "imagefs", Path: root, Images: true})
+	}
+	return gc.New(gc.Options{
+		Images: a.conn.Driver, Logs: containerlog.Retired{Dirs: a.o.Dirs, Pods: a.runtime},
+		Disks: disks, Policy: a.o.Garbage, Record: a.o.Dirs.ImageFiles().Used(), Log: a.o.Log,
+	})
+}
+
+// start starts what serve does besides running pods, until ctx ends.
+func (s *service) start(ctx context.Context, running *sync.WaitGroup) {
+	running.Go(func() { s.notify.Run(ctx, s.probeChanges) })
+	if s.o.machine == nil {
+		parts := nodeinfo.Parts{Relister: s.relister, Keeper: s.keeper}
+		if s.conn != nil {
+			parts.Disks = nodeinfo.NewDisks(s.o.Dirs, s.conn.Driver)
+		}
+		running.Go(func() { heap.Tune(ctx, s.o.Log) })
+		running.Go(func() { s.ended("http", s.info.Run(ctx, parts)) })
+	}
+	pods := shutdown.Pods{Options: s.o.Halt, Runtime: s.runtime, Loop: s.halt, Log: s.o.Log}
+	running.Go(func() { s.ended("logind", pods.Run(ctx)) })
+	if s.keeper != nil {
+		running.Go(func() { s.ended("gc", s.keeper.Run(ctx)) })
+	}
+}
+
 // pass stores, logs and passes on the desired sets of the sources until ctx ends.
-func (h *house) pass(
-	ctx context.Context, d *desk, tell notifier, in <-chan manifest.Desired, out chan<- manifest.Desired,
-) {
+func (s *service) pass(ctx context.Context, in <-chan manifest.Desired, out chan<- manifest.Desired) {
 	ready := false
-	told := problemLog{events: h.events}
-	shown := problemFile{path: h.o.Dirs.StatusFiles().ManifestProblems()}
+	logged := problems.Log{Events: s.events}
+	file := problems.File{Path: s.o.Dirs.StatusFiles().ManifestProblems()}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case want := <-in:
-			d.want(want)
-			told.report(h.o.Log, want)
-			if err := shown.write(want.Problems); err != nil {
-				h.o.Log.Warn("podrun get cannot show manifest problems", "err", err)
+			if s.keeper != nil {
+				s.keeper.Want(s.archives.Needed(want))
+			}
+			s.info.SetDesired(want)
+			logged.Report(s.o.Log, want)
+			if err := file.Write(want.Problems); err != nil {
+				s.o.Log.Warn("podrun get cannot show manifest problems", "err", err)
 			}
 			select {
 			case out <- want:
 				// Be ready although a source cannot be read: serve the pods of the others.
 				if !ready && (want.Complete || len(want.Problems) > 0) {
 					ready = true
-					tell.ready(len(want.Pods))
+					s.notify.Ready(len(want.Pods))
 				}
 			case <-ctx.Done():
 				return
 			}
 		}
-	}
-}
-
-// beside starts what serve does besides running pods, until ctx ends.
-func (h *house) beside(ctx context.Context, d *desk, running *sync.WaitGroup) {
-	if h.o.machine == nil {
-		running.Go(func() { keepSmall(ctx, h.o.Log) })
-		running.Go(func() { h.ended("http", d.run(ctx, h.relister)) })
-	}
-	h.awaitShutdown(ctx, running)
-	if d.keeper != nil {
-		running.Go(func() { h.ended("gc", d.keeper.Run(ctx)) })
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -74,7 +76,7 @@ func (s *simulation) begin(command string, mortal bool, run func(ctx context.Con
 	p := newProcess(s.w, s.processes, command, mortal)
 	o, m := s.o, *s.o.machine
 	o.backend, o.locks, o.machine = p.backend(s.o.Log), p.locks, &m
-	m.boot, m.wall = s.w.engine.Boot(), s.w.engine.Wall
+	m.Boot, m.wall = s.w.engine.Boot(), s.w.engine.Wall
 	m.published = func(q *v1.Pod) {
 		if !p.killed() {
 			s.w.published(q)
@@ -108,7 +110,7 @@ func (s *simulation) note(format string, args ...any) {
 
 func (s *simulation) startServe() {
 	mortal := s.w.faulty && s.r.IntN(2) == 0
-	s.serve = s.begin(ownerServe, mortal, func(ctx context.Context, o Options) error { return Serve(ctx, o, false) })
+	s.serve = s.begin(owner.Serve, mortal, func(ctx context.Context, o Options) error { return Serve(ctx, o, false) })
 }
 
 // pass lets time go by. A serve that ended begins again.
@@ -397,8 +399,8 @@ func (s *simulation) runOnce(pods []*v1.Pod, options OnceOptions, mortal bool) *
 			s.w.left[p.UID] = key != keyOfIndex(servedPods-1)
 		})
 	}
-	out := s.begin(ownerOnce, mortal, func(ctx context.Context, o Options) error {
-		o.Sources = SourceOptions{Manifests: []string{dir}, NoSuffix: true}
+	out := s.begin(owner.Once, mortal, func(ctx context.Context, o Options) error {
+		o.Sources = sources.Options{Manifests: []string{dir}, NoSuffix: true}
 		r, err := Once(ctx, o, options)
 		s.note("once: %v, timed out %v", err, r.TimedOut)
 		return err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/fake"
@@ -231,7 +232,7 @@ func (w *world) serves(key pod.Key) bool {
 			newest = c
 		}
 	}
-	return newest.Owner == ownerServe
+	return newest.Owner == owner.Serve
 }
 
 // bound is how long everything may take to settle once nothing fails any more.

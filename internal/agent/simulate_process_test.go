@@ -13,6 +13,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
@@ -27,7 +29,7 @@ type process struct {
 	w      *world
 	number int
 	born   time.Time
-	locks  *podLocks
+	locks  *owner.Locks
 	dead   chan struct{}
 	die    sync.Once
 	// mortal says that it may be killed in the middle of a call. Guarded by w.mu.
@@ -37,12 +39,12 @@ type process struct {
 func newProcess(w *world, number int, command string, mortal bool) *process {
 	return &process{
 		Driver: w.engine.Driver(), w: w, number: number, born: time.Now(), dead: make(chan struct{}), mortal: mortal,
-		locks: newPodLocks(w.dirs, command),
+		locks: owner.NewLocks(w.dirs, command),
 	}
 }
 
 // backend puts the real layers on the process's driver and disk.
-func (p *process) backend(log *slog.Logger) backend {
+func (p *process) backend(log *slog.Logger) connection.Backend {
 	return checkpointed.New(checkpointed.Options{
 		Driver: p, Store: checkpoint.NewStoreOn(processDisk{p.w.disk, p}, log), Boot: p.w.engine.Boot, Dirs: p.w.dirs,
 		Wall: p.w.engine.Wall, NewID: p.w.newID, Log: log,
@@ -53,20 +55,7 @@ func (p *process) backend(log *slog.Logger) backend {
 func (p *process) kill() {
 	p.die.Do(func() {
 		close(p.dead)
-		drop := func() {
-			for _, f := range p.locks.files {
-				f.Close()
-			}
-			p.locks.mu.Unlock()
-		}
-		if p.locks.mu.TryLock() {
-			drop()
-			return
-		}
-		go func() { // who has the mutex may wait for the caller
-			p.locks.mu.Lock()
-			drop()
-		}()
+		p.locks.Close()
 	})
 }
 
@@ -171,12 +160,7 @@ func (p *process) mutate(ctx context.Context, call, object string, key pod.Key, 
 
 // owns checks the pod's lock.
 func (p *process) owns(key pod.Key, call string) {
-	if !p.locks.mu.TryLock() {
-		return // who has it may wait for the caller
-	}
-	has := p.locks.files[key] != nil
-	p.locks.mu.Unlock()
-	if !has && !p.killed() {
+	if !p.locks.Owns(key) && !p.killed() {
 		p.w.mu.Lock()
 		defer p.w.mu.Unlock()
 		p.w.report("no change without the pod's lock", "process %d: %s of %s", p.number, call, key)

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -195,10 +196,10 @@ func (w *world) removing(id string) {
 func (w *world) removingPod(uid pod.UID, from *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.protected[uid] && !w.fromEarlierBoot(uid) && from.locks.self.Command == ownerServe {
+	if w.protected[uid] && !w.fromEarlierBoot(uid) && from.locks.Command() == owner.Serve {
 		w.report("nothing is removed while its source is unreadable", "%s of %s", uid, w.uids[uid])
 	}
-	if w.left[uid] && from.locks.self.Command == ownerServe {
+	if w.left[uid] && from.locks.Command() == owner.Serve {
 		w.report("what a once left stays until somebody takes it", "%s of %s", uid, w.uids[uid])
 	}
 }

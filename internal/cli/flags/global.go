@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/checkpoint/layout"
 )
 
@@ -44,8 +44,8 @@ func (g *Global) Dirs() layout.Dirs {
 }
 
 // Connection returns the options to connect to containerd that the flags and the environment give.
-func (g *Global) Connection(log *slog.Logger) agent.ConnectOptions {
-	return agent.ConnectOptions{
+func (g *Global) Connection(log *slog.Logger) connection.Options {
+	return connection.Options{
 		Address: g.ContainerdAddress, Environment: os.Getenv("CONTAINERD_ADDRESS"),
 		Namespace: g.ContainerdNamespace, Snapshotter: g.Snapshotter, RuntimeName: g.Runtime,
 		Dirs: g.Dirs(), Log: log,

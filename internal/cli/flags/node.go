@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/containerlog"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/server"
@@ -52,7 +53,7 @@ func (l *Logs) Options(o *agent.Options) error {
 }
 
 // Shutdown are the flags for the graceful shutdown of the machine.
-type Shutdown struct{ o agent.HaltOptions }
+type Shutdown struct{ o shutdown.Options }
 
 // Add adds the flags to f.
 func (h *Shutdown) Add(f *pflag.FlagSet) {

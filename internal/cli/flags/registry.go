@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/connection"
 )
 
 // Registry are the flags for pulling images.
@@ -23,7 +23,7 @@ func (r *Registry) Add(f *pflag.FlagSet) {
 // Options sets the registry options of o. It fails if a path that the user gave does not exist or
 // has the wrong type, because missing credentials or mirrors would be noticed only later. The
 // default directory of mirrors need not exist.
-func (r *Registry) Options(f *pflag.FlagSet, o *agent.ConnectOptions) error {
+func (r *Registry) Options(f *pflag.FlagSet, o *connection.Options) error {
 	for name, path := range map[string]string{"registry-config": r.config, "registry-hosts-dir": r.hostsDir} {
 		if !f.Changed(name) || path == "" {
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/node"
 	"podrun.io/podrun/internal/cgroup"
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/pod"
@@ -98,11 +99,11 @@ func (r *Run) Options(f *pflag.FlagSet, o *agent.Options) error {
 	}
 	o.Connect.AllowedSysctls, o.Connect.CDIDirs = r.allowedSysctls, r.cdiDirs
 	if r.nodeConfig != "" {
-		node, err := agent.ReadNodeConfig(r.nodeConfig)
+		config, err := node.ReadConfig(r.nodeConfig)
 		if err != nil {
 			return fmt.Errorf("--node-config: %w", err)
 		}
-		o.Connect.RuntimeClasses, o.Connect.Devices = node.Classes(), node.Devices
+		o.Connect.RuntimeClasses, o.Connect.Devices = config.Classes(), config.Devices
 	}
 	var err error
 	if o.Connect.CgroupDriver, err = cgroupDriver(r.cgroupDriver, cgroup.HasSystemd()); err != nil {

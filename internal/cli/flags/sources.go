@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/manifest/validate"
 )
 
@@ -93,7 +94,7 @@ func (s *Sources) Options(f *pflag.FlagSet, o *agent.Options) error {
 		return err
 	}
 	o.NodeName = node
-	o.Sources = agent.SourceOptions{
+	o.Sources = sources.Options{
 		Manifests: s.manifests, Default: !f.Changed("manifests"), FileCheckFrequency: s.fileCheckFrequency,
 		StrictPermissions: s.strictPermissions, Policy: policy, NoSuffix: s.noNodeSuffix,
 		URL: s.url, URLHeaders: s.urlHeaders, CAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile,

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status"
@@ -41,7 +41,7 @@ func newReader(t *testing.T) *Reader {
 	dir := t.TempDir()
 	dirs := layout.Dirs{Root: dir + "/root", Run: dir + "/run", Log: dir + "/log"}
 	must(t, os.MkdirAll(dirs.StatusFiles().Dir(), 0o755))
-	return &Reader{Dirs: dirs, Owners: agent.Owners{Dirs: dirs}, Log: slog.New(slog.DiscardHandler)}
+	return &Reader{Dirs: dirs, Owners: owner.Reader{Dirs: dirs}, Log: slog.New(slog.DiscardHandler)}
 }
 
 // unownedReader returns a reader of a running pod that no process owns, while a podrun is running.

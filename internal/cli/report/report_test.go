@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"podrun.io/podrun/internal/agent"
+	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 )
@@ -44,7 +44,7 @@ func notDone() Run {
 	}
 	good := notDonePod("good", v1.ContainerStatus{State: failed(0, "Completed")})
 	good.Status.Phase = v1.PodSucceeded
-	return Run{Done: agent.Done, Pods: []*v1.Pod{
+	return Run{Done: result.Done, Pods: []*v1.Pod{
 		notDonePod("crashes", v1.ContainerStatus{
 			State: waiting("CrashLoopBackOff", ""), RestartCount: 2, LastTerminationState: failed(5, "Error")}),
 		good,
@@ -157,7 +157,7 @@ func TestWhatIsNotDoneSaysWhy(t *testing.T) {
 	}
 	waits := podIn("big", v1.PodPending)
 	waits.Status.Reason = "OutOfmemory"
-	r := Run{Pods: []*v1.Pod{waits, podIn("done", v1.PodSucceeded)}, Done: agent.Done}
+	r := Run{Pods: []*v1.Pod{waits, podIn("done", v1.PodSucceeded)}, Done: result.Done}
 	if got := r.unfinished(); got != "default/big OutOfmemory" {
 		t.Error(got)
 	}

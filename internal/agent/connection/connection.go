@@ -1,0 +1,364 @@
+// Package connection connects podrun to a containerd: it chooses one (Locate), starts podrun's own if
+// that is the one, restarts it when it has died, and builds the runtime on it. It binds the run
+// directory to that containerd, so that its pods are in one containerd at a time (binding.go), and
+// adopts pods that the former version of podrun has left there (migrate.go).
+//
+// The package does nothing to pods otherwise. What containerd is asked for is package
+// runtime/containerd.
+//
+// Begin reading at Open.
+package connection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/image"
+	"podrun.io/podrun/internal/oci"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/checkpointed"
+	"podrun.io/podrun/internal/runtime/containerd"
+	"podrun.io/podrun/internal/sandbox"
+	"podrun.io/podrun/internal/sys"
+)
+
+const (
+	// Embedded is the address that stands for podrun's own containerd.
+	Embedded = "embedded"
+	// SystemAddress is the default socket of the machine's containerd.
+	SystemAddress = "/run/containerd/containerd.sock"
+)
+
+// ErrNotRunning says that podrun's own containerd is the one to use, but does not run.
+var ErrNotRunning = errors.New("podrun's own containerd is not running")
+
+// UnreachableError says that containerd cannot be used. Nothing was done.
+type UnreachableError struct {
+	// Address is the socket, or Embedded.
+	Address string
+	Err     error
+}
+
+func (e *UnreachableError) Error() string {
+	if e.Address == Embedded {
+		return fmt.Sprintf("podrun's own containerd cannot be used: %v", e.Err)
+	}
+	return fmt.Sprintf("containerd at %s cannot be reached: %v", e.Address, e.Err)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Options say which containerd to use and how. Dirs and Log are required.
+type Options struct {
+	// Address is a socket or Embedded. Empty: chosen as described at Locate.
+	Address string
+	// Environment is the value of $CONTAINERD_ADDRESS.
+	Environment string
+	// Running makes Open fail with ErrNotRunning instead of starting a containerd.
+	Running bool
+
+	Namespace, Snapshotter, RuntimeName string
+	// RegistryConfig is a docker config.json with registry credentials. Empty: docker's own, if it
+	// exists.
+	RegistryConfig string
+	// RegistryHostsDir has the registry configuration (hosts.toml). Empty: /etc/containerd/certs.d.
+	RegistryHostsDir string
+	Dirs             layout.Dirs
+	// Boot is the kernel's boot ID. Empty: it is read.
+	Boot string
+	// ClusterDomain is the suffix of the pods' fully qualified names.
+	ClusterDomain string
+	// Sandboxes may be nil if no sandbox is created.
+	Sandboxes containerd.Sandboxes
+	// Store has the pods' checkpoints. nil: those below Dirs.
+	Store *checkpoint.Store
+	// SeccompDefault applies the RuntimeDefault profile to containers without a seccomp profile.
+	SeccompDefault bool
+	// PodMaxPids is the maximum number of processes of a pod. 0: no limit.
+	PodMaxPids int64
+	// CgroupDriver is the cgroup driver of new pods.
+	CgroupDriver oci.Driver
+	// CDIDirs have the CDI specifications of devices that pods may request.
+	CDIDirs []string
+	// Devices are the device resources that pods may request in limits, each with the CDI names of
+	// its devices.
+	Devices map[v1.ResourceName][]string
+	// RuntimeClasses are the runtime classes that pods may name.
+	RuntimeClasses map[string]containerd.RuntimeClass
+	// AllowedSysctls are the kernel parameters that pods may set besides the safe ones.
+	AllowedSysctls []string
+	// KeepLogs leaves the logs of removed pods on disk.
+	KeepLogs bool
+	Log      *slog.Logger
+}
+
+// Connection is a containerd in use. podrun's own containerd keeps running while there is a
+// Connection to it.
+type Connection struct {
+	// Driver is the connection to containerd. Runtime is Driver together with the pods'
+	// checkpoints.
+	Driver  *containerd.Driver
+	Runtime *checkpointed.Runtime
+	// Address is the socket. Embedded reports that it is podrun's own.
+	Address  string
+	Embedded bool
+	lease    *embedded.Lease
+	own      embedded.Options
+	o        Options
+	unbind   func() // nil: not bound
+}
+
+// Backend is a runtime with all the interfaces that the agent uses. Connection.Runtime is one.
+type Backend interface {
+	runtime.Lister
+	runtime.Notifier
+	runtime.Sandboxes
+	runtime.Containers
+	runtime.Images
+	runtime.Execer
+	runtime.Data
+	runtime.Layers
+	// Store returns the pods' checkpoints.
+	Store() *checkpoint.Store
+	// Sweep removes what an interrupted run left behind and no list shows.
+	Sweep(ctx context.Context) error
+}
+
+// Close closes the connection and ends the binding. Running pods are not affected.
+func (c *Connection) Close() error {
+	err := c.Driver.Close()
+	if c.lease != nil {
+		err = errors.Join(err, c.lease.Close())
+	}
+	if c.unbind != nil {
+		c.unbind()
+	}
+	return err
+}
+
+// keepPoll is how often podrun's own containerd is checked. A check costs a few microseconds.
+const keepPoll = 200 * time.Millisecond
+
+// Keep restarts podrun's own containerd whenever it has died, until ctx ends. The connection
+// reconnects by itself. Any other containerd is managed by its owner, so Keep returns at once.
+func (c *Connection) Keep(ctx context.Context) {
+	if !c.Embedded {
+		return
+	}
+	const longest = 10 * time.Second
+	pause, failed := keepPoll, false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if embedded.Running(c.own.Dirs) {
+			pause, failed = keepPoll, false
+			continue
+		}
+		if !failed {
+			c.own.Log.Warn("podrun's own containerd has died; restarting it")
+		}
+		// As long as it has clients, a daemon whose directory was removed blocks the root directory
+		// for a new one.
+		_ = c.lease.Close()
+		lease, err := embedded.Ensure(ctx, c.own)
+		if err != nil {
+			if !failed && ctx.Err() == nil {
+				c.own.Log.Error("podrun's own containerd failed to start; retrying", "err", err)
+			}
+			pause, failed = min(2*pause, longest), true
+			continue
+		}
+		c.lease = lease
+	}
+}
+
+// credentials returns the docker config.json to use. One that was named explicitly must exist.
+func (o Options) credentials() image.Credentials {
+	if o.RegistryConfig != "" {
+		return image.Credentials{Path: o.RegistryConfig}
+	}
+	dir := os.Getenv("DOCKER_CONFIG")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return image.Credentials{}
+		}
+		dir = filepath.Join(home, ".docker")
+	}
+	return image.Credentials{Path: filepath.Join(dir, "config.json"), Optional: true}
+}
+
+// Locate returns the address of the containerd to use; Embedded is podrun's own. The first of these
+// is chosen: the address in the options, the one in the environment, podrun's own if it runs, the
+// machine's if its socket exists, podrun's own.
+func Locate(o Options) string {
+	switch {
+	case o.Address != "":
+		return o.Address
+	case o.Environment != "":
+		return o.Environment
+	case embedded.Running(o.Dirs):
+		return Embedded
+	}
+	if _, err := os.Stat(SystemAddress); !errors.Is(err, fs.ErrNotExist) {
+		return SystemAddress
+	}
+	return Embedded
+}
+
+// Open connects to the containerd that Locate returns, and starts podrun's own if that is the one. It
+// returns an *UnreachableError if that fails.
+func Open(ctx context.Context, o Options) (*Connection, error) {
+	// Choose once: if podrun's own dies meanwhile, the machine's must not be used instead.
+	o.Address = strings.TrimPrefix(Locate(o), "unix://")
+	return retried(ctx, func() (*Connection, error) { return connect(ctx, o) })
+}
+
+// OpenBound is Open for a process that creates or removes pods: it binds the run directory to the
+// containerd until the connection is closed, and adopts pods of the former version of podrun. Boot
+// must be set in the options. beside says that a serve may run at the same time. It returns
+// an *ElsewhereError if the run directory's pods are in another containerd.
+func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error) {
+	o.Address = Locate(o)
+	if o.Store == nil {
+		o.Store = checkpoint.NewStore(o.Dirs, o.Log)
+	}
+	unbind, err := bind(o.Dirs, binding{o.Address, o.Namespace, o.Boot}, func() (bool, error) {
+		present, err := presentSandboxes(o.Store)
+		return len(present) == 0, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := Open(ctx, o)
+	if err != nil {
+		unbind()
+		return nil, err
+	}
+	c.unbind = unbind
+	if err := c.migrate(ctx, beside); err != nil {
+		err = fmt.Errorf("adopting the pods of a former version of podrun: %w", err)
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// retried calls connect up to three times if podrun's own containerd dies meanwhile, because
+// nothing else restarts that one.
+func retried(ctx context.Context, connect func() (*Connection, error)) (*Connection, error) {
+	for left := 2; ; left-- {
+		c, err := connect()
+		var u *UnreachableError
+		own := errors.As(err, &u) && u.Address == Embedded
+		died := errors.Is(err, runtime.ErrUnavailable) || errors.Is(err, embedded.ErrKilled)
+		if !own || !died || left == 0 || ctx.Err() != nil {
+			return c, err
+		}
+	}
+}
+
+// connect tries once to connect to the containerd at o.Address.
+func connect(ctx context.Context, o Options) (*Connection, error) {
+	c := &Connection{Address: o.Address, Embedded: o.Address == Embedded}
+	fail := func(err error) (*Connection, error) {
+		if c.lease != nil {
+			_ = c.lease.Close()
+		}
+		return nil, &UnreachableError{Address: o.Address, Err: err}
+	}
+	if c.Embedded {
+		if o.Running && !embedded.Running(o.Dirs) {
+			return fail(ErrNotRunning)
+		}
+		c.own = embedded.Options{Dirs: o.Dirs, Log: o.Log}
+		lease, err := embedded.Ensure(ctx, c.own)
+		if err != nil {
+			return fail(err)
+		}
+		c.lease, c.Address = lease, lease.Address()
+		if o.Snapshotter == "" {
+			o.Snapshotter = lease.Snapshotter()
+		}
+		if o.RuntimeName == "" || o.RuntimeName == containerd.DefaultRuntime {
+			o.RuntimeName = o.Dirs.Embedded().Shim()
+		}
+	}
+	if o.Sandboxes == nil {
+		o.Sandboxes = sandbox.New(sandbox.Options{Dirs: o.Dirs, Log: o.Log})
+	}
+	if o.Store == nil {
+		o.Store = checkpoint.NewStore(o.Dirs, o.Log)
+	}
+	if o.Boot == "" {
+		boot, err := sys.BootID()
+		if err != nil {
+			return fail(err)
+		}
+		o.Boot = boot
+	}
+	r, err := containerd.New(ctx, containerd.Options{
+		Address:        c.Address,
+		Namespace:      o.Namespace,
+		Snapshotter:    o.Snapshotter,
+		RuntimeName:    o.RuntimeName,
+		Dirs:           o.Dirs,
+		Present:        func() (map[string]bool, error) { return presentSandboxes(o.Store) },
+		Sandboxes:      o.Sandboxes,
+		SeccompDefault: o.SeccompDefault,
+		PodMaxPids:     o.PodMaxPids,
+		CgroupDriver:   o.CgroupDriver,
+		Log:            o.Log,
+		HostsDir:       o.RegistryHostsDir,
+		Credentials:    o.credentials(),
+		ClusterDomain:  o.ClusterDomain,
+		AllowedSysctls: o.AllowedSysctls,
+		RuntimeClasses: o.RuntimeClasses,
+		CDIDirs:        o.CDIDirs,
+		Devices:        o.Devices,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	c.Driver, c.o = r, o
+	c.Runtime = checkpointed.New(checkpointed.Options{
+		Driver:   r,
+		Store:    o.Store,
+		Boot:     func() string { return o.Boot },
+		Dirs:     o.Dirs,
+		KeepLogs: o.KeepLogs,
+		Log:      o.Log,
+	})
+	return c, nil
+}
+
+// presentSandboxes returns the IDs of the sandboxes in all checkpoints.
+func presentSandboxes(store *checkpoint.Store) (map[string]bool, error) {
+	all, err := store.List()
+	if err != nil {
+		return nil, err
+	}
+	present := map[string]bool{}
+	for _, of := range all {
+		for _, c := range of {
+			for _, s := range c.Sandboxes {
+				present[s.ID] = true
+			}
+		}
+	}
+	return present, nil
+}

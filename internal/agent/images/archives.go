@@ -1,0 +1,140 @@
+// Package images makes images available to the pods of serve and once beforehand: it loads the image
+// archives of a directory (Archives.Load), and names the images that garbage collection must keep
+// (Archives.Needed).
+//
+// The package does not pull images, and removes none.
+//
+// Begin reading at Archives.
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys"
+)
+
+// Loader is the part of the runtime that loads image archives.
+type Loader interface {
+	Load(ctx context.Context, archive io.Reader) ([]string, error)
+	Resolve(ctx context.Context, ref string) (pod.Image, error)
+}
+
+// loaded records the images of a loaded archive, and the size and time that tell whether the
+// archive has changed.
+type loaded struct {
+	Size  int64     `json:"size"`
+	Time  time.Time `json:"time"`
+	Names []string  `json:"names"`
+}
+
+// Archives are the image archives of a directory.
+type Archives struct {
+	// Dir has the archives. Empty: the directory below the root directory, which need not exist.
+	Dir  string
+	Dirs layout.Dirs
+	Log  *slog.Logger
+}
+
+// Load loads those archives of the image directory that have changed since they were loaded,
+// or whose images are missing. It logs an archive that cannot be loaded; that does not prevent pods
+// from starting.
+func (a Archives) Load(ctx context.Context, into Loader) {
+	dir := a.Dir
+	if dir == "" {
+		dir = a.Dirs.ImageFiles().Archives()
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) && a.Dir == "" {
+		return
+	}
+	if err != nil {
+		a.Log.Warn("reading the image directory failed; no image archive is loaded", "err", err)
+		return
+	}
+	known := a.loaded()
+	changed := false
+	for _, e := range entries {
+		file := filepath.Join(dir, e.Name())
+		if !isArchive(e) || ctx.Err() != nil {
+			continue
+		}
+		now, fresh, err := loadArchive(ctx, into, file, known[file])
+		if err != nil {
+			a.Log.Warn("loading an image archive failed", "file", file, "err", err)
+			continue
+		}
+		if fresh {
+			a.Log.Info("loaded images", "file", file, "images", strings.Join(now.Names, " "))
+			known[file], changed = now, true
+		}
+	}
+	if !changed {
+		return
+	}
+	text, err := json.Marshal(known)
+	if err == nil {
+		err = sys.WriteFile(a.Dirs.ImageFiles().Loaded(), text, 0o600)
+	}
+	if err != nil {
+		a.Log.Warn("saving the list of loaded image archives failed; they will be loaded again", "err", err)
+	}
+}
+
+// loaded returns what is recorded of the archives that were loaded, by path. An incomplete record is
+// as none: all are loaded again.
+func (a Archives) loaded() map[string]loaded {
+	known := map[string]loaded{}
+	if text, err := os.ReadFile(a.Dirs.ImageFiles().Loaded()); err == nil {
+		_ = json.Unmarshal(text, &known)
+	}
+	return known
+}
+
+// isArchive reports by its name whether a directory entry is an image archive.
+func isArchive(e fs.DirEntry) bool {
+	return !e.IsDir() && !strings.HasPrefix(e.Name(), ".") &&
+		slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst"}, func(end string) bool {
+			return strings.HasSuffix(e.Name(), end)
+		})
+}
+
+// loadArchive loads an archive unless it is unchanged and all of its images are present. fresh
+// reports that it was loaded.
+func loadArchive(ctx context.Context, into Loader, file string, before loaded) (now loaded, fresh bool, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return now, false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return now, false, err
+	}
+	if before.Size == info.Size() && before.Time.Equal(info.ModTime()) && len(before.Names) > 0 {
+		missing := slices.ContainsFunc(before.Names, func(name string) bool {
+			_, err := into.Resolve(ctx, name)
+			return err != nil
+		})
+		if !missing {
+			return before, false, nil
+		}
+	}
+	names, err := into.Load(ctx, f)
+	if err != nil {
+		return now, false, fmt.Errorf("loading: %w", err)
+	}
+	return loaded{Size: info.Size(), Time: info.ModTime(), Names: names}, true, nil
+}

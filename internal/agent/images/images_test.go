@@ -1,0 +1,88 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+)
+
+// store has the images whose names the loaded archives contain.
+type store struct {
+	images map[string]bool
+	loads  int
+}
+
+func (s *store) Load(_ context.Context, archive io.Reader) ([]string, error) {
+	text, err := io.ReadAll(archive)
+	if err != nil || string(text) == "torn" {
+		return nil, errors.Join(err, errors.New("no archive"))
+	}
+	s.loads++
+	s.images[string(text)] = true
+	return []string{string(text)}, nil
+}
+
+func (s *store) Resolve(_ context.Context, ref string) (pod.Image, error) {
+	if !s.images[ref] {
+		return pod.Image{}, errors.New("no such image")
+	}
+	return pod.Image{}, nil
+}
+
+// TestLoad: an archive is loaded when it has changed or its images are missing, and names images
+// that garbage collection must keep.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	dirs := layout.Dirs{Root: t.TempDir()}
+	a := Archives{Dirs: dirs, Log: slog.New(slog.DiscardHandler)}
+	s := &store{images: map[string]bool{}}
+	a.Load(t.Context(), s) // there is no directory
+	if err := os.MkdirAll(dirs.ImageFiles().Archives(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"a.tar": "a:1", "b.tar.gz": "torn", ".c.tar": "c:1", "d.txt": "d:1"} {
+		if err := os.WriteFile(filepath.Join(dirs.ImageFiles().Archives(), name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func(want int, why string) {
+		t.Helper()
+		s.loads = 0
+		if a.Load(t.Context(), s); s.loads != want || !s.images["a:1"] {
+			t.Errorf("%s: %d loads, %v", why, s.loads, s.images)
+		}
+	}
+	load(1, "new")
+	load(0, "unchanged")
+	delete(s.images, "a:1")
+	load(1, "its image is missing")
+	if err := os.WriteFile(dirs.ImageFiles().Loaded(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	load(1, "the record is torn")
+
+	p := &v1.Pod{Spec: v1.PodSpec{
+		Containers: []v1.Container{{Image: "web:1"}},
+		Volumes:    []v1.Volume{{VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "data:1"}}}},
+	}}
+	want := manifest.Desired{Pods: map[pod.Key]*v1.Pod{{Name: "web"}: p}, Complete: true}
+	refs, sure := a.Needed(want)
+	if slices.Sort(refs); !sure || !slices.Equal(refs, []string{"a:1", "data:1", "web:1"}) {
+		t.Errorf("needed: %v, %t", refs, sure)
+	}
+	want.Problems = []manifest.Problem{{Err: errors.New("unreadable"), Blind: true}}
+	if _, sure := a.Needed(want); sure {
+		t.Error("sure although a manifest cannot be read")
+	}
+}

@@ -1,0 +1,100 @@
+package nodeinfo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/server"
+)
+
+// Log implements server.Node. It writes the log of a container to out, with standard output and
+// standard error mixed.
+func (n node) Log(ctx context.Context, want server.LogRequest, out io.Writer) error {
+	pods, err := n.Pods()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(pods, func(p v1.Pod) bool { return p.Namespace == want.Namespace && p.Name == want.Pod })
+	if i < 0 {
+		return fmt.Errorf("pod %s/%s: %w", want.Namespace, want.Pod, server.ErrNotFound)
+	}
+	inst, err := runOf(&pods[i], want.Container, want.Previous)
+	if err != nil {
+		return err
+	}
+	dirs := n.o.Dirs
+	if err := containerlog.CatchUp(ctx, dirs, inst); err != nil {
+		n.o.Log.Debug("converting the end of a container log failed; its newest lines may be missing",
+			"pod", inst.Key, "container", inst.Container, "err", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	o := containerlog.ReadOptions{Follow: want.Follow, Timestamps: want.Timestamps, Tail: want.Tail, Since: want.Since}
+	if want.Follow {
+		stop := make(chan struct{})
+		o.Stop = stop
+		watching.Go(func() { awaitEnd(ctx, dirs, inst, stop) })
+	}
+	err = containerlog.Read(ctx, dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt), o, out, out)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the log of run %d of container %q: %w", inst.Attempt, inst.Container, server.ErrNotFound)
+	}
+	return err
+}
+
+// runOf returns the newest instance of a container, or with previous the one before.
+func runOf(p *v1.Pod, container string, previous bool) (pod.Instance, error) {
+	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	i := slices.IndexFunc(all, func(s v1.ContainerStatus) bool { return s.Name == container })
+	if i < 0 {
+		return pod.Instance{}, fmt.Errorf("container %q in pod %s: %w", container, p.Name, server.ErrNotFound)
+	}
+	s := all[i]
+	// While the container waits for a restart, its newest instance is the last one that exited.
+	inst := pod.Instance{
+		ID: pod.IDOf(s.ContainerID), Key: pod.KeyOf(p), UID: p.UID, Container: container, Attempt: int(s.RestartCount),
+	}
+	waiting, last := s.State.Waiting != nil, s.LastTerminationState.Terminated != nil
+	switch {
+	case previous && !last:
+		return inst, fmt.Errorf("a previous run of container %q in pod %s: %w", container, p.Name, server.ErrNotFound)
+	case previous && !waiting:
+		inst.ID, inst.Attempt = pod.IDOf(s.LastTerminationState.Terminated.ContainerID), inst.Attempt-1
+	case waiting && !last:
+		return inst, fmt.Errorf("container %q in pod %s is %w: %s",
+			container, p.Name, server.ErrNotYet, s.State.Waiting.Reason)
+	}
+	return inst, nil
+}
+
+// awaitEnd closes stop when the instance has exited and all of its output is in its log.
+func awaitEnd(ctx context.Context, dirs layout.Dirs, inst pod.Instance, stop chan<- struct{}) {
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		// Check for the exit first: all output of an exited instance is then available to CatchUp.
+		// If that fails, as on a full disk, try again; the owner of the pod logs the error.
+		if containerlog.Ended(dirs, inst) && containerlog.CatchUp(ctx, dirs, inst) == nil {
+			close(stop)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,206 @@
+// Package nodeinfo shows the state of a running serve to others, over HTTP and as metrics: its pods
+// with their statuses, logs, events, what they use, and whether serve is healthy and ready. It answers
+// what packages server and server/metrics ask for.
+//
+// The package changes nothing, and no decision depends on it.
+//
+// Begin reading at Server.
+package nodeinfo
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/event"
+	"podrun.io/podrun/internal/gc"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/relist"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/server"
+	"podrun.io/podrun/internal/server/metrics"
+	"podrun.io/podrun/internal/stats"
+	"podrun.io/podrun/internal/status"
+)
+
+// Options are what a Server is made of.
+type Options struct {
+	Dirs layout.Dirs
+	// NodeName is the name of this machine.
+	NodeName string
+	// Files have the statuses of the pods.
+	Files *status.Files
+	Log   *slog.Logger
+}
+
+// Server shows the state of a running serve.
+type Server struct {
+	o       Options
+	metrics *metrics.Metrics
+	http    *server.Server // nil: it does not listen
+
+	mu      sync.Mutex
+	desired manifest.Desired
+}
+
+// New creates a server that does not listen yet.
+func New(o Options) *Server { return &Server{o: o, metrics: metrics.New(o.Log)} }
+
+// Observer returns what must observe the relister for the metrics.
+func (s *Server) Observer() relist.Observer { return s.metrics }
+
+// Listen opens the listening sockets, so that an address that is not available is an early error.
+func (s *Server) Listen(o server.ListenOptions) (err error) {
+	s.http, err = server.Listen(s.o.Dirs.Socket(), o, s.o.Log)
+	return err
+}
+
+// Close closes the listening sockets.
+func (s *Server) Close() {
+	if s.http != nil {
+		s.http.Close()
+	}
+}
+
+// SetDesired stores the current desired set.
+func (s *Server) SetDesired(now manifest.Desired) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.desired = now
+}
+
+// Parts are the parts of serve whose state is shown.
+type Parts struct {
+	Relister *relist.Relister
+	// Keeper and Disks may be nil: then disks are left out.
+	Keeper *gc.Keeper
+	Disks  *stats.Disks
+}
+
+// Run serves HTTP until ctx ends. Listen must have succeeded.
+func (s *Server) Run(ctx context.Context, parts Parts) error {
+	n := node{Server: s, Relister: parts.Relister, keeper: parts.Keeper, summary: newStats(s.o.NodeName, parts.Disks)}
+	s.metrics.Watch(n)
+	address := ""
+	if a := s.http.Address(); a != nil {
+		address = a.String()
+	}
+	s.o.Log.Info("serving HTTP", "socket", s.o.Dirs.Socket(), "listen", address)
+	return s.http.Run(ctx, server.NewHandler(server.Options{
+		Node:     n,
+		Metrics:  s.metrics.Handler(),
+		Resource: metrics.Resource(func() (*kubelet.Summary, error) { return n.Summary(ctx, false) }, s.o.Log),
+		Events:   n.Events,
+		Log:      s.o.Log,
+	}))
+}
+
+// node implements server.Node and metrics.Node.
+type node struct {
+	*Server
+	*relist.Relister
+	keeper  *gc.Keeper
+	summary *stats.Stats
+}
+
+// Desired returns the current desired set.
+func (n node) Desired() manifest.Desired {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.desired
+}
+
+// Pods returns the pods with their last written statuses.
+func (n node) Pods() ([]v1.Pod, error) { return n.o.Files.Pods() }
+
+// Events returns the stored events, oldest first.
+func (n node) Events() ([]v1.Event, error) {
+	records, err := event.Read(n.o.Dirs)
+	var out []v1.Event
+	for _, r := range records {
+		out = append(out, r.Event())
+	}
+	return out, err
+}
+
+// Summary implements server.Node.
+func (n node) Summary(ctx context.Context, whole bool) (*kubelet.Summary, error) {
+	pods, err := n.Pods()
+	if err != nil {
+		return nil, err
+	}
+	if whole {
+		return n.summary.Whole(ctx, pods, time.Now())
+	}
+	return n.summary.Summary(pods, time.Now())
+}
+
+// Health implements server.Node: the relister works, and containerd is reachable.
+func (n node) Health() []server.Check {
+	var away error
+	if err := n.Failing(); errors.Is(err, runtime.ErrUnavailable) {
+		away = err
+	}
+	return []server.Check{{Name: "relist", Err: n.Healthy()}, {Name: "containerd", Err: away}}
+}
+
+// Ready implements server.Node: all sources have been read, all manifests can be used, and the pods
+// on the machine are known.
+func (n node) Ready() []server.Check {
+	desired := n.Desired()
+	var waiting error
+	if !desired.Complete {
+		waiting = errors.New("not every source of manifests has been read yet")
+	}
+	return []server.Check{
+		{Name: "sources", Err: waiting},
+		{Name: "relist", Err: n.Failing()},
+		{Name: "manifests", Err: problems(desired.Problems)},
+		{Name: "disk", Err: n.pressure()},
+	}
+}
+
+// pressure returns which disks have too little free space.
+func (n node) pressure() error {
+	if n.keeper == nil {
+		return nil
+	}
+	return n.keeper.Pressure()
+}
+
+// Disks implements metrics.Node.
+func (n node) Disks() []gc.Usage {
+	if n.keeper == nil {
+		return nil
+	}
+	return n.keeper.Disks()
+}
+
+// ImagesRemoved implements metrics.Node.
+func (n node) ImagesRemoved() map[string]int {
+	if n.keeper == nil {
+		return nil
+	}
+	return n.keeper.Removed()
+}
+
+// problems joins the problems into one error, independent of the order of the sources.
+func problems(all []manifest.Problem) error {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.Err.Error())
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	slices.Sort(texts)
+	return errors.New(strings.Join(slices.Compact(texts), "\n"))
+}

@@ -1,0 +1,66 @@
+package problems
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/sys"
+)
+
+// Problem is a problem that serve found in a manifest.
+type Problem struct {
+	// Manifest is the file, directory or URL.
+	Manifest string `json:"manifest"`
+	Error    string `json:"error"`
+}
+
+// File saves the manifest problems in a file for other commands, because a manifest that was
+// never valid has no pod whose status could show them.
+type File struct {
+	// Path is the file.
+	Path string
+	last []byte
+}
+
+// Write replaces the file if its contents change.
+func (f *File) Write(problems []manifest.Problem) error {
+	all := []Problem{}
+	for _, p := range problems {
+		all = append(all, Problem{Manifest: p.Origin.Path, Error: p.Err.Error()})
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("encoding manifest problems: %w", err)
+	}
+	if bytes.Equal(data, f.last) {
+		return nil
+	}
+	if err := sys.WriteFile(f.Path, data, 0o600); err != nil {
+		return fmt.Errorf("writing manifest problems: %w", err)
+	}
+	f.last = data
+	return nil
+}
+
+// Read returns the problems that serve found when it last read the manifests; nothing
+// if it never ran.
+func Read(dirs layout.Dirs) ([]Problem, error) {
+	data, err := os.ReadFile(dirs.StatusFiles().ManifestProblems())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading manifest problems: %w", err)
+	}
+	var all []Problem
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", dirs.StatusFiles().ManifestProblems(), err)
+	}
+	return all, nil
+}

@@ -1,0 +1,214 @@
+// Package result collects what becomes of the pods of one run of once or down: their statuses, which
+// it also passes on to the status files, what fails, and which pods are gone. It says when a run is
+// done, what its result is (Result), and what is left to remove.
+//
+// The package does nothing to pods, and does not decide what happens to them.
+//
+// Begin reading at Collector.
+package result
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status"
+)
+
+// Collector collects the statuses of the pods of one run and passes them on to the status files.
+type Collector struct {
+	files    *status.Files
+	progress func(*v1.Pod)
+	change   chan struct{} // receives a value at every change
+	mu       sync.Mutex
+	pods     map[pod.Key]*v1.Pod
+	settled  map[pod.Key]bool
+	gone     map[pod.Key]bool
+	trouble  map[pod.Key]trouble // the last one
+}
+
+// trouble is a failed action of a pod.
+type trouble struct {
+	why error
+	at  time.Time
+}
+
+// NewCollector returns the collector of a run of want, which may be empty. progress is called with each
+// pod whose status changed, from several goroutines; nil: nobody wants to know.
+func NewCollector(files *status.Files, want manifest.Desired, progress func(*v1.Pod)) *Collector {
+	c := &Collector{
+		files: files, progress: progress, change: make(chan struct{}, 1), pods: map[pod.Key]*v1.Pod{},
+		settled: map[pod.Key]bool{}, gone: map[pod.Key]bool{}, trouble: map[pod.Key]trouble{},
+	}
+	for key, p := range want.Pods {
+		c.pods[key] = p
+	}
+	return c
+}
+
+// Publish records a pod's status.
+func (c *Collector) Publish(p *v1.Pod, settled bool) error {
+	key := pod.KeyOf(p)
+	c.mu.Lock()
+	c.pods[key], c.settled[key] = p, settled
+	c.mu.Unlock()
+	if c.progress != nil {
+		c.progress(p)
+	}
+	c.notify()
+	return c.files.Publish(p, settled)
+}
+
+// Leaving passes on that a pod is being terminated. Its last status still counts.
+func (c *Collector) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
+	return c.files.Leaving(key, now, ready)
+}
+
+// NotOwned does nothing: a run acquires the locks that it needs before it starts anything. If a
+// lock is lost later, Troubled is called.
+func (c *Collector) NotOwned(pod.Key, *v1.Pod, *plan.Waiting) error { return nil }
+
+// Gone records that a pod was removed. It may be called twice: a late event of a removed pod makes
+// the loop inspect the pod again.
+func (c *Collector) Gone(key pod.Key) error {
+	err := c.files.Gone(key)
+	c.mu.Lock()
+	c.gone[key] = true
+	c.mu.Unlock()
+	c.notify()
+	return err
+}
+
+// Troubled records why an action of a pod has failed.
+func (c *Collector) Troubled(key pod.Key, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trouble[key] = trouble{why, time.Now()}
+}
+
+func (c *Collector) notify() {
+	select {
+	case c.change <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns when every pod is done and no actions are left, or earlier when ctx ends or after
+// timeout (0: none). Actions that are left when all pods are done delay the result by at most
+// cleanup.
+func (c *Collector) Wait(ctx context.Context, timeout, cleanup time.Duration) Result {
+	var late, over <-chan time.Time
+	if timeout > 0 {
+		late = time.After(timeout)
+	}
+	var known time.Time // since when all pods are done
+	for {
+		r, settled := c.result()
+		done := r.done()
+		switch {
+		case !done:
+			known, over = time.Time{}, nil
+		case over == nil:
+			known, over = time.Now(), time.After(cleanup)
+		}
+		if settled {
+			return r
+		}
+		select {
+		case <-c.change:
+			continue
+		case <-over:
+			r.Unsettled = true
+		case <-ctx.Done():
+			r.Interrupted, r.Unsettled = true, done
+		case <-late:
+			r.TimedOut = !done
+		}
+		if done {
+			r.Settling = time.Since(known)
+		}
+		return r
+	}
+}
+
+// result returns the pods and their statuses. settled reports that all are done and no actions are
+// left.
+func (c *Collector) result() (r Result, settled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	settled = true
+	for _, p := range c.pods {
+		r.Pods = append(r.Pods, p)
+	}
+	stranded := r.Stranded()
+	for key, p := range c.pods {
+		settled = settled && (c.settled[key] && Done(p) || stranded[key])
+	}
+	slices.SortFunc(r.Pods, func(a, b *v1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return r, settled
+}
+
+// WaitGone returns when these pods have been removed, or ctx ends.
+func (c *Collector) WaitGone(ctx context.Context, keys map[pod.Key]bool) {
+	for len(c.Left(keys)) > 0 {
+		select {
+		case <-c.change:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// failing reports that an action of each of these pods has failed within the last while, and
+// returns the longest grace period of those that run.
+func (c *Collector) failing(left []Left, while time.Duration) (all bool, grace time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all = true
+	for _, l := range left {
+		t, failed := c.trouble[l.Key]
+		all = all && failed && time.Since(t.at) <= while
+		if p := c.pods[l.Key]; p != nil {
+			grace = max(grace, graceOf(p))
+		}
+	}
+	return all, grace
+}
+
+// Left returns those of the pods that have not been removed, sorted, each with its last error, if
+// any.
+func (c *Collector) Left(keys map[pod.Key]bool) []Left {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var left []Left
+	for key := range keys {
+		if !c.gone[key] {
+			left = append(left, Left{key, c.trouble[key].why})
+		}
+	}
+	slices.SortFunc(left, func(a, b Left) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	return left
+}
+
+// Unsettled returns those of the pods that actions are left for.
+func (c *Collector) Unsettled(keys map[pod.Key]*v1.Pod) []Left {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var left []Left
+	for key := range keys {
+		if !c.settled[key] {
+			left = append(left, Left{key, c.trouble[key].why})
+		}
+	}
+	slices.SortFunc(left, func(a, b Left) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	return left
+}

@@ -1,0 +1,120 @@
+package result
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Result is the outcome of a run of once.
+type Result struct {
+	// Pods are sorted by namespace and name, with their last status.
+	Pods []*v1.Pod
+	// TimedOut and Interrupted report what ended the wait before every pod was done. Interrupted is
+	// also set by an interrupt while the result is shown or while Once cleans up.
+	TimedOut, Interrupted bool
+	// Removed reports that no pod of the run exists any more.
+	Removed bool
+	// Left are the pods that could not be cleaned up completely.
+	Left []Left
+	// Settling is how long all pods were done while actions were left for them. Unsettled reports
+	// that this took too long.
+	Settling  time.Duration
+	Unsettled bool
+}
+
+// Left is a pod that could not be cleaned up in time.
+type Left struct {
+	Key pod.Key
+	// Why is the last error; nil if there was none.
+	Why error
+}
+
+// done reports that every pod has reached its result, or never will because another pod has failed.
+func (r Result) done() bool {
+	stranded := r.Stranded()
+	return !slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return !Done(p) && !stranded[pod.KeyOf(p)] })
+}
+
+// Stopped reports that an interrupt terminates the pods. An interrupt after all pods have their
+// results only ends a wait.
+func (r Result) Stopped() bool { return r.Interrupted && !r.done() }
+
+// Failed reports that a pod failed.
+func (r Result) Failed() bool {
+	return slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+}
+
+// Stranded returns the pods that were not started because a pod that they start after has failed,
+// or was not started either.
+func (r Result) Stranded() map[pod.Key]bool {
+	lost, stranded := map[pod.Key]bool{}, map[pod.Key]bool{}
+	for _, p := range r.Pods {
+		lost[pod.KeyOf(p)] = p.Status.Phase == v1.PodFailed
+	}
+	for again := true; again; {
+		again = false
+		for _, p := range r.Pods {
+			key := pod.KeyOf(p)
+			waits := p.Status.Reason == plan.ReasonWaitingForPods && !lost[key]
+			if waits && slices.ContainsFunc(pod.After(p), func(k pod.Key) bool { return lost[k] }) {
+				lost[key], stranded[key], again = true, true, true
+			}
+		}
+	}
+	return stranded
+}
+
+// Ends returns the pods that are to be removed, and the longest grace period of those that run.
+func (r Result) Ends(keep manifest.Desired) (remove map[pod.Key]bool, grace time.Duration) {
+	remove = map[pod.Key]bool{}
+	for _, p := range r.Pods {
+		if key := pod.KeyOf(p); keep.Pods[key] == nil {
+			remove[key] = true
+			grace = max(grace, graceOf(p))
+		}
+	}
+	return remove, grace
+}
+
+// Kept returns the desired set that stays after a run of want: all pods, unless remove is set, the run was
+// interrupted, or pods were not done in time.
+func (r Result) Kept(want manifest.Desired, remove bool) manifest.Desired {
+	// Keep the objects: the volumes of the pods that stay show them.
+	d := manifest.Desired{Pods: map[pod.Key]*v1.Pod{}, Objects: want.Objects, Complete: true}
+	if remove || r.Stopped() {
+		return d
+	}
+	stranded := r.Stranded()
+	for _, p := range r.Pods {
+		if key := pod.KeyOf(p); !stranded[key] && (!r.TimedOut || Done(p)) {
+			d.Pods[key] = want.Pods[key]
+		}
+	}
+	return d
+}
+
+// Done reports that a pod has reached its result: a job has ended, a service is ready.
+func Done(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodFailed || pod.Arrived(p)
+}
+
+// graceOf returns how long a pod may take to terminate; 0 if it has reached a final phase and none of
+// its containers runs.
+func graceOf(p *v1.Pod) time.Duration {
+	over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	if over && !slices.ContainsFunc(all, func(s v1.ContainerStatus) bool { return s.State.Running != nil }) {
+		return 0
+	}
+	seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
+	if given := p.Spec.TerminationGracePeriodSeconds; given != nil {
+		seconds = *given
+	}
+	return time.Duration(seconds) * time.Second
+}

@@ -1,0 +1,129 @@
+// Package shutdown terminates pods when the machine shuts down: first those of normal priority, then
+// the critical ones, within the time that systemd-logind grants.
+//
+// The package does not terminate pods itself: the loop of package reconcile does, and is given the
+// order. How logind is asked for time is package nodeshutdown.
+//
+// Begin reading at Pods.
+package shutdown
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/nodeshutdown"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile"
+)
+
+// Options say how pods are terminated when the machine shuts down.
+type Options struct {
+	// Grace is the longest that the termination of all pods may take. 0: pods are not terminated.
+	Grace time.Duration
+	// Critical is the part of Grace that is reserved for pods with critical priority, which are
+	// terminated last.
+	Critical time.Duration
+	// Bus is the address of D-Bus. Empty: the system bus.
+	Bus string
+}
+
+// Runtime reads which pods run.
+type Runtime interface {
+	List(ctx context.Context) ([]pod.Observed, error)
+	LoadPod(uid pod.UID) (*v1.Pod, error)
+}
+
+// Pods are the pods to terminate. They implement nodeshutdown.Shutdown.
+type Pods struct {
+	Options
+	Runtime Runtime
+	// Loop receives the orders. It is the other end of reconcile.Options.Halt.
+	Loop chan<- reconcile.Halt
+	Log  *slog.Logger
+}
+
+// Run waits for the machine's shutdown and then terminates the pods in order, until ctx ends. It
+// returns at once if the options say that pods are not terminated.
+func (s Pods) Run(ctx context.Context) error {
+	if s.Grace <= 0 {
+		return nil
+	}
+	return nodeshutdown.New(nodeshutdown.Options{
+		Address: s.Bus, Most: s.Grace, Shutdown: s, Log: s.Log,
+	}).Run(ctx)
+}
+
+// Begin implements nodeshutdown.Shutdown.
+func (s Pods) Begin(ctx context.Context, within time.Duration) {
+	critical := min(s.Critical, within)
+	s.end(ctx, pod.CriticalPriority, within-critical)
+	s.end(ctx, math.MaxInt64, max(critical, 0))
+}
+
+// Cancel implements nodeshutdown.Shutdown.
+func (s Pods) Cancel() { s.send(context.Background(), reconcile.Halt{Below: math.MinInt64}) }
+
+func (s Pods) send(ctx context.Context, h reconcile.Halt) bool {
+	select {
+	case s.Loop <- h:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Second):
+		s.Log.Error("machine shutdown: the pod loop does not respond")
+		return false
+	}
+}
+
+// seenEvery is how often the terminating pods are checked.
+const seenEvery = 100 * time.Millisecond
+
+// end terminates the pods below a priority and returns when none of them runs or the time is over.
+func (s Pods) end(ctx context.Context, below int64, within time.Duration) {
+	end := time.Now().Add(within)
+	for told := false; !told; { // a busy loop receives it late, so compute the remaining time again
+		left := time.Until(end)
+		if ctx.Err() != nil || left <= 0 {
+			return
+		}
+		// Not all of it is the grace period: a kill takes time too.
+		told = s.send(ctx, reconcile.Halt{Below: below, Grace: left - left/10})
+	}
+	deadline := time.NewTimer(time.Until(end))
+	defer deadline.Stop()
+	every := time.NewTicker(seenEvery)
+	defer every.Stop()
+	for s.living(ctx, below) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-deadline.C:
+			s.Log.Warn("machine shutdown: pods still running at the end of the grace period")
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// living reports that an instance of a pod below the priority runs, or that this is not known.
+func (s Pods) living(ctx context.Context, below int64) bool {
+	all, err := s.Runtime.List(ctx)
+	if err != nil {
+		return true
+	}
+	for _, o := range all {
+		for _, c := range o.Containers {
+			if c.State != pod.Running {
+				continue
+			}
+			if p, err := s.Runtime.LoadPod(c.UID); err == nil && pod.Priority(p) < below {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/checkpoint"
+	"podrun.io/podrun/internal/checkpoint/layout"
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/pod"
+)
+
+// Diff returns what serve would change on the pods that are on the machine now, and the desired set
+// that this is based on. The checkpoints of the pods are in dirs. It needs no containerd and changes
+// nothing, whether serve runs or not.
+func (o Opener) Diff(
+	ctx context.Context, dirs layout.Dirs,
+) ([]manifest.Change, manifest.Desired, error) {
+	store := checkpoint.NewStore(dirs, o.Log)
+	kept, err := store.List()
+	if err = errors.Join(err, errors.Join(store.Errors()...)); err != nil {
+		return nil, manifest.Desired{}, err
+	}
+	there := map[pod.Key]*v1.Pod{}
+	o.Running = map[pod.Key]manifest.Origin{}
+	for key, revisions := range kept {
+		there[key], o.Running[key] = revisions[0].Pod, manifest.OriginOf(revisions[0].Pod)
+	}
+	all, err := o.Open()
+	if err != nil {
+		return nil, manifest.Desired{}, err
+	}
+	desired, err := o.First(ctx, all)
+	if err != nil {
+		return nil, manifest.Desired{}, err
+	}
+	for key, revisions := range kept {
+		if by := revisions[0].Owner; by != owner.Serve && by != "" && desired.Pods[key] == nil {
+			delete(there, key) // not serve's to terminate
+		}
+	}
+	return manifest.Changes(desired, there), desired, nil
+}
+
+// First merges the first snapshot of each of the opened sources.
+func (o Opener) First(ctx context.Context, all []manifest.Source) (manifest.Desired, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	word := manifest.Word{Running: o.Running}
+	out := make(chan manifest.Snapshot)
+	ended := make(chan error, len(all))
+	for _, s := range all {
+		word.Order = append(word.Order, s.Name())
+		reading.Go(func() { ended <- s.Run(ctx, out) })
+	}
+	for spoken := map[string]bool{}; len(spoken) < len(all); {
+		select {
+		case s := <-out:
+			if !spoken[s.Source] {
+				word.Record(s)
+			}
+			spoken[s.Source] = true
+		case err := <-ended:
+			if err != nil {
+				return manifest.Desired{}, err
+			}
+		case <-ctx.Done():
+			return manifest.Desired{}, ctx.Err()
+		}
+	}
+	return manifest.Merge(word), nil
+}
