@@ -25,7 +25,7 @@ demo: build ## run a job and a web pod here, kill the pod, watch it come back, c
 
 # Go stamps no commit where .git is a file, as in a worktree; there git is asked.
 build: ## build bin/podrun
-	go build -buildvcs=auto -ldflags "-s -w$$([ ! -f .git ] || git describe --always --dirty --abbrev=40 --exclude '*' | sed 's/^/ -X podrun.io\/podrun\/cmd.commit=/')" -o bin/podrun .
+	go build -buildvcs=auto -ldflags "-s -w$$([ ! -f .git ] || git describe --always --dirty --abbrev=40 --exclude '*' | sed 's/^/ -X podrun.io\/podrun\/internal\/cli\/version.commit=/')" -o bin/podrun .
 
 test: ## run all tests; as root also those with real containers
 	@scripts/deps.sh runc busybox dbus-daemon

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/pod"
 )
 
 // completionPods returns the pods that an incomplete command line can refer to. cobra does not run
@@ -51,7 +50,7 @@ func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
 		switch {
 		case len(args) == 0:
 			return kinds, cobra.ShellCompDirectiveNoFileComp
-		case isPods(args[0]) && slices.Contains(kinds, "pods"):
+		case query.IsPods(args[0]) && slices.Contains(kinds, "pods"):
 			return a.completeManyPods(c, args[1:], "")
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -61,18 +60,11 @@ func (a *app) completeResources(kinds ...string) cobra.CompletionFunc {
 // completeContainers completes --container with the containers of the pod on the command line, or
 // of all pods if there is none yet.
 func (a *app) completeContainers(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var words []string
-	for _, p := range a.completionPods(c) {
-		if len(args) > 0 && p.Name != query.BareName(args[0]) && query.ShortName(p) != query.BareName(args[0]) {
-			continue
-		}
-		for _, spec := range pod.AllContainers(p) {
-			if !slices.Contains(words, spec.Name) {
-				words = append(words, spec.Name)
-			}
-		}
+	pods := a.completionPods(c)
+	if len(args) > 0 {
+		pods = query.ByName(pods, args[0])
 	}
-	return words, cobra.ShellCompDirectiveNoFileComp
+	return query.ContainerNames(pods), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNamespaces completes --namespace with the namespaces of all pods.
@@ -84,19 +76,13 @@ func (a *app) completeNamespaces(c *cobra.Command, _ []string, _ string) ([]stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var words []string
-	for _, p := range pods {
-		if !slices.Contains(words, p.Namespace) {
-			words = append(words, p.Namespace)
-		}
-	}
-	return words, cobra.ShellCompDirectiveNoFileComp
+	return query.Namespaces(pods), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeFlags registers completions for those flags of a command that take pods, namespaces,
 // containers or fixed values.
 func (a *app) completeFlags(c *cobra.Command) {
-	words := map[string]cobra.CompletionFunc{
+	completions := map[string]cobra.CompletionFunc{
 		"namespace": a.completeNamespaces, "container": a.completeContainers,
 		"output": cobra.FixedCompletions(
 			[]string{"wide", "json", "yaml", "name", "jsonpath=", "custom-columns=", "go-template="},
@@ -112,7 +98,7 @@ func (a *app) completeFlags(c *cobra.Command) {
 			cobra.ShellCompDirectiveNoFileComp,
 		),
 	}
-	for name, complete := range words {
+	for name, complete := range completions {
 		if c.Flags().Lookup(name) != nil {
 			_ = c.RegisterFlagCompletionFunc(name, complete) // fails only if the flag does not exist or has one already
 		}

@@ -2,18 +2,24 @@ package cmd
 
 import (
 	"context"
-	"errors"
 
+	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/agent/connection"
 	"podrun.io/podrun/internal/agent/owner"
-	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/agenterror"
+	"podrun.io/podrun/internal/cli/flags"
+	"podrun.io/podrun/internal/cli/list"
 	"podrun.io/podrun/internal/cli/query"
-	"podrun.io/podrun/internal/embedded"
 )
 
 // pods returns a reader of the pods in the run directory.
 func (a *app) pods() *query.Reader {
 	return &query.Reader{Dirs: a.Dirs(), Owners: owner.Reader{Dirs: a.Dirs()}, Log: a.log}
+}
+
+// lister returns a lister of the pods, events and volumes in the directories.
+func (a *app) lister() *list.Lister {
+	return &list.Lister{Streams: a.Streams, Reader: a.pods(), Log: a.log}
 }
 
 // connection returns the options to connect to containerd that the global flags and the environment
@@ -23,22 +29,16 @@ func (a *app) connection() connection.Options { return a.Connection(a.log) }
 // connect connects to containerd, for a command that creates no pods.
 func (a *app) connect(ctx context.Context) (*connection.Connection, error) {
 	c, err := connection.Open(ctx, a.connection())
-	return c, unreachable(ctx, err)
+	return c, agenterror.Unreachable(ctx, err)
 }
 
-// unreachable gives an error of connection.Open its exit code and hint. It returns other errors
-// unchanged.
-func unreachable(ctx context.Context, err error) error {
-	var u *connection.UnreachableError
-	switch {
-	case err == nil || ctx.Err() != nil || !errors.As(err, &u):
-		return err
-	case errors.Is(err, embedded.ErrNotRoot):
-		return &cli.Error{Code: cli.ExitUsage, Err: err,
-			Hint: "run it with sudo, or name another containerd with --containerd-address"}
-	case errors.Is(err, embedded.ErrNoRunc), u.Address == connection.Embedded:
-		return &cli.Error{Code: cli.ExitNoRuntime, Err: err}
+// agentOptions returns the options of the agent that all commands share.
+func (a *app) agentOptions() agent.Options {
+	return agent.Options{
+		Dirs:        a.Dirs(),
+		Connect:     a.connection(),
+		Stdin:       a.In,
+		Log:         a.log,
+		LogRotation: flags.DefaultRotation,
 	}
-	return &cli.Error{Code: cli.ExitNoRuntime, Err: err,
-		Hint: "is it running? --containerd-address names another, or embedded for podrun's own"}
 }

@@ -18,9 +18,9 @@ func describeCommand(a *app) *cobra.Command {
 			"of each container, the pod's conditions, the last log lines of containers that are not well, and\n" +
 			"the events of the pod. It also works while serve is down.",
 		Example: "  podrun describe pod web",
-		Args:    argCount(1, many),
+		Args:    argCount(1, unlimited),
 		RunE: func(c *cobra.Command, args []string) error {
-			names, err := podNames(args)
+			names, err := query.PodNames(args)
 			if err == nil && len(names) == 0 {
 				err = fmt.Errorf("name a pod")
 			}
@@ -28,9 +28,9 @@ func describeCommand(a *app) *cobra.Command {
 				return usage(c, err)
 			}
 			pods, err := a.pods().Select(query.Selection{Namespace: namespace}, names)
-			a.warnOfAge(pods)
+			a.lister().WarnOfAge(pods)
 			if err != nil {
-				a.warnOfManifests() // a manifest error may be the reason why a pod does not exist
+				a.lister().WarnOfManifests() // a manifest error may be the reason why a pod does not exist
 			}
 			printer := &describe.Printer{Out: a.Out, Dirs: a.Dirs(), Log: a.log}
 			for i, p := range pods {

@@ -12,6 +12,7 @@ import (
 	"podrun.io/podrun/internal/agent"
 	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/agenterror"
 	"podrun.io/podrun/internal/cli/query"
 	"podrun.io/podrun/internal/pod"
 )
@@ -75,7 +76,7 @@ func downCommand(a *app) *cobra.Command {
 					Hint: "remove the pod's manifest, then serve stops the pod; or stop its owner process first",
 				}
 			}
-			return a.agentError(c, err)
+			return agenterror.Explain(c.Context(), c.CommandPath(), err)
 		},
 	}
 	c.Flags().IntVar(&seconds, "grace-period", 0,

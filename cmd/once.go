@@ -1,26 +1,20 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/agent/result"
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/flags"
-	"podrun.io/podrun/internal/cli/progress"
+	"podrun.io/podrun/internal/cli/once"
 	"podrun.io/podrun/internal/cli/report"
-	"podrun.io/podrun/internal/pod"
 )
 
-// onceFlags are the flags and the state of once.
+// onceFlags are the flags of once.
 type onceFlags struct {
 	run     flags.Run
 	timeout time.Duration
@@ -30,8 +24,6 @@ type onceFlags struct {
 	cleanupTimeout time.Duration
 	logs           string
 	remove         bool
-	// hasResults is true when the results of all pods are known.
-	hasResults atomic.Bool
 }
 
 func onceCommand(a *app) *cobra.Command {
@@ -76,7 +68,7 @@ func onceCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&f.logs, "logs", "failed",
 		"logs to print at the end: all, failed (of containers that failed or were not done) or none")
 	c.Flags().BoolVar(&f.remove, "rm", false, "stop and remove all pods when done")
-	a.unreported = func(err error) {
+	a.reportFailure = func(err error) {
 		if err := f.report.Failure(err); err != nil {
 			fmt.Fprintf(a.ErrOut, "warning: %v\n", err)
 		}
@@ -111,134 +103,9 @@ func runOnce(a *app, c *cobra.Command, f *onceFlags) error {
 	if err := cli.NeedRoot(c.CommandPath()); err != nil {
 		return err
 	}
-	if err := f.report.Begin(); err != nil {
-		return notStarted(err)
-	}
-	out := a.signals.CancelOnBrokenPipe(&a.Streams, &f.hasResults)
-	lines := progress.New(a.ErrOut, result.Done)
-	a.ErrOut, o.Log, o.Hurry = lines, slog.New(a.LogHandler(lines)), a.signals.Second()
-	done := make(chan error, 1)
-	go func() {
-		err := runPods(a, c, f, o, lines)
-		if lost := out.Err(); err == nil && lost != nil {
-			err = fmt.Errorf("writing the pods' output: %w", lost)
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-a.signals.Second():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(secondInterruptTime): // runOnce may hang in a write that nobody reads
-		return &cli.Error{
-			Code: a.signals.ExitCode(),
-			Err:  errors.New("interrupted twice; what was begun is left as it is"),
-		}
-	}
-}
-
-// secondInterruptTime is the maximum time in which once exits after a second interrupt.
-const secondInterruptTime = 900 * time.Millisecond
-
-func runPods(a *app, c *cobra.Command, f *onceFlags, o agent.Options, lines *progress.Progress) error {
-	ticking, stop := sync.WaitGroup{}, make(chan struct{})
-	ticking.Go(func() { lines.Tick(stop) })
-	finish := sync.OnceFunc(func() {
-		close(stop)
-		ticking.Wait()
-		lines.Finish()
+	return once.Run(c.Context(), once.Options{
+		Command: c.CommandPath(), Streams: &a.Streams, Signals: a.signals, LogHandler: a.LogHandler,
+		Agent: o, Report: &f.report, Timeout: f.timeout, CleanupTimeout: f.cleanupTimeout,
+		Logs: f.logs, Remove: f.remove,
 	})
-	defer finish()
-	var reportError error
-	outcome, err := agent.Once(c.Context(), o, agent.OnceOptions{
-		Timeout: f.timeout, Remove: f.remove, CleanupTimeout: f.cleanupTimeout, Progress: lines.Report,
-		Begun:       lines.WatchPulls,
-		Interrupted: func(stops bool) { fmt.Fprintln(lines, onInterrupt(stops)) },
-		Finished: func(r result.Result) {
-			f.hasResults.Store(true)
-			reportError = f.report.ResultsUntil(runOf(r), f.cleanupTimeout, a.signals.Next(c.Context()))
-			finish()
-			logs := &report.Logs{Out: a.Out, ErrOut: a.ErrOut, Dirs: a.Dirs(), Log: a.log}
-			a.signals.UntilNext(c.Context(), func() { logs.Print(runOf(r), f.logs) })
-		},
-	})
-	var late *agent.TimeoutError
-	switch {
-	case errors.As(err, &late):
-		return &cli.Error{Code: cli.ExitTimeout, Err: err}
-	case err != nil && c.Context().Err() != nil:
-		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New("interrupted; nothing was started")}
-	case err != nil:
-		return notStarted(a.agentError(c, err))
-	}
-	warnOfLeft(a, outcome.Left)
-	if reportError != nil {
-		return reportError
-	}
-	return onceResult(a, outcome, f)
-}
-
-// onInterrupt returns the message for the first interrupt.
-func onInterrupt(stops bool) string {
-	if stops {
-		return "interrupted: stopping the pods; interrupt again to kill them at once"
-	}
-	return "interrupted: not waiting for the clean-up"
-}
-
-// notStarted gives an error because of which nothing was started its exit code, cli.ExitUsage instead
-// of cli.ExitFailed: cli.ExitFailed says that pods ran and failed.
-func notStarted(err error) error {
-	var f *cli.Error
-	if !errors.As(err, &f) {
-		f = &cli.Error{Code: cli.ExitFailed, Err: err}
-	}
-	if f.Code == cli.ExitFailed {
-		f.Code = cli.ExitUsage
-	}
-	return f
-}
-
-// runOf returns the result of a run for reports.
-func runOf(r result.Result) report.Run {
-	return report.Run{
-		Pods: r.Pods, TimedOut: r.TimedOut, Interrupted: r.Interrupted, Removed: r.Removed, Done: result.Done,
-	}
-}
-
-// onceResult returns an error with the exit code of the run, or nil if it succeeded.
-func onceResult(a *app, r result.Result, f *onceFlags) error {
-	switch {
-	case r.Interrupted:
-		return &cli.Error{Code: a.signals.ExitCode(), Err: errors.New(runOf(r).Message(f.timeout))}
-	case r.TimedOut:
-		return &cli.Error{Code: cli.ExitTimeout, Err: errors.New(runOf(r).Message(f.timeout))}
-	case r.Failed():
-		for _, p := range r.Pods {
-			if r.Stranded()[pod.KeyOf(p)] {
-				fmt.Fprintf(a.ErrOut, "%s/%s was not started: it %s\n", p.Namespace, p.Name, p.Status.Message)
-			}
-		}
-		return &cli.Error{Code: cli.ExitFailed}
-	}
-	return nil
-}
-
-// warnOfLeft names the pods that could not be cleaned up in time. This does not change the exit
-// code, which is that of the results.
-func warnOfLeft(a *app, left []result.Left) {
-	for _, l := range left {
-		why := "the clean-up has not finished in time"
-		if l.Why != nil {
-			why = l.Why.Error()
-		}
-		fmt.Fprintf(a.ErrOut, "warning: pod %s is not cleaned up: %s\n", l.Key, why)
-	}
-	if len(left) > 0 {
-		fmt.Fprintln(a.ErrOut, "hint: podrun down removes what is left of a pod")
-	}
 }

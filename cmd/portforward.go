@@ -26,7 +26,7 @@ func portForwardCommand(a *app) *cobra.Command {
 			"TCP only.",
 		Example: "  podrun port-forward web 8080:80\n  podrun port-forward web :http\n" +
 			"  podrun port-forward db 5432 --address 192.0.2.1",
-		Args:              argCount(2, many),
+		Args:              argCount(2, unlimited),
 		ValidArgsFunction: a.completePods,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {

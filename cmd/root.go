@@ -31,9 +31,9 @@ type app struct {
 	log *slog.Logger
 	// signals are nil unless Main created the app.
 	signals *cli.Signals
-	// unreported writes the error of the command to its report file, if it has one and nothing has
+	// reportFailure writes the error of the command to its report file, if it has one and nothing has
 	// been written to it yet. It is nil if no command writes a report.
-	unreported func(err error)
+	reportFailure func(err error)
 	flags.Global
 }
 
@@ -54,8 +54,8 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	checkHelp(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && a.unreported != nil {
-		a.unreported(err)
+	if err != nil && a.reportFailure != nil {
+		a.reportFailure(err)
 	}
 	return a.exit(err)
 }

@@ -7,13 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/agent"
-	"podrun.io/podrun/internal/agent/connection"
-	"podrun.io/podrun/internal/agent/owner"
 	"podrun.io/podrun/internal/agent/sdnotify"
-	"podrun.io/podrun/internal/agent/sources"
 	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/agenterror"
 	"podrun.io/podrun/internal/cli/flags"
-	"podrun.io/podrun/internal/reconcile"
 )
 
 func serveCommand(a *app) *cobra.Command {
@@ -61,7 +58,7 @@ func serveCommand(a *app) *cobra.Command {
 			}
 			cli.IgnoreSIGPIPE() // the pods must run on even if nobody reads the log
 			o.Hurry, o.Notify = a.signals.Second(), sdnotify.FromEnvironment(os.Getenv)
-			return a.agentError(c, agent.Serve(c.Context(), o, stopPods))
+			return agenterror.Explain(c.Context(), c.CommandPath(), agent.Serve(c.Context(), o, stopPods))
 		},
 	}
 	listen.Add(c.Flags())
@@ -70,60 +67,4 @@ func serveCommand(a *app) *cobra.Command {
 	shutdown.Add(c.Flags())
 	c.Flags().BoolVar(&stopPods, "stop-pods", false, "stop and remove the pods when serve ends")
 	return c
-}
-
-// agentOptions returns the options of the agent that all commands share.
-func (a *app) agentOptions() agent.Options {
-	return agent.Options{
-		Dirs:        a.Dirs(),
-		Connect:     a.connection(),
-		Stdin:       a.In,
-		Log:         a.log,
-		LogRotation: flags.DefaultRotation,
-	}
-}
-
-// ownedHint returns the hint for a command that failed because another process owns a pod.
-func ownedHint(command string, owned *owner.OwnedError) string {
-	const wait = "wait until that one has ended, or end it"
-	switch {
-	case command == "down":
-		return "nothing was stopped; " + wait
-	case owned.Serve:
-		return "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"
-	}
-	return "nothing was started; " + wait
-}
-
-// agentError gives an error of the agent its exit code and hint.
-func (a *app) agentError(c *cobra.Command, err error) error {
-	var bad *sources.ManifestError
-	var elsewhere *connection.ElsewhereError
-	var owned *owner.OwnedError
-	var locked *reconcile.LockError
-	switch {
-	case errors.Is(err, sources.ErrUsage):
-		return usage(c, err)
-	case errors.As(err, &bad):
-		return &cli.Error{
-			Code: cli.ExitUsage,
-			Err:  err,
-			Hint: "nothing was started; podrun validate checks manifests without running them",
-		}
-	case errors.As(err, &owned):
-		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: ownedHint(c.Name(), owned)}
-	case errors.As(err, &locked):
-		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "no pod was changed"}
-	case errors.As(err, &elsewhere):
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: elsewhere.Hint()}
-	case errors.Is(err, owner.ErrEnding):
-		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "wait until it is done, or interrupt it"}
-	case errors.Is(err, owner.ErrServing):
-		return &cli.Error{
-			Code: cli.ExitFailed,
-			Err:  err,
-			Hint: "stop it first, or give this one its own --run-dir and --root-dir",
-		}
-	}
-	return unreachable(c.Context(), err)
 }

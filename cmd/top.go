@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"podrun.io/podrun/internal/cli/top"
 )
@@ -37,10 +36,9 @@ func topCommand(a *app) *cobra.Command {
 				return usage(c, fmt.Errorf("--interval %s: must be positive", f.interval))
 			case f.allNamespaces && len(args) > 0:
 				return usage(c, errors.New("a pod cannot be retrieved by name across all namespaces"))
-			case f.selector != "":
-				if _, err := labels.Parse(f.selector); err != nil {
-					return usage(c, fmt.Errorf("--selector %q: %w", f.selector, err))
-				}
+			}
+			if err := f.checkSelector(); err != nil {
+				return usage(c, err)
 			}
 			return runTop(a, c.Context(), f, args)
 		},

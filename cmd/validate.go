@@ -20,7 +20,7 @@ func validateCommand(a *app) *cobra.Command {
 			"Exit code: 0 all manifests can be used; 1 some cannot; 2 some cannot be read.",
 		Example: "  podrun validate /etc/pods\n  podrun validate web.yaml job.yaml -o json\n" +
 			"  podrun validate - < web.yaml",
-		Args: argCount(1, many),
+		Args: argCount(1, unlimited),
 		RunE: func(c *cobra.Command, paths []string) error {
 			if output != "text" && output != "json" {
 				return usage(c, fmt.Errorf("-o %q: must be text or json", output))

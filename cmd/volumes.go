@@ -3,12 +3,10 @@ package cmd
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"podrun.io/podrun/internal/cli"
-	"podrun.io/podrun/internal/cli/printers"
 	"podrun.io/podrun/internal/volume"
 )
 
@@ -28,7 +26,7 @@ func volumesCommand(a *app) *cobra.Command {
 		Short:   "Remove volumes and all data in them",
 		Long:    "rm removes volumes and all data in them. It does not remove volumes that a pod uses.",
 		Example: "  podrun volumes rm data -n default",
-		Args:    argCount(1, many),
+		Args:    argCount(1, unlimited),
 		RunE: func(c *cobra.Command, names []string) error {
 			if err := cli.NeedRoot(c.CommandPath()); err != nil {
 				return err
@@ -47,37 +45,4 @@ func volumesCommand(a *app) *cobra.Command {
 	rm.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the volumes")
 	c.AddCommand(rm)
 	return c
-}
-
-func isVolumes(kind string) bool {
-	return slices.Contains([]string{
-		"volumes", "volume", "pvc", "persistentvolumeclaims", "persistentvolumeclaim",
-	}, kind)
-}
-
-// getVolumes lists the volumes of persistentVolumeClaims.
-func getVolumes(a *app, c *cobra.Command, f getFlags, names []string) error {
-	if f.watch || len(names) > 0 {
-		return usage(c, errors.New("volumes are listed all at once"))
-	}
-	format, err := printers.ParseFormat(f.output)
-	if err != nil {
-		return usage(c, err)
-	}
-	all, err := volume.Claims(a.Dirs())
-	if err != nil {
-		return err
-	}
-	shown := []volume.Claim{}
-	for _, claim := range all {
-		if f.allNamespaces || claim.Namespace == f.namespace {
-			shown = append(shown, claim)
-		}
-	}
-	if len(shown) == 0 && format.Tabular() {
-		_, err := fmt.Fprintln(a.ErrOut, "No volumes found")
-		return err
-	}
-	printer := printers.Volumes{Format: format, NoHeaders: f.noHeaders, AllNamespaces: f.allNamespaces}
-	return printer.Print(a.Out, shown)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func waitCommand(a *app) *cobra.Command {
-	var namespace, what string
+	var namespace, forFlag string
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "wait POD… --for=CONDITION",
@@ -24,9 +24,9 @@ func waitCommand(a *app) *cobra.Command {
 			"  delete                       the pod has been removed",
 		Example: "  podrun wait web --for=condition=Ready --timeout 60s\n  podrun wait job --for=phase=Succeeded\n" +
 			"  podrun wait web db --for=delete",
-		Args: argCount(1, many),
+		Args: argCount(1, unlimited),
 		RunE: func(c *cobra.Command, args []string) error {
-			condition, err := query.ParseCondition(what)
+			condition, err := query.ParseCondition(forFlag)
 			switch {
 			case err != nil:
 				return usage(c, err)
@@ -38,7 +38,7 @@ func waitCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&what, "for", "",
+	c.Flags().StringVar(&forFlag, "for", "",
 		"condition to wait for: condition=NAME[=VALUE], phase=NAME, jsonpath={PATH}[=VALUE] or delete")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pods")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "maximum time to wait; 0: check once")

@@ -53,14 +53,15 @@ var rooms = map[string]room{
 	"internal/sys/treetest":         {},
 	"internal/sys/heap":             {imports: "sys"},
 	"internal/sys/memo":             {},
+	"internal/sys/errtext":          {},
 	"internal/cgroup":               {},
 	"internal/sys/watch":            {},
 	"internal/manifest":             {pure: true, touches: "desired.go mux.go reader.go", imports: "pod manifest/decode manifest/support manifest/validate"},
 	"internal/manifest/validate":    {pure: true, imports: "pod oci/env"},
 	"internal/manifest/source":      {imports: "manifest manifest/decode manifest/validate"},
 	"internal/manifest/source/exec": {imports: "manifest manifest/decode manifest/source manifest/validate sys"},
-	"internal/manifest/source/file": {imports: "pod sys/watch manifest manifest/decode manifest/validate"},
-	"internal/manifest/source/http": {imports: "manifest manifest/decode manifest/source manifest/validate", pureFiles: "check.go redact.go"},
+	"internal/manifest/source/file": {imports: "pod sys/watch manifest manifest/decode manifest/validate sys/errtext"},
+	"internal/manifest/source/http": {imports: "manifest manifest/decode manifest/source manifest/validate sys/errtext", pureFiles: "check.go redact.go"},
 	"internal/manifest/decode":      {},
 	"internal/manifest/support":     {imports: "manifest/decode"},
 	"internal/manifest/verdict":     {imports: "manifest manifest/support manifest/validate oci"},
@@ -78,13 +79,17 @@ var rooms = map[string]room{
 	"internal/cli/lint":             {imports: "cli cli/printers status/summary manifest manifest/source/file manifest/validate"},
 	"internal/cli/flags":            {imports: "agent agent/connection agent/node agent/shutdown agent/sources cgroup containerlog gc checkpoint/layout manifest/validate oci pod server"},
 	"internal/cli/portforward":      {imports: "checkpoint checkpoint/layout network sandbox"},
-	"internal/cli/images":           {imports: "cli cli/printers pod runtime runtime/containerd/images"},
+	"internal/cli/list":             {imports: "agent/problems cli cli/printers cli/query pod volume"},
+	"internal/cli/once":             {imports: "agent agent/result cli cli/agenterror cli/progress cli/report pod"},
+	"internal/cli/agenterror":       {imports: "agent agent/connection agent/owner agent/sources cli embedded reconcile"},
+	"internal/cli/version":          {imports: "agent/connection cli/printers"},
+	"internal/cli/images":           {imports: "cli cli/printers cli/progress pod runtime runtime/containerd/images"},
 	"internal/status/summary":       {pure: true, imports: "pod manifest"},
-	"internal/server":               {imports: "status/summary"},
+	"internal/server":               {imports: "status/summary sys/errtext"},
 	"internal/stats":                {imports: "cgroup sys oci stats/disk pod"},
-	"internal/event":                {imports: "pod checkpoint/layout sys", pureFiles: "record.go"},
+	"internal/event":                {imports: "pod checkpoint/layout sys sys/errtext", pureFiles: "record.go"},
 	"internal/probe":                {imports: "pod oci/env runtime", pureFiles: "tally.go"},
-	"internal/reconcile":            {imports: "pod oci/env plan manifest reconcile/admission relist runtime status probe", pureFiles: "revision.go state.go"},
+	"internal/reconcile":            {imports: "pod oci/env plan manifest reconcile/admission relist runtime status probe sys/errtext", pureFiles: "revision.go state.go"},
 	"internal/reconcile/admission":  {imports: "pod plan runtime"},
 	"internal/containerlog":         {imports: "pod checkpoint/layout sys/watch runtime sys"},
 	"internal/network":              {imports: "checkpoint/layout sys pod network/bridge network/cni network/netdev network/portmap"},
@@ -110,7 +115,7 @@ var rooms = map[string]room{
 	"internal/sys/stdin":            {},
 	"internal/sys/pipes":            {imports: "sys"},
 	"internal/shim":                 {imports: "sys"},
-	"internal/checkpoint":           {imports: "pod checkpoint/layout sys"},
+	"internal/checkpoint":           {imports: "pod checkpoint/layout sys sys/errtext"},
 	"internal/runtime":              {imports: "pod"},
 	"internal/runtime/checkpointed": {imports: "pod checkpoint/layout sys checkpoint runtime"},
 	"internal/runtime/fake":         {imports: "pod checkpoint/layout checkpoint runtime runtime/checkpointed"},
@@ -118,16 +123,21 @@ var rooms = map[string]room{
 
 	"internal/runtime/containerd":            {imports: "device image checkpoint/layout oci pod runtime runtime/containerd/daemon runtime/containerd/exec runtime/containerd/images runtime/containerd/instance runtime/containerd/legacy runtime/containerd/orphan runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/start runtime/containerd/stop"},
 	"internal/runtime/containerd/daemon":     {imports: "runtime"},
-	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon checkpoint/layout sys sys/memo oci image"},
+	"internal/runtime/containerd/images":     {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/fetched runtime/containerd/images/pull runtime/containerd/images/unpacked checkpoint/layout image"},
 	"internal/runtime/containerd/daemontest": {imports: "embedded checkpoint/layout test/testcontainerd test/testimage"},
 	"internal/runtime/containerd/instance":   {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images checkpoint/layout sys sys/stdin oci secretenv"},
 	"internal/runtime/containerd/orphan":     {imports: "oci pod runtime runtime/containerd/daemon runtime/containerd/instance shim sys"},
 	"internal/runtime/containerd/resources":  {imports: "cgroup oci pod runtime runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan sys sys/memo"},
 	"internal/runtime/containerd/stop":       {imports: "oci pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan"},
 	"internal/runtime/containerd/exec":       {imports: "checkpoint/layout oci runtime runtime/containerd/daemon runtime/containerd/instance secretenv sys sys/pipes sys/stdin"},
-	"internal/runtime/containerd/start":      {imports: "cgroup device checkpoint/layout network oci pod runtime runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/stop sandbox secretenv sys"},
-	"internal/runtime/containerd/legacy":     {imports: "checkpoint checkpoint/layout pod runtime/containerd/daemon runtime/containerd/images runtime/containerd/instance sandbox sys"},
+	"internal/runtime/containerd/start":      {imports: "cgroup device checkpoint/layout network oci pod runtime runtime/containerd/daemon runtime/containerd/images/unpacked runtime/containerd/instance runtime/containerd/resources runtime/containerd/shimpool runtime/containerd/stop sandbox secretenv sys"},
+	"internal/runtime/containerd/legacy":     {imports: "checkpoint checkpoint/layout pod runtime/containerd/daemon runtime/containerd/images/unpacked runtime/containerd/instance sandbox sys"},
 	"internal/runtime/containerd/shimpool":   {imports: "checkpoint/layout pod runtime/containerd/daemon runtime/containerd/instance runtime/containerd/orphan shim sys sys/memo"},
+
+	"internal/runtime/containerd/images/accounts": {imports: "sys"},
+	"internal/runtime/containerd/images/unpacked": {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/accounts checkpoint/layout sys sys/memo oci"},
+	"internal/runtime/containerd/images/fetched":  {imports: "runtime/containerd/daemon checkpoint/layout sys"},
+	"internal/runtime/containerd/images/pull":     {imports: "pod runtime runtime/containerd/daemon runtime/containerd/images/fetched runtime/containerd/images/unpacked image"},
 
 	"internal/test/testimage":         {},
 	"internal/test/testimage/mkimage": {imports: "test/testimage"},
@@ -140,7 +150,7 @@ var rooms = map[string]room{
 
 // only are the packages that may be imported, tests apart, from the named rooms alone.
 var only = map[string]string{
-	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/daemontest hack/bench",
+	"github.com/containerd/containerd/v2/client":   "internal/runtime/containerd internal/runtime/containerd/exec internal/runtime/containerd/daemon internal/runtime/containerd/images internal/runtime/containerd/images/pull internal/runtime/containerd/images/unpacked internal/runtime/containerd/daemontest hack/bench",
 	"github.com/containerd/containerd/v2/cmd/":     "internal/embedded",
 	"github.com/containerd/containerd/v2/plugins/": "internal/embedded",
 	"github.com/containerd/containerd/api/":        "internal/runtime/containerd internal/runtime/containerd/shimpool internal/runtime/containerd/start internal/runtime/containerd/exec internal/runtime/containerd/stop internal/runtime/containerd/resources internal/runtime/containerd/orphan internal/runtime/containerd/instance internal/runtime/containerd/daemontest internal/embedded hack/bench",
@@ -157,7 +167,7 @@ var only = map[string]string{
 	"github.com/containernetworking/":                  "internal/network/cni",
 	"github.com/google/nftables":                       "internal/network/bridge internal/network/portmap internal/network/nft internal/network/nettest",
 	"github.com/google/go-containerregistry/":          "internal/test/testimage hack/bench",
-	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images internal/image",
+	"github.com/containerd/containerd/v2/core/remotes": "internal/runtime/containerd/images/pull internal/image",
 }
 
 // impure may not be imported where nothing but judgement is at home.
@@ -166,8 +176,10 @@ var impure = []string{"context", "log", "log/slog", "os", "os/exec", "net", "net
 // exposed are the rooms that handle paths at which a container, an image or another user can put what it likes. They
 // open files and walk trees by internal/sys, or say beside the call why nobody else can write there: "// trusted: ...".
 var exposed = []string{
-	"internal/volume", "internal/volume/etc", "internal/volume/mounts", "internal/stats/disk", "internal/containerlog", "internal/runtime/containerd", "internal/runtime/containerd/images",
-	"internal/runtime/containerd/instance",
+	"internal/volume", "internal/volume/etc", "internal/volume/mounts", "internal/stats/disk", "internal/containerlog",
+	"internal/runtime/containerd", "internal/runtime/containerd/images",
+	"internal/runtime/containerd/images/accounts", "internal/runtime/containerd/images/unpacked",
+	"internal/runtime/containerd/images/fetched", "internal/runtime/containerd/images/pull", "internal/runtime/containerd/instance",
 }
 
 // opening are the calls that wait for a FIFO, start a device or read without end, and the one that looks before them.
@@ -326,7 +338,7 @@ func TestModesOfDirectories(t *testing.T) {
 				return true
 			}
 			callee, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || !slices.Contains([]string{"Mkdir", "MkdirAll", "Mkdirat", "LockDir", "TryLockDir"}, callee.Sel.Name) {
+			if !ok || !slices.Contains([]string{"Mkdir", "MkdirAll", "MkdirOwn", "Mkdirat", "LockDir", "TryLockDir"}, callee.Sel.Name) {
 				return true
 			}
 			for _, arg := range call.Args {
@@ -336,6 +348,97 @@ func TestModesOfDirectories(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// isCall reports whether e is a call of a method or a package's function with one of the names.
+func isCall(e ast.Expr, names ...string) (*ast.CallExpr, bool) {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return nil, false
+	}
+	callee, ok := call.Fun.(*ast.SelectorExpr)
+	return call, ok && slices.Contains(names, callee.Sel.Name)
+}
+
+// isProduct reports whether the file is part of podrun itself.
+func (s source) isProduct() bool {
+	return !s.test && (s.dir == "cmd" || strings.HasPrefix(s.dir, "internal/")) && !strings.Contains(s.dir, "test")
+}
+
+// byText are the files and packages that may decide by the text of an error: the texts of containerd, which become
+// kinds of errors there, the comparison with what has been logged, and the removal of Secrets from a text.
+var byText = []string{"internal/runtime/containerd/daemon", "internal/sys/errtext", "internal/secretenv/hush.go"}
+
+// TestErrorsAreKinds: nothing compares or searches the text of an error, or a variable that has it. To print it is no
+// decision.
+func TestErrorsAreKinds(t *testing.T) {
+	deciding := []string{
+		"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "CutPrefix", "CutSuffix",
+		"MatchString", "FindString", "FindStringSubmatch", "FindAllString", "FindAllStringSubmatch", "FindStringIndex",
+	}
+	for _, s := range sources(t) {
+		if !s.isProduct() || slices.Contains(byText, s.dir) || slices.Contains(byText, s.dir+"/"+s.name) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			texts := map[string]bool{} // the variables of the function that have the text of an error
+			isText := func(e ast.Expr) bool {
+				if call, is := isCall(e, "Error"); is {
+					return len(call.Args) == 0
+				}
+				v, ok := e.(*ast.Ident)
+				return ok && texts[v.Name]
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.AssignStmt:
+					for i := 0; len(n.Lhs) == len(n.Rhs) && i < len(n.Lhs); i++ {
+						if v, ok := n.Lhs[i].(*ast.Ident); ok && isText(n.Rhs[i]) {
+							texts[v.Name] = true
+						}
+					}
+				case *ast.BinaryExpr:
+					isNil := func(e ast.Expr) bool { v, ok := e.(*ast.Ident); return ok && v.Name == "nil" }
+					if (n.Op == token.EQL || n.Op == token.NEQ) && (isText(n.X) || isText(n.Y)) && !isNil(n.Y) {
+						s.errorf(t, n.Pos(), "compares the text of an error; compare its kind")
+					}
+				case *ast.SwitchStmt:
+					if n.Tag != nil && isText(n.Tag) {
+						s.errorf(t, n.Pos(), "decides by the text of an error; use its kind")
+					}
+				case *ast.CallExpr:
+					if call, is := isCall(n, deciding...); is && slices.ContainsFunc(call.Args, isText) {
+						s.errorf(t, n.Pos(), "decides by the text of an error; use its kind")
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestRegularExpressionsAreCompiledOnce(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				callee, ok := n.(*ast.SelectorExpr)
+				if !ok || callee.Sel.Name != "MustCompile" && callee.Sel.Name != "Compile" {
+					return true
+				}
+				if x, ok := callee.X.(*ast.Ident); ok && x.Name == "regexp" {
+					s.errorf(t, n.Pos(), "compiled at each call of %s; make it a variable of the package", f.Name.Name)
+				}
+				return true
+			})
+		}
 	}
 }
 
@@ -375,10 +478,9 @@ func TestExposedPathsAreOpenedInOneWay(t *testing.T) {
 
 func TestOnePlaceMounts(t *testing.T) {
 	// The second one has containerd's library mount what its snapshotters give.
-	places := []string{"internal/sys/mount.go", "internal/runtime/containerd/images/mount.go"}
+	places := []string{"internal/sys/mount.go", "internal/runtime/containerd/images/unpacked/mount.go"}
 	for _, s := range sources(t) {
-		product := !s.test && !strings.Contains(s.dir, "test") && (s.dir == "cmd" || strings.HasPrefix(s.dir, "internal/"))
-		if !product || slices.Contains(places, filepath.Join(s.dir, s.name)) {
+		if !s.isProduct() || slices.Contains(places, filepath.Join(s.dir, s.name)) {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {

@@ -18,6 +18,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 var (
@@ -273,7 +274,7 @@ func (s *Store) refresh(uid pod.UID) error {
 	if was != nil && next.withheld() != nil { // the earlier content may still be valid
 		next.checkpoint, next.manifest = was.checkpoint, was.manifest
 	}
-	if next.err != nil && (was == nil || was.err == nil || was.err.Error() != next.err.Error()) {
+	if next.err != nil && (was == nil || !errtext.Same(was.err, next.err)) {
 		s.warn(uid, next)
 	}
 	s.put(uid, next)
@@ -370,8 +371,7 @@ func decode(uid pod.UID, data []byte) (*Checkpoint, json.RawMessage, error) {
 	return c, parts.Pod, nil
 }
 
-// encode returns c in JSON. The manifest, which is most of it, is encoded already and only
-// inserted.
+// encode returns c in JSON. It inserts the manifest, which is most of it and encoded already.
 func encode(c *Checkpoint, manifest json.RawMessage) ([]byte, error) {
 	rest, err := json.Marshal(struct {
 		*Checkpoint

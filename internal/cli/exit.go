@@ -40,6 +40,12 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// UsageError marks err as a usage error of a command line, such as podrun once: exit code 2, and a
+// hint to read its help.
+func UsageError(command string, err error) error {
+	return &Error{Code: ExitUsage, Err: err, Hint: "see " + command + " --help"}
+}
+
 // NeedRoot returns a usage error if the effective user is not root. command is the command line
 // that needs root.
 func NeedRoot(command string) error {

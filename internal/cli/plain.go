@@ -21,11 +21,11 @@ func Plain(s string) string { return summary.Plain(s) }
 // out is not a terminal, it returns out, so that other programs get the text unchanged. A writer
 // that writes to a terminal has a method Underlying, which returns the terminal.
 func ForTerminal(out io.Writer) io.Writer {
-	shown := out
+	terminal := out
 	if w, ok := out.(interface{ Underlying() io.Writer }); ok {
-		shown = w.Underlying()
+		terminal = w.Underlying()
 	}
-	if TerminalOf(shown) == nil {
+	if TerminalOf(terminal) == nil {
 		return out
 	}
 	return &plainWriter{out: out}

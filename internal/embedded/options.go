@@ -56,9 +56,6 @@ func (o Options) checked() (Options, error) {
 			return o, err
 		}
 		*p = abs
-		if err := sys.OwnDir(abs); err != nil {
-			return o, err
-		}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -79,6 +76,11 @@ func (o Options) checked() (Options, error) {
 		return o, fmt.Errorf(
 			"socket path %s has %d bytes, more than the maximum of %d: use a shorter run directory",
 			s, len(s), maxSocketPath)
+	}
+	if err := errors.Join(
+		sys.MkdirOwn(o.Dirs.Root, layout.ModePrivate), sys.MkdirOwn(o.Dirs.Run, layout.ModePassable),
+	); err != nil {
+		return o, err
 	}
 	// The state directory is accessible to other users, because the root file systems of
 	// user-namespaced containers are below it. Its contents have their own permissions.

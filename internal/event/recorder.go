@@ -9,6 +9,7 @@ import (
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // lag is how long events are collected before they are written, so that simultaneous events cause
@@ -67,16 +68,13 @@ func shortened(message string) string {
 
 // Run writes events until ctx ends, and then those that are left.
 func (r *Recorder) Run(ctx context.Context) error {
-	said := ""
+	var logged error
 	write := func() {
 		err := r.write()
-		switch {
-		case err == nil:
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
+		if err != nil && !errtext.Same(err, logged) {
 			r.log.Warn("writing events failed, they are lost", "err", err)
 		}
+		logged = err
 	}
 	defer write()
 	for {

@@ -14,6 +14,7 @@ import (
 	"podrun.io/podrun/internal/reconcile/admission"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // statusPublisher publishes the status of one pod.
@@ -33,7 +34,7 @@ type statusPublisher struct {
 	ready       map[string]bool   // readiness by instance ID, as published with leaving
 	before      []v1.PodCondition // the conditions published last
 	unpublished bool              // the last status could not be published
-	logged      string            // the last error that was logged
+	logged      error             // the last error that was logged
 }
 
 // publish publishes the pod's status. resting reports that nothing happens to the pod for now,
@@ -60,9 +61,9 @@ func (u *statusPublisher) publish(s state, seen pod.Observed, p plan.Plan, resti
 		err = u.publishPod(s, seen, p)
 	}
 	if u.unpublished = err != nil; !u.unpublished {
-		u.logged = ""
-	} else if err.Error() != u.logged { // retried every second: log it once
-		u.logged = err.Error()
+		u.logged = nil
+	} else if !errtext.Same(err, u.logged) { // retried every second: log it once
+		u.logged = err
 		u.log.Error("pod status not written; retrying", "err", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // recorder records the events of one pod. It remembers what it has already recorded or logged, and
@@ -21,7 +22,8 @@ type recorder struct {
 	uid    pod.UID // of the chosen revision
 	log    *slog.Logger
 
-	problem, failure, pending, outdated string
+	problem, failure, pending string
+	outdated                  error
 	// resizing reports that a resize of running instances is in progress.
 	resizing bool
 	// waiting is the attempt that waits in back-off, by container.
@@ -77,15 +79,11 @@ func (r *recorder) recordStop(container, why string) {
 // recordOutdated records why the volumes of a running pod are outdated; nil: they are not. The
 // update is tried every second, so the same error is recorded once.
 func (r *recorder) recordOutdated(err error) {
-	why := ""
-	if err != nil {
-		why = err.Error()
+	if err != nil && !errtext.Same(err, r.outdated) {
+		r.log.Warn("volumes of the running pod are not up to date", "err", err)
+		r.record("", warning, runtime.ReasonFailedMount, "not up to date: "+err.Error())
 	}
-	if why != "" && why != r.outdated {
-		r.log.Warn("volumes of the running pod are not up to date", "err", why)
-		r.record("", warning, runtime.ReasonFailedMount, "not up to date: "+why)
-	}
-	r.outdated = why
+	r.outdated = err
 }
 
 // recordManifest records that the manifest of a newly chosen revision has become invalid.

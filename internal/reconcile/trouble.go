@@ -8,6 +8,7 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 const (
@@ -21,7 +22,7 @@ type trouble struct {
 	report func(key pod.Key, why error) // Options.Troubled
 	log    *slog.Logger
 	count  int
-	logged string // the last error that was logged
+	logged error // the last error that was logged
 }
 
 // failed counts and logs a failed sync and returns after what time to try again. The delay doubles
@@ -33,10 +34,10 @@ func (t *trouble) failed(err error) time.Duration {
 		t.report(t.key, err)
 	}
 	level := slog.LevelWarn
-	if text := err.Error(); text == t.logged || errors.Is(err, context.Canceled) {
+	if errtext.Same(err, t.logged) || errors.Is(err, context.Canceled) {
 		level = slog.LevelDebug // already logged
 	} else {
-		t.logged = text
+		t.logged = err
 	}
 	t.log.Log(context.Background(), level, "pod sync failed; retrying", "err", err)
 	if errors.Is(err, runtime.ErrUnavailable) {

@@ -182,7 +182,7 @@ func (w *worker) barred(seen pod.Observed) (wake time.Duration, gone bool) {
 
 // rest returns when to sync again after a plan without actions, and whether the pod is gone.
 func (w *worker) rest(p plan.Plan) (wake time.Duration, gone bool) {
-	w.trouble.count, w.trouble.logged = 0, ""
+	w.trouble.count, w.trouble.logged = 0, nil
 	if w.state.stale || w.status.unpublished {
 		p.Wake = sooner(p.Wake, refreshAgain)
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // ListenOptions say where HTTP is served in addition to the socket, and who may send requests.
@@ -96,7 +98,7 @@ type certificate struct {
 	mu          sync.Mutex
 	stamps      [2]stamp
 	loaded      *tls.Certificate
-	loggedError string
+	loggedError error
 }
 
 // stamp identifies a version of a file.
@@ -124,15 +126,15 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if c.loaded != nil {
 			c.log.Info("certificate reloaded", "file", c.certFile)
 		}
-		c.loaded, c.stamps, c.loggedError = &pair, now, ""
+		c.loaded, c.stamps, c.loggedError = &pair, now, nil
 		return c.loaded, nil
 	}
 	err = fmt.Errorf("reading certificate %s and key %s: %w", c.certFile, c.keyFile, err)
 	if c.loaded == nil {
 		return nil, err
 	}
-	if err.Error() != c.loggedError {
-		c.loggedError = err.Error()
+	if !errtext.Same(err, c.loggedError) {
+		c.loggedError = err
 		c.log.Warn("reloading the certificate failed; using the previous one", "err", err)
 	}
 	return c.loaded, nil

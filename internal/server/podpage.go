@@ -219,9 +219,11 @@ func (e *ending) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// escapeSequence matches a terminal escape sequence or a carriage return.
+var escapeSequence = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\a\x1b]*(\a|\x1b\\\\)|\r")
+
 // readable returns a log's text without terminal escape sequences; other control characters are
 // escaped.
 func readable(text string) string {
-	sequences := regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\a\x1b]*(\a|\x1b\\\\)|\r")
-	return summary.Plain(sequences.ReplaceAllString(text, ""))
+	return summary.Plain(escapeSequence.ReplaceAllString(text, ""))
 }

@@ -1,20 +1,19 @@
 package sys
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"syscall"
 )
 
-// OwnDir returns an error if a directory of podrun's own belongs to another user: that user could
-// replace what root then runs and trusts. It returns nil for a directory that does not exist yet.
-func OwnDir(path string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// MkdirOwn creates a directory of podrun's own, with its parents, unless it exists. It returns an
+// error if the directory belongs to another user, who could replace what root then runs and trusts.
+// The owner is checked last, so that nobody can create the directory in between.
+func MkdirOwn(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(path, mode); err != nil {
+		return err
 	}
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 func Make(modes []layout.Mode) error {
 	for _, m := range modes {
 		if m.Own {
-			if err := sys.OwnDir(m.Path); err != nil {
+			if err := sys.MkdirOwn(m.Path, m.Mode); err != nil {
 				return err
 			}
 		}

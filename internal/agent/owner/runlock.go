@@ -22,7 +22,7 @@ func serveLock(dirs layout.Dirs) string { return filepath.Join(dirs.Run, "serve.
 // process holds the lock, the error is ErrServing or ErrEnding.
 func LockRun(dirs layout.Dirs, who string) (*RunLock, error) {
 	path := serveLock(dirs)
-	if err := os.MkdirAll(dirs.Run, layout.ModePassable); err != nil {
+	if err := sys.MkdirOwn(dirs.Run, layout.ModePassable); err != nil {
 		return nil, fmt.Errorf("creating the run directory: %w", err)
 	}
 	f, err := openLock(path, os.O_CREATE)

@@ -21,17 +21,17 @@ func FromEnvironment(f *pflag.FlagSet) {
 
 // SetFromEnvironment sets the flags that are not on the command line from the environment.
 func SetFromEnvironment(f *pflag.FlagSet) error {
-	var bad error
+	var firstErr error
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := flag.Annotations[envAnnotation]
-		if bad != nil || flag.Changed || len(name) == 0 {
+		if firstErr != nil || flag.Changed || len(name) == 0 {
 			return
 		}
 		if value, ok := os.LookupEnv(name[0]); ok && value != "" {
 			if err := f.Set(flag.Name, value); err != nil {
-				bad = fmt.Errorf("environment variable %s: %w", name[0], err)
+				firstErr = fmt.Errorf("environment variable %s: %w", name[0], err)
 			}
 		}
 	})
-	return bad
+	return firstErr
 }

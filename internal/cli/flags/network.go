@@ -46,8 +46,8 @@ func (n *Network) Options(o *agent.Options) error {
 		o.ClusterDNS = append(o.ClusterDNS, addr.String())
 	}
 	o.ClusterDomain = strings.Trim(n.clusterDomain, ".")
-	if bad := validation.IsDNS1123Subdomain(o.ClusterDomain); o.ClusterDomain != "" && len(bad) > 0 {
-		return fmt.Errorf("--cluster-domain %q: %s", n.clusterDomain, strings.Join(bad, "; "))
+	if problems := validation.IsDNS1123Subdomain(o.ClusterDomain); o.ClusterDomain != "" && len(problems) > 0 {
+		return fmt.Errorf("--cluster-domain %q: %s", n.clusterDomain, strings.Join(problems, "; "))
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package images lists, loads, saves and removes images for podrun images.
+// Package images lists, pulls, loads, saves and removes images for podrun images. It is given the
+// image store. An image can have any name, so names are escaped on a terminal.
 package images
 
 import (
@@ -10,6 +11,7 @@ import (
 
 	"podrun.io/podrun/internal/cli"
 	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/progress"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/images"
@@ -22,6 +24,12 @@ type Store interface {
 	PruneImages(ctx context.Context) ([]string, error)
 	RemoveImage(ctx context.Context, ref string, force bool) (string, error)
 	Save(ctx context.Context, refs []string, archive io.Writer) error
+}
+
+// Puller pulls images and reports the progress of pulls; see runtime.Images.
+type Puller interface {
+	Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error)
+	Pulling(ref string) (pod.Progress, bool)
 }
 
 // List prints a table of all images.
@@ -45,11 +53,31 @@ func Load(ctx context.Context, streams cli.Streams, s Store, file string) error 
 		archive = f
 	}
 	names, err := s.Load(ctx, archive)
-	for _, name := range names {
-		fmt.Fprintln(cli.ForTerminal(streams.Out), name)
-	}
+	printNames(streams.Out, names)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// printNames prints names of images, one per line. An archive can give an image any name.
+func printNames(out io.Writer, names []string) {
+	to := cli.ForTerminal(out)
+	for _, name := range names {
+		fmt.Fprintln(to, name)
+	}
+}
+
+// Pull pulls images one after the other, prints their progress, and the ID of each.
+func Pull(ctx context.Context, streams cli.Streams, p Puller, refs []string) error {
+	for _, ref := range refs {
+		end := progress.Pull(streams.ErrOut, ref, p.Pulling)
+		pulled, err := p.Pull(ctx, ref)
+		end(err)
+		if err != nil {
+			return err
+		}
+		printNames(streams.Out, []string{pulled.ID})
 	}
 	return nil
 }
@@ -68,7 +96,7 @@ func Remove(ctx context.Context, out io.Writer, s Store, refs []string, force bo
 	for _, ref := range refs {
 		name, err := s.RemoveImage(ctx, ref, force)
 		if err == nil {
-			fmt.Fprintln(cli.ForTerminal(out), name)
+			printNames(out, []string{name})
 		}
 		all = errors.Join(all, err)
 	}
@@ -78,9 +106,7 @@ func Remove(ctx context.Context, out io.Writer, s Store, refs []string, force bo
 // Prune removes unused images and prints their names.
 func Prune(ctx context.Context, out io.Writer, s Store) error {
 	names, err := s.PruneImages(ctx)
-	for _, name := range names {
-		fmt.Fprintln(cli.ForTerminal(out), name)
-	}
+	printNames(out, names)
 	return err
 }
 

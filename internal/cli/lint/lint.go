@@ -51,7 +51,7 @@ type Options struct {
 // only if ctx ends.
 func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 	word := manifest.Word{}
-	shown := map[string]string{manifest.Stdin: "stdin"}
+	displayed := map[string]string{manifest.Stdin: "stdin"}
 	f := &Findings{Pods: []validPod{}, Errors: []manifest.FieldError{}}
 	for _, path := range paths {
 		s := o.snapshot(ctx, path)
@@ -63,7 +63,7 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 			word.Order = append(word.Order, s.Source)
 		}
 		word.Record(s)
-		shown[s.Source] = path
+		displayed[s.Source] = path
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 	for _, warning := range desired.Warnings {
 		f.Warnings = append(f.Warnings, warning.Err.Error())
 	}
-	f.rename(shown)
+	f.rename(displayed)
 	f.Valid = len(f.Errors)+len(f.unreadable) == 0
 	return f, nil
 }
@@ -120,12 +120,12 @@ func fieldErrors(p manifest.Problem) ([]manifest.FieldError, bool) {
 }
 
 // rename replaces the paths that were read by the paths that the user gave.
-func (f *Findings) rename(shown map[string]string) {
+func (f *Findings) rename(displayed map[string]string) {
 	renamed := func(file string) string {
-		if path, ok := shown[file]; ok {
+		if path, ok := displayed[file]; ok {
 			return path
 		}
-		if path, ok := shown[filepath.Dir(file)]; ok {
+		if path, ok := displayed[filepath.Dir(file)]; ok {
 			return filepath.Join(path, filepath.Base(file))
 		}
 		return file

@@ -49,8 +49,8 @@ func (l *Printer) successor(ctx context.Context, s Log) (next pod.Instance, more
 			return true, nil
 		}
 		_, alive := l.Pods.Owners.LastSeen()
-		kept, known := l.Pods.Owners.Kept(s.inst.Key)
-		return !alive || known && !kept || willNotRestart(p, r), nil
+		owned, known := l.Pods.Owners.Kept(s.inst.Key)
+		return !alive || known && !owned || willNotRestart(p, r), nil
 	})
 	return next, more, err
 }

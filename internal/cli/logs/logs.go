@@ -49,15 +49,15 @@ type Selection struct {
 func (l *Printer) Select(pods []*v1.Pod, f Selection) ([]Log, error) {
 	var logs []Log
 	for _, p := range pods {
-		chosen := summary.InitialFirst(summary.Roles(p))
+		selected := summary.InitialFirst(summary.Roles(p))
 		if !f.All {
 			r, err := query.Container(l.ErrOut, p, f.Container)
 			if err != nil {
 				return nil, err
 			}
-			chosen = []summary.Role{r}
+			selected = []summary.Role{r}
 		}
-		for _, r := range chosen {
+		for _, r := range selected {
 			inst, err := query.Instance(p, r, f.Previous)
 			if err != nil && (f.Several) {
 				fmt.Fprintln(l.ErrOut, "warning:", err)

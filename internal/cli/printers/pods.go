@@ -33,12 +33,12 @@ type Pods struct {
 	columns columns
 	table   *Table
 	headed  bool
-	// shown are the last versions of the pods that Changes has printed.
-	shown map[pod.Key]shownPod
+	// printed are the last versions of the pods that Changes has printed.
+	printed map[pod.Key]printedPod
 }
 
-// shownPod is the last version of a pod that was printed.
-type shownPod struct {
+// printedPod is the last version of a pod that was printed.
+type printedPod struct {
 	pod  *v1.Pod
 	text []byte
 }
@@ -51,7 +51,7 @@ func NewPods(out io.Writer, o PodOptions) *Pods {
 		table:   NewTable(out),
 		headed:  o.NoHeaders,
 		columns: columns{namespace: o.AllNamespaces, wide: o.Format.kind == "wide"},
-		shown:   map[pod.Key]shownPod{},
+		printed: map[pod.Key]printedPod{},
 	}
 	if v.Tabular() {
 		v.table.paint = map[int]func(string) string{v.columns.status(): statusColour(out)}
@@ -122,8 +122,8 @@ func (v *Pods) object(object any) error {
 	return err
 }
 
-// Shown reports whether Changes has printed a pod that still exists.
-func (v *Pods) Shown() bool { return len(v.shown) > 0 }
+// Printed reports whether Changes has printed a pod that still exists.
+func (v *Pods) Printed() bool { return len(v.printed) > 0 }
 
 // Changes prints the pods that differ from those that it printed before, and a last entry with the
 // phase Deleted for each pod that was removed.
@@ -137,14 +137,14 @@ func (v *Pods) Changes(pods []*v1.Pod) error {
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(text, v.shown[key].text) {
-			v.shown[key] = shownPod{p, text}
+		if !bytes.Equal(text, v.printed[key].text) {
+			v.printed[key] = printedPod{p, text}
 			changed = append(changed, p)
 		}
 	}
-	for key, s := range v.shown {
+	for key, s := range v.printed {
 		if !now[key] {
-			delete(v.shown, key)
+			delete(v.printed, key)
 			s.pod.Status = v1.PodStatus{Phase: "Deleted", StartTime: s.pod.Status.StartTime, PodIP: s.pod.Status.PodIP}
 			s.pod.DeletionTimestamp = nil
 			changed = append(changed, s.pod)

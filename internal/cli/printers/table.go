@@ -23,8 +23,8 @@ type Table struct {
 	fit int
 	// paint has functions that colour the cells of a column, by its index. The header is not
 	// coloured.
-	paint map[int]func(string) string
-	begun bool
+	paint   map[int]func(string) string
+	started bool
 }
 
 // NewTable returns a table on out that fits the width of the terminal, if out is one.
@@ -55,7 +55,7 @@ func (t *Table) Print(rows ...[]string) error {
 	var b strings.Builder
 	for _, row := range rows {
 		t.row(&b, row)
-		t.begun = true
+		t.started = true
 	}
 	_, err := io.WriteString(t.out, b.String())
 	return err
@@ -69,11 +69,11 @@ func (t *Table) row(b *strings.Builder, row []string) {
 	for i, cell := range row {
 		last := i == len(row)-1
 		if last && i == len(t.widths)-1 && t.fit > 0 {
-			cell = cut(cell, max(t.fit-used, leastColumn))
+			cell = cut(cell, max(t.fit-used, minColumn))
 		}
 		pad := t.widths[i] + 3 - utf8.RuneCountInString(cell)
 		used += t.widths[i] + 3
-		if paint := t.paint[i]; paint != nil && t.begun {
+		if paint := t.paint[i]; paint != nil && t.started {
 			cell = paint(cell)
 		}
 		b.WriteString(cell)
@@ -85,7 +85,7 @@ func (t *Table) row(b *strings.Builder, row []string) {
 }
 
 // leastColumn is the minimum width of the last column, even on a terminal that is too narrow.
-const leastColumn = 16
+const minColumn = 16
 
 // cut shortens text to n characters, the last of which is an ellipsis.
 func cut(text string, n int) string {

@@ -84,7 +84,7 @@ func (l *Progress) printPulls() {
 // Pull prints the progress of the pull of an image: a bar on a terminal, otherwise a line every
 // printPullsEvery. It stops when the caller calls the returned function with the result of the pull.
 func Pull(out io.Writer, ref string, pulling func(string) (pod.Progress, bool)) func(error) {
-	l := New(out, nil)
+	l, name := New(out, nil), summary.Plain(ref)
 	var last pod.Progress
 	show := func() {
 		if p, ok := pulling(ref); ok {
@@ -94,12 +94,12 @@ func Pull(out io.Writer, ref string, pulling func(string) (pod.Progress, bool)) 
 		case !l.plain:
 			width, _ := l.size()
 			fmt.Fprintf(l.out, "\r\x1b[K%s", truncate(
-				fmt.Sprintf("%6.1fs %s %s", time.Since(l.began).Seconds(), ref, bar(last)),
+				fmt.Sprintf("%6.1fs %s %s", time.Since(l.began).Seconds(), name, bar(last)),
 				width-1,
 			))
 		case time.Since(l.reported) >= printPullsEvery && last.HasTotal():
 			l.reported = time.Now()
-			fmt.Fprintf(l.out, "%6.1fs %s: %s\n", time.Since(l.began).Seconds(), ref, last)
+			fmt.Fprintf(l.out, "%6.1fs %s: %s\n", time.Since(l.began).Seconds(), name, last)
 		}
 	}
 	l.reported = time.Now()
@@ -125,7 +125,7 @@ func Pull(out io.Writer, ref string, pulling func(string) (pod.Progress, bool)) 
 		}
 		if err == nil && last.HasTotal() {
 			fmt.Fprintf(l.out, "%6.1fs %s: %s in %d layers\n",
-				time.Since(l.began).Seconds(), ref, pod.Bytes(last.Total), last.Layers)
+				time.Since(l.began).Seconds(), name, pod.Bytes(last.Total), last.Layers)
 		}
 	}
 }

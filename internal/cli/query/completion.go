@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/status/summary"
 )
 
@@ -17,21 +18,51 @@ func ShortName(p *v1.Pod) string {
 
 // Completions returns the completions for the names of pods, each with the state of the pod: the name
 // in the manifest, or the full name if several pods have that name. It leaves out pods that are in
-// given.
-func Completions(pods []*v1.Pod, given []string) []string {
+// exclude.
+func Completions(pods []*v1.Pod, exclude []string) []string {
 	count := map[string]int{}
 	for _, p := range pods {
 		count[ShortName(p)]++
 	}
-	var words []string
+	var completions []string
 	for _, p := range pods {
 		name := ShortName(p)
 		if count[name] > 1 {
 			name = p.Name
 		}
-		if !slices.Contains(given, name) && !slices.Contains(given, p.Name) {
-			words = append(words, name+"\t"+summary.Of(p).Text)
+		if !slices.Contains(exclude, name) && !slices.Contains(exclude, p.Name) {
+			completions = append(completions, name+"\t"+summary.Of(p).Text)
 		}
 	}
-	return words
+	return completions
+}
+
+// ByName returns the pods that have the name in the manifest, or the full name, name.
+func ByName(pods []*v1.Pod, name string) []*v1.Pod {
+	name = BareName(name)
+	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return p.Name != name && ShortName(p) != name })
+}
+
+// ContainerNames returns the names of all containers of pods, each once.
+func ContainerNames(pods []*v1.Pod) []string {
+	var names []string
+	for _, p := range pods {
+		for _, c := range pod.AllContainers(p) {
+			if !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	return names
+}
+
+// Namespaces returns the namespaces of pods, each once.
+func Namespaces(pods []*v1.Pod) []string {
+	var names []string
+	for _, p := range pods {
+		if !slices.Contains(names, p.Namespace) {
+			names = append(names, p.Namespace)
+		}
+	}
+	return names
 }

@@ -28,8 +28,8 @@ func ParseCondition(text string) (Condition, error) {
 	case kind == "jsonpath" && strings.HasPrefix(rest, "{"):
 		return parseField(rest)
 	case kind == "condition" && rest != "":
-		name, value, given := strings.Cut(rest, "=")
-		if !given {
+		name, value, hasValue := strings.Cut(rest, "=")
+		if !hasValue {
 			value = string(v1.ConditionTrue)
 		}
 		return func(p *v1.Pod) bool { return p != nil && hasCondition(p, name, value) }, nil
@@ -41,9 +41,9 @@ func ParseCondition(text string) (Condition, error) {
 // parseField parses {PATH} or {PATH}=VALUE.
 func parseField(text string) (Condition, error) {
 	end := strings.LastIndex(text, "}") + 1
-	value, given := strings.CutPrefix(text[end:], "=")
+	value, hasValue := strings.CutPrefix(text[end:], "=")
 	path, err := printers.ParseJSONPath(text[:end])
-	if err != nil || !given && text[end:] != "" {
+	if err != nil || !hasValue && text[end:] != "" {
 		return nil, fmt.Errorf("--for jsonpath=%s: must be {PATH} or {PATH}=VALUE", text)
 	}
 	return func(p *v1.Pod) bool {
@@ -51,7 +51,7 @@ func parseField(text string) (Condition, error) {
 			return false
 		}
 		got, err := path(p)
-		return err == nil && (given && string(got) == value || !given && len(got) > 0)
+		return err == nil && (hasValue && string(got) == value || !hasValue && len(got) > 0)
 	}, nil
 }
 

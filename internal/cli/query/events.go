@@ -24,7 +24,7 @@ func Events(dirs layout.Dirs, s EventSelection) ([]v1.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen, nodes := []v1.Event{}, map[string]bool{}
+	selected, nodes := []v1.Event{}, map[string]bool{}
 	for _, r := range records {
 		nodes[strings.ToLower(r.Node)] = true // down records no node name in its events
 	}
@@ -34,8 +34,8 @@ func Events(dirs layout.Dirs, s EventSelection) ([]v1.Event, error) {
 		named := s.Pod == "" || r.Namespace != "" && (r.Name == s.Pod || suffixed && node != "" && nodes[node])
 		if named && (s.AllNamespaces || e.Namespace == s.Namespace) &&
 			(len(s.Types) == 0 || slices.Contains(s.Types, e.Type)) {
-			chosen = append(chosen, e)
+			selected = append(selected, e)
 		}
 	}
-	return chosen, nil
+	return selected, nil
 }

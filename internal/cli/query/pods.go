@@ -30,16 +30,16 @@ func (r *Reader) Select(f Selection, names []string) ([]*v1.Pod, error) {
 		pods = InNamespace(pods, f.Namespace)
 	}
 	if f.Labels != "" {
-		chosen, err := labels.Parse(f.Labels)
+		selected, err := labels.Parse(f.Labels)
 		if err != nil {
 			return nil, fmt.Errorf("--selector %q: %w", f.Labels, err)
 		}
-		pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !chosen.Matches(labels.Set(p.Labels)) })
+		pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return !selected.Matches(labels.Set(p.Labels)) })
 	}
 	if len(names) == 0 {
 		return pods, nil
 	}
-	var chosen []*v1.Pod
+	var selected []*v1.Pod
 	var failures []error
 	for _, name := range names {
 		p, err := Find(pods, name)
@@ -47,9 +47,9 @@ func (r *Reader) Select(f Selection, names []string) ([]*v1.Pod, error) {
 			failures = append(failures, err)
 			continue
 		}
-		chosen = append(chosen, p)
+		selected = append(selected, p)
 	}
-	return chosen, errors.Join(failures...)
+	return selected, errors.Join(failures...)
 }
 
 // Named returns a pod by its full name or its name in the manifest.
@@ -100,15 +100,15 @@ func Find(pods []*v1.Pod, name string) (*v1.Pod, error) {
 
 // FindAll returns the pod of each name as Find does. It fails if one does not exist.
 func FindAll(pods []*v1.Pod, names []string) ([]*v1.Pod, error) {
-	var chosen []*v1.Pod
+	var selected []*v1.Pod
 	for _, name := range names {
 		p, err := Find(pods, name)
 		if err != nil {
 			return nil, err
 		}
-		chosen = append(chosen, p)
+		selected = append(selected, p)
 	}
-	return chosen, nil
+	return selected, nil
 }
 
 // BareName returns the name of a pod without the prefix of a resource type.

@@ -27,7 +27,7 @@ import (
 // Owners reports which processes own pods.
 type Owners interface {
 	// Kept reports whether a process owns the pod. known is false if that cannot be said.
-	Kept(key pod.Key) (kept, known bool)
+	Kept(key pod.Key) (owned, known bool)
 	// LastKept returns when the last owner of the pod was seen, or zero if that is unknown.
 	LastKept(key pod.Key) time.Time
 	// LastSeen returns when a podrun serve was seen last, and whether it runs.
@@ -52,8 +52,8 @@ const handoverTime = time.Second
 // podrun is running. So a pod that passes from one process to another is not shown as Unowned.
 func (r *Reader) Settled() ([]*v1.Pod, error) {
 	pods, err := r.Pods()
-	begun := r.Owners.JustBegun(3 * handoverTime)
-	passing := func(p *v1.Pod) bool { return status.IsUnowned(p) && (begun || recentlyReleased(p)) }
+	justStarted := r.Owners.JustBegun(3 * handoverTime)
+	passing := func(p *v1.Pod) bool { return status.IsUnowned(p) && (justStarted || recentlyReleased(p)) }
 	if err != nil || !slices.ContainsFunc(pods, passing) {
 		return pods, err
 	}
@@ -133,7 +133,7 @@ func (r *Reader) markUnowned(pods []*v1.Pod) ([]*v1.Pod, error) {
 	var all []*v1.Pod
 	for _, p := range pods {
 		key := pod.KeyOf(p)
-		if kept, known := r.Owners.Kept(key); !kept && known && !status.Ended(p) {
+		if owned, known := r.Owners.Kept(key); !owned && known && !status.Ended(p) {
 			var err error
 			// The status is read again, because the owner may have written it after it was read and
 			// before the process ended.

@@ -26,35 +26,35 @@ type WaitOptions struct {
 func (r *Reader) Wait(ctx context.Context, out io.Writer, o WaitOptions) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 	defer cancel()
-	left, late := o.Names, o.Names // late is left, with the message of Unowned pods
+	pending, details := o.Names, o.Names // details is pending, with the message of Unowned pods
 	err := r.OnChange(ctx, r.Dirs.StatusFiles().Dir(), func() (bool, error) {
 		pods, err := r.Settled()
 		if err != nil {
 			return false, err
 		}
-		var not []string
-		late = nil
-		for _, name := range left {
+		var unmet []string
+		details = nil
+		for _, name := range pending {
 			p, err := Find(InNamespace(pods, o.Namespace), name)
-			var absent *NotFoundError
+			var notFound *NotFoundError
 			switch {
-			case err != nil && !errors.As(err, &absent):
+			case err != nil && !errors.As(err, &notFound):
 				return false, err
 			case !o.Condition(p):
-				not = append(not, name)
+				unmet = append(unmet, name)
 				if p != nil && status.IsUnowned(p) {
 					name += " (" + p.Status.Message + ")"
 				}
-				late = append(late, name)
+				details = append(details, name)
 			default:
 				fmt.Fprintf(out, "pod/%s condition met\n", BareName(name))
 			}
 		}
-		left = not
-		return len(left) == 0, nil
+		pending = unmet
+		return len(pending) == 0, nil
 	})
 	if errors.Is(err, errTimedOut) {
-		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(late, ", "))}
+		return &cli.Error{Code: cli.ExitFailed, Err: fmt.Errorf("timed out waiting for %s", strings.Join(details, ", "))}
 	}
 	return err
 }

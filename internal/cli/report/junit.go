@@ -75,11 +75,11 @@ func (r *File) Results(result Run) error {
 
 // Failure writes the error because of which there are no results, unless the report has been
 // written.
-func (r *File) Failure(why error) error {
+func (r *File) Failure(err error) error {
 	if r.written.Swap(true) {
 		return nil
 	}
-	return r.write(r.failed(why))
+	return r.write(r.failed(err))
 }
 
 func (r *File) write(suites junitSuites) error {
@@ -101,12 +101,12 @@ func (r *File) write(suites junitSuites) error {
 func (r *File) ResultsUntil(result Run, timeout time.Duration, interrupted <-chan struct{}) error {
 	written := make(chan error, 1)
 	go func() { written <- r.Results(result) }()
-	late := time.NewTimer(timeout)
-	defer late.Stop()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case err := <-written:
 		return err
-	case <-late.C:
+	case <-timer.C:
 	case <-interrupted:
 	}
 	return fmt.Errorf("the report is not written: nobody reads %s", r.Path)
@@ -156,21 +156,21 @@ func replaceFile(path string, text []byte) error {
 }
 
 // failed returns a report of an error that belongs to no pod.
-func (r *File) failed(why error) junitSuites {
-	took, text := inSeconds(time.Since(r.Began)), strings.TrimSpace(why.Error())
+func (r *File) failed(err error) junitSuites {
+	elapsed, text := inSeconds(time.Since(r.Began)), strings.TrimSpace(err.Error())
 	first, _, _ := strings.Cut(text, "\n")
 	return junitSuites{Suites: []junitSuite{{
-		Name: suiteName, Tests: 1, Errors: 1, Time: took,
+		Name: suiteName, Tests: 1, Errors: 1, Time: elapsed,
 		Cases: []junitCase{{
-			Name: suiteName, ClassName: "podrun", Time: took, Error: &junitMessage{Message: first, Text: text},
+			Name: suiteName, ClassName: "podrun", Time: elapsed, Error: &junitMessage{Message: first, Text: text},
 		}},
 	}}}
 }
 
 const suiteName = "podrun once"
 
-func junitOf(r Run, took time.Duration) junitSuites {
-	suite := junitSuite{Name: suiteName, Tests: len(r.Pods), Time: inSeconds(took)}
+func junitOf(r Run, elapsed time.Duration) junitSuites {
+	suite := junitSuite{Name: suiteName, Tests: len(r.Pods), Time: inSeconds(elapsed)}
 	for _, p := range r.Pods {
 		one := junitCase{Name: p.Name, ClassName: p.Namespace, Time: inSeconds(podElapsed(p))}
 		switch {

@@ -33,11 +33,11 @@ func (l *Logs) Print(r Run, which string) {
 			if role.Status == nil {
 				continue
 			}
-			bad := r.problemOf(p, role)
-			if bad != "" {
-				fmt.Fprintf(l.ErrOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, bad)
+			problem := r.problemOf(p, role)
+			if problem != "" {
+				fmt.Fprintf(l.ErrOut, "%s/%s container %s %s\n", p.Namespace, p.Name, role.Status.Name, problem)
 			}
-			if bad != "" || which == "all" {
+			if problem != "" || which == "all" {
 				l.printLog(p, *role.Status, which == "all")
 			}
 		}

@@ -66,7 +66,7 @@ func Measure(ctx context.Context, all []Usage, interval time.Duration) ([]Usage,
 		all = left
 		return err
 	}
-	began := time.Now()
+	start := time.Now()
 	if err := read(func(t *Usage) *cgroup.Usage { return &t.before }); err != nil {
 		return nil, err
 	}
@@ -75,13 +75,13 @@ func Measure(ctx context.Context, all []Usage, interval time.Duration) ([]Usage,
 		return nil, ctx.Err()
 	case <-time.After(interval):
 	}
-	took := time.Since(began)
+	elapsed := time.Since(start)
 	if err := read(func(t *Usage) *cgroup.Usage { return &t.after }); err != nil {
 		return nil, err
 	}
 	for i := range all {
 		t := &all[i]
-		t.millicores = int64(math.Ceil(float64(t.after.CPU-t.before.CPU) / float64(took) * 1000))
+		t.millicores = int64(math.Ceil(float64(t.after.CPU-t.before.CPU) / float64(elapsed) * 1000))
 	}
 	return all, nil
 }

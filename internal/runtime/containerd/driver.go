@@ -204,7 +204,7 @@ func (d *Driver) connectStarters(machine *resources.Machine, handlers *start.Han
 		Devices: devices, Records: d.records, CgroupDriver: d.CgroupDriver, AllowedSysctls: d.AllowedSysctls,
 	})
 	d.ContainerStarter = start.NewContainerStarter(start.Options{
-		Client: d.client, Images: d.Store, Dirs: d.Dirs, ClusterDomain: d.ClusterDomain, CDIDirs: d.CDIDirs,
+		Client: d.client, Images: d.Finder, Dirs: d.Dirs, ClusterDomain: d.ClusterDomain, CDIDirs: d.CDIDirs,
 		Handlers: handlers, Shims: d.shims, Sandboxes: d.Sandboxes, Machine: machine, Cgroups: d.cgroups,
 		Devices: devices, Files: d.files, Records: d.records, Remover: remover, Cache: d.cache, Log: d.Log,
 	})

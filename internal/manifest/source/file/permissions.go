@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // LooseError reports that a user other than root and podrun's own user can change what podrun runs
@@ -190,5 +192,5 @@ func (s *scanner) warns(err error) bool {
 
 // sameErrors reports whether two lists have the same error texts.
 func sameErrors(a, b []error) bool {
-	return slices.EqualFunc(a, b, func(a, b error) bool { return a.Error() == b.Error() })
+	return slices.EqualFunc(a, b, errtext.Same)
 }

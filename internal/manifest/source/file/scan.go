@@ -14,6 +14,7 @@ import (
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // scanner scans a directory of manifests, or one file, repeatedly and retains the last good pods of
@@ -98,13 +99,13 @@ func newScanner(path, node string) *scanner {
 func (s *scanner) scan(now time.Time) scanResult {
 	paths, err := s.list(now)
 	if err != nil {
-		changed := s.err == nil || s.err.Error() != err.Error()
+		changed := !errtext.Same(s.err, err)
 		s.err = err
 		return scanResult{changed: changed}
 	}
 	loose := s.looseDirs(paths)
 	if s.strict && len(loose) > 0 {
-		changed := s.err == nil || s.err.Error() != loose[0].Error()
+		changed := !errtext.Same(s.err, loose[0])
 		s.err = loose[0]
 		return scanResult{changed: changed}
 	}
@@ -281,7 +282,7 @@ func isGone(path string) bool {
 
 // fail records an error that prevents reading the file, as opposed to an error in its content.
 func (e *entry) fail(err error) scanResult {
-	changed := e.err == nil || e.err.Error() != err.Error()
+	changed := !errtext.Same(e.err, err)
 	e.err, e.print = err, print{}
 	e.busy, e.inspections = time.Time{}, 0
 	return scanResult{changed: changed}

@@ -51,9 +51,12 @@ func maskURL(raw string) string {
 	return raw + "?" + strings.Join(parts, "&")
 }
 
+// anyURL matches a URL in a text.
+var anyURL = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`)
+
 // maskText masks the URLs in a text, such as the error of another package.
 func maskText(text string) string {
-	return regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`).ReplaceAllStringFunc(text, maskURL)
+	return anyURL.ReplaceAllStringFunc(text, maskURL)
 }
 
 // secretName reports whether a query parameter of this name is likely to have a secret value.

@@ -23,6 +23,7 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/manifest/source"
 	"podrun.io/podrun/internal/manifest/validate"
+	"podrun.io/podrun/internal/sys/errtext"
 )
 
 // DefaultCheckFrequency is the interval between two requests; each interval varies at random by 10
@@ -67,7 +68,7 @@ type Source struct {
 	standing standing
 	last     *source.LastGood
 	// stale is the last error about the certificate files that was logged.
-	stale string
+	stale error
 }
 
 // Kind is the kind of URLs, the kubelet's "http".
@@ -217,9 +218,9 @@ func (h *Source) record(a answer, now time.Time) {
 // reportStale logs once that the certificate files cannot be read.
 func (h *Source) reportStale() {
 	if stale := h.client.dialer.stale; stale == nil {
-		h.stale = ""
-	} else if h.stale != stale.Error() && h.client.dialer.made != nil {
-		h.stale = stale.Error()
+		h.stale = nil
+	} else if !errtext.Same(h.stale, stale) && h.client.dialer.made != nil {
+		h.stale = stale
 		h.log.Warn("certificates cannot be reloaded; the previous ones are used", "url", h.name, "err", h.stale)
 	}
 }

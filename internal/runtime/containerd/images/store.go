@@ -1,5 +1,7 @@
-// Package images manages the images of one containerd namespace: it finds, pulls, loads, saves and
-// removes them, unpacks them, and mounts their files. It implements runtime.Images.
+// Package images manages the images of one containerd namespace: it loads, saves, lists and removes
+// them. The packages below it do the rest: pull fetches images, unpacked unpacks and mounts them,
+// fetched keeps what interrupted pulls have fetched, and accounts finds the users of an image. Store
+// is all of it and implements runtime.Images.
 //
 // It does not decide when an image is pulled or removed, and of containers it only knows from which
 // image they were created. All durable data is containerd's: images with their contents and layers,
@@ -9,17 +11,15 @@
 package images
 
 import (
-	"context"
 	"log/slog"
-	"sync"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	registry "podrun.io/podrun/internal/image"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
-	"podrun.io/podrun/internal/sys/memo"
+	"podrun.io/podrun/internal/runtime/containerd/images/fetched"
+	"podrun.io/podrun/internal/runtime/containerd/images/pull"
+	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
 )
 
 // DefaultHostsDir is the directory of registry configuration that containerd's other clients use
@@ -38,14 +38,13 @@ type Options struct {
 
 // Store manages images. Its methods may be called concurrently.
 type Store struct {
-	o       Options
-	client  *daemon.Client
-	flights registry.Flights
-	// cache maps the digest of an image's target to what is known of the image.
-	cache memo.Map[string, *Image]
-	// users maps an image's layers and a user name to the user.
-	users memo.Map[string, specs.User]
-	locks sync.Map // of string and chan struct{}
+	*unpacked.Finder
+	*unpacked.Views
+	*unpacked.Volumes
+	*fetched.Leases
+	*pull.Puller
+	*Inventory
+	*Archives
 }
 
 var _ runtime.Images = (*Store)(nil)
@@ -55,21 +54,17 @@ func New(client *daemon.Client, o Options) *Store {
 	if o.HostsDir == "" {
 		o.HostsDir = DefaultHostsDir
 	}
-	return &Store{o: o, client: client}
-}
-
-// ImageRoot returns the directory of the snapshotter's files, "" if containerd does not report it.
-func (s *Store) ImageRoot() string { return s.client.SnapshotRoot }
-
-// lock waits until no other goroutine holds the lock of key. It serialises work that this process
-// needs to do only once.
-func (s *Store) lock(ctx context.Context, key string) (unlock func(), err error) {
-	held, _ := s.locks.LoadOrStore(key, make(chan struct{}, 1))
-	lock := held.(chan struct{})
-	select {
-	case lock <- struct{}{}:
-		return func() { <-lock }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	views := unpacked.NewViews(o.Dirs, o.Log)
+	finder := unpacked.NewFinder(client, views, o.Log)
+	volumes := unpacked.NewVolumes(client, finder, o.Dirs)
+	leases := fetched.New(client, o.Dirs, o.Log)
+	inventory := &Inventory{client: client, volumes: volumes, leases: leases}
+	return &Store{
+		Finder: finder, Views: views, Volumes: volumes, Leases: leases, Inventory: inventory,
+		Puller: pull.New(pull.Options{
+			Client: client, Finder: finder, Leases: leases,
+			HostsDir: o.HostsDir, Credentials: o.Credentials, Log: o.Log,
+		}),
+		Archives: &Archives{client: client, finder: finder, leases: leases, inventory: inventory},
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
-	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/sys"
@@ -276,7 +276,7 @@ func (im *Importer) instance(c containers.Container, remembered []pod.Container,
 		l[labelSandbox], backoff, restarts, l[labelBoot], grace
 	out.Image, out.ImageID = l[labelImage], l[instance.LabelImageID]
 	out.Sidecar, out.Resources = sidecar, l[labelResources]
-	out.PreStop, out.StopSignal = l[labelPreStop] != "", images.SignalName(l[labelStopSignal])
+	out.PreStop, out.StopSignal = l[labelPreStop] != "", unpacked.SignalName(l[labelStopSignal])
 	out.State, out.StartedAt = pod.Created, c.CreatedAt
 	mark, err := os.ReadFile(im.dirs.Legacy().Started(out.UID, c.ID)) // trusted: a directory of podrun's own
 	marked := bytes.HasPrefix(mark, []byte(boot+"\n")) || err != nil && !errors.Is(err, fs.ErrNotExist)

@@ -16,7 +16,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/containerd/daemon"
-	"podrun.io/podrun/internal/runtime/containerd/images"
+	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
 	"podrun.io/podrun/internal/runtime/containerd/instance"
 	"podrun.io/podrun/internal/runtime/containerd/resources"
 	"podrun.io/podrun/internal/runtime/containerd/shimpool"
@@ -27,7 +27,7 @@ import (
 // launch is an instance that is being started.
 type launch struct {
 	runtime.Start
-	image   *images.Image
+	image   *unpacked.Image
 	spec    []byte
 	handler handler
 	// secrets are the values that must not appear in an error or a log.
@@ -54,7 +54,7 @@ func (l *launch) forShim() shimpool.Launch {
 // Options configure a ContainerStarter. All but ClusterDomain and CDIDirs are required.
 type Options struct {
 	Client *daemon.Client
-	Images *images.Store
+	Images *unpacked.Finder
 	Dirs   layout.Dirs
 	// ClusterDomain is the last part of pods' fully qualified names.
 	ClusterDomain string

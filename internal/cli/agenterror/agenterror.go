@@ -1,0 +1,81 @@
+// Package agenterror gives errors of package agent the exit codes and hints that all commands have
+// in common. It decides by the kind of an error only.
+//
+// Begin reading at Explain.
+package agenterror
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"podrun.io/podrun/internal/agent/connection"
+	"podrun.io/podrun/internal/agent/owner"
+	"podrun.io/podrun/internal/agent/sources"
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/embedded"
+	"podrun.io/podrun/internal/reconcile"
+)
+
+// Explain gives an error of the agent its exit code and hint. command is the command line that
+// failed, such as podrun once. An error that has nothing to add is returned unchanged.
+func Explain(ctx context.Context, command string, err error) error {
+	var manifest *sources.ManifestError
+	var elsewhere *connection.ElsewhereError
+	var owned *owner.OwnedError
+	var locked *reconcile.LockError
+	switch {
+	case errors.Is(err, sources.ErrUsage):
+		return cli.UsageError(command, err)
+	case errors.As(err, &manifest):
+		return &cli.Error{
+			Code: cli.ExitUsage,
+			Err:  err,
+			Hint: "nothing was started; podrun validate checks manifests without running them",
+		}
+	case errors.As(err, &owned):
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: ownedHint(command, owned)}
+	case errors.As(err, &locked):
+		return &cli.Error{Code: cli.ExitUsage, Err: err, Hint: "no pod was changed"}
+	case errors.As(err, &elsewhere):
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: elsewhere.Hint()}
+	case errors.Is(err, owner.ErrEnding):
+		return &cli.Error{Code: cli.ExitFailed, Err: err, Hint: "wait until it is done, or interrupt it"}
+	case errors.Is(err, owner.ErrServing):
+		return &cli.Error{
+			Code: cli.ExitFailed,
+			Err:  err,
+			Hint: "stop it first, or give this one its own --run-dir and --root-dir",
+		}
+	}
+	return Unreachable(ctx, err)
+}
+
+// ownedHint returns the hint for a command that failed because another process owns a pod.
+func ownedHint(command string, owned *owner.OwnedError) string {
+	const wait = "wait until that one has ended, or end it"
+	switch {
+	case strings.HasSuffix(command, " down"):
+		return "nothing was stopped; " + wait
+	case owned.Serve:
+		return "nothing was started; serve keeps it: take its manifest away first, or leave it to serve"
+	}
+	return "nothing was started; " + wait
+}
+
+// Unreachable gives an error of connection.Open its exit code and hint. It returns other errors
+// unchanged.
+func Unreachable(ctx context.Context, err error) error {
+	var u *connection.UnreachableError
+	switch {
+	case err == nil || ctx.Err() != nil || !errors.As(err, &u):
+		return err
+	case errors.Is(err, embedded.ErrNotRoot):
+		return &cli.Error{Code: cli.ExitUsage, Err: err,
+			Hint: "run it with sudo, or name another containerd with --containerd-address"}
+	case errors.Is(err, embedded.ErrNoRunc), u.Address == connection.Embedded:
+		return &cli.Error{Code: cli.ExitNoRuntime, Err: err}
+	}
+	return &cli.Error{Code: cli.ExitNoRuntime, Err: err,
+		Hint: "is it running? --containerd-address names another, or embedded for podrun's own"}
+}

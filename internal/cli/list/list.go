@@ -1,0 +1,193 @@
+// Package list lists pods, events and volumes for podrun get, ps and events, once or whenever they
+// change. It warns if what it prints may be outdated or incomplete.
+//
+// Package query selects what is listed, package printers prints it. Begin reading at Lister.
+package list
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/agent/problems"
+	"podrun.io/podrun/internal/cli"
+	"podrun.io/podrun/internal/cli/printers"
+	"podrun.io/podrun/internal/cli/query"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/volume"
+)
+
+// Lister lists what Reader reads.
+type Lister struct {
+	Streams cli.Streams
+	Reader  *query.Reader
+	Log     *slog.Logger
+}
+
+// Options are the options of all lists.
+type Options struct {
+	Selection query.Selection
+	Format    printers.Format
+	NoHeaders bool
+	// Watch prints what changes after the list, until the context ends.
+	Watch bool
+}
+
+// Pods lists the selected pods, or those of them with the given names. It prints the pods that exist
+// even if one of the names is not found.
+func (l *Lister) Pods(ctx context.Context, o Options, names []string) error {
+	printer := printers.NewPods(l.Streams.Out, printers.PodOptions{
+		Format: o.Format, Single: len(names) == 1, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces,
+	})
+	pods, missing := l.Reader.Select(o.Selection, names)
+	if printer.Tabular() {
+		l.WarnOfAge(pods)
+		l.WarnOfManifests() // also if a pod does not exist: a manifest error may be the reason
+	}
+	switch {
+	case missing != nil && (o.Watch || len(pods) == 0):
+		return missing
+	case o.Watch:
+		return l.watchPods(ctx, o, names, printer)
+	case len(pods) == 0 && printer.Tabular():
+		where := " in " + o.Selection.Namespace + " namespace."
+		if o.Selection.AllNamespaces {
+			where = ""
+		}
+		fmt.Fprintln(l.Streams.ErrOut, "No resources found"+where)
+		return nil
+	}
+	return errors.Join(printer.List(pods), missing) // as kubectl, print the pods that exist
+}
+
+// watchPods prints all pods, and each pod again whenever it has changed, until ctx ends.
+func (l *Lister) watchPods(ctx context.Context, o Options, names []string, printer *printers.Pods) error {
+	return l.Reader.OnChange(ctx, l.Reader.Dirs.StatusFiles().Dir(), func() (bool, error) {
+		pods, err := l.Reader.Select(o.Selection, names)
+		var notFound *query.NotFoundError
+		switch {
+		case err != nil && !printer.Printed():
+			return false, err
+		case err != nil && !errors.As(err, &notFound):
+			l.Log.Debug("reading pods failed", "err", err)
+			return false, nil // a failed read does not mean that the pods are removed
+		}
+		return false, printer.Changes(pods)
+	})
+}
+
+// WarnOfAge warns how old the statuses are if serve does not run, unless other processes own all of
+// the listed pods.
+func (l *Lister) WarnOfAge(listed []*v1.Pod) {
+	seen, alive := l.Reader.Owners.LastSeen()
+	isUnowned := func(p *v1.Pod) bool {
+		owned, _ := l.Reader.Owners.Kept(pod.KeyOf(p))
+		return !owned
+	}
+	if alive || seen.IsZero() || len(listed) > 0 && !slices.ContainsFunc(listed, isUnowned) {
+		return
+	}
+	fmt.Fprintf(l.Streams.ErrOut, "warning: podrun serve is not running; this is how pods were %s ago\n",
+		printers.Age(seen, time.Now()))
+}
+
+// maxWarnings is the maximum number of manifest problems that are printed.
+const maxWarnings = 5
+
+// WarnOfManifests warns about manifests that serve cannot use. A manifest that was never valid has
+// no pod whose status could show the error.
+func (l *Lister) WarnOfManifests() {
+	problems, err := problems.Read(l.Reader.Dirs)
+	if err != nil {
+		fmt.Fprintln(l.Streams.ErrOut, "warning:", err)
+	}
+	for i, p := range problems {
+		if i == maxWarnings {
+			fmt.Fprintf(l.Streams.ErrOut, "warning: %s more\n", printers.Count(len(problems)-maxWarnings, "problem"))
+			break
+		}
+		first, more, _ := strings.Cut(p.Error, "\n")
+		if more != "" {
+			first += " …"
+		}
+		fmt.Fprintln(l.Streams.ErrOut, "warning: manifest cannot be used:", first)
+	}
+}
+
+// Events lists the events of the pod with a name, or of all selected pods if it is "", that are of
+// one of the types, or of any type if there are none.
+func (l *Lister) Events(ctx context.Context, o Options, name string, types []string) error {
+	printer := printers.NewEvents(l.Streams.Out, printers.EventOptions{
+		Format: o.Format, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces, Watch: o.Watch,
+	})
+	selection := query.EventSelection{
+		Namespace: o.Selection.Namespace, AllNamespaces: o.Selection.AllNamespaces, Types: types, Pod: name,
+	}
+	all, err := query.Events(l.Reader.Dirs, selection)
+	switch {
+	case err != nil:
+		return err
+	case o.Watch:
+		return l.watchEvents(ctx, selection, printer)
+	case len(all) == 0 && o.Format.Tabular():
+		where := " in " + o.Selection.Namespace + " namespace."
+		if o.Selection.AllNamespaces {
+			where = "."
+		}
+		fmt.Fprintln(l.Streams.ErrOut, "No events found"+where)
+		return nil
+	}
+	return printer.Print(all)
+}
+
+// watchEvents prints all events, and each event again whenever it has occurred again, until ctx
+// ends.
+func (l *Lister) watchEvents(ctx context.Context, selection query.EventSelection, printer *printers.Events) error {
+	printed := map[string]int32{}
+	return l.Reader.OnChange(ctx, filepath.Dir(l.Reader.Dirs.Events()), func() (bool, error) {
+		all, err := query.Events(l.Reader.Dirs, selection)
+		if err != nil {
+			return false, err
+		}
+		var changed []v1.Event
+		for _, e := range all {
+			if printed[e.Name] != e.Count {
+				printed[e.Name] = e.Count
+				changed = append(changed, e)
+			}
+		}
+		if len(changed) == 0 {
+			return false, nil
+		}
+		return false, printer.Print(changed)
+	})
+}
+
+// Volumes lists the volumes of persistentVolumeClaims of the selected namespaces.
+func (l *Lister) Volumes(o Options) error {
+	all, err := volume.Claims(l.Reader.Dirs)
+	if err != nil {
+		return err
+	}
+	selected := []volume.Claim{}
+	for _, claim := range all {
+		if o.Selection.AllNamespaces || claim.Namespace == o.Selection.Namespace {
+			selected = append(selected, claim)
+		}
+	}
+	if len(selected) == 0 && o.Format.Tabular() {
+		_, err := fmt.Fprintln(l.Streams.ErrOut, "No volumes found")
+		return err
+	}
+	printer := printers.Volumes{
+		Format: o.Format, NoHeaders: o.NoHeaders, AllNamespaces: o.Selection.AllNamespaces,
+	}
+	return printer.Print(l.Streams.Out, selected)
+}

@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+var (
+	statusText = regexp.MustCompile(`unexpected status from \S+ request to \S+: (\d+)`)
+	digestText = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+)
+
+// RefusedError means that a registry refused a request, or that one of containerd's image verifiers
+// rejected the image. The same request again would get the same answer.
+type RefusedError struct{ text string }
+
+func (e *RefusedError) Error() string { return e.text }
+
+// CorruptError means that content cannot be completed: its digest is wrong, or the registry has no
+// content after what was fetched.
+type CorruptError struct {
+	// Digests are those that the error names: of the content, and the one that it has instead.
+	Digests []string
+	Err     error
+}
+
+func (e *CorruptError) Error() string { return e.Err.Error() }
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// TransferError returns an error of containerd's transfer service as a RefusedError if it is one.
+// The service gives a refusal no kind of its own, only a text.
+func TransferError(err error) error {
+	if err == nil || errdefs.IsNotFound(err) {
+		return err
+	}
+	text := err.Error()
+	status := httpStatus(text)
+	// HTTP status 416 only means that the partially fetched content is corrupt.
+	if status != 0 && status != http.StatusRequestedRangeNotSatisfiable || strings.Contains(text, "image verifier ") {
+		// The text has the registry's answer twice: as the error and as what the error consists of.
+		return &RefusedError{strings.Join(slices.Compact(strings.Split(text, "\n")), "\n")}
+	}
+	return err
+}
+
+// FetchError returns an error of fetching or unpacking an image as a CorruptError if it is one.
+// Which content it is about is only in its text.
+func FetchError(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if !errdefs.IsFailedPrecondition(err) && httpStatus(text) != http.StatusRequestedRangeNotSatisfiable {
+		return err
+	}
+	return &CorruptError{Digests: digestText.FindAllString(text, -1), Err: err}
+}
+
+// httpStatus returns the HTTP status of a registry's answer in the text of an error; 0 if there is
+// none.
+func httpStatus(text string) int {
+	if found := statusText.FindStringSubmatch(text); found != nil {
+		if status, err := strconv.Atoi(found[1]); err == nil {
+			return status
+		}
+	}
+	return 0
+}
+
+// IsRefused reports whether a registry or containerd refused an image, or has no such image.
+func IsRefused(err error) bool {
+	var refused *RefusedError
+	return errdefs.IsNotFound(err) || errors.As(err, &refused)
+}

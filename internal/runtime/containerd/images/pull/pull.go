@@ -1,0 +1,126 @@
+// Package pull fetches images from registries: containerd fetches them itself if it can, else podrun
+// does with containerd's client. It merges concurrent pulls of an image, continues interrupted ones,
+// and reports their progress.
+//
+// It does not decide when an image is pulled. Begin reading at Puller.
+package pull
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/distribution/reference"
+	"golang.org/x/sync/semaphore"
+
+	registry "podrun.io/podrun/internal/image"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/daemon"
+	"podrun.io/podrun/internal/runtime/containerd/images/fetched"
+	"podrun.io/podrun/internal/runtime/containerd/images/unpacked"
+)
+
+const (
+	reasonErrImagePull     = "ErrImagePull"
+	reasonInvalidImageName = "InvalidImageName"
+	pullLayersAtOnce       = 3
+)
+
+// Options configure a Puller. All but Credentials are required.
+type Options struct {
+	Client *daemon.Client
+	Finder *unpacked.Finder
+	Leases *fetched.Leases
+	// HostsDir is the directory with the configuration of registries.
+	HostsDir string
+	// Credentials are the node's credentials for registries.
+	Credentials registry.Credentials
+	Log         *slog.Logger
+}
+
+// Puller pulls images. Its methods may be called concurrently.
+type Puller struct {
+	o       Options
+	flights registry.Flights
+}
+
+// New returns a Puller.
+func New(o Options) *Puller { return &Puller{o: o} }
+
+// Pull implements runtime.Images. What an interrupted pull has fetched is not fetched again.
+func (p *Puller) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Image, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return pod.Image{}, &runtime.ReasonError{
+			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
+		}
+	}
+	return p.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(),
+		func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
+			ctx = p.o.Client.Context(ctx)
+			ctx, lease, err := p.o.Leases.Begin(ctx, named.String())
+			if err != nil {
+				return pod.Image{}, err
+			}
+			pulled, err := p.pull(ctx, named, logins, meter)
+			for dropped := map[string]bool{}; err != nil && p.dropCorrupt(ctx, err, dropped); {
+				pulled, err = p.pull(ctx, named, logins, meter)
+			}
+			lease.End(ctx, err == nil || !lease.Resumed && !meter.Progress(time.Now()).HasTotal())
+			return pulled, err
+		})
+}
+
+// pull makes one attempt to fetch and unpack the image.
+func (p *Puller) pull(
+	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+) (pod.Image, error) {
+	pulled, err := p.obtain(ctx, named, logins, meter)
+	var content *unpacked.Image
+	if err == nil {
+		content, err = p.o.Finder.Ready(ctx, pulled)
+	}
+	if err != nil {
+		err = daemon.FetchError(daemon.Mapped("pulling image "+named.String(), err))
+		if daemon.IsInterrupted(ctx, err) {
+			return pod.Image{}, err
+		}
+		return pod.Image{}, &runtime.ReasonError{Reason: reasonErrImagePull, Err: err}
+	}
+	return content.Named(pulled), nil
+}
+
+// obtain lets containerd fetch the image, if it can. If that fails, podrun fetches the rest itself,
+// unless the registry would give it the same answer.
+func (p *Puller) obtain(
+	ctx context.Context, named reference.Named, logins registry.Logins, meter *registry.Meter,
+) (images.Image, error) {
+	if p.transfers() {
+		pulled, err := p.transfer(ctx, named, logins, meter)
+		if err == nil || ctx.Err() != nil || daemon.IsRefused(err) {
+			return pulled, err
+		}
+		p.o.Log.Debug("containerd cannot fetch the image; podrun fetches it", "image", named.String(), "err", err)
+	}
+	hosts := dockerconfig.HostOptions{
+		HostDir:     dockerconfig.HostDirFromRoot(p.o.HostsDir),
+		Credentials: func(host string) (string, string, error) { return p.login(logins, host, named) },
+	}
+	pulled, err := p.o.Client.Pull(ctx, named.String(),
+		client.WithResolver(metered{
+			docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)}), meter,
+		}),
+		client.WithImageHandlerWrapper(metering(meter)),
+		client.WithPullUnpack, client.WithPullSnapshotter(p.o.Client.Snapshotter),
+		client.WithDownloadLimiter(semaphore.NewWeighted(pullLayersAtOnce)))
+	if err != nil {
+		return images.Image{}, err
+	}
+	return pulled.Metadata(), nil
+}
