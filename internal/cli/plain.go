@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"unicode/utf8"
 
@@ -18,17 +19,35 @@ type plainWriter struct {
 func Plain(s string) string { return summary.Plain(s) }
 
 // ForTerminal returns a writer that makes text that comes from pods safe for the terminal out. If
-// out is not a terminal, it returns out, so that other programs get the text unchanged. A writer
-// that writes to a terminal has a method Underlying, which returns the terminal.
+// out is not a terminal, it returns out, so that other programs get the text unchanged.
 func ForTerminal(out io.Writer) io.Writer {
-	terminal := out
-	if w, ok := out.(interface{ Underlying() io.Writer }); ok {
-		terminal = w.Underlying()
-	}
-	if TerminalOf(terminal) == nil {
+	if !isTerminal(out) {
 		return out
 	}
 	return &plainWriter{out: out}
+}
+
+// PrintNames prints names, one per line. On a terminal they are safe and one line each; other
+// programs get them unchanged.
+func PrintNames(out io.Writer, names ...string) error {
+	for _, name := range names {
+		if isTerminal(out) {
+			name = summary.PlainLine(name)
+		}
+		if _, err := fmt.Fprintln(out, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isTerminal reports whether out is a terminal. A writer that writes to a terminal has a method
+// Underlying, which returns the terminal.
+func isTerminal(out io.Writer) bool {
+	if w, ok := out.(interface{ Underlying() io.Writer }); ok {
+		out = w.Underlying()
+	}
+	return TerminalOf(out) != nil
 }
 
 // Write implements io.Writer.

@@ -53,19 +53,10 @@ func Load(ctx context.Context, streams cli.Streams, s Store, file string) error 
 		archive = f
 	}
 	names, err := s.Load(ctx, archive)
-	printNames(streams.Out, names)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		err = fmt.Errorf("%s: %w", file, err)
 	}
-	return nil
-}
-
-// printNames prints names of images, one per line. An archive can give an image any name.
-func printNames(out io.Writer, names []string) {
-	to := cli.ForTerminal(out)
-	for _, name := range names {
-		fmt.Fprintln(to, name)
-	}
+	return errors.Join(cli.PrintNames(streams.Out, names...), err)
 }
 
 // Pull pulls images one after the other, prints their progress, and the ID of each.
@@ -77,7 +68,9 @@ func Pull(ctx context.Context, streams cli.Streams, p Puller, refs []string) err
 		if err != nil {
 			return err
 		}
-		printNames(streams.Out, []string{pulled.ID})
+		if err := cli.PrintNames(streams.Out, pulled.ID); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -96,7 +89,7 @@ func Remove(ctx context.Context, out io.Writer, s Store, refs []string, force bo
 	for _, ref := range refs {
 		name, err := s.RemoveImage(ctx, ref, force)
 		if err == nil {
-			printNames(out, []string{name})
+			err = cli.PrintNames(out, name)
 		}
 		all = errors.Join(all, err)
 	}
@@ -106,8 +99,7 @@ func Remove(ctx context.Context, out io.Writer, s Store, refs []string, force bo
 // Prune removes unused images and prints their names.
 func Prune(ctx context.Context, out io.Writer, s Store) error {
 	names, err := s.PruneImages(ctx)
-	printNames(out, names)
-	return err
+	return errors.Join(cli.PrintNames(out, names...), err)
 }
 
 // withHint adds a hint to an error of the image store.

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/status/summary"
 )
 
-// Images prints a table of images.
+// Images prints a table of images. An archive can give an image any name.
 func Images(out io.Writer, all []pod.StoredImage) error {
 	rows := [][]string{{"IMAGE", "DIGEST", "SIZE", "AGE", "USED"}}
 	for _, i := range all {
@@ -20,7 +21,10 @@ func Images(out io.Writer, all []pod.StoredImage) error {
 		if i.Used {
 			used = "yes"
 		}
-		rows = append(rows, []string{i.Name, digest, pod.Bytes(i.Size).String(), Age(i.CreatedAt, time.Now()), used})
+		rows = append(rows, []string{
+			summary.PlainLine(i.Name), summary.PlainLine(digest),
+			pod.Bytes(i.Size).String(), Age(i.CreatedAt, time.Now()), used,
+		})
 	}
 	return Rows(out, rows...)
 }

@@ -6,6 +6,12 @@ import (
 	"unicode"
 )
 
+// PlainLine makes text that is a single line by nature, such as a name, safe for a terminal: it is
+// Plain, and also replaces line feeds and tabs, with which a name could pretend to be several lines.
+func PlainLine(s string) string {
+	return strings.NewReplacer("\n", `\x0a`, "\t", `\x09`).Replace(Plain(s))
+}
+
 // Plain makes text that comes from a pod safe for a terminal. It replaces control characters and
 // format characters, such as those that change the writing direction, by escape sequences in plain
 // text. Line feeds and tabs stay.

@@ -12,4 +12,7 @@ func TestPlain(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
+	if got := PlainLine("a\x1b[2J\nb\tc\r"); got != `a\x1b[2J\x0ab\x09c\x0d` {
+		t.Errorf("a line: %q", got)
+	}
 }

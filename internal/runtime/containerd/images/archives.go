@@ -118,13 +118,13 @@ func (a *Archives) name(ctx context.Context, i images.Image) error {
 	_, err := images.Manifest(ctx, a.client.ContentStore(), i.Target, platform)
 	if p := i.Target.Platform; daemon.IsNotFound(err) || p != nil && !platform.Match(*p) {
 		return fmt.Errorf("image %s: the archive has no content for platform %s",
-			i.Name, platforms.Format(platforms.DefaultSpec()))
+			unpacked.Quoted(i.Name), platforms.Format(platforms.DefaultSpec()))
 	}
 	if err != nil {
-		return daemon.Mapped("reading image "+i.Name, err)
+		return daemon.Mapped("reading image "+unpacked.Quoted(i.Name), err)
 	}
 	if err := own(ctx, a.client.ContentStore(), i.Target); err != nil {
-		return daemon.Mapped("reading image "+i.Name, err)
+		return daemon.Mapped("reading image "+unpacked.Quoted(i.Name), err)
 	}
 	known, err := a.finder.Ready(ctx, i)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *Archives) name(ctx context.Context, i images.Image) error {
 	if daemon.IsNotFound(err) {
 		_, err = store.Create(ctx, i)
 	}
-	return daemon.Mapped("naming image "+i.Name, err)
+	return daemon.Mapped("naming image "+unpacked.Quoted(i.Name), err)
 }
 
 // own records in containerd which contents an image consists of, so that they are kept as long as

@@ -59,7 +59,7 @@ func (v *Inventory) ListImages(ctx context.Context) ([]pod.StoredImage, error) {
 	for _, i := range all {
 		size, err := client.NewImage(v.client.Client, i).Size(ctx)
 		if err != nil && !daemon.IsNotFound(err) { // an image with missing content is listed too
-			return nil, daemon.Mapped("measuring image "+i.Name, err)
+			return nil, daemon.Mapped("measuring image "+unpacked.Quoted(i.Name), err)
 		}
 		out = append(out, pod.StoredImage{
 			Name: i.Name, ID: unpacked.ImageID(i), Size: size, CreatedAt: i.CreatedAt,
@@ -91,7 +91,7 @@ func (v *Inventory) PruneImages(ctx context.Context) ([]string, error) {
 			opts = append(opts, images.SynchronousDelete())
 		}
 		if err := v.client.ImageService().Delete(ctx, name, opts...); err != nil && !daemon.IsNotFound(err) {
-			return unused[:n], daemon.Mapped("removing image "+name, err)
+			return unused[:n], daemon.Mapped("removing image "+unpacked.Quoted(name), err)
 		}
 	}
 	_, err = v.leases.DropFetched(ctx)
@@ -109,11 +109,11 @@ func (v *Inventory) RemoveImage(ctx context.Context, ref string, force bool) (st
 		return "", err
 	}
 	if stored.Used && !force {
-		return "", fmt.Errorf("image %s: %w", stored.Name, ErrUsed)
+		return "", fmt.Errorf("image %s: %w", unpacked.Quoted(stored.Name), ErrUsed)
 	}
 	err = v.client.ImageService().Delete(v.client.Context(ctx), stored.Name, images.SynchronousDelete())
 	if err != nil && !daemon.IsNotFound(err) {
-		return "", daemon.Mapped("removing image "+stored.Name, err)
+		return "", daemon.Mapped("removing image "+unpacked.Quoted(stored.Name), err)
 	}
 	return stored.Name, nil
 }
@@ -138,7 +138,7 @@ func (v *Inventory) find(ctx context.Context, ref string) (pod.StoredImage, erro
 			return i, nil
 		}
 	}
-	return pod.StoredImage{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+	return pod.StoredImage{}, fmt.Errorf("image %s: %w", unpacked.Quoted(ref), runtime.ErrNotFound)
 }
 
 // ImageRoot returns the directory of the snapshotter's files, "" if containerd does not report it.

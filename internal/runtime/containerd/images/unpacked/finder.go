@@ -57,7 +57,7 @@ func (f *Finder) Resolve(ctx context.Context, ref string) (pod.Image, error) {
 			continue
 		}
 		if err != nil {
-			return pod.Image{}, daemon.Mapped("looking for image "+name, err)
+			return pod.Image{}, daemon.Mapped("looking for image "+Quoted(name), err)
 		}
 		content, err := f.Ready(ctx, found)
 		if err != nil {
@@ -75,7 +75,7 @@ func (f *Finder) resolveDigest(ctx context.Context, ref string) (pod.Image, erro
 	if pinned, ok := named.(reference.Canonical); err == nil && ok {
 		all, err := f.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", pinned.Digest()))
 		if err != nil {
-			return pod.Image{}, daemon.Mapped("looking for image "+ref, err)
+			return pod.Image{}, daemon.Mapped("looking for image "+Quoted(ref), err)
 		}
 		for _, found := range all {
 			if ImageID(found) != named.String() {
@@ -88,7 +88,7 @@ func (f *Finder) resolveDigest(ctx context.Context, ref string) (pod.Image, erro
 			return content.Named(found), nil
 		}
 	}
-	return pod.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)
+	return pod.Image{}, fmt.Errorf("image %s: %w", Quoted(ref), runtime.ErrNotFound)
 }
 
 // FindImage returns what a start needs of an image that Resolve or Pull returned.
@@ -111,7 +111,7 @@ func (f *Finder) find(ctx context.Context, i pod.Image) (*Image, error) {
 	}
 	found, err := f.client.ImageService().Get(ctx, i.Name)
 	if err != nil {
-		return nil, daemon.Mapped("looking for image "+i.Name, err)
+		return nil, daemon.Mapped("looking for image "+Quoted(i.Name), err)
 	}
 	return f.Ready(ctx, found)
 }
@@ -131,17 +131,17 @@ func (f *Finder) Ready(ctx context.Context, i images.Image) (*Image, error) {
 	full := client.NewImage(f.client.Client, i)
 	spec, err := full.Spec(ctx)
 	if err != nil {
-		return nil, daemon.Mapped("reading the config of image "+i.Name, err)
+		return nil, daemon.Mapped("reading the config of image "+Quoted(i.Name), err)
 	}
 	out := &Image{
 		Config: spec.Config, digest: digest, chainID: identity.ChainID(spec.RootFS.DiffIDs).String(), finder: f,
 	}
 	if _, err := f.client.Snapshots().Stat(ctx, out.chainID); daemon.IsNotFound(err) {
 		if err := full.Unpack(ctx, f.client.Snapshotter); err != nil {
-			return nil, daemon.Mapped("unpacking image "+i.Name, err)
+			return nil, daemon.Mapped("unpacking image "+Quoted(i.Name), err)
 		}
 	} else if err != nil {
-		return nil, daemon.Mapped("inspecting the layers of image "+i.Name, err)
+		return nil, daemon.Mapped("inspecting the layers of image "+Quoted(i.Name), err)
 	}
 	if out.user, err = f.users.ofImage(ctx, i, out); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (i *Image) User(ctx context.Context, name string) (specs.User, error) {
 	}
 	user, err := i.finder.users.find(i.finder.client.Context(ctx), i, name)
 	if err != nil {
-		return specs.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, i.name, err)
+		return specs.User{}, fmt.Errorf("finding the user %q in image %s: %w", name, Quoted(i.name), err)
 	}
 	return user, nil
 }

@@ -1,6 +1,10 @@
 package unpacked
 
 import (
+	"strconv"
+	"strings"
+	"unicode"
+
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/distribution/reference"
 )
@@ -12,6 +16,16 @@ func FullName(ref string) (string, error) {
 		return "", err
 	}
 	return named.String(), nil
+}
+
+// Quoted returns a name of an image as errors show it: quoted if it has characters that are not
+// printable, with which it could pretend to be something else. An archive can give an image any
+// name.
+func Quoted(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // ImageID returns the ID that a status shows: the name without a tag, and the digest.

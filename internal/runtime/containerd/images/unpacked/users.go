@@ -63,7 +63,7 @@ func (u *users) ofImage(ctx context.Context, i images.Image, known *Image) (spec
 	}
 	user, err := u.find(ctx, known, known.Config.User)
 	if err != nil {
-		return specs.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.Config.User, i.Name, err)
+		return specs.User{}, fmt.Errorf("finding the user %q of image %s: %w", known.Config.User, Quoted(i.Name), err)
 	}
 	if text := userText(digest, user); text != "" {
 		i.Labels = map[string]string{labelUser: text}

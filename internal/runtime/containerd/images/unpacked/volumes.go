@@ -64,7 +64,7 @@ func (v *Volumes) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 	}
 	// Create the directory first: Hide looks for views only if their directory exists.
 	if err := os.MkdirAll(dir, layout.ModePrivate); err != nil {
-		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
+		return "", fmt.Errorf("showing image %s: %w", Quoted(i.Name), err)
 	}
 	store := v.client.Snapshots()
 	key := shownKey(uid, volume)
@@ -78,10 +78,10 @@ func (v *Volumes) Show(ctx context.Context, i pod.Image, uid pod.UID, volume str
 		mounts, err = store.Mounts(ctx, key)
 	}
 	if err != nil {
-		return "", daemon.Mapped("showing image "+i.Name, err)
+		return "", daemon.Mapped("showing image "+Quoted(i.Name), err)
 	}
 	if err := mountFiles(mounts, dir, sys.AllowExec); err != nil {
-		return "", fmt.Errorf("showing image %s: %w", i.Name, err)
+		return "", fmt.Errorf("showing image %s: %w", Quoted(i.Name), err)
 	}
 	return dir, nil
 }
