@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"podrun.io/podrun/internal/oci/env"
-	"podrun.io/podrun/internal/pod"
 )
 
 // defaultPath is the PATH of a process whose image sets none.
@@ -28,8 +27,14 @@ func WithTerm(environment []string) []string {
 // commandLine returns the container's command and args, or the image's where the container sets
 // none. If the container sets a command, the image's CMD is ignored.
 func commandLine(in Input) ([]string, error) {
-	entrypoint := expandAll(in.Container.Command, in.Env)
-	args := expandAll(in.Container.Args, in.Env)
+	entrypoint, err := env.ExpandAll(in.Container.Command, in.Env)
+	if err != nil {
+		return nil, err
+	}
+	args, err := env.ExpandAll(in.Container.Args, in.Env)
+	if err != nil {
+		return nil, err
+	}
 	if len(entrypoint) == 0 {
 		if !slices.Equal(in.Image.Entrypoint, []string{""}) { // builders reset the entrypoint to [""]
 			entrypoint = in.Image.Entrypoint
@@ -89,12 +94,4 @@ func (l *list) set(name, value string) {
 		l.at[name], l.text = i, append(l.text, "")
 	}
 	l.text[i] = name + "=" + value
-}
-
-func expandAll(in []string, vars []pod.Variable) []string {
-	out := make([]string, len(in))
-	for i, s := range in {
-		out[i], _ = env.Expand(s, vars)
-	}
-	return out
 }

@@ -55,6 +55,10 @@ func (k *asker) ask(ctx context.Context, t *Target, spec *v1.Probe) answer {
 // askExec runs the command in the container. If the command cannot be started, the outcome is
 // unknown, as in Kubernetes; if it exceeds the timeout, the probe has failed.
 func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, timeout time.Duration) answer {
+	command, err := expand(action.Command, t.Container.Env)
+	if err != nil {
+		return answer{unknown, err.Error()}
+	}
 	leave, err := k.enter(ctx)
 	if err != nil {
 		return answer{unknown, err.Error()}
@@ -63,7 +67,7 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out := limitedBuffer{left: mostAnswer}
-	code, err := k.exec.Exec(limited, t.ID, expand(action.Command, t.Container.Env), runtime.ExecIO{
+	code, err := k.exec.Exec(limited, t.ID, command, runtime.ExecIO{
 		Stdout: &out, Stderr: &out,
 	})
 	switch {
@@ -83,18 +87,14 @@ func (k *asker) askExec(ctx context.Context, t *Target, action *v1.ExecAction, t
 
 // expand replaces $(NAME) in a probe's command by the values that the manifest itself sets, without
 // expanding references in those values, as Kubernetes does for probes.
-func expand(command []string, given []v1.EnvVar) []string {
+func expand(command []string, given []v1.EnvVar) ([]string, error) {
 	var vars []pod.Variable
 	for _, e := range slices.Backward(given) { // the last definition counts
 		if e.ValueFrom == nil {
 			vars = append(vars, pod.Variable{Name: e.Name, Value: e.Value})
 		}
 	}
-	out := make([]string, len(command))
-	for i, s := range command {
-		out[i], _ = env.Expand(s, vars)
-	}
-	return out
+	return env.ExpandAll(command, vars)
 }
 
 // starting is how long a command counts as being started, which is the expensive part. After that a

@@ -19,9 +19,12 @@ import (
 func subPath(in pod.Inside, m v1.VolumeMount) (string, error) {
 	sub := m.SubPath
 	if m.SubPathExpr != "" {
-		var secret bool
-		sub, secret = env.Expand(m.SubPathExpr, in.Env)
 		shown := m.SubPathExpr
+		expanded, secret, err := env.Expand(m.SubPathExpr, in.Env)
+		if err != nil {
+			return "", fmt.Errorf("subPathExpr %q %w", shown, err)
+		}
+		sub = expanded
 		switch unknown := env.Unknown(m.SubPathExpr, in.Env); {
 		case secret:
 			return "", fmt.Errorf("subPathExpr %q: a Secret's value may not become a path", shown)

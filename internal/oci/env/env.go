@@ -21,13 +21,14 @@ import (
 // kubelet's words.
 func Resolve(in pod.Inside) ([]pod.Variable, error) {
 	var vars list
+	files := parsed{}
 	for _, from := range in.Container.EnvFrom {
 		if err := vars.addAll(in, from); err != nil {
 			return nil, err
 		}
 	}
 	for _, e := range in.Container.Env {
-		v, found, err := resolve(in, e, vars)
+		v, found, err := resolve(in, e, &vars, files)
 		if err != nil {
 			return nil, err
 		}
@@ -35,26 +36,18 @@ func Resolve(in pod.Inside) ([]pod.Variable, error) {
 			vars.set(v)
 		}
 	}
-	for _, v := range vars {
+	length := 0
+	for _, v := range vars.all {
+		if length += len(v.Name) + len(v.Value); length > maxTexts {
+			return nil, fmt.Errorf("the variables have more than %d bytes together, which is more than a process can have",
+				maxTexts)
+		}
 		if strings.ContainsRune(v.Value, 0) {
 			return nil, fmt.Errorf("the value of variable %s has a NUL character, which no environment can hold",
 				v.Name)
 		}
 	}
-	return vars, nil
-}
-
-// list holds variables in the order in which they were first set.
-type list []pod.Variable
-
-func (l *list) set(v pod.Variable) {
-	for i := range *l {
-		if (*l)[i].Name == v.Name {
-			(*l)[i] = v
-			return
-		}
-	}
-	*l = append(*l, v)
+	return vars.all, nil
 }
 
 // addAll adds a variable for every key of a ConfigMap or Secret, ordered by key.
@@ -102,18 +95,20 @@ func secret(in pod.Inside, name string, optional *bool) (*v1.Secret, error) {
 func isTrue(b *bool) bool { return b != nil && *b }
 
 // resolve returns the variable with its value; found is false if its optional source is missing.
-func resolve(in pod.Inside, e v1.EnvVar, before list) (v pod.Variable, found bool, err error) {
+func resolve(in pod.Inside, e v1.EnvVar, before *list, files parsed) (v pod.Variable, found bool, err error) {
 	v.Name = e.Name
 	if e.Value != "" || e.ValueFrom == nil {
-		v.Value, v.Secret = Expand(e.Value, before)
+		if v.Value, v.Secret, err = before.expand(e.Value); err != nil {
+			return v, false, fmt.Errorf("the value of variable %s %w", e.Name, err)
+		}
 		return v, true, nil
 	}
-	v.Value, found, err = valueFrom(in, e.ValueFrom)
+	v.Value, found, err = valueFrom(in, e.ValueFrom, files)
 	v.Secret = e.ValueFrom.SecretKeyRef != nil
 	return v, found, err
 }
 
-func valueFrom(in pod.Inside, from *v1.EnvVarSource) (value string, found bool, err error) {
+func valueFrom(in pod.Inside, from *v1.EnvVarSource, files parsed) (value string, found bool, err error) {
 	switch {
 	case from.FieldRef != nil:
 		value, err = Field(in, from.FieldRef.FieldPath)
@@ -139,7 +134,7 @@ func valueFrom(in pod.Inside, from *v1.EnvVarSource) (value string, found bool, 
 		return string(data), found, missing(found, ref.Optional, "Secret", in.Pod.Namespace+"/"+ref.Name, ref.Key)
 	case from.FileKeyRef != nil:
 		ref := from.FileKeyRef
-		value, found, err = fileKey(in.Files, ref)
+		value, found, err = files.key(in.Files, ref)
 		return value, found, err
 	}
 	return "", true, nil
@@ -150,66 +145,4 @@ func missing(found bool, optional *bool, kind, where, key string) error {
 		return nil
 	}
 	return fmt.Errorf("couldn't find key %s in %s %s", key, kind, where)
-}
-
-// Expand replaces $(NAME) by the variable's value and $$ by $. References to unknown variables are
-// left as they are. secret reports whether the value of a variable with Secret set was inserted.
-func Expand(s string, vars []pod.Variable) (out string, secret bool) {
-	out = expand(s, func(name string) (string, bool) {
-		v, known := get(vars, name)
-		secret = secret || v.Secret
-		return v.Value, known
-	})
-	return out, secret
-}
-
-// Unknown returns the first reference in s to an unknown variable; "" if there is none.
-func Unknown(s string, vars []pod.Variable) string {
-	unknown := ""
-	expand(s, func(name string) (string, bool) {
-		_, known := get(vars, name)
-		if !known && unknown == "" {
-			unknown = "$(" + name + ")"
-		}
-		return "", known
-	})
-	return unknown
-}
-
-func expand(s string, value func(name string) (string, bool)) string {
-	var b strings.Builder
-	for {
-		i := strings.IndexByte(s, '$')
-		if i < 0 || i == len(s)-1 {
-			b.WriteString(s)
-			return b.String()
-		}
-		b.WriteString(s[:i])
-		s = s[i:]
-		end := strings.IndexByte(s, ')')
-		switch {
-		case s[1] == '$':
-			b.WriteByte('$')
-			s = s[2:]
-		case s[1] == '(' && end > 0:
-			text, known := value(s[2:end])
-			if !known {
-				text = s[:end+1]
-			}
-			b.WriteString(text)
-			s = s[end+1:]
-		default:
-			b.WriteByte('$')
-			s = s[1:]
-		}
-	}
-}
-
-func get(vars []pod.Variable, name string) (pod.Variable, bool) {
-	for _, v := range vars {
-		if v.Name == name {
-			return v, true
-		}
-	}
-	return pod.Variable{}, false
 }

@@ -145,7 +145,7 @@ func TestBadFiles(t *testing.T) {
 		"A='1\nb\n":  "the value that begins in line 1 has no closing quote",
 		"A='1' more": "line 1 has text after the closing quote",
 	} {
-		if _, _, err := lookUp(text, "A"); err == nil || err.Error() != want {
+		if _, err := parse(text); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
@@ -156,9 +156,9 @@ func TestBadFiles(t *testing.T) {
 func TestLongValue(t *testing.T) {
 	t.Parallel()
 	lines := strings.Repeat("\n", 1<<20-10)
-	value, found, err := lookUp("# a comment\nB='x'\nA='"+lines+"' # another\nC='1'", "A")
-	if err != nil || !found || value != lines {
-		t.Errorf("%d bytes, %t, %v", len(value), found, err)
+	vars, err := parse("# a comment\nB='x'\nA='" + lines + "' # another\nC='1'")
+	if err != nil || vars["A"] != lines {
+		t.Errorf("%d bytes, %v", len(vars["A"]), err)
 	}
 }
 
@@ -240,8 +240,8 @@ func TestExpand(t *testing.T) {
 		"$(EMPTY)": "", "$(odd name)": "o", "$A": "$A", "$": "$", "a$": "a$", "$(": "$(", "$(A": "$(A", "$()": "$()",
 		"$(REF)": "$(A)", "$($(A))": "$($(A))", "": "", ")$(A)": ")1", "€$(A)": "€1",
 	} {
-		if got, _ := Expand(in, vars); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
+		if got, _, err := Expand(in, vars); got != want || err != nil {
+			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
 		}
 	}
 }

@@ -9,15 +9,21 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// fileKey returns the variable's value from the lines of the file. A missing file counts as one
-// without variables.
-func fileKey(files map[pod.FileKey]string, ref *v1.FileKeySelector) (value string, found bool, err error) {
-	text, there := files[pod.FileKey{Volume: ref.VolumeName, Path: ref.Path}]
-	if there {
-		if value, found, err = lookUp(text, ref.Key); err != nil {
+// parsed has the variables of files that were read already: each file is read once, however many
+// variables are from it.
+type parsed map[pod.FileKey]map[string]string
+
+// key returns the variable's value from the lines of the file. A missing file counts as one without
+// variables.
+func (p parsed) key(files map[pod.FileKey]string, ref *v1.FileKeySelector) (value string, found bool, err error) {
+	at := pod.FileKey{Volume: ref.VolumeName, Path: ref.Path}
+	text, there := files[at]
+	if there && p[at] == nil {
+		if p[at], err = parse(text); err != nil {
 			return "", false, fmt.Errorf("file %s of volume %s: %w", ref.Path, ref.VolumeName, err)
 		}
 	}
+	value, found = p[at][ref.Key]
 	if found || isTrue(ref.Optional) {
 		return value, found, nil
 	}
@@ -28,10 +34,11 @@ func fileKey(files map[pod.FileKey]string, ref *v1.FileKeySelector) (value strin
 		ref.Key, ref.Path, ref.VolumeName)
 }
 
-// lookUp parses lines of KEY='value', the format of KEP-3721. A value may extend over several lines
+// parse parses lines of KEY='value', the format of KEP-3721. A value may extend over several lines
 // until its closing quote. Blank lines and lines that begin with # are ignored, and the last value
 // of a key counts.
-func lookUp(text, key string) (value string, found bool, err error) {
+func parse(text string) (map[string]string, error) {
+	out := map[string]string{}
 	for n, rest := 1, text; rest != ""; n++ {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
@@ -41,7 +48,7 @@ func lookUp(text, key string) (value string, found bool, err error) {
 		}
 		name, quoted, ok := strings.Cut(line, "=")
 		if !ok || !strings.HasPrefix(quoted, "'") {
-			return "", false, fmt.Errorf("line %d is not of the form KEY='value', with no space around the =", n)
+			return nil, fmt.Errorf("line %d is not of the form KEY='value', with no space around the =", n)
 		}
 		quoted = quoted[1:]
 		begin := n
@@ -49,7 +56,7 @@ func lookUp(text, key string) (value string, found bool, err error) {
 		whole.WriteString(quoted)
 		for closed := strings.Contains(quoted, "'"); !closed; n++ {
 			if rest == "" {
-				return "", false, fmt.Errorf("the value that begins in line %d has no closing quote", begin)
+				return nil, fmt.Errorf("the value that begins in line %d has no closing quote", begin)
 			}
 			line, rest, _ = strings.Cut(rest, "\n")
 			whole.WriteString("\n" + line)
@@ -57,11 +64,9 @@ func lookUp(text, key string) (value string, found bool, err error) {
 		}
 		content, after, _ := strings.Cut(whole.String(), "'")
 		if after = strings.TrimSpace(after); after != "" && !strings.HasPrefix(after, "#") {
-			return "", false, fmt.Errorf("line %d has text after the closing quote", n)
+			return nil, fmt.Errorf("line %d has text after the closing quote", n)
 		}
-		if strings.TrimSpace(name) == key {
-			value, found = content, true
-		}
+		out[strings.TrimSpace(name)] = content
 	}
-	return value, found, nil
+	return out, nil
 }
