@@ -55,7 +55,7 @@ func (a *Attacher) OpenStdin(ctx context.Context, id string) (io.WriteCloser, er
 	if !there || t == nil || t.Status == task.Status_STOPPED {
 		return nil, fmt.Errorf("standard input of %s: %w", id, runtime.ErrNotFound)
 	}
-	if t.Stdin == "" {
+	if !instance.HasStdin(t.Stdin) {
 		return nil, fmt.Errorf("container %s: %w", id, runtime.ErrNoStdin)
 	}
 	waiting, cancel := context.WithTimeout(ctx, stdinTime)

@@ -80,16 +80,14 @@ func (x *Execer) ClosePipes() error { return x.pipes.Close() }
 func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runtime.ExecIO) (int, error) {
 	ctx, cut := context.WithCancelCause(x.client.Context(ctx))
 	defer cut(nil)
-	process, t, err := x.target(ctx, id)
+	process, t, runc, err := x.target(ctx, id)
 	if err != nil {
 		return 0, daemon.Mapped("exec in "+id, err)
 	}
 	if err := x.confined(int(t.Pid())); err != nil {
 		return 0, fmt.Errorf("exec in %s: %w", id, err)
 	}
-	if streams != (runtime.ExecIO{}) {
-		streams.Stdout, streams.Stderr = failingWriter(streams.Stdout, cut), failingWriter(streams.Stderr, cut)
-	}
+	streams.Stdout, streams.Stderr = failingWriter(streams.Stdout, cut), failingWriter(streams.Stderr, cut)
 	process.Args, process.Terminal = cmd, streams.TTY
 	ended, owned := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(owned) })
@@ -114,7 +112,11 @@ func (x *Execer) Exec(ctx context.Context, id string, cmd []string, streams runt
 			process.ConsoleSize = &specs.Box{Width: uint(size.Width), Height: uint(size.Height)}
 		}
 	}
-	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, cio.NewCreator(opts...))
+	creator := cio.NewCreator(opts...)
+	if streams.Stdin == nil && !streams.TTY && runc {
+		creator = withoutStdin(creator)
+	}
+	p, err := t.Exec(ctx, "exec-"+rand.Text(), process, creator)
 	if err != nil {
 		return 0, daemon.Mapped("exec in "+id, err)
 	}
@@ -205,32 +207,32 @@ func (w *cancellingWriter) Write(p []byte) (int, error) {
 // target returns the process of the instance's spec, on which a command that is to run in the
 // instance is based, and the instance's task. Probes call it again and again, so it requests the
 // record only once.
-func (x *Execer) target(ctx context.Context, id string) (*specs.Process, client.Task, error) {
+func (x *Execer) target(ctx context.Context, id string) (p *specs.Process, t client.Task, runc bool, err error) {
 	c, err := x.client.LoadContainer(ctx, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	record, err := c.Info(ctx, client.WithoutRefreshedMetadata)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	if !instance.Ours(record.Labels) {
-		return nil, nil, fmt.Errorf("container %s is not podrun's", id)
+		return nil, nil, false, fmt.Errorf("container %s is not podrun's", id)
 	}
 	var spec struct {
 		Process *specs.Process `json:"process"`
 	}
 	if err := json.Unmarshal(record.Spec.GetValue(), &spec); err != nil {
-		return nil, nil, fmt.Errorf("reading the spec: %w", err)
+		return nil, nil, false, fmt.Errorf("reading the spec: %w", err)
 	}
 	if spec.Process == nil {
-		return nil, nil, errors.New("the spec has no process")
+		return nil, nil, false, errors.New("the spec has no process")
 	}
 	if err := x.legacyWithheld(record, spec.Process); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	t, err := c.Task(ctx, nil)
-	return spec.Process, t, err
+	t, err = c.Task(ctx, nil)
+	return spec.Process, t, instance.IsRunc(record.Runtime.Name), err
 }
 
 // gated is a writer that blocks until open is closed.
@@ -312,7 +314,7 @@ func (x *Execer) follow(ctx context.Context, c command) (int, error) {
 // returns nil if that is not possible.
 func (x *Execer) ownStdin(ctx context.Context, p client.Process) *os.File {
 	streams := p.IO()
-	if streams == nil || streams.Config().Stdin == "" {
+	if streams == nil || !instance.HasStdin(streams.Config().Stdin) {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, ownTime)
@@ -330,6 +332,27 @@ func (x *Execer) closeStdin(ctx context.Context, p client.Process) {
 	if err := p.CloseIO(ctx, client.WithStdinCloser); err != nil && !daemon.IsNotFound(err) {
 		x.log.Debug("standard input of an exec'd process cannot be closed", "err", err)
 	}
+}
+
+// withoutStdin returns a creator of streams like creator's, for a process without standard input.
+func withoutStdin(creator cio.Creator) cio.Creator {
+	return func(id string) (cio.IO, error) {
+		streams, err := creator(id)
+		if err != nil {
+			return nil, err
+		}
+		return &emptyStdin{streams}, nil
+	}
+}
+
+// emptyStdin is the result of withoutStdin.
+type emptyStdin struct{ cio.IO }
+
+// Config implements cio.IO.
+func (e *emptyStdin) Config() cio.Config {
+	c := e.IO.Config()
+	c.Stdin = instance.EmptyStdin
+	return c
 }
 
 // drain waits until all output has been copied. It reports whether that took no longer than

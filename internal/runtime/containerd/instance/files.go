@@ -113,7 +113,8 @@ func (f *Files) RemoveStdin(c pod.Container) error {
 // writes its termination message, if it has one. The file is on the host, because the container's
 // own file system is removed before the message is read.
 func (f *Files) WithTerminationLog(s runtime.Start) ([]pod.Mount, error) {
-	if s.Container.TerminationMessagePath == "" {
+	at := filepath.Join("/", s.Container.TerminationMessagePath)
+	if at == "/" || at == os.DevNull { // messages to /dev/null are discarded without a file in its place
 		return s.Mounts, nil
 	}
 	path := layout.TerminationLog(f.dir(s))
@@ -127,7 +128,7 @@ func (f *Files) WithTerminationLog(s runtime.Start) ([]pod.Mount, error) {
 		return nil, fmt.Errorf("making the termination log: %w", err)
 	}
 	return append(slices.Clip(s.Mounts), pod.Mount{
-		HostPath: path, ContainerPath: filepath.Join("/", s.Container.TerminationMessagePath), Managed: true,
+		HostPath: path, ContainerPath: at, Managed: true,
 	}), nil
 }
 

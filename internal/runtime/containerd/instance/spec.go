@@ -2,6 +2,8 @@ package instance
 
 import (
 	"encoding/json"
+	"path/filepath"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
@@ -32,6 +34,10 @@ func SpecOf(c containers.Container) (spec specs.Spec) {
 	}
 	return spec
 }
+
+// IsRunc reports whether a runtime, by containerd's name, is a shim that runs runc or a binary that
+// accepts runc's commands.
+func IsRunc(name string) bool { return strings.Contains(filepath.Base(name), "runc") }
 
 // Encoded is a value that is already encoded, with its type URL.
 type Encoded struct {

@@ -30,6 +30,9 @@ type launch struct {
 	image   *unpacked.Image
 	spec    []byte
 	handler handler
+	// privileged: nothing is masked for the process, or kept from it.
+	privileged bool
+	masked     []string
 	// secrets are the values that must not appear in an error or a log.
 	secrets []string
 	// withheld holds the arguments and environment that the process gets but containerd must not
@@ -211,7 +214,7 @@ func (st *ContainerStarter) launch(ctx context.Context, l *launch) error {
 	clean, cancel := daemon.CleanupContext(ctx)
 	defer cancel()
 	key, c := pod.KeyOf(l.Pod), pod.Container{ID: l.ID, Name: l.Container.Name, UID: l.Pod.UID, Attempt: l.Attempt}
-	if daemon.IsRuntimeFailure(err) && l.refused == nil {
+	if (daemon.IsRuntimeFailure(err) || errors.Is(err, errLedAstray)) && l.refused == nil {
 		// The container itself is the cause: its record stays, so that its state can still be
 		// inspected.
 		err = secretenv.Hush(err, l.secrets)
@@ -261,6 +264,9 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	if request.Stdin, err = st.o.Files.CreateStdin(l.Start); err != nil {
 		return err
 	}
+	if request.Stdin == "" && coversDev(l.Container) && l.handler.isRunc() {
+		request.Stdin = instance.EmptyStdin
+	}
 	for _, m := range rootfs {
 		request.Rootfs = append(request.Rootfs, &types.Mount{
 			Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options,
@@ -276,6 +282,11 @@ func (st *ContainerStarter) runTask(ctx context.Context, l *launch) error {
 	// Before the start, because the process may exit soon after it.
 	st.o.Shims.CacheShim(l.forShim(), l.shim, int(created.Pid))
 	defer st.o.Records.CreateForExit(ctx, l.ID, l.Start)()
+	if l.handler.isRunc() && !l.privileged {
+		if err := verify(int(created.Pid), l.masked); err != nil {
+			return err
+		}
+	}
 	if l.refused = l.Started(); l.refused != nil {
 		return l.refused
 	}

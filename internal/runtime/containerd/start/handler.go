@@ -2,8 +2,6 @@ package start
 
 import (
 	"fmt"
-	"path/filepath"
-	"strings"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/typeurl/v2"
@@ -11,6 +9,7 @@ import (
 
 	"podrun.io/podrun/internal/oci"
 	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/runtime/containerd/instance"
 )
 
 // DefaultRuntime is the containerd runtime of pods without a runtime class.
@@ -35,7 +34,7 @@ type handler struct {
 }
 
 // isRunc reports whether the shim runs runc, or a binary that accepts runc's commands.
-func (h handler) isRunc() bool { return strings.Contains(filepath.Base(h.name), "runc") }
+func (h handler) isRunc() bool { return instance.IsRunc(h.name) }
 
 // Handlers are the runtimes of this node.
 type Handlers struct {

@@ -46,6 +46,8 @@ func (st *ContainerStarter) buildSpec(l *launch, input oci.Input) error {
 			return err
 		}
 	}
+	own := pod.Security(l.Pod, l.Container)
+	l.privileged, l.masked = own.Privileged != nil && *own.Privileged, spec.Linux.MaskedPaths
 	if l.spec, err = json.Marshal(public); err != nil {
 		return fmt.Errorf("encoding the spec of %s: %w", l.Container.Name, err)
 	}

@@ -136,7 +136,7 @@ func (r *Remover) killForgotten(ctx context.Context, id string) error {
 func (r *Remover) removeFiles(ctx context.Context, c pod.Container, t *task.Process) error {
 	// The shim would otherwise keep its ends of a terminal's input until it exits, which is at the
 	// end of the pod.
-	if t != nil && t.Stdin != "" {
+	if t != nil && instance.HasStdin(t.Stdin) {
 		if err := instance.CloseStdin(ctx, r.client, c.ID); err != nil {
 			r.log.Debug("standard input of an exited container cannot be closed", "container", c.ID, "err", err)
 		}
