@@ -28,17 +28,19 @@ type process struct {
 	fake.Driver
 	w      *world
 	number int
-	born   time.Time
-	locks  *owner.Locks
-	dead   chan struct{}
-	die    sync.Once
+	// command is owner.Serve or owner.Once.
+	command string
+	born    time.Time
+	locks   *owner.Locks
+	dead    chan struct{}
+	die     sync.Once
 	// mortal says that it may be killed in the middle of a call. Guarded by w.mu.
 	mortal bool
 }
 
 func newProcess(w *world, number int, command string, mortal bool) *process {
 	return &process{
-		Driver: w.engine.Driver(), w: w, number: number, born: time.Now(), dead: make(chan struct{}), mortal: mortal,
+		Driver: w.engine.Driver(), w: w, number: number, command: command, born: time.Now(), dead: make(chan struct{}), mortal: mortal,
 		locks: owner.NewLocks(w.dirs, command),
 	}
 }

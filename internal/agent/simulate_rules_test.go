@@ -196,10 +196,10 @@ func (w *world) removing(id string) {
 func (w *world) removingPod(uid pod.UID, from *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.protected[uid] && !w.fromEarlierBoot(uid) && from.locks.Command() == owner.Serve {
+	if w.protected[uid] && !w.fromEarlierBoot(uid) && from.command == owner.Serve {
 		w.report("nothing is removed while its source is unreadable", "%s of %s", uid, w.uids[uid])
 	}
-	if w.left[uid] && from.locks.Command() == owner.Serve {
+	if w.left[uid] && from.command == owner.Serve {
 		w.report("what a once left stays until somebody takes it", "%s of %s", uid, w.uids[uid])
 	}
 }

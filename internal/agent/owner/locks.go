@@ -66,9 +66,6 @@ func NewLocks(dirs layout.Dirs, command string) *Locks {
 // in other goroutines.
 func (l *Locks) OnAcquire(fresh func() error) { l.fresh = fresh }
 
-// Command is the command that owns the pods.
-func (l *Locks) Command() string { return l.self.Command }
-
 // Acquire implements reconcile.Owners. It locks a new file if the pod's file has been removed or
 // replaced, because another process may have locked the new one.
 func (l *Locks) Acquire(key pod.Key) (other string, fresh bool, err error) {
@@ -166,7 +163,7 @@ func (l *Locks) acquireAll(keys []pod.Key) error {
 	return nil
 }
 
-// Owns reports that this process has acquired the pod.
+// Owns reports that this process has acquired the pod. It is for tests, which check each change.
 func (l *Locks) Owns(key pod.Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,8 +183,8 @@ func (l *Locks) Release(key pod.Key) {
 	l.drop(key)
 }
 
-// Close releases all pods and leaves their files, as the kernel does when a process ends. The locks
-// must not be used any more.
+// Close releases all pods and leaves their files, as the kernel does when a process ends. It is for
+// tests of that; the locks must not be used any more.
 func (l *Locks) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
