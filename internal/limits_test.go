@@ -31,7 +31,6 @@ const (
 var exempt = map[string]bool{
 	"internal/containerlog":                 true,
 	"internal/pod.Container":                true,
-	"internal/reconcile":                    true,
 	"internal/runtime/checkpointed.Runtime": true,
 	"internal/runtime/fake.Driver":          true,
 	"internal/runtime/fake.Engine":          true,

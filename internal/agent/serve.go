@@ -81,6 +81,8 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 		return err
 	}
 	s := service{agent: a, info: info, notify: sdnotify.Notifier{Options: o.Notify, Log: o.Log}, archives: o.archives()}
+	s.ping = make(chan struct{})
+	a.loop.Ping = s.ping
 	if a.conn != nil {
 		s.keeper = a.newKeeper()
 	}
@@ -126,6 +128,7 @@ type service struct {
 	keeper   *gc.Keeper // nil with Options.backend
 	archives images.Archives
 	notify   sdnotify.Notifier
+	ping     chan struct{} // from notify to the loop
 }
 
 // newKeeper creates the garbage collector, which prevents the disks from filling up.
@@ -145,7 +148,7 @@ func (a *agent) newKeeper() *gc.Keeper {
 
 // start starts what serve does besides running pods, until ctx ends.
 func (s *service) start(ctx context.Context, running *sync.WaitGroup) {
-	running.Go(func() { s.notify.Run(ctx, s.probeChanges) })
+	running.Go(func() { s.notify.Run(ctx, s.ping) })
 	if s.o.machine == nil {
 		parts := nodeinfo.Parts{Relister: s.relister, Keeper: s.keeper}
 		if s.conn != nil {

@@ -1,8 +1,8 @@
 // Package image provides the credentials for image registries ([Credentials], [Logins]) and merges
-// concurrent pulls of the same image into one ([Flights]). It implements no registry protocol and
+// concurrent pulls of the same image into one ([PullGroup]). It implements no registry protocol and
 // stores no images.
 //
-// Begin reading at [Flights] and [Credentials].
+// Begin reading at [PullGroup] and [Credentials].
 package image
 
 import (

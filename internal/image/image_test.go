@@ -63,11 +63,11 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestFlights: several callers that need an image cause one pull; if the caller that pulls gives
+// TestPullGroup: several callers that need an image cause one pull; if the caller that pulls gives
 // up, another one continues.
-func TestFlights(t *testing.T) {
+func TestPullGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var f Flights
+		var f PullGroup
 		var mu sync.Mutex
 		pulls := 0
 		arrive := make(chan error)

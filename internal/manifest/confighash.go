@@ -119,11 +119,11 @@ func content(all pod.Objects, namespace string, r Ref) map[string]any {
 	return data
 }
 
-// markConfig sets AnnotationConfig on the pods with AnnotationRestart, in copies of them, and
+// annotateConfig sets AnnotationConfig on the pods with AnnotationRestart, in copies of them, and
 // derives their UID from it unless the manifest gives one. A pod gets no annotation while an object
 // that it needs is missing, nor a running pod while not all sources were read: it then stays as it
 // is.
-func (w Word) markConfig(d *Desired) {
+func (s Sources) annotateConfig(d *Desired) {
 	for key, p := range d.Pods {
 		if p.Annotations[AnnotationRestart] != "true" {
 			continue
@@ -131,7 +131,7 @@ func (w Word) markConfig(d *Desired) {
 		marked := p.DeepCopy()
 		delete(marked.Annotations, AnnotationConfig)
 		d.Pods[key] = marked
-		_, runs := w.Running[key]
+		_, runs := s.Running[key]
 		if len(d.Missing(p)) > 0 || runs && !d.Complete {
 			continue
 		}

@@ -68,15 +68,15 @@ func change(d Desired, key pod.Key, there *v1.Pod) Change {
 	case wanted != nil:
 		c.Action, c.Origin, c.Fields = Replace, OriginOf(wanted), changedFields(there, wanted)
 	case d.Keeps(there):
-		c.Action, c.Origin, c.Why = Keep, OriginOf(there), d.excuse(there)
+		c.Action, c.Origin, c.Why = Keep, OriginOf(there), d.whyKept(there)
 	default:
 		c.Action, c.Origin = Remove, OriginOf(there)
 	}
 	return c
 }
 
-// excuse returns the reason why a pod that is not in d.Pods is not removed.
-func (d Desired) excuse(p *v1.Pod) error {
+// whyKept returns the reason why a pod that is not in d.Pods is not removed.
+func (d Desired) whyKept(p *v1.Pod) error {
 	for _, problem := range d.Problems {
 		if problem.Origin == OriginOf(p) || problem.keeps(p) {
 			return problem.Err
@@ -89,10 +89,10 @@ func (d Desired) excuse(p *v1.Pod) error {
 func changedFields(a, b *v1.Pod) []string {
 	const most = 3
 	tree := func(p *v1.Pod) map[string]any {
-		bare := essence(p)
+		bare := replacedByEdit(p)
 		bare.Status = v1.PodStatus{}
 		if pod.QOS(a) != pod.QOS(b) {
-			bare.Spec = p.Spec // essence omits the resources, which cause the difference in QoS class
+			bare.Spec = p.Spec // replacedByEdit omits the resources, which cause the difference in QoS class
 		}
 		if !sameConfig(a, b) {
 			metav1.SetMetaDataAnnotation(&bare.ObjectMeta, AnnotationConfig, p.Annotations[AnnotationConfig])

@@ -31,8 +31,8 @@ func (e *DuplicateError) Message() string {
 
 func (e *DuplicateError) Error() string { return e.Not.Path + ": " + e.Message() }
 
-// Word is the state of all sources: the input of Merge.
-type Word struct {
+// Sources is the state of all sources: the input of Merge.
+type Sources struct {
 	// Order has the names of all sources in order of precedence, the highest first.
 	Order []string
 	// Last has the last good snapshot of each source that was read at least once.
@@ -57,47 +57,47 @@ const sourcePatience = 10 * time.Second
 // Merge merges the snapshots of all sources into one desired state. Of a pod that is defined twice
 // it uses the definition that the pod runs from, else the one of the first source in Order, else of
 // the first file by name. A pod that does not run therefore waits until each source before the one
-// that defines it was read or has failed. Merge does not change w.
-func Merge(w Word) Desired {
+// that defines it was read or has failed. Merge does not change s.
+func Merge(s Sources) Desired {
 	d := Desired{Pods: map[pod.Key]*v1.Pod{}, Complete: true}
-	offers := map[pod.Key][]offer{}
+	definitions := map[pod.Key][]definition{}
 	waits := false // a source so far has neither been read nor failed
-	for _, name := range w.Order {
-		said, ok := w.Last[name]
+	for _, name := range s.Order {
+		last, ok := s.Last[name]
 		before := len(d.Problems)
 		if !ok {
 			d.Complete = false
 		}
-		if err := w.Failing[name]; err != nil {
+		if err := s.Failing[name]; err != nil {
 			d.Problems = append(d.Problems, Problem{
-				Origin: Origin{Source: w.kind(name).Name, Path: name},
+				Origin: Origin{Source: s.kind(name).Name, Path: name},
 				Blind:  !ok,
 				Err:    err,
 			})
 		}
-		d.Problems = append(d.Problems, said.Problems...)
+		d.Problems = append(d.Problems, last.Problems...)
 		for i := range d.Problems[before:] {
-			d.Problems[before+i].Logged = w.kind(name).LogsProblems
+			d.Problems[before+i].Logged = s.kind(name).LogsProblems
 		}
-		if kind := w.kind(name).Name; (ok || w.Failing[name] != nil) && !slices.Contains(d.Kinds, kind) {
+		if kind := s.kind(name).Name; (ok || s.Failing[name] != nil) && !slices.Contains(d.Kinds, kind) {
 			d.Kinds = append(d.Kinds, kind)
 		}
-		d.Warnings = append(d.Warnings, said.Warnings...)
-		waits = waits || !ok && w.Failing[name] == nil && !w.Late
-		pods := slices.Clone(said.Pods)
+		d.Warnings = append(d.Warnings, last.Warnings...)
+		waits = waits || !ok && s.Failing[name] == nil && !s.Late
+		pods := slices.Clone(last.Pods)
 		slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return cmp.Compare(OriginOf(a).Path, OriginOf(b).Path) })
 		for _, p := range pods {
-			offers[pod.KeyOf(p)] = append(offers[pod.KeyOf(p)], offer{p, waits})
+			definitions[pod.KeyOf(p)] = append(definitions[pod.KeyOf(p)], definition{p, waits})
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(offers), pod.Key.Compare) {
-		at := w.choose(key, offers[key])
+	for _, key := range slices.SortedFunc(maps.Keys(definitions), pod.Key.Compare) {
+		at := s.choose(key, definitions[key])
 		if at < 0 {
 			continue
 		}
-		used := offers[key][at].pod
+		used := definitions[key][at].pod
 		d.Pods[key] = used
-		for i, o := range offers[key] {
+		for i, o := range definitions[key] {
 			p := o.pod
 			// The same origin means that two sources read one file: a directory and the file in it.
 			if i != at && OriginOf(p) != OriginOf(used) {
@@ -106,19 +106,19 @@ func Merge(w Word) Desired {
 			}
 		}
 	}
-	d.Problems = append(d.Problems, w.partUIDs(d.Pods)...)
-	d.Problems = append(d.Problems, circles(d.Pods)...)
-	w.gather(&d)
-	w.markConfig(&d)
+	d.Problems = append(d.Problems, s.removeDuplicateUIDs(d.Pods)...)
+	d.Problems = append(d.Problems, cycles(d.Pods)...)
+	s.mergeObjects(&d)
+	s.annotateConfig(&d)
 	return d
 }
 
-// partUIDs removes pods whose metadata.uid is the one of another pod, which happens if a manifest
+// removeDuplicateUIDs removes pods whose metadata.uid is the one of another pod, which happens if a manifest
 // is copied, and returns a Problem for each: the state of a pod is stored under its UID, so two
 // pods cannot share one. The pod that runs stays, else the first by namespace and name.
-func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
+func (s Sources) removeDuplicateUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 	rank := func(key pod.Key) int {
-		if from, runs := w.Running[key]; runs && from == OriginOf(pods[key]) {
+		if from, runs := s.Running[key]; runs && from == OriginOf(pods[key]) {
 			return 0
 		}
 		return 1
@@ -150,62 +150,62 @@ func (w Word) partUIDs(pods map[pod.Key]*v1.Pod) []Problem {
 	return problems
 }
 
-// offer is a pod as one source defines it.
-type offer struct {
+// definition is a pod as one source defines it.
+type definition struct {
 	pod *v1.Pod
 	// waits is set if an earlier source, which may define the pod too, has not been read yet.
 	waits bool
 }
 
-// choose returns the index of the offer to use. It returns -1 while the source that the pod runs
+// choose returns the index of the definition to use. It returns -1 while the source that the pod runs
 // from has not been read, or, for a pod that does not run, while an earlier source than the first
-// offer's has not.
-func (w Word) choose(key pod.Key, offers []offer) int {
+// definition's has not.
+func (s Sources) choose(key pod.Key, definitions []definition) int {
 	first := 0
-	if offers[0].waits {
+	if definitions[0].waits {
 		first = -1
 	}
-	from, runs := w.Running[key]
+	from, runs := s.Running[key]
 	if !runs {
 		return first
 	}
-	if i := slices.IndexFunc(offers, func(o offer) bool { return OriginOf(o.pod) == from }); i >= 0 {
+	if i := slices.IndexFunc(definitions, func(o definition) bool { return OriginOf(o.pod) == from }); i >= 0 {
 		return i
 	}
-	for _, name := range w.Order {
-		_, spoken := w.Last[name]
-		if !spoken && (from.Path == name || strings.HasPrefix(from.Path, name+"/")) {
+	for _, name := range s.Order {
+		_, read := s.Last[name]
+		if !read && (from.Path == name || strings.HasPrefix(from.Path, name+"/")) {
 			return -1
 		}
 	}
 	return first
 }
 
-func (w Word) kind(source string) SourceKind { return w.Kinds[source].orFile() }
+func (s Sources) kind(source string) SourceKind { return s.Kinds[source].orFile() }
 
 // Record replaces what is known of the snapshot's source.
-func (w *Word) Record(s Snapshot) {
-	if w.Kinds == nil {
-		w.Last, w.Failing, w.Kinds = map[string]Snapshot{}, map[string]error{}, map[string]SourceKind{}
+func (s *Sources) Record(read Snapshot) {
+	if s.Kinds == nil {
+		s.Last, s.Failing, s.Kinds = map[string]Snapshot{}, map[string]error{}, map[string]SourceKind{}
 	}
-	w.Kinds[s.Source] = s.Kind
-	if s.Err != nil {
-		w.Failing[s.Source] = s.Err
+	s.Kinds[read.Source] = read.Kind
+	if read.Err != nil {
+		s.Failing[read.Source] = read.Err
 		return
 	}
-	delete(w.Failing, s.Source)
-	w.Last[s.Source] = s
+	delete(s.Failing, read.Source)
+	s.Last[read.Source] = read
 }
 
 // Mux merges the snapshots of several sources as they arrive.
-type Mux struct{ word Word }
+type Mux struct{ sources Sources }
 
 // NewMux returns a Mux for the sources with these names, in order of precedence, the highest first.
 // running has the origins of the pods that run now; it is copied.
 func NewMux(order []string, running map[pod.Key]Origin) *Mux {
 	seed := map[pod.Key]Origin{}
 	maps.Copy(seed, running)
-	return &Mux{word: Word{Order: order, Running: seed}}
+	return &Mux{sources: Sources{Order: order, Running: seed}}
 }
 
 // Run receives snapshots and sends the merged state until ctx ends; it then returns nil. A Desired
@@ -221,8 +221,8 @@ func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) e
 		case <-ctx.Done():
 			return nil
 		case <-late.C:
-			m.word.Late = true
-			if len(m.word.Last)+len(m.word.Failing) > 0 && !newest.Complete {
+			m.sources.Late = true
+			if len(m.sources.Last)+len(m.sources.Failing) > 0 && !newest.Complete {
 				newest, ready = m.merge(), out
 			}
 		case s := <-in:
@@ -235,19 +235,19 @@ func (m *Mux) Run(ctx context.Context, in <-chan Snapshot, out chan<- Desired) e
 
 // apply stores a snapshot and merges again.
 func (m *Mux) apply(s Snapshot) Desired {
-	m.word.Record(s)
+	m.sources.Record(s)
 	return m.merge()
 }
 
 // merge merges the state of all sources and records the origins of the pods that are now desired.
 // Once all sources were read, the origins of pods that are no longer desired are dropped.
 func (m *Mux) merge() Desired {
-	d := Merge(m.word)
+	d := Merge(m.sources)
 	if d.Complete {
-		m.word.Running = map[pod.Key]Origin{}
+		m.sources.Running = map[pod.Key]Origin{}
 	}
 	for key, p := range d.Pods {
-		m.word.Running[key] = OriginOf(p)
+		m.sources.Running[key] = OriginOf(p)
 	}
 	return d
 }

@@ -83,7 +83,7 @@ func TestMux(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			m := NewMux([]string{"/a", "/b"}, c.running)
-			d := Merge(m.word)
+			d := Merge(m.sources)
 			for _, s := range c.said {
 				d = m.apply(s)
 			}
@@ -135,8 +135,8 @@ func TestKeeps(t *testing.T) {
 			t.Errorf("%s: %t", path, got)
 		}
 	}
-	if renamed := at("/old", "renamed"); !d.Keeps(renamed) || d.Blame().Of(renamed) != "x" {
-		t.Errorf("a pod whose file was renamed and is bad: %t, %q", d.Keeps(renamed), d.Blame().Of(renamed))
+	if renamed := at("/old", "renamed"); !d.Keeps(renamed) || d.PodProblems().Of(renamed) != "x" {
+		t.Errorf("a pod whose file was renamed and is bad: %t, %q", d.Keeps(renamed), d.PodProblems().Of(renamed))
 	}
 	d.Complete = false
 	if !d.Keeps(at("/gone", "p")) {

@@ -72,7 +72,7 @@ func (l *loader) object(o object, kind string) {
 	}
 	errs = withUnexplained(errs, more)
 	for _, e := range errs {
-		l.failAt(o, e.Path, discreet(e, secret), pod.Key{})
+		l.failAt(o, e.Path, redacted(e, secret), pod.Key{})
 	}
 	if len(errs) > 0 {
 		return
@@ -86,8 +86,8 @@ func (l *loader) object(o object, kind string) {
 	l.loaded.Objects = append(l.loaded.Objects, read)
 }
 
-// discreet returns the message of an error, for a Secret without the value that is wrong.
-func discreet(e decode.Error, secret bool) string {
+// redacted returns the message of an error, for a Secret without the value that is wrong.
+func redacted(e decode.Error, secret bool) string {
 	if what, _, shown := strings.Cut(e.Message, ", not "); secret && shown &&
 		(within(e.Path, "data") || within(e.Path, "stringData")) {
 		return what

@@ -22,7 +22,7 @@ func said(t *testing.T, file, text string) Snapshot {
 }
 
 func merge(all ...Snapshot) Desired {
-	w := Word{Last: map[string]Snapshot{}}
+	w := Sources{Last: map[string]Snapshot{}}
 	for _, s := range all {
 		w.Order = append(w.Order, s.Source)
 		w.Last[s.Source] = s
@@ -135,7 +135,7 @@ func TestNoRestartWhileUnsure(t *testing.T) {
 	t.Parallel()
 	key := pod.Key{Namespace: "default", Name: "web-node1"}
 	s := said(t, "/b", configMap("b")+rollPod)
-	w := Word{Order: []string{"/b", "/a"}, Last: map[string]Snapshot{"/b": s}}
+	w := Sources{Order: []string{"/b", "/a"}, Last: map[string]Snapshot{"/b": s}}
 	before := Merge(w).Pods[key]
 	if before.Annotations[AnnotationConfig] == "" {
 		t.Error("a pod that starts has no mark")
@@ -166,7 +166,7 @@ func TestPartialObjects(t *testing.T) {
 		{"a file was never good", []string{"/a"}, bad, true},
 		{"a file turned bad", []string{"/a"}, edited, false},
 	} {
-		if got := Merge(Word{Order: c.order, Last: map[string]Snapshot{"/a": c.said}}).Objects.Partial; got != c.want {
+		if got := Merge(Sources{Order: c.order, Last: map[string]Snapshot{"/a": c.said}}).Objects.Partial; got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}

@@ -9,15 +9,15 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// gather sets d.Objects to the ConfigMaps and Secrets of all sources. Of one that is defined twice,
+// mergeObjects sets d.Objects to the ConfigMaps and Secrets of all sources. Of one that is defined twice,
 // it uses the definition of the first source, in it of the first file by name, and adds a Problem
 // for the other.
-func (w Word) gather(d *Desired) {
+func (s Sources) mergeObjects(d *Desired) {
 	d.Objects = pod.Objects{ConfigMaps: map[pod.Key]*v1.ConfigMap{}, Secrets: map[pod.Key]*v1.Secret{}}
 	d.Objects.Partial = !d.Complete || slices.ContainsFunc(d.Problems, func(p Problem) bool { return p.Blind })
 	used := map[Name]Origin{}
-	for _, source := range w.Order {
-		objects := slices.Clone(w.Last[source].Objects)
+	for _, source := range s.Order {
+		objects := slices.Clone(s.Last[source].Objects)
 		slices.SortStableFunc(objects, func(a, b Object) int { return cmp.Compare(a.Origin.Path, b.Origin.Path) })
 		for _, o := range objects {
 			n := o.Name()

@@ -11,9 +11,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// circles returns a Problem for each cycle of pods that wait for each other to start. The pods
+// cycles returns a Problem for each cycle of pods that wait for each other to start. The pods
 // remain in the desired state, because those that run are not affected.
-func circles(pods map[pod.Key]*v1.Pod) []Problem {
+func cycles(pods map[pod.Key]*v1.Pod) []Problem {
 	var problems []Problem
 	const open, closed = 1, 2
 	state := map[pod.Key]int{}
@@ -24,7 +24,7 @@ func circles(pods map[pod.Key]*v1.Pod) []Problem {
 		case pods[key] == nil || state[key] == closed:
 			return
 		case state[key] == open:
-			problems = append(problems, circle(pods, way[slices.Index(way, key):]))
+			problems = append(problems, cycle(pods, way[slices.Index(way, key):]))
 			return
 		}
 		state[key], way = open, append(way, key)
@@ -39,7 +39,7 @@ func circles(pods map[pod.Key]*v1.Pod) []Problem {
 	return problems
 }
 
-func circle(pods map[pod.Key]*v1.Pod, way []pod.Key) Problem {
+func cycle(pods map[pod.Key]*v1.Pod, way []pod.Key) Problem {
 	var names []string
 	for _, key := range append(slices.Clone(way), way[0]) {
 		names = append(names, key.String())

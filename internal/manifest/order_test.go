@@ -23,7 +23,7 @@ func TestCircles(t *testing.T) {
 		{"itself", "a=a", "default/a-n after default/a-n"},
 		{"two", "a=b b=a c=a", "default/a-n after default/b-n after default/a-n"},
 		{"behind others", "a=b b=c c=d d=b", "default/b-n after default/c-n after default/d-n after default/b-n"},
-		{"two circles", "a=b b=a x=y y=x", "default/a-n after default/b-n after default/a-n; default/x-n after default/y-n after default/x-n"},
+		{"two cycles", "a=b b=a x=y y=x", "default/a-n after default/b-n after default/a-n; default/x-n after default/y-n after default/x-n"},
 		{"another namespace's", "a=other/a", ""},
 	} {
 		pods := map[pod.Key]*v1.Pod{}
@@ -37,7 +37,7 @@ func TestCircles(t *testing.T) {
 			pods[pod.KeyOf(p)] = p
 		}
 		var got []string
-		for _, problem := range circles(pods) {
+		for _, problem := range cycles(pods) {
 			_, way, _ := strings.Cut(problem.Err.Error(), "pods wait for each other: ")
 			got = append(got, way)
 		}

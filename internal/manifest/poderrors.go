@@ -11,17 +11,17 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Blame maps pods to the problems that concern them.
-type Blame struct {
+// PodProblems maps pods to the problems that concern them.
+type PodProblems struct {
 	origins map[Origin][]error
 	keys    map[pod.Key][]Problem
 }
 
-// Blame returns the problems by origin and by pod. A file is used as a whole, so each problem of a
+// PodProblems returns the problems by origin and by pod. A file is used as a whole, so each problem of a
 // file concerns all its pods; but the problem that a pod is defined a second time concerns only
 // that pod.
-func (d Desired) Blame() Blame {
-	b := Blame{origins: map[Origin][]error{}, keys: map[pod.Key][]Problem{}}
+func (d Desired) PodProblems() PodProblems {
+	b := PodProblems{origins: map[Origin][]error{}, keys: map[pod.Key][]Problem{}}
 	for _, p := range d.Problems {
 		var twice *DuplicateError
 		if !errors.As(p.Err, &twice) {
@@ -36,7 +36,7 @@ func (d Desired) Blame() Blame {
 
 // Of returns the errors that concern p's manifest, one a line and at most ten; "" if there are
 // none.
-func (b Blame) Of(p *v1.Pod) string {
+func (b PodProblems) Of(p *v1.Pod) string {
 	from := OriginOf(p)
 	errs := append([]error{}, b.origins[from]...)
 	for _, other := range b.keys[pod.KeyOf(p)] {

@@ -120,16 +120,16 @@ func SameRun(running, wanted *v1.Pod) bool {
 	if hash := manifestHash(running); hash != "" && hash == manifestHash(wanted) {
 		return true
 	}
-	return equality.Semantic.DeepEqual(essence(running), essence(wanted))
+	return equality.Semantic.DeepEqual(replacedByEdit(running), replacedByEdit(wanted))
 }
 
-// essence returns the part of a pod that cannot change without new containers: all but its labels,
+// replacedByEdit returns the part of a pod that cannot change without new containers: all but its labels,
 // most annotations, activeDeadlineSeconds, and the resources that can be resized in place.
-func essence(p *v1.Pod) *v1.Pod {
+func replacedByEdit(p *v1.Pod) *v1.Pod {
 	e := &v1.Pod{Spec: p.Spec} // shallow: only what is replaced below may be written to
 	e.Spec.ActiveDeadlineSeconds = nil
 	e.Status.QOSClass = pod.QOS(p) // another class has another parent cgroup
-	e.Spec.Containers, e.Spec.InitContainers = sizeless(p.Spec.Containers), sizeless(p.Spec.InitContainers)
+	e.Spec.Containers, e.Spec.InitContainers = withoutSizes(p.Spec.Containers), withoutSizes(p.Spec.InitContainers)
 	e.Spec.Resources = withoutSize(p.Spec.Resources)
 	for key, value := range p.Annotations {
 		prefix, _, _ := strings.Cut(key, "/")
@@ -143,9 +143,9 @@ func essence(p *v1.Pod) *v1.Pod {
 	return e
 }
 
-// sizeless returns copies of the containers without their CPU and memory, which can be changed
+// withoutSizes returns copies of the containers without their CPU and memory, which can be changed
 // while they run, and without resizePolicy.
-func sizeless(containers []v1.Container) []v1.Container {
+func withoutSizes(containers []v1.Container) []v1.Container {
 	out := slices.Clone(containers)
 	for i := range out {
 		out[i].Resources, out[i].ResizePolicy = *withoutSize(&out[i].Resources), nil

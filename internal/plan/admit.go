@@ -20,7 +20,7 @@ const ReasonWaitingForPods = "WaitingForPods"
 // admit returns why the pod cannot run on this machine in its current state; nil if it can. The
 // reasons are the kubelet's, but the pod is not rejected for good: it waits until the cause has
 // gone. Running pods are not checked.
-func (in reading) admit() *Waiting {
+func admit(in Input) *Waiting {
 	p := in.Pod
 	if len(in.After) > 0 {
 		var names []string
@@ -41,10 +41,7 @@ func (in reading) admit() *Waiting {
 			Message: "the node does not have what nodeSelector asks for: " + strings.Join(missing, ", "),
 		}
 	}
-	if lack := Lacking(Requests(p), in.Used, in.Node); lack != nil {
-		return lack
-	}
-	return nil
+	return Insufficient(Requests(p), in.Used, in.Node)
 }
 
 // Requests returns what p as a whole requests of the machine; nil if it requests nothing.
@@ -62,10 +59,10 @@ func requestsOther(p *v1.Pod) bool {
 	})
 }
 
-// Lacking returns which of the requested resources does not fit into what the machine has beside
+// Insufficient returns which of the requested resources does not fit into what the machine has beside
 // what is used by others; nil if all of them fit. A resource that the machine does not name is
 // ignored unless it is a device. Reason, message and the order of the resources are the kubelet's.
-func Lacking(requests, used, has v1.ResourceList) *Waiting {
+func Insufficient(requests, used, has v1.ResourceList) *Waiting {
 	order := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if !slices.Contains(order, name) {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestLacking checks which resource keeps a pod from a node with 2 CPUs, 1 GiB of memory and 2 MiB of huge pages.
-func TestLacking(t *testing.T) {
+// TestInsufficient checks which resource keeps a pod from a node with 2 CPUs, 1 GiB of memory and 2 MiB of huge pages.
+func TestInsufficient(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
 	}
@@ -27,7 +27,7 @@ func TestLacking(t *testing.T) {
 		has := list("2", "1Gi")
 		has["hugepages-2Mi"] = resource.MustParse("2Mi")
 		var got Waiting
-		if lack := Lacking(tt.wanted, tt.used, has); lack != nil {
+		if lack := Insufficient(tt.wanted, tt.used, has); lack != nil {
 			got = *lack
 		}
 		if got != (Waiting{Reason: tt.lacks, Message: tt.says}) {

@@ -11,10 +11,10 @@ import (
 const (
 	firstBackoff   = 10 * time.Second
 	longestBackoff = 5 * time.Minute
-	// goodRun is how long an instance has to run to reset the crash back-off, whatever the longest
+	// backoffReset is how long an instance has to run to reset the crash back-off, whatever the longest
 	// back-off is: the 600 s of the HasExpiredFunc that the kubelet gives its back-off
 	// (pkg/kubelet/kubelet.go, NewMainKubelet).
-	goodRun = 10 * time.Minute
+	backoffReset = 10 * time.Minute
 )
 
 func maxBackoff(limit time.Duration) time.Duration {
@@ -62,16 +62,14 @@ func retryDelay(f Failure) time.Duration {
 	}
 }
 
-// ReasonFailedSandbox is the reason of a failure to create a sandbox that has no reason of its own.
-const ReasonFailedSandbox = "FailedCreatePodSandBox"
-
-// waitingForSandbox returns the waiting state of containers whose sandbox failed. As in Kubernetes
-// the reason is that of notYet, unless the failure has a more precise one.
-func waitingForSandbox(f Failure, notYet Waiting) Waiting {
-	if f.Reason == ReasonFailedSandbox {
-		return Waiting{Reason: notYet.Reason, Message: f.Message}
+// untilRetry returns how long the failed operation with the key in Failures is not tried again; 0 or
+// less if it can be tried now, as if it has not failed.
+func (in Input) untilRetry(key string) time.Duration {
+	f, failed := in.Failures[key]
+	if !failed {
+		return 0
 	}
-	return Waiting{Reason: f.Reason, Message: f.Message}
+	return retryDelay(f) - in.Now.Sub(f.At)
 }
 
 // waitingAfter returns the waiting state that the status shows after f.

@@ -10,9 +10,9 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Exceeded returns, in the kubelet's words, which of its limits on local ephemeral storage p
+// ExceededStorage returns, in the kubelet's words, which of its limits on local ephemeral storage p
 // exceeds; "" if none.
-func Exceeded(p *v1.Pod, used pod.Usage) string {
+func ExceededStorage(p *v1.Pod, used pod.Usage) string {
 	limits := pod.StorageLimitsOf(p)
 	for _, name := range slices.Sorted(maps.Keys(limits.Volumes)) {
 		if limit := limits.Volumes[name]; used.Volumes[name] > limit.Value() {

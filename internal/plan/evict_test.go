@@ -49,7 +49,7 @@ func TestExceeded(t *testing.T) {
 		{"one container of two", both, nil, map[string]int64{"a": 1025, "b": 1}, 0, `Container a exceeded its local ephemeral storage limit "1Ki".`},
 		{"two containers together", both, map[string]int64{"free": 1025}, map[string]int64{"a": 1024, "b": 1024}, 0, "Pod ephemeral local storage usage exceeds the total limit of containers 3Ki."},
 	} {
-		if got := Exceeded(c.pod, pod.Usage{Volumes: c.volumes, Containers: c.containers, Etc: c.etc}); got != c.want {
+		if got := ExceededStorage(c.pod, pod.Usage{Volumes: c.volumes, Containers: c.containers, Etc: c.etc}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

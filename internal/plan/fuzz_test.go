@@ -12,7 +12,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// FuzzCompute plans random situations: the same input gives the same plan, a healthy container of the
+// FuzzCompute judges random situations: the same input gives the same plan, a healthy container of the
 // wanted revision is never stopped, nothing living is removed, nothing is killed that has not had its time, and doing
 // what the plans say comes to an end.
 func FuzzCompute(f *testing.F) {
@@ -93,7 +93,7 @@ func situation(dice *rand.Rand) Input {
 		in.Observed.Containers[i].Grace = []time.Duration{0, time.Second, 30 * time.Second}[dice.IntN(3)]
 	}
 	if most := dice.IntN(8); most < 4 {
-		in.MaxGrace = new([]time.Duration{0, time.Second / 2, time.Second, 5 * time.Second}[most])
+		in.Limits.Override = new([]time.Duration{0, time.Second / 2, time.Second, 5 * time.Second}[most])
 	}
 	if in.Pod != nil && dice.IntN(5) == 0 {
 		in.Evicted = "full"
@@ -138,9 +138,9 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 			id = a.ID
 		case Kill:
 			id = a.ID
-			s, all := in.Signalled[id], in.Pod != nil && byID[id].RestartGeneration < restartGenerationOf(in.Pod, in.Observed)
-			atOnce := in.MaxGrace != nil && *in.MaxGrace == 0 || all || !s.Killed.IsZero()
-			if !atOnce && (s.Signalled.IsZero() || in.Now.Sub(s.Signalled) < leastGrace) {
+			s, all := in.Signalled[id], in.Pod != nil && newRevision(in).stale(byID[id])
+			atOnce := in.Limits.atOnce() || all || !s.Killed.IsZero()
+			if !atOnce && (s.Signalled.IsZero() || in.Now.Sub(s.Signalled) < killGrace) {
 				t.Fatalf("%s: it has not had its time: %+v", a, s)
 			}
 		case RemoveContainer:
@@ -155,9 +155,9 @@ func checkHarmless(t *testing.T, in Input, p Plan) {
 		c := byID[id]
 		over := false
 		if in.Pod != nil { // what lives on after all has ended is a sidecar, or one instance too many
-			r := reading{in, restartGenerationOf(in.Pod, in.Observed)}
-			_, over = r.over(mine)
-			over = over || c.RestartGeneration < r.generation
+			r := newRevision(in)
+			_, over = r.over()
+			over = over || r.stale(c)
 		}
 		healthy := !over && in.Probed[c.ID].Failed == nil && in.Signalled[c.ID] == (pod.Signals{}) && in.Pod != nil && !in.Replaced && c.UID == in.Pod.UID && len(mine.Sandboxes) > 0 && mine.Sandboxes[0].Ready && c.SandboxID == mine.Sandboxes[0].ID
 		if healthy {
@@ -191,7 +191,7 @@ func apply(in *Input, p Plan) {
 			mine, _ := o.Split(in.Pod.UID)
 			c := ctr(a.Container, a.Attempt, pod.Running, step(a.Backoff))
 			c.Sidecar, c.RestartGeneration = pod.SidecarOrder(in.Pod, a.Container), a.RestartGeneration
-			if in.Pod.Spec.InitContainers != nil && c.Sidecar == 0 && (reading{Input: *in}).isInit(c.Name) {
+			if in.Pod.Spec.InitContainers != nil && c.Sidecar == 0 && isInit(in.Pod, c.Name) {
 				c.State, c.FinishedAt = pod.Exited, in.Now // an init container succeeds at once
 			}
 			c.ID, c.SandboxID, c.StartedAt = fmt.Sprint(c.ID, "-", in.Now.UnixNano()), mine.Sandboxes[0].ID, in.Now

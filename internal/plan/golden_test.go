@@ -228,9 +228,12 @@ func (g given) into(in *Input) {
 		namespace, name, _ := strings.Cut(key, "/")
 		in.After = append(in.After, pod.Key{Namespace: namespace, Name: name})
 	}
-	in.Evicted, in.Since, in.MaxGrace, in.MaxBackoff = g.Evicted, g.Began.time(), g.MaxGrace.duration(), time.Duration(g.MaxBackoff)
+	in.Evicted, in.Since, in.Limits.Override, in.MaxBackoff = g.Evicted, g.Began.time(), g.MaxGrace.duration(), time.Duration(g.MaxBackoff)
 	in.Node, in.Used, in.NodeLabels = g.Node, g.Used, g.NodeLabels
-	in.Earlier, in.Replaced, in.Halted = g.EarlierRun, g.Replaced, g.Halted
+	in.Earlier, in.Replaced = g.EarlierRun, g.Replaced
+	if g.Halted {
+		in.Limits.Shutdown = new(time.Hour) // longer than the grace periods of the cases
+	}
 	in.Images, in.Signalled = map[string]Image{}, map[string]pod.Signals{}
 	in.Probed, in.Failures = map[string]pod.Probed{}, map[string]Failure{}
 	for name, state := range g.Images {

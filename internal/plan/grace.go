@@ -11,61 +11,99 @@ const (
 	// an eviction says: the kubelet's calculateEffectiveGracePeriod (pkg/kubelet/pod_workers.go)
 	// gives 1 s "no matter what". A preStop hook may use all of it.
 	podGrace = time.Second
-	// leastGrace is the shortest time between an instance's stop signal and SIGKILL, however long
+	// killGrace is the shortest time between an instance's stop signal and SIGKILL, however long
 	// its preStop hook or, for a sidecar, the other containers took: the kubelet's
 	// minimumGracePeriodInSeconds (pkg/kubelet/kuberuntime).
-	leastGrace = 2 * time.Second
+	killGrace = 2 * time.Second
 	// evictionGrace is the grace period of a pod that exceeds its storage limits: the kubelet's
 	// immediateEvictionGracePeriodSeconds (pkg/kubelet/eviction), which applies to all evictions by
 	// such limits.
 	evictionGrace = time.Second
 )
 
-// Ending is why an instance is terminated, as far as its grace period depends on it.
-type Ending struct {
-	// Pod: the whole pod is terminated, not this instance alone.
-	Pod bool
-	// Evicted: the pod exceeds its storage limits.
-	Evicted bool
-	// Probe is the grace period that the failed probe has of its own; nil if it has none, or if no
-	// probe failed.
+// GraceLimits are the upper limits of all grace periods of a pod. They may become lower while
+// instances are being terminated.
+type GraceLimits struct {
+	// Override is the longest grace period that the user allows; nil means no limit, 0 means that
+	// everything is killed at once.
+	Override *time.Duration
+	// AtOnce reports that the user does not wait any longer: everything is killed at once.
+	AtOnce bool
+	// Shutdown is the longest grace period that a shutdown of the machine allows. It also means
+	// that the pod is terminated, that nothing of it is started, and that no sandbox, container or
+	// data is removed. nil means that the pod is not affected by a shutdown.
+	Shutdown *time.Duration
+}
+
+// limit returns period or, if that is shorter, the lowest of the limits.
+func (l GraceLimits) limit(period time.Duration) time.Duration {
+	for _, most := range []*time.Duration{l.Override, l.Shutdown} {
+		if most != nil {
+			period = min(period, *most)
+		}
+	}
+	return period
+}
+
+// atOnce reports whether everything is killed without a grace period, which only a user or a
+// shutdown can request.
+func (l GraceLimits) atOnce() bool { return l.AtOnce || l.limit(1) <= 0 }
+
+// Termination is what the grace period of one instance is decided from.
+type Termination struct {
+	// Period is the pod's terminationGracePeriodSeconds that the instance was started with.
+	Period time.Duration
+	// Probe is the terminationGracePeriodSeconds of the probe whose failure terminates the
+	// instance; nil if there is none. It takes the place of Period.
 	Probe *time.Duration
-	// Most is the upper limit that a user or the shutdown of the machine sets; nil if there is none.
-	Most *time.Duration
+	// Limits are the limits of the pod's grace periods.
+	Limits GraceLimits
+	// WholePod reports that the whole revision is terminated: because the manifest has been
+	// removed or edited, the deadline has passed, the pod has completed, the machine shuts down,
+	// or the pod is evicted. Evicted reports the last of these.
+	WholePod, Evicted bool
+	// Began is when the termination of the pod began, if the instance is a sidecar that ran on for
+	// other containers: that time is part of its grace period. Else it is zero.
+	Began time.Time
+	// Signals are the steps of the termination so far, at the time Now.
+	Signals pod.Signals
+	Now     time.Time
 }
 
-// Grace returns the grace period of an instance: how long after the request to exit it is killed. It
-// is the one of its manifest when it was started, or the probe's, within the limits that the ending
-// sets. The time that its preStop hook takes counts against it, but the process has at least
-// leastGrace after the stop signal unless everything is killed at once.
-func Grace(c pod.Container, e Ending) time.Duration {
-	grace := c.Grace
-	if e.Probe != nil {
-		grace = *e.Probe
+// Grace returns what is left of an instance's grace period: for its preStop hook, and until it is
+// killed. Results of 0 and less mean that nothing is left. The two differ because an instance has at
+// least killGrace after its stop signal, unless everything is killed at once.
+func Grace(t Termination) (hook, kill time.Duration) {
+	if t.Limits.atOnce() {
+		return 0, 0
 	}
-	if e.Evicted {
-		grace = min(grace, evictionGrace)
+	period := t.Period
+	if t.Probe != nil {
+		period = *t.Probe
 	}
-	if e.Most != nil {
-		grace = min(grace, *e.Most)
+	period = t.Limits.limit(period)
+	if t.Evicted {
+		period = min(period, evictionGrace)
 	}
-	if e.Pod {
-		grace = max(grace, podGrace)
+	if t.WholePod {
+		period = max(period, podGrace)
 	}
-	return grace
+	if !t.Began.IsZero() {
+		asked := t.Signals.Asked
+		if asked.IsZero() {
+			asked = t.Now
+		}
+		period = max(period-asked.Sub(t.Began), killGrace)
+	}
+	hook = left(period, t.Signals.Asked, t.Now)
+	return hook, max(hook, left(killGrace, t.Signals.Signalled, t.Now))
 }
 
-// graceOf returns the grace period of an instance that is terminated alone.
-func (in reading) graceOf(c pod.Container, failed *pod.Failed) time.Duration {
-	e := Ending{Most: in.MaxGrace}
-	if failed != nil {
-		e.Probe = failed.Grace
+// left returns what is left now of a period that began at began; all of it if began is zero. The
+// result is at most the period, so that a clock that was set back does not extend it.
+func left(period time.Duration, began, now time.Time) time.Duration {
+	if began.IsZero() {
+		return period
 	}
-	return Grace(c, e)
-}
-
-// graceInPod returns the grace period of an instance that is terminated with its pod.
-func (in reading) graceInPod(c pod.Container) time.Duration {
-	evicted := in.Evicted != "" && in.Pod != nil && c.UID == in.Pod.UID
-	return Grace(c, Ending{Pod: true, Evicted: evicted, Most: in.MaxGrace})
+	return min(period, period-now.Sub(began))
 }

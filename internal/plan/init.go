@@ -2,69 +2,70 @@ package plan
 
 import (
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
 )
 
-// initialize plans for the init containers, one after the other, and keeps the sidecars among them
-// running. It reports whether the pod's other containers may run. Only what ran in this sandbox
-// counts: in a new sandbox everything is initialized again.
-func (p *planner) initialize(o pod.Observed, sandbox pod.Sandbox) bool {
-	inits := p.in.Pod.Spec.InitContainers
-	if len(inits) > 0 && p.stopStrangers(o, sandbox) {
-		p.waitFrom(0)
+// initContainers plans for the init containers of the wanted revision, the sidecars among them
+// included. Only what ran in this sandbox counts: in a new sandbox everything is initialized again.
+type initContainers struct{ containers }
+
+// sync plans for the init containers, one after the other, and keeps the sidecars among them
+// running. It reports whether the pod's other containers may run.
+func (s initContainers) sync() bool {
+	inits := s.Pod.Spec.InitContainers
+	if len(inits) > 0 && s.terminateInOtherSandboxes() {
+		s.waitFrom(0)
 		return false
 	}
-	furthest := p.in.furthest(o, sandbox)
+	lastStarted := s.lastStarted()
 	for i := range inits {
 		c := &inits[i]
 		switch {
 		case pod.IsSidecar(c):
-			p.container(o, sandbox, c)
+			s.container(c)
 			// Containers that have run after this sidecar once do not wait for it again.
-			if i >= furthest && !p.in.sidecarStarted(o, sandbox, c) {
-				p.waitFrom(i + 1)
+			if i >= lastStarted && !s.sidecarStarted(c) {
+				s.waitFrom(i + 1)
 				return false
 			}
-		case i < furthest || p.in.initDone(o, sandbox, c):
+		case i < lastStarted || s.done(c):
 		default:
-			p.initContainer(o, sandbox, c)
-			p.waitFrom(i + 1)
+			s.initContainer(c)
+			s.waitFrom(i + 1)
 			return false
 		}
 	}
 	return true
 }
 
-// stopStrangers stops the instances that run in another sandbox than this one and reports whether
-// there are any, or any of which it is not known.
-func (p *planner) stopStrangers(o pod.Observed, sandbox pod.Sandbox) (alive bool) {
-	for _, c := range o.Containers {
-		if c.SandboxID == sandbox.ID || !lives(c) {
+// terminateInOtherSandboxes terminates the instances that run in another sandbox than this one and reports
+// whether there are any, or any of which it is not known.
+func (s initContainers) terminateInOtherSandboxes() (alive bool) {
+	for _, c := range s.mine.Containers {
+		if c.SandboxID == s.sandbox.ID || !isAlive(c) {
 			continue
 		}
 		alive = true
 		if c.State == pod.Running {
-			c.Grace = p.in.graceOf(c, nil)
-			p.stop(c, time.Time{}, "sandbox replaced")
+			newTerminator(s.plan, s.Input).container(c, "sandbox replaced")
 		}
 	}
 	return alive
 }
 
-// furthest returns the index of the last init container that ran in the sandbox, or the number of
+// lastStarted returns the index of the last init container that ran in the sandbox, or the number of
 // init containers once one of the pod's other containers has run in it.
-func (in reading) furthest(o pod.Observed, sandbox pod.Sandbox) int {
+func (s initContainers) lastStarted() int {
 	ran := func(c *v1.Container) bool {
-		last, _, found := o.Last(in.Pod.UID, c.Name)
-		return found && last.State != pod.Created && last.SandboxID == sandbox.ID && !in.stale(last)
+		last, _, found := s.mine.Last(s.Pod.UID, c.Name)
+		return found && last.State != pod.Created && last.SandboxID == s.sandbox.ID && !s.stale(last)
 	}
-	inits := in.Pod.Spec.InitContainers
-	for i := range in.Pod.Spec.Containers {
-		if ran(&in.Pod.Spec.Containers[i]) {
+	inits := s.Pod.Spec.InitContainers
+	for i := range s.Pod.Spec.Containers {
+		if ran(&s.Pod.Spec.Containers[i]) {
 			return len(inits)
 		}
 	}
@@ -78,45 +79,36 @@ func (in reading) furthest(o pod.Observed, sandbox pod.Sandbox) int {
 
 // waitFrom marks the init containers from the i-th on, and all other containers, as waiting for
 // those before them.
-func (p *planner) waitFrom(i int) {
-	for _, c := range pod.AllContainers(p.in.Pod)[i:] {
-		p.plan.Waiting[c.Name] = p.in.notYet()
-	}
+func (s initContainers) waitFrom(i int) {
+	s.plan.wait(NotYet(s.Pod), pod.AllContainers(s.Pod)[i:]...)
 }
 
-func (in reading) sidecarStarted(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) bool {
-	last, lost, found := o.Last(in.Pod.UID, c.Name)
-	return found && !lost && last.State == pod.Running && last.SandboxID == sandbox.ID &&
-		in.Probed[last.ID].IsStarted(c)
+func (s initContainers) sidecarStarted(c *v1.Container) bool {
+	last, lost, found := s.mine.Last(s.Pod.UID, c.Name)
+	return found && !lost && last.State == pod.Running && last.SandboxID == s.sandbox.ID &&
+		s.Probed[last.ID].IsStarted(c)
 }
 
-func (in reading) initDone(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) bool {
-	last, _, found := o.Last(in.Pod.UID, c.Name)
-	return found && last.State == pod.Exited && last.ExitCode == 0 && last.SandboxID == sandbox.ID && !in.stale(last)
+// done reports whether the init container has succeeded in this sandbox.
+func (s initContainers) done(c *v1.Container) bool {
+	last, _, found := s.mine.Last(s.Pod.UID, c.Name)
+	return found && last.State == pod.Exited && last.ExitCode == 0 && last.SandboxID == s.sandbox.ID && !s.stale(last)
 }
 
 // initContainer plans for an init container that has not succeeded in this sandbox.
-func (p *planner) initContainer(o pod.Observed, sandbox pod.Sandbox, c *v1.Container) {
-	last, _, found := o.Last(p.in.Pod.UID, c.Name)
+func (s initContainers) initContainer(c *v1.Container) {
+	last, _, found := s.mine.Last(s.Pod.UID, c.Name)
 	if found && last.State == pod.Exited && last.ExitCode == 0 && !restartsAll(c, last) {
 		why := "new sandbox"
-		if p.in.stale(last) {
+		if s.stale(last) {
 			why = "all containers restart"
 		}
-		p.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Why: why})
+		s.start(c, StartContainer{Container: c.Name, Attempt: last.Attempt + 1, Why: why})
 		return
 	}
-	p.container(o, sandbox, c)
+	s.container(c)
 }
 
-func (in reading) isInit(name string) bool {
-	return slices.ContainsFunc(in.Pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
-}
-
-// initFailed reports that an init container has failed and is not restarted.
-func (in reading) initFailed(o pod.Observed) bool {
-	return slices.ContainsFunc(in.Pod.Spec.InitContainers, func(c v1.Container) bool {
-		last, _, found := o.Last(in.Pod.UID, c.Name)
-		return found && last.State == pod.Exited && last.ExitCode != 0 && !in.restarts(&c, last)
-	})
+func isInit(p *v1.Pod, name string) bool {
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
 }

@@ -3,12 +3,16 @@
 // why each container that does not run is waiting.
 //
 // The package is pure: it executes nothing, reads no clock and keeps no state between calls.
-// Package reconcile collects the input and executes the actions. Begin reading at [Compute] in
-// compute.go.
+// Package reconcile collects the input and executes the actions. [SelectRevision] decides before
+// that which revision of the pod is wanted, and [Grace] how long an instance has to terminate.
+//
+// Begin reading at [Compute] in compute.go. What is known of the wanted revision is in revision.go;
+// each further file plans for one subject and adds its actions to the plan: sandbox.go, init.go,
+// container.go, resize.go, terminate.go, cleanup.go.
 package plan
 
 import (
-	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,12 +42,8 @@ type Input struct {
 	// Since is when the run of the wanted revision began; zero if it has not begun. It survives
 	// restarts of podrun.
 	Since time.Time
-	// MaxGrace limits every grace period; nil means no limit, 0 means that everything is killed at
-	// once. It may become shorter while instances are being terminated.
-	MaxGrace *time.Duration
-	// Halted reports that the machine is shutting down: everything is terminated, nothing is
-	// started, and no sandbox, container or data is removed.
-	Halted bool
+	// Limits are the upper limits of all grace periods, and whether the machine is shutting down.
+	Limits GraceLimits
 	// After lists the pods that this one starts after and that have not yet succeeded or, with the
 	// restartPolicy Always, become ready.
 	After []pod.Key
@@ -119,101 +119,46 @@ type Plan struct {
 // v1.ContainerStateWaiting.
 type Waiting struct{ Reason, Message string }
 
-// Action is one operation to execute. The set of actions is closed, and every action is plain data.
-type Action interface {
-	fmt.Stringer
-	action()
+// add appends actions to the plan.
+func (p *Plan) add(actions ...Action) { p.Actions = append(p.Actions, actions...) }
+
+// wakeIn makes the plan's Wake at most d.
+func (p *Plan) wakeIn(d time.Duration) {
+	if d = max(d, time.Millisecond); p.Wake == 0 || d < p.Wake {
+		p.Wake = d
+	}
 }
 
-// The actions. Why is the cause, as a text for events and logs.
-type (
-	// CreateSandbox creates the pod's namespaces and network.
-	CreateSandbox struct{ Attempt int }
-	// RemoveSandbox releases a sandbox's namespaces and network. Lost reports that the pod has
-	// another sandbox, or gets one, that must not wait for this removal.
-	RemoveSandbox struct {
-		ID, Why string
-		Lost    bool
+// retryAt records that something that failed is retried at the time at, which is later than now.
+func (p *Plan) retryAt(at, now time.Time) {
+	p.wakeIn(at.Sub(now))
+	if p.Next.IsZero() || at.Before(p.Next) {
+		p.Next = at
 	}
-	// EnsureImage finds or pulls a container's image.
-	EnsureImage struct{ Container string }
-	// StartContainer creates and starts an instance.
-	StartContainer struct {
-		Container        string
-		Attempt, Backoff int
-		// RestartGeneration counts how often all containers of the pod have been restarted
-		// together.
-		RestartGeneration int
-		Why               string
-	}
-	// RunPreStop starts an instance's preStop hook, and with it the grace period.
-	RunPreStop struct {
-		ID, Container string
-		Grace         time.Duration
-		Why           string
-	}
-	// Terminate sends an instance its stop signal.
-	Terminate struct {
-		ID, Container string
-		Grace         time.Duration
-		Why           string
-	}
-	// Kill sends an instance SIGKILL.
-	Kill struct{ ID, Container, Why string }
-	// Resize applies the resources To to a running instance, in place.
-	Resize struct{ ID, Container, To string }
-	// Allocate gives the pod the CPU and memory of its manifest, as far as the machine has them.
-	// Anew means that nothing of the pod is left running, so that the machine's resources are
-	// checked when the pod starts.
-	Allocate struct{ Anew bool }
-	// Renew terminates an instance, which is followed by one with the CPU and memory that the pod
-	// has been allocated.
-	Renew struct{ ID, Container string }
-	// Reap records an instance's exit and releases what the instance held.
-	Reap struct{ ID, Container string }
-	// RemoveContainer removes what is left of an instance, its record included.
-	RemoveContainer struct{ ID, Container, Why string }
-	// RemoveData removes a revision's directory and logs.
-	RemoveData struct{ UID pod.UID }
-)
+}
 
-func (CreateSandbox) action()   {}
-func (RemoveSandbox) action()   {}
-func (EnsureImage) action()     {}
-func (StartContainer) action()  {}
-func (RunPreStop) action()      {}
-func (Terminate) action()       {}
-func (Kill) action()            {}
-func (Resize) action()          {}
-func (Allocate) action()        {}
-func (Renew) action()           {}
-func (Reap) action()            {}
-func (RemoveContainer) action() {}
-func (RemoveData) action()      {}
-
-func (a CreateSandbox) String() string { return fmt.Sprintf("create sandbox attempt %d", a.Attempt) }
-func (a RemoveSandbox) String() string { return fmt.Sprintf("remove sandbox %s (%s)", a.ID, a.Why) }
-func (a EnsureImage) String() string   { return "ensure image of " + a.Container }
-func (a StartContainer) String() string {
-	return fmt.Sprintf("start %s attempt %d back-off %d (%s)", a.Container, a.Attempt, a.Backoff, a.Why)
-}
-func (a RunPreStop) String() string {
-	return fmt.Sprintf("run preStop hook of %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)
-}
-func (a Terminate) String() string {
-	return fmt.Sprintf("terminate %s %s grace %s (%s)", a.Container, a.ID, a.Grace, a.Why)
-}
-func (a Kill) String() string   { return fmt.Sprintf("kill %s %s (%s)", a.Container, a.ID, a.Why) }
-func (a Resize) String() string { return fmt.Sprintf("resize %s %s to %q", a.Container, a.ID, a.To) }
-func (a Allocate) String() string {
-	if a.Anew {
-		return "allocate what the manifest says, for a new start"
+// wait makes all of the containers wait with w.
+func (p *Plan) wait(w Waiting, containers ...*v1.Container) {
+	for _, c := range containers {
+		p.Waiting[c.Name] = w
 	}
-	return "allocate what the manifest says"
 }
-func (a Renew) String() string { return fmt.Sprintf("renew %s %s (resize)", a.Container, a.ID) }
-func (a Reap) String() string  { return fmt.Sprintf("reap %s %s", a.Container, a.ID) }
-func (a RemoveContainer) String() string {
-	return fmt.Sprintf("remove %s %s (%s)", a.Container, a.ID, a.Why)
+
+// resizing records that something that runs does not have the allocated resources yet.
+func (p *Plan) resizing() {
+	if p.Resizing == nil {
+		p.Resizing = &Waiting{}
+	}
 }
-func (a RemoveData) String() string { return fmt.Sprintf("remove data of %s", a.UID) }
+
+// starting reports whether the plan contains a start, or a step right before one. Nothing is
+// cleaned up until then.
+func (p *Plan) starting() bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool {
+		switch a.(type) {
+		case Allocate, CreateSandbox, EnsureImage, StartContainer:
+			return true
+		}
+		return false
+	})
+}

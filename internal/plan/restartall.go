@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"podrun.io/podrun/internal/pod"
@@ -11,27 +13,25 @@ import (
 // containers too, in the same sandbox, as in the kubelet. Unlike in the kubelet, a container that
 // causes such restarts repeatedly waits for its back-off.
 
-// restartGenerationOf returns the restart generation that the wanted revision is in.
-func restartGenerationOf(p *v1.Pod, o pod.Observed) int {
-	round := 0
-	if p == nil || !RestartsAllEver(p) {
-		return round
+// restartGenerationOf returns the restart generation that the revision p is in, of which mine was
+// observed.
+func restartGenerationOf(p *v1.Pod, mine pod.Observed) int {
+	generation := 0
+	if !RestartsAllEver(p) {
+		return generation
 	}
-	mine, _ := o.Split(p.UID)
 	for _, c := range pod.AllContainers(p) {
-		for _, all := range [][]pod.Container{mine.Remembered, mine.Containers} {
-			for _, instance := range all {
-				if instance.Name != c.Name {
-					continue
-				}
-				round = max(round, instance.RestartGeneration)
-				if restartsAll(c, instance) {
-					round = max(round, instance.RestartGeneration+1)
-				}
+		for _, instance := range slices.Concat(mine.Remembered, mine.Containers) {
+			if instance.Name != c.Name {
+				continue
+			}
+			generation = max(generation, instance.RestartGeneration)
+			if restartsAll(c, instance) {
+				generation = max(generation, instance.RestartGeneration+1)
 			}
 		}
 	}
-	return round
+	return generation
 }
 
 // RestartsAllEver reports whether an exit of one of p's containers can restart all of them.
@@ -54,15 +54,15 @@ func restartsAll(c *v1.Container, instance pod.Container) bool {
 }
 
 // stale reports whether the instance belongs to an earlier restart generation.
-func (in reading) stale(c pod.Container) bool { return c.RestartGeneration < in.generation }
+func (r revision) stale(c pod.Container) bool { return c.RestartGeneration < r.restartGeneration }
 
 // endGeneration kills the live instances of earlier restart generations and reports whether there
 // are any.
-func (p *planner) endGeneration(o pod.Observed) (alive bool) {
-	for _, c := range o.Containers {
-		if p.in.stale(c) && lives(c) {
+func endGeneration(plan *Plan, r revision) (alive bool) {
+	for _, c := range r.mine.Containers {
+		if r.stale(c) && isAlive(c) {
 			alive = true
-			p.kill(c, "all containers restart")
+			newTerminator(plan, r.Input).kill(c, "all containers restart")
 		}
 	}
 	return alive

@@ -7,21 +7,38 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// atOnce reports whether everything is killed without a grace period, which only a user can
-// request.
-func (in reading) atOnce() bool { return in.MaxGrace != nil && *in.MaxGrace <= 0 }
+// killRetry is how long to wait for the exit of a killed instance before it is killed again.
+const killRetry = 5 * time.Second
 
-// stopAll stops the live instances of o and reports whether there are any. All but the sidecars are
-// terminated together. The sidecars follow in reverse order: the last of them when nothing else
-// lives, then the one before it, each within what is left of its grace period, which is at least
-// podGrace.
-func (p *planner) stopAll(o pod.Observed, why string) (alive bool) {
-	o.Containers = slices.Clone(o.Containers)
-	for i := range o.Containers {
-		o.Containers[i].Grace = p.in.graceInPod(o.Containers[i])
+// terminator plans the termination of instances. The grace periods are those of [Grace].
+type terminator struct {
+	plan     *Plan
+	signals  map[string]pod.Signals // by instance ID
+	limits   GraceLimits
+	now      time.Time
+	wholePod bool // a whole revision is terminated
+	evicted  bool // because it is evicted
+}
+
+func newTerminator(plan *Plan, in Input) terminator {
+	return terminator{plan: plan, signals: in.Signalled, limits: in.Limits, now: in.Now}
+}
+
+// grace returns what Grace decides from for the instance c.
+func (t terminator) grace(c pod.Container) Termination {
+	return Termination{
+		Period: c.Grace, Limits: t.limits, WholePod: t.wholePod, Evicted: t.evicted,
+		Signals: t.signals[c.ID], Now: t.now,
 	}
+}
+
+// pod terminates the live instances of the revisions in o and reports whether there are any. All but
+// the sidecars are terminated together. The sidecars follow in reverse order: the last of them when
+// nothing else lives, then the one before it, each within what is left of its grace period.
+func (t terminator) pod(o pod.Observed, why string) (alive bool) {
+	t.wholePod = true
 	for _, c := range o.Containers {
-		if !lives(c) {
+		if !isAlive(c) {
 			continue
 		}
 		alive = true
@@ -29,82 +46,102 @@ func (p *planner) stopAll(o pod.Observed, why string) (alive bool) {
 		if c.Stray {
 			why = "not in any checkpoint"
 		}
-		begun := p.in.begun(o, c)
+		began, s := t.began(o, c), t.signals[c.ID]
 		switch {
-		case p.in.atOnce():
-			p.kill(c, why)
-		case !p.holdsOn(o, c, begun):
-			p.stop(c, begun, why)
-		case hookDue(c, p.in.Signalled[c.ID]):
+		case t.limits.atOnce():
+			t.kill(c, why)
+		case !t.runsOn(o, c, began):
+			g := t.grace(c)
+			if c.Sidecar > 0 {
+				g.Began = began
+			}
+			t.instance(c, g, why)
+		case preStopDue(c, s):
 			// Only the stop signal waits for the order of the sidecars; preStop hooks run at once.
-			left := p.in.left(c.Grace, p.in.Signalled[c.ID].Asked)
-			p.plan.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: left, Why: why})
+			hook, _ := Grace(t.grace(c))
+			t.plan.add(RunPreStop{ID: c.ID, Container: c.Name, Grace: hook, Why: why})
 		}
 	}
 	return alive
 }
 
-// holdsOn reports whether a sidecar keeps running during termination for the containers that need
-// it. It does until its grace period, which began at begun, is over.
-func (p *planner) holdsOn(o pod.Observed, c pod.Container, begun time.Time) bool {
-	s := p.in.Signalled[c.ID]
-	if c.Sidecar == 0 || !s.Signalled.IsZero() || !s.Killed.IsZero() || !needed(o, c) {
+// container terminates one instance whose pod goes on.
+func (t terminator) container(c pod.Container, why string) { t.instance(c, t.grace(c), why) }
+
+// instance terminates a live instance in steps: the preStop hook, the stop signal and, when the
+// grace period is over, SIGKILL. With a grace period of 0 no hook is run.
+func (t terminator) instance(c pod.Container, g Termination, why string) {
+	s := g.Signals
+	hook, kill := Grace(g)
+	switch {
+	case !s.Killed.IsZero() || t.limits.atOnce():
+		t.kill(c, why)
+	case preStopDue(c, s) && hook > 0:
+		t.plan.add(RunPreStop{ID: c.ID, Container: c.Name, Grace: hook, Why: why})
+		t.plan.wakeIn(hook)
+	case !s.Asked.IsZero() && s.Signalled.IsZero() && c.PreStop && s.Hooked.IsZero() && hook > 0:
+		t.plan.wakeIn(hook) // the hook is still running
+	case s.Asked.IsZero() || s.Signalled.IsZero():
+		// If the grace period has begun, podrun may have been killed while it sent the stop signal:
+		// whether the signal was delivered is unknown, so it is sent again.
+		t.plan.add(Terminate{ID: c.ID, Container: c.Name, Grace: kill, Why: why})
+		t.plan.wakeIn(kill)
+	case kill > 0:
+		t.plan.wakeIn(kill)
+	default:
+		t.plan.add(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
+	}
+}
+
+// kill kills a live instance at once, and again if it is still alive after the time killRetry.
+func (t terminator) kill(c pod.Container, why string) {
+	if killed := t.signals[c.ID].Killed; !killed.IsZero() {
+		if left := killRetry - t.now.Sub(killed); left > 0 {
+			t.plan.wakeIn(left)
+			return
+		}
+		why = "still alive after kill"
+	}
+	t.plan.add(Kill{ID: c.ID, Container: c.Name, Why: why})
+}
+
+// runsOn reports whether a sidecar keeps running during termination for the containers that need
+// it. It does until its grace period, which began at began, is over.
+func (t terminator) runsOn(o pod.Observed, c pod.Container, began time.Time) bool {
+	g := t.grace(c)
+	if c.Sidecar == 0 || !g.Signals.Signalled.IsZero() || !g.Signals.Killed.IsZero() || !needed(o, c) {
 		return false
 	}
-	if begun.IsZero() {
+	if began.IsZero() {
 		return true // this same plan terminates the containers that need it
 	}
-	left := p.in.left(c.Grace, begun)
+	g.Signals = pod.Signals{Asked: began}
+	left, _ := Grace(g)
 	if left > 0 {
-		p.plan.wakeIn(left)
+		t.plan.wakeIn(left)
 	}
 	return left > 0
 }
 
-// hookDue reports whether the instance's preStop hook is to be run: it has not been run, or it was
-// run by a podrun that was killed meanwhile. In the second case it gets what is left of the grace
-// period.
-func hookDue(c pod.Container, s pod.Signals) bool {
-	return c.PreStop && !s.Hooking && s.Hooked.IsZero() && s.Signalled.IsZero()
-}
-
-// left returns what is left of a grace period that began at begun; all of it if begun is zero. The
-// result is at most grace, so that a clock that was set back does not extend it.
-func (in reading) left(grace time.Duration, begun time.Time) time.Duration {
-	if begun.IsZero() {
-		return grace
-	}
-	return min(grace, grace-in.Now.Sub(begun))
-}
-
-func lives(c pod.Container) bool { return c.State == pod.Running || c.State == pod.Unknown }
-
-// needed reports whether a container lives that has to be terminated before the sidecar.
-func needed(o pod.Observed, sidecar pod.Container) bool {
-	for _, c := range o.Containers {
-		if lives(c) && (c.Sidecar == 0 || c.Sidecar > sidecar.Sidecar) {
-			return true
-		}
-	}
-	return false
-}
-
-// begun returns when the termination of the instances that end together with c began: the earliest
+// began returns when the termination of the instances that end together with c began: the earliest
 // request or SIGKILL; zero if there was none. It ignores instances of the sandbox that exited
 // longer ago than c's grace period or that have a successor: those were terminated for another
 // reason.
-func (in reading) begun(o pod.Observed, c pod.Container) time.Time {
+func (t terminator) began(o pod.Observed, c pod.Container) time.Time {
 	var first time.Time
-	now := in.Now
-	if asked := in.Signalled[c.ID].Asked; !asked.IsZero() {
+	now := t.now
+	if asked := t.signals[c.ID].Asked; !asked.IsZero() {
 		now = asked
 	}
+	g := t.grace(c)
+	g.Signals = pod.Signals{}
+	period, _ := Grace(g)
 	for _, with := range o.Containers {
-		former := !lives(with) && (with.FinishedAt.Before(now.Add(-c.Grace)) || hasLater(o, with))
+		former := !isAlive(with) && (with.FinishedAt.Before(now.Add(-period)) || hasLater(o, with))
 		if with.UID != c.UID || with.SandboxID != c.SandboxID || former {
 			continue
 		}
-		s := in.Signalled[with.ID]
+		s := t.signals[with.ID]
 		for _, at := range []time.Time{s.Asked, s.Killed} {
 			if !at.IsZero() && (first.IsZero() || at.Before(first)) {
 				first = at
@@ -114,65 +151,25 @@ func (in reading) begun(o pod.Observed, c pod.Container) time.Time {
 	return first
 }
 
+// preStopDue reports whether the instance's preStop hook is to be run: it has not been run, or it was
+// run by a podrun that was killed meanwhile. In the second case it gets what is left of the grace
+// period.
+func preStopDue(c pod.Container, s pod.Signals) bool {
+	return c.PreStop && !s.Hooking && s.Hooked.IsZero() && s.Signalled.IsZero()
+}
+
+func isAlive(c pod.Container) bool { return c.State == pod.Running || c.State == pod.Unknown }
+
+// needed reports whether a container lives that has to be terminated before the sidecar.
+func needed(o pod.Observed, sidecar pod.Container) bool {
+	return slices.ContainsFunc(o.Containers, func(c pod.Container) bool {
+		return isAlive(c) && (c.Sidecar == 0 || c.Sidecar > sidecar.Sidecar)
+	})
+}
+
 // hasLater reports whether there is a later instance of c's container.
 func hasLater(o pod.Observed, c pod.Container) bool {
 	return slices.ContainsFunc(o.Containers, func(other pod.Container) bool {
 		return other.UID == c.UID && other.Name == c.Name && other.Attempt > c.Attempt
 	})
-}
-
-// kill kills a live instance at once, and again if it is still alive after the time rekill.
-func (p *planner) kill(c pod.Container, why string) {
-	if killed := p.in.Signalled[c.ID].Killed; !killed.IsZero() {
-		if left := rekill - p.in.Now.Sub(killed); left > 0 {
-			p.plan.wakeIn(left)
-			return
-		}
-		why = "still alive after kill"
-	}
-	p.plan.do(Kill{ID: c.ID, Container: c.Name, Why: why})
-}
-
-// stop terminates a live instance in steps: the preStop hook, the stop signal and, when the grace
-// period is over, SIGKILL. The hook's time counts against the grace period, but the instance keeps
-// at least leastGrace after the signal. With a grace period of 0 no hook is run. For a sidecar
-// begun is when the grace period began.
-func (p *planner) stop(c pod.Container, begun time.Time, why string) {
-	s, grace := p.in.Signalled[c.ID], c.Grace
-	if c.Sidecar > 0 && !begun.IsZero() {
-		asked := s.Asked
-		if asked.IsZero() {
-			asked = p.in.Now
-		}
-		grace = max(c.Grace-asked.Sub(begun), leastGrace)
-	}
-	switch {
-	case !s.Killed.IsZero() || p.in.atOnce():
-		p.kill(c, why)
-	case hookDue(c, s) && p.in.left(grace, s.Asked) > 0:
-		p.plan.do(RunPreStop{ID: c.ID, Container: c.Name, Grace: p.in.left(grace, s.Asked), Why: why})
-		p.plan.wakeIn(p.in.left(grace, s.Asked))
-	case s.Asked.IsZero():
-		grace = max(grace, leastGrace)
-		p.plan.do(Terminate{ID: c.ID, Container: c.Name, Grace: grace, Why: why})
-		p.plan.wakeIn(grace)
-	case s.Signalled.IsZero():
-		// The hook is still running, or podrun was killed while it sent the stop signal: whether
-		// the signal was delivered is unknown, so it is sent again.
-		left := p.in.left(grace, s.Asked)
-		if c.PreStop && s.Hooked.IsZero() && left > 0 {
-			p.plan.wakeIn(left)
-			return
-		}
-		left = max(left, leastGrace)
-		p.plan.do(Terminate{ID: c.ID, Container: c.Name, Grace: left, Why: why})
-		p.plan.wakeIn(left)
-	default:
-		left := max(p.in.left(grace, s.Asked), p.in.left(leastGrace, s.Signalled))
-		if left > 0 {
-			p.plan.wakeIn(left)
-			return
-		}
-		p.plan.do(Kill{ID: c.ID, Container: c.Name, Why: "grace period over"})
-	}
 }

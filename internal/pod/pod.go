@@ -290,3 +290,8 @@ type Instance struct {
 	Container string
 	Attempt   int
 }
+
+// Instance returns the identity of c, which is an instance of the pod key.
+func (c Container) Instance(key Key) Instance {
+	return Instance{ID: c.ID, Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
+}

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -84,4 +85,17 @@ func (p Probed) IsReady(c *v1.Container) bool {
 		return false
 	}
 	return c.ReadinessProbe == nil || p.Ready != nil && *p.Ready
+}
+
+// FindContainer returns the container of p, init containers included, with that name; nil if there
+// is none or p is nil.
+func FindContainer(p *v1.Pod, name string) *v1.Container {
+	if p == nil {
+		return nil
+	}
+	all := AllContainers(p)
+	if i := slices.IndexFunc(all, func(c *v1.Container) bool { return c.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
 }

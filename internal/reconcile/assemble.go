@@ -1,10 +1,14 @@
 package reconcile
 
 import (
-	"log/slog"
-
-	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/eviction"
+	"podrun.io/podrun/internal/reconcile/execute"
+	"podrun.io/podrun/internal/reconcile/lifecycle"
+	"podrun.io/podrun/internal/reconcile/publish"
+	"podrun.io/podrun/internal/reconcile/pull"
+	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
 )
 
 // newWorker assembles the worker of a pod name from its parts.
@@ -16,35 +20,13 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		shared:    s,
 		mailbox:   newMailbox(),
 		log:       log,
-		trouble:   &trouble{key: key, report: o.Troubled, log: log},
-		recorder:  &recorder{events: o.Events, key: key, log: log},
-		manifests: &manifests{data: o.Data, owner: o.Owner, log: log},
-		state:     state{earlier: o.Rerun},
+		state:     revision.State{Earlier: o.Rerun},
+		manifests: revision.NewManifests(o.Data, o.Owner, log),
+		recorder:  record.NewRecorder(o.Events, key, log),
+		syncs:     record.NewSyncs(key, o.Troubled, log),
 	}
-	w.instances = newInstances(o.Wall)
-	results := &probeResults{key: key, prober: o.Prober, hooks: newHooks(), instances: w.instances}
-	w.hooks = &hookRunner{
-		results:   results,
-		notes:     &notes{data: o.Data, results: results, log: log},
-		manifests: w.manifests,
-		hostIP:    o.HostIP,
-		recorder:  w.recorder,
-		log:       log,
-		beside:    &w.beside,
-		done:      make(chan hookResult),
-	}
-	w.failures = &failures{last: map[string]plan.Failure{}, recorder: w.recorder, log: log}
-	w.puller = &puller{
-		images:      o.Images,
-		preferLocal: o.PreferLocal,
-		recorder:    w.recorder,
-		failures:    w.failures,
-		log:         log,
-		beside:      &w.beside,
-		all:         map[string]*image{},
-		results:     make(chan pullResult),
-	}
-	w.measure = newMeasurement(o.Disk, o.Data, &w.beside, log)
+	w.failures = record.NewFailures(w.recorder, log)
+	w.measure = eviction.New(o.Disk, o.Data, &w.goroutines, log)
 	w.owner = &ownership{
 		key:       key,
 		owners:    o.Owners,
@@ -55,57 +37,57 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 		recorder:  w.recorder,
 		log:       log,
 	}
-	w.status = &statusPublisher{
-		key:       key,
-		publisher: o.Publisher,
-		data:      o.Data,
-		order:     s.order,
-		hooks:     w.hooks,
-		manifests: w.manifests,
-		hostIP:    o.HostIP,
-		log:       log,
-	}
-	w.starter = &starter{
-		key:        key,
-		shared:     s,
-		sandboxes:  o.Sandboxes,
-		containers: o.Containers,
-		volumes:    o.Volumes,
-		puller:     w.puller,
-		manifests:  w.manifests,
-		recorder:   w.recorder,
-		wall:       w.instances.clock.wall,
-		node:       o.Node,
-		hostIP:     o.HostIP,
-	}
-	w.executor = newExecutor(w, log)
+	w.life = lifecycle.New(lifecycle.Options{
+		Key:        key,
+		Prober:     o.Prober,
+		Containers: o.Containers,
+		Data:       o.Data,
+		Manifests:  w.manifests,
+		Recorder:   w.recorder,
+		HostIP:     o.HostIP,
+		Wall:       o.Wall,
+		Goroutines: &w.goroutines,
+		Log:        log,
+	})
+	w.puller = pull.New(pull.Options{
+		Images:      o.Images,
+		PreferLocal: o.PreferLocal,
+		Recorder:    w.recorder,
+		Failures:    w.failures,
+		Goroutines:  &w.goroutines,
+		Log:         log,
+	})
+	w.status = publish.New(publish.Options{
+		Key:       key,
+		Publisher: o.Publisher,
+		Data:      o.Data,
+		Order:     s.order,
+		Lifecycle: w.life,
+		Manifests: w.manifests,
+		HostIP:    o.HostIP,
+		Log:       log,
+	})
+	w.executor = execute.New(execute.Options{
+		Key:        key,
+		Sandboxes:  o.Sandboxes,
+		Containers: o.Containers,
+		Data:       o.Data,
+		Volumes:    o.Volumes,
+		Logs:       o.Logs,
+		LogTries:   o.LogTries,
+		Slots:      s.slots,
+		Resources:  s.resources,
+		Lifecycle:  w.life,
+		Puller:     w.puller,
+		Manifests:  w.manifests,
+		Recorder:   w.recorder,
+		Failures:   w.failures,
+		Syncs:      w.syncs,
+		Renamed:    w.status.Rename,
+		Wall:       o.Wall,
+		Node:       o.Node,
+		HostIP:     o.HostIP,
+		Log:        log,
+	})
 	return w
-}
-
-// newExecutor assembles the executor of w.
-func newExecutor(w *worker, log *slog.Logger) *executor {
-	o := w.o
-	return &executor{
-		starter: w.starter,
-		remover: &remover{
-			key:        w.key,
-			slot:       w.shared.slots.Remove,
-			sandboxes:  o.Sandboxes,
-			containers: o.Containers,
-			data:       o.Data,
-			volumes:    o.Volumes,
-			logs:       o.Logs,
-			logTries:   o.LogTries,
-			trouble:    w.trouble,
-			instances:  w.instances,
-			hooks:      w.hooks.results.hooks,
-			log:        log,
-		},
-		terminator: &terminator{containers: o.Containers, instances: w.instances, notes: w.hooks.notes},
-		hooks:      w.hooks,
-		puller:     w.puller,
-		failures:   w.failures,
-		status:     w.status,
-		log:        log,
-	}
 }

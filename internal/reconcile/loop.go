@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -27,7 +28,7 @@ type Loop struct {
 	// not known.
 	listed   bool
 	last     manifest.Desired
-	blame    manifest.Blame // of last
+	problems manifest.PodProblems // of last
 	finished chan *worker
 	running  sync.WaitGroup
 }
@@ -36,6 +37,9 @@ type Loop struct {
 func NewLoop(o Options) *Loop {
 	if o.Parallel <= 0 {
 		o.Parallel = 4
+	}
+	if o.Wall == nil {
+		o.Wall = time.Now
 	}
 	l := &Loop{
 		o:        o,
@@ -67,11 +71,12 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 			l.listed, listed = true, nil
 			l.settleStrays(work)
 		case d := <-desired:
-			l.want(work, d)
+			l.distribute(work, d)
 		case e := <-events:
 			l.handle(work, e)
 		case key := <-l.o.Results:
 			l.notify(key)
+		case <-l.o.Ping:
 		case <-hurry:
 			hurry = nil
 			l.notifyAll()
@@ -84,9 +89,9 @@ func (l *Loop) Run(ctx context.Context, desired <-chan manifest.Desired, events 
 	}
 }
 
-// want passes the newest manifest of every pod to its worker.
-func (l *Loop) want(ctx context.Context, d manifest.Desired) {
-	l.last, l.blame = d, d.Blame()
+// distribute passes the newest manifest of every pod to its worker.
+func (l *Loop) distribute(ctx context.Context, d manifest.Desired) {
+	l.last, l.problems = d, d.PodProblems()
 	for key, p := range d.Pods {
 		if l.workers[key] == nil {
 			// The pod may already be running: reserve its requests until its worker has inspected
@@ -96,7 +101,7 @@ func (l *Loop) want(ctx context.Context, d manifest.Desired) {
 	}
 	for key, p := range d.Pods {
 		delete(l.strays, key)
-		l.worker(ctx, key).mailbox.put(desire{pod: p, bad: l.blame.Of(p), objects: d.Objects})
+		l.worker(ctx, key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: d.Objects})
 	}
 	for key, w := range l.workers {
 		if d.Pods[key] == nil {
@@ -163,7 +168,7 @@ func (l *Loop) worker(ctx context.Context, key pod.Key) *worker {
 func (l *Loop) retire(ctx context.Context, w *worker) {
 	delete(l.workers, w.key)
 	if p := l.last.Pods[w.key]; p != nil {
-		l.worker(ctx, w.key).mailbox.put(desire{pod: p, bad: l.blame.Of(p), objects: l.last.Objects})
+		l.worker(ctx, w.key).mailbox.put(desiredPod{pod: p, bad: l.problems.Of(p), objects: l.last.Objects})
 	}
 }
 
@@ -175,7 +180,7 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 	}
 	l.last = manifest.Desired{Pods: map[pod.Key]*v1.Pod{}}
 	for _, w := range l.workers {
-		w.mailbox.put(desire{})
+		w.mailbox.put(desiredPod{})
 	}
 	hurry := l.o.Hurry
 	for len(l.workers) > 0 {
@@ -187,6 +192,7 @@ func (l *Loop) stopAll(ctx context.Context, events <-chan relist.Event) {
 			l.notify(e.Pod)
 		case key := <-l.o.Results:
 			l.notify(key)
+		case <-l.o.Ping:
 		case w := <-l.finished:
 			delete(l.workers, w.key)
 		}

@@ -9,8 +9,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// desire is what the loop wants of one pod name.
-type desire struct {
+// desiredPod is what the loop wants of one pod name.
+type desiredPod struct {
 	pod *v1.Pod // nil: no manifest names the pod
 	bad string  // errors in pod's manifest since pod was read
 	// all decides whether a pod without a manifest stays: it stays while its manifest only cannot
@@ -21,7 +21,7 @@ type desire struct {
 
 // released is the desire of a pod that no manifest names any more. The worker decides by what the
 // pod runs whether it stays.
-func released(d manifest.Desired) desire { return desire{all: &d, objects: d.Objects} }
+func released(d manifest.Desired) desiredPod { return desiredPod{all: &d, objects: d.Objects} }
 
 // mailbox passes desires from the loop to one worker, and wakes the worker. Only the newest desire
 // counts. Its methods are safe for concurrent use.
@@ -29,7 +29,7 @@ type mailbox struct {
 	changed chan struct{}
 
 	mu      sync.Mutex
-	newest  desire
+	newest  desiredPod
 	version int // incremented by put
 	chosen  int // the version that read returned last; -1: read newest again
 }
@@ -37,7 +37,7 @@ type mailbox struct {
 func newMailbox() *mailbox { return &mailbox{changed: make(chan struct{}, 1)} }
 
 // put replaces the desire and wakes the worker.
-func (m *mailbox) put(d desire) {
+func (m *mailbox) put(d desiredPod) {
 	m.mu.Lock()
 	m.newest = d
 	m.version++
@@ -54,11 +54,11 @@ func (m *mailbox) Notify() {
 }
 
 // read returns the newest desire, if it has not been read yet.
-func (m *mailbox) read() (d desire, unread bool) {
+func (m *mailbox) read() (d desiredPod, unread bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.chosen == m.version {
-		return desire{}, false
+		return desiredPod{}, false
 	}
 	m.chosen = m.version
 	return m.newest, true

@@ -8,6 +8,8 @@ import (
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -51,10 +53,10 @@ type ownership struct {
 	publisher Publisher
 	report    func(key pod.Key, why error) // Options.Troubled
 	mailbox   *mailbox
-	recorder  *recorder
+	recorder  *record.Recorder
 	log       *slog.Logger
 	owns      bool          // this process owned the pod at the last check
-	barred    *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
+	notOwner  *plan.Waiting // why this process does not own the pod; nil: it does, or not checked yet
 	withheld  bool          // published as owned by a process that withholds its checkpoint
 }
 
@@ -94,17 +96,17 @@ func (o *ownership) acquire() (acquisition, error) {
 func (o *ownership) publish(a acquisition) {
 	switch {
 	case a.why != nil:
-		if (o.barred == nil || *o.barred != *a.why) && o.mailbox.pod() != nil {
-			o.barred = a.why
+		if (o.notOwner == nil || *o.notOwner != *a.why) && o.mailbox.pod() != nil {
+			o.notOwner = a.why
 			o.log.Warn("pod lock not acquired; retrying", "reason", a.why.Reason, "message", a.why.Message)
-			o.recorder.record("", warning, a.why.Reason, a.why.Message)
+			o.recorder.Record("", record.Warning, a.why.Reason, a.why.Message)
 		}
 		if o.report != nil {
 			o.report(o.key, errors.New(a.why.Message))
 		}
 		o.notOwned(a.why)
-	case a.acquired && o.barred != nil:
-		o.barred = nil
+	case a.acquired && o.notOwner != nil:
+		o.notOwner = nil
 		o.log.Info("pod lock acquired")
 		o.notOwned(nil)
 	}
@@ -122,10 +124,10 @@ func (o *ownership) notOwned(why *plan.Waiting) {
 	}
 }
 
-// leave handles an inspection that failed because another process keeps the pod's checkpoint
+// releaseWithheld handles an inspection that failed because another process keeps the pod's checkpoint
 // (runtime.WithheldError): it publishes that owner and releases the pod. It reports whether the
 // worker can end.
-func (o *ownership) leave(err error) (done bool) {
+func (o *ownership) releaseWithheld(err error) (done bool) {
 	withheld := (*runtime.WithheldError)(nil)
 	if o.withheld = errors.As(err, &withheld); !o.withheld {
 		return false
@@ -145,10 +147,10 @@ func (o *ownership) inspected() {
 	}
 }
 
-// foreign reports that no manifest names the pod and that this process must not terminate it: it is
+// mustKeep reports that no manifest names the pod and that this process must not terminate it: it is
 // left as it is.
-func (o *ownership) foreign(s state, seen pod.Observed) bool {
-	return s.pod == nil && o.adopts != nil && !seen.Empty() && !o.adopts(seen)
+func (o *ownership) mustKeep(s revision.State, seen pod.Observed) bool {
+	return s.Pod == nil && o.adopts != nil && !seen.Empty() && !o.adopts(seen)
 }
 
 // release releases the pod, so that another process can own it.

@@ -2,11 +2,14 @@
 // name; each worker repeats a sync: inspect the pod, let the planner compute the actions, execute
 // them, until the plan has no actions left.
 //
-// The package owns the workers, the execution of every plan.Action, the order and admission of
-// starts, and the pod's saved state between syncs. It does not decide: package plan computes what
-// to do, and package relist reports what is there.
+// The package owns the workers and the ownership of pods. What a worker consists of is in the packages
+// below: revision has its state, execute the effects of the plan, lifecycle the hooks and signals of
+// instances, pull the images, eviction the disk usage, publish the status, record the events, and
+// admission what the workers share. It does not decide: package plan computes what to do, and package
+// relist reports what is there.
 //
-// Begin reading with Loop.Run, then worker.sync (the sync) and executor.do (from action to effect).
+// Begin reading with Loop.Run, then worker.sync (the sync) and execute.Executor.Perform (from action to
+// effect).
 package reconcile
 
 import (
@@ -18,7 +21,11 @@ import (
 
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
-	"podrun.io/podrun/internal/probe"
+	"podrun.io/podrun/internal/reconcile/eviction"
+	"podrun.io/podrun/internal/reconcile/execute"
+	"podrun.io/podrun/internal/reconcile/lifecycle"
+	"podrun.io/podrun/internal/reconcile/publish"
+	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -32,73 +39,16 @@ type Inspector interface {
 	Listed() <-chan struct{}
 }
 
-// Volumes prepares what containers mount.
-type Volumes interface {
-	// Setup checks or creates the sources of in.Container's mounts and returns the mounts. A
-	// *runtime.ReasonError says why a source is not available.
-	Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
-	// Files reads files from a pod's volumes. Files that do not exist are missing from the result.
-	Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error)
-	// Refresh updates the volumes of a running pod to its current manifest and objects (ConfigMaps
-	// and Secrets).
-	Refresh(ctx context.Context, in pod.Inside) error
-	// Teardown unmounts what was mounted for a revision. A mount that is busy is an error.
-	Teardown(ctx context.Context, uid pod.UID) error
-}
-
-// Disk measures how much of the machine's disk pods use.
-type Disk interface {
-	// Measure returns p's usage of each resource that p has a disk limit for. instances are the
-	// newest instances of its containers. Measure may take long.
-	Measure(ctx context.Context, p *v1.Pod, instances []pod.Container) (pod.Usage, error)
-}
-
-// Logs converts the raw output of containers to their log files.
-type Logs interface {
-	// Follow starts following the log of a running instance. It is called for every running
-	// instance at every sync and does not block. pid is the instance's first process, 0 if not
-	// known yet.
-	Follow(i pod.Instance, pid int)
-	// Finish converts the rest of an instance's output. It is called after the instance has exited
-	// and before its exit is reaped.
-	Finish(ctx context.Context, i pod.Instance) error
-	// End returns the end of an instance's log: at most 80 lines and 2048 bytes.
-	End(ctx context.Context, i pod.Instance) string
-	// Drop removes the logs of an instance that is being removed and of all earlier instances of
-	// its container.
-	Drop(last pod.Instance) error
-	// Forget releases what is held for a revision whose files are about to be removed.
-	Forget(uid pod.UID)
-}
-
-// Prober runs the probes and the hooks of instances.
-type Prober interface {
-	// Set replaces the list of a pod's instances that are probed. It does not block.
-	Set(key pod.Key, targets []probe.Target)
-	// Results returns the probe results by instance ID. The caller owns the map.
-	Results(key pod.Key) map[string]pod.Probed
-	// Hook runs a lifecycle hook and returns when it has finished or ctx has ended.
-	Hook(ctx context.Context, t probe.Target, hook *v1.LifecycleHandler) error
-}
-
-// Publisher publishes the status of pods. Its methods must not block for long.
+// Publisher publishes the status of pods, and who owns them. Its methods must not block for long.
 type Publisher interface {
-	// Publish publishes a pod with its status. settled reports that nothing is left to do for the
-	// pod now.
-	Publish(p *v1.Pod, settled bool) error
-	// Leaving publishes that a pod is being terminated for good. It is called again when the
-	// readiness of an instance changes; ready is by instance ID. The rest of the pod's status stays
-	// as it was published last.
-	Leaving(key pod.Key, now time.Time, ready map[string]bool) error
-	// Gone publishes that nothing is left of a pod.
-	Gone(key pod.Key) error
+	publish.Publisher
 	// NotOwned publishes why this process does not own the pod whose manifest is p, for example
 	// because another process owns it. A nil why means that this process owns it.
 	NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error
 }
 
-// Recorder records events. Record does not block.
-type Recorder interface{ Record(e pod.Event) }
+// Recorder records events.
+type Recorder = record.Events
 
 // Halt terminates pods for a shutdown of the machine and prevents their start, until the next Halt
 // replaces it.
@@ -117,11 +67,11 @@ type Options struct {
 	Images     runtime.Images
 	Data       runtime.Data
 	Owners     Owners // nil: no other process runs pods
-	Volumes    Volumes
+	Volumes    execute.Volumes
 	// Disk is used only for pods that have disk limits.
-	Disk      Disk
-	Logs      Logs
-	Prober    Prober
+	Disk      eviction.Disk
+	Logs      execute.Logs
+	Prober    lifecycle.Prober
 	Publisher Publisher
 	Events    Recorder
 	// Results delivers the keys of pods that have new probe results.
@@ -146,6 +96,8 @@ type Options struct {
 	// Halt delivers the shutdown of the machine: which pods are terminated, by priority. May be
 	// nil.
 	Halt <-chan Halt
+	// Ping is received from as long as the loop is not stuck. May be nil.
+	Ping <-chan struct{}
 	// StopAll is called when the loop ends and reports whether to stop and remove all of its pods.
 	// nil: no.
 	StopAll func() bool

@@ -10,6 +10,13 @@ import (
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/eviction"
+	"podrun.io/podrun/internal/reconcile/execute"
+	"podrun.io/podrun/internal/reconcile/lifecycle"
+	"podrun.io/podrun/internal/reconcile/publish"
+	"podrun.io/podrun/internal/reconcile/pull"
+	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -22,20 +29,18 @@ type worker struct {
 	mailbox *mailbox
 	log     *slog.Logger
 
-	state     state
-	manifests *manifests
-	measure   *measurement
-	failures  *failures
-	hooks     *hookRunner
-	instances *instances
-	starter   *starter
-	executor  *executor
-	beside    sync.WaitGroup // pulls, hooks and measurements
-	trouble   *trouble
-	recorder  *recorder
-	puller    *puller
-	status    *statusPublisher
-	owner     *ownership
+	state      revision.State
+	manifests  *revision.Manifests
+	life       *lifecycle.Lifecycle
+	puller     *pull.Puller
+	executor   *execute.Executor
+	measure    *eviction.Measurement
+	status     *publish.Status
+	recorder   *record.Recorder
+	failures   *record.Failures
+	syncs      *record.Syncs
+	owner      *ownership
+	goroutines sync.WaitGroup // pulls, hooks and measurements
 	// outdated reports that the pod has not been inspected since the last action, or since this
 	// process acquired it.
 	outdated bool
@@ -47,16 +52,16 @@ const refreshAgain = time.Second
 // run syncs the pod until ctx ends, or until the pod is neither desired nor there any more. Then it
 // sends the worker to finished.
 func (w *worker) run(ctx context.Context, finished chan<- *worker) {
-	defer w.beside.Wait()
+	defer w.goroutines.Wait()
 	// End before the worker is sent to finished: a successor for the same pod name may start right
 	// after that, and must not lose what end gives back by name.
 	end := sync.OnceFunc(w.end)
 	defer end()
-	// Wait for the first desire: without it the worker would take the pod for not desired.
+	// Wait for the first desired pod: without it the worker would take the pod for not desired.
 	w.wait(ctx, 0)
-	look := true
+	inspect := true
 	for ctx.Err() == nil {
-		wake, gone := w.sync(ctx, look)
+		wake, gone := w.sync(ctx, inspect)
 		if gone && w.mailbox.empty() {
 			end()
 			select {
@@ -65,22 +70,22 @@ func (w *worker) run(ctx context.Context, finished chan<- *worker) {
 			}
 			return
 		}
-		look = w.wait(ctx, wake)
+		inspect = w.wait(ctx, wake)
 	}
 }
 
 // end gives back everything that the worker holds of shared resources.
 func (w *worker) end() {
-	w.hooks.stop()
-	w.measure.cancel()
-	w.puller.stop()
+	w.life.Hooks.Stop()
+	w.measure.Cancel()
+	w.puller.Stop()
 	w.shared.resources.Forget(w.key, w.mailbox)
 	w.shared.order.Forget(w.mailbox)
 	w.owner.release() // last: until then actions may still run on the pod
 }
 
-// wait returns when another sync is due. look reports that this sync must inspect the pod.
-func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
+// wait returns when another sync is due. inspect reports that this sync must inspect the pod.
+func (w *worker) wait(ctx context.Context, wake time.Duration) (inspect bool) {
 	var timer <-chan time.Time
 	if wake > 0 {
 		timer = time.After(wake)
@@ -89,78 +94,78 @@ func (w *worker) wait(ctx context.Context, wake time.Duration) (look bool) {
 	case <-ctx.Done():
 	case <-timer:
 		return true
-	case <-w.puller.tick(): // progress of a pull changes only the status: no inspection
+	case <-w.puller.Tick(): // progress of a pull changes only the status: no inspection
 	case <-w.mailbox.changed:
-	case r := <-w.puller.results:
-		w.puller.finished(w.state.pod, r)
-	case r := <-w.hooks.done:
-		w.hooks.finished(r)
-	case r := <-w.measure.done:
-		w.measure.finished(r)
+	case r := <-w.puller.Results:
+		w.puller.Finished(w.state.Pod, r)
+	case r := <-w.life.Hooks.Done:
+		w.life.Hooks.Finished(r)
+	case r := <-w.measure.Done:
+		w.measure.Finished(r)
 	}
 	return false
 }
 
 // sync executes plans until a plan has no actions: it inspects the pod, computes the plan and
-// executes it. look makes it inspect the pod before the first plan. It returns after what time to
+// executes it. inspect makes it inspect the pod before the first plan. It returns after what time to
 // sync again (0: when notified) and whether the pod is gone.
-func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone bool) {
+func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, gone bool) {
 	seen := w.o.Inspector.Seen(w.key)
-	w.outdated = w.outdated || look
+	w.outdated = w.outdated || inspect
 	for ctx.Err() == nil {
-		looked := false
+		inspected := false
 		acquired, err := w.acquire()
 		if err != nil {
-			return w.trouble.failed(err), false
+			return w.syncs.Failed(err), false
 		}
 		if !acquired {
-			return w.barred(seen)
+			return w.notOwner(seen)
 		}
 		if w.outdated {
 			if seen, err = w.o.Inspector.Inspect(ctx, w.key); err != nil {
-				return w.trouble.failed(err), w.owner.leave(err)
+				return w.syncs.Failed(err), w.owner.releaseWithheld(err)
 			}
-			w.outdated, looked = false, true
+			w.outdated, inspected = false, true
 			w.owner.inspected()
 		}
-		if w.chooseRevision(seen); w.state.unsure {
+		if w.chooseRevision(seen); w.state.Undecided {
 			return 0, false
 		}
-		if w.owner.foreign(w.state, seen) {
-			if w.outdated = !looked; w.outdated {
+		if w.owner.mustKeep(w.state, seen) {
+			if w.outdated = !inspected; w.outdated {
 				continue // its owner may have been recorded since
 			}
 			return 0, true
 		}
-		w.instances.resume(seen)
-		w.account(seen)
-		w.state.stale = w.starter.refresh(ctx, w.state, seen)
-		w.hooks.start(ctx, w.state, seen)
-		w.measure.start(ctx, w.state.pod, seen)
+		w.life.Instances.Resume(seen)
+		w.reserve(seen)
+		w.state.Stale = w.executor.Refresh(ctx, w.state, seen)
+		w.life.Hooks.Start(ctx, w.state, seen)
+		w.measure.Start(ctx, w.state.Pod, seen)
 		p := plan.Compute(w.input(seen))
 		if !p.Again {
-			if w.state.replaced {
-				w.status.before = nil // it was published of another pod
+			if w.state.Replaced {
+				w.status.ForgetConditions() // they were published of another pod
 			}
-			w.state.earlier, w.state.replaced = false, false
+			w.state.Earlier, w.state.Replaced = false, false
 		}
-		w.recorder.recordPlan(w.state.pod, seen, p, w.failures.last)
-		w.state = w.state.terminating(seen, p)
-		w.status.publish(w.state, seen, p, len(p.Actions) == 0)
-		w.hooks.notes.saveProbes(w.state, seen)
+		w.recorder.Plan(w.state.Pod, seen, p, w.failures.Last)
+		w.state.Selection = w.state.Terminating(seen, p)
+		w.status.Publish(w.state, seen, p, len(p.Actions) == 0)
+		w.life.Notes.SaveProbes(w.state, seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
-			return w.rest(p)
+			return w.idle(p)
 		}
-		w.state, look, err = w.executor.perform(ctx, w.state, seen, p.Actions)
+		w.state, inspect, err = w.executor.Perform(ctx, w.state, seen, p.Actions)
 		// Nothing is executed before the next inspection: not everything that wakes a worker has
 		// inspected the pod.
-		w.outdated = look
+		w.outdated = inspect
 		if err != nil {
-			w.status.publish(w.state, seen, p, true)
-			wake = w.trouble.failed(err)
+			w.status.Publish(w.state, seen, p, true)
+			wake = w.syncs.Failed(err)
 			if p.Wake > 0 { // what is due in the pod does not wait for the failed action
-				wake = min(wake, max(p.Wake, firstTrouble))
+				wake = min(wake, max(p.Wake, record.FirstRetry))
 			}
 			return wake, false
 		}
@@ -168,9 +173,9 @@ func (w *worker) sync(ctx context.Context, look bool) (wake time.Duration, gone 
 	return 0, false
 }
 
-// barred returns when to sync again while another process owns the pod, and whether the worker can
+// notOwner returns when to sync again while another process owns the pod, and whether the worker can
 // end.
-func (w *worker) barred(seen pod.Observed) (wake time.Duration, gone bool) {
+func (w *worker) notOwner(seen pod.Observed) (wake time.Duration, gone bool) {
 	switch {
 	case w.mailbox.pod() != nil:
 		return ownerPoll, false
@@ -180,16 +185,16 @@ func (w *worker) barred(seen pod.Observed) (wake time.Duration, gone bool) {
 	return 0, w.mailbox.dismiss()
 }
 
-// rest returns when to sync again after a plan without actions, and whether the pod is gone.
-func (w *worker) rest(p plan.Plan) (wake time.Duration, gone bool) {
-	w.trouble.count, w.trouble.logged = 0, nil
-	if w.state.stale || w.status.unpublished {
+// idle returns when to sync again after a plan without actions, and whether the pod is gone.
+func (w *worker) idle(p plan.Plan) (wake time.Duration, gone bool) {
+	w.syncs.Succeeded()
+	if w.state.Stale || w.status.Unpublished() {
 		p.Wake = sooner(p.Wake, refreshAgain)
 	}
 	if !p.Completed {
-		p.Wake = sooner(p.Wake, w.measure.next())
+		p.Wake = sooner(p.Wake, w.measure.Next())
 	}
-	return p.Wake, p.Gone && !w.status.unpublished
+	return p.Wake, p.Gone && !w.status.Unpublished()
 }
 
 // acquire makes this process the pod's owner, or checks that it still is. Without ownership nothing
@@ -197,21 +202,21 @@ func (w *worker) rest(p plan.Plan) (wake time.Duration, gone bool) {
 func (w *worker) acquire() (acquired bool, err error) {
 	a, err := w.owner.acquire()
 	if a.lost {
-		w.lose()
+		w.stopAll()
 	}
 	w.outdated = w.outdated || a.fresh
 	w.owner.publish(a)
 	return a.acquired, err
 }
 
-// lose stops everything that this process does for a pod that it no longer owns, and drops its
+// stopAll stops everything that this process does for a pod that it no longer owns, and drops its
 // cached state.
-func (w *worker) lose() {
-	w.hooks.stop()
-	w.measure.reset(nil)
-	w.puller.stop()
-	w.status.shown, w.status.before = nil, nil
-	w.manifests.saved = nil
+func (w *worker) stopAll() {
+	w.life.Hooks.Stop()
+	w.measure.Reset(nil)
+	w.puller.Stop()
+	w.status.Forget()
+	w.manifests.Forget()
 	w.mailbox.reread() // another revision may be running now
 }
 
@@ -223,47 +228,53 @@ func (w *worker) chooseRevision(seen pod.Observed) {
 		return
 	}
 	w.learn(d.objects)
-	before := w.state.pod
-	c := choice{desire: d, seen: seen, running: w.manifests.running(before, seen)}
-	if d.pod != nil && c.running != nil {
+	before := w.state.Pod
+	running := w.manifests.Running(before, seen)
+	in := plan.RevisionInput{Wanted: d.pod, Running: running, Observed: seen}
+	if d.pod != nil && running != nil {
 		if seen.Owner != "" && seen.Owner != w.o.Owner {
 			w.log.Info("adopting a pod that another podrun command started", "command", seen.Owner)
 		}
-		c.same = manifest.SameRun(c.running, d.pod)
-		c.final = c.same && w.final(c.running, seen)
+		if manifest.SameRun(running, d.pod) {
+			in.Adopted, in.Resized = manifest.Adopt(d.pod, running, w.final(running, seen))
+		}
 	}
-	w.state = c.next(w.state)
-	if c.same {
-		w.manifests.update(w.state.pod)
+	w.state = next(w.state, d, in)
+	if in.Adopted != nil {
+		w.manifests.Update(w.state.Pod)
 	}
-	if p := w.state.pod; before == nil || p == nil || before.UID != p.UID || w.state.replaced {
-		w.puller.stop()
-		clear(w.failures.last)
+	if p := w.state.Pod; before == nil || p == nil || before.UID != p.UID || w.state.Replaced {
+		w.puller.Stop()
+		clear(w.failures.Last)
 	}
-	w.recorder.recordManifest(w.state)
+	w.recorder.Manifest(w.state)
 }
 
 // learn stores the current objects. It clears the failures that a missing object may have caused,
 // so that these are tried again at once.
 func (w *worker) learn(now pod.Objects) {
-	if reflect.DeepEqual(w.state.objects, now) {
+	if reflect.DeepEqual(w.state.Objects, now) {
 		return
 	}
-	w.failures.retry(reasonConfig, runtime.ReasonFailedMount)
-	if p := w.state.pod; p != nil && len(p.Spec.ImagePullSecrets) > 0 {
-		w.failures.retry(plan.ReasonErrImagePull)
+	w.failures.Retry(record.ReasonConfig, runtime.ReasonFailedMount)
+	if p := w.state.Pod; p != nil && len(p.Spec.ImagePullSecrets) > 0 {
+		w.failures.Retry(plan.ReasonErrImagePull)
 	}
-	w.state.objects, w.state.stale = now, true
+	w.state.Objects, w.state.Stale = now, true
 }
 
 func (w *worker) followLogs(seen pod.Observed) {
 	for _, c := range seen.Containers {
 		if c.State == pod.Running {
-			w.o.Logs.Follow(instance(w.key, c), c.PID)
+			w.o.Logs.Follow(c.Instance(w.key), c.PID)
 		}
 	}
 }
 
-func instance(key pod.Key, c pod.Container) pod.Instance {
-	return pod.Instance{ID: c.ID, Key: key, UID: c.UID, Container: c.Name, Attempt: c.Attempt}
+// sooner returns the shorter of two waits, where 0 means no wait is due.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }

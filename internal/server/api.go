@@ -61,7 +61,7 @@ type Options struct {
 // NewHandler returns the handler of all paths. It refuses every method but GET and HEAD.
 func NewHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	room := make(streamSlots, streams)
+	slots := make(streamSlots, streams)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
 		checks(w, r, o.Node.Health(), http.StatusInternalServerError)
 	})
@@ -73,10 +73,10 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics/resource", o.Resource)
 	mux.HandleFunc("/stats/summary", func(w http.ResponseWriter, r *http.Request) { statsSummary(w, r, o) })
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
-		containerLog(w, r, o, room)
+		containerLog(w, r, o, slots)
 	})
-	page := newPage(o, room)
-	page.answers(mux)
+	page := newPage(o, slots)
+	page.register(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", page.policy)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -135,7 +135,7 @@ func pods(w http.ResponseWriter, o Options) {
 	if len(items) > 0 {
 		list.Items = items
 	}
-	answer(w, o, "pods", list, err)
+	respond(w, o, "pods", list, err)
 }
 
 // statsSummary handles /stats/summary with the kubelet's parameter only_cpu_and_memory, which skips
@@ -153,11 +153,11 @@ func statsSummary(w http.ResponseWriter, r *http.Request, o Options) {
 		o.Log.Debug("resource usage could not be read completely", "err", err)
 		err = nil
 	}
-	answer(w, o, "stats", all, err)
+	respond(w, o, "stats", all, err)
 }
 
-// answer responds with v as JSON or, with err, with status 500. what names the data in messages.
-func answer(w http.ResponseWriter, o Options, what string, v any, err error) {
+// respond responds with v as JSON or, with err, with status 500. what names the data in messages.
+func respond(w http.ResponseWriter, o Options, what string, v any, err error) {
 	var data []byte
 	if err == nil {
 		data, err = json.Marshal(v)

@@ -18,18 +18,18 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// told is a Node with the data of the test.
-type told struct {
+// fakeNode is a Node with the data of the test.
+type fakeNode struct {
 	health, ready []Check
 	pods          []v1.Pod
 	log           string // what every container wrote; "": what was asked for
 	err           error
 }
 
-func (n told) Health() []Check         { return n.health }
-func (n told) Ready() []Check          { return n.ready }
-func (n told) Pods() ([]v1.Pod, error) { return n.pods, n.err }
-func (n told) Summary(_ context.Context, whole bool) (*kubelet.Summary, error) {
+func (n fakeNode) Health() []Check         { return n.health }
+func (n fakeNode) Ready() []Check          { return n.ready }
+func (n fakeNode) Pods() ([]v1.Pod, error) { return n.pods, n.err }
+func (n fakeNode) Summary(_ context.Context, whole bool) (*kubelet.Summary, error) {
 	s := &kubelet.Summary{Node: kubelet.NodeStats{NodeName: "n"}, Pods: []kubelet.PodStats{}}
 	if whole {
 		s.Node.Fs = &kubelet.FsStats{}
@@ -38,7 +38,7 @@ func (n told) Summary(_ context.Context, whole bool) (*kubelet.Summary, error) {
 }
 
 // Log writes the request instead of a log.
-func (n told) Log(_ context.Context, want LogRequest, out io.Writer) error {
+func (n fakeNode) Log(_ context.Context, want LogRequest, out io.Writer) error {
 	tail := -1
 	if want.Tail != nil {
 		tail = *want.Tail
@@ -65,7 +65,7 @@ func event(pod, message, uid string) v1.Event {
 	}
 }
 
-func handler(n told) http.Handler {
+func handler(n fakeNode) http.Handler {
 	return NewHandler(Options{
 		Node: n, Log: slog.New(slog.DiscardHandler),
 		Events: func() ([]v1.Event, error) {
@@ -84,41 +84,41 @@ func TestAnswers(t *testing.T) {
 	web := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-n", Namespace: "default"}}
 	tests := []struct {
 		name, method, path string
-		node               told
+		node               fakeNode
 		status             int
 		want               string // the whole body, or with … its beginning
 	}{
-		{"healthy", "GET", "/healthz", told{health: good}, 200, "ok"},
-		{"healthy, at length", "GET", "/healthz?verbose", told{health: good}, 200, "[+]relist ok\n[+]manifests ok\nhealthz check passed\n"},
-		{"unhealthy", "GET", "/healthz", told{health: bad, ready: good}, 500, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nhealthz check failed\n"},
-		{"ready", "GET", "/readyz", told{ready: good, health: bad}, 200, "ok"},
-		{"not ready", "GET", "/readyz", told{ready: bad}, 503, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nreadyz check failed\n"},
-		{"one left out", "GET", "/readyz?exclude=manifests", told{ready: bad}, 200, "ok"},
-		{"metrics", "GET", "/metrics", told{}, 200, "a_metric 1\n"},
-		{"resource metrics", "GET", "/metrics/resource", told{}, 200, "taken 1\n"},
-		{"stats", "GET", "/stats/summary", told{err: errors.New("the machine is not read")}, 200, `{"node":{"nodeName":"n","startTime":null,"fs":…`},
-		{"stats of processors and memory", "GET", "/stats/summary?only_cpu_and_memory=true", told{}, 200, `{"node":{"nodeName":"n","startTime":null},"pods":[]}`},
-		{"stats of what", "GET", "/stats/summary?only_cpu_and_memory=perhaps", told{}, 400, "only_cpu_and_memory=\"perhaps\" cannot be used\n"},
-		{"no pods", "GET", "/pods", told{}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
-		{"pods", "GET", "/pods", told{pods: []v1.Pod{web}}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
-		{"pods cannot be told", "GET", "/pods", told{err: errors.New("broken")}, 500, "the pods cannot be read: broken\n"},
-		{"head", "HEAD", "/readyz", told{ready: bad}, 503, "…"},
-		{"head of a log", "HEAD", "/containerLogs/ns/web/c?follow=true", told{}, 200, "ns/web/c follow=false …"},
-		{"head of what has no end", "HEAD", "/live", told{}, 200, "data: …"},
-		{"post", "POST", "/healthz", told{health: good}, 405, "podrun's HTTP is read-only\n"},
-		{"delete", "DELETE", "/pods", told{}, 405, "podrun's HTTP is read-only\n"},
-		{"log", "GET", "/containerLogs/ns/web/c", told{}, 200, "ns/web/c follow=false previous=false timestamps=false tail=-1 since=false\n"},
-		{"part of a log", "GET", "/containerLogs/ns/web/c?follow=true&timestamps=1&tailLines=5&sinceSeconds=3", told{}, 200, "ns/web/c follow=true previous=false timestamps=true tail=5 since=true\n"},
-		{"log since", "GET", "/containerLogs/ns/web/c?previous=true&tail=all&sinceTime=2026-01-02T03:04:05Z", told{}, 200, "ns/web/c follow=false previous=true timestamps=false tail=-1 since=true\n"},
-		{"beginning of a log", "GET", "/containerLogs/ns/web/c?limitBytes=6&tail=7", told{}, 200, "ns/web"},
-		{"log of nothing", "GET", "/containerLogs/ns/web/none", told{}, 404, "container \"none\": not found\n"},
-		{"log too early", "GET", "/containerLogs/ns/web/new", told{}, 400, "container \"new\" is waiting to start\n"},
-		{"wrong tail", "GET", "/containerLogs/ns/web/c?tailLines=-1", told{}, 400, "tailLines=\"-1\" cannot be used\n"},
-		{"wrong since", "GET", "/containerLogs/ns/web/c?sinceSeconds=0", told{}, 400, "sinceSeconds=\"0\" cannot be used\n"},
-		{"since twice", "GET", "/containerLogs/ns/web/c?sinceSeconds=5&sinceTime=2026-01-02T03:04:05Z", told{}, 400, "sinceTime=\"2026-01-02T03:04:05Z\" cannot be used\n"},
-		{"wrong follow", "GET", "/containerLogs/ns/web/c?follow=perhaps", told{}, 400, "follow=\"perhaps\" cannot be used\n"},
-		{"following what has ended", "GET", "/containerLogs/ns/web/c?follow=1&previous=1", told{}, 400, "the previous run has ended: it cannot be followed\n"},
-		{"nothing there", "GET", "/exec", told{}, 404, "404 page not found\n"},
+		{"healthy", "GET", "/healthz", fakeNode{health: good}, 200, "ok"},
+		{"healthy, at length", "GET", "/healthz?verbose", fakeNode{health: good}, 200, "[+]relist ok\n[+]manifests ok\nhealthz check passed\n"},
+		{"unhealthy", "GET", "/healthz", fakeNode{health: bad, ready: good}, 500, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nhealthz check failed\n"},
+		{"ready", "GET", "/readyz", fakeNode{ready: good, health: bad}, 200, "ok"},
+		{"not ready", "GET", "/readyz", fakeNode{ready: bad}, 503, "[+]relist ok\n[-]manifests failed: a.yaml:1: no; [+]b.yaml ok\nreadyz check failed\n"},
+		{"one left out", "GET", "/readyz?exclude=manifests", fakeNode{ready: bad}, 200, "ok"},
+		{"metrics", "GET", "/metrics", fakeNode{}, 200, "a_metric 1\n"},
+		{"resource metrics", "GET", "/metrics/resource", fakeNode{}, 200, "taken 1\n"},
+		{"stats", "GET", "/stats/summary", fakeNode{err: errors.New("the machine is not read")}, 200, `{"node":{"nodeName":"n","startTime":null,"fs":…`},
+		{"stats of processors and memory", "GET", "/stats/summary?only_cpu_and_memory=true", fakeNode{}, 200, `{"node":{"nodeName":"n","startTime":null},"pods":[]}`},
+		{"stats of what", "GET", "/stats/summary?only_cpu_and_memory=perhaps", fakeNode{}, 400, "only_cpu_and_memory=\"perhaps\" cannot be used\n"},
+		{"no pods", "GET", "/pods", fakeNode{}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
+		{"pods", "GET", "/pods", fakeNode{pods: []v1.Pod{web}}, 200, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"web-n"…`},
+		{"pods cannot be read", "GET", "/pods", fakeNode{err: errors.New("broken")}, 500, "the pods cannot be read: broken\n"},
+		{"head", "HEAD", "/readyz", fakeNode{ready: bad}, 503, "…"},
+		{"head of a log", "HEAD", "/containerLogs/ns/web/c?follow=true", fakeNode{}, 200, "ns/web/c follow=false …"},
+		{"head of what has no end", "HEAD", "/live", fakeNode{}, 200, "data: …"},
+		{"post", "POST", "/healthz", fakeNode{health: good}, 405, "podrun's HTTP is read-only\n"},
+		{"delete", "DELETE", "/pods", fakeNode{}, 405, "podrun's HTTP is read-only\n"},
+		{"log", "GET", "/containerLogs/ns/web/c", fakeNode{}, 200, "ns/web/c follow=false previous=false timestamps=false tail=-1 since=false\n"},
+		{"part of a log", "GET", "/containerLogs/ns/web/c?follow=true&timestamps=1&tailLines=5&sinceSeconds=3", fakeNode{}, 200, "ns/web/c follow=true previous=false timestamps=true tail=5 since=true\n"},
+		{"log since", "GET", "/containerLogs/ns/web/c?previous=true&tail=all&sinceTime=2026-01-02T03:04:05Z", fakeNode{}, 200, "ns/web/c follow=false previous=true timestamps=false tail=-1 since=true\n"},
+		{"beginning of a log", "GET", "/containerLogs/ns/web/c?limitBytes=6&tail=7", fakeNode{}, 200, "ns/web"},
+		{"log of nothing", "GET", "/containerLogs/ns/web/none", fakeNode{}, 404, "container \"none\": not found\n"},
+		{"log too early", "GET", "/containerLogs/ns/web/new", fakeNode{}, 400, "container \"new\" is waiting to start\n"},
+		{"wrong tail", "GET", "/containerLogs/ns/web/c?tailLines=-1", fakeNode{}, 400, "tailLines=\"-1\" cannot be used\n"},
+		{"wrong since", "GET", "/containerLogs/ns/web/c?sinceSeconds=0", fakeNode{}, 400, "sinceSeconds=\"0\" cannot be used\n"},
+		{"since twice", "GET", "/containerLogs/ns/web/c?sinceSeconds=5&sinceTime=2026-01-02T03:04:05Z", fakeNode{}, 400, "sinceTime=\"2026-01-02T03:04:05Z\" cannot be used\n"},
+		{"wrong follow", "GET", "/containerLogs/ns/web/c?follow=perhaps", fakeNode{}, 400, "follow=\"perhaps\" cannot be used\n"},
+		{"following what has ended", "GET", "/containerLogs/ns/web/c?follow=1&previous=1", fakeNode{}, 400, "the previous run has ended: it cannot be followed\n"},
+		{"nothing there", "GET", "/exec", fakeNode{}, 404, "404 page not found\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestAnswers(t *testing.T) {
 func TestPodsAreAPodList(t *testing.T) {
 	pods := []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "web-n"}, Status: v1.PodStatus{Phase: v1.PodRunning}}}
 	w := httptest.NewRecorder()
-	handler(told{pods: pods}).ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
+	handler(fakeNode{pods: pods}).ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil))
 	var list v1.PodList
 	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestPodsAreAPodList(t *testing.T) {
 }
 
 func TestOtherHosts(t *testing.T) {
-	h := forThisHost(handler(told{}))
+	h := onlyLocalHost(handler(fakeNode{}))
 	for host, want := range map[string]int{
 		"127.0.0.1:10255": 200, "localhost": 200, "[::1]:1": 200, "[::1]": 200, "127.0.0.2": 200,
 		"evil.example": 421, "127.0.0.1.evil.example:80": 421, "": 421, "10.0.0.1:80": 421,

@@ -41,7 +41,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-n", UID: "u1"}}
 	p.Spec.Containers = []v1.Container{{Name: "main", Image: "image:1"}}
-	h := handler(told{pods: []v1.Pod{p}})
+	h := handler(fakeNode{pods: []v1.Pod{p}})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for name, guarded := range map[string]http.Handler{
 			"socket": h, "loopback": ListenOptions{}.guard(h), "token": ListenOptions{TokenFile: token}.guard(h),

@@ -87,7 +87,7 @@ func (o ListenOptions) guard(h http.Handler) http.Handler {
 	if o.TokenFile != "" {
 		return withToken(o.TokenFile, h)
 	}
-	return forThisHost(h)
+	return onlyLocalHost(h)
 }
 
 // certificate is a pair of certificate and key files, which are read again when they have changed.
@@ -96,13 +96,13 @@ type certificate struct {
 	log               *slog.Logger
 
 	mu          sync.Mutex
-	stamps      [2]stamp
+	versions    [2]fileVersion
 	loaded      *tls.Certificate
 	loggedError error
 }
 
-// stamp identifies a version of a file.
-type stamp struct {
+// fileVersion identifies a version of a file.
+type fileVersion struct {
 	at   time.Time
 	size int64
 }
@@ -112,13 +112,13 @@ type stamp struct {
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var now [2]stamp
+	var now [2]fileVersion
 	for i, path := range []string{c.certFile, c.keyFile} {
 		if info, err := os.Stat(path); err == nil {
-			now[i] = stamp{info.ModTime(), info.Size()}
+			now[i] = fileVersion{info.ModTime(), info.Size()}
 		}
 	}
-	if c.loaded != nil && now == c.stamps {
+	if c.loaded != nil && now == c.versions {
 		return c.loaded, nil
 	}
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
@@ -126,7 +126,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if c.loaded != nil {
 			c.log.Info("certificate reloaded", "file", c.certFile)
 		}
-		c.loaded, c.stamps, c.loggedError = &pair, now, nil
+		c.loaded, c.versions, c.loggedError = &pair, now, nil
 		return c.loaded, nil
 	}
 	err = fmt.Errorf("reading certificate %s and key %s: %w", c.certFile, c.keyFile, err)

@@ -67,7 +67,7 @@ func TestListenForOthers(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, handler(told{})) }()
+	go func() { done <- s.Run(ctx, handler(fakeNode{})) }()
 	port := s.Address().(*net.TCPAddr).Port
 	ask := func(set func(*http.Request)) (status int, serial int64) {
 		t.Helper()
@@ -170,7 +170,7 @@ func TestListenNeedsAllThree(t *testing.T) {
 }
 
 // endless is a Node whose log never ends.
-type endless struct{ told }
+type endless struct{ fakeNode }
 
 func (endless) Log(ctx context.Context, _ LogRequest, out io.Writer) error {
 	_, _ = io.WriteString(out, "first\n")
@@ -212,7 +212,7 @@ func TestRefusedConnections(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	write(t, token, "s3cret")
 	asked := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is answered") })
-	for what, h := range map[string]http.Handler{"without the token": withToken(token, asked), "for another name": forThisHost(asked)} {
+	for what, h := range map[string]http.Handler{"without the token": withToken(token, asked), "for another name": onlyLocalHost(asked)} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://podrun.example/pods", nil))
 		if w.Code < 400 || w.Header().Get("Connection") != "close" {

@@ -28,7 +28,7 @@ var (
 )
 
 // containerLog handles /containerLogs/NAMESPACE/POD/CONTAINER with the kubelet's parameters.
-func containerLog(w http.ResponseWriter, r *http.Request, o Options, room streamSlots) {
+func containerLog(w http.ResponseWriter, r *http.Request, o Options, slots streamSlots) {
 	want := LogRequest{
 		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), Container: r.PathValue("container"),
 	}
@@ -40,15 +40,15 @@ func containerLog(w http.ResponseWriter, r *http.Request, o Options, room stream
 	// A HEAD request ends at once, even if the body of a GET would not end.
 	want.Follow = want.Follow && r.Method != http.MethodHead
 	if want.Follow {
-		end, ok := room.begin(w, r)
+		end, ok := slots.begin(w, r)
 		if !ok {
 			return
 		}
 		defer end()
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	out := &patient{w: w, control: http.NewResponseController(w), left: limit}
-	ctx, cancel := untilLeaving(r.Context())
+	out := &flushWriter{w: w, control: http.NewResponseController(w), left: limit}
+	ctx, cancel := untilShutdown(r.Context())
 	defer cancel()
 	err = o.Node.Log(ctx, want, out)
 	switch {
@@ -115,9 +115,9 @@ func (l *LogRequest) parse(q url.Values, now time.Time) (limit int64, err error)
 // errEnough stops the log after the requested number of bytes.
 var errEnough = errors.New("no more is wanted")
 
-// patient sends each write at once. Every write has its own deadline, so that a slow client can
+// flushWriter sends each write at once. Every write has its own deadline, so that a slow client can
 // read a long response.
-type patient struct {
+type flushWriter struct {
 	w       io.Writer
 	control *http.ResponseController
 	begun   bool
@@ -125,7 +125,7 @@ type patient struct {
 }
 
 // Write implements io.Writer.
-func (p *patient) Write(text []byte) (int, error) {
+func (p *flushWriter) Write(text []byte) (int, error) {
 	cut := text
 	if p.left >= 0 && int64(len(text)) > p.left {
 		cut = text[:p.left]
@@ -149,19 +149,19 @@ func (p *patient) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-type leavingKey struct{}
+type shutdownKey struct{}
 
-// leaving returns base with the context server, which ends when the server shuts down, for
-// untilLeaving.
-func leaving(base, server context.Context) context.Context {
-	return context.WithValue(base, leavingKey{}, server)
+// withShutdown returns base with the context server, which ends when the server shuts down, for
+// untilShutdown.
+func withShutdown(base, server context.Context) context.Context {
+	return context.WithValue(base, shutdownKey{}, server)
 }
 
-// untilLeaving returns the context of a request, which also ends when the server shuts down, for
+// untilShutdown returns the context of a request, which also ends when the server shuts down, for
 // responses that would continue.
-func untilLeaving(request context.Context) (context.Context, context.CancelFunc) {
+func untilShutdown(request context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(request)
-	if server, ok := request.Value(leavingKey{}).(context.Context); ok {
+	if server, ok := request.Value(shutdownKey{}).(context.Context); ok {
 		stop := context.AfterFunc(server, cancel)
 		return ctx, func() { stop(); cancel() }
 	}

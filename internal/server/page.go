@@ -38,14 +38,14 @@ type page struct {
 // newPage returns pages that are sent as one response, with style and script inside. A browser on
 // the same machine cancels requests whenever the network of a pod is added or removed (Chromium's
 // ERR_NETWORK_CHANGED), and a page without its script would not update itself.
-func newPage(o Options, room streamSlots) page {
+func newPage(o Options, slots streamSlots) page {
 	style, script := pageFile("page.css"), pageFile("page.js")
 	text := template.New("").Funcs(template.FuncMap{
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
 	})
 	return page{
-		o: o, slots: room, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
+		o: o, slots: slots, text: template.Must(text.ParseFS(pageFiles, "page/*.html")),
 		policy: "default-src 'none'; style-src " + hashOf(style) + "; script-src " + hashOf(script) +
 			"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
@@ -66,8 +66,8 @@ func hashOf(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// answers registers the handlers of the pages.
-func (p page) answers(mux *http.ServeMux) {
+// register registers the handlers of the pages.
+func (p page) register(mux *http.ServeMux) {
 	mux.HandleFunc("/{$}", p.list)
 	mux.HandleFunc("/live", func(w http.ResponseWriter, r *http.Request) { p.live(w, r, p.listParts) })
 	mux.HandleFunc("/pod/{namespace}/{pod}", p.pod)
@@ -187,8 +187,8 @@ func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[str
 	}
 	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
-	out := &patient{w: w, control: http.NewResponseController(w), left: -1}
-	ctx, cancel := forAWhile(r)
+	out := &flushWriter{w: w, control: http.NewResponseController(w), left: -1}
+	ctx, cancel := withStreamTime(r)
 	defer cancel()
 	var last []byte
 	for {
@@ -219,16 +219,16 @@ func (p page) live(w http.ResponseWriter, r *http.Request, parts func() (map[str
 	}
 }
 
-// when formats a time for the pages; "" for the zero time.
-func when(t time.Time) string {
+// formatTime formats a time for the pages; "" for the zero time.
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// reasonAnd joins a reason and its message, either of which may be empty.
-func reasonAnd(reason, message string) string {
+// reasonWithMessage joins a reason and its message, either of which may be empty.
+func reasonWithMessage(reason, message string) string {
 	if reason == "" || message == "" {
 		return cmp.Or(reason, message)
 	}

@@ -38,7 +38,7 @@ func TestPages(t *testing.T) {
 	sick.Annotations["podrun.io/manifest-error"] = "line 1: " + evil
 	sick.Spec.InitContainers = []v1.Container{{Name: "first"}}
 	sick.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "first", Ready: true, State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Message: evil}}}}
-	node := told{pods: []v1.Pod{sick}, log: "line \x1b[31mred\x1b[0m\n" + evil + "\n"}
+	node := fakeNode{pods: []v1.Pod{sick}, log: "line \x1b[31mred\x1b[0m\n" + evil + "\n"}
 	const escaped = `&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J`
 	for path, wants := range map[string][]string{
 		"/": {
@@ -100,13 +100,13 @@ func TestPagesOfWhatIsNotThere(t *testing.T) {
 		"/pod/default/none": "<h1>There is no pod default/none</h1>", "/pod/default/%3Cb%3E": "There is no pod default/&lt;b&gt;", "/pod/other/web-n": "There is no pod",
 	} {
 		w := httptest.NewRecorder()
-		handler(told{pods: []v1.Pod{sickPod("")}}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		handler(fakeNode{pods: []v1.Pod{sickPod("")}}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d\n%s", path, w.Code, body)
 		}
 	}
 	w := httptest.NewRecorder()
-	handler(told{err: errors.New("no files")}).ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
+	handler(fakeNode{err: errors.New("no files")}).ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
 	if w.Code != 500 || !strings.Contains(w.Body.String(), "no files") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -117,12 +117,12 @@ func TestLastOfALog(t *testing.T) {
 	fresh := sickPod("")
 	fresh.Spec.Containers[0].Name = "new"
 	w := httptest.NewRecorder()
-	handler(told{pods: []v1.Pod{fresh}}).ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
+	handler(fakeNode{pods: []v1.Pod{fresh}}).ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
 	if !strings.Contains(w.Body.String(), "is waiting to start</pre>") {
 		t.Errorf("%s", w.Body)
 	}
 	w = httptest.NewRecorder()
-	handler(told{pods: []v1.Pod{sickPod("")}, log: strings.Repeat(strings.Repeat("x", 99)+"\n", 10000) + "the end\n"}).
+	handler(fakeNode{pods: []v1.Pod{sickPod("")}, log: strings.Repeat(strings.Repeat("x", 99)+"\n", 10000) + "the end\n"}).
 		ServeHTTP(w, httptest.NewRequest("GET", "/pod/default/web-n", nil))
 	if body := w.Body.String(); !strings.Contains(body, "\nthe end\n</pre>") || len(body) > 300<<10 {
 		t.Errorf("%d bytes, …%s", len(body), body[max(0, len(body)-1000):])
@@ -131,7 +131,7 @@ func TestLastOfALog(t *testing.T) {
 
 // changing is a Node whose pods change.
 type changing struct {
-	told
+	fakeNode
 	mu  sync.Mutex
 	now []v1.Pod
 }

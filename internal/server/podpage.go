@@ -61,7 +61,7 @@ func (p page) pod(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err == nil {
-		d.Log, d.LogWhy = p.lastOf(r.Context(), d)
+		d.Log, d.LogWhy = p.logTail(r.Context(), d)
 	}
 	p.send(w, http.StatusOK, "pod", d, err)
 }
@@ -113,14 +113,14 @@ func dataOf(p *v1.Pod, taken kubelet.PodStats, now time.Time) podData {
 		Message: summary.Plain(p.Annotations["podrun.io/manifest-error"]),
 	}
 	if p.Status.StartTime != nil {
-		d.Started = when(p.Status.StartTime.Time)
+		d.Started = formatTime(p.Status.StartTime.Time)
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Status == v1.ConditionTrue {
 			continue
 		}
 		d.Conditions = append(d.Conditions, conditionRow{
-			string(c.Type), string(c.Status), summary.Plain(reasonAnd(c.Reason, c.Message)),
+			string(c.Type), string(c.Status), summary.Plain(reasonWithMessage(c.Reason, c.Message)),
 		})
 	}
 	for _, r := range summary.InitialFirst(summary.Roles(p)) {
@@ -157,16 +157,16 @@ func containerOf(r summary.Role) containerRow {
 func stateOf(s v1.ContainerState) (state, detail string) {
 	switch {
 	case s.Running != nil:
-		return "Running", "since " + when(s.Running.StartedAt.Time)
+		return "Running", "since " + formatTime(s.Running.StartedAt.Time)
 	case s.Waiting != nil:
-		return "Waiting", summary.Plain(reasonAnd(s.Waiting.Reason, s.Waiting.Message))
+		return "Waiting", summary.Plain(reasonWithMessage(s.Waiting.Reason, s.Waiting.Message))
 	case s.Terminated != nil:
 		t := s.Terminated
-		text := fmt.Sprintf("exit code %d at %s", t.ExitCode, when(t.FinishedAt.Time))
+		text := fmt.Sprintf("exit code %d at %s", t.ExitCode, formatTime(t.FinishedAt.Time))
 		if t.Reason != "" {
 			text = t.Reason + ", " + text
 		}
-		return "Terminated", summary.Plain(reasonAnd(text, strings.TrimSpace(t.Message)))
+		return "Terminated", summary.Plain(reasonWithMessage(text, strings.TrimSpace(t.Message)))
 	}
 	return "", ""
 }
@@ -187,16 +187,16 @@ func (p page) eventsOf(of *v1.Pod) []eventRow {
 			continue
 		}
 		out = append(out, eventRow{
-			When: when(e.LastTimestamp.Time), Type: e.Type, Reason: e.Reason,
+			When: formatTime(e.LastTimestamp.Time), Type: e.Type, Reason: e.Reason,
 			Message: summary.Plain(e.Message), Count: e.Count,
 		})
 	}
 	return out
 }
 
-// lastOf returns the last lines of the chosen container's log, or why there are none.
-func (p page) lastOf(ctx context.Context, d podData) (text, why string) {
-	var out ending
+// logTail returns the last lines of the chosen container's log, or why there are none.
+func (p page) logTail(ctx context.Context, d podData) (text, why string) {
+	var out tail
 	tail := lastLines
 	err := p.o.Node.Log(ctx, LogRequest{
 		Namespace: d.Namespace, Pod: d.Name, Container: d.Chosen, Previous: d.Previous, Tail: &tail,
@@ -207,14 +207,14 @@ func (p page) lastOf(ctx context.Context, d podData) (text, why string) {
 	return readable(string(out[max(0, len(out)-lastBytes):])), ""
 }
 
-// ending keeps the end of what is written to it, at least the last lastBytes bytes.
-type ending []byte
+// tail keeps the end of what is written to it, at least the last lastBytes bytes.
+type tail []byte
 
 // Write implements io.Writer.
-func (e *ending) Write(text []byte) (int, error) {
+func (e *tail) Write(text []byte) (int, error) {
 	*e = append(*e, text...)
 	if len(*e) > 2*lastBytes {
-		*e = append(ending{}, (*e)[len(*e)-lastBytes:]...)
+		*e = append(tail{}, (*e)[len(*e)-lastBytes:]...)
 	}
 	return len(text), nil
 }

@@ -118,7 +118,7 @@ func (s *Server) Close() {
 // Run serves requests until ctx ends or a listener fails, and closes the listeners.
 func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	defer s.Close()
-	base, cut := context.WithCancel(leaving(context.WithoutCancel(ctx), ctx))
+	base, cut := context.WithCancel(withShutdown(context.WithoutCancel(ctx), ctx))
 	defer cut()
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
@@ -162,10 +162,10 @@ func (s *Server) Run(ctx context.Context, h http.Handler) error {
 	return err
 }
 
-// forThisHost refuses requests for host names other than those of this machine. Otherwise a web
+// onlyLocalHost refuses requests for host names other than those of this machine. Otherwise a web
 // page whose host name resolves to this machine could read the responses through the browser of a
 // user on this machine (DNS rebinding).
-func forThisHost(h http.Handler) http.Handler {
+func onlyLocalHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {

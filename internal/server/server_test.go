@@ -26,7 +26,7 @@ func serve(t *testing.T, socket, address string) (s *Server, stop func()) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, handler(told{})) }()
+	go func() { done <- s.Run(ctx, handler(fakeNode{})) }()
 	stop = func() {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {

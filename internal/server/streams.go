@@ -36,9 +36,9 @@ func (s streamSlots) begin(w http.ResponseWriter, r *http.Request) (end func(), 
 	}
 }
 
-// forAWhile returns the request's context, which also ends after streamTime.
-func forAWhile(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx, leave := untilLeaving(r.Context())
+// withStreamTime returns the request's context, which also ends after streamTime.
+func withStreamTime(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, leave := untilShutdown(r.Context())
 	ctx, stop := context.WithTimeout(ctx, streamTime)
 	return ctx, func() { stop(); leave() }
 }

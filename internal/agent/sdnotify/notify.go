@@ -12,8 +12,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"podrun.io/podrun/internal/pod"
 )
 
 // Options are how serve reports its state to a service manager that speaks systemd's
@@ -70,9 +68,8 @@ func (n Notifier) Ready(pods int) {
 	n.say(fmt.Sprintf("READY=1\nSTATUS=Serving %d pods", pods))
 }
 
-// Run sends signs of life until ctx ends, as long as the loop receives from its channel. It sends
-// the loop the zero Key, which the loop ignores.
-func (n Notifier) Run(ctx context.Context, loop chan<- pod.Key) {
+// Run sends signs of life until ctx ends, as long as the loop receives pings.
+func (n Notifier) Run(ctx context.Context, ping chan<- struct{}) {
 	if n.Socket == "" || n.Watchdog <= 0 {
 		return
 	}
@@ -80,7 +77,7 @@ func (n Notifier) Run(ctx context.Context, loop chan<- pod.Key) {
 	defer every.Stop()
 	for {
 		select {
-		case loop <- pod.Key{}:
+		case ping <- struct{}{}:
 			n.say("WATCHDOG=1")
 		case <-ctx.Done():
 			return

@@ -52,18 +52,18 @@ func (o Opener) First(ctx context.Context, all []manifest.Source) (manifest.Desi
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
-	word := manifest.Word{Running: o.Running}
+	sources := manifest.Sources{Running: o.Running}
 	out := make(chan manifest.Snapshot)
 	ended := make(chan error, len(all))
 	for _, s := range all {
-		word.Order = append(word.Order, s.Name())
+		sources.Order = append(sources.Order, s.Name())
 		reading.Go(func() { ended <- s.Run(ctx, out) })
 	}
 	for spoken := map[string]bool{}; len(spoken) < len(all); {
 		select {
 		case s := <-out:
 			if !spoken[s.Source] {
-				word.Record(s)
+				sources.Record(s)
 			}
 			spoken[s.Source] = true
 		case err := <-ended:
@@ -74,5 +74,5 @@ func (o Opener) First(ctx context.Context, all []manifest.Source) (manifest.Desi
 			return manifest.Desired{}, ctx.Err()
 		}
 	}
-	return manifest.Merge(word), nil
+	return manifest.Merge(sources), nil
 }

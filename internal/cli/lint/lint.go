@@ -50,7 +50,7 @@ type Options struct {
 // Check reads manifests as serve does and reports what is in them and what cannot be used. It fails
 // only if ctx ends.
 func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
-	word := manifest.Word{}
+	sources := manifest.Sources{}
 	displayed := map[string]string{manifest.Stdin: "stdin"}
 	f := &Findings{Pods: []validPod{}, Errors: []manifest.FieldError{}}
 	for _, path := range paths {
@@ -59,16 +59,16 @@ func Check(ctx context.Context, paths []string, o Options) (*Findings, error) {
 			f.unreadable = append(f.unreadable, s.Err)
 			continue
 		}
-		if _, twice := word.Last[s.Source]; !twice {
-			word.Order = append(word.Order, s.Source)
+		if _, twice := sources.Last[s.Source]; !twice {
+			sources.Order = append(sources.Order, s.Source)
 		}
-		word.Record(s)
+		sources.Record(s)
 		displayed[s.Source] = path
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	desired := manifest.Merge(word)
+	desired := manifest.Merge(sources)
 	for key, p := range desired.Pods {
 		f.Pods = append(f.Pods, validPod{key.Namespace, key.Name, manifest.OriginOf(p).Path})
 	}

@@ -38,7 +38,7 @@ func (r *Resources) Hold(key pod.Key, requests v1.ResourceList) {
 	if was, held := r.reserved[key]; held && equality.Semantic.DeepEqual(was, requests) {
 		return
 	}
-	r.letGo(key)
+	r.release(key)
 	if len(requests) > 0 {
 		r.reserved[key] = requests
 	}
@@ -48,10 +48,10 @@ func (r *Resources) Hold(key pod.Key, requests v1.ResourceList) {
 func (r *Resources) Release(key pod.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.letGo(key)
+	r.release(key)
 }
 
-func (r *Resources) letGo(key pod.Key) {
+func (r *Resources) release(key pod.Key) {
 	if _, held := r.reserved[key]; !held {
 		return
 	}
@@ -97,7 +97,7 @@ func (r *Resources) Admit(key pod.Key, requests v1.ResourceList) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if plan.Lacking(requests, r.others(key), r.has) != nil {
+	if plan.Insufficient(requests, r.others(key), r.has) != nil {
 		return false
 	}
 	r.reserved[key] = requests
@@ -109,10 +109,10 @@ func (r *Resources) Admit(key pod.Key, requests v1.ResourceList) bool {
 func (r *Resources) Grow(key pod.Key, from, to *v1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if plan.Lacking(plan.Growth(from, to), r.others(key), r.has) != nil {
+	if plan.Insufficient(plan.AdditionalRequests(from, to), r.others(key), r.has) != nil {
 		return false
 	}
-	r.letGo(key)
+	r.release(key)
 	if requests := plan.Requests(to); len(requests) > 0 {
 		r.reserved[key] = requests
 	}
@@ -124,5 +124,5 @@ func (r *Resources) Forget(key pod.Key, w Waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, w)
-	r.letGo(key)
+	r.release(key)
 }

@@ -40,7 +40,7 @@ func TestEtcOutgrowsItsPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		sparse, err := m.Measure(t.Context(), p, []pod.Container{{ID: "a0", Name: "a"}})
-		if why := plan.Exceeded(p, sparse); err != nil || why != "" {
+		if why := plan.ExceededStorage(p, sparse); err != nil || why != "" {
 			t.Errorf("sparse: %q, %v", why, err)
 		}
 		write(t, path, 2<<20)
@@ -48,7 +48,7 @@ func TestEtcOutgrowsItsPod(t *testing.T) {
 		if err := errors.Join(err, os.Remove(path)); err != nil {
 			t.Fatal(err)
 		}
-		return plan.Exceeded(p, used)
+		return plan.ExceededStorage(p, used)
 	}
 	for _, path := range []string{dirs.Revision("u1").Etc() + "/hosts", dirs.Revision("u1").Etc() + "/resolv.conf", dirs.Legacy().Etc("u1") + "/hosts",
 		layout.TerminationLog(dirs.Revision("u1").RawLog("a", "a0"))} {

@@ -20,7 +20,7 @@ func (p *Puller) Pulling(ref string) (pod.Progress, bool) {
 	if err != nil {
 		return pod.Progress{}, false
 	}
-	return p.flights.Progress(full)
+	return p.pulls.Progress(full)
 }
 
 // metering returns a wrapper for image handlers that reports to meter which layers an image has,

@@ -46,8 +46,8 @@ type Options struct {
 
 // Puller pulls images. Its methods may be called concurrently.
 type Puller struct {
-	o       Options
-	flights registry.Flights
+	o     Options
+	pulls registry.PullGroup
 }
 
 // New returns a Puller.
@@ -61,7 +61,7 @@ func (p *Puller) Pull(ctx context.Context, ref string, logins ...[]byte) (pod.Im
 			Reason: reasonInvalidImageName, Err: fmt.Errorf("image %q: %w", ref, err),
 		}
 	}
-	return p.flights.Pull(ctx, named.String()+registry.Logins(logins).Key(),
+	return p.pulls.Pull(ctx, named.String()+registry.Logins(logins).Key(),
 		func(ctx context.Context, meter *registry.Meter) (pod.Image, error) {
 			ctx = p.o.Client.Context(ctx)
 			ctx, lease, err := p.o.Leases.Begin(ctx, named.String())

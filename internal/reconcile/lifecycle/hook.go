@@ -1,4 +1,4 @@
-package reconcile
+package lifecycle
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"podrun.io/podrun/internal/plan"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/probe"
+	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
 )
 
 // hook is a lifecycle hook of an instance, running or done. It runs in its own goroutine, so that
@@ -25,30 +27,30 @@ type hook struct {
 	failed         *pod.Failed
 }
 
-// hookResult is the result of a hook.
-type hookResult struct {
+// HookResult is the result of a hook.
+type HookResult struct {
 	of  *hook
 	err error
 }
 
-// hooks are the hooks of one worker.
-type hooks struct {
+// hookSet is the hooks of one pod.
+type hookSet struct {
 	// post and pre are the postStart and preStop hooks by instance ID.
 	post, pre map[string]*hook
 }
 
-func newHooks() *hooks {
-	return &hooks{post: map[string]*hook{}, pre: map[string]*hook{}}
+func newHookSet() *hookSet {
+	return &hookSet{post: map[string]*hook{}, pre: map[string]*hook{}}
 }
 
 // postStartLeft reports that an instance's postStart hook has not finished.
-func (h *hooks) postStartLeft(c pod.Container) bool {
+func (h *hookSet) postStartLeft(c pod.Container) bool {
 	post := h.post[c.ID]
 	return c.Notes.PostStartDue && (post == nil || !post.done)
 }
 
 // cancel cancels the hooks of an instance that has exited.
-func (h *hooks) cancel(id string) {
+func (h *hookSet) cancel(id string) {
 	for _, all := range []map[string]*hook{h.post, h.pre} {
 		if all[id] != nil {
 			all[id].cancel()
@@ -57,7 +59,7 @@ func (h *hooks) cancel(id string) {
 }
 
 // prune cancels and removes the hooks of instances that no longer exist.
-func (h *hooks) prune(there []pod.Container) {
+func (h *hookSet) prune(there []pod.Container) {
 	for _, all := range []map[string]*hook{h.post, h.pre} {
 		for id, hook := range all {
 			if !slices.ContainsFunc(there, func(c pod.Container) bool { return c.ID == id }) {
@@ -68,50 +70,54 @@ func (h *hooks) prune(there []pod.Container) {
 	}
 }
 
-// hookRunner runs the hooks of one pod's instances and tells the prober which instances to probe.
-type hookRunner struct {
-	results   *probeResults
-	notes     *notes
-	manifests *manifests
-	recorder  *recorder
-	hostIP    string
-	log       *slog.Logger
-	beside    *sync.WaitGroup
-	done      chan hookResult
-	targets   []probe.Target // the last targets given to the prober
+// Hooks runs the hooks of one pod's instances and tells the prober which instances to probe.
+type Hooks struct {
+	results    *Results
+	notes      *Notes
+	manifests  *revision.Manifests
+	recorder   *record.Recorder
+	hostIP     string
+	log        *slog.Logger
+	goroutines *sync.WaitGroup
+	// Done delivers the hooks that have finished, for Finished.
+	Done    chan HookResult
+	targets []probe.Target // the last targets given to the prober
 }
 
-// stop stops all probes and hooks.
-func (r *hookRunner) stop() {
+// Cancel cancels the hooks of an instance that has exited.
+func (r *Hooks) Cancel(id string) { r.results.hooks.cancel(id) }
+
+// Stop stops all probes and hooks.
+func (r *Hooks) Stop() {
 	r.targets = nil
 	r.results.prober.Set(r.results.key, nil)
 	r.results.hooks.prune(nil)
 }
 
-// start starts the postStart hooks that are due, including those that an earlier podrun process did
+// Start starts the postStart hooks that are due, including those that an earlier podrun process did
 // not see finish, and sets which instances are probed.
-func (r *hookRunner) start(ctx context.Context, s state, seen pod.Observed) {
+func (r *Hooks) Start(ctx context.Context, s revision.State, seen pod.Observed) {
 	r.results.hooks.prune(seen.Containers)
 	var targets []probe.Target
-	if s.pod != nil {
-		mine, _ := seen.Split(s.pod.UID)
+	if s.Pod != nil {
+		mine, _ := seen.Split(s.Pod.UID)
 		for i := range mine.Containers {
 			c := &mine.Containers[i]
-			spec := container(s.pod, c.Name)
+			spec := pod.FindContainer(s.Pod, c.Name)
 			if spec == nil || c.State == pod.Created {
 				continue
 			}
 			switch h := r.results.hooks.post[c.ID]; {
 			case h == nil && r.postStartDue(spec, c):
 				h := &hook{id: c.ID, container: c.Name}
-				r.run(ctx, h, r.target(s.pod, spec, seen, c), spec.Lifecycle.PostStart)
+				r.run(ctx, h, r.target(s.Pod, spec, seen, c), spec.Lifecycle.PostStart)
 			case h != nil && h.done && !h.recorded:
 				h.recorded = true
-				r.notes.save(s, seen, c.ID)
+				r.notes.Save(s, seen, c.ID)
 			}
 			probed := spec.StartupProbe != nil || spec.LivenessProbe != nil || spec.ReadinessProbe != nil
 			if h := r.results.hooks.post[c.ID]; probed && (h == nil || h.done) {
-				targets = append(targets, r.target(s.pod, spec, seen, c))
+				targets = append(targets, r.target(s.Pod, spec, seen, c))
 			}
 		}
 	}
@@ -121,7 +127,7 @@ func (r *hookRunner) start(ctx context.Context, s state, seen pod.Observed) {
 
 // postStartDue reports that an instance's postStart hook must be run. An instance that is being
 // terminated gets none.
-func (r *hookRunner) postStartDue(spec *v1.Container, c *pod.Container) bool {
+func (r *Hooks) postStartDue(spec *v1.Container, c *pod.Container) bool {
 	return spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil && c.State == pod.Running &&
 		c.Notes.PostStartDue && c.Notes.Failed == nil && !r.results.instances.terminating(c.ID)
 }
@@ -129,7 +135,7 @@ func (r *hookRunner) postStartDue(spec *v1.Container, c *pod.Container) bool {
 // leftover returns the running targets of the last call that are not in now because their revision
 // is no longer desired. While such an instance terminates its readiness is still probed, as by the
 // kubelet.
-func (r *hookRunner) leftover(seen pod.Observed, now []probe.Target) (left []probe.Target) {
+func (r *Hooks) leftover(seen pod.Observed, now []probe.Target) (left []probe.Target) {
 	for _, t := range r.targets {
 		if slices.ContainsFunc(now, func(n probe.Target) bool { return n.ID == t.ID }) {
 			continue
@@ -146,7 +152,7 @@ func (r *hookRunner) leftover(seen pod.Observed, now []probe.Target) (left []pro
 	return left
 }
 
-func (r *hookRunner) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
+func (r *Hooks) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c *pod.Container) probe.Target {
 	t := probe.Target{
 		ID:        c.ID,
 		Pod:       p,
@@ -177,7 +183,7 @@ func (r *hookRunner) target(p *v1.Pod, spec *v1.Container, seen pod.Observed, c 
 }
 
 // run runs a hook in its own goroutine.
-func (r *hookRunner) run(ctx context.Context, h *hook, t probe.Target, action *v1.LifecycleHandler) {
+func (r *Hooks) run(ctx context.Context, h *hook, t probe.Target, action *v1.LifecycleHandler) {
 	hctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
 	if h.pre {
@@ -185,18 +191,18 @@ func (r *hookRunner) run(ctx context.Context, h *hook, t probe.Target, action *v
 	} else {
 		r.results.hooks.post[h.id] = h
 	}
-	r.beside.Go(func() {
+	r.goroutines.Go(func() {
 		defer cancel()
 		err := r.results.prober.Hook(hctx, t, action)
 		select {
-		case r.done <- hookResult{of: h, err: err}:
+		case r.Done <- HookResult{of: h, err: err}:
 		case <-hctx.Done():
 		}
 	})
 }
 
-// finished stores the result of a hook, unless the hook has been cancelled meanwhile.
-func (r *hookRunner) finished(result hookResult) {
+// Finished stores the result of a hook, unless the hook has been cancelled meanwhile.
+func (r *Hooks) Finished(result HookResult) {
 	h := result.of
 	if r.results.hooks.post[h.id] != h && r.results.hooks.pre[h.id] != h {
 		return
@@ -215,17 +221,17 @@ func (r *hookRunner) finished(result hookResult) {
 	if h.pre {
 		reason = "FailedPreStopHook"
 	}
-	r.recorder.record(h.container, warning, reason, result.err.Error())
+	r.recorder.Record(h.container, record.Warning, reason, result.err.Error())
 	r.log.Warn("lifecycle hook failed", "container", h.container, "reason", reason, "err", result.err)
 	if !h.pre {
 		h.failed = &pod.Failed{Why: reason, Message: result.err.Error()}
 	}
 }
 
-// ready returns by instance ID whether the instances of a pod that is being terminated for
+// Ready returns by instance ID whether the instances of a pod that is being terminated for
 // good are ready: the probe results, if there are any, and false once an instance has exited.
-func (r *hookRunner) ready(seen pod.Observed) map[string]bool {
-	ready, probed := map[string]bool{}, r.results.of(seen)
+func (r *Hooks) Ready(seen pod.Observed) map[string]bool {
+	ready, probed := map[string]bool{}, r.results.Of(seen)
 	for _, t := range r.targets {
 		ready[t.ID] = probed[t.ID].IsReady(t.Container)
 	}
@@ -237,9 +243,9 @@ func (r *hookRunner) ready(seen pod.Observed) map[string]bool {
 	return ready
 }
 
-// preStop starts an instance's preStop hook. The instance may belong to a revision that is no
+// PreStop starts an instance's preStop hook. The instance may belong to a revision that is no
 // longer desired.
-func (r *hookRunner) preStop(ctx context.Context, st state, seen pod.Observed, a plan.RunPreStop) error {
+func (r *Hooks) PreStop(ctx context.Context, st revision.State, seen pod.Observed, a plan.RunPreStop) error {
 	s := r.results.instances.signalled[a.ID]
 	if s.Asked.IsZero() {
 		s.Asked = time.Now()
@@ -249,7 +255,7 @@ func (r *hookRunner) preStop(ctx context.Context, st state, seen pod.Observed, a
 		if c.ID != a.ID {
 			continue
 		}
-		p, spec, err := r.manifests.started(st, c)
+		p, spec, err := r.manifests.Started(st, c)
 		if err != nil {
 			r.log.Warn("preStop hook skipped", "container", c.Name, "err", err)
 			s.Hooked = time.Now()
@@ -259,6 +265,6 @@ func (r *hookRunner) preStop(ctx context.Context, st state, seen pod.Observed, a
 		r.run(ctx, &hook{id: c.ID, container: c.Name, pre: true}, r.target(p, spec, seen, c), spec.Lifecycle.PreStop)
 	}
 	r.results.instances.signalled[a.ID] = s
-	r.notes.save(st, seen, a.ID)
+	r.notes.Save(st, seen, a.ID)
 	return nil
 }

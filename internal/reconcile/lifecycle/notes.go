@@ -1,22 +1,23 @@
-package reconcile
+package lifecycle
 
 import (
 	"log/slog"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
 )
 
-// probeResults are the results of the hooks and probes of one pod.
-type probeResults struct {
+// Results are the results of the hooks and probes of one pod.
+type Results struct {
 	key       pod.Key
 	prober    Prober
-	hooks     *hooks
-	instances *instances
+	hooks     *hookSet
+	instances *Instances
 }
 
-// of returns the results by instance ID.
-func (r *probeResults) of(seen pod.Observed) map[string]pod.Probed {
+// Of returns the results by instance ID.
+func (r *Results) Of(seen pod.Observed) map[string]pod.Probed {
 	found := r.prober.Results(r.key)
 	if found == nil && len(r.hooks.post) > 0 {
 		found = map[string]pod.Probed{}
@@ -34,8 +35,8 @@ func (r *probeResults) of(seen pod.Observed) map[string]pod.Probed {
 	}
 	for _, c := range seen.Containers {
 		failed := c.Notes.Failed // as recorded by an earlier podrun process
-		if renewed := r.instances.renewed[c.ID]; renewed != nil {
-			failed = renewed
+		if restarted := r.instances.restarted[c.ID]; restarted != nil {
+			failed = restarted
 		}
 		if p := found[c.ID]; failed != nil && p.Failed == nil {
 			p.Failed = failed
@@ -56,22 +57,22 @@ func (r *probeResults) of(seen pod.Observed) map[string]pod.Probed {
 	return found
 }
 
-// notes saves the state of instances in the checkpoint. So after a restart podrun does not repeat
+// Notes saves the state of instances in the checkpoint. So after a restart podrun does not repeat
 // their postStart hooks or grace periods, and does not take a failure for a completion.
-type notes struct {
+type Notes struct {
 	data    runtime.Data
-	results *probeResults
+	results *Results
 	log     *slog.Logger
 }
 
-// save saves the state of one instance.
-func (n *notes) save(s state, seen pod.Observed, id string) {
+// Save saves the state of one instance.
+func (n *Notes) Save(s revision.State, seen pod.Observed, id string) {
 	for _, c := range seen.Containers {
 		if c.ID != id {
 			continue
 		}
 		r := n.results
-		probed := r.of(seen)[id]
+		probed := r.Of(seen)[id]
 		note := pod.Notes{
 			Started:      c.Notes.Started,
 			Ready:        c.Notes.Ready,
@@ -79,7 +80,7 @@ func (n *notes) save(s state, seen pod.Observed, id string) {
 			PostStartDue: r.hooks.postStartLeft(c),
 			Signals:      r.instances.recorded(id),
 			Failed:       probed.Failed,
-			Unwanted:     s.unwants(c),
+			Unwanted:     s.Unwants(c),
 		}
 		if found, asked := r.prober.Results(r.key)[id]; asked && (found.Started != nil || found.Ready != nil) {
 			note.Started, note.Ready, note.Since = found.Started, found.Ready, r.instances.clock.wall().UTC()
@@ -91,10 +92,10 @@ func (n *notes) save(s state, seen pod.Observed, id string) {
 	}
 }
 
-// saveProbes saves the results of startup and readiness probes. So the next podrun process does not
+// SaveProbes saves the results of startup and readiness probes. So the next podrun process does not
 // run the startup probe of a started instance again, and does not show a ready instance as not
 // ready.
-func (n *notes) saveProbes(s state, seen pod.Observed) {
+func (n *Notes) SaveProbes(s revision.State, seen pod.Observed) {
 	found := n.results.prober.Results(n.results.key)
 	for _, c := range seen.Containers {
 		p, asked := found[c.ID]
@@ -102,7 +103,7 @@ func (n *notes) saveProbes(s state, seen pod.Observed) {
 			sameAnswer(p.Started, c.Notes.Started) && sameAnswer(p.Ready, c.Notes.Ready) {
 			continue
 		}
-		n.save(s, seen, c.ID)
+		n.Save(s, seen, c.ID)
 	}
 }
 

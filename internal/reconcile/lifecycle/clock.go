@@ -1,4 +1,4 @@
-package reconcile
+package lifecycle
 
 import (
 	"time"
@@ -21,9 +21,6 @@ type wallTime struct {
 }
 
 func newClock(wall func() time.Time) clock {
-	if wall == nil {
-		wall = time.Now
-	}
 	return clock{wall: wall, seen: map[wallTime]time.Time{}}
 }
 
@@ -50,20 +47,6 @@ func (c clock) recorded(at time.Time) time.Time {
 		return at
 	}
 	return c.wall().UTC().Add(-time.Since(at)).Round(0)
-}
-
-// steady returns seen with the instances' times converted by monotonic.
-func (i *instances) steady(seen pod.Observed) pod.Observed {
-	i.clock.forget(seen)
-	for _, all := range []*[]pod.Container{&seen.Containers, &seen.Remembered} {
-		placed := make([]pod.Container, len(*all))
-		for n, c := range *all {
-			c.StartedAt, c.FinishedAt = i.clock.monotonic(c.ID, c.StartedAt), i.clock.monotonic(c.ID, c.FinishedAt)
-			placed[n] = c
-		}
-		*all = placed
-	}
-	return seen
 }
 
 // forget removes the times of instances and revisions that no longer exist.

@@ -1,4 +1,4 @@
-package reconcile
+package lifecycle
 
 import (
 	"context"
@@ -7,28 +7,29 @@ import (
 	"time"
 
 	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/revision"
 	"podrun.io/podrun/internal/runtime"
 )
 
-// terminator sends signals to the instances of one pod and records when.
-type terminator struct {
+// Terminator sends signals to the instances of one pod and records when.
+type Terminator struct {
 	containers runtime.Containers
-	instances  *instances
-	notes      *notes
+	instances  *Instances
+	notes      *Notes
 }
 
 // signalTimeout limits the delivery of a signal. A shim that does not deliver it at once does not
 // deliver it at all.
 const signalTimeout = 10 * time.Second
 
-// errLate marks a signal that was not delivered within signalTimeout.
-var errLate = errors.New("the container's shim does not answer")
+// ErrLate marks a signal that was not delivered within signalTimeout.
+var ErrLate = errors.New("the container's shim does not answer")
 
-// signal sends a signal; "" is the instance's stop signal. It saves the start of the grace period
+// Signal sends a signal; "" is the instance's stop signal. It saves the start of the grace period
 // before it sends the signal. With it, it saves a probe or hook failure that is the reason for the
 // termination, because the exit code does not show it. It saves that the stop signal was sent only
 // afterwards: a signal that is saved as sent but was not would never be sent.
-func (t *terminator) signal(ctx context.Context, st state, seen pod.Observed, id, signal string) error {
+func (t *Terminator) Signal(ctx context.Context, st revision.State, seen pod.Observed, id, signal string) error {
 	signalled := t.instances.signalled
 	s := signalled[id]
 	first := s == (pod.Signals{})
@@ -36,13 +37,13 @@ func (t *terminator) signal(ctx context.Context, st state, seen pod.Observed, id
 		s.Asked = time.Now()
 		signalled[id] = s
 	}
-	if first && (signal == "" || t.notes.results.of(seen)[id].Failed != nil) {
-		t.notes.save(st, seen, id)
+	if first && (signal == "" || t.notes.results.Of(seen)[id].Failed != nil) {
+		t.notes.Save(st, seen, id)
 	}
 	if err := t.send(ctx, id, signal); err != nil {
 		if first { // the termination has not begun
 			signalled[id] = pod.Signals{}
-			t.notes.save(st, seen, id)
+			t.notes.Save(st, seen, id)
 		}
 		return err
 	}
@@ -53,20 +54,20 @@ func (t *terminator) signal(ctx context.Context, st state, seen pod.Observed, id
 	}
 	signalled[id] = s
 	if signal == "" { // that it was killed need not be saved
-		t.notes.save(st, seen, id)
+		t.notes.Save(st, seen, id)
 	}
 	return nil
 }
 
 // send sends a signal and waits at most signalTimeout.
-func (t *terminator) send(ctx context.Context, id, signal string) error {
+func (t *Terminator) send(ctx context.Context, id, signal string) error {
 	limited, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
 	err := t.containers.SignalContainer(limited, id, signal)
 	late := err != nil && ctx.Err() == nil && limited.Err() != nil
 	t.instances.late[id] = late
 	if late {
-		err = fmt.Errorf("%w within %s: %w", errLate, signalTimeout, err)
+		err = fmt.Errorf("%w within %s: %w", ErrLate, signalTimeout, err)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package reconcile
+package record
 
 import (
 	"errors"
@@ -12,53 +12,59 @@ import (
 	"podrun.io/podrun/internal/runtime"
 )
 
-// failures are the last attempts of a pod that created nothing, for the planner's back-off.
-type failures struct {
-	last     map[string]plan.Failure // by container name; "" is the sandbox
-	recorder *recorder
+// Failures are the last attempts of a pod that created nothing, for the planner's back-off.
+type Failures struct {
+	// Last has the attempts by the keys of plan.Input.Failures, and by VolumeImage.
+	Last     map[string]plan.Failure
+	recorder *Recorder
 	log      *slog.Logger
 }
 
-// keep records a failure under the name of a container of p ("" is the sandbox). A nil err clears
+// NewFailures returns no failures.
+func NewFailures(recorder *Recorder, log *slog.Logger) *Failures {
+	return &Failures{Last: map[string]plan.Failure{}, recorder: recorder, log: log}
+}
+
+// Keep records a failure under the name of a container of p ("" is the sandbox). A nil err clears
 // it. It returns an error, which ends the sync, only if the runtime is unavailable: then no other
 // action would succeed either.
-func (f *failures) keep(p *v1.Pod, name, reason string, err error) error {
+func (f *Failures) Keep(p *v1.Pod, name, reason string, err error) error {
 	var start *runtime.StartError
 	var why *runtime.ReasonError
 	switch {
 	case err == nil:
-		delete(f.last, name)
+		delete(f.Last, name)
 		return nil
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
 	case errors.As(err, &start):
 		// The instance exists, and its status shows why it exited.
-		f.recorder.record(name, warning, "Failed", "Error: "+err.Error())
+		f.recorder.Record(name, Warning, "Failed", "Error: "+err.Error())
 		f.log.Warn("container failed to start", "container", name, "err", err)
-		delete(f.last, name)
+		delete(f.Last, name)
 		return nil
 	case errors.As(err, &why):
 		reason = why.Reason
 	}
-	last := f.last[name]
+	last := f.Last[name]
 	if last.Reason != reason {
 		last.Count = 0
 	}
 	last = plan.Failure{Reason: reason, Message: err.Error(), At: time.Now(), Count: last.Count + 1}
-	f.last[name] = last
-	if reason == reasonPulling {
+	f.Last[name] = last
+	if reason == ReasonPulling {
 		return nil // not a failure: the pull is in progress
 	}
-	f.recorder.recordFailure(p, name, last, err)
+	f.recorder.Failure(p, name, last, err)
 	f.log.Warn("pod action failed; retrying", "container", name, "reason", reason, "err", err)
 	return nil
 }
 
-// retry clears the failures with one of reasons, so that these are tried again at once.
-func (f *failures) retry(reasons ...string) {
-	for name, last := range f.last {
+// Retry clears the failures with one of reasons, so that these are tried again at once.
+func (f *Failures) Retry(reasons ...string) {
+	for name, last := range f.Last {
 		if slices.Contains(reasons, last.Reason) {
-			delete(f.last, name)
+			delete(f.Last, name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package reconcile
+package execute
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile/admission"
+	"podrun.io/podrun/internal/reconcile/lifecycle"
+	"podrun.io/podrun/internal/reconcile/record"
 	"podrun.io/podrun/internal/runtime"
 )
 
@@ -23,9 +25,8 @@ type remover struct {
 	volumes    Volumes
 	logs       Logs
 	logTries   int // Options.LogTries
-	trouble    *trouble
-	instances  *instances
-	hooks      *hooks
+	syncs      *record.Syncs
+	life       *lifecycle.Lifecycle
 	log        *slog.Logger
 }
 
@@ -41,7 +42,7 @@ func (r *remover) finishLog(ctx context.Context, p *v1.Pod, c pod.Container) err
 		ctx, cancel = context.WithTimeout(ctx, farewellLog)
 		defer cancel()
 	}
-	return r.logs.Finish(ctx, instance(r.key, c))
+	return r.logs.Finish(ctx, c.Instance(r.key))
 }
 
 // reap records the exit of an instance of p, or of a pod that is not desired any more, after its
@@ -54,7 +55,7 @@ func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id str
 				continue
 			}
 			if err := r.finishLog(ctx, p, c); err != nil {
-				late := r.logTries > 0 && r.trouble.count >= r.logTries
+				late := r.logTries > 0 && r.syncs.Count() >= r.logTries
 				if p != nil && !late || ctx.Err() != nil {
 					return err
 				}
@@ -62,11 +63,11 @@ func (r *remover) reap(ctx context.Context, p *v1.Pod, seen pod.Observed, id str
 				r.log.Warn("container log is incomplete", "container", c.Name, "err", err)
 			}
 			if logIsMessage(p, c) {
-				message = r.logs.End(ctx, instance(r.key, c))
+				message = r.logs.End(ctx, c.Instance(r.key))
 			}
 		}
-		delete(r.instances.signalled, id)
-		r.hooks.cancel(id)
+		r.life.Instances.Reaped(id)
+		r.life.Hooks.Cancel(id)
 		return r.containers.ReapContainer(ctx, id, message)
 	})
 }
@@ -77,7 +78,7 @@ func logIsMessage(p *v1.Pod, c pod.Container) bool {
 	if p == nil || c.UID != p.UID || c.ExitCode == 0 || c.Message != "" {
 		return false
 	}
-	spec := container(p, c.Name)
+	spec := pod.FindContainer(p, c.Name)
 	return spec != nil && spec.TerminationMessagePolicy == v1.TerminationMessageFallbackToLogsOnError
 }
 
@@ -85,13 +86,13 @@ func logIsMessage(p *v1.Pod, c pod.Container) bool {
 // previous state, it also removes the log. The log is removed first, because after the removal of
 // the instance nothing triggers it again.
 func (r *remover) removeContainer(ctx context.Context, seen pod.Observed, id string) error {
-	r.instances.remove(id)
-	r.hooks.cancel(id)
+	r.life.Instances.Remove(id)
+	r.life.Hooks.Cancel(id)
 	return admission.Within(ctx, r.slot, func(ctx context.Context) error {
 		for _, c := range seen.Containers {
 			later := func(d pod.Container) bool { return d.UID == c.UID && d.Name == c.Name && d.Attempt > c.Attempt }
 			if c.ID == id && slices.ContainsFunc(seen.Containers, later) {
-				if err := r.logs.Drop(instance(r.key, c)); err != nil {
+				if err := r.logs.Drop(c.Instance(r.key)); err != nil {
 					return err
 				}
 			}

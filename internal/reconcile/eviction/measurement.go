@@ -1,4 +1,9 @@
-package reconcile
+// Package eviction measures the disk usage of one pod, beside the pod's worker, and saves that the pod is
+// evicted if it exceeds a limit. Whether it does is decided by plan.ExceededStorage; package plan terminates the
+// pod, and package stats/disk measures.
+//
+// Begin reading with Measurement.Start.
+package eviction
 
 import (
 	"context"
@@ -17,14 +22,21 @@ import (
 // kubelet.
 const measurePeriod = 10 * time.Second
 
-// measurement measures the disk usage of one pod and evicts the pod if it exceeds its limits. It
+// Disk measures how much of the machine's disk pods use.
+type Disk interface {
+	// Measure returns p's usage of each resource that p has a disk limit for. instances are the
+	// newest instances of its containers. Measure may take long.
+	Measure(ctx context.Context, p *v1.Pod, instances []pod.Container) (pod.Usage, error)
+}
+
+// Measurement measures the disk usage of one pod and evicts the pod if it exceeds its limits. It
 // measures in its own goroutine, because it reads as many directories as the pod has created.
-type measurement struct {
-	disk   Disk
-	data   runtime.Data
-	beside *sync.WaitGroup
-	log    *slog.Logger
-	done   chan measured
+type Measurement struct {
+	disk       Disk
+	data       runtime.Data
+	goroutines *sync.WaitGroup
+	log        *slog.Logger
+	Done       chan Result
 
 	of      *v1.Pod // the pod that the fields below belong to
 	limited bool
@@ -35,31 +47,37 @@ type measurement struct {
 	cancel  context.CancelFunc
 }
 
-// measured is the result of a measurement.
-type measured struct {
+// Result is the result of a measurement.
+type Result struct {
 	of   *v1.Pod
 	used pod.Usage
 	err  error
 }
 
-func newMeasurement(disk Disk, data runtime.Data, beside *sync.WaitGroup, log *slog.Logger) *measurement {
-	return &measurement{
-		disk: disk, data: data, beside: beside, log: log, done: make(chan measured), cancel: func() {},
+func New(disk Disk, data runtime.Data, goroutines *sync.WaitGroup, log *slog.Logger) *Measurement {
+	return &Measurement{
+		disk: disk, data: data, goroutines: goroutines, log: log, Done: make(chan Result), cancel: func() {},
 	}
 }
 
-// reset cancels the measurement of the current pod and starts from the beginning with p.
-func (m *measurement) reset(p *v1.Pod) {
+// Why returns why the pod is evicted; "" if it is not.
+func (m *Measurement) Why() string { return m.why }
+
+// Cancel cancels the measurement that is in progress.
+func (m *Measurement) Cancel() { m.cancel() }
+
+// Reset cancels the measurement of the current pod and starts from the beginning with p.
+func (m *Measurement) Reset(p *v1.Pod) {
 	m.cancel()
 	m.of, m.limited, m.cancel = p, p != nil && pod.StorageLimitsOf(p).Any(), func() {}
 	m.why, m.at, m.live, m.running = "", time.Time{}, false, false
 }
 
-// start starts a measurement of pod p if the pod has disk limits and a measurement is due.
+// Start starts a measurement of pod p if the pod has disk limits and a measurement is due.
 // It does not measure a pod without running instances, nor one that is already evicted.
-func (m *measurement) start(ctx context.Context, p *v1.Pod, seen pod.Observed) {
+func (m *Measurement) Start(ctx context.Context, p *v1.Pod, seen pod.Observed) {
 	if m.of != p {
-		m.reset(p)
+		m.Reset(p)
 	}
 	if !m.limited {
 		return
@@ -89,19 +107,19 @@ func (m *measurement) start(ctx context.Context, p *v1.Pod, seen pod.Observed) {
 	}
 	mctx, cancel := context.WithCancel(ctx)
 	m.running, m.at, m.cancel = true, time.Now(), cancel
-	m.beside.Go(func() {
+	m.goroutines.Go(func() {
 		defer cancel()
 		used, err := m.disk.Measure(mctx, p, instances)
 		select {
-		case m.done <- measured{of: p, used: used, err: err}:
+		case m.Done <- Result{of: p, used: used, err: err}:
 		case <-mctx.Done():
 		}
 	})
 }
 
-// finished evicts the pod if the measurement exceeds its limits. It ignores the result of a pod
+// Finished evicts the pod if the measurement exceeds its limits. It ignores the result of a pod
 // that is no longer desired.
-func (m *measurement) finished(r measured) {
+func (m *Measurement) Finished(r Result) {
 	if m.of != r.of {
 		return
 	}
@@ -110,7 +128,7 @@ func (m *measurement) finished(r measured) {
 		m.log.Warn("measuring the pod's disk usage failed", "err", r.err)
 		return
 	}
-	why := plan.Exceeded(r.of, r.used)
+	why := plan.ExceededStorage(r.of, r.used)
 	if why == "" {
 		return
 	}
@@ -119,18 +137,10 @@ func (m *measurement) finished(r measured) {
 	}
 }
 
-// next returns after what time the pod is to be measured; 0: never.
-func (m *measurement) next() time.Duration {
+// Next returns after what time the pod is to be measured; 0: never.
+func (m *Measurement) Next() time.Duration {
 	if !m.limited || !m.live || m.running || m.why != "" {
 		return 0
 	}
 	return max(measurePeriod-time.Since(m.at), time.Millisecond)
-}
-
-// sooner returns the shorter of two waits, where 0 means no wait is due.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

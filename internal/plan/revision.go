@@ -1,0 +1,124 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/pod"
+)
+
+// AnnotationRunPolicy is the annotation that, with the value RunOnceEver, prevents a completed pod
+// from running again after a reboot.
+const (
+	AnnotationRunPolicy = "podrun.io/run-policy"
+	RunOnceEver         = "once-ever"
+)
+
+// revision is the wanted revision of a pod, with all that is known of it. Its methods say how far
+// the revision has come; they plan nothing.
+type revision struct {
+	Input                          // Pod is not nil
+	mine              pod.Observed // the part of Observed that belongs to the revision
+	restartGeneration int          // that the revision is in
+}
+
+func newRevision(in Input) revision {
+	mine, _ := in.Observed.Split(in.Pod.UID)
+	return revision{Input: in, mine: mine, restartGeneration: restartGenerationOf(in.Pod, mine)}
+}
+
+// over reports whether the revision has finished, and why: its running instances are terminated, and
+// nothing of it is started again.
+func (r revision) over() (why string, over bool) {
+	if r.Evicted != "" {
+		return "evicted", true
+	}
+	if why, ended := r.ended(); ended {
+		return why, true
+	}
+	return "deadline exceeded", r.late()
+}
+
+// ended reports whether all but the sidecars of the revision have exited and nothing of it will be
+// started again.
+func (r revision) ended() (why string, ended bool) {
+	if r.initFailed() {
+		return "initialization failed", true
+	}
+	for i := range r.Pod.Spec.Containers {
+		c := &r.Pod.Spec.Containers[i]
+		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
+		if !found || last.State != pod.Exited || r.restarts(c, last) {
+			return "", false
+		}
+	}
+	return "pod completed", true
+}
+
+// initFailed reports that an init container has failed and is not restarted.
+func (r revision) initFailed() bool {
+	return slices.ContainsFunc(r.Pod.Spec.InitContainers, func(c v1.Container) bool {
+		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
+		return found && last.State == pod.Exited && last.ExitCode != 0 && !r.restarts(&c, last)
+	})
+}
+
+// deadline returns the time until which the pod may be active.
+func (r revision) deadline() (at time.Time, has bool) {
+	seconds := r.Pod.Spec.ActiveDeadlineSeconds
+	if seconds == nil || r.Since.IsZero() {
+		return time.Time{}, false
+	}
+	return r.Since.Add(time.Duration(*seconds) * time.Second), true
+}
+
+// late reports whether the pod had not finished when its deadline passed. It depends on recorded
+// times only, so that the result stays the same whatever exit codes the terminated containers
+// return.
+func (r revision) late() bool {
+	deadline, has := r.deadline()
+	if !has || r.Now.Before(deadline) {
+		return false
+	}
+	if _, ended := r.ended(); !ended {
+		return true
+	}
+	for _, c := range pod.AllContainers(r.Pod) {
+		last, _, found := r.mine.Last(r.Pod.UID, c.Name)
+		if found && pod.SidecarOrder(r.Pod, c.Name) == 0 && !last.FinishedAt.Before(deadline) {
+			return true
+		}
+	}
+	return false
+}
+
+// runsAgain reports whether what is left of the revision belongs to an earlier run: all of it is
+// removed and the pod starts from the beginning. A job that was interrupted by a reboot runs again as
+// a whole.
+func (r revision) runsAgain() bool {
+	if r.mine.Empty() {
+		return false
+	}
+	_, over := r.ended()
+	if !slices.ContainsFunc(r.mine.Containers, isAlive) {
+		over = over || r.late() // a late instance that still lives is terminated first
+	}
+	if r.Replaced || r.Earlier && (len(r.mine.Containers) == 0 || over) {
+		return true
+	}
+	onceEver := r.Pod.Annotations[AnnotationRunPolicy] == RunOnceEver
+	if r.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways && !over || onceEver {
+		return false
+	}
+	if slices.ContainsFunc(r.mine.Containers, isAlive) {
+		return false
+	}
+	rebooted := slices.ContainsFunc(r.mine.Containers, func(c pod.Container) bool { return c.Boot != r.Boot })
+	for _, c := range pod.AllContainers(r.Pod) {
+		last, lost, _ := r.mine.Last(r.Pod.UID, c.Name)
+		rebooted = rebooted || lost && last.Boot != r.Boot
+	}
+	return rebooted
+}

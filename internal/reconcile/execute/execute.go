@@ -1,0 +1,252 @@
+// Package execute turns the actions of a plan into effects on one pod: [Executor.do] is the only place
+// where that happens. It creates, starts, resizes, reaps and removes; signals and hooks are package
+// lifecycle, pulls are package pull. It decides nothing: an action that fails is reported, and planned
+// again.
+//
+// Begin reading with Executor.Perform.
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
+	"podrun.io/podrun/internal/reconcile/lifecycle"
+	"podrun.io/podrun/internal/reconcile/pull"
+	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// Volumes prepares what containers mount.
+type Volumes interface {
+	// Setup checks or creates the sources of in.Container's mounts and returns the mounts. A
+	// *runtime.ReasonError says why a source is not available.
+	Setup(ctx context.Context, in pod.Inside) ([]pod.Mount, error)
+	// Files reads files from a pod's volumes. Files that do not exist are missing from the result.
+	Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error)
+	// Refresh updates the volumes of a running pod to its current manifest and objects (ConfigMaps
+	// and Secrets).
+	Refresh(ctx context.Context, in pod.Inside) error
+	// Teardown unmounts what was mounted for a revision. A mount that is busy is an error.
+	Teardown(ctx context.Context, uid pod.UID) error
+}
+
+// Logs converts the raw output of containers to their log files.
+type Logs interface {
+	// Follow starts following the log of a running instance. It is called for every running
+	// instance at every sync and does not block. pid is the instance's first process, 0 if not
+	// known yet.
+	Follow(i pod.Instance, pid int)
+	// Finish converts the rest of an instance's output. It is called after the instance has exited
+	// and before its exit is reaped.
+	Finish(ctx context.Context, i pod.Instance) error
+	// End returns the end of an instance's log: at most 80 lines and 2048 bytes.
+	End(ctx context.Context, i pod.Instance) string
+	// Drop removes the logs of an instance that is being removed and of all earlier instances of
+	// its container.
+	Drop(last pod.Instance) error
+	// Forget releases what is held for a revision whose files are about to be removed.
+	Forget(uid pod.UID)
+}
+
+// Executor executes the planner's actions for one pod.
+type Executor struct {
+	starter  *starter
+	remover  *remover
+	life     *lifecycle.Lifecycle
+	puller   *pull.Puller
+	recorder *record.Recorder
+	failures *record.Failures
+	renamed  func(from, to *v1.Pod) // Options.Renamed
+	log      *slog.Logger
+}
+
+// Options configure the Executor of one pod.
+type Options struct {
+	Key        pod.Key
+	Sandboxes  runtime.Sandboxes
+	Containers runtime.Containers
+	Data       runtime.Data
+	Volumes    Volumes
+	Logs       Logs
+	// LogTries is the number of consecutive failed syncs after which an exited instance is reaped
+	// although its log cannot be written. 0: no limit.
+	LogTries int
+	// Slots and Resources are shared with the other pods.
+	Slots     admission.Slots
+	Resources *admission.Resources
+	Lifecycle *lifecycle.Lifecycle
+	Puller    *pull.Puller
+	Manifests *revision.Manifests
+	Recorder  *record.Recorder
+	Failures  *record.Failures
+	Syncs     *record.Syncs
+	// Renamed is called when the run of a pod begins, which goes on under the manifest to.
+	Renamed func(from, to *v1.Pod)
+	// Wall is the wall clock by which the start of a run is recorded.
+	Wall func() time.Time
+	// Node is the node's allocatable resources, HostIP its address.
+	Node   v1.ResourceList
+	HostIP string
+	Log    *slog.Logger
+}
+
+// New returns the Executor of a pod.
+func New(o Options) *Executor {
+	return &Executor{
+		starter: &starter{
+			key:        o.Key,
+			slot:       o.Slots.Create,
+			resources:  o.Resources,
+			sandboxes:  o.Sandboxes,
+			containers: o.Containers,
+			volumes:    o.Volumes,
+			puller:     o.Puller,
+			manifests:  o.Manifests,
+			recorder:   o.Recorder,
+			wall:       o.Wall,
+			node:       o.Node,
+			hostIP:     o.HostIP,
+		},
+		remover: &remover{
+			key:        o.Key,
+			slot:       o.Slots.Remove,
+			sandboxes:  o.Sandboxes,
+			containers: o.Containers,
+			data:       o.Data,
+			volumes:    o.Volumes,
+			logs:       o.Logs,
+			logTries:   o.LogTries,
+			syncs:      o.Syncs,
+			life:       o.Lifecycle,
+			log:        o.Log,
+		},
+		life:     o.Lifecycle,
+		puller:   o.Puller,
+		recorder: o.Recorder,
+		failures: o.Failures,
+		renamed:  o.Renamed,
+		log:      o.Log,
+	}
+}
+
+// Perform executes the actions in order. It stops at the first that fails, and after each start of
+// a container. A signal that times out does not stop it, because no action depends on a signal. It
+// returns the state that follows s, and whether something may have changed, so that an inspection
+// is due.
+func (e *Executor) Perform(
+	ctx context.Context, s revision.State, seen pod.Observed, actions []plan.Action,
+) (next revision.State, inspect bool, err error) {
+	var late error
+	for _, a := range e.life.Instances.DeferLate(actions) {
+		if _, quiet := a.(plan.EnsureImage); !quiet {
+			inspect = true
+			e.log.Info(a.String())
+		}
+		err := finish(ctx, func(ctx context.Context) error { return e.do(ctx, &s, seen, a) })
+		if errors.Is(err, lifecycle.ErrLate) {
+			late = errors.Join(late, fmt.Errorf("%s: %w", a, err))
+			continue
+		}
+		if err != nil {
+			return s, true, errors.Join(late, fmt.Errorf("%s: %w", a, err))
+		}
+		if _, started := a.(plan.StartContainer); started {
+			// Inspect and record the instance before anything else: it may exit at any moment.
+			return s, true, late
+		}
+	}
+	return s, inspect, late
+}
+
+// lastTime is how long a running action may continue after podrun is asked to stop. An action that
+// takes longer hangs in the runtime or in a shim. Cancelling it is safe, because podrun may be
+// killed at any instruction anyway.
+const lastTime = 15 * time.Second
+
+// finish completes an action that has begun even if ctx ends, within lastTime.
+func finish(ctx context.Context, do func(context.Context) error) error {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastTime, cancel) })()
+	return do(longer)
+}
+
+// do executes one action. It is the only place where a decision becomes an effect. It changes s if
+// the action starts a new run of the pod or allocates resources.
+func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed, a plan.Action) error {
+	event, stopping := e.recorder.Record, e.recorder.Stop
+	switch a := a.(type) {
+	case plan.CreateSandbox:
+		if a.Attempt > 0 {
+			event("", record.Normal, "SandboxChanged", "The pod's namespaces and network are created again")
+		}
+		before := s.Pod
+		err := e.starter.createSandbox(ctx, s, seen, a.Attempt)
+		e.renamed(before, s.Pod)
+		return e.failures.Keep(s.Pod, "", plan.ReasonFailedSandbox, err)
+	case plan.EnsureImage:
+		if err := e.puller.Ensure(ctx, *s, a.Container); err != nil {
+			return e.failures.Keep(s.Pod, a.Container, plan.ReasonErrImagePull, err)
+		}
+		return nil // an earlier failure is cleared by the start of the container, not by the start of a pull
+	case plan.StartContainer:
+		err := e.starter.startContainer(ctx, *s, seen, a)
+		return e.failures.Keep(s.Pod, a.Container, "CreateContainerError", err)
+	case plan.RunPreStop:
+		stopping(a.Container, a.Why)
+		return e.life.Hooks.PreStop(ctx, *s, seen, a)
+	case plan.Resize:
+		err := e.starter.resize(ctx, s.Pod, a)
+		return e.failures.Keep(s.Pod, plan.FailureResize+a.Container, record.ReasonResize, err)
+	case plan.Allocate:
+		e.starter.allocate(s, a.Anew)
+		return nil
+	case plan.RestartForResize:
+		e.life.Instances.RestartForResize(a.ID, a.Container)
+		e.life.Notes.Save(*s, seen, a.ID)
+		return nil
+	case plan.Terminate:
+		if e.life.Instances.Signalled()[a.ID].Asked.IsZero() { // else recorded when its preStop hook started
+			stopping(a.Container, a.Why)
+		}
+		return e.life.Terminator.Signal(ctx, *s, seen, a.ID, "")
+	case plan.Kill:
+		event(a.Container, record.Normal, "Killing", fmt.Sprintf("Killing container %s: %s", a.Container, a.Why))
+		return e.life.Terminator.Signal(ctx, *s, seen, a.ID, "SIGKILL")
+	case plan.Reap:
+		return e.remover.reap(ctx, s.Pod, seen, a.ID)
+	case plan.RemoveContainer:
+		return e.remover.removeContainer(ctx, seen, a.ID)
+	case plan.RemoveSandbox:
+		return e.removeSandbox(ctx, s, a)
+	case plan.RemoveData:
+		return e.remover.removeData(ctx, a.UID)
+	default:
+		return fmt.Errorf("unknown action %T", a)
+	}
+}
+
+// reasonKillSandbox is the kubelet's reason for a sandbox that cannot be removed.
+const reasonKillSandbox = "FailedKillPod"
+
+// removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
+// pod has, or gets, another one that must not wait for it.
+func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.RemoveSandbox) error {
+	err := e.remover.removeSandbox(ctx, a.ID)
+	if a.Lost {
+		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, reasonKillSandbox, err)
+	}
+	if err != nil {
+		e.recorder.Record("", record.Warning, reasonKillSandbox, err.Error())
+	}
+	return err
+}

@@ -1,0 +1,134 @@
+package execute
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
+	"podrun.io/podrun/internal/reconcile/pull"
+	"podrun.io/podrun/internal/reconcile/record"
+	"podrun.io/podrun/internal/reconcile/revision"
+	"podrun.io/podrun/internal/runtime"
+)
+
+// starter creates the sandboxes of one pod, starts and resizes its containers and keeps its volumes
+// up to date.
+type starter struct {
+	key        pod.Key
+	slot       chan struct{} // limits the starts of all pods
+	resources  *admission.Resources
+	sandboxes  runtime.Sandboxes
+	containers runtime.Containers
+	volumes    Volumes
+	puller     *pull.Puller
+	manifests  *revision.Manifests
+	recorder   *record.Recorder
+	wall       func() time.Time
+	node       v1.ResourceList
+	hostIP     string
+}
+
+// createSandbox creates a sandbox. If nothing of the revision is on the machine, this begins the
+// revision's run: it changes s.Pod to say when.
+func (t *starter) createSandbox(ctx context.Context, s *revision.State, seen pod.Observed, attempt int) error {
+	if !t.resources.Admit(t.key, plan.Requests(s.Pod)) {
+		return nil // other pods were admitted first: plan again
+	}
+	if mine, _ := seen.Split(s.Pod.UID); len(mine.Data) == 0 {
+		s.Pod = s.Pod.DeepCopy()
+		manifest.Annotate(s.Pod, manifest.AnnotationSeen, t.wall().UTC().Format(time.RFC3339Nano))
+	}
+	return admission.Within(ctx, t.slot, func(ctx context.Context) error {
+		if err := t.manifests.Create(s.Pod); err != nil {
+			return err
+		}
+		return t.sandboxes.CreateSandbox(ctx, s.Pod, attempt)
+	})
+}
+
+// startContainer starts an instance of a container, if all that the container needs is there.
+func (t *starter) startContainer(
+	ctx context.Context, s revision.State, seen pod.Observed, a plan.StartContainer,
+) error {
+	c := pod.FindContainer(s.Pod, a.Container)
+	mine, _ := seen.Split(s.Pod.UID)
+	image, ready := t.puller.Use(a.Container)
+	if c == nil || len(mine.Sandboxes) == 0 || !ready {
+		return fmt.Errorf("starting %s: not what was planned", a.Container)
+	}
+	sandbox := mine.Sandboxes[0]
+	in, err := t.inside(s, c, sandbox)
+	if err != nil {
+		return err
+	}
+	if in.Shown, err = t.puller.Mount(ctx, s, c); err != nil {
+		return err
+	}
+	mounts, err := t.volumes.Setup(ctx, in)
+	if err != nil {
+		return err
+	}
+	return admission.Within(ctx, t.slot, func(ctx context.Context) error {
+		err := t.containers.StartContainer(ctx, runtime.Start{
+			Pod:               s.Pod,
+			Container:         c,
+			Sandbox:           sandbox,
+			Attempt:           a.Attempt,
+			Backoff:           a.Backoff,
+			RestartGeneration: a.RestartGeneration,
+			Image:             image,
+			Env:               in.Env,
+			Mounts:            mounts,
+		})
+		if err == nil {
+			t.recorder.Record(c.Name, record.Normal, "Created", "Created container "+c.Name)
+			t.recorder.Record(c.Name, record.Normal, "Started", "Started container "+c.Name)
+		}
+		return err
+	})
+}
+
+// resize resizes an instance and waits at most runtime.Timeout.
+func (t *starter) resize(ctx context.Context, p *v1.Pod, a plan.Resize) error {
+	return admission.InTime(ctx, func(ctx context.Context) error {
+		return t.containers.ResizeContainer(ctx, a.ID, p, pod.FindContainer(p, a.Container))
+	})
+}
+
+// allocate gives the pod the CPU and memory of its manifest, unless other pods have reserved them
+// since the planner decided that they are available. It saves the new size before an instance gets
+// it: after a restart podrun would otherwise count the pod as smaller than it is. anew reports that
+// the pod starts anew.
+func (t *starter) allocate(s *revision.State, anew bool) {
+	if s.Resized == nil || !anew && !t.resources.Grow(t.key, s.Pod, s.Resized) {
+		return
+	}
+	s.Pod, s.Resized = s.Resized, nil
+	t.manifests.Update(s.Pod)
+	s.Stale = true // volumes may show the resources
+	if !anew {
+		t.recorder.ResizeStarted(s.Pod)
+	}
+}
+
+// Refresh updates the volumes of a running pod to the current manifest and objects. It reports
+// whether they are still stale.
+func (e *Executor) Refresh(ctx context.Context, s revision.State, seen pod.Observed) (stale bool) {
+	if !s.Stale || s.Pod == nil {
+		return s.Stale
+	}
+	mine, _ := seen.Split(s.Pod.UID)
+	if len(mine.Sandboxes) == 0 {
+		return false // nothing runs yet; a start creates what it needs
+	}
+	t := e.starter
+	err := t.volumes.Refresh(ctx, t.visible(s, mine.Sandboxes[0]))
+	t.recorder.Outdated(err)
+	return err != nil
+}

@@ -1,0 +1,189 @@
+// Package publish publishes the status of one pod when that has changed, and saves the pod's conditions,
+// so that they keep their transition times. What the status is, is computed by package status; who shows
+// it is the [Publisher]. Nothing is read back from what was published.
+//
+// Begin reading with Status.Publish.
+package publish
+
+import (
+	"log/slog"
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"podrun.io/podrun/internal/manifest"
+	"podrun.io/podrun/internal/plan"
+	"podrun.io/podrun/internal/pod"
+	"podrun.io/podrun/internal/reconcile/admission"
+	"podrun.io/podrun/internal/reconcile/lifecycle"
+	"podrun.io/podrun/internal/reconcile/revision"
+	"podrun.io/podrun/internal/runtime"
+	"podrun.io/podrun/internal/status"
+	"podrun.io/podrun/internal/sys/errtext"
+)
+
+// Publisher publishes the status of pods. Its methods must not block for long.
+type Publisher interface {
+	// Publish publishes a pod with its status. settled reports that nothing is left to do for the
+	// pod now.
+	Publish(p *v1.Pod, settled bool) error
+	// Leaving publishes that a pod is being terminated for good. It is called again when the
+	// readiness of an instance changes; ready is by instance ID. The rest of the pod's status stays
+	// as it was published last.
+	Leaving(key pod.Key, now time.Time, ready map[string]bool) error
+	// Gone publishes that nothing is left of a pod.
+	Gone(key pod.Key) error
+}
+
+// Status publishes the status of one pod.
+type Status struct {
+	o Options
+
+	shown       *v1.Pod           // what the last published status was made of
+	completed   bool              // the pod was published as completed
+	leaving     bool              // the pod was published as being terminated for good
+	ready       map[string]bool   // readiness by instance ID, as published with leaving
+	before      []v1.PodCondition // the conditions published last
+	unpublished bool              // the last status could not be published
+	logged      error             // the last error that was logged
+}
+
+// Options configure the Status of one pod.
+type Options struct {
+	Key       pod.Key
+	Publisher Publisher
+	Data      runtime.Data
+	Order     *admission.Order
+	Lifecycle *lifecycle.Lifecycle
+	Manifests *revision.Manifests
+	// HostIP is the node's address in pod statuses.
+	HostIP string
+	Log    *slog.Logger
+}
+
+// New returns the Status of a pod of which nothing has been published.
+func New(o Options) *Status { return &Status{o: o} }
+
+// Unpublished reports that the last status could not be published.
+func (u *Status) Unpublished() bool { return u.unpublished }
+
+// Forget forgets what was published: another process may have published since.
+func (u *Status) Forget() { u.shown, u.before = nil, nil }
+
+// ForgetConditions forgets the conditions that were published: they belong to another pod.
+func (u *Status) ForgetConditions() { u.before = nil }
+
+// Publish publishes the pod's status. resting reports that nothing happens to the pod for now,
+// possibly because an action failed. A pod that is being terminated for good keeps its last status
+// until it is gone, except for the results of its readiness probes.
+func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resting bool) {
+	var err error
+	switch {
+	case p.Gone:
+		u.shown, u.before = nil, nil
+		u.o.Order.Report(u.o.Key, false)
+		err = u.o.Publisher.Gone(u.o.Key)
+	case s.Pod == nil && (len(p.Actions) > 0 || u.o.Lifecycle.Instances.Ending(seen)):
+		if u.shown == nil {
+			u.publishLast(seen, p)
+		}
+		if ready := u.o.Lifecycle.Hooks.Ready(seen); !u.leaving || !maps.Equal(ready, u.ready) {
+			err = u.o.Publisher.Leaving(u.o.Key, time.Now(), ready)
+			u.leaving, u.ready = err == nil, ready
+		}
+	case s.Pod != nil && (resting || u.shown != s.Pod || p.Completed && !u.completed):
+		// Publish only states of rest: each intermediate state would cost a file. A result is
+		// published at once, because the remaining actions may take long.
+		err = u.publishPod(s, seen, p)
+	}
+	if u.unpublished = err != nil; !u.unpublished {
+		u.logged = nil
+	} else if !errtext.Same(err, u.logged) { // retried every second: log it once
+		u.logged = err
+		u.o.Log.Error("pod status not written; retrying", "err", err)
+	}
+}
+
+// publishPod publishes the status of a pod that is desired.
+func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan) error {
+	if u.shown != nil && u.shown.UID != s.Pod.UID {
+		u.before = nil
+	}
+	u.loadConditions(s.Pod.UID)
+	u.shown, u.leaving, u.completed = s.Pod, false, p.Completed
+	out := s.Pod.DeepCopy()
+	if s.Resized != nil {
+		out = pod.Sized(s.Pod, s.Resized) // the manifest's resources; the status has the allocated ones
+	}
+	if s.Problem != "" {
+		manifest.Annotate(out, manifest.AnnotationError, s.Problem)
+	}
+	if !p.Next.IsZero() {
+		manifest.Annotate(out, manifest.AnnotationNext, p.Next.UTC().Format(time.RFC3339))
+	}
+	out.Status = u.status(s.Pod, seen, p, u.before)
+	u.saveConditions(s.Pod.UID, out.Status.Conditions)
+	u.o.Order.Report(u.o.Key, !p.Again && pod.Arrived(out))
+	return u.o.Publisher.Publish(out, len(p.Actions) == 0)
+}
+
+// publishLast publishes the last status of a pod that an earlier podrun process ran and that is
+// being terminated now.
+func (u *Status) publishLast(seen pod.Observed, p plan.Plan) {
+	last := u.o.Manifests.Running(nil, seen)
+	if last == nil {
+		return // its manifest is not known
+	}
+	u.shown = last
+	out := last.DeepCopy()
+	before, _ := u.o.Data.LoadConditions(last.UID) // without them only the transition times differ
+	out.Status = u.status(last, seen, p, before)
+	if err := u.o.Publisher.Publish(out, false); err != nil {
+		u.o.Log.Warn("pod status not written", "err", err)
+	}
+}
+
+// status returns p's status. before are the conditions that were published last.
+func (u *Status) status(p *v1.Pod, seen pod.Observed, next plan.Plan, before []v1.PodCondition) v1.PodStatus {
+	return status.Of(status.Input{
+		Pod:      p,
+		Observed: seen,
+		Plan:     next,
+		Probed:   u.o.Lifecycle.Results.Of(seen),
+		HostIP:   u.o.HostIP,
+		Before:   before,
+		Now:      time.Now(),
+	})
+}
+
+// Rename records that a pod whose status is published goes on under the manifest to. So the same
+// status is not published again.
+func (u *Status) Rename(from, to *v1.Pod) {
+	if u.shown == from {
+		u.shown = to
+	}
+}
+
+// loadConditions loads the conditions that an earlier podrun process published, so that the new
+// ones keep their transition times.
+func (u *Status) loadConditions(uid pod.UID) {
+	if u.before != nil {
+		return
+	}
+	var err error
+	if u.before, err = u.o.Data.LoadConditions(uid); err != nil {
+		u.o.Log.Warn("loading the pod's conditions failed; their transition times may be too late", "err", err)
+	}
+}
+
+// saveConditions saves the published conditions.
+func (u *Status) saveConditions(uid pod.UID, now []v1.PodCondition) {
+	if !equality.Semantic.DeepEqual(u.before, now) {
+		if err := u.o.Data.SaveConditions(uid, now); err != nil {
+			u.o.Log.Debug("saving the pod's conditions failed", "err", err)
+		}
+	}
+	u.before = now
+}
