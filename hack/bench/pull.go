@@ -152,8 +152,8 @@ func measurePulls(ctx context.Context, o options, on site) (p pair, err error) {
 			return p, err
 		}
 		mine, err := pull("podrun", o.podrun, "images", "pull",
-			"--containerd-address", on.address, "--root-on.dir", filepath.Join(on.dir, "podrun"),
-			"--run-on.dir", filepath.Join(on.dir, "run"), "--log-on.dir", filepath.Join(on.dir, "log"), h.ref)
+			"--containerd-address", on.address, "--root-dir", filepath.Join(on.dir, "podrun"),
+			"--run-dir", filepath.Join(on.dir, "run"), "--log-dir", filepath.Join(on.dir, "log"), h.ref)
 		if err != nil {
 			return p, err
 		}
