@@ -10,6 +10,9 @@ const (
 	ReasonLost = "ContainerStatusUnknown"
 )
 
+// ReasonKillPod is the kubelet's reason for a pod, or its sandbox, that cannot be removed.
+const ReasonKillPod = "FailedKillPod"
+
 // ExitReason returns the reason of an exit with code. oom reports that the kernel killed a process
 // of this instance for lack of memory. The reason is then ReasonOOMKilled whatever the code is,
 // because the main process can outlive the killed one and exit with any code, even 0. containerd's

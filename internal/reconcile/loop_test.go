@@ -16,7 +16,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
@@ -26,7 +25,6 @@ import (
 	"podrun.io/podrun/internal/relist"
 	"podrun.io/podrun/internal/runtime"
 	"podrun.io/podrun/internal/runtime/fake"
-	"podrun.io/podrun/internal/status"
 )
 
 // house is a whole podrun on an in-memory runtime.
@@ -83,18 +81,6 @@ func (b *board) Publish(p *v1.Pod, _ bool) error {
 	defer b.mu.Unlock()
 	if b.deaf == nil {
 		b.pods[pod.KeyOf(p)] = p
-	}
-	return b.deaf
-}
-
-func (b *board) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p := b.pods[key]; p != nil && b.deaf == nil {
-		p = p.DeepCopy()
-		p.DeletionTimestamp = &metav1.Time{Time: now}
-		status.SetReady(p, ready, now)
-		b.pods[key] = p
 	}
 	return b.deaf
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,6 +119,42 @@ func TestStatusIsWrittenLater(t *testing.T) {
 		h.stop()
 		if n := strings.Count(said.String(), "status not written"); n != 2 {
 			t.Errorf("it was said %d times:\n%s", n, said.String())
+		}
+	})
+}
+
+// TestLeavingSaysWhy: the status of a pod that is being terminated for good follows its containers, and
+// says why the pod cannot be removed, as long as that is so.
+func TestLeavingSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		defer h.stop()
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
+		after(10 * time.Second)
+		rt.Fail("RemoveSandbox", errors.New("the plugin says no"))
+		left := time.Now()
+		h.want()
+		after(10 * time.Second)
+		state := func(c string) v1.ContainerState {
+			return h.board.get("web").Status.ContainerStatuses[slices.Index([]string{"a", "b"}, c)].State
+		}
+		if state("a").Running == nil || state("b").Terminated == nil || h.board.get("web").Status.Message != "" {
+			t.Errorf("within the grace period: %+v", h.board.get("web").Status)
+		}
+		after(30 * time.Second)
+		p := h.board.get("web")
+		if state("a").Terminated == nil || p.Status.Reason != "FailedKillPod" || !strings.Contains(p.Status.Message, "the plugin says no") {
+			t.Errorf("after it: %+v", p.Status)
+		}
+		if !p.DeletionTimestamp.Time.Equal(left.Add(30*time.Second)) || *p.DeletionGracePeriodSeconds != 30 {
+			t.Errorf("it is to be gone at %s", p.DeletionTimestamp)
+		}
+		rt.Fail("RemoveSandbox", nil)
+		after(time.Minute)
+		if h.board.get("web") != nil {
+			t.Error("status is still there")
 		}
 	})
 }

@@ -151,7 +151,7 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		}
 		w.recorder.Plan(w.state.Pod, seen, p, w.failures.Last)
 		w.state.Selection = w.state.Terminating(seen, p)
-		w.status.Publish(w.state, seen, p, len(p.Actions) == 0)
+		w.status.Publish(w.state, seen, p, len(p.Actions) == 0, nil)
 		w.life.Notes.SaveProbes(w.state, seen)
 		w.followLogs(seen)
 		if len(p.Actions) == 0 {
@@ -162,7 +162,7 @@ func (w *worker) sync(ctx context.Context, inspect bool) (wake time.Duration, go
 		// inspected the pod.
 		w.outdated = inspect
 		if err != nil {
-			w.status.Publish(w.state, seen, p, true)
+			w.status.Publish(w.state, seen, p, true, err)
 			wake = w.syncs.Failed(err)
 			if p.Wake > 0 { // what is due in the pod does not wait for the failed action
 				wake = min(wake, max(p.Wake, record.FirstRetry))

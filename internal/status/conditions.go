@@ -159,33 +159,6 @@ func readiness(p *v1.Pod, s v1.PodStatus, done bool) (ready bool, reason, messag
 	return false, "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
 }
 
-// SetReady updates the readiness in the status of a pod that is being terminated. ready holds the
-// readiness by instance ID; instances that it does not contain, and those that had exited, stay as
-// they are.
-func SetReady(p *v1.Pod, ready map[string]bool, now time.Time) {
-	changed := false
-	for _, all := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-		for i := range all {
-			id := pod.IDOf(all[i].ContainerID)
-			if is, known := ready[id]; known && all[i].State.Running != nil && all[i].Ready != is {
-				all[i].Ready, changed = is, true
-			}
-		}
-	}
-	if !changed {
-		return
-	}
-	in := Input{Before: slices.Clone(p.Status.Conditions), Now: now}
-	is, reason, message := readiness(p, p.Status, p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed)
-	for i, c := range p.Status.Conditions {
-		if c.Type == v1.PodReady || c.Type == v1.ContainersReady {
-			c = condition(c.Type, is, now, reason, message)
-			c.LastTransitionTime = transition(in, c)
-			p.Status.Conditions[i] = c
-		}
-	}
-}
-
 // lastProbeChange returns when a hook or probe result last changed; at if none did later.
 func lastProbeChange(found map[string]pod.Probed, mine pod.Observed, at time.Time) time.Time {
 	for _, c := range mine.Containers {

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -126,42 +125,5 @@ func TestPassingConditionsKeepTheirTime(t *testing.T) {
 		in := Input{Pod: p, Plan: plan.Plan{ResizePending: &plan.Waiting{Reason: reason}}, Before: before, Now: began.Add(time.Duration(i) * time.Minute)}
 		before = Of(in).Conditions
 		wantSince(t, i, before, v1.PodResizePending, began)
-	}
-}
-
-// TestSetReady updates the readiness of running instances, and the conditions with it.
-func TestSetReady(t *testing.T) {
-	t.Parallel()
-	began := time.Unix(1_700_000_000, 0)
-	p := &v1.Pod{}
-	p.UID, p.Spec.InitContainers, p.Spec.Containers = "u1", []v1.Container{{Name: "i"}}, []v1.Container{{Name: "a"}, {Name: "b"}}
-	p.Annotations = map[string]string{manifest.AnnotationSeen: began.UTC().Format(time.RFC3339Nano)}
-	p.Status = Of(Input{Pod: p, Now: began, Observed: pod.Observed{Containers: []pod.Container{
-		{ID: "i0", Name: "i", UID: "u1", State: pod.Exited, StartedAt: began, FinishedAt: began},
-		{ID: "a0", Name: "a", UID: "u1", State: pod.Running, StartedAt: began},
-		{ID: "b0", Name: "b", UID: "u1", State: pod.Running, StartedAt: began},
-	}}})
-	for i, step := range []struct {
-		ready map[string]bool
-		want  string // of i, a and b, and the conditions
-		since int
-	}{
-		{nil, "111 True", 0},
-		{map[string]bool{"a0": true, "i0": false}, "111 True", 0},
-		{map[string]bool{"a0": false}, "101 False", 2},
-		{map[string]bool{"a0": false, "b0": false}, "100 False", 2},
-		{map[string]bool{"a0": true, "b0": true}, "111 True", 4},
-	} {
-		SetReady(p, step.ready, began.Add(time.Duration(i)*time.Second))
-		got := ""
-		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			got += map[bool]string{true: "1", false: "0"}[c.Ready]
-		}
-		if got += " " + string(p.Status.Conditions[2].Status); got != step.want || p.Status.Conditions[3].Status != p.Status.Conditions[2].Status {
-			t.Errorf("%d: %s, want %s", i, got, step.want)
-		}
-		for _, kind := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} {
-			wantSince(t, i, p.Status.Conditions, kind, began.Add(time.Duration(step.since)*time.Second))
-		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/checkpoint/layout"
 	"podrun.io/podrun/internal/plan"
@@ -47,33 +46,6 @@ func (f *Files) Publish(p *v1.Pod, _ bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.write(out)
-}
-
-// Leaving marks a pod as the API server marks a deleted one, with the time at which its grace
-// period ends, and updates the readiness of its instances as SetReady does. It does nothing for a
-// pod that was never published.
-func (f *Files) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	data := f.last[key]
-	if data == nil {
-		return nil
-	}
-	var p v1.Pod
-	if err := json.Unmarshal(data, &p); err != nil {
-		return fmt.Errorf("decoding status of %s: %w", key, err)
-	}
-	SetReady(&p, ready, now)
-	if p.DeletionTimestamp != nil {
-		return f.write(&p)
-	}
-	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
-	if given := p.Spec.TerminationGracePeriodSeconds; given != nil {
-		grace = *given
-	}
-	p.DeletionGracePeriodSeconds = &grace
-	p.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Duration(grace) * time.Second)}
-	return f.write(&p)
 }
 
 // write replaces a file if its content changes.

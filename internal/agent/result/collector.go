@@ -53,8 +53,11 @@ func NewCollector(files *status.Files, want manifest.Desired, progress func(*v1.
 	return c
 }
 
-// Publish records a pod's status.
+// Publish records a pod's status. Of a pod that is being terminated for good, the status before that counts.
 func (c *Collector) Publish(p *v1.Pod, settled bool) error {
+	if p.DeletionTimestamp != nil {
+		return c.files.Publish(p, settled)
+	}
 	key := pod.KeyOf(p)
 	c.mu.Lock()
 	c.pods[key], c.settled[key] = p, settled
@@ -64,11 +67,6 @@ func (c *Collector) Publish(p *v1.Pod, settled bool) error {
 	}
 	c.notify()
 	return c.files.Publish(p, settled)
-}
-
-// Leaving passes on that a pod is being terminated. Its last status still counts.
-func (c *Collector) Leaving(key pod.Key, now time.Time, ready map[string]bool) error {
-	return c.files.Leaving(key, now, ready)
 }
 
 // NotOwned does nothing: a run acquires the locks that it needs before it starts anything. If a

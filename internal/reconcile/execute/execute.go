@@ -235,18 +235,15 @@ func (e *Executor) do(ctx context.Context, s *revision.State, seen pod.Observed,
 	}
 }
 
-// reasonKillSandbox is the kubelet's reason for a sandbox that cannot be removed.
-const reasonKillSandbox = "FailedKillPod"
-
 // removeSandbox removes a sandbox. A lost sandbox that cannot be removed does not end the sync: the
 // pod has, or gets, another one that must not wait for it.
 func (e *Executor) removeSandbox(ctx context.Context, s *revision.State, a plan.RemoveSandbox) error {
 	err := e.remover.removeSandbox(ctx, a.ID)
 	if a.Lost {
-		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, reasonKillSandbox, err)
+		return e.failures.Keep(s.Pod, plan.FailureSandbox+a.ID, pod.ReasonKillPod, err)
 	}
 	if err != nil {
-		e.recorder.Record("", record.Warning, reasonKillSandbox, err.Error())
+		e.recorder.Record("", record.Warning, pod.ReasonKillPod, err.Error())
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/plan"
@@ -26,13 +27,9 @@ import (
 
 // Publisher publishes the status of pods. Its methods must not block for long.
 type Publisher interface {
-	// Publish publishes a pod with its status. settled reports that nothing is left to do for the
-	// pod now.
+	// Publish publishes a pod with its status. A pod that is being terminated for good has a deletion
+	// timestamp. settled reports that nothing is left to do for the pod now.
 	Publish(p *v1.Pod, settled bool) error
-	// Leaving publishes that a pod is being terminated for good. It is called again when the
-	// readiness of an instance changes; ready is by instance ID. The rest of the pod's status stays
-	// as it was published last.
-	Leaving(key pod.Key, now time.Time, ready map[string]bool) error
 	// Gone publishes that nothing is left of a pod.
 	Gone(key pod.Key) error
 }
@@ -43,7 +40,7 @@ type Status struct {
 
 	shown       *v1.Pod           // what the last published status was made of
 	completed   bool              // the pod was published as completed
-	leaving     bool              // the pod was published as being terminated for good
+	leaving     time.Time         // when the pod was first published as being terminated for good; zero if it was not
 	ready       map[string]bool   // readiness by instance ID, as published with leaving
 	before      []v1.PodCondition // the conditions published last
 	unpublished bool              // the last status could not be published
@@ -70,28 +67,24 @@ func New(o Options) *Status { return &Status{o: o} }
 func (u *Status) Unpublished() bool { return u.unpublished }
 
 // Forget forgets what was published: another process may have published since.
-func (u *Status) Forget() { u.shown, u.before = nil, nil }
+func (u *Status) Forget() { u.shown, u.before, u.leaving = nil, nil, time.Time{} }
 
 // ForgetConditions forgets the conditions that were published: they belong to another pod.
 func (u *Status) ForgetConditions() { u.before = nil }
 
 // Publish publishes the pod's status. resting reports that nothing happens to the pod for now,
-// possibly because an action failed. A pod that is being terminated for good keeps its last status
-// until it is gone, except for the results of its readiness probes.
-func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resting bool) {
+// possibly because an action failed with the error failure.
+func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resting bool, failure error) {
 	var err error
 	switch {
 	case p.Gone:
-		u.shown, u.before = nil, nil
+		u.shown, u.before, u.leaving = nil, nil, time.Time{}
 		u.o.Order.Report(u.o.Key, false)
 		err = u.o.Publisher.Gone(u.o.Key)
 	case s.Pod == nil && (len(p.Actions) > 0 || u.o.Lifecycle.Instances.Ending(seen)):
-		if u.shown == nil {
-			u.publishLast(seen, p)
-		}
-		if ready := u.o.Lifecycle.Hooks.Ready(seen); !u.leaving || !maps.Equal(ready, u.ready) {
-			err = u.o.Publisher.Leaving(u.o.Key, time.Now(), ready)
-			u.leaving, u.ready = err == nil, ready
+		if ready := u.o.Lifecycle.Hooks.Ready(seen); u.leaving.IsZero() || resting || !maps.Equal(ready, u.ready) {
+			u.ready = ready
+			err = u.publishLeaving(seen, p, failure)
 		}
 	case s.Pod != nil && (resting || u.shown != s.Pod || p.Completed && !u.completed):
 		// Publish only states of rest: each intermediate state would cost a file. A result is
@@ -112,7 +105,7 @@ func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan) er
 		u.before = nil
 	}
 	u.loadConditions(s.Pod.UID)
-	u.shown, u.leaving, u.completed = s.Pod, false, p.Completed
+	u.shown, u.leaving, u.completed = s.Pod, time.Time{}, p.Completed
 	out := s.Pod.DeepCopy()
 	if s.Resized != nil {
 		out = pod.Sized(s.Pod, s.Resized) // the manifest's resources; the status has the allocated ones
@@ -129,20 +122,35 @@ func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan) er
 	return u.o.Publisher.Publish(out, len(p.Actions) == 0)
 }
 
-// publishLast publishes the last status of a pod that an earlier podrun process ran and that is
-// being terminated now.
-func (u *Status) publishLast(seen pod.Observed, p plan.Plan) {
-	last := u.o.Manifests.Running(nil, seen)
-	if last == nil {
-		return // its manifest is not known
+// publishLeaving publishes the status of a pod that is being terminated for good. Like a pod that was
+// deleted from an API server, it has the time at which its grace period ends. failure is why it is
+// not terminated yet, or nil.
+func (u *Status) publishLeaving(seen pod.Observed, p plan.Plan, failure error) error {
+	if u.shown == nil { // an earlier podrun process ran it
+		if u.shown = u.o.Manifests.Running(nil, seen); u.shown == nil {
+			return nil // its manifest is not known
+		}
 	}
-	u.shown = last
-	out := last.DeepCopy()
-	before, _ := u.o.Data.LoadConditions(last.UID) // without them only the transition times differ
-	out.Status = u.status(last, seen, p, before)
-	if err := u.o.Publisher.Publish(out, false); err != nil {
-		u.o.Log.Warn("pod status not written", "err", err)
+	u.loadConditions(u.shown.UID)
+	if u.leaving.IsZero() {
+		u.leaving = time.Now()
 	}
+	out := u.shown.DeepCopy()
+	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
+	if given := out.Spec.TerminationGracePeriodSeconds; given != nil {
+		grace = *given
+	}
+	out.DeletionGracePeriodSeconds = &grace
+	out.DeletionTimestamp = &metav1.Time{Time: u.leaving.Add(time.Duration(grace) * time.Second)}
+	out.Status = u.status(u.shown, seen, p, u.before)
+	if failure != nil {
+		if out.Status.Reason == "" {
+			out.Status.Reason = pod.ReasonKillPod
+		}
+		out.Status.Message = failure.Error()
+	}
+	u.before = out.Status.Conditions
+	return u.o.Publisher.Publish(out, false)
 }
 
 // status returns p's status. before are the conditions that were published last.

@@ -16,7 +16,9 @@ import (
 // pod is well or is still starting.
 func Why(p *v1.Pod, now time.Time) string {
 	text := ""
-	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != "Deleted" {
+	if p.DeletionTimestamp != nil && p.Status.Message != "" {
+		text = p.Status.Message // why it is not terminated yet
+	} else if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != "Deleted" {
 		text = whyNot(p, now)
 	}
 	if wrong := p.Annotations[manifest.AnnotationError]; text == "" && wrong != "" {
