@@ -1,10 +1,9 @@
 // Package agent wires the other packages together for the commands serve, once and down: it turns
 // options into manifest sources, a runtime, a relister, the reconcile loop and the rest, and runs
-// them. It is the only package that imports all of these.
+// them. It is the only package that imports all of these. For diff it only reads (Diff).
 //
-// The package decides nothing: what happens to a pod is package plan's decision. What serve, once and
-// down need beside the actors is in the packages below it, each with one subject; none of them imports
-// this one.
+// The package decides nothing: what happens to a pod is package plan's decision. The packages below
+// it have one subject each, such as locks or the result of a run; none of them imports this one.
 //
 // Begin reading with Serve, Once or Down; all three call open, which builds an agent, and agent.run.
 package agent

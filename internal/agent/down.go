@@ -32,8 +32,9 @@ type DownOptions struct {
 }
 
 // Down stops and removes the chosen pods with their grace periods and returns the pods that it
-// removed. While serve runs, Down works at the same time, as Once does, and refuses the pods that
-// serve runs, because serve would start them again. The error names the pods that were not removed.
+// removed. It locks the run directory (owner.LockRun) unless serve has that lock: it then works
+// without it, as Once always does, and refuses the pods that serve runs, because serve would start
+// them again. The error names the pods that were not removed.
 // Down returns soon after ctx ends even if something hangs; what it has begun may continue until
 // the process exits.
 func Down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
@@ -83,7 +84,7 @@ func down(ctx context.Context, o Options, d DownOptions) ([]pod.Key, error) {
 	if len(chosen.Pods) == 0 {
 		return nil, errors.Join(others, chosen.Err())
 	}
-	a.loop.Adopts = func(seen pod.Observed) bool { return chosen.Pods[seen.Key] }
+	a.loop.Terminates = func(seen pod.Observed) bool { return chosen.Pods[seen.Key] }
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var left []result.Left

@@ -90,7 +90,7 @@ func serve(ctx context.Context, o Options, stopPods bool) error {
 	defer end(nil)
 	removed := func() bool { return errors.Is(context.Cause(serving), errRunRemoved) }
 	a.loop.StopAll = func() bool { return stopPods && !removed() }
-	a.loop.Adopts = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
+	a.loop.Terminates = func(seen pod.Observed) bool { return seen.Owner == owner.Serve || len(seen.Data) == 0 }
 	o.Log.Info("serving", "manifests", sources.Names(all), "node", o.NodeName)
 	defer context.AfterFunc(ctx, s.notify.Stopping)()
 	a.run(serving, func(ctx context.Context, out chan<- manifest.Desired) {

@@ -3,12 +3,15 @@
 // why each container that does not run is waiting.
 //
 // The package is pure: it executes nothing, reads no clock and keeps no state between calls.
-// Package reconcile collects the input and executes the actions. [SelectRevision] decides before
-// that which revision of the pod is wanted, and [Grace] how long an instance has to terminate.
+// Package reconcile collects the input and executes the actions. Before that, [SelectRevision]
+// (select.go) decides which revision of the pod is wanted. [Grace] (grace.go) decides how long an
+// instance has to terminate.
 //
-// Begin reading at [Compute] in compute.go. What is known of the wanted revision is in revision.go;
-// each further file plans for one subject and adds its actions to the plan: sandbox.go, init.go,
-// container.go, resize.go, terminate.go, cleanup.go.
+// Begin reading at [Compute] in compute.go. revision.go answers questions about the wanted
+// revision, such as whether it is over and whether it runs again after a reboot; restart.go and
+// backoff.go say whether and when a container starts again. Each further file plans for one subject
+// and adds its actions to the plan: sandbox.go, init.go, container.go, resize.go, terminate.go,
+// cleanup.go.
 package plan
 
 import (
@@ -108,8 +111,8 @@ type Plan struct {
 	// Failure is why the pod as a whole has failed or cannot start now; nil if the state of the
 	// containers says enough.
 	Failure *Waiting
-	// Again reports that what exists under the wanted UID is being terminated and removed so that
-	// the pod can start from the beginning.
+	// Again reports that the pod starts from the beginning: what exists under its UID is of an
+	// earlier run, and is terminated and removed first.
 	Again bool
 	// Gone reports that the pod is not wanted and that nothing of it is left.
 	Gone bool

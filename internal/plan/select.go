@@ -22,8 +22,9 @@ type Selection struct {
 	// Undecided reports that the sources of manifests are incomplete: the pod is neither run nor
 	// removed.
 	Undecided bool
-	// Unwanted are revisions that were not wanted and of which something has been terminated since.
-	// The map is replaced, never changed.
+	// Unwanted are the revisions of which something has been terminated because they were not
+	// wanted. If one of them is wanted again before nothing of it is left, it starts from the
+	// beginning. The map is replaced, never changed.
 	Unwanted map[pod.UID]bool
 }
 
@@ -38,8 +39,9 @@ type RevisionInput struct {
 	// allocated, and Resized is the same with Wanted's resources, if they differ. Adopted is nil if
 	// Wanted needs new containers.
 	Adopted, Resized *v1.Pod
-	// Kept reports that Running's manifest only cannot be read: no other source names the pod, but
-	// one that cannot be read may. Incomplete reports that not all sources have been read.
+	// Kept reports that no valid manifest names the pod, but that an unreadable source or an
+	// invalid manifest may (manifest.Desired.Keeps): Running is then kept. Incomplete reports that
+	// not all sources have been read.
 	Kept, Incomplete bool
 	Observed         pod.Observed
 }

@@ -30,7 +30,7 @@ func newWorker(key pod.Key, o *Options, s *shared) *worker {
 	w.owner = &ownership{
 		key:       key,
 		owners:    o.Owners,
-		adopts:    o.Adopts,
+		ends:      o.Terminates,
 		publisher: o.Publisher,
 		report:    o.Troubled,
 		mailbox:   w.mailbox,

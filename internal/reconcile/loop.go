@@ -141,11 +141,11 @@ func (l *Loop) handle(ctx context.Context, e relist.Event) {
 // is certain that no source names it, and keeps the pod running while a source that could name it
 // cannot be read.
 func (l *Loop) settleStrays(ctx context.Context) {
-	if l.o.Adopts == nil || !l.listed || !l.last.Complete && len(l.last.Problems) == 0 {
+	if l.o.Terminates == nil || !l.listed || !l.last.Complete && len(l.last.Problems) == 0 {
 		return
 	}
 	for key := range l.strays {
-		if !l.o.Adopts(l.o.Inspector.Seen(key)) {
+		if !l.o.Terminates(l.o.Inspector.Seen(key)) {
 			continue
 		}
 		delete(l.strays, key)

@@ -138,7 +138,7 @@ func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) 
 	ctx, cancel := context.WithCancel(t.Context())
 	looker := relist.New(relist.Options{Lister: rt, Notifier: rt, Log: log})
 	h.o = reconcile.Options{Inspector: looker, Sandboxes: rt, Containers: rt, Images: rt, Data: rt, Volumes: noVolumes{}, Logs: noLogs{},
-		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Adopts: func(pod.Observed) bool { return true }}
+		Publisher: h.board, Owner: "serve", Boot: "boot-1", Log: log, Terminates: func(pod.Observed) bool { return true }}
 	found := make(chan pod.Key)
 	h.o.Events = &h.events
 	prober := probe.New(probe.Options{Exec: rt, Log: log, Events: &h.events})
@@ -622,7 +622,7 @@ func TestOnceLeavesStrangersAlone(t *testing.T) {
 		h := start(t, rt)
 		h.want(web())
 		h.stop()
-		h = start(t, rt, func(o *reconcile.Options) { o.Owner, o.Rerun, o.Adopts = "once", true, nil })
+		h = start(t, rt, func(o *reconcile.Options) { o.Owner, o.Rerun, o.Terminates = "once", true, nil })
 		defer h.stop()
 		h.want(newPod("job", "u2", v1.RestartPolicyNever, "b"))
 		after(time.Minute)

@@ -48,8 +48,8 @@ const (
 // ownership acquires and releases one pod for this process, and publishes why it does not own it.
 type ownership struct {
 	key       pod.Key
-	owners    Owners // nil: no other process runs pods
-	adopts    func(pod.Observed) bool
+	owners    Owners                  // nil: no other process runs pods
+	ends      func(pod.Observed) bool // Options.Terminates
 	publisher Publisher
 	report    func(key pod.Key, why error) // Options.Troubled
 	mailbox   *mailbox
@@ -150,7 +150,7 @@ func (o *ownership) inspected() {
 // mustKeep reports that no manifest names the pod and that this process must not terminate it: it is
 // left as it is.
 func (o *ownership) mustKeep(s revision.State, seen pod.Observed) bool {
-	return s.Pod == nil && o.adopts != nil && !seen.Empty() && !o.adopts(seen)
+	return s.Pod == nil && o.ends != nil && !seen.Empty() && !o.ends(seen)
 }
 
 // release releases the pod, so that another process can own it.

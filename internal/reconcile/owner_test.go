@@ -240,7 +240,7 @@ func TestTakenOverPodThatGoes(t *testing.T) {
 		slow := &slowImages{Images: rt}
 		h = start(t, rt, func(o *reconcile.Options) {
 			o.Images = slow
-			o.Adopts = func(seen pod.Observed) bool { return seen.Owner == "serve" }
+			o.Terminates = func(seen pod.Observed) bool { return seen.Owner == "serve" }
 		})
 		defer h.stop()
 		rt.Exit("u1-a-0", 1)

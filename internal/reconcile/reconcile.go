@@ -2,14 +2,16 @@
 // name; each worker repeats a sync: inspect the pod, let the planner compute the actions, execute
 // them, until the plan has no actions left.
 //
-// The package owns the workers and the ownership of pods. What a worker consists of is in the packages
-// below: revision has its state, execute the effects of the plan, lifecycle the hooks and signals of
-// instances, pull the images, eviction the disk usage, publish the status, record the events, and
-// admission what the workers share. It does not decide: package plan computes what to do, and package
-// relist reports what is there.
+// The package owns the workers. A worker acts only while this process owns its pod; the locks for
+// that are behind the interface Owners, which package agent/owner implements. What a worker
+// consists of is in the packages below: revision has its state, execute the effects of the plan,
+// lifecycle the hooks and signals of instances, pull the images, eviction the disk usage, publish
+// the status, record the events, and admission what the workers share. None of them decides:
+// plan.SelectRevision selects the revision, plan.Compute computes what to do, and package relist
+// reports what is there.
 //
-// Begin reading with Loop.Run, then worker.sync (the sync) and execute.Executor.Perform (from action to
-// effect).
+// Begin reading with Loop.Run, then worker.sync (the sync) and execute.Executor.Perform (from
+// action to effect).
 package reconcile
 
 import (
@@ -47,7 +49,7 @@ type Publisher interface {
 	NotOwned(key pod.Key, p *v1.Pod, why *plan.Waiting) error
 }
 
-// Recorder records events.
+// Recorder records events. event.Recorder implements it.
 type Recorder = record.Events
 
 // Halt terminates pods for a shutdown of the machine and prevents their start, until the next Halt
@@ -78,10 +80,12 @@ type Options struct {
 	Results <-chan pod.Key
 	// Owner is the kind of run that is saved with each pod: "serve" or "once".
 	Owner string
-	// Adopts reports whether this loop is to terminate a pod that no manifest names. It is called
-	// only after the first complete list, with what was observed then. nil: it terminates none.
-	Adopts func(pod.Observed) bool
-	// Strays are pods that may have left something that no list shows, such as a status file.
+	// Terminates reports whether this loop is to terminate a pod that no manifest names; it leaves
+	// other such pods as they are. It is called only after the first complete list, with what was
+	// observed then. nil: it terminates none.
+	Terminates func(pod.Observed) bool
+	// Strays are pods that may have left something that no list shows, such as a status file. This
+	// has nothing to do with pod.Container.Stray, an instance without a checkpoint.
 	Strays []pod.Key
 	// Rerun runs pods again that had completed before the loop started.
 	Rerun bool

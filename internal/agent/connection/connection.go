@@ -1,10 +1,10 @@
-// Package connection connects podrun to a containerd: it chooses one (Locate), starts podrun's own if
-// that is the one, restarts it when it has died, and builds the runtime on it. It binds the run
+// Package connection connects podrun to a containerd: it chooses one (Locate), starts podrun's own
+// if that is the one, restarts it when it has died, and builds the runtime on it. It binds the run
 // directory to that containerd, so that its pods are in one containerd at a time (binding.go), and
-// adopts pods that the former version of podrun has left there (migrate.go).
+// converts what the former version of podrun has saved of its pods into checkpoints (migrate.go).
 //
-// The package does nothing to pods otherwise. What containerd is asked for is package
-// runtime/containerd.
+// The package does nothing to pods otherwise, and does not call containerd itself: package
+// runtime/containerd does.
 //
 // Begin reading at Open.
 package connection
@@ -230,9 +230,10 @@ func Open(ctx context.Context, o Options) (*Connection, error) {
 }
 
 // OpenBound is Open for a process that creates or removes pods: it binds the run directory to the
-// containerd until the connection is closed, and adopts pods of the former version of podrun. Boot
-// must be set in the options. beside says that a serve may run at the same time. It returns
-// an *ElsewhereError if the run directory's pods are in another containerd.
+// containerd until the connection is closed, and converts what the former version of podrun has
+// saved of its pods. Boot must be set in the options. beside says that a serve may run at the same
+// time: as long as one does, pods of the former version are an error. OpenBound returns an
+// *ElsewhereError if the run directory's pods are in another containerd.
 func OpenBound(ctx context.Context, o Options, beside bool) (*Connection, error) {
 	o.Address = Locate(o)
 	if o.Store == nil {

@@ -1,7 +1,8 @@
 // Package deadline limits how long podrun works after it should have ended: Promptly abandons what
 // hangs when its context ends, and Cleanup limits the clean-up after a result is known.
 //
-// The package does not know what it limits.
+// The package only ends waits and contexts. What is cleaned up, its grace period and whether a pod
+// still runs is given by the caller.
 //
 // Begin reading at Cleanup.
 package deadline
@@ -55,8 +56,9 @@ type Cleanup struct {
 	Grace, Most time.Duration
 	// Runs reports that a terminating pod still runs.
 	Runs func() bool
-	// Interrupted is closed when the user does not want to wait any longer than the grace periods.
-	// nil: that is the case already.
+	// Interrupted is closed when the user interrupts the clean-up: from then on it lasts only for
+	// the grace periods of the pods that still run, and Most does not count any more. nil: an
+	// interrupt changes nothing.
 	Interrupted <-chan struct{}
 	// OnInterrupt is called when Interrupted is closed.
 	OnInterrupt func()

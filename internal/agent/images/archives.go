@@ -1,8 +1,9 @@
-// Package images makes images available to the pods of serve and once beforehand: it loads the image
-// archives of a directory (Archives.Load), and names the images that garbage collection must keep
-// (Archives.Needed).
+// Package images makes images available to the pods of serve and once beforehand: it decides which
+// image archives of a directory have to be loaded (Archives.Load), and which images garbage
+// collection must keep (Archives.Needed).
 //
-// The package does not pull images, and removes none.
+// The package imports no archive itself (package runtime/containerd/images does), pulls no images
+// and removes none.
 //
 // Begin reading at Archives.
 package images

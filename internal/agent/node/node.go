@@ -2,7 +2,8 @@
 // resources (Read), and the file with which its administrator names runtime classes and devices
 // (Config). Read also warns of properties of the machine that limit what pods can do.
 //
-// The package does not say what of the resources is in use, and changes nothing.
+// The package does not say what of the resources is in use, and changes nothing. It has nothing to
+// do with server.Node, which package nodeinfo implements.
 //
 // Begin reading at Read.
 package node

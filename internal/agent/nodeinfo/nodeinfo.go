@@ -1,6 +1,6 @@
 // Package nodeinfo shows the state of a running serve to others, over HTTP and as metrics: its pods
-// with their statuses, logs, events, what they use, and whether serve is healthy and ready. It answers
-// what packages server and server/metrics ask for.
+// with their statuses, logs, events, what they use, and whether serve is healthy and ready. It
+// implements server.Node and metrics.Node, the data of packages server and server/metrics.
 //
 // The package changes nothing, and no decision depends on it.
 //
@@ -54,7 +54,8 @@ type Server struct {
 // New creates a server that does not listen yet.
 func New(o Options) *Server { return &Server{o: o, metrics: metrics.New(o.Log)} }
 
-// Observer returns what must observe the relister for the metrics.
+// Observer returns the observer that the relister must be given, so that the metrics contain its
+// measurements.
 func (s *Server) Observer() relist.Observer { return s.metrics }
 
 // Listen opens the listening sockets, so that an address that is not available is an early error.

@@ -61,10 +61,10 @@ func NewLocks(dirs layout.Dirs, command string) *Locks {
 	return l
 }
 
-// OnAcquire makes the locks call fresh when this process has just acquired a pod, before anything is
-// done to the pod. If fresh fails, the pod is not acquired. Call OnAcquire before pods are acquired
-// in other goroutines.
-func (l *Locks) OnAcquire(fresh func() error) { l.fresh = fresh }
+// OnAcquire makes the locks call acquired when this process has just acquired a pod, before
+// anything is done to the pod. If acquired fails, the pod is not acquired. Call OnAcquire before
+// pods are acquired in other goroutines.
+func (l *Locks) OnAcquire(acquired func() error) { l.fresh = acquired }
 
 // Acquire implements reconcile.Owners. It locks a new file if the pod's file has been removed or
 // replaced, because another process may have locked the new one.

@@ -1,9 +1,12 @@
-// Package owner says which podrun process owns what: the run directory has one serve or down at a
-// time (LockRun), each pod has one owner process (Locks), and the statuses are kept up to date while
-// a process has a Heartbeat. Each is a file that the process locks, so the kernel ends the ownership
-// of a process that was killed. Reader reads all of it, for commands that show pods.
+// Package owner says which podrun process owns what. At most one process has the lock of the run
+// directory (LockRun): a serve, or a down that was started while no serve ran. Each pod has one
+// owner process (Locks, the implementation of reconcile.Owners). The statuses are kept up to date
+// while a process has a Heartbeat. Each of the three is a file that the process locks, so the
+// kernel ends the ownership of a process that was killed. Reader reads all of it, for commands that
+// show pods.
 //
-// The package does not decide who should own a pod, and does nothing to pods.
+// The package does not decide who should own a pod, and does nothing to pods: package reconcile
+// acquires and releases them.
 //
 // Begin reading at Locks.
 package owner

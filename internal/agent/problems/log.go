@@ -23,7 +23,7 @@ type Log struct {
 	problems, warnings map[string]bool
 }
 
-// Recorder records events.
+// Recorder records events. event.Recorder implements it.
 type Recorder interface{ Record(e pod.Event) }
 
 // Report logs how the problems of d differ from those of the call before.

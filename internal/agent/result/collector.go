@@ -1,6 +1,7 @@
-// Package result collects what becomes of the pods of one run of once or down: their statuses, which
-// it also passes on to the status files, what fails, and which pods are gone. It says when a run is
-// done, what its result is (Result), and what is left to remove.
+// Package result collects what becomes of the pods of one run of once or down: their statuses,
+// which it also passes on to the status files, what fails, and which pods are gone. It says when a
+// run is done (each of its pods is: see Done), what its result is (Result), and what is left to
+// remove.
 //
 // The package does nothing to pods, and does not decide what happens to them.
 //
@@ -53,7 +54,9 @@ func NewCollector(files *status.Files, want manifest.Desired, progress func(*v1.
 	return c
 }
 
-// Publish records a pod's status. Of a pod that is being terminated for good, the status before that counts.
+// Publish implements reconcile.Publisher: it records a pod's status as part of the result and
+// passes it on to the status files. The status of a pod that is being terminated for good is passed
+// on only: the pod's result is the status before.
 func (c *Collector) Publish(p *v1.Pod, settled bool) error {
 	if p.DeletionTimestamp != nil {
 		return c.files.Publish(p, settled)
@@ -197,7 +200,7 @@ func (c *Collector) Left(keys map[pod.Key]bool) []Left {
 	return left
 }
 
-// Unsettled returns those of the pods that actions are left for.
+// Unsettled returns those of the pods for which the loop has actions left.
 func (c *Collector) Unsettled(keys map[pod.Key]*v1.Pod) []Left {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,8 +22,8 @@ type Result struct {
 	Removed bool
 	// Left are the pods that could not be cleaned up completely.
 	Left []Left
-	// Settling is how long all pods were done while actions were left for them. Unsettled reports
-	// that this took too long.
+	// Settling is how long the run went on after all pods were done, because actions were left for
+	// them. Unsettled reports that some were still left when the run stopped waiting for them.
 	Settling  time.Duration
 	Unsettled bool
 }
@@ -35,7 +35,7 @@ type Left struct {
 	Why error
 }
 
-// done reports that every pod has reached its result, or never will because another pod has failed.
+// done reports that every pod is done, or never will be because another pod has failed.
 func (r Result) done() bool {
 	stranded := r.Stranded()
 	return !slices.ContainsFunc(r.Pods, func(p *v1.Pod) bool { return !Done(p) && !stranded[pod.KeyOf(p)] })
@@ -99,7 +99,8 @@ func (r Result) Kept(want manifest.Desired, remove bool) manifest.Desired {
 	return d
 }
 
-// Done reports that a pod has reached its result: a job has ended, a service is ready.
+// Done reports that the result of a pod is known, good or bad: it has failed or, as pod.Arrived
+// says, it has succeeded or is ready.
 func Done(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodFailed || pod.Arrived(p)
 }

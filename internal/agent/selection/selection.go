@@ -1,6 +1,6 @@
-// Package selection finds the pods that down removes: it lists the pods on the machine, has its caller
-// choose among them (Choose), leaves out those that must not be changed, and acquires the others
-// (Selection.Acquire).
+// Package selection finds the pods that down removes: it lists the pods on the machine, has its
+// caller choose among them (Choose), leaves out those of which a checkpoint cannot be read
+// (checkpoint.Store.Withheld), and acquires the others (Selection.Acquire).
 //
 // The package removes nothing.
 //

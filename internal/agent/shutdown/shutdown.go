@@ -1,8 +1,8 @@
-// Package shutdown terminates pods when the machine shuts down: first those of normal priority, then
-// the critical ones, within the time that systemd-logind grants.
+// Package shutdown terminates pods when the machine shuts down: first those of normal priority,
+// then the critical ones, within the time that systemd-logind grants.
 //
-// The package does not terminate pods itself: the loop of package reconcile does, and is given the
-// order. How logind is asked for time is package nodeshutdown.
+// The package does not terminate pods itself: it sends a reconcile.Halt to the loop of package
+// reconcile, which does. How logind is asked for time is package nodeshutdown.
 //
 // Begin reading at Pods.
 package shutdown

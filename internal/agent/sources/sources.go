@@ -64,7 +64,7 @@ type Opener struct {
 	// CacheReadOnly uses what is there without writing it.
 	CacheDir      string
 	CacheReadOnly bool
-	// Lasting is passed to file.Options.
+	// Lasting says that the sources are followed, as serve does; see file.Options.Lasting.
 	Lasting bool
 	// Unwatched polls files instead of watching them.
 	Unwatched bool

@@ -6,7 +6,7 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// Order records which pods have reached their result, and wakes the workers that wait for one of
+// Order records which pods have arrived (pod.Arrived), and wakes the workers that wait for one of
 // them. Its methods are safe for concurrent use.
 type Order struct {
 	mu      sync.Mutex
@@ -14,12 +14,12 @@ type Order struct {
 	waiting map[pod.Key]map[Waiter]bool
 }
 
-// NewOrder returns an Order in which no pod has reached its result.
+// NewOrder returns an Order in which no pod has arrived.
 func NewOrder() *Order {
 	return &Order{arrived: map[pod.Key]bool{}, waiting: map[pod.Key]map[Waiter]bool{}}
 }
 
-// Report records whether a pod has reached its result.
+// Report records whether a pod has arrived.
 func (o *Order) Report(key pod.Key, arrived bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -34,7 +34,7 @@ func (o *Order) Report(key pod.Key, arrived bool) {
 	delete(o.waiting, key)
 }
 
-// Missing returns those of keys that have not reached their result. It wakes w when one does.
+// Missing returns those of keys that have not arrived. It wakes w when one does.
 func (o *Order) Missing(w Waiter, keys []pod.Key) []pod.Key {
 	o.mu.Lock()
 	defer o.mu.Unlock()

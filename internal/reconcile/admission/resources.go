@@ -1,6 +1,11 @@
 // Package admission is what the workers of a loop share: which of the machine's resources pods have
-// requested, which pods have reached their result, and how many mutations run at the same time. It
-// does not decide which pod may start: package plan does.
+// requested (Resources), which pods have arrived, as pod.Arrived says, so that those after them may
+// start (Order), and how many mutations run at the same time (Slots).
+//
+// Package plan decides which pod may start. Resources.Admit makes sure that no other pod has been
+// given the same resources since.
+//
+// Begin reading at Resources.
 package admission
 
 import (

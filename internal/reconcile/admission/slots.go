@@ -25,7 +25,8 @@ func NewSlots(n int) Slots {
 // pod from starting.
 const longestSlot = 10 * time.Second
 
-// Within calls f with the timeout of a mutation. It holds a slot for at most longestSlot.
+// Within calls f with the timeout of a mutation. It holds a slot until f returns, but at most for
+// 10 s: a mutation that takes longer goes on without a slot.
 func Within(ctx context.Context, slot chan struct{}, f func(context.Context) error) error {
 	select {
 	case slot <- struct{}{}:

@@ -1,6 +1,7 @@
-// Package eviction measures the disk usage of one pod, beside the pod's worker, and saves that the pod is
-// evicted if it exceeds a limit. Whether it does is decided by plan.ExceededStorage; package plan terminates the
-// pod, and package stats/disk measures.
+// Package eviction measures the disk usage of one pod in a goroutine of its own, so that the pod's
+// worker does not wait, and saves that the pod is evicted if it exceeds a limit. Whether it does is
+// decided by plan.ExceededStorage; package plan terminates the pod, and package stats/disk
+// measures.
 //
 // Begin reading with Measurement.Start.
 package eviction
@@ -54,6 +55,7 @@ type Result struct {
 	err  error
 }
 
+// New returns the Measurement of no pod yet. It starts goroutines in the group goroutines.
 func New(disk Disk, data runtime.Data, goroutines *sync.WaitGroup, log *slog.Logger) *Measurement {
 	return &Measurement{
 		disk: disk, data: data, goroutines: goroutines, log: log, Done: make(chan Result), cancel: func() {},

@@ -1,7 +1,7 @@
-// Package execute turns the actions of a plan into effects on one pod: [Executor.do] is the only place
-// where that happens. It creates, starts, resizes, reaps and removes; signals and hooks are package
-// lifecycle, pulls are package pull. It decides nothing: an action that fails is reported, and planned
-// again.
+// Package execute turns the actions of a plan into effects on one pod: Executor.Perform is the only
+// place where that happens. It creates, starts, resizes, reaps and removes; signals and hooks are
+// package lifecycle, pulls are package pull. Executor.Refresh updates volumes, which needs no
+// action. The package decides nothing: an action that fails is reported, and planned again.
 //
 // Begin reading with Executor.Perform.
 package execute
@@ -89,7 +89,9 @@ type Options struct {
 	Recorder  *record.Recorder
 	Failures  *record.Failures
 	Syncs     *record.Syncs
-	// Renamed is called when the run of a pod begins, which goes on under the manifest to.
+	// Renamed is called after a sandbox has been created for the pod from. to is the manifest that
+	// the pod has from then on: at the start of a run it is a copy of from with the time of the
+	// start, otherwise it is from itself.
 	Renamed func(from, to *v1.Pod)
 	// Wall is the wall clock by which the start of a run is recorded.
 	Wall func() time.Time

@@ -120,7 +120,8 @@ func (i *Instances) DeferLate(actions []plan.Action) []plan.Action {
 	return others
 }
 
-// Monotonic returns seen with the instances' times converted by monotonic.
+// Monotonic returns seen with the start and end of each instance, which are recorded by the wall
+// clock, converted to monotonic times of this process.
 func (i *Instances) Monotonic(seen pod.Observed) pod.Observed {
 	i.clock.forget(seen)
 	for _, all := range []*[]pod.Container{&seen.Containers, &seen.Remembered} {

@@ -1,7 +1,8 @@
-// Package lifecycle is what happens to the instances of one pod between their start and their removal:
-// lifecycle hooks and probes ([Hooks], [Results]), the signals of their termination ([Terminator]), and
-// what of that is saved in the checkpoint for the next podrun process ([Notes]). [Instances] remembers
-// what was sent to each instance, and when, by a clock that nobody can set.
+// Package lifecycle is what happens to the instances of one pod between their start and their
+// removal: lifecycle hooks and probes ([Hooks], [Results]), the signals of their termination
+// ([Terminator]), and what of that is saved in the checkpoint for the next podrun process
+// ([Notes]). [Instances] has what was sent to each instance, and when, by the monotonic clock,
+// which nobody can set.
 //
 // It does not decide when an instance is terminated, nor for how long it may run on: package plan
 // does. It does not run probes by itself: package probe does.

@@ -1,6 +1,7 @@
-// Package publish publishes the status of one pod when that has changed, and saves the pod's conditions,
-// so that they keep their transition times. What the status is, is computed by package status; who shows
-// it is the [Publisher]. Nothing is read back from what was published.
+// Package publish publishes the status of one pod when that has changed, and saves the pod's
+// conditions, so that they keep their transition times. The status is computed by package status,
+// and shown by the [Publisher], which for serve is status.Files. Nothing is read back from what was
+// published.
 //
 // Begin reading with Status.Publish.
 package publish
@@ -27,8 +28,8 @@ import (
 
 // Publisher publishes the status of pods. Its methods must not block for long.
 type Publisher interface {
-	// Publish publishes a pod with its status. A pod that is being terminated for good has a deletion
-	// timestamp. settled reports that nothing is left to do for the pod now.
+	// Publish publishes a pod with its status. A pod that is being terminated for good has a
+	// deletion timestamp. settled reports that the plan has no actions left for the pod.
 	Publish(p *v1.Pod, settled bool) error
 	// Gone publishes that nothing is left of a pod.
 	Gone(key pod.Key) error
@@ -72,8 +73,8 @@ func (u *Status) Forget() { u.shown, u.before, u.leaving = nil, nil, time.Time{}
 // ForgetConditions forgets the conditions that were published: they belong to another pod.
 func (u *Status) ForgetConditions() { u.before = nil }
 
-// Publish publishes the pod's status. resting reports that nothing happens to the pod for now,
-// possibly because an action failed with the error failure.
+// Publish publishes the pod's status. resting reports that the worker does nothing until it is
+// woken: the pod is settled, or an action has failed with the error failure.
 func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resting bool, failure error) {
 	var err error
 	switch {
@@ -166,8 +167,8 @@ func (u *Status) status(p *v1.Pod, seen pod.Observed, next plan.Plan, before []v
 	})
 }
 
-// Rename records that a pod whose status is published goes on under the manifest to. So the same
-// status is not published again.
+// Rename records that the pod whose status was published as from has the manifest to from now on
+// (execute.Options.Renamed). So the same status is not published again.
 func (u *Status) Rename(from, to *v1.Pod) {
 	if u.shown == from {
 		u.shown = to

@@ -1,7 +1,8 @@
-// Package pull resolves and pulls the images of one pod's containers and image volumes, beside the pod's
-// worker. It knows for each image whether it is ready, and reports failed pulls; it does not decide
-// when an image is needed or a pull is tried again: package plan does. Package image has the
-// credentials and the pulls that several pods share.
+// Package pull resolves and pulls the images of one pod's containers and image volumes in
+// goroutines of its own, so that the pod's worker does not wait. It knows for each image whether it
+// is ready, and reports failed pulls; it does not decide when an image is needed or a pull is tried
+// again: package plan does. Package image has the credentials and the pulls that several pods
+// share.
 //
 // Begin reading with Puller.Ensure.
 package pull

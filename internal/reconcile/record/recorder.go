@@ -20,11 +20,12 @@ import (
 	"podrun.io/podrun/internal/sys/errtext"
 )
 
-// Events records events. Record does not block.
+// Events receives the events that Recorder records; event.Recorder implements it. Record does not
+// block.
 type Events interface{ Record(e pod.Event) }
 
-// Recorder records the events of one pod. It remembers what it has already recorded or logged, and
-// does not repeat that while it is unchanged.
+// Recorder records the events of one pod in Events. It remembers what it has already recorded or
+// logged, and does not repeat that while it is unchanged.
 type Recorder struct {
 	events Events
 	key    pod.Key
@@ -47,9 +48,11 @@ const (
 
 // The reasons in the status of a container that was not started.
 const (
-	// ReasonConfig: its environment or other configuration cannot be made.
+	// ReasonConfig means that the environment or another part of the container's configuration
+	// cannot be made.
 	ReasonConfig = "CreateContainerConfigError"
-	// ReasonPulling: it waits for the pull of a volume's image.
+	// ReasonPulling means that the container waits for the pull of an image that is one of its
+	// volumes.
 	ReasonPulling = "ContainerCreating"
 )
 

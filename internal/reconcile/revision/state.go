@@ -1,5 +1,6 @@
-// Package revision is what a worker has decided of its pod ([State]), and the saved manifests of the
-// pod's revisions ([Manifests]). Which revision is kept is decided by plan.SelectRevision.
+// Package revision is what a worker remembers of its pod from sync to sync ([State]), and the saved
+// manifests of the pod's revisions ([Manifests]). It decides nothing: plan.SelectRevision selects
+// the revision that is kept.
 //
 // Begin reading with State.
 package revision
@@ -11,8 +12,8 @@ import (
 	"podrun.io/podrun/internal/pod"
 )
 
-// State is what a worker has decided of its pod. It is passed by value: who gets it cannot change
-// the worker's.
+// State is what a worker remembers of its pod: the revision that plan.SelectRevision has selected,
+// and what belongs to it. It is passed by value: who gets it cannot change the worker's.
 type State struct {
 	plan.Selection
 	Problem  string         // errors in Pod's manifest
