@@ -1,7 +1,7 @@
 // Package cgroup creates and changes the cgroups that are above containers' cgroups, on cgroup
 // version 1 and 2, and reads the usage of cgroups. A cgroup whose name ends with ".slice" is
 // created by systemd. The package does not know pods, and does not create containers' cgroups: the
-// low-level runtime does.
+// low-level runtime (runc) does.
 //
 // Start reading at Tree: Set creates and limits a cgroup.
 package cgroup

@@ -166,9 +166,9 @@ func (s *Store) Get(uid pod.UID) (*Checkpoint, error) {
 	return f.checkpoint, f.err
 }
 
-// Withheld returns why nothing may be done to what exists of a revision that has been read: its
-// checkpoint may contain information that cannot be read at the moment, or not by this version of
-// podrun. It returns nil if there is no such reason.
+// Withheld returns why a revision, which has been read, must be left as it is: its checkpoint may
+// contain what cannot be read now, or not by this version of podrun. It returns nil if there is no
+// such reason. (Secret values that are withheld are another subject: package secretenv.)
 func (s *Store) Withheld(uid pod.UID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,9 +186,9 @@ func (f *file) withheld() error {
 	return nil
 }
 
-// MayName reports whether a checkpoint that has been read names the sandbox or may name it: one
-// that cannot be read at the moment, or one that a later version of podrun wrote and that contains
-// the ID anywhere in its text.
+// MayName reports whether the sandbox may belong to a revision, so that it must not be swept. That
+// is so if one of the checkpoints that have been read names it, cannot be read at the moment, or
+// was written by a later version of podrun and contains the ID anywhere in its text.
 func (s *Store) MayName(id string) bool {
 	if s.OfSandbox(id) != nil {
 		return true
@@ -438,7 +438,7 @@ func (s *Store) Create(p *v1.Pod, owner string) error {
 	return s.write(next, was, s.disk.Create)
 }
 
-// Restore writes a checkpoint as it is, to migrate the data of an earlier version of podrun.
+// Restore writes a checkpoint as it is, to convert what the former version of podrun saved.
 func (s *Store) Restore(c *Checkpoint) error {
 	if err := layout.CheckUID(c.UID()); err != nil {
 		return err

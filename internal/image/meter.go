@@ -44,8 +44,8 @@ func (m *Meter) Expect(digest string, size int64) {
 	}
 }
 
-// At records that the first n bytes of a layer are present, came of which have just been read.
-// Content that is not a layer is ignored.
+// At records that the first n bytes of a layer are present, and that came bytes more have just been
+// read from the registry. Content that is not a layer is ignored.
 func (m *Meter) At(digest string, n int64, came int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

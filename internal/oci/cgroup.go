@@ -13,7 +13,7 @@ import (
 type Driver string
 
 const (
-	// Cgroupfs means that podrun creates pods' cgroups and the low-level runtime those of
+	// Cgroupfs means that podrun creates pods' cgroups, and the low-level runtime (runc) those of
 	// containers.
 	Cgroupfs Driver = "cgroupfs"
 	// Systemd means that systemd creates them: each pod has a slice, and each container a scope in

@@ -1,8 +1,10 @@
 // Package oci builds the OCI runtime spec of a pod's container, with Kubernetes' defaults, and
-// defines the cgroup paths and resource settings of pods and containers.
+// defines the cgroup paths and resource settings of pods and containers. It also chooses the
+// seccomp profile (security.go).
 //
-// The package is pure: it resolves no user names, reads no files and does not check mount sources;
-// the adapter of the container runtime does that. Begin reading at [Build].
+// The package is pure: it resolves no user names, reads no files (such as seccomp profiles) and
+// does not check mount sources. The packages below runtime/containerd do that, and give it the
+// results as [Input] and [Machine]. Begin reading at [Build].
 package oci
 
 import (

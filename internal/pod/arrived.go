@@ -6,7 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Arrived reports that a pod has reached a good result: a job has succeeded, a service is ready.
+// Arrived reports that a pod has reached a good result, for which the pods after it wait: it has
+// succeeded or, with restartPolicy Always, it is ready.
 func Arrived(p *v1.Pod) bool {
 	if p.Status.Phase == v1.PodSucceeded {
 		return true

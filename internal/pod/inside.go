@@ -33,7 +33,7 @@ type Inside struct {
 	Node v1.ResourceList
 	// Files are the files that fileKeyRef reads.
 	Files map[FileKey]string
-	// Shown holds the paths of the files of image volumes, by volume name.
+	// Shown has, by volume name, the paths at which images are mounted as volumes (Images.Show).
 	Shown map[string]string
 	// Env are the container's resolved variables; each name occurs once.
 	Env []Variable

@@ -2,8 +2,9 @@
 // observed of it on the machine ([Observed], [Container], [Sandbox]), and what is derived from its
 // spec, such as its QoS class, host ports and storage limits.
 //
-// The package holds data only. What is wanted of a pod is a v1.Pod, not a type of this package, and
-// the package knows no container runtime. Begin reading at [Observed].
+// The package is pure: data, and functions that derive data from a v1.Pod by Kubernetes' rules. What
+// is wanted of a pod is a v1.Pod, not a type of this package, and the package knows no container
+// runtime. Begin reading at [Observed].
 package pod
 
 import (

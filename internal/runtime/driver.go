@@ -24,9 +24,11 @@ type Driver interface {
 
 	// ListContainers returns every instance that has podrun's labels, by pod. It sets ID, Name,
 	// UID, Attempt, State and PID and, if the process has exited, ExitCode, FinishedAt, Reason and
-	// Message. Reaped means that the instance exists but has no process: none runs, none has exited
-	// and none is prepared to start; State is then Created. An *UnknownError names the pods of
-	// which nothing is known. SandboxID is set also for an instance that no checkpoint names.
+	// Message. Reaped means less here than in pod.Container, because a Driver knows no recorded
+	// exit: the instance exists but has no process: none runs, none has exited and none is prepared
+	// to start; State is then Created. Package checkpointed adds the recorded exit. An
+	// *UnknownError names the pods of which nothing is known. SandboxID is set also for an instance
+	// that no checkpoint names.
 	ListContainers(ctx context.Context) (map[pod.Key][]pod.Container, error)
 	// InspectContainers is ListContainers for one pod. It returns the instances with the given IDs,
 	// and other instances of the pod that the Driver knows.

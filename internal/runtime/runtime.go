@@ -128,7 +128,7 @@ type Images interface {
 	// Pulling returns the progress of a pull of the image in this process; false if there is no
 	// such pull.
 	Pulling(ref string) (pod.Progress, bool)
-	// Show mounts the files of an image read-only as a volume of a revision and returns the path.
+	// Show mounts the files of an image read-only, as a volume of a revision, and returns the path.
 	// The mount exists until RemoveData removes the data of the revision.
 	Show(ctx context.Context, image pod.Image, uid pod.UID, volume string) (path string, err error)
 }

@@ -1,11 +1,12 @@
 // Package secretenv gives containers' processes what must not be written to a disk: the values of
 // Secrets in their environment and on their command line.
 //
-// containerd and its shim write a container's spec to their directories. So the spec omits these
-// values, the shim runs podrun's own binary instead of runc (the stand-in), and that binary adds
-// the values to a copy of the spec in memory before it executes runc. The binary runs as root on
-// the host, so it trusts only its own path and the container's ID, which is an argument to runc:
-// nothing that a manifest or an image can set, such as variables.
+// containerd and its shim write a container's spec to their directories. So package
+// runtime/containerd/start omits these values from the spec, the shim runs podrun's own binary
+// instead of runc (the stand-in), and that binary adds the values to a copy of the spec in memory
+// before it executes runc. The binary runs as root on the host, so it trusts only its own path and
+// the container's ID, which is an argument to runc: nothing that a manifest or an image can set,
+// such as variables.
 //
 // The package does not own the memory (a tmpfs of the pod) that has the values: it is removed with
 // the pod. Start reading at Write, which puts the values there, and Dispatch, which is the

@@ -6,7 +6,8 @@
 // shim that containerd has started is the template (ModelOf), and this process must run under the
 // same conditions as that one.
 //
-// The package does not talk to shims, and it does not know which of them are still needed. Start
+// The package does not talk to shims, and it does not know which of them are still needed: packages
+// shimpool and orphan below runtime/containerd decide which shim is started or killed. Start
 // reading at Nursery.Start.
 package shim
 

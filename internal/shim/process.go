@@ -18,8 +18,9 @@ func Any(int) bool { return true }
 // Idle is a filter for Kill that selects a shim without running child processes.
 func Idle(pid int) bool { return children(pid) == 0 }
 
-// Kill kills the shims for which which returns true and that were started with all of the given
-// flags; flags are pairs of a flag and its value. A shim that has ended is no error.
+// Kill kills the shims that the filter which selects (such as Any or Idle), among those that were
+// started with all of the given flags; flags are pairs of a flag and its value. A shim that has
+// ended is no error.
 func Kill(which func(pid int) bool, flags ...string) error {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allow is what a mount permits its files. Only what its users need is permitted.
+// Allow is what a mount permits its files. Only what its users need is permitted. Its bits are mount
+// flags that would forbid something and are left out.
 type Allow uintptr
 
 const (
 	// AllowNothing is for mounts from which no program runs.
 	AllowNothing Allow = 0
-	// AllowExec permits running programs.
+	// AllowExec permits running programs: the mount does not have MS_NOEXEC.
 	AllowExec Allow = unix.MS_NOEXEC
 )
 

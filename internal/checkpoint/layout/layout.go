@@ -1,6 +1,7 @@
-// Package layout defines the path of every file and directory that podrun uses below its root, run
-// and log directories; no other package composes such a path. It is pure: it creates and removes
-// nothing. Begin reading at [Dirs].
+// Package layout defines podrun's directories below its root, run and log directories, and the
+// paths in them that several packages use. Files that only one package uses are named by that
+// package, such as those of network/records or embedded. The package is pure: it creates and
+// removes nothing. Begin reading at [Dirs].
 package layout
 
 import (
@@ -30,7 +31,8 @@ func (d Dirs) Pods() string { return filepath.Join(d.Root, "pods") }
 // Pod returns the directory of a revision.
 func (d Dirs) Pod(uid pod.UID) string { return filepath.Join(d.Pods(), string(uid)) }
 
-// Manifests returns the directory of the manifests that URLs served last.
+// Manifests returns the directory of the manifests that URLs and commands served last, and of the
+// identities of manifest directories.
 func (d Dirs) Manifests() string { return filepath.Join(d.Root, "manifests") }
 
 // Seccomp returns the directory of the node's own seccomp profiles, which manifests refer to with
@@ -41,8 +43,8 @@ func (d Dirs) Seccomp() string { return filepath.Join(d.Root, "seccomp") }
 const bin = "bin"
 
 // StandIn returns the path of podrun's own binary that is run instead of runc, or instead of
-// another binary with the same command line, for containers that have withheld data. An empty
-// binary means runc.
+// another binary with the same command line, for containers that have withheld data (package
+// secretenv). An empty binary means runc.
 func (d Dirs) StandIn(binary string) string {
 	const name = "podrun-runc"
 	if binary == "" {
@@ -68,7 +70,7 @@ func (d Dirs) Claims() string { return filepath.Join(d.Root, "claims") }
 func (d Dirs) Claim(namespace, name string) string { return filepath.Join(d.Claims(), namespace, name) }
 
 // RawLogs returns the directories that may be an instance's RawLog: its own or, if that does not
-// exist, the one that earlier versions named by its attempt.
+// exist, the one that the former version of podrun named by its attempt.
 func (d Dirs) RawLogs(i pod.Instance) []string {
 	legacy := d.Revision(i.UID).RawLog(i.Container, strconv.Itoa(i.Attempt))
 	if i.ID == "" {
@@ -120,8 +122,9 @@ func (d Dirs) Fifos() string { return filepath.Join(d.Run, "fifo") }
 // Runc returns the state directory of podrun's runc, separate from that of any other user of runc.
 func (d Dirs) Runc() string { return filepath.Join(d.Run, "runc") }
 
-// CheckUID returns an error for a UID that would change the directory of a path: empty, a dot name,
-// or one with a slash or a NUL.
+// CheckUID returns an error for a UID that cannot be the name of a directory: joined to a path, it
+// would lead to another directory than one of its own. That is an empty UID, a dot name, or one
+// with a slash or a NUL.
 func CheckUID(uid pod.UID) error {
 	if uid == "" || uid == "." || uid == ".." || strings.ContainsAny(string(uid), "/\x00") {
 		return fmt.Errorf("pod UID %q cannot be a directory's name", uid)

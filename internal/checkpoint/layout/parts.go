@@ -110,32 +110,33 @@ func (e Embedded) Socket() string { return filepath.Join(e.State(), "containerd.
 // Shim returns the runtime shim: podrun's own binary under the shim's name.
 func (e Embedded) Shim() string { return filepath.Join(e.dirs.Root, bin, "containerd-shim-runc-v2") }
 
-// Legacy has the paths that only earlier versions of podrun wrote.
+// Legacy has the paths that only the former version of podrun wrote.
 type Legacy struct{ dirs Dirs }
 
-// Legacy returns the paths of earlier versions.
+// Legacy returns the paths of the former version.
 func (d Dirs) Legacy() Legacy { return Legacy{d} }
 
-// Manifest returns the file in which earlier versions stored the pod that a revision runs, in JSON.
+// Manifest returns the file in which the former version stored the pod that a revision runs, in
+// JSON.
 func (l Legacy) Manifest(uid pod.UID) string { return filepath.Join(l.dirs.Pod(uid), "pod.json") }
 
-// Instances returns the file in which earlier versions stored the newest instance of each container
-// of a revision, in JSON.
+// Instances returns the file in which the former version stored the newest instance of each
+// container of a revision, in JSON.
 func (l Legacy) Instances(uid pod.UID) string {
 	return filepath.Join(l.dirs.Pod(uid), "instances.json")
 }
 
-// Etcs returns the directory in which earlier versions kept the Etc directories of all pods.
+// Etcs returns the directory in which the former version kept the Etc directories of all pods.
 func (l Legacy) Etcs() string { return filepath.Join(l.dirs.Run, "etc") }
 
-// Etc returns the Etc directory of a pod in earlier versions. Containers that those versions
-// started still use it.
+// Etc returns the Etc directory of a pod in the former version. Containers that it started still
+// use that directory.
 func (l Legacy) Etc(uid pod.UID) string { return filepath.Join(l.Etcs(), string(uid)) }
 
-// StartedOf returns the directory of the files in which earlier versions kept the notes of a
+// StartedOf returns the directory of the files in which the former version kept the notes of a
 // revision's instances.
 func (l Legacy) StartedOf(uid pod.UID) string { return filepath.Join(l.dirs.Pod(uid), "started") }
 
-// Started returns the file from which earlier versions knew that an instance's process may have
+// Started returns the file from which the former version knew that an instance's process may have
 // run.
 func (l Legacy) Started(uid pod.UID, id string) string { return filepath.Join(l.StartedOf(uid), id) }

@@ -1,8 +1,10 @@
 // Package checkpointed implements the runtime port with a runtime.Driver and the checkpoints of
 // pods. It gives sandboxes and instances their IDs, saves the IDs in the checkpoint before the
 // engine creates anything, records the exit of an instance before the engine forgets it, and merges
-// the checkpoints with what the engine lists. It is the only writer of checkpoints. A process calls
-// its mutations only for pods whose owner lock it holds.
+// the checkpoints with what the engine lists. An instance whose exit nobody saw, as after a reboot,
+// it reports as exited (list.go). It is the only writer of checkpoints, except for the conversion of
+// the former version's pods (checkpoint.Store.Restore). A process calls its mutations only for pods
+// whose owner lock it holds.
 //
 // It makes no decisions and does not know which engine it uses. Begin reading at Runtime and at
 // merge.

@@ -1,11 +1,12 @@
 // Package containerd implements runtime.Driver on containerd with containerd's native client. It
 // creates, starts, lists, signals and removes containers and their tasks, and sets up what they
-// need: specs, snapshots, shims, cgroups and standard streams. It and the packages below it are the
-// only ones that use containerd.
+// need: specs, snapshots, shims, cgroups and standard streams. podrun calls containerd only through
+// it and the packages below it. Package embedded is a containerd; package shim starts and kills shims
+// without one.
 //
 // It makes no decisions and stores nothing about pods: whatever it caches in memory may be lost at
-// any time. It does not touch any container, image, user or directory that is not podrun's own; it
-// identifies its containers by their labels.
+// any time. It does not touch any container or directory that is not podrun's own; it identifies its
+// containers by their labels.
 //
 // Begin reading at Driver and New, and at StartContainer in package start.
 package containerd

@@ -51,8 +51,8 @@ func IsInterrupted(ctx context.Context, err error) bool {
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// IsRuntimeFailure reports whether the low-level runtime caused a start to fail: the error is then
-// about the container itself, its command or its mounts, and not about containerd or the shim.
+// IsRuntimeFailure reports whether the low-level runtime (runc) caused a start to fail: the error is
+// then about the container itself, its command or its mounts, and not about containerd or the shim.
 // containerd gives such an error no kind of its own, only a text.
 func IsRuntimeFailure(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "OCI runtime")

@@ -1,4 +1,8 @@
-// Package exec runs commands in containers and attaches to their standard streams.
+// Package exec runs commands in containers (Execer). It also opens the standard input of a
+// container's own process and resizes its terminal, for attach (Attacher).
+//
+// It does not read the output of that process: package containerlog does. It creates no container
+// and does not know why a command is run: for the user, a probe or a hook.
 //
 // Begin reading at Execer and Attacher.
 package exec

@@ -1,8 +1,8 @@
-// Package instance has what all operations on an instance need: its labels, its record and task in
-// containerd, its spec, its processes and its files; the cache of IDs; and containerd's sandbox
-// records. It decides nothing and starts nothing.
+// Package instance knows what an instance (one run of a container) is in containerd and on disk:
+// its labels, its record and task, its spec, its processes and its files; the cache of IDs; and
+// containerd's sandbox records. The packages that start, stop and list instances share it.
 //
-// Begin reading at Lookup and Files.
+// It decides nothing, and starts and stops no process. Begin reading at Lookup and Files.
 package instance
 
 import (

@@ -60,8 +60,8 @@ func oomKills(text string) bool {
 	return false
 }
 
-// IsInside reports whether a process is the container's program rather than the low-level runtime's
-// init, which waits in the container to become that program: its executable is then a file of the
+// IsInside reports whether a process is the container's program rather than the init of the low-level
+// runtime (runc), which waits in the container to become that program: its executable is then a file of the
 // container.
 func IsInside(pid int) bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))

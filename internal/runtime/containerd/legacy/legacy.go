@@ -1,5 +1,8 @@
-// Package legacy reads the files and labels in which the former version of podrun kept the state of
-// pods, as checkpoints of this version, and removes them.
+// Package legacy reads the files and labels in which the former version of podrun (the release
+// before checkpoints) kept the state of pods, as checkpoints of this version, and removes them.
+//
+// It saves no checkpoint and does not decide when to convert: package agent/connection does both.
+// It may be removed after the next release, with everything else that is for the former version.
 //
 // Begin reading at Importer and Legacy.
 package legacy

@@ -1,6 +1,14 @@
-// Package orphan kills the processes and shims that run without containerd's knowledge: those of
-// interrupted starts, and those whose records or tasks were lost. It kills nothing that another
-// containerd serves.
+// Package orphan kills the processes and shims that run without containerd's knowledge. Each case
+// has a method of Cleaner:
+//
+//   - KillCutOff: a start was interrupted; containerd may still be creating something.
+//   - KillOrphan: containerd has no task of an instance, and may have no record.
+//   - KillRemains: containerd has the record of an instance, but has lost its task.
+//   - KillUnknown: a removed pod still has a cgroup with containers.
+//   - SweepShims: the containerd namespace has neither containers nor tasks.
+//
+// It kills nothing that another containerd serves. The shim of a sandbox that is removed in the
+// ordinary way is killed by package shimpool.
 //
 // Begin reading at Cleaner and KillCutOff.
 package orphan
@@ -89,10 +97,11 @@ func (o *Cleaner) KillCutOff(ctx context.Context, c pod.Container, begun time.Ti
 	}
 }
 
-// KillOrphan kills the processes of an instance of which containerd has no task, and the shim that
-// was started for it: containerd itself does not know them any more. Other containers of the pod
-// may share that shim. While one of them runs, the shim is killed only if it serves no container;
-// while one has exited and is not reaped, the shim is not killed, because it holds that exit.
+// KillOrphan is for an instance of which containerd has no task, and possibly no record, as after
+// an interrupted start. It kills the processes of the instance and the shim that was started for
+// it. Other containers of the pod may share that shim. While one of them runs, the shim is killed
+// only if it serves no container; while one has exited and is not reaped, the shim is not killed,
+// because it holds that exit.
 func (o *Cleaner) KillOrphan(ctx context.Context, c pod.Container) error {
 	for _, path := range oci.CgroupsOfInstance(string(c.UID), c.ID) {
 		if _, err := o.KillProcesses(ctx, c.ID, path); err != nil {
@@ -122,9 +131,9 @@ func (o *Cleaner) KillOrphan(ctx context.Context, c pod.Container) error {
 	return nil
 }
 
-// KillUnknown kills the containers that have a cgroup in the cgroup of a removed pod, at path in
-// the hierarchy that is mounted at mount, but no task: a podrun that was killed requested them and
-// containerd has no record of them, or containerd has lost its directory.
+// KillUnknown is for a removed pod that still has a cgroup, at path in the hierarchy that is
+// mounted at mount. It kills the containers that have a cgroup in it but no task: a podrun that was
+// killed requested them and containerd has no record of them, or containerd has lost its directory.
 func (o *Cleaner) KillUnknown(ctx context.Context, mount, path string) error {
 	entries, err := os.ReadDir(filepath.Join(mount, path))
 	if err != nil {
@@ -175,9 +184,10 @@ func (o *Cleaner) SweepShims(ctx context.Context) error {
 // remainsTime is how long KillProcesses waits for killed processes to exit.
 const remainsTime = 10 * time.Second
 
-// KillRemains kills the processes that still run of an instance of which containerd has no task, for
-// example because the directory with containerd's tasks was deleted: their exit would not be
-// observed, and a replacement would run beside them. It returns when no process runs any more.
+// KillRemains is for an instance of which containerd has the record but no task, for example
+// because the directory with containerd's tasks was deleted. It kills the processes that still run:
+// their exit would not be observed, and a replacement would run beside them. It returns when no
+// process runs any more, and also kills the shims that served them if these serve nothing else.
 func (o *Cleaner) KillRemains(ctx context.Context, c containers.Container) error {
 	served, err := o.KillProcesses(ctx, c.ID, instance.CgroupOf(c))
 	if err != nil {
@@ -267,8 +277,8 @@ func (o *Cleaner) Idle(ctx context.Context, key pod.Key, group string) (bool, er
 	return true, nil
 }
 
-// RemoveDeadRecord removes a container that the low-level runtime has although containerd has none:
-// containerd or a shim was killed while it created it. Its process was never started.
+// RemoveDeadRecord removes a container that runc has although containerd has none: containerd or a
+// shim was killed while it created it. Its process was never started.
 func (o *Cleaner) RemoveDeadRecord(ctx context.Context, id string) {
 	if _, err := os.Lstat(filepath.Join(o.runcState, id)); err != nil {
 		return

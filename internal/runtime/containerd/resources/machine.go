@@ -1,6 +1,10 @@
 // Package resources has what the machine gives to pods and containers: its features, which a
-// container may request, and the cgroups of pods, their limits and their resizing. The cgroups of
-// containers are the low-level runtime's.
+// container may request, including the seccomp profiles of its administrator (Machine); the cgroups
+// of pods, their limits and their resizing (PodCgroups, Resizer); and the measurement of the space
+// that containers use in their root filesystems (LayerMeter).
+//
+// The cgroups of containers are created by the low-level runtime (runc). Which seccomp profile a
+// container gets is decided by package oci.
 //
 // Begin reading at Machine and PodCgroups.
 package resources

@@ -1,5 +1,9 @@
 // Package shimpool lets the containers of a sandbox share one shim: it finds the shims that run,
-// starts those that containerd would start, and kills those that are left.
+// starts those that containerd would start, and kills the shim of a sandbox that is removed, if it
+// still runs.
+//
+// Starting and killing a shim without containerd is package shim. Shims of interrupted starts and
+// of lost containers are killed by package orphan.
 //
 // Begin reading at Pool and Shim.
 package shimpool
@@ -132,8 +136,9 @@ func (p *Pool) Refuse(l Launch, s Shim) {
 	}
 }
 
-// Shared returns the shim that serves the launch's sandbox, or one that is to be started for it. The
-// returned shim has no address if there is neither.
+// Shared returns the shim that serves the launch's sandbox, or else the one that podrun starts for
+// it (Ready). If neither is possible, Shim.Shared of the result is false, and containerd starts the
+// shim.
 func (p *Pool) Shared(ctx context.Context, l Launch) Shim {
 	s, ok := p.bySandbox.Get(l.Sandbox.ID)
 	if !p.client.KeepsSandboxes || s.refused {

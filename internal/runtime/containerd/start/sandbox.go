@@ -1,5 +1,9 @@
 // Package start creates what a pod runs in and starts its containers: sandboxes, specs, shims, root
-// filesystems and tasks.
+// filesystems and tasks. It leaves Secret values out of the specs (secretenv.go), and labels
+// volumes for SELinux (mounts.go). It also removes sandboxes; instances are removed by package
+// stop.
+//
+// The content of a spec is computed by package oci, namespaces are created by package sandbox.
 //
 // Begin reading at SandboxStarter, ContainerStarter and StartContainer.
 package start

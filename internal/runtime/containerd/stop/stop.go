@@ -1,6 +1,9 @@
 // Package stop ends instances: it signals their processes, frees what an exited instance has, and
 // removes instances.
 //
+// It does not record exits: package checkpointed has done so before it reaps. Processes that
+// containerd does not know are killed by package orphan. Sandboxes are removed by package start.
+//
 // Begin reading at Stopper and Remover.
 package stop
 
@@ -99,8 +102,8 @@ func (s *Stopper) KillRemains(ctx context.Context, key pod.Key, c pod.Container)
 	return s.orphans.KillRemains(ctx, record)
 }
 
-// ReapContainer implements runtime.Driver. A task whose process was only prepared to start belongs
-// to a start that failed.
+// ReapContainer implements runtime.Driver. It also reaps an instance whose process was prepared to
+// start but never ran the container's program: its start has failed.
 func (s *Stopper) ReapContainer(ctx context.Context, id string) error {
 	ctx = s.client.Context(ctx)
 	c, there, err := s.lookup.Record(ctx, id)

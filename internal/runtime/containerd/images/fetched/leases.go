@@ -1,8 +1,9 @@
 // Package fetched protects what is fetched or loaded from containerd's garbage collection until an
-// image refers to it, and keeps what an interrupted pull has fetched for the next pull of the image.
+// image refers to it, and keeps what an interrupted pull has fetched for the next pull of the
+// image.
 //
-// It does not fetch anything. Durable are only containerd's leases, each with a locked directory as
-// long as its pull is in progress. Begin reading at Leases.
+// It does not fetch anything. On disk it has only leases in containerd and, while a pull is in
+// progress, a locked directory for its lease. Begin reading at Leases.
 package fetched
 
 import (

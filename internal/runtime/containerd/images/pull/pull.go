@@ -1,6 +1,6 @@
-// Package pull fetches images from registries: containerd fetches them itself if it can, else podrun
-// does with containerd's client. It merges concurrent pulls of an image, continues interrupted ones,
-// and reports their progress.
+// Package pull fetches images from registries: containerd fetches them itself if it can, else
+// podrun does with containerd's client. It continues interrupted pulls, and reports their progress.
+// Concurrent pulls of an image are merged by image.PullGroup.
 //
 // It does not decide when an image is pulled. Begin reading at Puller.
 package pull

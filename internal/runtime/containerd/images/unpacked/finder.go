@@ -3,8 +3,8 @@
 // that an image names. The files of an image are untrusted: wherever podrun itself mounts them,
 // they are read-only, without devices and without set-user-ID bits.
 //
-// It does not fetch, load or remove images. Durable are only containerd's view snapshots for
-// volumes that are images, and a label of an image with its user.
+// It does not fetch, load or remove images. Besides layers and root filesystems, it leaves in
+// containerd view snapshots for volumes that are images, and on each image a label with its user.
 //
 // Begin reading at Finder and Image.
 package unpacked

@@ -99,7 +99,7 @@ func (v *Volumes) Digests(ctx context.Context) (map[string]bool, error) {
 	return digests, nil
 }
 
-// Hide removes the mounts and snapshots that Show created for a revision.
+// Hide unmounts the images that Show mounted as volumes of a revision, and removes their snapshots.
 func (v *Volumes) Hide(ctx context.Context, uid pod.UID) error {
 	ctx = v.client.Context(ctx)
 	parent := filepath.Dir(v.dirs.Revision(uid).Volume(layout.KindImage, "x"))
