@@ -1,7 +1,8 @@
 // Package cmd implements the command line of podrun with cobra. Each command has a file, which
-// defines the flags, turns them into options, makes one call to another package, prints the result
-// and determines the exit code. The work is done by the packages below internal/cli and by
-// internal/agent. No other package imports cobra.
+// defines the flags, turns them into options, makes one call to another package and prints the
+// result. The work is done by the packages below internal/cli and by internal/agent. Main turns the
+// error of a command into the exit code: see package cli. complete.go has the completion of
+// arguments. No other package of podrun imports cobra.
 //
 // Standard output is for data, standard error for messages to the user. Begin reading at Main;
 // (*app).commands lists all commands.

@@ -1,6 +1,6 @@
 // Command bench measures podrun against a baseline, the containerd client alone ("floor"). Both use
 // the same containerd in alternation. It prints a table of medians and ratios. A process counts as
-// running when it has created a file itself (see marks). It is a benchmark, not a test: it does not
+// running when it has created a file itself (marks.go). It is a benchmark, not a test: it does not
 // fail when a bound is exceeded.
 //
 // Begin reading with run, then measure.

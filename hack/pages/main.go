@@ -1,8 +1,9 @@
-// Command pages writes podrun's man pages and shell completions below a directory, where a package has them:
+// Command pages writes podrun's man pages (section 1) and its completions for bash, zsh and fish
+// below a directory, at the paths where a Debian package has them:
 //
 //	go run ./hack/pages DIR
 //
-// It is no part of podrun.
+// It is no part of podrun. All of it is generated from cmd.Tree; begin reading at write.
 package main
 
 import (

@@ -1,7 +1,13 @@
 // Package cli has what the commands of podrun share: the standard streams, exit codes, errors with
 // hints, and the signals that ask a command to stop. The packages below it do the work of the
-// commands. None of them knows cobra or the flags of a command; package cmd gives them options and
-// connections.
+// commands. None of them knows cobra, and only package flags knows flags: package cmd gives them
+// options and connections.
+//
+// An error carries its exit code (Error). It is given by the code that knows what the error means:
+// agenterror for the agent's errors, once for the result of a run, printers.Changes for diff, and so
+// on; an error without one is ExitFailed. Exit prints the error and returns the code.
+//
+// Begin reading at Error and Exit.
 package cli
 
 import (

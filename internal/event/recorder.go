@@ -19,7 +19,8 @@ const lag = 500 * time.Millisecond
 // mostPending limits how many events wait to be written when the disk accepts no writes.
 const mostPending = 10000
 
-// Recorder writes events to the file while Run is running.
+// Recorder writes events to the file while Run is running. It implements the interfaces of the
+// packages that record events: record.Events, probe.Recorder and problems.Recorder.
 type Recorder struct {
 	dirs    layout.Dirs
 	node    string

@@ -1,5 +1,7 @@
-// Package gc removes unused images, by age and when the disk fills, and the logs of removed pods,
-// and reports disk pressure. It removes nothing else: other data of pods is removed with them.
+// Package gc removes unused images, by age and when the disk fills, and then what interrupted pulls
+// have fetched; it removes the logs of removed pods, through Logs, which containerlog.Retired
+// implements; and it reports disk pressure. Everything else that a pod has is removed with the pod,
+// by package reconcile.
 //
 // Start reading at Keeper: Run inspects disks and images periodically, Want sets which images are
 // in use.

@@ -79,9 +79,10 @@ type Problem struct {
 	Origin Origin
 	// Key is the pod that the problem concerns, if that is known.
 	Key pod.Key
-	// Blind is set if the origin could not be read successfully since podrun started, so that any
-	// pod that runs from it may be wanted. If it is not set, a pod that is not in Desired.Pods was
-	// removed by a valid edit.
+	// Blind is set if it is not known what the origin wants, for example because it could not be
+	// read since podrun started. A pod that runs from it may then be wanted (Desired.Keeps). If
+	// Blind is not set, the last good content of the origin is known, and a pod that is not in
+	// Desired.Pods was removed by a valid edit.
 	Blind bool
 	// Logged says that the source has logged it by itself.
 	Logged bool
@@ -147,7 +148,7 @@ type Snapshot struct {
 	Err error
 }
 
-// Source reads manifests from one path or URL.
+// Source reads manifests from one path, URL or command, or from standard input.
 type Source interface {
 	// Name is unique among the sources of a run: the path, the URL or the command that the source reads.
 	Name() string

@@ -3,7 +3,8 @@
 //
 // It chooses between package bridge and package cni, repeats failed releases, and answers what else
 // is asked of the machine's network: HostIP, and Dial for port-forward. It owns no link and no rule
-// itself, and does not create or remove network namespaces: package sandbox does.
+// itself. Host ports are reserved by package bridge, also for pods of CNI, with the records of
+// package portmap. Network namespaces are created and removed by package sandbox.
 //
 // Start reading at Network: Setup connects a pod, Teardown releases it, SweepLost releases what a
 // crash left behind.

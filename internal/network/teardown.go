@@ -20,8 +20,8 @@ const (
 )
 
 // Teardown releases everything that Setup reserved for id. It does not wait for other IDs. It waits
-// for the plugins until ctx ends, at most for a minute. An error leaves id's record, so that the
-// next call tries again.
+// for the plugins until ctx ends, at most for cni.Plugins.DelLimit, a minute. An error leaves id's
+// record, so that the next call tries again.
 //
 // Two kinds of failures are not errors, so that they do not keep the sandbox: the plugins connected
 // it in an earlier boot, of which the kernel has nothing left; or the plugins are not installed any

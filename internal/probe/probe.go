@@ -55,7 +55,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Recorder records events. Record must not block.
+// Recorder records events; event.Recorder implements it. Record must not block.
 type Recorder interface{ Record(e pod.Event) }
 
 // Prober probes instances while Run is running. Its methods may be called from any goroutine and do

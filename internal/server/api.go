@@ -2,8 +2,8 @@
 // with their statuses, resource usage, logs and metrics at the kubelet's paths, and a web page. It
 // also handles TLS and the bearer token.
 //
-// The package changes nothing and has no data of its own: every response comes from a [Node]. Begin
-// reading at [NewHandler] and [Server].
+// The package changes nothing and has no data of its own: every response comes from a [Node], which
+// package agent/nodeinfo implements. Begin reading at [NewHandler] and [Server].
 package server
 
 import (

@@ -114,7 +114,7 @@ func (v *Volumes) Refresh(ctx context.Context, in pod.Inside) error {
 	return errors.Join(errs...)
 }
 
-// Files implements reconcile.Volumes: it reads files of the pod's emptyDirs and returns the content
+// Files implements execute.Volumes: it reads files of the pod's emptyDirs and returns the content
 // of those that exist.
 func (v *Volumes) Files(p *v1.Pod, keys []pod.FileKey) (map[pod.FileKey]string, error) {
 	out := map[pod.FileKey]string{}

@@ -4,7 +4,8 @@
 //
 // It does not delete a pod's volumes: they are removed together with the pod's data directory,
 // which this package does not own. Only RemoveClaim deletes a volume, one of a
-// PersistentVolumeClaim. It does not make the mounts in the container.
+// PersistentVolumeClaim. It does not make the mounts in the container: package
+// runtime/containerd/start puts them into the container's spec, and labels the volumes for SELinux.
 //
 // Begin reading at Volumes.Setup.
 package volume

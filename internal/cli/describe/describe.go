@@ -1,5 +1,8 @@
-// Package describe prints the details of a pod, as kubectl describe does, with the last log lines of
-// its containers that are not well and the events of the pod.
+// Package describe prints the details of a pod, as kubectl describe does, with the last log lines
+// of its containers that have failed and the events of the pod.
+//
+// The pod's status in a word, and why it is not well, are those of package status/summary; log
+// files are read by package containerlog. Begin reading at Printer.Pod.
 package describe
 
 import (

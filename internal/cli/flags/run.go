@@ -1,5 +1,9 @@
-// Package flags has the flags of the commands that run pods and turns them into the options of the
-// agent.
+// Package flags has the flags that commands share, and turns them into options: Global are those of
+// all commands, Run those of serve and once; the others each have one subject, such as garbage
+// collection.
+//
+// It uses pflag but not cobra, and runs nothing: package cmd adds the flags to commands. A flag of
+// a single command is in package cmd.
 //
 // Begin reading at Run.
 package flags

@@ -1,5 +1,7 @@
 // Package images lists, pulls, loads, saves and removes images for podrun images. It is given the
 // image store. An image can have any name, so names are escaped on a terminal.
+//
+// It does not connect to containerd. Begin reading at List and Pull.
 package images
 
 import (

@@ -1,7 +1,8 @@
 // Package list lists pods, events and volumes for podrun get, ps and events, once or whenever they
 // change. It warns if what it prints may be outdated or incomplete.
 //
-// Package query selects what is listed, package printers prints it. Begin reading at Lister.
+// It does not select what is listed (package query does) and knows no output format (package
+// printers does). Begin reading at Lister.
 package list
 
 import (

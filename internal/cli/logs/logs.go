@@ -1,7 +1,8 @@
 // Package logs prints the logs of containers: one or several, once or as long as they grow, across
 // the restarts of a container.
 //
-// Begin reading at Printer.
+// It does not know the format of the log files: package containerlog reads them. Begin reading at
+// Printer.
 package logs
 
 import (

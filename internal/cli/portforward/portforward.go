@@ -1,7 +1,8 @@
 // Package portforward connects to ports inside pods, for the command of that name: it finds the
 // network namespace of a pod and connects to localhost in it.
 //
-// The package listens nowhere: package cli/stream forwards what comes in.
+// The package listens nowhere: package cli/stream forwards what comes in. Entering the namespace is
+// network.Dial.
 //
 // Begin reading at Dial.
 package portforward

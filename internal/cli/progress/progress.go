@@ -1,5 +1,8 @@
 // Package progress prints the progress of a run and of pulls: on a terminal lines that are redrawn,
 // otherwise one line per change.
+//
+// It does not know when a pod is done or how far a pull is: its caller gives it functions that do.
+// Begin reading at Progress; Pull is for a single pull.
 package progress
 
 import (

@@ -1,5 +1,6 @@
 // Package query reads the pods of the run directory from their status files and selects pods,
-// containers and events by what the user gives on the command line.
+// containers and events by what the user gives on the command line. It also has the values for
+// shell completion (Completions).
 //
 // Begin reading at Reader.
 package query
@@ -24,13 +25,14 @@ import (
 	"podrun.io/podrun/internal/status"
 )
 
-// Owners reports which processes own pods.
+// Owners reports which processes own pods. owner.Reader implements it.
 type Owners interface {
 	// Kept reports whether a process owns the pod. known is false if that cannot be said.
 	Kept(key pod.Key) (owned, known bool)
-	// LastKept returns when the last owner of the pod was seen, or zero if that is unknown.
+	// LastKept returns until when the last serve owned the pod, if no process owns it now and that
+	// serve has ended. It returns the zero time if the last owner was not a serve, or is not known.
 	LastKept(key pod.Key) time.Time
-	// LastSeen returns when a podrun serve was seen last, and whether it runs.
+	// LastSeen returns until when the statuses were kept up to date, and whether they still are.
 	LastSeen() (at time.Time, alive bool)
 	// JustBegun reports whether a podrun serve has started less than ago ago.
 	JustBegun(ago time.Duration) bool

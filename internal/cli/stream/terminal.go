@@ -1,5 +1,8 @@
 // Package stream connects the user's streams to processes and ports of pods: attach, exec and
 // port-forward.
+//
+// It connects neither to containerd nor to a network namespace: it is given a runtime.Execer, a
+// runtime.Attacher, and a function that dials a port. Begin reading at Attach, Exec and Forwarder.
 package stream
 
 import (

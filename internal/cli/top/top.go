@@ -1,4 +1,8 @@
-// Package top measures how much CPU and memory running containers use, and prints a table of it.
+// Package top measures how much CPU and memory running containers use, and prints a table of it,
+// for podrun top. It reads the cgroups itself, so it also works while no serve runs; what serve
+// reports over HTTP is package stats.
+//
+// It does not find out which containers run: their statuses say so. Begin reading at Measure.
 package top
 
 import (

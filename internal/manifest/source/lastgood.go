@@ -1,7 +1,8 @@
-// Package source has what the sources share that serve their manifests as one text, such as a URL
-// or a command. LastGood retains the last text that could be used, over a reboot too. The package
-// does not fetch anything: that is for the packages below it, one for each kind of source. Begin
-// reading at LastGood.
+// Package source has what is common to sources that serve their manifests as one text: a URL, a
+// command. LastGood retains the last text that could be used, over a reboot too. The package does
+// not fetch anything: that is for the packages below it, one for each kind of source.
+//
+// Begin reading at LastGood.
 package source
 
 import (
@@ -154,8 +155,8 @@ func (l *LastGood) IsCurrent(text []byte) bool {
 	return l.good != nil && l.good.hash == manifest.Digest(text)
 }
 
-// Validators returns those of the last good text. A server that goes back to that text confirms it
-// in a word.
+// Validators returns those of the last good text. With them a server can answer 304 Not Modified
+// instead of sending that text again.
 func (l *LastGood) Validators() Validators {
 	if l.good == nil {
 		return Validators{}

@@ -1,5 +1,6 @@
 // Package support owns the table of the fields and annotations of a Pod that podrun supports, and
-// refuses all others by name. It does not validate values otherwise: package validate does.
+// refuses all others by name. Of values it checks only those of fields that are supported in part;
+// package validate checks all others.
 //
 // Begin reading at Check, which applies the table to a manifest, and at Entries, which lists it.
 package support

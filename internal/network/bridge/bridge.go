@@ -6,9 +6,11 @@
 // package sandbox does. Host ports are in package portmap. All processes of one run directory share
 // one bridge, which is removed with the last address unless Options.Keep is set.
 //
-// Start reading at Bridge.Setup: ensure creates the bridge, ipam has the addresses, connect makes a
-// pod's link. The fence keeps pods from using each other's addresses, installRules separates them
-// from the machine and others.
+// Start reading at Bridge.Setup in bridge.go, which creates the bridge. Each further file has one
+// part: subnet.go chooses the bridge's subnet, address.go allocates addresses, veth.go connects a
+// pod, fence.go keeps pods from using each other's addresses, masquerade.go keeps pods apart from
+// the machine and from other links, and firewall.go lets the machine's firewall accept their
+// packets.
 package bridge
 
 import (

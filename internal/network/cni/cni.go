@@ -2,10 +2,10 @@
 // configuration, runs the plugins, and keeps a record of what they were called for until they have
 // released it.
 //
-// It does not choose between CNI and podrun's bridge, reserve host ports, repeat failed releases,
-// or create network namespaces: package network and its callers do.
+// It does not choose between CNI and podrun's bridge, reserve host ports or repeat failed releases:
+// package network does. Package sandbox creates the network namespaces.
 //
-// Start reading at Plugins.Setup; release.go has the way back.
+// Start reading at Plugins.Setup; Plugins.Teardown and Plugins.Sweep are in release.go.
 package cni
 
 import (

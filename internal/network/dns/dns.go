@@ -1,7 +1,8 @@
 // Package dns lets the pods of a machine find each other by name. It keeps their /etc/hosts up to
-// date, so that names resolve even while podrun does not run. There is no DNS server, and the
-// package does not create the files: it decides when they change and what they contain, and calls
-// Hosts to write them.
+// date, so that names resolve even while podrun does not run. There is no DNS server.
+//
+// The package decides which entries a pod has for other pods, and when they change. Package
+// volume/etc writes the files, which have more in them, and is called through Hosts.
 //
 // Start reading at Names: Run watches the pods' addresses, Of returns the entries for one pod.
 package dns

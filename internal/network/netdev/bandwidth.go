@@ -7,11 +7,11 @@ import (
 )
 
 // A burst is what may be sent at once beyond the rate: what the rate allows in 20 ms, but at most
-// largestBurst and at least two packets. In bytes, except burstsPerSecond.
+// 4 MiB and at least two packets. In bytes, except burstsPerSecond.
 const (
 	burstsPerSecond = 50
 	largestBurst    = 4 << 20
-	// SmallestBurst is two packets, where the MTU is not known.
+	// SmallestBurst is the least burst where the MTU is not known: two packets of 1,514 bytes.
 	SmallestBurst = 2 * 1514
 	// queuesPerSecond is how many full queues are sent in a second: packets wait for 100 ms at most
 	// and are dropped beyond that.

@@ -1,6 +1,6 @@
 // Package netdev reads and changes network devices by netlink, as podrun's bridge, CNI and the
-// machine's own address need it: lists that other programs change meanwhile, the default route,
-// bandwidth limits, network namespaces.
+// machine's own address need it: lists that other programs change while they are read, the default
+// route, bandwidth limits, network namespaces.
 //
 // It owns no device. It does not create or remove any, and knows neither pods nor their addresses.
 //
@@ -26,8 +26,8 @@ const (
 // mostDumps is how often a list is requested from the kernel that changed while it was dumped.
 const mostDumps = 20
 
-// Dump returns a list of the kernel's. If the list changes during each of mostDumps requests, as on
-// a machine where links and addresses come and go all the time, Dump returns the last result, in
+// Dump returns a list of the kernel's. If the list changes during each of 20 requests, as on a
+// machine where links and addresses come and go all the time, Dump returns the last result, in
 // which an entry may be missing.
 func Dump[T any](list func() ([]T, error)) ([]T, error) {
 	for try := 1; ; try++ {

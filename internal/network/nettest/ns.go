@@ -64,7 +64,7 @@ func Try(ns netns.NsHandle, f func() error) error {
 	return <-c
 }
 
-// In is Try without errors.
+// In runs f in a namespace, as Try does. An error ends the test.
 func In(t testing.TB, ns netns.NsHandle, f func() error) {
 	t.Helper()
 	if err := Try(ns, f); err != nil {
@@ -96,7 +96,7 @@ func Setup(host netns.NsHandle, b Network, id string, pod netns.NsHandle) (addr 
 	return addr, err
 }
 
-// MustSetup is Setup without errors.
+// MustSetup is Setup; an error ends the test.
 func MustSetup(t testing.TB, host netns.NsHandle, b Network, id string, pod netns.NsHandle) netip.Addr {
 	t.Helper()
 	addr, err := Setup(host, b, id, pod)

@@ -3,7 +3,7 @@
 //
 // It does not allocate addresses or reserve host ports: package bridge writes the files of
 // addresses, package portmap those of host ports. Nor does it change links or rules. LockDir is
-// also for the locks of package cni.
+// sys.LockDir with a limit on the wait; package cni uses it too.
 //
 // Start reading at Dir.
 package records

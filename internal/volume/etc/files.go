@@ -1,6 +1,7 @@
 // Package etc writes the files that podrun provides under a pod's /etc: hosts, hostname and
-// resolv.conf. It decides their content, by the rules of the kubelet, and keeps /etc/hosts up to date.
-// It does not mount them, and it does not remove them: they go with the pod's data directory.
+// resolv.conf. It decides their content by the rules of the kubelet; only the entries for other
+// pods in /etc/hosts are decided by package network/dns, which also says when to write them again.
+// It does not mount the files, and it does not remove them: they go with the pod's data directory.
 //
 // Begin reading at Files.
 package etc

@@ -1,8 +1,9 @@
-// Package mounts mounts and unmounts the file systems of volumes. Those of a server that does not
-// answer hold up no caller: what takes long goes on, and the next call waits for it again.
+// Package mounts mounts and unmounts the file systems of volumes. A server that does not answer
+// blocks no caller for long: after some seconds the call fails, the mount or unmount continues, and
+// the next call waits for it again.
 //
-// It does not decide what is mounted or where, and it keeps no record: the kernel's mount table is the
-// record. Begin reading at Mounter.
+// It does not decide what is mounted or where, and it keeps no record: the kernel's mount table is
+// the record. Begin reading at Mounter.
 package mounts
 
 import (

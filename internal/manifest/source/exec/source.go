@@ -27,7 +27,7 @@ const DefaultCheckFrequency = 20 * time.Second
 // timeout bounds one run of the command.
 const timeout = time.Minute
 
-// Kind is that of commands.
+// Kind is the kind of the sources that are commands.
 var Kind = manifest.SourceKind{Name: "exec", Identity: "exec:", LogsProblems: true}
 
 // Options describe a source.
@@ -80,7 +80,7 @@ func New(o Options) (*Source, error) {
 	}, nil
 }
 
-// Name is the command after Prefix.
+// Name implements manifest.Source: it returns Prefix followed by the command.
 func (s *Source) Name() string { return s.name }
 
 // Run runs the command at once, and then again and again. It sends a Snapshot when there is

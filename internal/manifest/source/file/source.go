@@ -53,11 +53,12 @@ type Options struct {
 	// StrictPermissions refuses manifests that users other than root and podrun's own user can
 	// write or replace, instead of warning about them.
 	StrictPermissions bool
-	// Lasting is set if Path is followed from now on and any later change of it is run. A foreign
-	// owner of the manifests is then worth a warning.
+	// Lasting is set if Path is followed and each later change of it is run, as by serve. Manifests
+	// that belong to another user are then worth a warning; if Path is read for one run only, they
+	// are not.
 	Lasting bool
-	// Runs is set if an existing pod was read from Path. An empty directory is then an error if it
-	// is not the directory that the manifests were read from before.
+	// Runs is set if a pod on the machine came from Path. An empty directory at Path is then an
+	// error, unless it is the directory that was read before.
 	Runs bool
 	// IdentityDir is the directory where the identity of Path's directory is saved; empty: it is
 	// not saved.
