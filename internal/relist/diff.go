@@ -42,7 +42,8 @@ func (e Event) String() string {
 }
 
 // Diff returns the changes between two observations of the same pod. A container that disappeared
-// while it ran has both died and been removed. An instance in state Unknown causes no event.
+// while it ran has both died and been removed. A container that turns out never to have run, although it
+// seemed to, has died too. An instance in state Unknown causes no event.
 func Diff(old, now pod.Observed) []Event {
 	var events []Event
 	key := now.Key
@@ -78,7 +79,7 @@ func diffContainers(old, now pod.Observed, add func(k Kind, container, id string
 		switch {
 		case c.State == pod.Running && was != pod.Running:
 			add(Started, c.Name, c.ID)
-		case c.State == pod.Exited && was != pod.Exited:
+		case c.State == pod.Exited && was != pod.Exited, c.State == pod.Created && was == pod.Running:
 			add(Died, c.Name, c.ID)
 		}
 	}

@@ -48,6 +48,7 @@ func TestDiff(t *testing.T) {
 		{"made, not started", seen(c("0", pod.Running)), seen(c("0", pod.Running), c("1", pod.Created)), ""},
 		{"started", seen(c("1", pod.Created)), seen(c("1", pod.Running)), "started 1"},
 		{"died", seen(c("1", pod.Running)), seen(c("1", pod.Exited)), "died 1"},
+		{"never ran, although it seemed to", seen(c("1", pod.Running)), seen(c("1", pod.Created)), "died 1"},
 		{"vanished while it ran", seen(c("0", pod.Running), c("1", pod.Running)), seen(c("0", pod.Running)), "died 1, removed 1"},
 		{"vanished after it had died", seen(c("0", pod.Running), c("1", pod.Exited)), seen(c("0", pod.Running)), "removed 1"},
 		{"not to be told", seen(c("1", pod.Running)), seen(c("1", pod.Unknown)), ""},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -359,6 +360,54 @@ func TestEndedBeforeItRan(t *testing.T) {
 			}
 			if left := r.leftOf(t, c); len(left) > 0 {
 				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
+// TestStartKilledAfterItRan: if containerd dies during a start, `runc start` may be killed after it has let
+// the program run and before it has removed the FIFO at which runc's init had waited. The program runs, and
+// what it exits with is its result.
+func TestStartKilledAfterItRan(t *testing.T) {
+	for name, start := range daemontest.Kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, start(t), "sleep 1; exit 3", withFiles)
+			ctx, raw := r.daemon.Client(t)
+			first := dialOnly(t, r.daemon).Driver
+			s := r.start
+			s.ID = newID()
+			s.Started = func() error {
+				// This is what runc start does first.
+				fifo, err := os.Open(filepath.Join(r.Dirs.Runc(), containerd.DefaultNamespace, s.ID, "exec.fifo"))
+				if err != nil {
+					return err
+				}
+				defer fifo.Close()
+				if _, err := io.ReadAll(fifo); err != nil {
+					return err
+				}
+				first.Close()
+				return nil
+			}
+			if err := first.StartContainer(t.Context(), s); err == nil {
+				t.Fatal("it was started")
+			}
+			inspect := func() pod.Container {
+				found, err := r.Driver.InspectContainers(t.Context(), r.key, []string{s.ID})
+				if err != nil || len(found) != 1 {
+					t.Fatalf("%+v, %v", found, err)
+				}
+				return found[0]
+			}
+			if c := inspect(); c.State != pod.Running || c.PID == 0 {
+				t.Errorf("while it runs: %+v", c)
+			}
+			if _, err := raw.TaskService().Wait(ctx, &tasks.WaitRequest{ContainerID: s.ID}); err != nil {
+				t.Fatal(err)
+			}
+			if c := inspect(); c.State != pod.Exited || c.ExitCode != 3 {
+				t.Errorf("when it has ended: %+v", c)
 			}
 		})
 	}

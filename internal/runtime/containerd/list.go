@@ -2,8 +2,6 @@ package containerd
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -105,11 +103,12 @@ func (l *Lister) observe(c containers.Container, t *task.Process) pod.Container 
 		out.State, out.PID = pod.Running, int(t.Pid)
 	case task.Status_CREATED:
 		out.State = pod.Created
-		if instance.IsInside(int(t.Pid)) { // containerd died during the start, which the shim continues
+		// If containerd dies during a start, the shim gives the start up; the program may run all the same.
+		if began, known := instance.Began(l.runcState, c.ID); known && began || instance.IsInside(int(t.Pid)) {
 			out.State, out.PID = pod.Running, int(t.Pid)
 		}
 	case task.Status_STOPPED:
-		if l.neverBegan(c.ID) {
+		if began, known := instance.Began(l.runcState, c.ID); known && !began {
 			out.State = pod.Created
 			break
 		}
@@ -120,13 +119,4 @@ func (l *Lister) observe(c containers.Container, t *task.Process) pod.Container 
 		out.State = pod.Unknown
 	}
 	return out
-}
-
-// neverBegan reports whether a container exited before its own program ran. If containerd dies
-// during a start, the command that lets the program run may die too, and runc's init then exits
-// with an exit code of its own. Until the program runs, init waits for that command at a FIFO;
-// runc, and crun as well, removes the FIFO afterwards.
-func (l *Lister) neverBegan(id string) bool {
-	_, err := os.Lstat(filepath.Join(l.runcState, id, "exec.fifo"))
-	return err == nil
 }
