@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/reconcile"
@@ -151,10 +152,55 @@ func TestLeavingSaysWhy(t *testing.T) {
 		if !p.DeletionTimestamp.Time.Equal(left.Add(30*time.Second)) || *p.DeletionGracePeriodSeconds != 30 {
 			t.Errorf("it is to be gone at %s", p.DeletionTimestamp)
 		}
+		// It is wanted again, and has to wait for what is left of its former run.
+		readyAt := func() metav1.Time { return conditionOf(h.board.get("web"), v1.PodReady).LastTransitionTime }
+		unready := readyAt()
+		edited := newPod("web", "u2", v1.RestartPolicyAlways, "a", "b")
+		h.want(edited)
+		after(10 * time.Second)
+		h.want()
+		after(10 * time.Second)
+		if p := h.board.get("web"); p.DeletionTimestamp == nil || !strings.Contains(p.Status.Message, "the plugin says no") {
+			t.Errorf("not wanted again: %+v", p.Status)
+		}
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a", "b"))
+		after(10 * time.Second)
+		for _, c := range h.board.get("web").Status.ContainerStatuses {
+			if w := c.State.Waiting; w == nil || !strings.Contains(w.Message, "the plugin says no") {
+				t.Errorf("wanted again: %+v", c)
+			}
+		}
+		if got := readyAt(); !got.Equal(&unready) {
+			t.Errorf("unready since %s, before since %s", got, unready)
+		}
+		h.want()
 		rt.Fail("RemoveSandbox", nil)
 		after(time.Minute)
 		if h.board.get("web") != nil {
 			t.Error("status is still there")
+		}
+	})
+}
+
+// TestLeavingOverARestart: the grace period of a pod that is being terminated is shown by the next podrun
+// process as by the first.
+func TestLeavingOverARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := forever()
+		rt.IgnoreTerm("a")
+		h := start(t, rt)
+		h.want(newPod("web", "u1", v1.RestartPolicyAlways, "a"))
+		after(10 * time.Second)
+		h.want()
+		after(5 * time.Second)
+		over := h.board.get("web").DeletionTimestamp
+		h.stop()
+		h = start(t, rt)
+		defer h.stop()
+		h.want()
+		after(5 * time.Second)
+		if got := h.board.get("web").DeletionTimestamp; got == nil || !got.Equal(over) {
+			t.Errorf("to be gone at %s, before at %s", got, over)
 		}
 	})
 }

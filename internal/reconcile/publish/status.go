@@ -90,7 +90,7 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 	case s.Pod != nil && (resting || u.shown != s.Pod || p.Completed && !u.completed):
 		// Publish only states of rest: each intermediate state would cost a file. A result is
 		// published at once, because the remaining actions may take long.
-		err = u.publishPod(s, seen, p)
+		err = u.publishPod(s, seen, p, failure)
 	}
 	if u.unpublished = err != nil; !u.unpublished {
 		u.logged = nil
@@ -100,8 +100,9 @@ func (u *Status) Publish(s revision.State, seen pod.Observed, p plan.Plan, resti
 	}
 }
 
-// publishPod publishes the status of a pod that is desired.
-func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan) error {
+// publishPod publishes the status of a pod that is desired. A container that waits for no reason of its
+// own waits because of failure, for example until what is left of the pod's former run can be removed.
+func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan, failure error) error {
 	if u.shown != nil && u.shown.UID != s.Pod.UID {
 		u.before = nil
 	}
@@ -119,8 +120,20 @@ func (u *Status) publishPod(s revision.State, seen pod.Observed, p plan.Plan) er
 	}
 	out.Status = u.status(s.Pod, seen, p, u.before)
 	u.saveConditions(s.Pod.UID, out.Status.Conditions)
+	if failure != nil {
+		explain(out.Status.InitContainerStatuses, failure)
+		explain(out.Status.ContainerStatuses, failure)
+	}
 	u.o.Order.Report(u.o.Key, !p.Again && pod.Arrived(out))
 	return u.o.Publisher.Publish(out, len(p.Actions) == 0)
+}
+
+func explain(all []v1.ContainerStatus, failure error) {
+	for i := range all {
+		if w := all[i].State.Waiting; w != nil && w.Message == "" {
+			w.Message = failure.Error()
+		}
+	}
 }
 
 // publishLeaving publishes the status of a pod that is being terminated for good. Like a pod that was
@@ -134,7 +147,7 @@ func (u *Status) publishLeaving(seen pod.Observed, p plan.Plan, failure error) e
 	}
 	u.loadConditions(u.shown.UID)
 	if u.leaving.IsZero() {
-		u.leaving = time.Now()
+		u.leaving = asked(seen, time.Now())
 	}
 	out := u.shown.DeepCopy()
 	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
@@ -150,8 +163,19 @@ func (u *Status) publishLeaving(seen pod.Observed, p plan.Plan, failure error) e
 		}
 		out.Status.Message = failure.Error()
 	}
-	u.before = out.Status.Conditions
+	u.saveConditions(u.shown.UID, out.Status.Conditions)
 	return u.o.Publisher.Publish(out, false)
+}
+
+// asked returns when the first running instance was asked to exit, or now if none was: an earlier podrun
+// process may have begun to terminate the pod.
+func asked(seen pod.Observed, now time.Time) time.Time {
+	for _, c := range seen.Containers {
+		if at := c.Notes.Signals.Asked; c.State == pod.Running && !at.IsZero() && at.Before(now) {
+			now = at
+		}
+	}
+	return now
 }
 
 // status returns p's status. before are the conditions that were published last.
