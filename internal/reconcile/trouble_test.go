@@ -205,6 +205,36 @@ func TestLeavingOverARestart(t *testing.T) {
 	})
 }
 
+// TestConditionsOfAnotherRun: a job that is run again has no transition of its former run.
+func TestConditionsOfAnotherRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := runtimeWith(map[string]fake.Script{"a:1": {Run: time.Second}})
+		job := newPod("job", "u1", v1.RestartPolicyNever, "a")
+		h := start(t, rt)
+		h.want(job)
+		after(10 * time.Second)
+		if p := h.board.get("job"); p.Status.Phase != v1.PodSucceeded {
+			t.Fatalf("%+v", p.Status)
+		}
+		h.stop()
+		after(time.Minute)
+		again := time.Now()
+		h = start(t, rt, func(o *reconcile.Options) { o.Rerun = true })
+		defer h.stop()
+		h.want(job)
+		after(10 * time.Second)
+		p := h.board.get("job")
+		if p.Status.Phase != v1.PodSucceeded || p.Status.StartTime.Time.Before(again) {
+			t.Fatalf("%+v", p.Status)
+		}
+		for _, c := range p.Status.Conditions {
+			if c.LastTransitionTime.Time.Before(again) {
+				t.Errorf("%s since %s, but the run began at %s", c.Type, c.LastTransitionTime, again)
+			}
+		}
+	})
+}
+
 // fullLogs fails to write logs.
 type fullLogs struct{ noLogs }
 

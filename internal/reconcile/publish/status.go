@@ -196,6 +196,9 @@ func (u *Status) status(p *v1.Pod, seen pod.Observed, next plan.Plan, before []v
 func (u *Status) Rename(from, to *v1.Pod) {
 	if u.shown == from {
 		u.shown = to
+		if from.Annotations[manifest.AnnotationSeen] != to.Annotations[manifest.AnnotationSeen] {
+			u.before = nil // the conditions of a former run
+		}
 	}
 }
 
