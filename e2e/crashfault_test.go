@@ -103,7 +103,7 @@ func (r *round) killPodrun() {
 func (r *round) killContainerd() {
 	if r.server != nil {
 		if r.serving != nil {
-			r.said("msg=serving") // before that it would end with exit code 3
+			r.said("serving HTTP") // before that it would end with exit code 3
 		}
 		must(r.t, r.server.Kill())
 		if r.phase == "start" {
