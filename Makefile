@@ -14,7 +14,7 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test race simulate simulate-check lint update verify e2e security crash bench fuzz oracle soak sbom reproducible deb image
+.PHONY: help demo build test race simulate simulate-check lint update verify e2e security security-check crash bench fuzz oracle soak sbom reproducible deb image
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ e2e: build ## run podrun end to end on the embedded, a stock and Debian's contai
 security: build ## run every attack that docs/security.md names, on real containers (root)
 	@scripts/deps.sh runc busybox dbus-daemon
 	@scripts/security.sh
+
+security-check: ## take the defence against each attack away and check that its test fails; ONLY="NAME…" for some (root)
+	@scripts/deps.sh runc busybox dbus-daemon
+	@scripts/security-check.sh $(ONLY)
 
 crash: build ## run ROUNDS (200) random rounds of the crash matrix on each containerd in KINDS (root)
 	@scripts/deps.sh runc busybox

@@ -140,6 +140,24 @@ func TestImagesOnTerminal(t *testing.T) {
 	asData([]string{title, bidi}, "images", "prune")
 }
 
+// TestValidateOnTerminal: no control character in a manifest reaches a terminal, whatever the form of output.
+func TestValidateOnTerminal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	must(t, os.WriteFile(file, []byte("{apiVersion: v1, kind: Pod, \"a\\e[2J\\u202e\\x9b2J\": b}\n"), 0o600))
+	for _, form := range []string{"text", "json"} {
+		terminal, written := openTerminal(t)
+		a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal}}
+		root := a.root()
+		root.SetArgs([]string{"validate", "-o", form, file})
+		code := a.exit(root.ExecuteContext(t.Context()))
+		text := written()
+		acts := func(c rune) bool { return c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c)) }
+		if code != cli.ExitFailed || strings.ContainsFunc(text, acts) || !strings.Contains(text, `\u202e`) {
+			t.Errorf("%s: exit code %d, %q", form, code, text)
+		}
+	}
+}
+
 // exitOfLoad returns the exit code of loading an archive that cannot be loaded.
 func exitOfLoad(archive string) int {
 	if _, err := os.Stat(archive); err != nil {

@@ -133,6 +133,7 @@ func TestEditsAreJudged(t *testing.T) {
 			for _, p := range d.Pods {
 				if p.Spec.HostPID {
 					t.Errorf("%s: %+v is wanted", name, p.Spec)
+					cancel()
 				}
 				if !edited {
 					edited = true

@@ -3,6 +3,7 @@ package images
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -12,11 +13,26 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
+// labels are the labels of a content store's blobs.
+type labels map[digest.Digest]map[string]string
+
+func (l labels) Get(d digest.Digest) (map[string]string, error) { return l[d], nil }
+
+func (l labels) Set(d digest.Digest, of map[string]string) error { l[d] = of; return nil }
+
+func (l labels) Update(d digest.Digest, of map[string]string) (map[string]string, error) {
+	if l[d] == nil {
+		l[d] = map[string]string{}
+	}
+	maps.Copy(l[d], of)
+	return l[d], nil
+}
+
 // TestNestedIndexes checks that a chain of indexes, each of which names the next one many times, is
 // refused, and that a single index inside an index is accepted.
 func TestNestedIndexes(t *testing.T) {
 	t.Parallel()
-	store, err := local.NewStore(t.TempDir())
+	store, err := local.NewLabeledStore(t.TempDir(), labels{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,13 +59,13 @@ func TestNestedIndexes(t *testing.T) {
 		}
 		return at
 	}
-	if err := countNested(t.Context(), store, nested(30, 1)); err != nil {
+	if err := own(t.Context(), store, nested(30, 1)); err != nil {
 		t.Error(err)
 	}
-	if err := countNested(t.Context(), store, nested(3, 2)); err != nil {
+	if err := own(t.Context(), store, nested(3, 2)); err != nil {
 		t.Error(err)
 	}
-	if err := countNested(t.Context(), store, nested(30, 8)); err == nil || !strings.Contains(err.Error(), "more than 1000 images") {
+	if err := own(t.Context(), store, nested(30, 8)); err == nil || !strings.Contains(err.Error(), "more than 1000 images") {
 		t.Errorf("30 to the power of 8: %v", err)
 	}
 }
