@@ -16,16 +16,17 @@ chmod 755 "$tree" # tests run programs there as another user
 declare -A passed
 
 copy() { # copy DIR: copies the tree.
-	rm -rf "$tree/$1" && mkdir "$tree/$1"
+	rm -rf "$tree/$1" "$tree/$1-tests" && mkdir "$tree/$1" "$tree/$1-tests"
 	git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$tree/$1"
 }
 
-build() { # build DIR PACKAGE: builds the package's tests of a copy.
-	cd "$tree/$1" && { [ "$2" != ./e2e ] || make -s build; } && go test -c -o "$tree/test" "$2"
+build() { # build DIR PACKAGE TO: builds the package's tests of a copy.
+	cd "$tree/$1" && { [ "$2" != ./e2e ] || make -s build; } && go test -c -ldflags "-s -w" -o "$3" "$2"
 }
 
 attack() { # attack DIR PACKAGE TEST: runs a test of a copy.
-	(build "$1" "$2") >"$tree/out" 2>&1 || { cat "$tree/out" >&2; echo "$2 cannot be built" >&2; exit 1; }
+	local binary=$tree/$1-tests/${2//\//-}
+	[ -x "$binary" ] || (build "$1" "$2" "$binary") >"$tree/out" 2>&1 || { cat "$tree/out" >&2; echo "$2 cannot be built" >&2; exit 1; }
 	rm -rf "$tree/t" && mkdir "$tree/t"
 	TMPDIR=$tree/t unshare --mount --propagation private --pid --fork --kill-child --mount-proc bash -c '
 		set -e
@@ -36,7 +37,7 @@ attack() { # attack DIR PACKAGE TEST: runs a test of a copy.
 		cd "$1"
 		shift
 		"$@" || exit # not exec: bash reaps what others leave
-	' "$tree" "$tree/$1/$2" "$tree/test" -test.run "^$3\$" -test.timeout 5m -test.v </dev/null >"$tree/out" 2>&1
+	' "$tree" "$tree/$1/$2" "$binary" -test.run "^$3\$" -test.timeout 5m -test.v </dev/null >"$tree/out" 2>&1
 }
 
 patches=("${@/#/testdata/attacks/}")
@@ -52,7 +53,7 @@ for patch in "${patches[@]}"; do
 		if [ -z "${passed[$test]-}" ] && ! { attack whole "$package" "$test" && grep -q "^--- PASS: $test " "$tree/out"; }; then
 			found="NOT FOUND: it does not pass with the defence"
 		elif passed[$test]=1 && ! attack src "$package" "$test"; then
-			found=$(grep -m1 -E '_test\.go:[0-9]+: |^panic: |^fatal error: ' "$tree/out" | sed -E 's/^ +//' | cut -c1-160) || true
+			found=$(grep -m1 -E '_test\.go:[0-9]+: |^panic: |^fatal error: ' "$tree/out" | sed -E "s|^ +||; s|$tree/t/||g" | cut -c1-160) || true
 			found=${found:+found: $found}
 		fi
 		echo "$(basename "$patch" .patch): $test: ${found:=NOT FOUND: it fails without saying why}"

@@ -1,9 +1,9 @@
 package env
 
 import (
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -152,18 +152,20 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestLongValue: a file with one value over a million lines, which a container can write, is read
-// in linear time; in quadratic time it takes minutes.
+// TestLongValue: a file with one value over many lines, which a container can write, is read in linear time. It counts
+// what is allocated, because times vary.
 func TestLongValue(t *testing.T) {
-	t.Parallel()
-	lines := strings.Repeat("\n", 1<<20-10)
-	began := time.Now()
-	vars, err := parse("# a comment\nB='x'\nA='" + lines + "' # another\nC='1'")
+	lines := strings.Repeat("\n", 1<<16)
+	text := "# a comment\nB='x'\nA='" + lines + "' # another\nC='1'"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	vars, err := parse(text)
+	runtime.ReadMemStats(&after)
 	if err != nil || vars["A"] != lines {
 		t.Errorf("%d bytes, %v", len(vars["A"]), err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("took %s", took)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 100*uint64(len(text)) {
+		t.Errorf("it took %d bytes of memory", took)
 	}
 }
 
