@@ -70,7 +70,7 @@ func (r *Runtime) newInstance(s runtime.Start) pod.Container {
 		Name: c.Name, UID: p.UID, SandboxID: s.Sandbox.ID,
 		Attempt: s.Attempt, Backoff: s.Backoff, RestartGeneration: s.RestartGeneration, Boot: r.o.Boot(),
 		State: pod.Created, StartedAt: r.now(),
-		Image: c.Image, ImageID: s.Image.ID, StopSignal: s.Image.StopSignal,
+		Image: c.Image, ImageID: s.Image.ID, Termination: pod.Termination{StopSignal: s.Image.StopSignal},
 		Sidecar: pod.SidecarOrder(p, c.Name), Resources: pod.ResourcesOf(p, c), Notes: pod.NotesAtStart(c),
 	}
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
@@ -186,12 +186,12 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 	started := (*runtime.StartError)(nil)
 	switch {
 	case errors.As(err, &started) && started.Unknown:
-		kept = r.recordExit(s.Pod.UID, s.ID, exit{
-			code: exitLost, reason: pod.ReasonLost, message: started.Error(), at: r.now(),
+		kept = r.recordExit(s.Pod.UID, s.ID, pod.Exit{
+			FinishedAt: r.now(), ExitCode: exitLost, Reason: pod.ReasonLost, Message: started.Error(),
 		})
 	case errors.As(err, &started):
-		kept = r.recordExit(s.Pod.UID, s.ID, exit{
-			code: exitStartError, reason: reasonStartError, message: started.Error(), at: r.now(),
+		kept = r.recordExit(s.Pod.UID, s.ID, pod.Exit{
+			FinishedAt: r.now(), ExitCode: exitStartError, Reason: reasonStartError, Message: started.Error(),
 		})
 	case errors.Is(err, runtime.ErrCutOff) || errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil:
 		return err // the instance may exist: its record stays as Created until the instance is removed
@@ -204,23 +204,16 @@ func (r *Runtime) notStarted(ctx context.Context, s runtime.Start, err error) er
 	return err
 }
 
-// exit describes how an instance ended.
-type exit struct {
-	code            int
-	reason, message string
-	at              time.Time
-}
-
 // recordExit saves the exit of an instance in its checkpoint. It does not overwrite an exit that is
 // already recorded.
-func (r *Runtime) recordExit(uid pod.UID, id string, e exit) error {
+func (r *Runtime) recordExit(uid pod.UID, id string, e pod.Exit) error {
 	return r.store.Update(uid, func(c *checkpoint.Checkpoint) {
 		i := c.Instance(id)
 		if i == nil || i.State == pod.Exited {
 			return
 		}
-		i.State, i.ExitCode, i.Reason = pod.Exited, e.code, e.reason
-		i.Message, i.FinishedAt = strings.ToValidUTF8(e.message, "�"), e.at
+		e.Message = strings.ToValidUTF8(e.Message, "�")
+		i.State, i.Exit = pod.Exited, e
 	})
 }
 
@@ -287,10 +280,8 @@ func (r *Runtime) ReapContainer(ctx context.Context, id, message string) error {
 			return err
 		}
 	}
-	e := exit{
-		code: now.ExitCode, reason: now.Reason, message: cmp.Or(now.Message, message),
-		at: now.FinishedAt.UTC().Round(0),
-	}
+	e := now.Exit
+	e.Message, e.FinishedAt = cmp.Or(e.Message, message), e.FinishedAt.UTC().Round(0)
 	if err := r.recordExit(c.UID(), id, e); err != nil {
 		return err
 	}

@@ -220,15 +220,14 @@ func (r *Runtime) instance(kept, seen pod.Container, there bool) (c pod.Containe
 	case seen.State == pod.Running || seen.State == pod.Unknown:
 		r.noticed.Delete(c.ID) // the engine did not list it before, for example while it started
 		c.State, c.PID, c.Reaped = seen.State, seen.PID, false
-		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
+		c.Exit = pod.Exit{}
 		return c, true, true
 	case kept.State == pod.Exited:
 		return c, true, true
 	case kept.State == pod.Created:
 		return intent(c), true, true
 	case seen.State == pod.Exited:
-		c.State, c.ExitCode, c.FinishedAt = seen.State, seen.ExitCode, seen.FinishedAt
-		c.Reason, c.Message = seen.Reason, seen.Message
+		c.State, c.Exit = seen.State, seen.Exit
 		return c, true, true
 	case !seen.Reaped:
 		return intent(c), true, true // its process is prepared: the start was interrupted just before it ran
@@ -251,7 +250,7 @@ const (
 
 // lost returns the instance as one whose exit is lost.
 func (r *Runtime) lost(c pod.Container) pod.Container {
-	c.State, c.ExitCode, c.Reason, c.Message = pod.Exited, exitLost, pod.ReasonLost, messageLost
-	c.FinishedAt, c.Reaped = r.lostAt(c), false
+	c.State, c.Reaped = pod.Exited, false
+	c.Exit = pod.Exit{FinishedAt: r.lostAt(c), ExitCode: exitLost, Reason: pod.ReasonLost, Message: messageLost}
 	return c
 }

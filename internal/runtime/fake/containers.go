@@ -133,15 +133,15 @@ func (r Driver) create(ctx context.Context, s runtime.Start) error {
 }
 
 // end sets a running instance to Exited. The caller holds r.mu.
-func (r *Engine) end(c *container, code int, reason, message string) {
+func (r *Engine) end(c *container, code int, reason string) {
 	if c.State != pod.Running {
 		return
 	}
 	if reason == "" {
 		reason = pod.ExitReason(code, false)
 	}
-	c.State, c.PID, c.ExitCode, c.Reason, c.Message = pod.Exited, 0, code, reason, message
-	c.FinishedAt = r.wall().UTC().Round(0)
+	c.State, c.PID = pod.Exited, 0
+	c.Exit = pod.Exit{FinishedAt: r.wall().UTC().Round(0), ExitCode: code, Reason: reason}
 	r.notify(c.key)
 }
 
@@ -169,13 +169,13 @@ func (r Driver) SignalContainer(ctx context.Context, id, signal string) error {
 	switch {
 	case c == nil:
 	case signal == "SIGKILL" || signal == "KILL":
-		r.end(c, killed, "", "")
+		r.end(c, killed, "")
 	case !r.ignoreTerm[c.Name]:
 		code, has := r.termCodes[c.Name]
 		if !has {
 			code = terminated
 		}
-		r.end(c, code, "", "")
+		r.end(c, code, "")
 	}
 	return nil
 }
@@ -328,7 +328,7 @@ func (r *Engine) Exit(id string, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
-		r.end(c, code, "", "")
+		r.end(c, code, "")
 	}
 }
 
@@ -337,7 +337,7 @@ func (r *Engine) ExitFor(id string, code int, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
-		r.end(c, code, reason, "")
+		r.end(c, code, reason)
 	}
 }
 
@@ -348,7 +348,7 @@ func (r *Engine) LoseTask(id string) {
 	defer r.mu.Unlock()
 	if c := r.containers[id]; c != nil {
 		c.State, c.PID, c.Reaped = pod.Created, 0, true
-		c.ExitCode, c.Reason, c.Message, c.FinishedAt = 0, "", "", time.Time{}
+		c.Exit = pod.Exit{}
 		r.notify(c.key)
 	}
 }
