@@ -24,7 +24,6 @@ import (
 	"podrun.io/podrun/internal/embedded"
 	"podrun.io/podrun/internal/pod"
 	"podrun.io/podrun/internal/runtime"
-	"podrun.io/podrun/internal/sandbox"
 	"podrun.io/podrun/internal/sys"
 	"podrun.io/podrun/internal/test/testimage"
 )
@@ -55,11 +54,7 @@ func startReal(t *testing.T, line string) real {
 	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &safeBuffer{}, ErrOut: &safeBuffer{}}, log: slog.New(slog.DiscardHandler)}
 	a.RootDir, a.RunDir, a.LogDir, a.ContainerdAddress = dir+"/root", dir+"/run", dir+"/log", connection.Embedded
 	ctx := context.Background()
-	o := a.connection()
-
-	store := sandbox.New(sandbox.Options{Dirs: a.Dirs(), Log: a.log})
-	o.Sandboxes = store
-	conn, err := connection.Open(ctx, o)
+	conn, err := connection.Open(ctx, a.connection())
 	must(t, err)
 	r := real{t: t, app: a, conn: conn}
 	r.inst = pod.Instance{Key: pod.Key{Namespace: "default", Name: "web-node1"}, UID: pod.UID("uid-" + rand.Text()), Container: "app"} // cgroups are the whole machine's

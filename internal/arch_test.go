@@ -80,7 +80,7 @@ var rooms = map[string]room{
 	"internal/cli/flags":            {imports: "agent agent/connection agent/node agent/shutdown agent/sources cgroup containerlog gc checkpoint/layout manifest/validate oci pod server"},
 	"internal/cli/portforward":      {imports: "checkpoint checkpoint/layout network sandbox"},
 	"internal/cli/list":             {imports: "agent/problems cli cli/printers cli/query pod volume"},
-	"internal/cli/once":             {imports: "agent agent/result cli cli/agenterror cli/progress cli/report pod"},
+	"internal/cli/once":             {imports: "agent agent/deadline agent/result cli cli/agenterror cli/progress cli/report pod"},
 	"internal/cli/agenterror":       {imports: "agent agent/connection agent/owner agent/sources cli embedded reconcile"},
 	"internal/cli/version":          {imports: "agent/connection cli/printers"},
 	"internal/cli/images":           {imports: "cli cli/printers cli/progress pod runtime runtime/containerd/images"},
