@@ -29,7 +29,6 @@ const (
 
 // exempt are the packages and types that exceed a limit.
 var exempt = map[string]bool{
-	"internal/containerlog":        true,
 	"internal/runtime/fake.Driver": true,
 	"internal/runtime/fake.Engine": true,
 }

@@ -13,7 +13,7 @@ import (
 	"podrun.io/podrun/internal/agent/sdnotify"
 	"podrun.io/podrun/internal/agent/shutdown"
 	"podrun.io/podrun/internal/agent/sources"
-	"podrun.io/podrun/internal/containerlog"
+	"podrun.io/podrun/internal/containerlog/orphangc"
 	"podrun.io/podrun/internal/gc"
 	"podrun.io/podrun/internal/manifest"
 	"podrun.io/podrun/internal/pod"
@@ -138,7 +138,7 @@ func (a *agent) newKeeper() *gc.Keeper {
 		disks = append(disks, gc.Disk{Name: "imagefs", Path: root, Images: true})
 	}
 	return gc.New(gc.Options{
-		Images: a.conn.Driver, Logs: containerlog.Retired{Dirs: a.o.Dirs, Pods: a.runtime},
+		Images: a.conn.Driver, Logs: orphangc.Collector{Dirs: a.o.Dirs, Pods: a.runtime},
 		Disks: disks, Policy: a.o.Garbage, Record: a.o.Dirs.ImageFiles().Used(), Log: a.o.Log,
 	})
 }

@@ -3,6 +3,7 @@ package containerlog
 import (
 	"context"
 
+	"podrun.io/podrun/internal/containerlog/cri"
 	"podrun.io/podrun/internal/pod"
 )
 
@@ -13,23 +14,23 @@ const (
 	endBytes = 2048
 )
 
-// End returns the end of a finished instance's output; what cannot be read is left out.
-func (t *Tailer) End(ctx context.Context, inst pod.Instance) string {
-	lines, end := endLines, ending{}
-	path := t.dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt)
-	if err := Read(ctx, path, ReadOptions{Tail: &lines}, &end, &end); err != nil {
-		t.log.Debug("reading the end of a container log failed", "file", path, "err", err)
+// LastOutput returns the end of a finished instance's output; what cannot be read is left out.
+func (t *Tailer) LastOutput(ctx context.Context, inst pod.Instance) string {
+	lines, end := endLines, lastBytes{}
+	path := t.o.Dirs.ContainerLog(inst.Key, inst.UID, inst.Container, inst.Attempt)
+	if err := cri.Read(ctx, path, cri.ReadOptions{Tail: &lines}, &end, &end); err != nil {
+		t.o.Log.Debug("reading the end of a container log failed", "file", path, "err", err)
 	}
-	return string(end.last)
+	return string(end.text)
 }
 
-// ending keeps the last endBytes bytes that are written to it.
-type ending struct{ last []byte }
+// lastBytes keeps the last endBytes bytes that are written to it.
+type lastBytes struct{ text []byte }
 
-func (e *ending) Write(p []byte) (int, error) {
-	e.last = append(e.last, p[max(0, len(p)-endBytes):]...)
-	if over := len(e.last) - endBytes; over > 0 {
-		e.last = append(e.last[:0], e.last[over:]...)
+func (b *lastBytes) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[max(0, len(p)-endBytes):]...)
+	if over := len(b.text) - endBytes; over > 0 {
+		b.text = append(b.text[:0], b.text[over:]...)
 	}
 	return len(p), nil
 }

@@ -125,11 +125,11 @@ type noLogs struct{}
 
 func (noLogs) Follow(pod.Instance, int)                   {}
 func (noLogs) Finish(context.Context, pod.Instance) error { return nil }
-func (noLogs) End(_ context.Context, i pod.Instance) string {
+func (noLogs) LastOutput(_ context.Context, i pod.Instance) string {
 	return "the end of " + i.Container
 }
-func (noLogs) Drop(pod.Instance) error { return nil }
-func (noLogs) Forget(pod.UID)          {}
+func (noLogs) RemoveLogs(pod.Instance) error { return nil }
+func (noLogs) Forget(pod.UID)                {}
 
 // start runs a loop and its relister on rt until the returned house is stopped.
 func start(t *testing.T, rt *fake.Runtime, options ...func(*reconcile.Options)) *house {

@@ -1,4 +1,9 @@
-package containerlog
+// Package cri reads and formats logs in the format of the CRI: a file of entries, one for each line
+// or part of a line, and the segments into which rotation renamed earlier files. It works on any log
+// in this format, whoever wrote it.
+//
+// Begin reading at Read, Segments and AppendEntries.
+package cri
 
 import (
 	"bytes"
@@ -6,66 +11,65 @@ import (
 )
 
 const (
-	// maxPart is the most bytes of a line in one entry, as in the CRI runtimes.
-	maxPart = 16 << 10
-	// stampLayout has a fixed width, so that the length of an entry does not depend on when it is
-	// converted.
-	stampLayout = "2006-01-02T15:04:05.000000000Z"
-	// outLimit ends the conversion of a stream's slice early, because an entry of an empty line is
-	// about forty times as long as the line.
-	outLimit = 1 << 20
+	// maxMessage is the most bytes of a line in one entry, as in the CRI runtimes.
+	maxMessage = 16 << 10
+	// timeLayout is the layout of an entry's time. It has a fixed width, so that the length of an entry
+	// does not depend on when it is converted.
+	timeLayout = "2006-01-02T15:04:05.000000000Z"
 )
 
-// stream is one of the two streams that a container writes to.
-type stream int
+// Stream is one of the two streams that a container writes to.
+type Stream int
 
+// The streams.
 const (
-	stdout stream = iota
-	stderr
+	Stdout Stream = iota
+	Stderr
 )
 
-func (s stream) String() string { return [...]string{"stdout", "stderr"}[s] }
+// String returns the name that the stream has in a log.
+func (s Stream) String() string { return [...]string{"stdout", "stderr"}[s] }
 
-// entries are the parameters with which lines become entries.
-type entries struct {
-	stream stream
-	at     time.Time
-	last   bool // no more output follows
-	space  int  // no further entry begins after so many bytes were appended
+// EntryOptions are the parameters with which lines become entries.
+type EntryOptions struct {
+	Stream Stream
+	At     time.Time
+	Last   bool // no more output follows
+	Space  int  // no further entry begins after so many bytes were appended
 }
 
-// appendEntries appends raw's lines to dst as entries and returns how many bytes of raw they used.
-// An incomplete line is left for later, except parts of maxPart bytes; with last, the rest follows
+// AppendEntries appends raw's lines to dst as entries and returns how many bytes of raw they used.
+// An incomplete line is left for later, except parts of maxMessage bytes; with Last, the rest follows
 // as a part without an end, so that no reader adds a newline that the container did not write.
-func appendEntries(dst, raw []byte, e entries) ([]byte, int) {
-	head := e.at.UTC().AppendFormat(nil, stampLayout)
-	head = append(append(append(head, ' '), e.stream.String()...), ' ')
-	taken, limit := 0, len(dst)+e.space
+func AppendEntries(dst, raw []byte, o EntryOptions) ([]byte, int) {
+	head := o.At.UTC().AppendFormat(nil, timeLayout)
+	head = append(append(append(head, ' '), o.Stream.String()...), ' ')
+	used, limit := 0, len(dst)+o.Space
 	for len(dst) < limit {
-		rest := raw[taken:]
+		rest := raw[used:]
 		var message []byte
 		tag, skip := byte('P'), 0
-		if n := bytes.IndexByte(rest[:min(len(rest), maxPart+1)], '\n'); n >= 0 {
+		if n := bytes.IndexByte(rest[:min(len(rest), maxMessage+1)], '\n'); n >= 0 {
 			message, tag, skip = rest[:n], 'F', 1
-		} else if len(rest) > maxPart {
-			message = rest[:maxPart]
-		} else if e.last && len(rest) > 0 {
+		} else if len(rest) > maxMessage {
+			message = rest[:maxMessage]
+		} else if o.Last && len(rest) > 0 {
 			message = rest
 		} else {
 			break
 		}
 		dst = append(append(dst, head...), tag, ' ')
 		dst = append(append(dst, message...), '\n')
-		taken += len(message) + skip
+		used += len(message) + skip
 	}
-	return dst, taken
+	return dst, used
 }
 
 // entry is one line of a log in CRI format.
 type entry struct {
 	stamp   []byte
-	stream  stream
-	part    bool // the line continues in the next entry of the stream
+	stream  Stream
+	partial bool // the line continues in the next entry of the stream
 	message []byte
 }
 
@@ -82,9 +86,9 @@ func parse(line []byte) (entry, bool) {
 	}
 	switch string(name) {
 	case "stdout":
-		e.stream = stdout
+		e.stream = Stdout
 	case "stderr":
-		e.stream = stderr
+		e.stream = Stderr
 	default:
 		return e, false
 	}
@@ -99,7 +103,7 @@ func parse(line []byte) (entry, bool) {
 	switch string(tag) {
 	case "F":
 	case "P":
-		e.part = true
+		e.partial = true
 	default:
 		return e, false
 	}

@@ -1,4 +1,4 @@
-package containerlog
+package cri
 
 import (
 	"bytes"
@@ -17,98 +17,99 @@ import (
 	"podrun.io/podrun/internal/sys"
 )
 
-// A log consists of parts. The current file has the log's own name. A part that was rotated has the
+// CompressedSuffix ends the name of a compressed segment.
+const CompressedSuffix = ".gz"
+
+const segmentTime = "20060102-150405"
+
+// Segment is a rotated file of a log. The current file has the log's own name. A segment has the
 // time of the rotation and a number in its name, as 0.log.20260102-150405.7; older ones are
 // compressed and end with .gz. Numbers increase by one, whatever the clock does, so that a reader
-// knows which part is next.
-const (
-	partTime = "20060102-150405"
-	packed   = ".gz"
-	packing  = ".tmp"
-)
-
-// part is a rotated part of a log.
-type part struct {
-	number int
-	path   string // without the suffix packed
-	packed bool
+// knows which segment is next.
+type Segment struct {
+	Path       string // without CompressedSuffix
+	Compressed bool
+	number     int
 }
 
-func (p part) name() string {
-	if p.packed {
-		return p.path + packed
+// Name returns the path of the segment's file.
+func (s Segment) Name() string {
+	if s.Compressed {
+		return s.Path + CompressedSuffix
 	}
-	return p.path
+	return s.Path
 }
 
-// partName returns the name of the log's part with that number, rotated at that time.
-func partName(log string, number int, at time.Time) string {
-	return log + "." + at.UTC().Format(partTime) + "." + strconv.Itoa(number)
+// NextSegment returns the path of the log's next segment, which is rotated at that time.
+func NextSegment(log string, at time.Time) (string, error) {
+	segments, err := Segments(log)
+	return segmentPath(log, nextNumber(segments), at), err
 }
 
-// partsOf returns the rotated parts of a log, the oldest first. If a part exists both compressed
+func segmentPath(log string, number int, at time.Time) string {
+	return log + "." + at.UTC().Format(segmentTime) + "." + strconv.Itoa(number)
+}
+
+// Segments returns the segments of a log, the oldest first. If a segment exists both compressed
 // and uncompressed, because compressing it was interrupted, the uncompressed file is returned.
-func partsOf(log string) ([]part, error) {
+func Segments(log string) ([]Segment, error) {
 	entries, err := os.ReadDir(filepath.Dir(log))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing a log's parts: %w", err)
+		return nil, fmt.Errorf("listing a log's segments: %w", err)
 	}
-	var all []part
+	var all []Segment
 	for _, e := range entries {
 		rest, ours := strings.CutPrefix(e.Name(), filepath.Base(log)+".")
 		if !ours {
 			continue
 		}
-		rest, isPacked := strings.CutSuffix(rest, packed)
+		rest, compressed := strings.CutSuffix(rest, CompressedSuffix)
 		at, number, _ := strings.Cut(rest, ".")
 		n, err := strconv.Atoi(number)
-		if _, bad := time.Parse(partTime, at); bad != nil || err != nil || n <= 0 {
-			continue // not a part of this log
+		if _, bad := time.Parse(segmentTime, at); bad != nil || err != nil || n <= 0 {
+			continue // not a segment of this log
 		}
-		all = append(all, part{n, filepath.Join(filepath.Dir(log), filepath.Base(log)+"."+rest), isPacked})
+		all = append(all, Segment{Path: log + "." + rest, Compressed: compressed, number: n})
 	}
-	slices.SortFunc(all, func(a, b part) int {
-		if a.number == b.number && a.packed != b.packed {
-			return cmp.Compare(len(a.name()), len(b.name()))
-		}
-		return cmp.Compare(a.number, b.number)
+	slices.SortFunc(all, func(a, b Segment) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(len(a.Name()), len(b.Name())))
 	})
-	return slices.CompactFunc(all, func(a, b part) bool { return a.number == b.number }), nil
+	return slices.CompactFunc(all, func(a, b Segment) bool { return a.number == b.number }), nil
 }
 
-// nextNumber returns the number of the current file, after the parts put.
-func nextNumber(put []part) int {
-	if len(put) == 0 {
+// nextNumber returns the number of the current file, which follows the segments.
+func nextNumber(segments []Segment) int {
+	if len(segments) == 0 {
 		return 1
 	}
-	return put[len(put)-1].number + 1
+	return segments[len(segments)-1].number + 1
 }
 
-// opened is a rotated part or the current file, open for reading.
-type opened struct {
+// logFile is a segment or the current file, open for reading.
+type logFile struct {
 	io.ReaderAt
 	file   *os.File
 	number int
-	// written: it is the current file.
-	written bool
+	// current: it is the current file, which may grow.
+	current bool
 }
 
-func (o *opened) close() { o.file.Close() }
+func (o *logFile) close() { o.file.Close() }
 
-// openFrom opens the log's part with that number or, if that was removed, the next one;
+// openFrom opens the log's segment with that number or, if that was removed, the next one;
 // fs.ErrNotExist if there is none.
-func openFrom(log string, number int) (*opened, error) {
+func openFrom(log string, number int) (*logFile, error) {
 	for {
-		put, err := partsOf(log)
+		segments, err := Segments(log)
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(put, func(p part) bool { return p.number >= number })
+		i := slices.IndexFunc(segments, func(s Segment) bool { return s.number >= number })
 		if i >= 0 {
-			o, err := put[i].open()
+			o, err := segments[i].open()
 			if errors.Is(err, os.ErrNotExist) {
 				continue // compressed or removed in the meantime
 			}
@@ -118,9 +119,9 @@ func openFrom(log string, number int) (*opened, error) {
 		if err != nil {
 			return nil, err
 		}
-		now, err := partsOf(log)
-		if err == nil && nextNumber(now) == nextNumber(put) {
-			return &opened{ReaderAt: f, file: f, number: nextNumber(put), written: true}, nil
+		now, err := Segments(log)
+		if err == nil && nextNumber(now) == nextNumber(segments) {
+			return &logFile{ReaderAt: f, file: f, number: nextNumber(segments), current: true}, nil
 		}
 		f.Close()
 		if err != nil {
@@ -129,31 +130,31 @@ func openFrom(log string, number int) (*opened, error) {
 	}
 }
 
-func (p part) open() (*opened, error) {
-	f, err := sys.OpenRegularAt(p.name())
+func (s Segment) open() (*logFile, error) {
+	f, err := sys.OpenRegularAt(s.Name())
 	if err != nil {
 		return nil, err
 	}
-	o := &opened{ReaderAt: f, file: f, number: p.number}
-	if p.packed {
+	o := &logFile{ReaderAt: f, file: f, number: s.number}
+	if s.Compressed {
 		z, err := gzip.NewReader(f)
 		if err != nil {
 			f.Close()
-			return nil, fmt.Errorf("unpacking %s: %w", p.name(), err)
+			return nil, fmt.Errorf("decompressing %s: %w", s.Name(), err)
 		}
-		o.ReaderAt = &unpacker{z: z}
+		o.ReaderAt = &decompressor{z: z}
 	}
 	return o, nil
 }
 
-// unpacker reads a compressed part from its start to its end.
-type unpacker struct {
+// decompressor reads a compressed segment from its start to its end.
+type decompressor struct {
 	z  *gzip.Reader
 	at int64
 }
 
 // ReadAt implements io.ReaderAt for offsets that do not decrease.
-func (u *unpacker) ReadAt(p []byte, off int64) (int, error) {
+func (u *decompressor) ReadAt(p []byte, off int64) (int, error) {
 	if off < u.at {
 		return 0, errors.New("reading a compressed log backwards")
 	}
@@ -172,12 +173,12 @@ func (u *unpacker) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// whole returns a reader for any offset, and the number of bytes it has.
-func (o *opened) whole() (io.ReaderAt, int64, error) {
-	if u, isPacked := o.ReaderAt.(*unpacker); isPacked {
+// randomAccess returns a reader for any offset, and the number of bytes it has.
+func (o *logFile) randomAccess() (io.ReaderAt, int64, error) {
+	if u, compressed := o.ReaderAt.(*decompressor); compressed {
 		text, err := io.ReadAll(u.z)
 		if err != nil {
-			return nil, 0, fmt.Errorf("unpacking %s: %w", o.file.Name(), err)
+			return nil, 0, fmt.Errorf("decompressing %s: %w", o.file.Name(), err)
 		}
 		return bytes.NewReader(text), int64(len(text)), nil
 	}
